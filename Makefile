@@ -1,0 +1,75 @@
+# Every target makes what it needs in .venv; nothing is installed outside this folder.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo run check test bench lock clean
+.DELETE_ON_ERROR:
+
+ARGS ?=
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+LOCKER := .venv-lock
+UV := uv==0.13.7
+PIP := -m pip --disable-pip-version-check --no-input --quiet
+CODE = $(wildcard src tests bench)
+PURE := src/ebbtide/core/*,src/ebbtide/model/*
+
+# Prints the newest Python that runs, is 3.11 or later and can make a venv.
+define find_python
+for p in python3.13 python3.12 python3.11 python3; do \
+  $$p -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 \
+    && { command -v $$p; break; }; \
+done
+endef
+no_python := Ebbtide needs Python 3.11 or later with the venv module: install one and run make again.
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## Make .venv with the locked libraries and Ebbtide itself
+
+$(READY): requirements.lock pyproject.toml
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
+	  python=$$($(find_python)); \
+	  [ -n "$$python" ] || { echo "$(no_python)" >&2; exit 1; }; \
+	  echo "Making $(VENV) with $$python"; \
+	  "$$python" -m venv --clear $(VENV); }
+	@echo "Installing the locked libraries into $(VENV)"
+	@$(BIN)/python $(PIP) install --require-hashes -r requirements.lock
+	@$(BIN)/python $(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(READY) ## Show a small simulated cluster being scaled (ARGS="...")
+	@$(BIN)/ebbtide demo $(ARGS)
+
+run: $(READY) ## Run the autoscaler (ARGS="...")
+	@$(BIN)/ebbtide run $(ARGS)
+
+check: $(READY) ## Lint, format, types and import rules; no tests
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/mypy $(CODE)
+	$(BIN)/lint-imports --no-logo
+
+test: check ## All that a change must pass: check, every test, coverage (PYTEST_ARGS="...")
+	$(BIN)/coverage run -m pytest $(PYTEST_ARGS)
+	$(BIN)/coverage report --include='$(PURE)' --fail-under=100
+
+bench: $(READY) ## Run every bench/bench_*.py (ARGS="...")
+	@set -e; for name in $(sort $(basename $(notdir $(wildcard bench/bench_*.py)))); do \
+	  echo "== $$name"; $(BIN)/python -m bench.$$name $(ARGS); done
+
+lock: ## Resolve pyproject.toml anew into requirements.lock
+	@python=$$($(find_python)); \
+	[ -n "$$python" ] || { echo "$(no_python)" >&2; exit 1; }; \
+	"$$python" -m venv $(LOCKER)
+	@$(LOCKER)/bin/python $(PIP) install $(UV)
+	@$(LOCKER)/bin/uv pip compile --quiet --universal --python-version 3.11 --all-extras --group dev \
+	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+	  --upgrade --output-file requirements.lock pyproject.toml
+
+clean: ## Remove .venv and everything that a run leaves behind
+	rm -rf $(VENV) $(LOCKER) .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+	  .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

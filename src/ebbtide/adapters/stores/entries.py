@@ -1,0 +1,46 @@
+"""Log entries as stores keep them: the data of an entry is one block of bytes.
+
+Small data is plain JSON, so that a person can read it in the table; larger data is compressed. The first
+byte tells them apart: `{` for JSON, anything else for zlib. An entry whose kind this version does not
+know (a newer one wrote it) is passed over when reading.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from ebbtide.errors import StoreUnusable
+from ebbtide.model.log import LogEntry, LogKind
+
+COMPRESS_ABOVE_BYTES = 1024
+KNOWN_KINDS = frozenset(LogKind)
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(dict[str, object])
+
+
+def pack(data: Mapping[str, object]) -> bytes:
+    if not data:
+        return b"{}"
+    plain = _encoder.encode(data)
+    return plain if len(plain) <= COMPRESS_ABOVE_BYTES else zlib.compress(plain, 1)
+
+
+def unpack(block: bytes, entry_id: str) -> dict[str, object]:
+    try:
+        return _decoder.decode(block if block[:1] == b"{" else zlib.decompress(block))
+    except (zlib.error, msgspec.DecodeError) as error:
+        raise StoreUnusable(
+            f"the data of log entry {entry_id!r} cannot be read ({error}): restore it from a backup"
+        ) from error
+
+
+def distinct(entries: Iterable[LogEntry]) -> list[LogEntry]:
+    """Of entries that share an id the first one counts."""
+    first: dict[str, LogEntry] = {}
+    for entry in entries:
+        first.setdefault(entry.id, entry)
+    return list(first.values())

@@ -1,0 +1,106 @@
+"""The conditions of the store, said once: who may take a lease, who holds it, what a refused write means.
+
+Nothing here talks to a database. Each store states the same conditions in its own language so that they
+are checked where the data is, and comes here to put a refusal into words.
+
+Seconds are whole: a lease is held up to and including `until`, and may be taken by another only after it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ebbtide.errors import Conflict, LeaseLost, Unanswered
+from ebbtide.model.record import Lease, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The lease fields of an item as they are stored."""
+
+    owner: str = ""
+    until: int = 0
+    token: int = 0
+
+    def take(self, name: str, owner: str, now: int, ttl_seconds: int) -> Lease:
+        if self.owner and self.owner != owner and self.until >= now:
+            raise held_by_another(name, self)
+        token = self.token if self.owner == owner else self.token + 1
+        return Lease(name, owner, token, now + ttl_seconds)
+
+    def is_ours(self, lease: Lease) -> bool:
+        return self.owner == lease.owner and self.token == lease.token
+
+    def holds(self, lease: Lease, now: int) -> bool:
+        return self.is_ours(lease) and self.until >= now
+
+    def lost(self, lease: Lease) -> LeaseLost:
+        if self.is_ours(lease):
+            return LeaseLost(f"the lease {lease.name!r} ran out at {self.until} before it was renewed")
+        holder = f"now held by {self.owner}" if self.owner else "given back"
+        return LeaseLost(
+            f"the lease {lease.name!r} is no longer ours (token {lease.token}): {holder}, token {self.token}"
+        )
+
+
+def held_by_another(name: str, held: Held) -> LeaseLost:
+    return LeaseLost(f"the lease {name!r} is held by {held.owner} until {held.until}")
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a store holds of a record, as far as the conditions of a write are concerned."""
+
+    rev: int = 0
+    action_id: str = ""
+    nonce: str = ""
+
+
+def action_id(record: Record) -> str:
+    """The operation that this record says is under way; a store never swaps one for another."""
+    return "" if record.operation is None else record.operation.id
+
+
+def refusal(stored: Stored, record: Record) -> Conflict | None:
+    """Why the stored record may not be replaced by this one; None when it may."""
+    if stored.rev != record.rev:
+        return Conflict(
+            f"the record of cluster {record.cluster!r} is at rev {stored.rev}, not {record.rev}: "
+            "somebody else wrote first"
+        )
+    wanted = action_id(record)
+    if wanted and stored.action_id and stored.action_id != wanted:
+        return Conflict(
+            f"cluster {record.cluster!r} is in the middle of {stored.action_id}: "
+            f"{wanted} cannot begin before that is closed"
+        )
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A conditional write on its way: its nonce tells our own write from somebody else's."""
+
+    record: Record
+    guard: Lease | None
+    nonce: str
+    reply_lost: bool = False
+
+    def was_ours(self, stored: Stored) -> bool:
+        return stored.nonce == self.nonce
+
+    def settle(self, stored: Stored, held: Held, now: int) -> None:
+        """After the condition failed or the reply was lost: returns when our write is what is stored,
+        raises when it is definite that it is not, or when nobody can tell any more."""
+        if self.was_ours(stored):
+            return
+        if self.reply_lost and stored.rev > self.record.rev + 1:
+            raise Unanswered(
+                f"the reply to a write of cluster {self.record.cluster!r} was lost and others have written "
+                "since: read the record again to see what became of it"
+            )
+        if self.guard is not None and not held.holds(self.guard, now):
+            raise held.lost(self.guard)
+        raise refusal(stored, self.record) or Conflict(
+            f"the record of cluster {self.record.cluster!r} changed while it was being written: try again"
+        )

@@ -1,0 +1,38 @@
+"""The node types that can be named without being defined, with their list prices.
+
+A price says where it came from and from which day; a user's own list goes into the pool inline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+
+from ebbtide.model.money import Price
+from ebbtide.model.pool import NodeType
+from ebbtide.model.resources import Resources
+
+SOURCE = "Ebbtide built-in list"
+AS_OF = "2026-11-15"
+MIB_PER_GIB = 1024
+
+
+def _hetzner(name: str, cpus: int, memory_gib: int, per_hour: str) -> NodeType:
+    return NodeType(
+        name=name,
+        allocatable=Resources(cpu_milli=cpus * 1000, memory_mib=memory_gib * MIB_PER_GIB),
+        price=Price(per_hour=Decimal(per_hour), currency="EUR", source=SOURCE, as_of=AS_OF),
+    )
+
+
+CATALOGUE: Mapping[str, NodeType] = {
+    node_type.name: node_type
+    for node_type in (
+        _hetzner("cpx12", 1, 2, "0.0048"),
+        _hetzner("cpx22", 2, 4, "0.0096"),
+        _hetzner("cpx32", 4, 8, "0.0168"),
+        _hetzner("cpx42", 8, 16, "0.0312"),
+        _hetzner("cpx52", 12, 24, "0.0624"),
+        _hetzner("cpx62", 16, 32, "0.1056"),
+    )
+}

@@ -1,0 +1,145 @@
+"""What only shows when keys are looked at together: limits that contradict each other, names used twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from urllib.parse import urlsplit
+
+from ebbtide.config.pools import PoolKeys
+from ebbtide.config.problems import Problem, shown
+from ebbtide.config.schema import STORE_FORMS, Document
+
+
+def check(document: Document) -> Iterator[Problem]:
+    yield from _limits(document)
+    yield from _times(document)
+    yield from _store(document)
+    yield from _pools(document)
+
+
+def _limits(d: Document) -> Iterator[Problem]:
+    if d.min_workers > d.max_workers:
+        yield Problem(
+            ("min_workers",),
+            f"{d.min_workers} is above max_workers ({d.max_workers}); allowed: 0 to {d.max_workers}, "
+            "or raise max_workers",
+            ("max_workers",),
+        )
+    if d.cpu_down >= d.cpu_up:
+        yield Problem(
+            ("cpu_down",),
+            f"{d.cpu_down} is not below cpu_up ({d.cpu_up}), so the cluster would grow and shrink at once; "
+            f"allowed: less than {d.cpu_up}",
+            ("cpu_up",),
+        )
+
+
+def _times(d: Document) -> Iterator[Problem]:
+    if d.drain_timeout_sec > d.stuck_sec:
+        yield Problem(
+            ("drain_timeout_sec",),
+            f"{d.drain_timeout_sec} is above stuck_sec ({d.stuck_sec}), so every drain would be aborted "
+            f"before its time; allowed: 1 to {d.stuck_sec}",
+            ("stuck_sec",),
+        )
+    for key, ttl in (("lock_ttl_sec", d.lock_ttl_sec), ("spot_lock_ttl_sec", d.spot_lock_ttl_sec)):
+        if ttl <= d.lease_margin_sec:
+            yield Problem(
+                (key,),
+                f"{ttl} is not above lease_margin_sec ({d.lease_margin_sec}), so nothing could ever be "
+                f"started; allowed: more than {d.lease_margin_sec}",
+                ("lease_margin_sec",),
+            )
+    if d.backoff_sec > d.backoff_max_sec:
+        yield Problem(
+            ("backoff_sec",),
+            f"{d.backoff_sec} is above backoff_max_sec ({d.backoff_max_sec}); "
+            f"allowed: 1 to {d.backoff_max_sec}",
+            ("backoff_max_sec",),
+        )
+    if d.interval_sec > d.max_tick_gap_sec:
+        yield Problem(
+            ("interval_sec",),
+            f"{d.interval_sec} is above max_tick_gap_sec ({d.max_tick_gap_sec}), so no idle time would "
+            f"ever be counted; allowed: 1 to {d.max_tick_gap_sec}",
+            ("max_tick_gap_sec",),
+        )
+
+
+def _store(d: Document) -> Iterator[Problem]:
+    url = d.store.url
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        yield Problem(("store", "url"), f"{shown(url)} is not a URL; allowed: {STORE_FORMS}")
+        return
+    if parts.scheme not in ("sqlite", "postgresql+psycopg", "postgresql", "dynamodb"):
+        yield Problem(("store", "url"), f"{shown(url)} is no store that is known; allowed: {STORE_FORMS}")
+    elif parts.scheme == "sqlite" and (parts.netloc or parts.path in ("", "/", "/:memory:")):
+        yield Problem(
+            ("store", "url"),
+            f"{shown(url)} names no file to keep the record in; allowed: sqlite:///FILE "
+            "(sqlite:////FILE for a path from the root)",
+        )
+
+
+def _pools(d: Document) -> Iterator[Problem]:
+    if "pools" in d.model_fields_set and not d.pools:
+        yield Problem(("pools",), "is empty; give at least one pool, or nothing can be launched")
+    names = [pool.name for pool in d.pools]
+    for number, pool in enumerate(d.pools):
+        if pool.name in names[:number]:
+            yield Problem(("pools", number, "name"), f"{shown(pool.name)} is used twice; give each its own")
+        yield from _pool(pool, number)
+    yield from _sums(d)
+    yield from _definitions(d)
+
+
+def _pool(pool: PoolKeys, number: int) -> Iterator[Problem]:
+    if pool.max is not None and pool.min > pool.max:
+        yield Problem(
+            ("pools", number, "min"),
+            f"{pool.min} is above max ({pool.max}) of pool {shown(pool.name)}; allowed: 0 to {pool.max}",
+        )
+    types = [t if isinstance(t, str) else t.name for t in pool.types]
+    for key, values in (("types", types), ("zones", pool.zones)):
+        for twice in _twice(values):
+            yield Problem(("pools", number, key), f"{shown(twice)} stands twice in it; name each once")
+    if "" in pool.zones:
+        yield Problem(("pools", number, "zones"), "holds an empty name; name each zone")
+
+
+def _sums(d: Document) -> Iterator[Problem]:
+    least = sum(pool.min for pool in d.pools)
+    if least > d.max_workers:
+        yield Problem(
+            ("pools",),
+            f"the min of all pools is {least} together, above max_workers ({d.max_workers}); "
+            "lower them or raise max_workers",
+            ("max_workers",),
+        )
+    most = [pool.max for pool in d.pools]
+    if d.pools and None not in most and sum(m or 0 for m in most) < d.min_workers:
+        yield Problem(
+            ("pools",),
+            f"the max of all pools is {sum(m or 0 for m in most)} together, below min_workers "
+            f"({d.min_workers}); raise them or lower min_workers",
+            ("min_workers",),
+        )
+
+
+def _definitions(d: Document) -> Iterator[Problem]:
+    """One name must not mean two types."""
+    seen: dict[str, object] = {}
+    for number, pool in enumerate(d.pools):
+        for built in pool.pool().types:
+            if seen.setdefault(built.name, built) != built:
+                yield Problem(
+                    ("pools", number, "types"),
+                    f"{shown(built.name)} is defined differently in another pool; use one definition or name",
+                )
+
+
+def _twice(values: Iterable[str]) -> list[str]:
+    return [value for value, count in Counter(values).items() if count > 1]

@@ -1,0 +1,128 @@
+"""Reading the YAML file: plain YAML 1.2 scalars, no key twice, and the line of every key.
+
+YAML 1.1 would read `no` as false, `010` as eight and `10:00` as six hundred. Here they stay text and
+are refused where a number is expected.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ebbtide.config.places import Path as KeyPath
+from ebbtide.config.places import path_text
+from ebbtide.errors import ConfigError
+
+_FIRST = "-+.0123456789tTfFnN~"
+
+
+class _Loader(yaml.SafeLoader):
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
+
+
+for _tag, _pattern in (
+    ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$"),
+    ("int", r"^[-+]?(?:0|[1-9][0-9]*)$"),
+    ("float", r"^[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)$"),
+    ("null", r"^(?:~|null|Null|NULL|)$"),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), [*_FIRST, ""])
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a file holds, and on which line each key stands."""
+
+    name: str = ""
+    values: dict[str, Any] = field(default_factory=dict)
+    lines: Mapping[KeyPath, int] = field(default_factory=dict)
+
+    def line(self, path: KeyPath) -> int:
+        """The line of a key, or of the nearest thing around it; 0 where there is none."""
+        around = (path[:length] for length in range(len(path), 0, -1))
+        return next((self.lines[here] for here in around if here in self.lines), 0)
+
+    def place(self, path: KeyPath) -> str:
+        line = self.line(path)
+        return f"{self.name} line {line}" if line else self.name
+
+
+def read_document(path: Path) -> Read:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"the configuration file {path} cannot be read ({error.strerror}); nothing was touched. "
+            "Give the path of a readable file with --config, or leave it out to use the defaults."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"the configuration file {path} is not text in UTF-8; nothing was touched. "
+            "Write it as plain text."
+        ) from error
+    return parse_document(text, str(path))
+
+
+def parse_document(text: str, name: str) -> Read:
+    loader = _Loader(text)
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            return Read(name)
+        lines: dict[KeyPath, int] = {}
+        _walk(root, (), lines, name)
+        values = _frozen(loader.construct_document(root))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(
+            f"{name}{_mark(error)} is not valid YAML: {_problem(error)}; nothing was touched. "
+            "Correct it and run `ebbtide config check`."
+        ) from error
+    finally:
+        loader.dispose()
+    if not isinstance(values, dict):
+        raise ConfigError(
+            f"{name} must hold keys with values, such as `min_workers: 2`; nothing was touched. "
+            "Correct it and run `ebbtide config check`."
+        )
+    return Read(name, values, lines)
+
+
+def _walk(node: yaml.Node, path: KeyPath, lines: dict[KeyPath, int], name: str) -> None:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            here = (*path, str(key.value))
+            line = key.start_mark.line + 1
+            if here in lines:
+                raise ConfigError(
+                    f"{name} line {line}, {path_text(here)}: the key stands twice (first on line "
+                    f"{lines[here]}); nothing was touched. Remove one of them."
+                )
+            lines[here] = line
+            _walk(value, here, lines, name)
+    elif isinstance(node, yaml.SequenceNode):
+        for number, value in enumerate(node.value):
+            here = (*path, number)
+            lines[here] = value.start_mark.line + 1
+            _walk(value, here, lines, name)
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_frozen(item) for item in value)
+    if isinstance(value, dict):
+        return {str(key): _frozen(item) for key, item in value.items()}
+    return value
+
+
+def _mark(error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
+    return f" line {mark.line + 1}, column {mark.column + 1}," if mark else ""
+
+
+def _problem(error: Exception) -> str:
+    return str(getattr(error, "problem", None) or str(error).splitlines()[0])

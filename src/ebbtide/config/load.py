@@ -1,0 +1,216 @@
+"""From file and environment to checked values, each with where it came from. Reads only.
+
+The environment wins over the file, the file over the defaults. All problems are said at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from ebbtide.config.catalogue import CATALOGUE
+from ebbtide.config.checks import check
+from ebbtide.config.document import Read, parse_document, read_document
+from ebbtide.config.places import Path as KeyPath
+from ebbtide.config.places import allowed, leaf_fields, path_text, variable_of
+from ebbtide.config.problems import Problem, mask, problems_in, shown
+from ebbtide.config.schema import Document
+from ebbtide.errors import ConfigError
+from ebbtide.model.pool import Pool
+from ebbtide.model.settings import Settings
+
+FILE_NAME = "ebbtide.yaml"
+FILE_VARIABLE = "EBBTIDE_CONFIG"
+
+SIMULATED_POOL = Pool(
+    name="workers", types=(CATALOGUE["cpx22"], CATALOGUE["cpx32"]), zones=("zone-a", "zone-b", "zone-c")
+)
+"""Stands in where a simulated cluster is given no pool, so that a first try needs no file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """One key with the value that counts, and who said so."""
+
+    key: str
+    value: Any
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    settings: Settings
+    cluster_kind: str
+    store_url: str
+    state_table: str
+    logs_table: str
+    interval_seconds: int
+    log_format: str
+    source: str
+    """The file that was read; empty where there is none."""
+    effective: tuple[Effective, ...] = ()
+
+
+def load(path: Path | None, environ: Mapping[str, str]) -> Config:
+    """`path` is what the user named; without it the variable, then the file in this folder, if any."""
+    named = path or (Path(environ[FILE_VARIABLE]) if environ.get(FILE_VARIABLE) else None)
+    default = Path(FILE_NAME)
+    read = Read()
+    if named is not None or default.exists():
+        read = read_document(named or default)
+    return build_config(read, environ)
+
+
+def build_config(read: Read, environ: Mapping[str, str]) -> Config:
+    values = dict(read.values)
+    variables: dict[KeyPath, str] = {}
+    found: list[Problem] = []
+    for path, field in leaf_fields():
+        variable = variable_of(path)
+        if variable in environ:
+            variables[path] = variable
+            try:
+                _put(values, path, _from_text(environ[variable], field))
+            except ValueError:
+                _drop(values, path)
+                given = "is empty" if not environ[variable] else f"{shown(environ[variable])} is not allowed"
+                found.append(Problem(path, f"{given}; allowed: {allowed(field, str(path[-1]))}"))
+    try:
+        document = Document.model_validate(values)
+    except ValidationError as error:
+        found.extend(problems_in(error))
+        document = _without_wrong_keys(values, found)
+    wrong = {problem.path[0] for problem in found if problem.path}
+    found.extend(p for p in check(document) if not wrong.intersection((p.path[0], *p.others)))
+    if found:
+        raise ConfigError(_report(found, read, variables))
+    return _config(document, read, variables)
+
+
+def _without_wrong_keys(values: Mapping[str, Any], found: Iterable[Problem]) -> Document:
+    """What is left to check together once every wrong key is taken out."""
+    wrong = {problem.path[0] for problem in found if problem.path}
+    return Document.model_validate({key: value for key, value in values.items() if key not in wrong})
+
+
+def _report(found: Sequence[Problem], read: Read, variables: Mapping[KeyPath, str]) -> str:
+    count = "1 problem" if len(found) == 1 else f"{len(found)} problems"
+    lines = sorted(_line(problem, read, variables) for problem in found)
+    text = "\n".join(f"  {line}" for _, line in lines)
+    return (
+        f"the configuration has {count}; nothing was touched.\n{text}\n"
+        "Correct this and run `ebbtide config check`."
+    )
+
+
+def _line(problem: Problem, read: Read, variables: Mapping[KeyPath, str]) -> tuple[int, str]:
+    """Where it sorts, and what it says; variables come before the file."""
+    path = problem.path
+    for length in range(len(path), 0, -1):
+        if variable := variables.get(path[:length]):
+            rest = f", {path_text(path)}" if len(path) > length else ""
+            return -1, f"environment variable {variable}{rest}: {problem.says}"
+    place = read.place(path) if read.name else "defaults"
+    return read.line(path), f"{place}, {path_text(path)}: {problem.says}"
+
+
+def _put(values: dict[str, Any], path: KeyPath, value: Any) -> None:
+    if len(path) == 1:
+        values[str(path[0])] = value
+        return
+    section = values.get(str(path[0]), {})
+    if isinstance(section, dict):
+        values[str(path[0])] = {**section, str(path[1]): value}
+
+
+def _drop(values: dict[str, Any], path: KeyPath) -> None:
+    if len(path) == 1:
+        values.pop(str(path[0]), None)
+    elif isinstance(section := values.get(str(path[0])), dict):
+        values[str(path[0])] = {key: value for key, value in section.items() if key != path[1]}
+
+
+def _from_text(text: str, field: FieldInfo) -> Any:
+    """Raises `ValueError` where the text is not of the key's kind."""
+    kind: object = field.annotation
+    text = text.strip()
+    if not text:
+        raise ValueError
+    if kind is int:
+        return int(_matched(r"[-+]?\d+", text))
+    if kind is float:
+        return float(_matched(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", text))
+    if kind is bool:
+        return _matched("true|false", text.lower()) == "true"
+    if kind == tuple[str, ...]:
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    if kind is str or "Literal" in str(kind):
+        return text
+    try:
+        return parse_document(f"value:\n  {text}" if "\n" not in text else f"value:\n{text}", "").values[
+            "value"
+        ]
+    except ConfigError as error:
+        raise ValueError from error
+
+
+def _matched(pattern: str, text: str) -> str:
+    if re.fullmatch(pattern, text) is None:
+        raise ValueError
+    return text
+
+
+def _config(document: Document, read: Read, variables: Mapping[KeyPath, str]) -> Config:
+    pools = tuple(pool.pool() for pool in document.pools) or (SIMULATED_POOL,)
+    given: dict[str, Any] = {"cluster": document.cluster.name, "pools": pools}
+    for field in fields(Settings):
+        if field.name not in given:
+            given[field.name] = getattr(document, key_of(field.name))
+    return Config(
+        settings=Settings(**given),
+        cluster_kind=document.cluster.kind,
+        store_url=document.store.url,
+        state_table=document.state_table,
+        logs_table=document.logs_table,
+        interval_seconds=document.interval_sec,
+        log_format=document.log_format,
+        source=read.name,
+        effective=tuple(_effective(document, read, variables, pools)),
+    )
+
+
+def key_of(field_name: str) -> str:
+    """The key of a field of `Settings`: its unit is written shorter."""
+    stem = field_name.removesuffix("_seconds")
+    return field_name if stem == field_name else f"{stem}_sec"
+
+
+def _effective(
+    document: Document, read: Read, variables: Mapping[KeyPath, str], pools: tuple[Pool, ...]
+) -> list[Effective]:
+    found = []
+    for path, _ in leaf_fields():
+        value: Any = document
+        for part in path:
+            value = getattr(value, str(part))
+        if path == ("pools",):
+            value = [_pool_line(pool) for pool in pools]
+        if path in variables:
+            origin = f"environment {variables[path]}"
+        else:
+            origin = f"file {read.place(path)}" if path in read.lines else "default"
+        found.append(Effective(path_text(path), mask(value) if isinstance(value, str) else value, origin))
+    return found
+
+
+def _pool_line(pool: Pool) -> str:
+    types = ", ".join(node_type.name for node_type in pool.types)
+    most = f"to {pool.max_workers}" if pool.max_workers is not None else "or more"
+    limits = f"{pool.min_workers} {most}"
+    return f"{pool.name}: {types} in {', '.join(pool.zones)}; {pool.market}; {limits}"

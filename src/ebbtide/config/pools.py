@@ -1,0 +1,141 @@
+"""Pools as they are written down: types by name or defined inline, zones, limits, labels and taints."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
+
+from ebbtide.config.catalogue import CATALOGUE
+from ebbtide.config.quantities import Amount, read_cpu_milli, read_memory_mib, read_price
+from ebbtide.config.section import Section
+from ebbtide.model.money import Price
+from ebbtide.model.node import Market
+from ebbtide.model.pool import NodeType, Pool
+from ebbtide.model.resources import Resources
+from ebbtide.model.scheduling import Taint, TaintEffect
+
+BY_NAME, INLINE = "<name>", "<inline>"
+"""Marks that the choice between a name and a definition leaves in the place of a problem."""
+
+TYPES_ALLOWED = f"{', '.join(CATALOGUE)}, or a definition with name, cpu and memory"
+NAME = r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$"
+
+
+def _known_type(name: str) -> str:
+    if name in CATALOGUE:
+        return name
+    raise ValueError(f"no built-in type; allowed: {TYPES_ALLOWED}")
+
+
+def _form(value: Any) -> str | None:
+    if isinstance(value, str):
+        return BY_NAME
+    return INLINE if isinstance(value, dict | TypeKeys) else None
+
+
+class TypeKeys(Section):
+    """A node type of the user's own."""
+
+    name: str = Field(min_length=1, description="Name of the type, as the cloud calls it.")
+    cpu: Annotated[int, BeforeValidator(read_cpu_milli)] = Field(
+        description="CPUs that pods can use.", json_schema_extra={"allowed": "4, 3.5 or 3500m"}
+    )
+    memory: Annotated[int, BeforeValidator(read_memory_mib)] = Field(
+        description="Memory that pods can use, with its unit.",
+        json_schema_extra={"allowed": "8Gi, 7600Mi or 8GB"},
+    )
+    pods: int = Field(110, ge=1, le=10_000, description="Pods it can hold.")
+    price: Annotated[Amount | None, BeforeValidator(read_price)] = Field(
+        None,
+        description="Price per hour on demand; unknown where it is left out.",
+        json_schema_extra={"allowed": "a number above 0"},
+    )
+    spot_price: Annotated[Amount | None, BeforeValidator(read_price)] = Field(
+        None,
+        description="Price per hour on the spot market; unknown where it is left out.",
+        json_schema_extra={"allowed": "a number above 0"},
+    )
+    currency: str = Field(
+        "EUR",
+        pattern=r"^[A-Z]{3}$",
+        description="Currency of both.",
+        json_schema_extra={"allowed": "three capital letters, such as EUR"},
+    )
+    price_as_of: str = Field(
+        "",
+        pattern=r"^(\d{4}-\d{2}-\d{2})?$",
+        description="The day the prices were read.",
+        json_schema_extra={"allowed": "a day as YYYY-MM-DD"},
+    )
+
+    def node_type(self) -> NodeType:
+        return NodeType(
+            name=self.name,
+            allocatable=Resources(cpu_milli=self.cpu, memory_mib=self.memory),
+            max_pods=self.pods,
+            price=self._price(self.price),
+            spot_price=self._price(self.spot_price),
+        )
+
+    def _price(self, per_hour: Amount | None) -> Price | None:
+        if per_hour is None:
+            return None
+        return Price(
+            per_hour=per_hour, currency=self.currency, source="configuration", as_of=self.price_as_of
+        )
+
+
+class TaintKeys(Section):
+    key: str = Field(min_length=1, description="Key of the taint.")
+    value: str = Field("", description="Value of the taint.")
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = Field(description="What it does.")
+
+
+TypeEntry = Annotated[
+    Annotated[Annotated[str, AfterValidator(_known_type)], Tag(BY_NAME)] | Annotated[TypeKeys, Tag(INLINE)],
+    Discriminator(_form),
+]
+
+
+class PoolKeys(Section):
+    """A group of nodes that Ebbtide may launch and remove."""
+
+    name: str = Field(
+        pattern=NAME,
+        description="Name of the pool, unique in the cluster.",
+        json_schema_extra={"allowed": "lower-case letters, digits, - and ., 63 at most"},
+    )
+    types: tuple[TypeEntry, ...] = Field(
+        min_length=1,
+        description="Types it may launch: built-in names, or definitions as below.",
+        json_schema_extra={"allowed": TYPES_ALLOWED},
+    )
+    zones: tuple[str, ...] = Field(
+        min_length=1,
+        description="Zones it may launch into.",
+        json_schema_extra={"allowed": "a list of names, such as [zone-a, zone-b]"},
+    )
+    market: Literal["on-demand", "spot"] = Field("on-demand", description="How its nodes are bought.")
+    on_demand_fallback: bool = Field(
+        True, description="For `spot`: ask on-demand after a definite answer of no capacity."
+    )
+    min: int = Field(0, ge=0, le=100_000, description="Never fewer workers of this pool.")
+    max: int | None = Field(
+        None, ge=1, le=100_000, description="Never more workers of this pool; `max_workers` holds besides."
+    )
+    labels: dict[str, str] = Field({}, description="Labels that its nodes carry.")
+    taints: tuple[TaintKeys, ...] = Field((), description="Taints that its nodes carry, as below.")
+
+    def pool(self) -> Pool:
+        return Pool(
+            name=self.name,
+            types=tuple(CATALOGUE[t] if isinstance(t, str) else t.node_type() for t in self.types),
+            zones=self.zones,
+            market=Market(self.market),
+            on_demand_fallback=self.on_demand_fallback,
+            min_workers=self.min,
+            max_workers=self.max,
+            labels=tuple(sorted(self.labels.items())),
+            taints=tuple(Taint(t.key, TaintEffect(t.effect), t.value) for t in self.taints),
+        )

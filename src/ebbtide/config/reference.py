@@ -1,0 +1,79 @@
+"""The table of all keys for `docs/configuration.md`, made from the keys themselves.
+
+`python -m ebbtide.config.reference docs/configuration.md` writes it anew between its two marks.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from ebbtide.config.catalogue import AS_OF, CATALOGUE
+from ebbtide.config.places import allowed, variable_of
+from ebbtide.config.pools import PoolKeys, TaintKeys, TypeKeys
+from ebbtide.config.schema import NESTED, SECTIONS
+
+BEGIN = "<!-- keys: begin (made by python -m ebbtide.config.reference) -->"
+END = "<!-- keys: end -->"
+
+
+def reference() -> str:
+    parts = [_section(title, "", model) for title, model in SECTIONS]
+    parts += [_section(f"`{name}`", name, model) for name, model in NESTED]
+    parts.append(_entries("`pools`: each entry", PoolKeys))
+    parts.append(_entries("A type defined inline, in `pools[].types`", TypeKeys))
+    parts.append(_entries("A taint, in `pools[].taints`", TaintKeys))
+    parts.append(_catalogue())
+    return "\n\n".join(parts)
+
+
+def _section(title: str, prefix: str, model: type[BaseModel]) -> str:
+    rows = ["| key | variable | default | allowed | what it does |", "| --- | --- | --- | --- | --- |"]
+    for key, field in model.model_fields.items():
+        path = (prefix, key) if prefix else (key,)
+        rows.append(
+            f"| `{'.'.join(path)}` | `{variable_of(path)}` | {_default(field)} | {allowed(field, key)} "
+            f"| {field.description} |"
+        )
+    return f"### {title}\n\n" + "\n".join(rows)
+
+
+def _entries(title: str, model: type[BaseModel]) -> str:
+    rows = ["| key | default | allowed | what it does |", "| --- | --- | --- | --- |"]
+    for key, field in model.model_fields.items():
+        rows.append(f"| `{key}` | {_default(field)} | {allowed(field, key)} | {field.description} |")
+    return f"### {title}\n\n" + "\n".join(rows)
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value: Any = field.default
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return f"`{value}`" if value or value == 0 else "none"
+
+
+def _catalogue() -> str:
+    rows = ["| name | CPU | memory | price per hour |", "| --- | --- | --- | --- |"]
+    for node_type in CATALOGUE.values():
+        offer, price = node_type.allocatable, node_type.price
+        cost = f"{price.per_hour} {price.currency}" if price else "unknown"
+        rows.append(f"| `{node_type.name}` | {offer.cpu_milli // 1000} | {offer.memory_mib} Mi | {cost} |")
+    return f"### Built-in types\n\nPrices as of {AS_OF}.\n\n" + "\n".join(rows)
+
+
+def with_reference(text: str) -> str:
+    """The page with its table made anew."""
+    head, _, rest = text.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}\n\n{reference()}\n\n{END}{tail}"
+
+
+if __name__ == "__main__":
+    page = Path(sys.argv[1])
+    page.write_text(with_reference(page.read_text(encoding="utf-8")), encoding="utf-8")

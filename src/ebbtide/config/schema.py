@@ -1,0 +1,202 @@
+"""Every key of the configuration: its type, its bounds, its default and a line that explains it.
+
+The environment variable of a key is its path in upper case (`cpu_up` is `CPU_UP`, `store.url` is
+`STORE_URL`). Defaults are those of `Settings`; a key ends in `_sec` where its field ends in `_seconds`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from ebbtide.config.pools import PoolKeys
+from ebbtide.config.section import Section
+from ebbtide.model.settings import Settings
+
+DEFAULTS = Settings()
+YEAR_SECONDS = 31_536_000
+MOST_NODES = 100_000
+STORE_FORMS = "sqlite:///FILE, postgresql+psycopg://USER:PASSWORD@HOST/DATABASE or dynamodb://"
+
+
+def seconds(default: int, says: str, least: int = 0) -> Any:
+    return Field(default, ge=least, le=YEAR_SECONDS, description=says)
+
+
+def count(default: int, says: str, least: int = 0) -> Any:
+    return Field(default, ge=least, le=MOST_NODES, description=says)
+
+
+def fraction(default: float, says: str) -> Any:
+    return Field(default, ge=0, le=1, allow_inf_nan=False, description=says)
+
+
+class WhenToScale(Section):
+    cpu_up: float = fraction(DEFAULTS.cpu_up, "Scale up above this average CPU use of the workers.")
+    cpu_down: float = fraction(DEFAULTS.cpu_down, "Scale down only below this average CPU use.")
+    pending_up_sec: int = seconds(
+        DEFAULTS.pending_up_seconds, "Scale up when pods have been pending this long."
+    )
+    idle_down_sec: int = seconds(
+        DEFAULTS.idle_down_seconds, "Scale down only when the cluster has been idle this long."
+    )
+    cooldown_up_sec: int = seconds(
+        DEFAULTS.cooldown_up_seconds, "Wait this long after any scaling before a scale-up."
+    )
+    cooldown_down_sec: int = seconds(
+        DEFAULTS.cooldown_down_seconds, "Wait this long after any scaling before a scale-down."
+    )
+    metric_max_age_sec: int = seconds(
+        DEFAULTS.metric_max_age_seconds, "An older CPU reading is unknown, and unknown is not idle.", 1
+    )
+    max_tick_gap_sec: int = seconds(
+        DEFAULTS.max_tick_gap_seconds, "A longer silence between two ticks is not idle time.", 1
+    )
+
+
+class HowMany(Section):
+    min_workers: int = count(DEFAULTS.min_workers, "Never fewer workers than this.")
+    max_workers: int = count(DEFAULTS.max_workers, "Never more workers than this.", 1)
+    max_batch_up: int = count(DEFAULTS.max_batch_up, "Nodes launched in one scale-up, at most.", 1)
+    max_batch_down: int = count(DEFAULTS.max_batch_down, "Nodes removed in one scale-down, at most.", 1)
+    pods_per_node: int = count(
+        DEFAULTS.pods_per_node, "Pods a new node is taken to hold, only where requests are unknown.", 1
+    )
+
+
+class Lease(Section):
+    lock_ttl_sec: int = seconds(DEFAULTS.lock_ttl_seconds, "How long the lease of a cluster lasts.", 1)
+    spot_lock_ttl_sec: int = seconds(
+        DEFAULTS.spot_lock_ttl_seconds, "How long the lease of a spot instance lasts.", 1
+    )
+    lease_margin_sec: int = seconds(
+        DEFAULTS.lease_margin_seconds, "Nothing is started when less than this is left of the lease."
+    )
+    request_timeout_sec: int = seconds(
+        DEFAULTS.request_timeout_seconds, "The longest that one call to a cloud or a cluster may take.", 1
+    )
+
+
+class Launching(Section):
+    join_timeout_sec: int = seconds(
+        DEFAULTS.join_timeout_seconds, "A launched node that has not joined by then is reclaimed.", 1
+    )
+    launch_timeout_sec: int = seconds(
+        DEFAULTS.launch_timeout_seconds, "How long a launch without a definite answer is repeated.", 1
+    )
+    gone_grace_sec: int = seconds(
+        DEFAULTS.gone_grace_seconds, "How long an instance must be missing before that is believed."
+    )
+    orphan_grace_sec: int = seconds(
+        DEFAULTS.orphan_grace_seconds, "How long an instance without a node is left before it is reclaimed."
+    )
+
+
+class Draining(Section):
+    drain_timeout_sec: int = seconds(DEFAULTS.drain_timeout_seconds, "One drain lasts at most this long.", 1)
+    drain_attempts: int = Field(
+        DEFAULTS.drain_attempts, ge=1, le=100, description="Drains of one node before it is given up."
+    )
+    drain_retry_sec: int = seconds(DEFAULTS.drain_retry_seconds, "Pause before a drain is tried again.")
+    stuck_sec: int = seconds(
+        DEFAULTS.stuck_seconds, "A scale-down that lasts longer is aborted: what it cordoned is released.", 1
+    )
+    node_rest_sec: int = seconds(
+        DEFAULTS.node_rest_seconds, "A node that could not be drained is left alone this long."
+    )
+    movable_system_workloads: tuple[str, ...] = Field(
+        DEFAULTS.movable_system_workloads,
+        description="kube-system workloads that may be moved, as `name` or `name-prefix*`.",
+    )
+    evict_local_storage: bool = Field(
+        DEFAULTS.evict_local_storage, description="Whether pods with local storage may be evicted."
+    )
+
+
+class SpotKeys(Section):
+    spot_drain_sec: int = seconds(
+        DEFAULTS.spot_drain_seconds, "Time to drain a node after its interruption notice.", 1
+    )
+    rebalance_sec: int = seconds(
+        DEFAULTS.rebalance_seconds, "How long a rebalance recommendation is worth acting on.", 1
+    )
+
+
+class SafetyGates(Section):
+    budget_fraction: float = fraction(
+        DEFAULTS.budget_fraction, "At most this share of the workers (or 1) is removed at a time."
+    )
+    unready_fraction: float = fraction(
+        DEFAULTS.unready_fraction, "Removals stop when a larger share of the nodes is not ready..."
+    )
+    unready_count: int = count(DEFAULTS.unready_count, "...and at least this many nodes are not ready.")
+    shrink_accepted_sec: int = seconds(
+        DEFAULTS.shrink_accepted_seconds, "How long a suddenly smaller cluster is seen before it is believed."
+    )
+    backoff_sec: int = seconds(
+        DEFAULTS.backoff_seconds, "Wait after a failed operation that removed nothing; doubles each time.", 1
+    )
+    backoff_max_sec: int = seconds(DEFAULTS.backoff_max_seconds, "The longest such wait.", 1)
+    max_unclean_runs: int = Field(
+        DEFAULTS.max_unclean_runs,
+        ge=1,
+        le=1000,
+        description="An operation that crashes its runner this often is set aside, with an alarm.",
+    )
+
+
+class Running(Section):
+    interval_sec: int = seconds(60, "Time between two ticks of `ebbtide run`.", 1)
+    decision_log_sec: int = seconds(
+        DEFAULTS.decision_log_seconds, "A decision that only repeats the last is logged again after this."
+    )
+    log_format: Literal["plain", "json"] = Field("plain", description="How notices are written to stderr.")
+    state_table: str = Field(
+        "k3s-autoscaler-state", min_length=1, description="DynamoDB table of the record; SQL has its own."
+    )
+    logs_table: str = Field(
+        "k3s-autoscaler-logs", min_length=1, description="DynamoDB table of the log; SQL has its own."
+    )
+
+
+class ClusterKeys(Section):
+    name: str = Field(
+        DEFAULTS.cluster,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
+        description="Name of the cluster: key of its record and tag of its instances.",
+        json_schema_extra={"allowed": "letters, digits, -, _ and ., 63 at most"},
+    )
+    kind: Literal["simulator"] = Field("simulator", description="What is scaled.")
+
+
+class StoreKeys(Section):
+    url: str = Field(
+        "sqlite:///ebbtide.db",
+        min_length=1,
+        description="Where the record and the log are kept.",
+        json_schema_extra={"allowed": STORE_FORMS},
+    )
+
+
+class Document(WhenToScale, HowMany, Lease, Launching, Draining, SpotKeys, SafetyGates, Running):
+    """The whole of `ebbtide.yaml`."""
+
+    cluster: ClusterKeys = ClusterKeys()
+    store: StoreKeys = StoreKeys()
+    pools: tuple[PoolKeys, ...] = Field(
+        (), description="Groups of nodes that may be launched and removed; see below."
+    )
+
+
+SECTIONS: tuple[tuple[str, type[Section]], ...] = (
+    ("When to scale", WhenToScale),
+    ("How many", HowMany),
+    ("Lease", Lease),
+    ("Launching", Launching),
+    ("Draining", Draining),
+    ("Spot", SpotKeys),
+    ("Safety gates", SafetyGates),
+    ("Running", Running),
+)
+NESTED: tuple[tuple[str, type[Section]], ...] = (("cluster", ClusterKeys), ("store", StoreKeys))

@@ -1,0 +1,84 @@
+"""Counting: which workers can be relied on, and how many nodes there are or will be.
+
+`standing` errs low and `total` errs high, so that the minimum and the maximum both hold.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from ebbtide.model.node import Node
+from ebbtide.model.operation import Operation, Removal, ScaleDown, ScaleUp, Slot, SpotKind
+from ebbtide.model.record import Record
+from ebbtide.model.snapshot import Snapshot
+
+
+def _operations(record: Record) -> Iterable[Operation]:
+    return (op for op in (record.operation, record.set_aside) if op is not None)
+
+
+def open_removals(record: Record) -> tuple[Removal, ...]:
+    """Every removal that is under way, whoever asked for it."""
+    removals = [r for op in _operations(record) if isinstance(op, ScaleDown) for r in op.removals]
+    removals += [spot.removal for spot in record.spots if spot.removal is not None]
+    return tuple(r for r in removals if not r.settled)
+
+
+def expected_slots(record: Record) -> tuple[Slot, ...]:
+    slots = [slot for op in _operations(record) if isinstance(op, ScaleUp) for slot in op.slots]
+    slots += [spot.slot for spot in record.spots if spot.slot is not None]
+    return tuple(slot for slot in slots if slot.expected)
+
+
+def doomed(record: Record) -> frozenset[str]:
+    """Instances that are being removed, or that the cloud has said it will take."""
+    removed = {r.instance_id for r in open_removals(record) if r.dooms}
+    interrupted = {s.instance_id for s in record.spots if s.kind is SpotKind.INTERRUPTION}
+    return frozenset(removed | interrupted)
+
+
+def standing(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
+    """Ready workers that nothing is about to take away."""
+    lost = doomed(record)
+    instance_of = snapshot.instance_of
+    found = []
+    for node in snapshot.cluster.workers:
+        instance = instance_of.get(node.name)
+        leaving = instance is not None and (instance.id in lost or not instance.alive)
+        if node.ready and not leaving:
+            found.append(node)
+    return tuple(found)
+
+
+def total(snapshot: Snapshot, record: Record, pool: str | None = None) -> int:
+    """Nodes that exist or may yet come to exist, in one pool or in all."""
+    alive = [i for i in snapshot.instances if i.alive and i.pool and pool in (None, i.pool)]
+    ids, keys = {i.id for i in alive}, {i.key for i in alive}
+    unmatched = [
+        node
+        for node in snapshot.cluster.workers
+        if node.name not in snapshot.instance_of and pool in (None, node.pool)
+    ]
+    unseen = [
+        slot
+        for slot in expected_slots(record)
+        if slot.instance_id not in ids
+        and slot.key not in keys
+        and pool in (None, slot.pool)
+        and not _known_dead(slot, snapshot)
+    ]
+    return len(alive) + len(unmatched) + len(unseen)
+
+
+def _known_dead(slot: Slot, snapshot: Snapshot) -> bool:
+    instance = snapshot.instance_with_id.get(slot.instance_id) or snapshot.instance_with_key.get(slot.key)
+    return instance is not None and not instance.alive
+
+
+def workers_by_zone(snapshot: Snapshot, record: Record) -> Counter[str]:
+    """Standing workers and those expected, by zone: what a launch should balance."""
+    counts = Counter(node.zone for node in standing(snapshot, record))
+    joined = {node.name for node in standing(snapshot, record)}
+    counts.update(slot.zone for slot in expected_slots(record) if slot.node_name not in joined)
+    return counts

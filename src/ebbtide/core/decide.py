@@ -1,0 +1,287 @@
+"""What to do next, with the reason for it and for everything that is not done.
+
+`decide` is a function of what was seen, the record, the settings and the time, so that a stored
+decision can be computed again. It is asked only when no operation is open. Actions are tried in the
+order of `STRATEGIES`; the first whose preconditions all hold is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ebbtide.core import gates
+from ebbtide.core.capacity import standing, total
+from ebbtide.core.orphans import cordon_id, dead_nodes, lone_instances, overdue, stray_cordons
+from ebbtide.core.sizing import nodes_for_cpu, plan_launch
+from ebbtide.core.targets import choose_targets
+from ebbtide.model.decision import Action, Check, Decision, Refusal, Verdict
+from ebbtide.model.operation import Removal, RemovalState, Slot, SlotState
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    snapshot: Snapshot
+    record: Record
+    settings: Settings
+    now: int
+    operation_id: str
+
+
+@dataclass(slots=True)
+class Answer:
+    """Filled by a strategy while its checks are asked one after the other."""
+
+    reason: str = ""
+    slots: tuple[Slot, ...] = ()
+    removals: tuple[Removal, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+
+
+Strategy = Callable[[Question, Answer], Iterator[Check]]
+
+
+def decide(snapshot: Snapshot, record: Record, settings: Settings, now: int, decision_id: str) -> Decision:
+    question = Question(snapshot, record, settings, now, operation_id(now, decision_id))
+    verdicts: list[Verdict] = []
+    for action, strategy in STRATEGIES:
+        answer = Answer()
+        checks: list[Check] = []
+        for check in strategy(question, answer):
+            checks.append(check)
+            if not check.passed:
+                break
+        verdicts.append(Verdict(action, tuple(checks), answer.refusals))
+        if checks[-1].passed:
+            return Decision(
+                decision_id, now, action, answer.reason, tuple(verdicts), answer.slots, answer.removals
+            )
+    return Decision(decision_id, now, Action.NOTHING, _why_nothing(verdicts), tuple(verdicts))
+
+
+def operation_id(now: int, decision_id: str) -> str:
+    return f"{now}-{decision_id}"
+
+
+def _why_nothing(verdicts: list[Verdict]) -> str:
+    told = [v for v in verdicts if v.action in (Action.SCALE_UP, Action.SCALE_DOWN)]
+    return "; ".join(f"no {_spoken(v.action)}: {v.failed.says}" for v in told if v.failed)
+
+
+def _spoken(action: Action) -> str:
+    return action.value.replace("_", "-")
+
+
+def _no_operation(q: Question) -> Check:
+    operation = q.record.operation
+    says = f"operation {operation.id} is under way" if operation else "no operation is under way"
+    return Check("no operation in progress", operation is None, says)
+
+
+def _adopt(q: Question, answer: Answer) -> Iterator[Check]:
+    yield _no_operation(q)
+    yield gates.complete(q.snapshot)
+    lone = lone_instances(q.snapshot, q.record)
+    late = [i for i in lone if overdue(q.record, i.id, q.settings, q.now)]
+    grace = q.settings.orphan_grace_seconds
+    yield Check(
+        "orphan instance", bool(late), f"{len(late)} of {len(lone)} lone instances are older than {grace} s"
+    )
+    answer.slots = tuple(
+        Slot(
+            key=i.key or f"{q.operation_id}-{number}",
+            pool=i.pool,
+            zone=i.zone,
+            instance_type=i.instance_type,
+            market=i.market,
+            state=SlotState.LAUNCHED,
+            since=min(i.launched_at, q.now),
+            instance_id=i.id,
+        )
+        for number, i in enumerate(late)
+    )
+    answer.reason = f"adopt {', '.join(i.id for i in late)}: alive for us, but no node and no operation"
+
+
+def _forget(q: Question, answer: Answer) -> Iterator[Check]:
+    yield _no_operation(q)
+    yield gates.complete(q.snapshot)
+    yield gates.plausible(q.snapshot, q.record, q.settings)
+    yield gates.healthy(q.snapshot, q.settings)
+    yield gates.not_paused(q.record)
+    yield Check("cloud lists instances", bool(q.snapshot.instances), f"{len(q.snapshot.instances)} listed")
+    dead = dead_nodes(q.snapshot, q.record)
+    late = [n for n in dead if overdue(q.record, n.uid, q.settings, q.now)]
+    grace = q.settings.orphan_grace_seconds
+    yield Check("dead node", bool(late), f"{len(late)} of {len(dead)} dead nodes are older than {grace} s")
+    node = late[0]
+    instance = q.snapshot.instance_of.get(node.name)
+    instance_id = instance.id if instance else node.instance_id or node.provider_id
+    answer.removals = (Removal(instance_id, node.name, node.uid, node.zone, node.pool),)
+    answer.reason = f"forget node {node.name}: not ready, and its instance is gone"
+
+
+def _release(q: Question, answer: Answer) -> Iterator[Check]:
+    yield _no_operation(q)
+    yield gates.complete(q.snapshot)
+    stray = stray_cordons(q.snapshot, q.record)
+    late = [n for n in stray if overdue(q.record, cordon_id(n), q.settings, q.now)]
+    grace = q.settings.orphan_grace_seconds
+    yield Check(
+        "stray cordon", bool(late), f"{len(late)} of {len(stray)} stray cordons are older than {grace} s"
+    )
+    answer.removals = tuple(
+        Removal(
+            instance.id if (instance := q.snapshot.instance_of.get(node.name)) else node.provider_id,
+            node.name,
+            node.uid,
+            node.zone,
+            node.pool,
+            RemovalState.RELEASING,
+        )
+        for node in late
+        if node.owner == late[0].owner
+    )
+    names = ", ".join(removal.node_name for removal in answer.removals)
+    answer.reason = f"release {names}: cordoned by an operation that is closed"
+
+
+def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
+    settings, record = q.settings, q.record
+    yield _no_operation(q)
+    yield gates.complete(q.snapshot)
+    trigger, at_least = _pressure(q)
+    yield trigger
+    yield _cooled_down(q, settings.cooldown_up_seconds, "COOLDOWN_UP_SEC", excused=_queued_without_worker(q))
+    yield _backed_off(q)
+    count = total(q.snapshot, record)
+    says = f"{count} nodes exist or are expected, MAX_WORKERS is {settings.max_workers}"
+    yield Check("below maximum", count < settings.max_workers, says)
+    plan = plan_launch(q.snapshot, record, settings, at_least)
+    why = plan.hopeless[0] if plan.hopeless else "what waits fits on nodes that are there or on their way"
+    yield Check("something to launch", bool(plan.offers), f"{len(plan.offers)} nodes" if plan.offers else why)
+    answer.slots = tuple(offer.slot(f"{q.operation_id}-{n}") for n, offer in enumerate(plan.offers))
+    places = ", ".join(f"{offer.node_type.name} in {offer.zone}" for offer in plan.offers)
+    answer.reason = f"launch {places}: {trigger.says}"
+
+
+def _pressure(q: Question) -> tuple[Check, int]:
+    """Whether anything asks for more nodes, and how many at least."""
+    settings, record = q.settings, q.record
+    cpu, name = q.snapshot.cpu.value, "pressure"
+    waiting = q.snapshot.cluster.waiting_pods
+    waited = q.now - record.pending_since if record.pending_since else 0
+    needed = 0
+    says: list[str] = []
+    if cpu is not None and cpu > settings.cpu_up:
+        needed = nodes_for_cpu(len(standing(q.snapshot, record)), cpu, settings)
+        says.append(f"CPU {cpu:.2f} is above {settings.cpu_up:.2f}")
+    if record.short_since and q.now - record.short_since >= settings.pending_up_seconds:
+        ready = len(standing(q.snapshot, record))
+        needed = max(needed, settings.min_workers - ready)
+        says.append(f"{ready} ready workers are below MIN_WORKERS {settings.min_workers}")
+    if waiting and waited >= settings.pending_up_seconds:
+        says.append(f"{len(waiting)} pods have waited {waited} s, at least {settings.pending_up_seconds}")
+    if says:
+        return Check(name, True, "; ".join(says)), needed
+    heat = "CPU is unknown" if cpu is None else f"CPU {cpu:.2f} is not above {settings.cpu_up:.2f}"
+    if waiting:
+        heat += f", {len(waiting)} pods have waited {waited} s, less than {settings.pending_up_seconds}"
+    else:
+        heat += ", no pod waits"
+    return Check(name, False, heat), 0
+
+
+def _queued_without_worker(q: Question) -> bool:
+    return bool(q.snapshot.cluster.waiting_pods) and not standing(q.snapshot, q.record)
+
+
+def _cooled_down(q: Question, seconds: int, name: str, excused: bool = False) -> Check:
+    since = q.now - q.record.last_scale_at
+    if excused:
+        return Check("cooldown over", True, "pods wait and there is no worker: the cooldown is skipped")
+    return Check(
+        "cooldown over",
+        since >= seconds,
+        f"{since} s since the last scaling, {name} is {seconds}"
+        if q.record.last_scale_at
+        else "nothing was scaled yet",
+    )
+
+
+def _backed_off(q: Question) -> Check:
+    left = q.record.backoff_until - q.now
+    says = f"{q.record.failures} failures in a row, {left} s of back-off left" if left > 0 else "no back-off"
+    return Check("back-off over", left <= 0, says)
+
+
+def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
+    settings, record, snapshot = q.settings, q.record, q.snapshot
+    yield _no_operation(q)
+    yield gates.not_paused(record)
+    yield gates.complete(snapshot)
+    yield gates.plausible(snapshot, record, settings)
+    yield gates.healthy(snapshot, settings)
+    yield from _idle(q)
+    yield _cooled_down(q, settings.cooldown_down_seconds, "COOLDOWN_DOWN_SEC")
+    yield _backed_off(q)
+    spots = len(record.spots)
+    yield Check("no spot notice open", not spots, f"{spots} spot notices are being answered")
+    ready = len(standing(snapshot, record))
+    spare = ready - settings.min_workers
+    yield Check("above minimum", spare > 0, f"{ready} ready workers, MIN_WORKERS is {settings.min_workers}")
+    limit = min(settings.max_batch_down, spare, gates.budget(snapshot, settings), _cool_enough(q, ready))
+    after = ready - max(limit, 1)
+    cpu = snapshot.cpu.value or 0.0
+    says = (
+        f"CPU would be {cpu * ready / max(after, 1):.2f} on {after} workers, CPU_UP is {settings.cpu_up:.2f}"
+    )
+    yield Check("load fits the rest", limit > 0, says)
+    removals, refusals = choose_targets(snapshot, record, settings, q.now, limit)
+    answer.refusals = refusals
+    why = f"{refusals[0].node_name}: {refusals[0].reason}" if refusals else "no ready worker"
+    says = f"{len(removals)} nodes" if removals else f"none of {ready} ready workers may go; {why}"
+    yield Check("a node can go", bool(removals), says)
+    yield gates.keeps_minimum(snapshot, record, settings, removals)
+    yield gates.keeps_zones(snapshot, record, removals)
+    yield gates.within_budget(snapshot, record, settings, len(removals))
+    answer.removals = removals
+    names = ", ".join(removal.node_name for removal in removals)
+    idle = q.now - record.idle_since
+    answer.reason = f"remove {names}: CPU {cpu:.2f} and no pod waiting for {idle} s"
+
+
+def _idle(q: Question) -> Iterator[Check]:
+    settings, cpu = q.settings, q.snapshot.cpu
+    yield Check("CPU known", cpu.value is not None, cpu.problem or "CPU is known")
+    value = cpu.value or 0.0
+    relation = "below" if value < settings.cpu_down else "not below"
+    says = f"CPU {value:.2f} is {relation} {settings.cpu_down:.2f}"
+    yield Check("CPU low", value < settings.cpu_down, says)
+    waiting = q.snapshot.cluster.waiting_pods
+    says = f"{len(waiting)} pods wait, {waiting[0].full_name} first" if waiting else "no pod waits"
+    yield Check("no pod waits", not waiting, says)
+    idle = q.now - q.record.idle_since if q.record.idle_since else 0
+    says = f"idle for {idle} s, IDLE_DOWN_SEC is {settings.idle_down_seconds}"
+    yield Check("idle long enough", bool(q.record.idle_since) and idle >= settings.idle_down_seconds, says)
+
+
+def _cool_enough(q: Question, ready: int) -> int:
+    """How many may go before the CPU of the rest would reach `CPU_UP` and bring them back."""
+    cpu = q.snapshot.cpu.value or 0.0
+    count = 0
+    while ready - count > 1 and cpu * ready / (ready - count - 1) < q.settings.cpu_up:
+        count += 1
+    return count
+
+
+STRATEGIES: tuple[tuple[Action, Strategy], ...] = (
+    (Action.ADOPT, _adopt),
+    (Action.FORGET, _forget),
+    (Action.RELEASE, _release),
+    (Action.SCALE_UP, _scale_up),
+    (Action.SCALE_DOWN, _scale_down),
+)

@@ -1,0 +1,201 @@
+"""Whether a pod fits a node, by the rules a scheduler would apply, and why not.
+
+A `Room` is the free space of one node, real or only planned; a `Placement` is all rooms together,
+because spreading and anti-affinity are about the pods on the others. Both are scratch paper: made
+for one computation, changed by `place`, thrown away. Never optimistic: what the rules do not
+understand does not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ebbtide.core.labels import holds, matches
+from ebbtide.model.node import Node
+from ebbtide.model.pod import Pod
+from ebbtide.model.pool import NodeType, Pool
+from ebbtide.model.resources import Resources
+from ebbtide.model.scheduling import (
+    AntiAffinity,
+    Labels,
+    LabelSelector,
+    Scheduling,
+    Taint,
+    TaintEffect,
+    Toleration,
+)
+from ebbtide.model.snapshot import ClusterView
+
+ZONE_LABEL = "topology.kubernetes.io/zone"
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+
+
+class Room:
+    """Free space and properties of one node while something is being planned."""
+
+    __slots__ = ("cpu_milli", "extended", "labels", "memory_mib", "name", "pods", "slots", "taints", "zone")
+
+    def __init__(self, name: str, zone: str, labels: Labels, taints: tuple[Taint, ...]) -> None:
+        self.name = name
+        self.zone = zone
+        self.labels: Mapping[str, str] = {HOSTNAME_LABEL: name, ZONE_LABEL: zone, **dict(labels)}
+        self.taints = taints
+        self.cpu_milli = 0
+        self.memory_mib = 0
+        self.slots = 0
+        self.extended: dict[str, int] = {}
+        self.pods: list[Pod] = []
+
+    def offer(self, resources: Resources, max_pods: int) -> Room:
+        self.cpu_milli = resources.cpu_milli
+        self.memory_mib = resources.memory_mib
+        self.extended = dict(resources.extended)
+        self.slots = max_pods
+        return self
+
+    def put(self, pod: Pod) -> None:
+        self.pods.append(pod)
+        self.cpu_milli -= pod.requests.cpu_milli
+        self.memory_mib -= pod.requests.memory_mib
+        self.slots -= 1
+        for name, amount in pod.requests.extended:
+            self.extended[name] = self.extended.get(name, 0) - amount
+
+    def lacks(self, requests: Resources) -> str:
+        """The first resource there is not enough of, with both figures; empty when there is enough."""
+        if requests.cpu_milli > self.cpu_milli:
+            return f"needs {requests.cpu_milli}m CPU, {max(self.cpu_milli, 0)}m free"
+        if requests.memory_mib > self.memory_mib:
+            return f"needs {requests.memory_mib} MiB memory, {max(self.memory_mib, 0)} MiB free"
+        if self.slots < 1:
+            return "has no pod slot left"
+        for name, amount in requests.extended:
+            if amount > self.extended.get(name, 0):
+                return f"needs {amount} {name}, {max(self.extended.get(name, 0), 0)} free"
+        return ""
+
+
+def room_of(node: Node, pods: Iterable[Pod]) -> Room:
+    room = Room(node.name, node.zone, node.labels, node.taints).offer(node.allocatable, node.max_pods)
+    for pod in pods:
+        room.put(pod)
+    return room
+
+
+def room_of_new(name: str, pool: Pool, node_type: NodeType, zone: str) -> Room:
+    """The room that a node of this type would bring once it has joined."""
+    return Room(name, zone, pool.labels, pool.taints).offer(node_type.allocatable, node_type.max_pods)
+
+
+class Placement:
+    def __init__(self, rooms: Iterable[Room]) -> None:
+        self.rooms = {room.name: room for room in rooms}
+        self._guarded = any(pod.scheduling.anti_affinity for room in self.rooms.values() for pod in room.pods)
+
+    def why_not(self, pod: Pod, room: Room) -> str:
+        """Why the pod does not fit into this room; empty when it does."""
+        lacks = room.lacks(pod.requests)
+        if lacks:
+            return lacks
+        reason = refused_by_node(pod.scheduling, room)
+        if reason or not (pod.scheduling.anti_affinity or pod.scheduling.spread or self._guarded):
+            return reason
+        return self._refused_by_neighbours(pod, room)
+
+    def place(self, pod: Pod, room: Room) -> None:
+        self.rooms[room.name] = room
+        room.put(pod)
+        self._guarded = self._guarded or bool(pod.scheduling.anti_affinity)
+
+    def first_fit(self, pod: Pod, rooms: Iterable[Room] | None = None) -> Room | None:
+        candidates = self.rooms.values() if rooms is None else rooms
+        return next((room for room in candidates if not self.why_not(pod, room)), None)
+
+    def _refused_by_neighbours(self, pod: Pod, room: Room) -> str:
+        labels = dict(pod.labels)
+        for rule in pod.scheduling.anti_affinity:
+            if any(_repels(rule, pod.namespace, other) for other in self._domain(rule.topology_key, room)):
+                return f"anti-affinity keeps it away from a pod in the same {rule.topology_key}"
+        for other_room in self.rooms.values():
+            for other in other_room.pods:
+                for rule in other.scheduling.anti_affinity:
+                    if (
+                        other.namespace == pod.namespace
+                        and matches(rule.selector, labels)
+                        and _same_domain(rule.topology_key, room, other_room)
+                    ):
+                        return f"anti-affinity of {other.full_name} keeps it away"
+        for spread in pod.scheduling.spread:
+            counts = self._counts(spread.topology_key, spread.selector, pod.namespace)
+            domain = room.labels.get(spread.topology_key)
+            if domain is None:
+                return f"the node has no label {spread.topology_key} to spread over"
+            here = counts.get(domain, 0) + (1 if matches(spread.selector, labels) else 0)
+            least = min(counts.values(), default=0)
+            if here - least > spread.max_skew:
+                return f"would be {here} in {domain}, the least is {least}, skew at most {spread.max_skew}"
+        return ""
+
+    def _domain(self, topology_key: str, room: Room) -> Iterable[Pod]:
+        for other in self.rooms.values():
+            if _same_domain(topology_key, room, other):
+                yield from other.pods
+
+    def _counts(self, topology_key: str, selector: LabelSelector, namespace: str) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for room in self.rooms.values():
+            domain = room.labels.get(topology_key)
+            if domain is not None:
+                found = sum(
+                    1
+                    for pod in room.pods
+                    if pod.namespace == namespace and matches(selector, dict(pod.labels))
+                )
+                counts[domain] = counts.get(domain, 0) + found
+        return counts
+
+
+def _repels(rule: AntiAffinity, namespace: str, other: Pod) -> bool:
+    return other.namespace == namespace and matches(rule.selector, dict(other.labels))
+
+
+def _same_domain(topology_key: str, one: Room, other: Room) -> bool:
+    domain = one.labels.get(topology_key)
+    return domain is not None and domain == other.labels.get(topology_key)
+
+
+def refused_by_node(scheduling: Scheduling, room: Room) -> str:
+    if scheduling.unsupported:
+        return f"has {scheduling.unsupported[0]}, which Ebbtide does not understand"
+    for taint in room.taints:
+        if taint.effect is not TaintEffect.PREFER_NO_SCHEDULE and not any(
+            tolerates(toleration, taint) for toleration in scheduling.tolerations
+        ):
+            return f"does not tolerate taint {taint.key}"
+    for key, value in scheduling.node_selector:
+        if room.labels.get(key) != value:
+            return f"asks for a node with {key}={value}"
+    terms = scheduling.node_affinity
+    if terms and not any(all(holds(r, room.labels) for r in term) for term in terms):
+        return "its node affinity does not match"
+    if scheduling.volume_zones and room.zone not in scheduling.volume_zones:
+        return f"has a volume in {', '.join(scheduling.volume_zones)}"
+    return ""
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect is not None and toleration.effect is not taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    return toleration.exists or toleration.value == taint.value
+
+
+def placement_of(view: ClusterView, without: Iterable[str] = ()) -> Placement:
+    """Rooms of all nodes that take pods now (ready, not cordoned), without those named."""
+    left_out = set(without)
+    return Placement(
+        room_of(node, view.pods_on.get(node.name, ()))
+        for node in view.nodes
+        if node.ready and not node.unschedulable and node.name not in left_out
+    )

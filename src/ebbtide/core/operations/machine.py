@@ -1,0 +1,75 @@
+"""One face for the three machines, so that the shell has one way to run them all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ebbtide.core.operations import scale_down, scale_up, spot
+from ebbtide.core.operations.closing import Closed
+from ebbtide.core.operations.situation import Situation, Step
+from ebbtide.model.effect import Outcome
+from ebbtide.model.operation import ScaleDown, ScaleUp, Spot
+from ebbtide.model.record import Record
+
+Work = ScaleUp | ScaleDown | Spot
+
+
+def advance(work: Work, situation: Situation) -> Step[ScaleUp] | Step[ScaleDown] | Step[Spot]:
+    match work:
+        case ScaleUp():
+            return scale_up.advance(work, situation)
+        case ScaleDown():
+            return scale_down.advance(work, situation)
+        case Spot():
+            return spot.advance(work, situation)
+
+
+def absorb(work: Work, outcomes: Sequence[Outcome], situation: Situation) -> Work:
+    match work:
+        case ScaleUp():
+            return scale_up.absorb(work, outcomes, situation)
+        case ScaleDown():
+            return scale_down.absorb(work, outcomes, situation)
+        case Spot():
+            return spot.absorb(work, outcomes, situation)
+
+
+def is_settled(work: Work) -> bool:
+    match work:
+        case ScaleUp():
+            return scale_up.is_settled(work)
+        case ScaleDown():
+            return scale_down.is_settled(work)
+        case Spot():
+            return spot.is_settled(work)
+
+
+def close(work: Work, situation: Situation) -> Closed:
+    match work:
+        case ScaleUp():
+            return scale_up.close(situation.record, work, situation.settings, situation.now)
+        case ScaleDown():
+            return scale_down.close(situation.record, work, situation.settings, situation.now)
+        case Spot():
+            return spot.close(situation.record, work, situation.now)
+
+
+def check_invariants(before: Work, after: Work) -> tuple[str, ...]:
+    """What a step must never do, whatever was seen; asked before every write."""
+    match before, after:
+        case ScaleUp(), ScaleUp():
+            return scale_up.check_invariants(before, after)
+        case ScaleDown(), ScaleDown():
+            return scale_down.check_invariants(before, after)
+        case Spot(), Spot():
+            return spot.check_invariants(before, after)
+        case _:
+            return (f"{before.id} changed its kind",)
+
+
+def written(record: Record, work: Work) -> Record:
+    """The record with this work in its place."""
+    if isinstance(work, Spot):
+        return spot.with_spot(record, work)
+    return replace(record, operation=work)

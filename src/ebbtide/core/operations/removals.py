@@ -1,0 +1,278 @@
+"""Removal of one node: the safe way down.
+
+    PLANNED      written, nothing done (or between two attempts)    -> DRAINING, RELEASING, RELEASED
+    DRAINING     cordoned, pods are evicted until the deadline      -> DRAINED, PLANNED, RELEASING
+    DRAINED      nothing left that is not passed over               -> TERMINATING, DRAINING, RELEASING
+    TERMINATING  irrevocable; the instance is going                 -> GONE
+    GONE         instance and Node object are gone                  (settled)
+    RELEASING    given up, our cordon is being lifted               -> RELEASED
+    RELEASED     as before                                          (settled)
+
+From any state but TERMINATING, an instance that the cloud has already taken leads to GONE.
+Entering TERMINATING asks all safety gates against the very record that is written. What is looked at
+is always this instance with this node UID: another node under the same name is not touched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ebbtide.core.drain import Disruptions, DrainPlan, Treatment, plan_drain
+from ebbtide.core.gates import TRANSIENT, may_terminate
+from ebbtide.core.operations.situation import Situation
+from ebbtide.model.effect import (
+    Cordon,
+    DeleteNode,
+    Effect,
+    Evict,
+    Outcome,
+    OutcomeKind,
+    Terminate,
+    Uncordon,
+)
+from ebbtide.model.node import InstanceState, Node
+from ebbtide.model.operation import Removal, RemovalState
+
+Advance = tuple[Removal, tuple[Effect, ...]]
+
+ALLOWED: dict[RemovalState, frozenset[RemovalState]] = {
+    RemovalState.PLANNED: frozenset(
+        {RemovalState.DRAINING, RemovalState.RELEASING, RemovalState.RELEASED, RemovalState.GONE}
+    ),
+    RemovalState.DRAINING: frozenset(
+        {RemovalState.DRAINED, RemovalState.PLANNED, RemovalState.RELEASING, RemovalState.GONE}
+    ),
+    RemovalState.DRAINED: frozenset(
+        {RemovalState.TERMINATING, RemovalState.DRAINING, RemovalState.RELEASING, RemovalState.GONE}
+    ),
+    RemovalState.TERMINATING: frozenset({RemovalState.GONE}),
+    RemovalState.RELEASING: frozenset({RemovalState.RELEASED, RemovalState.GONE}),
+    RemovalState.GONE: frozenset(),
+    RemovalState.RELEASED: frozenset(),
+}
+
+
+def check_invariants(before: Removal, after: Removal) -> tuple[str, ...]:
+    """What a change of a removal must never do; empty when it does not."""
+    broken = []
+    if after.state is not before.state and after.state not in ALLOWED[before.state]:
+        broken.append(f"removal of {before.instance_id} went from {before.state} to {after.state}")
+    if after.instance_id != before.instance_id:
+        broken.append(f"removal of {before.instance_id} changed its instance")
+    if before.node_uid and after.node_uid != before.node_uid:
+        broken.append(f"removal of {before.instance_id} changed its node")
+    return tuple(broken)
+
+
+def advance_removal(
+    removal: Removal, operation_id: str, situation: Situation, disruptions: Disruptions
+) -> Advance:
+    if situation.snapshot.problems or removal.settled:
+        return removal, ()
+    removal = _notice_absence(removal, situation)
+    node = observed_node(removal, situation)
+    if is_gone(removal, node, situation):
+        if node is not None:
+            return removal, (DeleteNode(node.name, node.uid),)
+        return replace(removal, state=RemovalState.GONE, since=situation.now), ()
+    if removal.state is RemovalState.RELEASING:
+        return _releasing(removal, node, operation_id, situation)
+    if not _alive(removal, situation):
+        return removal, ()
+    match removal.state:
+        case RemovalState.PLANNED:
+            return _planned(removal, node, operation_id, situation)
+        case RemovalState.DRAINING:
+            return _draining(removal, node, operation_id, situation, disruptions)
+        case RemovalState.DRAINED:
+            return _drained(removal, node, operation_id, situation, disruptions)
+        case _:
+            return _terminating(removal, node, operation_id, situation, disruptions)
+
+
+def observed_node(removal: Removal, situation: Situation) -> Node | None:
+    """The node of this removal, if it is still the same one."""
+    node = situation.snapshot.node_of.get(removal.instance_id)
+    if node is None:
+        node = situation.snapshot.cluster.node_named.get(removal.node_name)
+    if node is None or (removal.node_uid and node.uid != removal.node_uid):
+        return None
+    return node if node.worker else None
+
+
+def _notice_absence(removal: Removal, situation: Situation) -> Removal:
+    if removal.instance_id in situation.snapshot.instance_with_id:
+        return replace(removal, missing_since=0) if removal.missing_since else removal
+    return removal if removal.missing_since else replace(removal, missing_since=situation.now)
+
+
+def is_gone(removal: Removal, node: Node | None, situation: Situation) -> bool:
+    """Positive evidence, or missing for longer than a list can lag behind; a node that still reports
+    itself ready contradicts a mere absence."""
+    instance = situation.snapshot.instance_with_id.get(removal.instance_id)
+    if instance is not None:
+        return instance.state is InstanceState.GONE
+    if node is not None and node.ready:
+        return False
+    grace = situation.settings.gone_grace_seconds
+    return bool(removal.missing_since) and situation.now - removal.missing_since >= grace
+
+
+def _alive(removal: Removal, situation: Situation) -> bool:
+    instance = situation.snapshot.instance_with_id.get(removal.instance_id)
+    return instance is not None and instance.alive
+
+
+def _planned(removal: Removal, node: Node | None, operation_id: str, situation: Situation) -> Advance:
+    if node is None:
+        return _to(removal, RemovalState.RELEASED, situation, "its node is not in the cluster"), ()
+    if situation.now < removal.retry_at:
+        return removal, ()
+    started = replace(
+        _fenced(_to(removal, RemovalState.DRAINING, situation), situation),
+        node_name=node.name,
+        node_uid=node.uid,
+        zone=removal.zone or node.zone,
+        pool=removal.pool or node.pool,
+        attempts=removal.attempts + 1,
+        drain_deadline=_drain_deadline(removal, situation),
+    )
+    return started, (Cordon(node.name, node.uid, operation_id),)
+
+
+def _drain_deadline(removal: Removal, situation: Situation) -> int:
+    notice = situation.notice_for(removal.instance_id)
+    if notice is not None:
+        return min(notice.noticed_at + situation.settings.spot_drain_seconds, notice.deadline)
+    return situation.now + situation.settings.drain_timeout_seconds
+
+
+def _draining(
+    removal: Removal, node: Node | None, operation_id: str, situation: Situation, disruptions: Disruptions
+) -> Advance:
+    if node is None:
+        return _to(removal, RemovalState.RELEASING, situation, "its node left the cluster"), ()
+    if not cordoned_by(node, operation_id):
+        if situation.now >= removal.drain_deadline:
+            return _attempt_failed(removal, situation, "the node could not be cordoned"), ()
+        return removal, (Cordon(node.name, node.uid, operation_id),)
+    plan = _plan(node, situation, disruptions)
+    if plan.drained:
+        return _to(removal, RemovalState.DRAINED, situation), ()
+    hurried = situation.notice_for(removal.instance_id) is not None
+    blocked = plan.treated(Treatment.BLOCK)
+    if blocked and not hurried:
+        return _attempt_failed(removal, situation, blocked[0].says), ()
+    if situation.now >= removal.drain_deadline and not hurried:
+        seconds = situation.settings.drain_timeout_seconds
+        return _attempt_failed(removal, situation, f"not drained within {seconds} s: {plan.obstacle}"), ()
+    return _evict(removal, plan, situation)
+
+
+def cordoned_by(node: Node, operation_id: str) -> bool:
+    return node.unschedulable and node.owner is not None and node.owner.operation_id == operation_id
+
+
+def _plan(node: Node, situation: Situation, disruptions: Disruptions) -> DrainPlan:
+    pods = situation.snapshot.cluster.pods_on.get(node.name, ())
+    return plan_drain(node, pods, disruptions, situation.settings)
+
+
+def _evict(removal: Removal, plan: DrainPlan, situation: Situation) -> Advance:
+    pods = [judgement.pod for judgement in plan.treated(Treatment.EVICT)]
+    effects = tuple(Evict(p.namespace, p.name, p.uid, p.node_name, p.grace_seconds) for p in pods)
+    if effects:
+        removal = _fenced(removal, situation)
+    return replace(removal, reason=plan.obstacle), effects
+
+
+def _fenced(removal: Removal, situation: Situation) -> Removal:
+    """Remember under which lease effects on the node were last sent: until it and a call's timeout are
+    over, a stalled runner may still be sending them."""
+    return replace(removal, fence_token=situation.lease.token, fence_until=situation.lease.until)
+
+
+def _attempt_failed(removal: Removal, situation: Situation, reason: str) -> Removal:
+    if removal.attempts >= situation.settings.drain_attempts:
+        return replace(_to(removal, RemovalState.RELEASING, situation, reason), blamed=True)
+    retry_at = situation.now + situation.settings.drain_retry_seconds
+    return replace(_to(removal, RemovalState.PLANNED, situation, reason), retry_at=retry_at)
+
+
+def _drained(
+    removal: Removal, node: Node | None, operation_id: str, situation: Situation, disruptions: Disruptions
+) -> Advance:
+    if node is None:
+        return _to(removal, RemovalState.RELEASING, situation, "its node left the cluster"), ()
+    plan = _plan(node, situation, disruptions)
+    if not plan.drained or not cordoned_by(node, operation_id):
+        return _to(removal, RemovalState.DRAINING, situation, plan.obstacle), ()
+    if situation.notice_for(removal.instance_id) is not None and _involuntary(operation_id):
+        return removal, ()
+    failed = may_terminate(removal, situation.snapshot, situation.record, situation.settings)
+    if failed is None:
+        irrevocable = _to(removal, RemovalState.TERMINATING, situation, removal.reason)
+        return irrevocable, (_terminate(irrevocable, node, operation_id),)
+    if failed.name in TRANSIENT or situation.notice_for(removal.instance_id) is not None:
+        return replace(removal, reason=failed.says), ()
+    return _to(removal, RemovalState.RELEASING, situation, failed.says), ()
+
+
+def _involuntary(operation_id: str) -> bool:
+    """A node that the cloud is taking by itself is emptied, not terminated."""
+    return operation_id.startswith("spot:")
+
+
+def _terminate(removal: Removal, node: Node | None, operation_id: str) -> Terminate:
+    return Terminate(removal.instance_id, node.name if node else "", node.uid if node else "", operation_id)
+
+
+def _terminating(
+    removal: Removal, node: Node | None, operation_id: str, situation: Situation, disruptions: Disruptions
+) -> Advance:
+    if node is not None:
+        plan = _plan(node, situation, disruptions)
+        if not plan.drained:
+            return _evict(removal, plan, situation)
+    if situation.now < removal.retry_at:
+        return removal, ()
+    return removal, (_terminate(removal, node, operation_id),)
+
+
+def release(removal: Removal, situation: Situation, reason: str, blamed: bool = False) -> Removal:
+    """Give a removal up, unless it is irrevocable or settled."""
+    if removal.settled or removal.state in (RemovalState.TERMINATING, RemovalState.RELEASING):
+        return removal
+    return replace(_to(removal, RemovalState.RELEASING, situation, reason), blamed=blamed)
+
+
+def _releasing(removal: Removal, node: Node | None, operation_id: str, situation: Situation) -> Advance:
+    stalled_until = removal.fence_until + situation.settings.request_timeout_seconds
+    same_runner = removal.fence_token == situation.lease.token
+    if not same_runner and situation.now < stalled_until:
+        return removal, ()
+    if node is None or not (node.owner is not None and node.owner.operation_id == operation_id):
+        return _to(removal, RemovalState.RELEASED, situation, removal.reason), ()
+    return removal, (Uncordon(node.name, node.uid, operation_id),)
+
+
+def absorb_removal(removal: Removal, outcome: Outcome, situation: Situation) -> Removal:
+    """Take in what cannot be learned by looking: a refused cordon or eviction, an accepted terminate."""
+    refused = outcome.kind is OutcomeKind.REFUSED
+    match outcome.effect:
+        case Cordon(node_uid=uid) if refused and uid == removal.node_uid:
+            if removal.state is RemovalState.DRAINING:
+                return replace(_to(removal, RemovalState.RELEASING, situation, outcome.detail), blamed=True)
+        case Evict(node_name=name) if refused and name == removal.node_name:
+            if removal.state is RemovalState.DRAINING and situation.notice_for(removal.instance_id) is None:
+                return _attempt_failed(removal, situation, outcome.detail)
+        case Terminate(instance_id=instance_id) if instance_id == removal.instance_id:
+            if outcome.kind is OutcomeKind.DONE:
+                return replace(removal, retry_at=situation.now + situation.settings.request_timeout_seconds)
+        case _:
+            pass
+    return removal
+
+
+def _to(removal: Removal, state: RemovalState, situation: Situation, reason: str = "") -> Removal:
+    return replace(removal, state=state, since=situation.now, reason=reason)

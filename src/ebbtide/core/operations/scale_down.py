@@ -1,0 +1,115 @@
+"""Scale-down: plan, execute, resume, complete, and never stuck.
+
+plan      the removals are written (PLANNED) before any node is touched
+execute   each node is drained, then terminated, by `removals`
+resume    whoever holds the lease goes on from what is written
+abort     paused, stuck, demand is back, or a node will not drain: what is not TERMINATING is
+          released, what is rolls forward; once set, the abort is never taken back
+complete  any node removed starts the cooldown; a failure with none removed starts a back-off
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ebbtide.core.drain import Disruptions
+from ebbtide.core.operations import removals
+from ebbtide.core.operations.closing import Closed, back_off, succeed
+from ebbtide.core.operations.situation import Situation, Step
+from ebbtide.model.decision import Decision
+from ebbtide.model.effect import Effect, Outcome
+from ebbtide.model.operation import Removal, RemovalState, ScaleDown
+from ebbtide.model.record import Record, Rest
+from ebbtide.model.settings import Settings
+
+
+def begin(decision: Decision, operation_id: str) -> ScaleDown:
+    planned = tuple(replace(removal, since=decision.at) for removal in decision.removals)
+    return ScaleDown(operation_id, decision.at, planned, decision.reason)
+
+
+def advance(operation: ScaleDown, situation: Situation) -> Step[ScaleDown]:
+    if situation.snapshot.problems:
+        return Step(operation)
+    operation = _abort_if_needed(operation, situation)
+    disruptions = Disruptions(situation.snapshot.cluster.budgets)
+    after: list[Removal] = []
+    effects: tuple[Effect, ...] = ()
+    for removal in operation.removals:
+        changed, wanted = removals.advance_removal(removal, operation.id, situation, disruptions)
+        after.append(changed)
+        effects += wanted
+    return Step(replace(operation, removals=tuple(after)), effects)
+
+
+def _abort_if_needed(operation: ScaleDown, situation: Situation) -> ScaleDown:
+    reason, blamed = operation.abort_reason, False
+    if not reason:
+        reason, blamed = _why_abort(operation, situation)
+    if not reason:
+        return operation
+    released = tuple(
+        removal
+        if situation.notice_for(removal.instance_id)
+        else removals.release(removal, situation, reason, blamed)
+        for removal in operation.removals
+    )
+    return replace(operation, abort_reason=reason, removals=released)
+
+
+def _why_abort(operation: ScaleDown, situation: Situation) -> tuple[str, bool]:
+    """The reason, and whether the nodes are to blame for it."""
+    record, settings, now = situation.record, situation.settings, situation.now
+    if record.paused:
+        return "removals were paused", False
+    if now - operation.started_at >= settings.stuck_seconds:
+        return f"not finished after {settings.stuck_seconds} s", True
+    waited = now - record.pending_since if record.pending_since else 0
+    if record.pending_since and waited >= settings.pending_up_seconds:
+        return f"pods have waited {waited} s meanwhile", False
+    for removal in operation.removals:
+        if removal.state in (RemovalState.RELEASING, RemovalState.RELEASED):
+            return removal.reason or f"{removal.node_name or removal.instance_id} was given up", False
+    return "", False
+
+
+def absorb(operation: ScaleDown, outcomes: Sequence[Outcome], situation: Situation) -> ScaleDown:
+    followed = operation.removals
+    for outcome in outcomes:
+        followed = tuple(removals.absorb_removal(r, outcome, situation) for r in followed)
+    return replace(operation, removals=followed)
+
+
+def is_settled(operation: ScaleDown) -> bool:
+    return all(removal.settled for removal in operation.removals)
+
+
+def close(record: Record, operation: ScaleDown, settings: Settings, now: int) -> Closed:
+    """`completeScaleDown` or `failScaleDown`."""
+    gone = [r for r in operation.removals if r.state is RemovalState.GONE]
+    kept = [r for r in operation.removals if r.state is RemovalState.RELEASED]
+    until = now + settings.node_rest_seconds
+    rests = tuple(Rest(r.instance_id, until, r.reason) for r in kept if r.blamed)
+    record = replace(record, operation=None, rests=record.rests + rests)
+    names = ", ".join(r.node_name or r.instance_id for r in gone)
+    why = "; ".join(f"{r.node_name or r.instance_id} kept: {r.reason}" for r in kept)
+    if gone:
+        says = f"scale-down {operation.id} completed: {names} removed" + (f"; {why}" if why else "")
+        return Closed(succeed(record, now), says, True)
+    if any(r.blamed for r in kept):
+        record = back_off(record, settings, now)
+    return Closed(replace(record, unclean_runs=0), f"scale-down {operation.id} given up: {why}", False)
+
+
+def check_invariants(before: ScaleDown, after: ScaleDown) -> tuple[str, ...]:
+    if [r.instance_id for r in before.removals] != [r.instance_id for r in after.removals]:
+        return (f"scale-down {before.id} changed its targets",)
+    broken = [
+        text
+        for old, new in zip(before.removals, after.removals, strict=True)
+        for text in removals.check_invariants(old, new)
+    ]
+    if before.abort_reason and after.abort_reason != before.abort_reason:
+        broken.append(f"scale-down {before.id} took its abort back")
+    return tuple(broken)

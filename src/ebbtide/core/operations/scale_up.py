@@ -1,0 +1,75 @@
+"""Scale-up: begin, record, verify, then complete or fail.
+
+begin     slots are written (RESERVED) before the cloud is asked
+record    an answered launch writes its instance id
+verify    each instance is followed until its node is Ready
+reclaim   what has not joined in time is terminated
+complete  at least one node became Ready: the cooldown starts
+fail      none did: a growing back-off starts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ebbtide.core.operations import slots
+from ebbtide.core.operations.closing import Closed, back_off, succeed
+from ebbtide.core.operations.situation import Situation, Step
+from ebbtide.model.decision import Decision
+from ebbtide.model.effect import Effect, Outcome
+from ebbtide.model.operation import ScaleUp, SlotState
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+
+
+def begin(decision: Decision, operation_id: str) -> ScaleUp:
+    return ScaleUp(
+        id=operation_id,
+        started_at=decision.at,
+        requested=len(decision.slots),
+        slots=decision.slots,
+        reason=decision.reason,
+    )
+
+
+def advance(operation: ScaleUp, situation: Situation) -> Step[ScaleUp]:
+    advanced = [slots.advance_slot(slot, operation.id, situation) for slot in operation.slots]
+    effects: tuple[Effect, ...] = tuple(effect for _, wanted in advanced for effect in wanted)
+    return Step(replace(operation, slots=tuple(slot for slot, _ in advanced)), effects)
+
+
+def absorb(operation: ScaleUp, outcomes: Sequence[Outcome], situation: Situation) -> ScaleUp:
+    followed = operation.slots
+    for outcome in outcomes:
+        followed = tuple(
+            slots.absorb_slot(slot, outcome, situation.settings, situation.now) for slot in followed
+        )
+    return replace(operation, slots=followed)
+
+
+def is_settled(operation: ScaleUp) -> bool:
+    return all(slot.settled for slot in operation.slots)
+
+
+def close(record: Record, operation: ScaleUp, settings: Settings, now: int) -> Closed:
+    """`completeScaleUp` or `failScaleUp`, by whether any node became ready."""
+    ready = [slot.node_name for slot in operation.slots if slot.state is SlotState.READY]
+    missed = [slot for slot in operation.slots if slot.state is not SlotState.READY]
+    why = "; ".join(f"{slot.instance_id or slot.key}: {slot.reason}" for slot in missed)
+    record = replace(record, operation=None)
+    if ready:
+        says = f"scale-up {operation.id} completed: {', '.join(ready)} ready"
+        return Closed(succeed(record, now), says + (f"; without {why}" if why else ""), True)
+    record = back_off(record, settings, now)
+    return Closed(record, f"scale-up {operation.id} failed: {why or 'nothing was to be launched'}", False)
+
+
+def check_invariants(before: ScaleUp, after: ScaleUp) -> tuple[str, ...]:
+    if len(before.slots) != len(after.slots):
+        return (f"scale-up {before.id} changed its number of slots",)
+    return tuple(
+        broken
+        for old, new in zip(before.slots, after.slots, strict=True)
+        for broken in slots.check_invariants(old, new)
+    )

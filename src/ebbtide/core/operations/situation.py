@@ -1,0 +1,36 @@
+"""What every machine sees when it is advanced, and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from ebbtide.model.effect import Effect
+from ebbtide.model.operation import ScaleDown, ScaleUp, Spot, SpotKind
+from ebbtide.model.record import Lease, Record
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+
+Machine = TypeVar("Machine", ScaleUp, ScaleDown, Spot)
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    snapshot: Snapshot
+    record: Record
+    settings: Settings
+    lease: Lease
+    now: int
+
+    def notice_for(self, instance_id: str) -> Spot | None:
+        """The interruption that is about to take this instance, if any."""
+        spot = self.record.spot_for(instance_id)
+        return spot if spot is not None and spot.kind is SpotKind.INTERRUPTION else None
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[Machine]):
+    """The operation as it is to be written, and the effects to perform after that."""
+
+    operation: Machine
+    effects: tuple[Effect, ...] = ()

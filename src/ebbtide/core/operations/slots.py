@@ -1,0 +1,177 @@
+"""Launch of one node.
+
+    RESERVED    written, nothing asked of the cloud      -> LAUNCHING, FAILED (would exceed max)
+    LAUNCHING   asked, perhaps without an answer         -> LAUNCHED (answered, or found by its key),
+                                                            RESERVED (no capacity: next offer), FAILED
+    LAUNCHED    an instance is known                     -> JOINED, RECLAIMING (join timeout), RECLAIMED
+    JOINED      its node is there                        -> READY, RECLAIMING (join timeout)
+    READY       its node is Ready: a worker              (settled)
+    RECLAIMING  it never joined, terminate is asked for  -> RECLAIMED, READY (it became Ready after all)
+    RECLAIMED   the instance is gone                     (settled)
+    FAILED      no instance came of it                   (settled)
+
+A launch is repeated with the same key until there is a definite answer, and a different offer has a
+different key. `since` starts the join clock when the instance is first known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ebbtide.core.capacity import total
+from ebbtide.core.operations.situation import Situation
+from ebbtide.core.sizing import next_offer, offer_name
+from ebbtide.model.effect import DeleteNode, Effect, Launch, Outcome, OutcomeKind, Terminate
+from ebbtide.model.node import Instance, InstanceState
+from ebbtide.model.operation import Slot, SlotState
+from ebbtide.model.settings import Settings
+
+Advance = tuple[Slot, tuple[Effect, ...]]
+
+ALLOWED: dict[SlotState, frozenset[SlotState]] = {
+    SlotState.RESERVED: frozenset({SlotState.LAUNCHING, SlotState.FAILED}),
+    SlotState.LAUNCHING: frozenset({SlotState.LAUNCHED, SlotState.RESERVED, SlotState.FAILED}),
+    SlotState.LAUNCHED: frozenset({SlotState.JOINED, SlotState.RECLAIMING, SlotState.RECLAIMED}),
+    SlotState.JOINED: frozenset({SlotState.READY, SlotState.LAUNCHED, SlotState.RECLAIMING}),
+    SlotState.RECLAIMING: frozenset({SlotState.RECLAIMED, SlotState.READY}),
+    SlotState.READY: frozenset(),
+    SlotState.RECLAIMED: frozenset(),
+    SlotState.FAILED: frozenset(),
+}
+
+
+def check_invariants(before: Slot, after: Slot) -> tuple[str, ...]:
+    """What a change of a slot must never do; empty when it does not."""
+    broken = []
+    if after.state is not before.state and after.state not in ALLOWED[before.state]:
+        broken.append(f"slot {before.key} went from {before.state} to {after.state}")
+    if after.key != before.key and len(after.refused) <= len(before.refused):
+        broken.append(f"slot {before.key} changed its key without a definite refusal")
+    if before.instance_id and after.instance_id != before.instance_id:
+        broken.append(f"slot {before.key} changed its instance")
+    return tuple(broken)
+
+
+def advance_slot(slot: Slot, operation_id: str, situation: Situation) -> Advance:
+    if situation.snapshot.problems:
+        return slot, ()
+    match slot.state:
+        case SlotState.RESERVED:
+            return _reserved(slot, operation_id, situation)
+        case SlotState.LAUNCHING:
+            return _launching(slot, operation_id, situation)
+        case SlotState.LAUNCHED | SlotState.JOINED:
+            return _joining(slot, operation_id, situation)
+        case SlotState.RECLAIMING:
+            return _reclaiming(slot, operation_id, situation)
+        case SlotState.READY | SlotState.RECLAIMED | SlotState.FAILED:
+            return slot, ()
+
+
+def _reserved(slot: Slot, operation_id: str, situation: Situation) -> Advance:
+    settings = situation.settings
+    count = total(situation.snapshot, situation.record)
+    pool = settings.pool_named(slot.pool)
+    if pool is None:
+        return _settled(slot, SlotState.FAILED, f"pool {slot.pool!r} is no longer configured"), ()
+    if count > settings.max_workers:
+        return _settled(
+            slot, SlotState.FAILED, f"{count} nodes with it, MAX_WORKERS {settings.max_workers}"
+        ), ()
+    asked = replace(slot, state=SlotState.LAUNCHING, since=situation.now)
+    return asked, (Launch(asked, operation_id),)
+
+
+def _launching(slot: Slot, operation_id: str, situation: Situation) -> Advance:
+    found = situation.snapshot.instance_with_key.get(slot.key)
+    if found is not None:
+        return _launched(slot, found, situation.now), ()
+    if situation.now - slot.since >= situation.settings.launch_timeout_seconds:
+        return _settled(slot, SlotState.FAILED, "the cloud gave no definite answer"), ()
+    return slot, (Launch(slot, operation_id),)
+
+
+def _launched(slot: Slot, instance: Instance, now: int) -> Slot:
+    return replace(slot, state=SlotState.LAUNCHED, since=now, instance_id=instance.id, reason="")
+
+
+def _joining(slot: Slot, operation_id: str, situation: Situation) -> Advance:
+    node = situation.snapshot.node_of.get(slot.instance_id)
+    instance = situation.snapshot.instance_with_id.get(slot.instance_id)
+    if instance is not None and not instance.alive:
+        return _gone(slot, situation, "the instance went away before it was ready")
+    if node is not None and node.ready:
+        # JOINED is written even when both are seen at once, so that the log shows each step.
+        state = SlotState.READY if slot.state is SlotState.JOINED else SlotState.JOINED
+        return replace(slot, state=state, node_name=node.name), ()
+    if situation.now - slot.since >= situation.settings.join_timeout_seconds:
+        waited = situation.settings.join_timeout_seconds
+        reason = f"{'not ready' if node else 'no node'} {waited} s after launch"
+        reclaimed = replace(slot, state=SlotState.RECLAIMING, since=situation.now, reason=reason)
+        return reclaimed, (_terminate(reclaimed, operation_id, situation),)
+    if node is not None:
+        return replace(slot, state=SlotState.JOINED, node_name=node.name), ()
+    return (replace(slot, state=SlotState.LAUNCHED) if slot.state is SlotState.JOINED else slot), ()
+
+
+def _reclaiming(slot: Slot, operation_id: str, situation: Situation) -> Advance:
+    node = situation.snapshot.node_of.get(slot.instance_id)
+    instance = situation.snapshot.instance_with_id.get(slot.instance_id)
+    if instance is not None and not instance.alive:
+        return _gone(slot, situation, slot.reason)
+    if instance is None:
+        missing = situation.now - slot.since >= situation.settings.gone_grace_seconds
+        return _gone(slot, situation, slot.reason) if missing else (slot, ())
+    if node is not None and node.ready:
+        return replace(slot, state=SlotState.READY, node_name=node.name, reason=""), ()
+    return slot, (_terminate(slot, operation_id, situation),)
+
+
+def _gone(slot: Slot, situation: Situation, reason: str) -> Advance:
+    """Settle once the Node object, if it ever joined, is gone as well."""
+    node = situation.snapshot.node_of.get(slot.instance_id)
+    if node is not None:
+        instance = situation.snapshot.instance_with_id.get(slot.instance_id)
+        if instance is not None and instance.state is InstanceState.TERMINATING:
+            return slot, ()
+        return slot, (DeleteNode(node.name, node.uid),)
+    if slot.state is SlotState.JOINED:
+        return replace(slot, state=SlotState.LAUNCHED), ()
+    return _settled(slot, SlotState.RECLAIMED, reason), ()
+
+
+def _terminate(slot: Slot, operation_id: str, situation: Situation) -> Terminate:
+    node = situation.snapshot.node_of.get(slot.instance_id)
+    return Terminate(slot.instance_id, node.name if node else "", node.uid if node else "", operation_id)
+
+
+def _settled(slot: Slot, state: SlotState, reason: str) -> Slot:
+    return replace(slot, state=state, reason=reason)
+
+
+def absorb_slot(slot: Slot, outcome: Outcome, settings: Settings, now: int) -> Slot:
+    """Take in the answer to the launch of exactly this slot."""
+    if not isinstance(outcome.effect, Launch) or outcome.effect.slot.key != slot.key:
+        return slot
+    if slot.state is not SlotState.LAUNCHING:
+        return slot
+    match outcome.kind:
+        case OutcomeKind.DONE:
+            return _launched(slot, outcome.instance, now) if outcome.instance else slot
+        case OutcomeKind.NO_CAPACITY:
+            return _try_next(slot, outcome.detail, settings)
+        case OutcomeKind.REFUSED:
+            return _settled(slot, SlotState.FAILED, outcome.detail)
+        case OutcomeKind.UNKNOWN | OutcomeKind.LATER | OutcomeKind.SKIPPED:
+            return replace(slot, reason=outcome.detail)
+
+
+def _try_next(slot: Slot, detail: str, settings: Settings) -> Slot:
+    refused = (*slot.refused, offer_name(slot.zone, slot.market, slot.instance_type))
+    base = slot.key.rpartition("r")[0] if slot.refused else slot.key
+    changed = replace(slot, refused=refused, key=f"{base}r{len(refused)}", reason=detail)
+    offer = next_offer(changed, settings)
+    if offer is None:
+        return _settled(changed, SlotState.FAILED, f"no capacity anywhere: {detail}")
+    zone, market, type_name = offer
+    return replace(changed, state=SlotState.RESERVED, zone=zone, market=market, instance_type=type_name)

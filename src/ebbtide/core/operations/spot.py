@@ -1,0 +1,244 @@
+"""The answer to a spot notice.
+
+    interruption  the cloud will take the instance: cordon, evict what can be evicted, and launch a
+                  replacement as soon as the total stays within max. Nothing is terminated by us.
+    rebalance     a recommendation, so voluntary: the replacement comes first; once it is ready the
+                  old node passes the same gates as any removal. It lapses after a while.
+
+A node that a scale-down already removes is only hurried along, without a replacement. A rebalance is
+upgraded in place by an interruption; the other way round changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ebbtide.core import gates
+from ebbtide.core.capacity import open_removals, total
+from ebbtide.core.drain import Disruptions
+from ebbtide.core.operations import removals, slots
+from ebbtide.core.operations.closing import Closed
+from ebbtide.core.operations.situation import Situation, Step
+from ebbtide.core.sizing import replacement_offer
+from ebbtide.model.effect import Effect, Outcome
+from ebbtide.model.operation import (
+    Removal,
+    RemovalState,
+    SlotState,
+    Spot,
+    SpotKind,
+    SpotNotice,
+    spot_id,
+)
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+
+
+def take_in(
+    record: Record, notice: SpotNotice, snapshot: Snapshot, settings: Settings, now: int
+) -> tuple[Record, str]:
+    """The record with the notice in it, and what was made of it; unchanged where it is dropped."""
+    noticed_at = min(notice.noticed_at, now)
+    instance = snapshot.instance_with_id.get(notice.instance_id)
+    if instance is None or not instance.pool:
+        return record, f"{notice.kind} of {notice.instance_id} ignored: not an instance of ours"
+    if not instance.alive:
+        return record, f"{notice.kind} of {notice.instance_id} ignored: it is already going"
+    if now >= _lapses_at(notice.kind, noticed_at, notice.deadline, settings):
+        return record, f"{notice.kind} of {notice.instance_id} ignored: too old"
+    known = record.spot_for(notice.instance_id)
+    if known is None:
+        spot = Spot(
+            id=spot_id(notice.instance_id),
+            instance_id=notice.instance_id,
+            kind=notice.kind,
+            noticed_at=noticed_at,
+            deadline=notice.deadline,
+            pool=instance.pool,
+            instance_type=instance.instance_type,
+        )
+        if _removed_elsewhere(spot, record):
+            spot = replace(spot, replace=False)
+        return replace(record, spots=(*record.spots, spot)), f"{notice.kind} of {notice.instance_id} taken in"
+    if known.kind is SpotKind.REBALANCE and notice.kind is SpotKind.INTERRUPTION:
+        upgraded = replace(known, kind=notice.kind, noticed_at=noticed_at, deadline=notice.deadline)
+        return with_spot(record, upgraded), f"rebalance of {notice.instance_id} became an interruption"
+    return record, f"{notice.kind} of {notice.instance_id} is known already"
+
+
+def with_spot(record: Record, spot: Spot) -> Record:
+    spots = tuple(spot if other.id == spot.id else other for other in record.spots)
+    return replace(record, spots=spots)
+
+
+def _lapses_at(kind: SpotKind, noticed_at: int, deadline: int, settings: Settings) -> int:
+    """When a notice no longer means anything: the cloud did not act on it."""
+    if kind is SpotKind.INTERRUPTION:
+        return deadline + settings.gone_grace_seconds
+    return noticed_at + settings.rebalance_seconds
+
+
+def _removed_elsewhere(spot: Spot, record: Record) -> bool:
+    own = spot.removal.instance_id if spot.removal else ""
+    return not own and any(r.instance_id == spot.instance_id and r.dooms for r in open_removals(record))
+
+
+def advance(spot: Spot, situation: Situation) -> Step[Spot]:
+    if situation.snapshot.problems or spot.closing:
+        return Step(spot)
+    match spot.kind:
+        case SpotKind.INTERRUPTION:
+            spot = _interrupted(spot, situation)
+        case SpotKind.REBALANCE:
+            spot = _recommended(spot, situation)
+    effects: tuple[Effect, ...] = ()
+    # A slot is acted on only once the record holds it, so that the maximum counts it.
+    written = situation.record.spot_for(spot.instance_id)
+    if spot.slot is not None and written is not None and written.slot is not None:
+        slot, effects = slots.advance_slot(spot.slot, spot.id, situation)
+        spot = replace(spot, slot=slot)
+    if spot.removal is not None:
+        disruptions = Disruptions(situation.snapshot.cluster.budgets)
+        removal, wanted = removals.advance_removal(spot.removal, spot.id, situation, disruptions)
+        spot = replace(spot, removal=removal)
+        effects = wanted + effects
+    return Step(replace(spot, closing=_closing(spot, situation)), effects)
+
+
+def _interrupted(spot: Spot, situation: Situation) -> Spot:
+    if spot.removal is None and not _removed_elsewhere(spot, situation.record):
+        instance = situation.snapshot.instance_with_id.get(spot.instance_id)
+        if instance is not None and instance.alive:
+            # The scale-down that had it gave it up: from here on it is a loss, and replaced.
+            spot = replace(spot, removal=_removal(spot, situation), replace=True)
+    if spot.removal is not None and situation.now >= _lapse(spot, situation):
+        spot = replace(
+            spot, removal=removals.release(spot.removal, situation, "the interruption did not come")
+        )
+    return _with_replacement(spot, situation) if spot.replace else spot
+
+
+def _lapse(spot: Spot, situation: Situation) -> int:
+    return _lapses_at(spot.kind, spot.noticed_at, spot.deadline, situation.settings)
+
+
+def _removal(spot: Spot, situation: Situation) -> Removal:
+    node = situation.snapshot.node_of.get(spot.instance_id)
+    if node is None:
+        return Removal(spot.instance_id, since=situation.now)
+    return Removal(spot.instance_id, node.name, node.uid, node.zone, node.pool, since=situation.now)
+
+
+def _with_replacement(spot: Spot, situation: Situation) -> Spot:
+    """Reserve a slot as soon as there is room for one more."""
+    if spot.slot is not None or total(situation.snapshot, situation.record) >= situation.settings.max_workers:
+        return spot
+    pool = situation.settings.pool_named(spot.pool)
+    if pool is None:
+        return replace(spot, replace=False)
+    offer = replacement_offer(situation.snapshot, situation.record, pool, spot.instance_type)
+    return replace(spot, slot=replace(offer.slot(f"{spot.id}-0"), since=situation.now))
+
+
+def _recommended(spot: Spot, situation: Situation) -> Spot:
+    if spot.removal is not None:
+        if situation.record.paused:
+            return replace(spot, removal=removals.release(spot.removal, situation, "removals were paused"))
+        return spot
+    if _why_wait(situation):
+        return spot
+    if spot.slot is None:
+        return _with_replacement(spot, situation)
+    if spot.slot.state is SlotState.READY:
+        return replace(spot, removal=_removal(spot, situation))
+    return spot
+
+
+def _why_wait(situation: Situation) -> str:
+    """The first gate that keeps a recommendation from being followed now."""
+    snapshot, record, settings = situation.snapshot, situation.record, situation.settings
+    if record.operation is not None:
+        return f"operation {record.operation.id} is under way"
+    checks = (
+        gates.not_paused(record),
+        gates.plausible(snapshot, record, settings),
+        gates.healthy(snapshot, settings),
+        gates.within_budget(snapshot, record, settings, 1),
+    )
+    failed = next((check for check in checks if not check.passed), None)
+    return failed.says if failed else ""
+
+
+def _closing(spot: Spot, situation: Situation) -> str:
+    if spot.slot is not None and not spot.slot.settled:
+        return ""
+    name = f"{spot.kind} of {spot.instance_id}"
+    if spot.removal is not None:
+        return _closing_removal(spot, name, situation)
+    if spot.kind is SpotKind.INTERRUPTION:
+        instance = situation.snapshot.instance_with_id.get(spot.instance_id)
+        if _removed_elsewhere(spot, situation.record):
+            return ""
+        return f"{name} answered: it was removed meanwhile" if instance is None or not instance.alive else ""
+    if spot.slot is not None and spot.slot.state is not SlotState.READY:
+        return f"{name} not followed: no replacement came ({spot.slot.reason})"
+    if situation.now >= _lapse(spot, situation):
+        return f"{name} lapsed: {_why_wait(situation) or 'no room for a replacement within max'}"
+    return ""
+
+
+def _closing_removal(spot: Spot, name: str, situation: Situation) -> str:
+    removal = spot.removal
+    if removal is None or not removal.settled:
+        return ""
+    if removal.state is RemovalState.RELEASED:
+        return f"{name} ended: the node stays ({removal.reason})"
+    if spot.replace and spot.slot is None and situation.now < _lapse(spot, situation):
+        return ""
+    replaced = spot.slot.node_name if spot.slot and spot.slot.state is SlotState.READY else ""
+    return f"{name} answered: {removal.node_name or removal.instance_id} is gone, " + (
+        f"{replaced} replaces it" if replaced else "nothing replaces it"
+    )
+
+
+def absorb(spot: Spot, outcomes: Sequence[Outcome], situation: Situation) -> Spot:
+    for outcome in outcomes:
+        if spot.slot is not None:
+            slot = slots.absorb_slot(spot.slot, outcome, situation.settings, situation.now)
+            spot = replace(spot, slot=slot)
+        if spot.removal is not None:
+            spot = replace(spot, removal=removals.absorb_removal(spot.removal, outcome, situation))
+    return spot
+
+
+def is_settled(spot: Spot) -> bool:
+    return bool(spot.closing)
+
+
+def close(record: Record, spot: Spot, now: int) -> Closed:
+    record = replace(record, spots=tuple(other for other in record.spots if other.id != spot.id))
+    removed = spot.removal is not None and spot.removal.state is RemovalState.GONE
+    if spot.kind is SpotKind.REBALANCE and removed:
+        record = replace(record, last_scale_at=now)
+    return Closed(record, spot.closing, removed)
+
+
+def check_invariants(before: Spot, after: Spot) -> tuple[str, ...]:
+    broken: tuple[str, ...] = ()
+    if before.kind is SpotKind.INTERRUPTION and after.kind is SpotKind.REBALANCE:
+        broken += (f"{before.id} was downgraded",)
+    if before.removal is not None:
+        broken += (
+            (f"{before.id} lost its removal",)
+            if after.removal is None
+            else removals.check_invariants(before.removal, after.removal)
+        )
+    if before.slot is not None:
+        broken += (
+            (f"{before.id} lost its slot",)
+            if after.slot is None
+            else slots.check_invariants(before.slot, after.slot)
+        )
+    return broken

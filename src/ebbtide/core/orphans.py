@@ -1,0 +1,80 @@
+"""What a crash may leave behind: instances of ours that no operation knows and that never became a
+node, Node objects whose instance is gone, cordons of ours whose operation is closed.
+
+Each is acted on only after a grace, on positive evidence; no Ready node is ever taken for one that
+may be removed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ebbtide.core.capacity import expected_slots, open_removals
+from ebbtide.model.node import Instance, Node
+from ebbtide.model.record import Missing, Record
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+
+
+def lone_instances(snapshot: Snapshot, record: Record) -> tuple[Instance, ...]:
+    """Alive, in a pool of ours, no node, and not the business of an open operation."""
+    known_ids = {slot.instance_id for slot in expected_slots(record)}
+    known_ids |= {removal.instance_id for removal in open_removals(record)}
+    known_ids |= {spot.instance_id for spot in record.spots}
+    known_keys = {slot.key for slot in expected_slots(record)}
+    return tuple(
+        instance
+        for instance in snapshot.instances
+        if instance.alive
+        and instance.pool
+        and instance.id not in snapshot.node_of
+        and instance.id not in known_ids
+        and instance.key not in known_keys
+    )
+
+
+def dead_nodes(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
+    """Workers that are not ready and whose instance the cloud no longer has."""
+    busy = {removal.node_uid for removal in open_removals(record)}
+    busy |= {spot.removal.node_uid for spot in record.spots if spot.removal}
+    return tuple(
+        node
+        for node in snapshot.cluster.workers
+        if not node.ready
+        and node.uid not in busy
+        and node.provider_id
+        and (node.name not in snapshot.instance_of or not snapshot.instance_of[node.name].alive)
+    )
+
+
+def stray_cordons(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
+    """Workers that carry the signature of an operation that is not open."""
+    open_ids = {op.id for op in (record.operation, record.set_aside) if op is not None}
+    open_ids |= {spot.id for spot in record.spots}
+    return tuple(
+        node
+        for node in snapshot.cluster.workers
+        if node.owner is not None and node.owner.operation_id not in open_ids
+    )
+
+
+def cordon_id(node: Node) -> str:
+    return f"cordon:{node.uid}"
+
+
+def track_orphans(snapshot: Snapshot, record: Record, now: int) -> Record:
+    """Remember since when each has been seen; forget those that are no longer."""
+    if snapshot.problems:
+        return record
+    since = {missing.id: missing.since for missing in record.orphans}
+    ids = [instance.id for instance in lone_instances(snapshot, record)]
+    ids += [node.uid for node in dead_nodes(snapshot, record)]
+    ids += [cordon_id(node) for node in stray_cordons(snapshot, record)]
+    return replace(record, orphans=tuple(Missing(id, min(since.get(id, now), now)) for id in ids))
+
+
+def overdue(record: Record, orphan_id: str, settings: Settings, now: int) -> bool:
+    return any(
+        missing.id == orphan_id and now - missing.since >= settings.orphan_grace_seconds
+        for missing in record.orphans
+    )

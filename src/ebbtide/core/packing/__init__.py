@@ -1,0 +1,13 @@
+"""The cheapest set of nodes for a set of pods, with a proven lower bound on its cost.
+
+The front is `pack`. Nothing here needs a solver to be imported: numpy and HiGHS are loaded by `pack`
+only when the input is large enough to pay for them, and are done without where they are not installed.
+"""
+
+from __future__ import annotations
+
+from ebbtide.core.packing.classes import group
+from ebbtide.core.packing.pack import pack
+from ebbtide.core.packing.types import Item, NodeType, Plan, PlannedNode, Pod, Rules, Unplaced
+
+__all__ = ["Item", "NodeType", "Plan", "PlannedNode", "Pod", "Rules", "Unplaced", "group", "pack"]

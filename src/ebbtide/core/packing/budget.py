@@ -1,0 +1,46 @@
+"""What a search may use: time until a deadline, and chance from a seed.
+
+Both are handed in, so that one seed and enough time give one plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    clock: Callable[[], float]
+    deadline: float
+    seed: int = 0
+
+    def left(self) -> float:
+        return self.deadline - self.clock()
+
+    def part(self, share: float) -> Budget:
+        """A budget that ends when this share of what is left is used."""
+        return Budget(self.clock, self.clock() + max(0.0, self.left()) * share, self.seed)
+
+
+class Dice:
+    """A linear congruential generator: enough for a search, the same on every machine."""
+
+    def __init__(self, seed: int) -> None:
+        self._state = (seed * 2 + 1) & _MASK
+
+    def below(self, end: int) -> int:
+        """A whole number from 0 to end - 1."""
+        return self._next() * end >> _BITS
+
+    def share(self) -> float:
+        """A number from 0 up to 1."""
+        return self._next() / (1 << _BITS)
+
+    def _next(self) -> int:
+        self._state = (self._state * 6364136223846793005 + 1442695040888963407) & _MASK
+        return self._state >> (64 - _BITS)
+
+
+_BITS = 32
+_MASK = (1 << 64) - 1

@@ -1,0 +1,103 @@
+"""All small combinations of classes, in a table that answers at once which is worth most in a room.
+
+Cells of the table are steps of CPU and of memory, taken from the sizes that really occur, so that
+hardly any room is lost to rounding. Filling the last room of a node is then one look-up, which is
+what makes it cheap to try thousands of half-filled nodes in every round.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ebbtide.core.packing.arrays import Arrays, Bools, Floats, Ints
+
+_MOST = 40_000
+"""Combinations to keep: more make the table slower to price than they make it better."""
+_STEPS = 512
+_INDEX_BITS = 20
+_VALUE_BITS = 40
+
+
+class Combos:
+    """Combinations of up to three units. The number of classes stands for `no class`."""
+
+    def __init__(self, arrays: Arrays) -> None:
+        self.members = _members(arrays)
+        padded = np.vstack([arrays.size, np.zeros((1, arrays.size.shape[1]))])
+        sizes = padded[self.members].sum(axis=1)
+        largest = arrays.offer.max(axis=0)
+        fits = np.all(sizes <= largest, axis=1)
+        self.members, sizes = self.members[fits], sizes[fits]
+        self._edges = [_edges(sizes[:, resource]) for resource in range(2)]
+        self._width = len(self._edges[1]) + 1
+        self._height = len(self._edges[0]) + 1
+        cells = [np.searchsorted(self._edges[resource], sizes[:, resource]) + 1 for resource in range(2)]
+        flat = cells[0] * self._width + cells[1]
+        order = np.argsort(flat, kind="stable")
+        self.members, flat = self.members[order], flat[order]
+        self._flat = flat
+        self._barred: Bools = np.zeros(0, dtype=bool)
+        self._narrow(np.zeros(arrays.kinds, dtype=bool))
+        self.value: Floats = np.zeros(len(flat))
+        self._best: Ints = np.zeros((self._height, self._width), dtype=np.int64)
+
+    def _narrow(self, barred: Bools) -> None:
+        """Leave out combinations with a barred class; as pods are placed, fewer and fewer remain."""
+        if np.array_equal(barred, self._barred):
+            return
+        self._barred = barred
+        self._numbers = np.flatnonzero(~np.append(barred, False)[self.members].any(axis=1))
+        flat = self._flat[self._numbers]
+        self._starts = np.flatnonzero(np.concatenate([[True], flat[1:] != flat[:-1]])[: len(flat)])
+        self._cells = flat[self._starts]
+        self._slim = [np.ascontiguousarray(self.members[self._numbers, place]) for place in range(3)]
+
+    def revalue(self, value: Floats) -> None:
+        """Take these values of the classes; a class with a negative one is used in no combination."""
+        self._narrow(value < 0)
+        padded = np.append(value, 0.0)
+        first, second, third = self._slim
+        worth = padded[first] + padded[second] + padded[third]
+        self.value[self._numbers] = worth
+        # Value and number in one integer, so that a running maximum carries the combination along.
+        scale = (1 << _VALUE_BITS) / max(float(worth.max(initial=0.0)), 1e-300)
+        codes = (worth * scale).astype(np.int64) << _INDEX_BITS | self._numbers
+        best = np.zeros(self._height * self._width, dtype=np.int64)
+        best[self._cells] = np.maximum.reduceat(codes, self._starts) if len(codes) else 0
+        self._best = best.reshape(self._height, self._width)
+        np.maximum.accumulate(self._best, axis=0, out=self._best)
+        np.maximum.accumulate(self._best, axis=1, out=self._best)
+
+    def best_in(self, room: Floats) -> tuple[Ints, Bools]:
+        """For each row of CPU and memory the number of the best combination, and whether there is one."""
+        row = np.searchsorted(self._edges[0], room[:, 0], side="right")
+        column = np.searchsorted(self._edges[1], room[:, 1], side="right")
+        codes = self._best[row, column]
+        return codes & ((1 << _INDEX_BITS) - 1), codes >> _INDEX_BITS > 0
+
+
+def _members(arrays: Arrays) -> Ints:
+    """Singles, then pairs, then triples, each of the classes with the most to place that room allows."""
+    kinds = arrays.kinds
+    order = np.argsort(-arrays.worth * arrays.counts, kind="stable")
+    pairing = np.sort(order[: int((_MOST) ** 0.5)])
+    tripling = np.sort(order[: int((6 * _MOST) ** (1 / 3))])
+    first, second = np.triu_indices(len(pairing))
+    nothing = np.full(len(first), kinds)
+    parts = [
+        np.column_stack([np.arange(kinds), np.full(kinds, kinds), np.full(kinds, kinds)]),
+        np.column_stack([pairing[first], pairing[second], nothing]),
+    ]
+    first, second = np.triu_indices(len(tripling))
+    more = len(tripling) - second
+    third = np.arange(more.sum()) - np.repeat(np.cumsum(more) - more, more) + np.repeat(second, more)
+    first, second = np.repeat(first, more), np.repeat(second, more)
+    parts.append(np.column_stack([tripling[first], tripling[second], tripling[third]]))
+    return np.concatenate(parts)
+
+
+def _edges(sizes: Floats) -> Floats:
+    steps = np.unique(sizes)
+    if len(steps) <= _STEPS:
+        return steps
+    return np.unique(np.quantile(sizes, np.linspace(0, 1, _STEPS), method="higher"))

@@ -1,0 +1,43 @@
+"""The front of the packer: the cheapest nodes for these items that are found by the deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ebbtide.core.packing.budget import Budget
+from ebbtide.core.packing.frame import frame
+from ebbtide.core.packing.plain import first_bins, search
+from ebbtide.core.packing.problem import Bin, Problem
+from ebbtide.core.packing.types import Item, NodeType, Plan
+
+PLAIN_UNITS = 200
+"""Up to so many units plain Python is as good as the solver, and spares its import."""
+
+
+def pack(
+    items: Sequence[Item],
+    types: Sequence[NodeType],
+    *,
+    deadline: float,
+    clock: Callable[[], float],
+    seed: int = 0,
+) -> Plan:
+    """The cheapest plan found before `clock()` reaches `deadline`, with its bound.
+
+    Every item is placed that fits some type its rules allow; the others are in `unplaced` with the
+    reason. A plan comes back even if the deadline has passed.
+    """
+    problem = frame(items, types)
+    return problem.plan(_bins(problem, Budget(clock, deadline, seed)))
+
+
+def _bins(problem: Problem, budget: Budget) -> list[Bin]:
+    bins = first_bins(problem)
+    units = sum(problem.counts)
+    if units <= PLAIN_UNITS:
+        return search(problem, bins, budget) if units else []
+    try:
+        from ebbtide.core.packing.improve import improve
+    except ImportError:
+        return search(problem, bins, budget)
+    return improve(problem, bins, budget)

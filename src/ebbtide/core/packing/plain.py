@@ -1,0 +1,148 @@
+"""Packing in plain Python, for inputs too small to load a solver for, or where none is installed.
+
+A first plan costs almost no time: each class by itself on the type that is cheapest for it. Then nodes
+are filled one after the other, each with the type whose content is worth most for its price; and as
+long as time and luck last some nodes are taken out and filled anew. A plan is replaced only by a
+cheaper one, so the search may be stopped anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ebbtide.core.packing.budget import Budget, Dice
+from ebbtide.core.packing.problem import Bin, Content, Problem
+
+_PATIENCE = 300
+"""Rounds without any gain after which a search of this kind rarely finds more."""
+_CLOSE = 1e-9
+
+
+def first_bins(problem: Problem) -> list[Bin]:
+    """Each class by itself: never good, always valid, and there at once."""
+    bins: list[Bin] = []
+    for index, count in enumerate(problem.counts):
+        number, most = min(
+            ((number, _most(problem, number, index, count)) for number in _admitting(problem, index)),
+            key=lambda pair: problem.types[pair[0]].price / pair[1],
+        )
+        full, rest = divmod(count, most)
+        bins.append(Bin(number, ((index, most),), full))
+        if rest:
+            content = ((index, rest),)
+            bins.append(Bin(problem.cheapest_for(content, number), content, 1))
+    return bins
+
+
+def search(problem: Problem, bins: Sequence[Bin], budget: Budget) -> list[Bin]:
+    """The cheapest bins found by refilling, never dearer than those given."""
+    dice = Dice(budget.seed)
+    filler = _Filler(problem)
+    best, cost = list(bins), problem.cost(bins)
+    found = _filled(filler, problem.counts, dice, budget)
+    if found is not None and problem.cost(found) < cost:
+        best, cost = found, problem.cost(found)
+    idle = 0
+    while idle < _PATIENCE and cost > problem.bound * (1 + _CLOSE) and budget.left() > 0:
+        idle += 1
+        kept, counts = _ruin(problem, best, dice)
+        again = _filled(filler, counts, dice, budget)
+        if again is not None and problem.cost(kept) + problem.cost(again) < cost - _CLOSE:
+            best = _merged([*kept, *again])
+            cost, idle = problem.cost(best), 0
+    return best
+
+
+class _Filler:
+    """What a fill asks about classes and types again and again, worked out once."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        cpu, memory, slot = problem.values
+        self.worth = [
+            kind.cpu_milli * cpu + kind.memory_mib * memory + kind.slots * slot for kind in problem.kinds
+        ]
+
+    def order(self, dice: Dice) -> list[int]:
+        """Large classes first, by a random weight of CPU and memory and with a little disorder."""
+        lean, (cpu, memory, slot) = dice.share() * 2.0, self.problem.values
+        kinds = self.problem.kinds
+        size = [k.cpu_milli * cpu * lean + k.memory_mib * memory * (2 - lean) + k.slots * slot for k in kinds]
+        size = [each * (0.8 + 0.4 * dice.share()) for each in size]
+        return sorted(range(len(kinds)), key=lambda index: -size[index])
+
+    def fill(self, number: int, order: list[int], left: list[int]) -> tuple[Content, float]:
+        """What this type can take in this order, and what that is worth."""
+        type_ = self.problem.types[number]
+        cpu, memory, slots = type_.cpu_milli, type_.memory_mib, type_.pods
+        content: list[tuple[int, int]] = []
+        worth = 0.0
+        for index in order:
+            kind = self.problem.kinds[index]
+            if not left[index] or not kind.admitted >> number & 1:
+                continue
+            take = min(cpu // kind.cpu_milli, memory // kind.memory_mib, slots // kind.slots)
+            take = min(take, left[index], kind.limit)
+            if take:
+                cpu -= take * kind.cpu_milli
+                memory -= take * kind.memory_mib
+                slots -= take * kind.slots
+                content.append((index, take))
+                worth += take * self.worth[index]
+        return tuple(content), worth
+
+
+def _filled(filler: _Filler, counts: list[int], dice: Dice, budget: Budget) -> list[Bin] | None:
+    """Nodes for these counts, one kind of node after the other; None when time runs out."""
+    problem, left, bins = filler.problem, list(counts), []
+    order = filler.order(dice)
+    while any(left):
+        if budget.left() <= 0:
+            return None
+        order = [index for index in order if left[index]]
+        # The largest class left must be in: left for the end, it would fill nodes badly.
+        lead = order[0]
+        content: Content = ()
+        chosen, ratio = 0, -1.0
+        for number in _admitting(problem, lead):
+            taken, worth = filler.fill(number, order, left)
+            if worth / problem.types[number].price > ratio:
+                content, chosen, ratio = taken, number, worth / problem.types[number].price
+        times = min(left[index] // count for index, count in content)
+        for index, count in content:
+            left[index] -= count * times
+        bins.append(Bin(problem.cheapest_for(content, chosen), content, times))
+    return bins
+
+
+def _ruin(problem: Problem, bins: list[Bin], dice: Dice) -> tuple[list[Bin], list[int]]:
+    """Take some nodes out: those left, and the counts of what was on the others."""
+    share = 0.1 + 0.5 * dice.share()
+    kept: list[Bin] = []
+    counts = [0] * len(problem.kinds)
+    for each in bins:
+        out = sum(dice.share() < share for _ in range(min(each.times, 8)))
+        if out < each.times:
+            kept.append(Bin(each.type, each.content, each.times - out))
+        for index, count in each.content:
+            counts[index] += count * out
+    return kept, counts
+
+
+def _merged(bins: Sequence[Bin]) -> list[Bin]:
+    times: dict[tuple[int, Content], int] = {}
+    for each in bins:
+        key = (each.type, tuple(sorted(each.content)))
+        times[key] = times.get(key, 0) + each.times
+    return [Bin(number, content, count) for (number, content), count in times.items()]
+
+
+def _admitting(problem: Problem, index: int) -> Iterator[int]:
+    admitted = problem.kinds[index].admitted
+    return (number for number in range(len(problem.types)) if admitted >> number & 1)
+
+
+def _most(problem: Problem, number: int, index: int, count: int) -> int:
+    kind, type_ = problem.kinds[index], problem.types[number]
+    room = min(type_.cpu_milli // kind.cpu_milli, type_.memory_mib // kind.memory_mib)
+    return min(room, type_.pods // kind.slots, kind.limit, count)

@@ -1,0 +1,66 @@
+"""From a fluid plan to whole nodes, by diving: take what is whole, then ask again for the rest.
+
+Each step fixes the whole parts of the master's answer, or where there are none its largest fractions,
+and solves the master anew for the pods left, with new columns made for just those.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ebbtide.core.packing.arrays import Floats, Ints
+from ebbtide.core.packing.budget import Budget
+from ebbtide.core.packing.columns import Generator
+from ebbtide.core.packing.pricing import Columns, stacked
+
+_SURE = 0.75
+"""A fraction of this size is taken for a whole node."""
+_ROUNDS = 2
+_WASTE = 0.02
+_ALMOST = 1e-6
+
+
+def dive(generator: Generator, counts: Floats, budget: Budget) -> tuple[Columns, Ints]:
+    """Nodes for these counts, as columns with how many of each."""
+    left = counts.copy()
+    fixed: list[tuple[int, Floats, int]] = []
+    value = generator.arrays.worth
+    while left.any():
+        generator.master.confine(left, value)
+        usage, value = generator.master.solve()
+        for _ in range(_ROUNDS):
+            if budget.left() <= 0 or not generator.price(value, usage, left):
+                break
+            usage, value = generator.master.solve()
+        fixed.extend(_fix(generator.master.columns, usage, value, left))
+    columns = Columns(
+        np.array([number for number, _, _ in fixed], dtype=np.int64),
+        np.array([pattern for _, pattern, _ in fixed]).reshape(len(fixed), len(counts)),
+    )
+    return columns, np.array([times for _, _, times in fixed], dtype=np.int64)
+
+
+def _fix(columns: Columns, usage: Floats, value: Floats, left: Floats) -> list[tuple[int, Floats, int]]:
+    """The nodes to keep of this answer; what they hold is taken off `left`."""
+    whole = np.floor(usage + _ALMOST)
+    part = usage - whole
+    fixed: list[tuple[int, Floats, int]] = []
+    for index in np.flatnonzero(whole).tolist():
+        pattern = columns.patterns[index]
+        held = pattern > 0
+        times = int(min(whole[index], (left[held] // pattern[held]).min()))
+        if times:
+            left -= times * pattern
+            fixed.append((int(columns.types[index]), pattern, times))
+    if fixed:
+        return fixed
+    order = np.argsort(-part, kind="stable")
+    for index in order.tolist():
+        if fixed and part[index] < _SURE:
+            break
+        pattern = np.minimum(columns.patterns[index], left)
+        lost = 1.0 - float(pattern @ value) / max(float(columns.patterns[index] @ value), 1e-12)
+        if pattern.any() and (not fixed or lost < _WASTE):
+            left -= pattern
+            fixed.append((int(columns.types[index]), pattern, 1))
+    return fixed

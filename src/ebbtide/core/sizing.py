@@ -1,0 +1,223 @@
+"""What to launch: how many nodes, of which type, in which zone.
+
+Waiting pods are placed on planned nodes by the fit rules; each planned node is the one that costs
+least for what it takes in. Zones with the fewest workers come first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from math import ceil
+
+from ebbtide.core.capacity import doomed, expected_slots, total, workers_by_zone
+from ebbtide.core.fit import Placement, Room, placement_of, room_of_new
+from ebbtide.model.node import Market
+from ebbtide.model.operation import Slot
+from ebbtide.model.pod import Pod
+from ebbtide.model.pool import NodeType, Pool
+from ebbtide.model.record import Record
+from ebbtide.model.resources import NOTHING
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+
+MIB_PER_CPU = 4096
+"""Memory that weighs as much as one CPU when nodes are compared for what they take in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    pool: Pool
+    node_type: NodeType
+    zone: str
+
+    @property
+    def price(self) -> Decimal | None:
+        known = self.node_type.price_in(self.pool.market)
+        return None if known is None else known.per_hour
+
+    def slot(self, key: str) -> Slot:
+        return Slot(key, self.pool.name, self.zone, self.node_type.name, self.pool.market)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    offers: tuple[Offer, ...]
+    hopeless: tuple[str, ...] = ()
+    """Waiting pods that no node of any pool could take, each with the reason."""
+
+
+def plan_launch(snapshot: Snapshot, record: Record, settings: Settings, at_least: int) -> LaunchPlan:
+    """Offers for the pods that wait, and further ones up to `at_least`; within batch and maxima."""
+    limit = min(settings.max_batch_up, settings.max_workers - total(snapshot, record))
+    zones = workers_by_zone(snapshot, record)
+    sizes = Counter({pool.name: total(snapshot, record, pool.name) for pool in settings.pools})
+    placement = _expected_placement(snapshot, record, settings)
+    waiting = [pod for pod in _largest_first(snapshot.cluster.waiting_pods) if not _will_fit(pod, placement)]
+    hopeless = {pod.uid: reason for pod in waiting if (reason := why_hopeless(pod, settings))}
+    waiting = [pod for pod in waiting if pod.uid not in hopeless]
+    chosen: list[Offer] = []
+    while len(chosen) < limit and (waiting or len(chosen) < at_least):
+        candidates = list(_offers(settings, zones, sizes))
+        best = _best_for(waiting, candidates, placement, settings) if waiting else _cheapest_cpu(candidates)
+        if best is None:
+            break
+        offer, taken = best
+        chosen.append(offer)
+        zones[offer.zone] += 1
+        sizes[offer.pool.name] += 1
+        waiting = [pod for pod in waiting if pod.uid not in taken]
+    return LaunchPlan(tuple(chosen), tuple(hopeless.values()))
+
+
+def nodes_for_cpu(workers: int, cpu: float, settings: Settings) -> int:
+    """How many more workers bring the average CPU back to `CPU_UP`."""
+    return max(1, ceil(workers * cpu / settings.cpu_up) - workers)
+
+
+def replacement_offer(snapshot: Snapshot, record: Record, pool: Pool, type_name: str) -> Offer:
+    """Like for like, in the zone of the pool with the fewest workers."""
+    zones = workers_by_zone(snapshot, record)
+    node_type = pool.type_named(type_name) or pool.types[0]
+    return Offer(pool, node_type, min(pool.zones, key=lambda zone: (zones[zone], zone)))
+
+
+def next_offer(slot: Slot, settings: Settings) -> tuple[str, Market, str] | None:
+    """Zone, market and type to try after "no capacity": the other zones, then on-demand where the pool
+    allows it, then the pool's other types by price."""
+    pool = settings.pool_named(slot.pool)
+    if pool is None:
+        return None
+    markets = [pool.market]
+    if pool.market is Market.SPOT and pool.on_demand_fallback:
+        markets.append(Market.ON_DEMAND)
+    own_first = sorted(
+        pool.types, key=lambda t: (t.name != slot.instance_type, *_price_order(t, pool.market))
+    )
+    for node_type in own_first:
+        for market in markets:
+            for zone in pool.zones:
+                if offer_name(zone, market, node_type.name) not in slot.refused:
+                    return zone, market, node_type.name
+    return None
+
+
+def offer_name(zone: str, market: Market, type_name: str) -> str:
+    return f"{zone}/{market}/{type_name}"
+
+
+def why_hopeless(pod: Pod, settings: Settings) -> str:
+    """Why no node that could be launched would take the pod; empty when one would."""
+    reason = "no pool is configured"
+    for pool in settings.pools:
+        for node_type in pool.types:
+            for zone in pool.zones:
+                room = room_of_new("new", pool, node_type, zone)
+                reason = Placement([room]).why_not(pod, room)
+                if not reason:
+                    return ""
+    return f"{pod.full_name} fits no type of any pool: {reason}"
+
+
+def _price_order(node_type: NodeType, market: Market) -> tuple[bool, Decimal, str]:
+    price = node_type.price_in(market)
+    return (price is None, Decimal(0) if price is None else price.per_hour, node_type.name)
+
+
+def _expected_placement(snapshot: Snapshot, record: Record, settings: Settings) -> Placement:
+    """Rooms of the nodes that stay, and of those that are on their way."""
+    lost = doomed(record)
+    leaving = [name for name, instance in snapshot.instance_of.items() if instance.id in lost]
+    placement = placement_of(snapshot.cluster, leaving)
+    for slot in expected_slots(record):
+        pool = settings.pool_named(slot.pool)
+        node_type = pool.type_named(slot.instance_type) if pool else None
+        if pool and node_type:
+            placement.rooms[slot.key] = room_of_new(slot.key, pool, node_type, slot.zone)
+    return placement
+
+
+def _will_fit(pod: Pod, placement: Placement) -> bool:
+    """Whether the scheduler needs no new node for it. Without requests nothing can be said."""
+    if pod.controller == "DaemonSet":
+        return True
+    if pod.requests == NOTHING:
+        return False
+    room = placement.first_fit(pod)
+    if room is None:
+        return False
+    placement.place(pod, room)
+    return True
+
+
+def _largest_first(pods: Iterable[Pod]) -> list[Pod]:
+    return sorted(pods, key=lambda pod: (-_weight(pod), pod.created_at, pod.uid))
+
+
+def _weight(pod: Pod) -> float:
+    return pod.requests.cpu_milli / 1000 + pod.requests.memory_mib / MIB_PER_CPU
+
+
+def _offers(settings: Settings, zones: Counter[str], sizes: Counter[str]) -> Iterable[Offer]:
+    """What may be launched now, the emptiest zones first."""
+    for pool in settings.pools:
+        if pool.max_workers is None or sizes[pool.name] < pool.max_workers:
+            for zone in sorted(pool.zones, key=lambda name: (zones[name], name)):
+                for node_type in pool.types:
+                    yield Offer(pool, node_type, zone)
+
+
+def _best_for(
+    waiting: Sequence[Pod], offers: Sequence[Offer], placement: Placement, settings: Settings
+) -> tuple[Offer, frozenset[str]] | None:
+    """The offer with the least price for what it takes in; unknown prices only where none is known."""
+    best: tuple[tuple[bool, float, int], Offer, frozenset[str]] | None = None
+    for order, offer in enumerate(offers):
+        room = room_of_new(f"planned-{len(placement.rooms)}", offer.pool, offer.node_type, offer.zone)
+        taken = _fill(room, waiting, placement, settings)
+        if taken:
+            value = sum(_weight(pod) for pod in taken) + len(taken) / settings.pods_per_node
+            price = offer.price
+            score = (price is None, float(price or 0) / value, order)
+            if best is None or score < best[0]:
+                best = (score, offer, frozenset(pod.uid for pod in taken))
+    if best is None:
+        return None
+    _, offer, uids = best
+    room = room_of_new(f"planned-{len(placement.rooms)}", offer.pool, offer.node_type, offer.zone)
+    for pod in waiting:
+        if pod.uid in uids:
+            placement.place(pod, room)
+    return offer, uids
+
+
+def _fill(room: Room, waiting: Sequence[Pod], placement: Placement, settings: Settings) -> list[Pod]:
+    trial = Placement([*placement.rooms.values(), room])
+    taken: list[Pod] = []
+    unknown = 0
+    for pod in waiting:
+        if pod.requests == NOTHING:
+            unknown += 1
+            if unknown > settings.pods_per_node:
+                continue
+        if not trial.why_not(pod, room):
+            trial.place(pod, room)
+            taken.append(pod)
+    return taken
+
+
+def _cheapest_cpu(offers: Sequence[Offer]) -> tuple[Offer, frozenset[str]] | None:
+    """For CPU pressure without waiting pods: the least price for a CPU."""
+    if not offers:
+        return None
+    ranked = sorted(
+        enumerate(offers),
+        key=lambda pair: (
+            pair[1].price is None,
+            float(pair[1].price or 0) / max(1, pair[1].node_type.allocatable.cpu_milli),
+            pair[0],
+        ),
+    )
+    return ranked[0][1], frozenset()

@@ -1,0 +1,70 @@
+"""Timers of the record: since when pods wait, the cluster idles, workers are short, numbers shrank.
+
+A timer runs only over what was really seen: an unknown reading or a long silence between two ticks
+is not idle time. Stamps from the future are set to now, with a warning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ebbtide.core.capacity import expected_slots, standing
+from ebbtide.core.gates import placed_pods, plausible
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+
+STAMPS = ("last_scale_at", "pending_since", "idle_since", "short_since", "shrunk_since", "ticked_at")
+
+
+def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> tuple[Record, tuple[str, ...]]:
+    """The record with its timers brought up to now, and warnings to say aloud."""
+    record, warnings = clamp_stamps(record, now)
+    if snapshot.problems:
+        return replace(record, idle_since=0, ticked_at=now), warnings
+    idle = is_idle(snapshot, settings)
+    silent = record.ticked_at > 0 and now - record.ticked_at > settings.max_tick_gap_seconds
+    if silent and record.idle_since:
+        warnings += (f"no tick for {now - record.ticked_at} s: that time does not count as idle",)
+    short = len(standing(snapshot, record)) + len(expected_slots(record)) < settings.min_workers
+    record = _track_size(snapshot, record, settings, now)
+    return (
+        replace(
+            record,
+            pending_since=_running(bool(snapshot.cluster.waiting_pods), record.pending_since, now),
+            idle_since=_running(idle, 0 if silent else record.idle_since, now),
+            short_since=_running(short, record.short_since, now),
+            rests=tuple(rest for rest in record.rests if rest.until > now),
+            ticked_at=now,
+        ),
+        warnings,
+    )
+
+
+def clamp_stamps(record: Record, now: int) -> tuple[Record, tuple[str, ...]]:
+    ahead = {name: getattr(record, name) - now for name in STAMPS if getattr(record, name) > now}
+    warnings = tuple(
+        f"{name} was {seconds} s in the future and is taken as now" for name, seconds in ahead.items()
+    )
+    clamped: dict[str, Any] = dict.fromkeys(ahead, now)
+    return (replace(record, **clamped) if clamped else record), warnings
+
+
+def is_idle(snapshot: Snapshot, settings: Settings) -> bool:
+    cpu = snapshot.cpu.value
+    return cpu is not None and cpu < settings.cpu_down and not snapshot.cluster.waiting_pods
+
+
+def _running(condition: bool, since: int, now: int) -> int:
+    return (since or now) if condition else 0
+
+
+def _track_size(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Record:
+    """Take over what was seen, unless it is implausibly small; that takes a while to be believed."""
+    workers, pods = len(snapshot.cluster.workers), placed_pods(snapshot)
+    if not plausible(snapshot, record, settings).passed:
+        since = record.shrunk_since or now
+        if not pods or now - since < settings.shrink_accepted_seconds:
+            return replace(record, shrunk_since=since)
+    return replace(record, worker_count=workers, pod_count=pods, shrunk_since=0)

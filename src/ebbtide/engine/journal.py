@@ -1,0 +1,114 @@
+"""Entries for the log: decisions with all their inputs, transitions, effects, alarms, and decisions
+read back so that they can be explained and computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from ebbtide.core.operations.machine import Work
+from ebbtide.errors import Usage
+from ebbtide.model.decision import Decision
+from ebbtide.model.effect import DeleteNode, Effect, Evict, Launch, Outcome, Terminate
+from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.operation import Removal, RemovalState, ScaleDown, ScaleUp, Slot, Spot
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """All that a decision depended on."""
+
+    snapshot: Snapshot
+    record: Record
+    settings: Settings
+    now: int
+
+
+def decision_entry(decision: Decision, inputs: Inputs) -> LogEntry:
+    data = {"decision": msgspec.to_builtins(decision), "inputs": msgspec.to_builtins(inputs)}
+    says = f"{decision.action}: {decision.reason}"
+    return LogEntry(decision.id, decision.at, LogKind.DECISION, says, decision.id, data)
+
+
+def read_decision(entry: LogEntry) -> Decision:
+    return msgspec.convert(_part(entry, "decision"), Decision)
+
+
+def read_inputs(entry: LogEntry) -> Inputs:
+    return msgspec.convert(_part(entry, "inputs"), Inputs)
+
+
+def _part(entry: LogEntry, name: str) -> Any:
+    if entry.kind is not LogKind.DECISION or name not in entry.data:
+        raise Usage(f"log entry {entry.id} is no decision but {entry.kind}: take an id from `ebbtide log`")
+    return entry.data[name]
+
+
+def parts(work: Work) -> Iterator[Slot | Removal]:
+    match work:
+        case ScaleUp():
+            yield from work.slots
+        case ScaleDown():
+            yield from work.removals
+        case Spot():
+            yield from (part for part in (work.removal, work.slot) if part is not None)
+
+
+def part_name(part: Slot | Removal) -> str:
+    if isinstance(part, Slot):
+        return part.node_name or part.instance_id or part.key
+    return part.node_name or part.instance_id
+
+
+def transitions(before: Work, after: Work) -> Iterator[tuple[LogKind, str, str]]:
+    """Kind, subject and sentence for every part that changed its state."""
+    old = {_identity(part): part.state for part in parts(before)}
+    for part in parts(after):
+        was = old.get(_identity(part), "new")
+        if was != part.state:
+            drained = was == RemovalState.DRAINING
+            kind = LogKind.DRAIN_RESULT if drained else LogKind.TRANSITION
+            why = f": {part.reason}" if part.reason else ""
+            yield kind, part_name(part), f"{part_name(part)} {was} -> {part.state}{why}"
+
+
+def _identity(part: Slot | Removal) -> str:
+    return f"slot {part.key.rpartition('r')[0] or part.key}" if isinstance(part, Slot) else part.instance_id
+
+
+def told(outcome: Outcome) -> str:
+    detail = f" ({outcome.detail})" if outcome.detail else ""
+    return f"{_effect_name(outcome.effect)}: {outcome.kind}{detail}"
+
+
+def effect_subject(effect: Effect) -> str:
+    match effect:
+        case Launch():
+            return effect.slot.key
+        case Terminate():
+            return effect.instance_id
+        case Evict() | DeleteNode():
+            return effect.node_name
+        case _:
+            return effect.node_name
+
+
+def _effect_name(effect: Effect) -> str:
+    match effect:
+        case Launch():
+            slot = effect.slot
+            return f"launch {slot.key} ({slot.instance_type}, {slot.market}, {slot.zone})"
+        case Terminate():
+            return f"terminate {effect.instance_id}"
+        case Evict():
+            return f"evict {effect.namespace}/{effect.name} from {effect.node_name}"
+        case DeleteNode():
+            return f"delete node {effect.node_name}"
+        case _:
+            return f"{type(effect).__name__.lower()} {effect.node_name}"

@@ -1,0 +1,103 @@
+"""Spot notices: taken in and answered at once, under a lease of their own, whoever holds the cluster's.
+
+The record is the same, so minimum, maximum and the one owner of a node hold across both; a write that
+meets another's is simply done again on what the other wrote.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+from ebbtide.core.operations import spot
+from ebbtide.core.operations.spot import with_spot
+from ebbtide.engine.observe import observe
+from ebbtide.engine.outside import Outside
+from ebbtide.engine.rounds import Hold, advance_work
+from ebbtide.errors import Conflict, EbbtideError, LeaseLost
+from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.operation import Spot, SpotNotice
+from ebbtide.model.record import spot_lease_name
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+
+MAX_TRIES = 10
+
+
+def answer_notices(outside: Outside, settings: Settings, owner: str, deadline: float) -> list[str]:
+    """What was done about spot notices, new and open ones, in sentences."""
+    sentences: list[str] = []
+    notices = outside.inbox.receive()
+    open_spots = outside.store.load().spots
+    if not notices and not open_spots:
+        return sentences
+    snapshot = observe(outside, settings)
+    if not snapshot.problems:
+        for notice in notices:
+            sentences += _take_in(outside, settings, notice, snapshot)
+    for open_spot in outside.store.load().spots:
+        sentences += _advance(outside, settings, owner, deadline, open_spot)
+    return sentences
+
+
+def _take_in(outside: Outside, settings: Settings, notice: SpotNotice, snapshot: Snapshot) -> list[str]:
+    for _ in range(MAX_TRIES):
+        record = outside.store.load()
+        now = int(outside.clock.now())
+        changed, says = spot.take_in(record, notice, snapshot, settings, now)
+        entry = LogEntry(outside.new_id(), now, LogKind.SPOT_EVENT, says, notice.instance_id)
+        try:
+            if changed == record:
+                outside.store.append([entry])
+            else:
+                outside.store.write(changed, None, [entry])
+        except Conflict:
+            continue
+        outside.inbox.acknowledge(notice)
+        return [says]
+    return [f"{notice.kind} of {notice.instance_id} waits: the record changes too often"]
+
+
+def _advance(outside: Outside, settings: Settings, owner: str, deadline: float, open_spot: Spot) -> list[str]:
+    ttl = settings.spot_lock_ttl_seconds
+    try:
+        lease = outside.store.acquire(spot_lease_name(open_spot.instance_id), owner, ttl)
+    except LeaseLost:
+        return []
+    hold = Hold(
+        outside, settings, lease, deadline, outside.store.load(), observe(outside, settings), ttl_seconds=ttl
+    )
+    try:
+        if _count_run(hold, open_spot.instance_id):
+            advance_work(hold, lambda record: record.spot_for(open_spot.instance_id))
+            _count_clean(hold, open_spot.instance_id)
+    except Conflict as error:
+        hold.sentences.append(f"{open_spot.id} left to another runner: {error}")
+    except Exception:
+        with suppress(EbbtideError):
+            outside.store.release(hold.lease)
+        raise
+    outside.store.release(hold.lease)
+    return hold.sentences
+
+
+def _count_run(hold: Hold, instance_id: str) -> bool:
+    """Count before running; set aside what keeps crashing its runner."""
+    current = hold.record.spot_for(instance_id)
+    if current is None:
+        return False
+    if current.unclean_runs >= hold.settings.max_unclean_runs:
+        says = f"{current.id} crashed its runner {current.unclean_runs} times and was given up"
+        alarm = hold.entry(LogKind.ALARM, says, current.id)
+        spots = tuple(other for other in hold.record.spots if other.id != current.id)
+        hold.write(replace(hold.record, spots=spots), [alarm])
+        hold.outside.notifier.notify(alarm)
+        return False
+    hold.write(with_spot(hold.record, replace(current, unclean_runs=current.unclean_runs + 1)))
+    return True
+
+
+def _count_clean(hold: Hold, instance_id: str) -> None:
+    current = hold.record.spot_for(instance_id)
+    if current is not None and current.unclean_runs:
+        hold.write(with_spot(hold.record, replace(current, unclean_runs=0)))

@@ -1,0 +1,44 @@
+"""Look at cluster, cloud and metrics. What could not be read whole becomes a problem of the snapshot,
+and a snapshot with a problem is never the ground for a removal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ebbtide.engine.outside import Outside
+from ebbtide.errors import EbbtideError
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import ClusterView, Reading, Snapshot
+
+
+def observe(outside: Outside, settings: Settings) -> Snapshot:
+    problems: list[str] = []
+    view = ClusterView()
+    try:
+        view = outside.cluster.read()
+    except EbbtideError as error:
+        problems.append(f"the cluster could not be read: {error}")
+    else:
+        if not view.nodes:
+            problems.append("the cluster shows no node at all")
+    try:
+        instances = tuple(outside.cloud.list_instances())
+    except EbbtideError as error:
+        instances = ()
+        problems.append(f"the cloud could not be read: {error}")
+    now = int(outside.clock.now())
+    cpu = outside.metrics.read_cpu([node.name for node in view.workers])
+    return Snapshot(now, view, instances, fresh(cpu, settings, now), tuple(problems))
+
+
+def fresh(reading: Reading, settings: Settings, now: int) -> Reading:
+    """An old or impossible reading is no reading."""
+    if reading.value is None:
+        return replace(reading, problem=reading.problem or "CPU is unknown")
+    age = now - reading.at
+    if age > settings.metric_max_age_seconds:
+        limit = settings.metric_max_age_seconds
+        return Reading(None, reading.at, f"CPU is unknown: the last sample is {age} s old, more than {limit}")
+    if not 0 <= reading.value < float("inf"):
+        return Reading(None, reading.at, f"CPU is unknown: {reading.value} is no share of a CPU")
+    return reading

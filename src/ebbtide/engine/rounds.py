@@ -1,0 +1,150 @@
+"""Advance one piece of work for as long as it moves and there is time.
+
+A round: ask the machine, check its invariants, write the new value (or renew the lease where nothing
+changed), perform the effects, take in how they went, look again. A conflict with another writer means:
+read the record again and start the round anew. Whatever does not fit stays in the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ebbtide.core.operations import machine
+from ebbtide.core.operations.machine import Work
+from ebbtide.core.operations.situation import Situation
+from ebbtide.engine import journal
+from ebbtide.engine.observe import observe
+from ebbtide.engine.outside import Outside
+from ebbtide.engine.perform import perform
+from ebbtide.errors import Conflict, EbbtideError, LeaseLost
+from ebbtide.model.effect import Outcome, OutcomeKind
+from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.record import Lease, Record
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+
+MAX_ROUNDS = 40
+
+
+class InvariantBroken(EbbtideError):
+    """A machine asked for what it must never do: nothing was written, nothing done."""
+
+
+@dataclass(slots=True)
+class Hold:
+    """One runner's hold on one lease, with what it knows."""
+
+    outside: Outside
+    settings: Settings
+    lease: Lease
+    deadline: float
+    record: Record
+    snapshot: Snapshot
+    ttl_seconds: int
+    sentences: list[str] = field(default_factory=list)
+
+    @property
+    def now(self) -> int:
+        return int(self.outside.clock.now())
+
+    @property
+    def situation(self) -> Situation:
+        return Situation(self.snapshot, self.record, self.settings, self.lease, self.now)
+
+    def entry(self, kind: LogKind, says: str, subject: str = "") -> LogEntry:
+        return LogEntry(self.outside.new_id(), self.now, kind, says, subject)
+
+    def write(self, record: Record, entries: Sequence[LogEntry] = ()) -> None:
+        self.record = self.outside.store.write(record, self.lease, entries)
+
+    def renew(self) -> None:
+        self.lease = self.outside.store.renew(self.lease, self.ttl_seconds)
+        self.record = self.outside.store.load()
+
+    def look(self) -> None:
+        self.snapshot = observe(self.outside, self.settings)
+
+    def has_time(self) -> bool:
+        margin = self.settings.lease_margin_seconds
+        return self.outside.clock.now() < min(self.deadline, self.lease.until - margin)
+
+
+Find = Callable[[Record], Work | None]
+
+
+def advance_work(hold: Hold, find: Find) -> None:
+    for _ in range(MAX_ROUNDS):
+        work = find(hold.record)
+        if work is None or not hold.has_time():
+            return
+        try:
+            if not _round(hold, work, find):
+                return
+        except LeaseLost:
+            raise
+        except Conflict:
+            hold.record = hold.outside.store.load()
+            hold.look()
+
+
+def _round(hold: Hold, work: Work, find: Find) -> bool:
+    """One step; whether another may follow at once."""
+    step = machine.advance(work, hold.situation)
+    _refuse_if_broken(work, step.operation)
+    if machine.is_settled(step.operation):
+        _close(hold, work, step.operation)
+        return False
+    if step.operation != work:
+        _write_work(hold, work, step.operation)
+    elif step.effects:
+        # Nothing new to write, but the token must be known to be ours before anything is done.
+        hold.renew()
+        if find(hold.record) != work:
+            return True
+    else:
+        return False
+    if not step.effects:
+        return True
+    outcomes = perform(step.effects, hold.outside, hold.settings, hold.lease, hold.deadline)
+    _take_in(hold, step.operation, outcomes)
+    hold.look()
+    # What was put off, or got no answer, is not asked again in the same breath.
+    return any(o.kind in (OutcomeKind.DONE, OutcomeKind.NO_CAPACITY, OutcomeKind.REFUSED) for o in outcomes)
+
+
+def _refuse_if_broken(before: Work, after: Work) -> None:
+    broken = machine.check_invariants(before, after)
+    if broken:
+        raise InvariantBroken(f"{broken[0]}: nothing was written and nothing done; please report this")
+
+
+def _write_work(hold: Hold, before: Work, after: Work) -> None:
+    entries = [hold.entry(kind, says, name) for kind, name, says in journal.transitions(before, after)]
+    hold.sentences.extend(entry.says for entry in entries)
+    hold.write(machine.written(hold.record, after), entries)
+
+
+def _take_in(hold: Hold, work: Work, outcomes: Sequence[Outcome]) -> None:
+    """Write what the effects taught, and log each of them."""
+    entries = [
+        hold.entry(LogKind.EFFECT, journal.told(outcome), journal.effect_subject(outcome.effect))
+        for outcome in outcomes
+        if outcome.kind is not OutcomeKind.SKIPPED
+    ]
+    hold.sentences.extend(entry.says for entry in entries)
+    after = machine.absorb(work, outcomes, hold.situation)
+    _refuse_if_broken(work, after)
+    if after == work:
+        hold.outside.store.append(entries)
+        return
+    entries += [hold.entry(kind, says, name) for kind, name, says in journal.transitions(work, after)]
+    hold.write(machine.written(hold.record, after), entries)
+
+
+def _close(hold: Hold, before: Work, after: Work) -> None:
+    closed = machine.close(after, hold.situation)
+    entries = [hold.entry(kind, says, name) for kind, name, says in journal.transitions(before, after)]
+    entries.append(hold.entry(LogKind.OPERATION_CLOSED, closed.says, after.id))
+    hold.sentences.append(closed.says)
+    hold.write(closed.record, entries)

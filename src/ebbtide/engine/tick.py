@@ -1,0 +1,148 @@
+"""The tick: the same in the daemon, in a Lambda, in `ebbtide once` and in the simulator.
+
+Answer spot notices; take the lease; load the record; observe; advance the open operation, or decide
+and begin one; record; perform; say in a sentence what was done and why; release.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from ebbtide.core.decide import decide, operation_id
+from ebbtide.core.operations import scale_down, scale_up
+from ebbtide.core.orphans import track_orphans
+from ebbtide.core.track import track
+from ebbtide.engine.journal import Inputs, decision_entry
+from ebbtide.engine.notices import answer_notices
+from ebbtide.engine.observe import observe
+from ebbtide.engine.outside import Outside
+from ebbtide.engine.rounds import Hold, advance_work
+from ebbtide.errors import Conflict, EbbtideError, LeaseLost
+from ebbtide.model.decision import Action, Decision
+from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.operation import Operation
+from ebbtide.model.record import CLUSTER_LEASE
+from ebbtide.model.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class TickReport:
+    at: int
+    says: str
+    decision: Decision | None = None
+    held: bool = True
+    """Whether this runner had the cluster's lease."""
+
+
+def tick(outside: Outside, settings: Settings, owner: str, deadline: float) -> TickReport:
+    sentences = answer_notices(outside, settings, owner, deadline)
+    try:
+        lease = outside.store.acquire(CLUSTER_LEASE, owner, settings.lock_ttl_seconds)
+    except LeaseLost as held:
+        return TickReport(int(outside.clock.now()), "; ".join([*sentences, f"stood by: {held}"]), held=False)
+    hold = Hold(
+        outside,
+        settings,
+        lease,
+        deadline,
+        outside.store.load(),
+        observe(outside, settings),
+        settings.lock_ttl_seconds,
+        sentences,
+    )
+    decision = None
+    try:
+        decision = _run(hold)
+    except Conflict as error:
+        hold.sentences.append(f"left the rest to the next tick: {error}")
+    except Exception:
+        with suppress(EbbtideError):
+            outside.store.release(hold.lease)
+        raise
+    outside.store.release(hold.lease)
+    return TickReport(hold.now, "; ".join(hold.sentences), decision)
+
+
+def _run(hold: Hold) -> Decision | None:
+    _bring_up_to_date(hold)
+    decision = None
+    if hold.record.operation is None:
+        decision = _decide(hold)
+    else:
+        _count_run(hold)
+    if hold.record.operation is not None:
+        advance_work(hold, lambda record: record.operation)
+    if hold.record.unclean_runs:
+        hold.write(replace(hold.record, unclean_runs=0))
+    return decision
+
+
+def _bring_up_to_date(hold: Hold) -> None:
+    """Timers and orphans; kept in memory until the next write of this tick."""
+    record, warnings = track(hold.snapshot, hold.record, hold.settings, hold.now)
+    hold.record = track_orphans(hold.snapshot, record, hold.now)
+    hold.sentences.extend(warnings)
+    for warning in warnings:
+        hold.outside.notifier.notify(hold.entry(LogKind.ALARM, warning))
+
+
+def _decide(hold: Hold) -> Decision:
+    now = hold.now
+    inputs = Inputs(hold.snapshot, hold.record, hold.settings, now)
+    decision = decide(hold.snapshot, hold.record, hold.settings, now, hold.outside.new_id())
+    hold.sentences.append(_sentence(decision))
+    record, entries = hold.record, []
+    if _is_news(decision, hold):
+        entries.append(decision_entry(decision, inputs))
+        record = replace(record, decision_key=decision.key, decision_logged_at=now)
+    operation = _begin(decision, hold)
+    if operation is not None:
+        record = replace(record, operation=operation, unclean_runs=1)
+        begun = f"begun {operation.id}: {operation.reason}"
+        entries.append(hold.entry(LogKind.OPERATION_BEGUN, begun, operation.id))
+    hold.write(record, entries)
+    return decision
+
+
+def _sentence(decision: Decision) -> str:
+    return f"nothing to do: {decision.reason}" if decision.action is Action.NOTHING else decision.reason
+
+
+def _is_news(decision: Decision, hold: Hold) -> bool:
+    """Whether it must be logged: something is done, says something new, or was long not said."""
+    if decision.action is not Action.NOTHING or decision.key != hold.record.decision_key:
+        return True
+    return hold.now - hold.record.decision_logged_at >= hold.settings.decision_log_seconds
+
+
+def _begin(decision: Decision, hold: Hold) -> Operation | None:
+    name = operation_id(decision.at, decision.id)
+    match decision.action:
+        case Action.SCALE_UP | Action.ADOPT:
+            return scale_up.begin(decision, name)
+        case Action.SCALE_DOWN | Action.FORGET:
+            return scale_down.begin(decision, name)
+        case Action.RELEASE:
+            # Only the operation that signed a cordon may lift it, so that one is opened again.
+            owner = hold.snapshot.cluster.node_named[decision.removals[0].node_name].owner
+            return scale_down.begin(decision, owner.operation_id if owner else name)
+        case Action.NOTHING:
+            return None
+
+
+def _count_run(hold: Hold) -> None:
+    """Count before running: an operation that keeps crashing its runner is set aside."""
+    record = hold.record
+    operation = record.operation
+    if operation is not None and record.unclean_runs >= hold.settings.max_unclean_runs:
+        says = (
+            f"operation {operation.id} crashed its runner {record.unclean_runs} times and was set aside: "
+            "removals wait until `ebbtide resume`"
+        )
+        alarm: LogEntry = hold.entry(LogKind.ALARM, says, operation.id)
+        hold.write(replace(record, operation=None, set_aside=operation, unclean_runs=0), [alarm])
+        hold.outside.notifier.notify(alarm)
+        hold.sentences.append(says)
+        return
+    hold.write(replace(record, unclean_runs=record.unclean_runs + 1))

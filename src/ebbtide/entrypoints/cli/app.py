@@ -1,0 +1,65 @@
+"""All commands of `ebbtide`, and nothing that takes long to import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ebbtide import __version__
+from ebbtide.entrypoints.cli import configuration, db, decisions, demo, look, running, simulation, switch
+from ebbtide.entrypoints.cli.options import AsJson, ConfigPath
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="An autoscaler for Kubernetes whose destructive half can be trusted.",
+)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"ebbtide {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    config: ConfigPath = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error happened.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Declares what may stand before a command; `--debug` is read in `main`, `config` by the commands."""
+
+
+app.command()(demo.demo)
+app.command()(running.run)
+app.command()(running.once)
+app.command()(look.status)
+app.command()(look.log)
+app.command()(decisions.plan)
+app.command()(decisions.explain)
+app.command()(decisions.replay)
+app.command()(switch.pause)
+app.command()(switch.resume)
+app.command()(simulation.simulate)
+app.add_typer(configuration.app, name="config")
+app.add_typer(db.app, name="db", help="Create, upgrade or check the store.")
+
+
+@app.command()
+def pack(
+    pods: Annotated[Path, typer.Option(help="The pods to place.")],
+    types: Annotated[Path, typer.Option(help="The node types to choose from.")],
+    deadline: Annotated[float, typer.Option(min=0.0, help="Seconds to search for something better.")] = 1.0,
+    as_json: AsJson = False,
+) -> None:
+    """Find the cheapest set of nodes that holds these pods."""
+    from ebbtide.entrypoints.pack import pack_command
+
+    raise typer.Exit(pack_command(pods, types, deadline, as_json))

@@ -1,0 +1,53 @@
+"""`ebbtide config check` and `ebbtide config show`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from rich.text import Text
+
+from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, read_config
+from ebbtide.entrypoints.cli.writing import GOOD, QUIET, STRONG, write_json, write_lines
+
+app = typer.Typer(no_args_is_help=True, help="Check or show the configuration.")
+
+
+@app.command()
+def check(ctx: typer.Context, config: ConfigPath = None) -> None:
+    """Check the configuration and touch nothing."""
+    found = read_config(ctx, config)
+    given = sum(1 for key in found.effective if key.origin != "default")
+    where = found.source or "no file"
+    keys = "1 key is" if given == 1 else f"{given} keys are"
+    write_lines([Text.assemble(("The configuration is good", GOOD), f" ({where}; {keys} not at the default).")])
+
+
+@app.command()
+def show(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
+    """Show every key with the value that counts and where it came from."""
+    found = read_config(ctx, config)
+    if as_json:
+        write_json({k.key: {"value": k.value, "from": k.origin} for k in found.effective})
+        return
+    width = max(len(key.key) for key in found.effective)
+    breadth = max(len(_shown(key.value)) for key in found.effective if key.key != "pools")
+    lines = []
+    for key in found.effective:
+        changed = key.origin != "default"
+        lines.append(
+            Text.assemble(
+                (f"{key.key:<{width}}", STRONG if changed else ""),
+                f"  {_shown(key.value):<{breadth}}  ",
+                (key.origin, "" if changed else QUIET),
+            )
+        )
+    write_lines(lines)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple | list):
+        return " | ".join(map(str, value)) or "none"
+    return str(value)

@@ -1,0 +1,131 @@
+"""Records, operations and decisions in words, for people at a terminal. Pure: values in, lines out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from rich.text import Text
+
+from ebbtide.entrypoints.cli.writing import BAD, GOOD, QUIET, STRONG, ago, moment, rows, span
+from ebbtide.model.decision import Action, Decision, Verdict
+from ebbtide.model.operation import Operation, Removal, RemovalState, ScaleDown, ScaleUp, Slot, SlotState, Spot
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+
+DONE = (SlotState.READY, RemovalState.GONE)
+UNDONE = (SlotState.RECLAIMED, SlotState.FAILED, RemovalState.RELEASED)
+
+
+def spoken(action: Action) -> str:
+    return action.value.replace("_", "-")
+
+
+def operation_title(operation: Operation, now: float) -> str:
+    match operation:
+        case ScaleUp():
+            kind = f"scale-up by {operation.requested}"
+        case ScaleDown():
+            kind = "scale-down (aborting)" if operation.abort_reason else "scale-down"
+        case _:
+            assert_never(operation)
+    return f"{kind} {operation.id}, begun {ago(operation.started_at, now)}"
+
+
+def operation_lines(operation: Operation, now: float) -> list[Text]:
+    lines = [Text(operation_title(operation, now), STRONG)]
+    why = operation.abort_reason if isinstance(operation, ScaleDown) else ""
+    lines += [Text(f"  {said}", QUIET) for said in (operation.reason, why) if said]
+    parts = operation.slots if isinstance(operation, ScaleUp) else operation.removals
+    return lines + [Text("  ") + part_line(part, now) for part in parts]
+
+
+def part_line(part: Slot | Removal, now: float) -> Text:
+    """One node of an operation: what it is, how far it is, since when."""
+    name = part.node_name or part.instance_id
+    if isinstance(part, Slot):
+        name = name or f"{part.instance_type} in {part.zone}"
+    style = GOOD if part.state in DONE else BAD if part.state in UNDONE else "yellow"
+    line = Text.assemble(f"{name}  ", (part.state.value, style))
+    if part.since:
+        line.append(f"  for {span(now - part.since)}", QUIET)
+    if isinstance(part, Removal) and part.attempts:
+        line.append(f", {part.attempts} drain{'s' if part.attempts > 1 else ''} begun", QUIET)
+    if part.reason:
+        line.append(f": {part.reason}", QUIET)
+    return line
+
+
+def spot_line(spot: Spot, now: float) -> Text:
+    left = f"{span(spot.deadline - now)} left" if spot.deadline > now else "its time is up"
+    line = Text(f"{spot.kind} of {spot.instance_id}, {left}")
+    if spot.removal is not None:
+        line.append(f"; removal {spot.removal.state}")
+    if spot.slot is not None:
+        line.append(f"; replacement {spot.slot.state}")
+    elif spot.replacement:
+        line.append(f"; no replacement: {spot.replacement}")
+    return line
+
+
+def decision_lines(decision: Decision) -> Iterator[Text]:
+    yield Text.assemble(("decision ", QUIET), (decision.id, STRONG), (f"  {moment(decision.at)}", QUIET))
+    yield Text.assemble((spoken(decision.action), STRONG), f": {decision.reason}")
+    for slot in decision.slots:
+        yield Text(f"  launch {slot.instance_type} ({slot.market}) in {slot.zone}, pool {slot.pool}")
+    for removal in decision.removals:
+        yield Text(f"  remove {removal.node_name or removal.instance_id} in {removal.zone}, pool {removal.pool}")
+    for verdict in decision.verdicts:
+        yield Text()
+        yield from verdict_lines(verdict)
+
+
+def verdict_lines(verdict: Verdict) -> Iterator[Text]:
+    failed = verdict.failed
+    yield Text.assemble(
+        (spoken(verdict.action), STRONG), ("  no" if failed else "  yes", BAD if failed else GOOD)
+    )
+    width = max((len(check.name) for check in verdict.checks), default=0)
+    for check in verdict.checks:
+        mark = ("✓", GOOD) if check.passed else ("✗", BAD)
+        yield Text.assemble("  ", mark, f" {check.name:<{width}}  {check.says}")
+    if verdict.refusals:
+        yield Text("  passed over:", QUIET)
+        width = max(len(refusal.node_name) for refusal in verdict.refusals)
+        for refusal in verdict.refusals:
+            yield Text(f"    {refusal.node_name:<{width}}  {refusal.reason}")
+
+
+def record_lines(record: Record, settings: Settings, now: float) -> list[Text]:
+    lines = rows(_record_pairs(record, settings, now))
+    if record.operation is not None:
+        lines += [Text(), *operation_lines(record.operation, now)]
+    if record.set_aside is not None:
+        lines += [Text(), Text("set aside, until `ebbtide resume`:", BAD)]
+        lines += operation_lines(record.set_aside, now)
+    return lines
+
+
+def _record_pairs(record: Record, settings: Settings, now: float) -> Iterator[tuple[str, Text | str]]:
+    yield "last tick", ago(record.ticked_at, now)
+    held = f"held by {record.lock_owner} for another {span(record.lock_until - now)}"
+    yield "lease", held if record.lock_owner and record.lock_until > now else "free"
+    limits = f"{settings.min_workers} to {settings.max_workers} allowed"
+    yield "workers", f"{record.worker_count} ({limits}), {record.pod_count} pods on them"
+    yield "last scaling", ago(record.last_scale_at, now)
+    for name, since in (("pods pending", record.pending_since), ("idle", record.idle_since)):
+        if since:
+            yield name, f"for {span(now - since)}"
+    if record.backoff_until > now:
+        left = span(record.backoff_until - now)
+        yield "back-off", Text(f"{left} left, after {record.failures} failures in a row", "yellow")
+    if record.shrunk_since:
+        yield "doubt", Text(f"the cluster has looked too small for {span(now - record.shrunk_since)}", BAD)
+    why = f" ({record.pause_reason})" if record.pause_reason else ""
+    yield "removals", Text(f"paused{why}", BAD) if record.paused else "allowed"
+    for rest in record.rests:
+        yield "left alone", f"{rest.instance_id} for another {span(rest.until - now)}: {rest.reason}"
+    for spot in record.spots:
+        yield "spot", spot_line(spot, now)
+    if record.operation is None:
+        yield "operation", "none"

@@ -1,0 +1,104 @@
+"""`ebbtide status` and `ebbtide log`: what the record and the log say. They read, and never write."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, existing_store, read_config
+from ebbtide.entrypoints.cli.writing import QUIET, STRONG, moment, write_json, write_lines
+from ebbtide.model.log import LogEntry, LogKind
+
+if TYPE_CHECKING:
+    from ebbtide.config import Config
+    from ebbtide.model.record import Record
+
+
+def status(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
+    """Show the record: who is at work, what is under way, and the last decision."""
+    found = read_config(ctx, config)
+    store = existing_store(found)
+    if store is None:
+        _write_nothing_yet(found, as_json)
+        return
+    try:
+        record = store.load()
+        last = next(iter(store.read_log([LogKind.DECISION], limit=1)), None)
+        alarm = next(iter(store.read_log([LogKind.ALARM], limit=1)), None)
+    finally:
+        store.close()
+    if as_json:
+        write_json(_as_json(found, record, last, alarm))
+        return
+    from ebbtide.entrypoints.cli.describe import record_lines
+
+    lines = [_title(found), *record_lines(record, found.settings, time.time())]
+    if last is not None:
+        lines += [Text(), Text.assemble(("last decision ", QUIET), last.subject or last.id), Text(last.says)]
+    if alarm is not None:
+        lines += [Text(), Text.assemble(("last alarm ", QUIET), moment(alarm.at)), Text(alarm.says, "red")]
+    write_lines(lines)
+
+
+def _title(config: Config) -> Text:
+    return Text.assemble((config.settings.cluster, STRONG), (f"  ({config.cluster_kind})", QUIET))
+
+
+def _write_nothing_yet(config: Config, as_json: bool) -> None:
+    if as_json:
+        write_json({"cluster": config.settings.cluster, "kind": config.cluster_kind, "record": None})
+        return
+    write_lines(
+        [_title(config), "No record yet: nothing has run here. Begin with `ebbtide once` or `ebbtide run`."]
+    )
+
+
+def _as_json(config: Config, record: Record, last: LogEntry | None, alarm: LogEntry | None) -> dict[str, Any]:
+    from ebbtide.adapters.stores.item import to_item
+
+    return {
+        "cluster": config.settings.cluster,
+        "kind": config.cluster_kind,
+        "record": to_item(record),
+        "lastDecision": None if last is None else _entry_json(last),
+        "lastAlarm": None if alarm is None else _entry_json(alarm),
+    }
+
+
+def _entry_json(entry: LogEntry) -> dict[str, Any]:
+    return {"id": entry.id, "at": entry.at, "kind": entry.kind, "subject": entry.subject, "says": entry.says}
+
+
+def log(
+    ctx: typer.Context,
+    kind: Annotated[list[LogKind] | None, typer.Option(help="Only this kind; may be repeated.")] = None,
+    subject: Annotated[str, typer.Option(help="Only about this decision, operation or node.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="The newest so many.")] = 50,
+    config: ConfigPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the newest entries of the log, the latest last."""
+    found = read_config(ctx, config)
+    store = existing_store(found)
+    entries: list[LogEntry] = []
+    if store is not None:
+        try:
+            entries = list(store.read_log(kind or (), subject, limit))
+        finally:
+            store.close()
+    if as_json:
+        write_json([_entry_json(entry) for entry in reversed(entries)])
+        return
+    width = max((len(entry.kind) for entry in entries), default=0)
+    lines = [
+        Text.assemble((f"{moment(entry.at)}  {entry.kind:<{width}}  ", QUIET), entry.says, _id(entry))
+        for entry in reversed(entries)
+    ]
+    write_lines(lines or ["The log is empty."])
+
+
+def _id(entry: LogEntry) -> tuple[str, str]:
+    return (f"  [{entry.id}]" if entry.kind is LogKind.DECISION else "", QUIET)

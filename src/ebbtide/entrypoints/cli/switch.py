@@ -1,0 +1,73 @@
+"""`ebbtide pause` and `ebbtide resume`: one switch for all removals, kept in the record."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ebbtide.entrypoints.cli.options import ConfigPath, open_store, read_config
+from ebbtide.entrypoints.cli.writing import write_lines
+from ebbtide.errors import Conflict
+
+if TYPE_CHECKING:
+    from ebbtide.model.record import Record
+    from ebbtide.ports import Store
+
+ATTEMPTS = 20
+PATIENCE_SECONDS = 0.1
+
+
+def pause(
+    ctx: typer.Context,
+    reason: Annotated[str, typer.Option(help="Why; shown wherever a removal is refused.")] = "",
+    config: ConfigPath = None,
+) -> None:
+    """Stop all removals. Launches go on, and so does what can no longer be taken back."""
+    found = read_config(ctx, config)
+    why = f" ({reason})" if reason else ""
+    with_switch(open_store(found), f"removals paused by a person{why}", paused=True, reason=reason)
+    write_lines([f"Removals are paused{why}. `ebbtide resume` lets them go on."])
+
+
+def resume(ctx: typer.Context, config: ConfigPath = None) -> None:
+    """Let removals go on, and take up again what was set aside."""
+    found = read_config(ctx, config)
+    before = with_switch(open_store(found), "removals resumed by a person", paused=False)
+    lines = ["Removals may go on." if before.paused or before.set_aside else "Removals were not paused."]
+    if before.set_aside is not None:
+        lines.append(f"Operation {before.set_aside.id}, which had been set aside, is taken up again.")
+    write_lines(lines)
+
+
+def with_switch(store: Store, says: str, paused: bool, reason: str = "") -> Record:
+    """Write the switch whatever else is being written; returns the record as it was before."""
+    from ebbtide.bootstrap import TimeOrderedIds
+    from ebbtide.model.log import LogEntry, LogKind
+
+    new_id = TimeOrderedIds()
+    try:
+        for attempt in range(ATTEMPTS):
+            before = store.load()
+            after = replace(before, paused=paused, pause_reason=reason)
+            entry = LogEntry(new_id(), int(time.time()), LogKind.SWITCH, says)
+            try:
+                store.write(after if paused else _taken_up(after), None, [entry])
+            except Conflict:
+                if attempt == ATTEMPTS - 1:
+                    raise
+                time.sleep(PATIENCE_SECONDS)
+            else:
+                return before
+        raise AssertionError("unreachable")
+    finally:
+        store.close()
+
+
+def _taken_up(record: Record) -> Record:
+    """An operation that was set aside is open again, unless another is: then it waits."""
+    if record.set_aside is None or record.operation is not None:
+        return record
+    return replace(record, operation=record.set_aside, set_aside=None, unclean_runs=0)

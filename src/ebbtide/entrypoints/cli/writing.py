@@ -1,0 +1,53 @@
+"""Writing to the terminal: plain lines where stdout is no terminal, colours where it is."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+GOOD, BAD, QUIET, STRONG = "green", "red", "bright_black", "bold"
+
+
+def console() -> Console:
+    return Console(file=sys.stdout, highlight=False, markup=False, soft_wrap=True)
+
+
+def write_lines(lines: Iterable[Text | str]) -> None:
+    out = console()
+    for line in lines:
+        out.print(line)
+
+
+def write_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def moment(epoch: float) -> str:
+    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M:%SZ") if epoch else "never"
+
+
+def span(seconds: float) -> str:
+    """A length of time, as coarse as a person would say it."""
+    whole = max(0, round(seconds))
+    if whole < 120:  # noqa: PLR2004
+        return f"{whole} s"
+    if whole < 7200:  # noqa: PLR2004
+        return f"{whole // 60} min"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def ago(epoch: float, now: float) -> str:
+    return f"{span(now - epoch)} ago" if epoch else "never"
+
+
+def rows(pairs: Iterable[tuple[str, Text | str]]) -> list[Text]:
+    """Names in one column, what they say in the next."""
+    found = list(pairs)
+    width = max((len(name) for name, _ in found), default=0)
+    return [Text.assemble((f"{name:<{width}}  ", QUIET), says) for name, says in found]

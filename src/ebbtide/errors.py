@@ -1,0 +1,77 @@
+"""The errors of Ebbtide. What matters to a caller is whether trying again can help.
+
+    EbbtideError
+    ├── Usage            wrong input of a person: exit code 2, nothing touched
+    │   ├── ConfigError
+    │   └── StoreUnusable    corrupt, too old, too new, not writable
+    ├── Conflict         somebody else wrote first: read again
+    │   └── LeaseLost        the lease is held by another, or has run out
+    ├── Retryable        definitely not done; the same call may work later
+    │   ├── Throttled
+    │   └── BudgetExhausted  a disruption budget allows no eviction now
+    ├── Unanswered       no definite answer: it may have been done
+    └── Final            definitely not done, and repeating it will not help
+        ├── NoCapacity       the cloud has none of this type, market and zone now
+        ├── NotOurs          fenced off: another owner, another node under the name, a newer token
+        └── NewerRecord      written by a newer version of Ebbtide
+
+Each message says what happened, and where a person must act also what to do.
+"""
+
+from __future__ import annotations
+
+
+class EbbtideError(Exception):
+    """Any error that Ebbtide raises on purpose."""
+
+
+class Usage(EbbtideError):
+    pass
+
+
+class ConfigError(Usage):
+    pass
+
+
+class StoreUnusable(Usage):
+    pass
+
+
+class Conflict(EbbtideError):
+    pass
+
+
+class LeaseLost(Conflict):
+    pass
+
+
+class Retryable(EbbtideError):
+    pass
+
+
+class Throttled(Retryable):
+    pass
+
+
+class BudgetExhausted(Retryable):
+    pass
+
+
+class Unanswered(EbbtideError):
+    pass
+
+
+class Final(EbbtideError):
+    pass
+
+
+class NoCapacity(Final):
+    pass
+
+
+class NotOurs(Final):
+    pass
+
+
+class NewerRecord(Final):
+    pass

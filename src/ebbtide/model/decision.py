@@ -1,0 +1,67 @@
+"""A decision: what to do next, why, and for everything not done the precondition that forbade it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ebbtide.model.operation import Removal, Slot
+
+
+class Action(StrEnum):
+    ADOPT = "adopt"
+    """Follow an instance of ours that no operation knows until it joins or is reclaimed."""
+    FORGET = "forget"
+    """Delete the Node object that a vanished instance left behind."""
+    RELEASE = "release"
+    """Lift a cordon of ours whose operation is no longer open."""
+    SCALE_UP = "scale_up"
+    SCALE_DOWN = "scale_down"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One precondition: a stable name, whether it held, and a sentence with both figures."""
+
+    name: str
+    passed: bool
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A node that was looked at for removal and passed over, and why."""
+
+    node_name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """All that was asked before one action, up to and including the first check that failed."""
+
+    action: Action
+    checks: tuple[Check, ...]
+    refusals: tuple[Refusal, ...] = ()
+
+    @property
+    def failed(self) -> Check | None:
+        return next((check for check in self.checks if not check.passed), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    id: str
+    at: int
+    action: Action
+    reason: str
+    verdicts: tuple[Verdict, ...]
+    slots: tuple[Slot, ...] = ()
+    removals: tuple[Removal, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """What it says, without figures: equal keys are the same news."""
+        failed = [f"{v.action}:{v.failed.name if v.failed else 'ok'}" for v in self.verdicts]
+        return f"{self.action}|" + "|".join(failed)

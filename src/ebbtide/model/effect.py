@@ -1,0 +1,83 @@
+"""What an operation asks the shell to do to the outside world, and how that went.
+
+Every effect is safe to repeat. An outcome is `DONE`, or says what kind of failure it was: a definite
+`REFUSED` or `NO_CAPACITY`, or `UNKNOWN` where the effect may or may not have happened.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ebbtide.model.node import Instance
+from ebbtide.model.operation import Slot
+
+
+@dataclass(frozen=True, slots=True)
+class Cordon:
+    node_name: str
+    node_uid: str
+    operation_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Uncordon:
+    node_name: str
+    node_uid: str
+    operation_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    namespace: str
+    name: str
+    uid: str
+    node_name: str
+    grace_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Terminate:
+    """`node_name` is empty for an instance that has no node."""
+
+    instance_id: str
+    node_name: str
+    node_uid: str
+    operation_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteNode:
+    node_name: str
+    node_uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    slot: Slot
+    operation_id: str
+
+
+Effect = Cordon | Uncordon | Evict | Terminate | DeleteNode | Launch
+
+
+class OutcomeKind(StrEnum):
+    DONE = "done"
+    UNKNOWN = "unknown"
+    """No definite answer: it may have happened."""
+    LATER = "later"
+    """Definitely not done now; worth repeating (throttled, disruption budget used up)."""
+    NO_CAPACITY = "no-capacity"
+    REFUSED = "refused"
+    """Definitely not done, and repeating it as it is will not help."""
+    SKIPPED = "skipped"
+    """Not tried: no time left in the tick or in the lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    effect: Effect
+    kind: OutcomeKind
+    detail: str = ""
+    instance: Instance | None = None
+    """The instance that a launch made or found."""

@@ -1,0 +1,160 @@
+"""Work that spans ticks: launching nodes, removing nodes, answering a spot notice.
+
+An operation is a plain value kept in the record. `ebbtide.core.operations` says how each moves on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ebbtide.model.node import Market
+
+
+class SlotState(StrEnum):
+    RESERVED = "RESERVED"
+    LAUNCHING = "LAUNCHING"
+    LAUNCHED = "LAUNCHED"
+    JOINED = "JOINED"
+    READY = "READY"
+    RECLAIMING = "RECLAIMING"
+    RECLAIMED = "RECLAIMED"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One node to be launched. `key` makes the cloud's answer to a repeated launch the same."""
+
+    key: str
+    pool: str
+    zone: str
+    instance_type: str
+    market: Market = Market.ON_DEMAND
+    state: SlotState = SlotState.RESERVED
+    since: int = 0
+    instance_id: str = ""
+    node_name: str = ""
+    refused: tuple[str, ...] = ()
+    """`zone/market/type` offers that answered "no capacity", in order."""
+    reason: str = ""
+
+    @property
+    def settled(self) -> bool:
+        return self.state in (SlotState.READY, SlotState.RECLAIMED, SlotState.FAILED)
+
+    @property
+    def expected(self) -> bool:
+        """Will become, or is, a node that no worker stands for yet."""
+        return self.state in (
+            SlotState.RESERVED,
+            SlotState.LAUNCHING,
+            SlotState.LAUNCHED,
+            SlotState.JOINED,
+            SlotState.RECLAIMING,
+        )
+
+
+class RemovalState(StrEnum):
+    PLANNED = "PLANNED"
+    DRAINING = "DRAINING"
+    DRAINED = "DRAINED"
+    TERMINATING = "TERMINATING"
+    GONE = "GONE"
+    RELEASING = "RELEASING"
+    RELEASED = "RELEASED"
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """One node to be removed, known by instance id, node name and node UID together."""
+
+    instance_id: str
+    node_name: str = ""
+    node_uid: str = ""
+    zone: str = ""
+    pool: str = ""
+    state: RemovalState = RemovalState.PLANNED
+    since: int = 0
+    drain_deadline: int = 0
+    attempts: int = 0
+    retry_at: int = 0
+    missing_since: int = 0
+    """When the instance was first not listed by the cloud; 0 while it is."""
+    fence_token: int = 0
+    fence_until: int = 0
+    """Token and end of the lease under which evictions were last sent."""
+    blamed: bool = False
+    """Released because the node itself would not drain: it rests before it is chosen again."""
+    reason: str = ""
+
+    @property
+    def settled(self) -> bool:
+        return self.state in (RemovalState.GONE, RemovalState.RELEASED)
+
+    @property
+    def dooms(self) -> bool:
+        """Whether its node must not be counted on as capacity."""
+        return self.state not in (RemovalState.RELEASING, RemovalState.RELEASED)
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleUp:
+    id: str
+    started_at: int
+    requested: int
+    slots: tuple[Slot, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleDown:
+    id: str
+    started_at: int
+    removals: tuple[Removal, ...] = ()
+    reason: str = ""
+    abort_reason: str = ""
+    """Set once, and never taken back: what is not yet TERMINATING is being released."""
+
+
+Operation = ScaleUp | ScaleDown
+
+
+class SpotKind(StrEnum):
+    INTERRUPTION = "interruption"
+    REBALANCE = "rebalance"
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """The answer to a spot notice. Its id is derived from the instance, so there is one of it."""
+
+    id: str
+    instance_id: str
+    kind: SpotKind
+    noticed_at: int
+    deadline: int
+    pool: str = ""
+    instance_type: str = ""
+    removal: Removal | None = None
+    """None while another operation removes the node: it is then only hurried along."""
+    slot: Slot | None = None
+    replace: bool = True
+    """Whether a node is to be launched in its place."""
+    closing: str = ""
+    """How it ended; set once nothing is left to do."""
+    unclean_runs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SpotNotice:
+    """What the cloud said: this instance will be (or had better be) gone by `deadline`."""
+
+    instance_id: str
+    kind: SpotKind
+    noticed_at: int
+    deadline: int
+
+
+def spot_id(instance_id: str) -> str:
+    return f"spot:{instance_id}"

@@ -1,0 +1,64 @@
+"""A pod, as far as draining and fitting need to know it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ebbtide.model.resources import NOTHING, Resources
+from ebbtide.model.scheduling import ANYWHERE, Labels, LabelSelector, Scheduling
+
+
+class Phase(StrEnum):
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    namespace: str
+    name: str
+    uid: str
+    node_name: str = ""
+    phase: Phase = Phase.RUNNING
+    ready: bool = True
+    created_at: int = 0
+    terminating: bool = False
+    requests: Resources = NOTHING
+    controller: str = ""
+    """Kind of the owning controller ("ReplicaSet", "DaemonSet"), empty for a bare pod."""
+    mirror: bool = False
+    priority_class: str = ""
+    local_storage: bool = False
+    safe_to_evict: bool | None = None
+    do_not_disrupt: bool = False
+    grace_seconds: int = 30
+    labels: Labels = ()
+    scheduling: Scheduling = ANYWHERE
+    volumes: tuple[str, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def finished(self) -> bool:
+        return self.phase in (Phase.SUCCEEDED, Phase.FAILED)
+
+    @property
+    def waiting(self) -> bool:
+        """Waits for a node: accepted, not placed, not on its way out."""
+        return self.phase is Phase.PENDING and not self.node_name and not self.terminating
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A PodDisruptionBudget: how many of the pods it selects may be disturbed now."""
+
+    namespace: str
+    name: str
+    selector: LabelSelector
+    disruptions_allowed: int

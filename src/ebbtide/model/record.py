@@ -1,0 +1,92 @@
+"""The one durable record of a cluster: who may act, what is under way, and since when.
+
+`scaling_in_progress` is derived, so it can never be true alone. `rev` grows with every write and the
+lease token with every change of holder; both are conditions of every write.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ebbtide.model.operation import Operation, Spot
+
+FORMAT_VERSION = 1
+CLUSTER_LEASE = "cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to act until `until`, fenced by a token that only grows."""
+
+    name: str
+    owner: str
+    token: int
+    until: int
+
+
+def spot_lease_name(instance_id: str) -> str:
+    return f"spot:{instance_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """A node that is left alone until a time, and why."""
+
+    instance_id: str
+    until: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Since when an orphan (an instance without node, or a node without instance) has been seen."""
+
+    id: str
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    cluster: str = "cluster"
+    format_version: int = FORMAT_VERSION
+    rev: int = 0
+    lock_owner: str = ""
+    lock_until: int = 0
+    lock_token: int = 0
+
+    last_scale_at: int = 0
+    pending_since: int = 0
+    idle_since: int = 0
+    short_since: int = 0
+    """Since when fewer workers than the minimum have been ready or on their way."""
+    worker_count: int = 0
+    pod_count: int = 0
+    """Running pods at the last believable look."""
+    shrunk_since: int = 0
+    """Since when the cluster has looked implausibly smaller than `worker_count` and `pod_count` say."""
+    ticked_at: int = 0
+
+    operation: Operation | None = None
+    spots: tuple[Spot, ...] = ()
+    set_aside: Operation | None = None
+    """An operation that kept crashing its runner; it blocks removals until a person resumes."""
+    unclean_runs: int = 0
+
+    failures: int = 0
+    backoff_until: int = 0
+    rests: tuple[Rest, ...] = ()
+    orphans: tuple[Missing, ...] = ()
+
+    paused: bool = False
+    pause_reason: str = ""
+
+    decision_key: str = ""
+    """What the last logged decision said, to tell a repetition from news."""
+    decision_logged_at: int = 0
+
+    @property
+    def scaling_in_progress(self) -> bool:
+        return self.operation is not None
+
+    def spot_for(self, instance_id: str) -> Spot | None:
+        return next((spot for spot in self.spots if spot.instance_id == instance_id), None)

@@ -1,0 +1,19 @@
+"""What a node offers and what a pod asks for, in whole milli-CPUs and mebibytes.
+
+Requests are rounded up and offers down by whoever reads them, so that "fits" is never optimistic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    extended: tuple[tuple[str, int], ...] = ()
+    """Other named amounts (GPUs and the like), each known by its full name."""
+
+
+NOTHING = Resources()

@@ -1,0 +1,74 @@
+"""Every figure that deciding and operating depend on, with the defaults users rely on.
+
+Where each comes from (YAML key, environment variable) and what it may be is the business of
+`ebbtide.config`; here they are plain values that are already checked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ebbtide.model.pool import Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    cluster: str = "cluster"
+    pools: tuple[Pool, ...] = ()
+
+    cpu_up: float = 0.70
+    cpu_down: float = 0.30
+    pending_up_seconds: int = 180
+    idle_down_seconds: int = 600
+    cooldown_up_seconds: int = 300
+    cooldown_down_seconds: int = 600
+    min_workers: int = 2
+    max_workers: int = 10
+    max_batch_up: int = 2
+    max_batch_down: int = 1
+    pods_per_node: int = 10
+    """How many pods a new node is taken to hold, only where their requests are unknown."""
+
+    lock_ttl_seconds: int = 300
+    spot_lock_ttl_seconds: int = 180
+    lease_margin_seconds: int = 10
+    """No effect is started when less than this is left of the lease."""
+    request_timeout_seconds: int = 30
+    """The longest that one call to a cloud or a cluster can be under way."""
+
+    join_timeout_seconds: int = 600
+    launch_timeout_seconds: int = 300
+    """How long a launch without a definite answer is repeated before it is given up."""
+    drain_timeout_seconds: int = 300
+    drain_attempts: int = 3
+    drain_retry_seconds: int = 30
+    stuck_seconds: int = 900
+    spot_drain_seconds: int = 110
+    rebalance_seconds: int = 900
+    """How long a rebalance recommendation is worth acting on."""
+    node_rest_seconds: int = 3600
+    """How long a node that could not be drained is left alone."""
+    backoff_seconds: int = 60
+    backoff_max_seconds: int = 3600
+    gone_grace_seconds: int = 60
+    """How long an instance must be missing from the cloud's list before that is believed."""
+    orphan_grace_seconds: int = 900
+    max_unclean_runs: int = 5
+
+    budget_fraction: float = 0.10
+    unready_fraction: float = 0.45
+    unready_count: int = 3
+    shrink_accepted_seconds: int = 600
+    """How long a suddenly smaller cluster must be seen before it is believed."""
+    metric_max_age_seconds: int = 180
+    max_tick_gap_seconds: int = 300
+    """A longer silence between two ticks is not idle time."""
+    decision_log_seconds: int = 3600
+    """A decision that only repeats the last one is logged again after this long."""
+
+    movable_system_workloads: tuple[str, ...] = ()
+    """kube-system workloads that may be moved, as `name` or `name-prefix*`."""
+    evict_local_storage: bool = False
+
+    def pool_named(self, name: str) -> Pool | None:
+        return next((pool for pool in self.pools if pool.name == name), None)

@@ -1,0 +1,93 @@
+"""What was seen of the cluster, the cloud and the metrics at one moment.
+
+A `ClusterView` that did not change may be shared by many snapshots; what is derived from it is
+computed once. `problems` says why a snapshot is not to be trusted with a removal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from ebbtide.model.node import Instance, Node
+from ebbtide.model.pod import Budget, Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A metric that is known (`value`) or not, with the `problem` that kept it from being known."""
+
+    value: float | None = None
+    at: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    nodes: tuple[Node, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    budgets: tuple[Budget, ...] = ()
+
+    @cached_property
+    def workers(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes if node.worker)
+
+    @cached_property
+    def node_named(self) -> Mapping[str, Node]:
+        return {node.name: node for node in self.nodes}
+
+    @cached_property
+    def pods_on(self) -> Mapping[str, tuple[Pod, ...]]:
+        """Pods by node name, without the finished ones."""
+        found: dict[str, list[Pod]] = {}
+        for pod in self.pods:
+            if pod.node_name and not pod.finished:
+                found.setdefault(pod.node_name, []).append(pod)
+        return {name: tuple(pods) for name, pods in found.items()}
+
+    @cached_property
+    def waiting_pods(self) -> tuple[Pod, ...]:
+        return tuple(pod for pod in self.pods if pod.waiting)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    at: int
+    cluster: ClusterView = ClusterView()
+    instances: tuple[Instance, ...] = ()
+    cpu: Reading = Reading(problem="not read")
+    problems: tuple[str, ...] = ()
+
+    @cached_property
+    def instance_with_id(self) -> Mapping[str, Instance]:
+        return {instance.id: instance for instance in self.instances}
+
+    @cached_property
+    def instance_with_key(self) -> Mapping[str, Instance]:
+        return {instance.key: instance for instance in self.instances if instance.key}
+
+    @cached_property
+    def instance_of(self) -> Mapping[str, Instance]:
+        """Instance by node name: by provider id; without one by the label set at join; without
+        that by the private address, as long as the node is not older than the instance."""
+        by_provider = {i.provider_id: i for i in self.instances if i.provider_id}
+        by_address = {i.private_ip: i for i in self.instances if i.private_ip and i.alive}
+        found: dict[str, Instance] = {}
+        for node in self.cluster.nodes:
+            if node.provider_id:
+                instance = by_provider.get(node.provider_id)
+            elif node.instance_id:
+                instance = self.instance_with_id.get(node.instance_id)
+            else:
+                instance = by_address.get(node.private_ip)
+                if instance is not None and node.created_at < instance.launched_at:
+                    instance = None
+            if instance is not None:
+                found[node.name] = instance
+        return found
+
+    @cached_property
+    def node_of(self) -> Mapping[str, Node]:
+        """Node by instance id."""
+        return {instance.id: self.cluster.node_named[name] for name, instance in self.instance_of.items()}

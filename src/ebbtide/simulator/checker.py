@@ -1,0 +1,152 @@
+"""Watches what an autoscaler does to a world and says what it must never have done.
+
+    checker = Checker(world, settings)
+    store = WatchedStore(MemoryStore(clock), checker)     # see `watch`
+    ... ticks ...
+    checker.finish(store.load())
+    assert not checker.violations
+
+It judges by the world as it really is, not by what a runner was shown. What the cloud takes by itself
+is nobody's fault: lost nodes do not count against the minimum, and an interrupted node may go with
+pods on it.
+"""
+
+from __future__ import annotations
+
+from ebbtide.core.capacity import doomed, expected_slots, open_removals
+from ebbtide.model.node import Node
+from ebbtide.model.operation import Operation, Removal, RemovalState, ScaleDown, SpotKind
+from ebbtide.model.record import Lease, Record
+from ebbtide.model.settings import Settings
+from ebbtide.simulator.judge import judge
+from ebbtide.simulator.world import Act, ActKind, World
+
+UNSEEN_LOSS_SECONDS = 30.0
+"""A node lost this lately may not have been seen as lost by whoever decided."""
+
+
+class Checker:
+    def __init__(self, world: World, settings: Settings) -> None:
+        self._world = world
+        self._settings = settings
+        self._record: Record | None = None
+        self._tokens: dict[str, int] = {}
+        self._ids_of_key: dict[str, str] = {}
+        self._ended: dict[str, int] = {}
+        """How many disturbances there had been when an instance was last asked to go."""
+        self.violations: list[str] = []
+        self.acts: list[Act] = []
+        world.witnesses.append(self.saw)
+
+    def say(self, sentence: str) -> None:
+        self.violations.append(f"at {self._world.now:.0f}: {sentence}")
+
+    def saw(self, act: Act) -> None:
+        self.acts.append(act)
+        for sentence in judge(self._world, act, self._record):
+            self.say(sentence)
+        if act.kind is ActKind.LAUNCH:
+            self._saw_launch(act)
+        elif act.kind is ActKind.TERMINATE:
+            self._saw_terminate(act)
+
+    def leased(self, lease: Lease) -> None:
+        if lease.token < self._tokens.get(lease.name, 0):
+            self.say(f"the token of lease {lease.name} went back to {lease.token}")
+        self._tokens[lease.name] = max(lease.token, self._tokens.get(lease.name, 0))
+
+    def wrote(self, after: Record, guard: Lease | None) -> None:
+        before, self._record = self._record, after
+        if guard is not None and guard.token < self._tokens.get(guard.name, 0):
+            self.say(f"a write under the old token {guard.token} of lease {guard.name} landed")
+        if before is not None:
+            self._check_one_operation(before.operation, after.operation)
+        self._check_one_owner(after)
+        known = {r.instance_id for r in _doomed_for_good(before)} if before is not None else set()
+        voluntary = {r.instance_id for r in _voluntary(after)}
+        for removal in _doomed_for_good(after):
+            if removal.instance_id not in known and removal.instance_id in voluntary:
+                self._check_intent(removal, after)
+
+    def finish(self, record: Record) -> None:
+        """After the last tick: what must not be left behind."""
+        open_ids = {op.id for op in (record.operation, record.set_aside) if op is not None}
+        open_ids |= {spot.id for spot in record.spots}
+        for node in self._world.inventory.nodes.values():
+            if node.owner is not None and node.owner.operation_id not in open_ids:
+                self.say(f"node {node.name} is left cordoned by {node.owner.operation_id}, which is closed")
+        slots = expected_slots(record)
+        known = {slot.key for slot in slots} | {slot.instance_id for slot in slots}
+        known |= {removal.instance_id for removal in open_removals(record)}
+        limit = self._settings.join_timeout_seconds + self._settings.orphan_grace_seconds + 300
+        for machine in self._world.machines.book.machines.values():
+            instance, age = machine.instance, self._world.now - machine.instance.launched_at
+            joined = self._world.nodes.machine_of(machine.node.name) is machine
+            if machine.ours and instance.alive and not joined and age > limit:
+                if instance.id not in known and instance.key not in known:
+                    self.say(f"instance {instance.id} is left without a node and without an operation")
+
+    def _saw_launch(self, act: Act) -> None:
+        before = self._ids_of_key.setdefault(act.key, act.instance_id)
+        if before != act.instance_id:
+            self.say(f"slot {act.key} has two instances, {before} and {act.instance_id}")
+        alive = [m for m in self._world.machines.book.machines.values() if m.ours and m.instance.alive]
+        if len(alive) > self._settings.max_workers:
+            self.say(f"{len(alive)} instances, MAX_WORKERS is {self._settings.max_workers}")
+        for pool in self._settings.pools:
+            in_pool = sum(1 for machine in alive if machine.instance.pool == pool.name)
+            if pool.max_workers is not None and in_pool > pool.max_workers:
+                self.say(f"{in_pool} instances in pool {pool.name}, its maximum is {pool.max_workers}")
+
+    def _saw_terminate(self, act: Act) -> None:
+        if self._ended.get(act.instance_id) == self._world.disturbances:
+            self.say(f"instance {act.instance_id} was terminated twice, with no fault in between")
+        self._ended[act.instance_id] = self._world.disturbances
+
+    def _check_one_operation(self, before: Operation | None, after: Operation | None) -> None:
+        if before is not None and after is not None and before.id != after.id:
+            self.say(f"operation {after.id} began while {before.id} was open")
+
+    def _check_one_owner(self, record: Record) -> None:
+        ids = [removal.instance_id for removal in open_removals(record)]
+        for instance_id in sorted({one for one in ids if ids.count(one) > 1}):
+            self.say(f"instance {instance_id} is being removed by two operations")
+
+    def _check_intent(self, removal: Removal, record: Record) -> None:
+        node = self._world.inventory.nodes.get(removal.node_name)
+        if node is None or node.uid != removal.node_uid or not node.ready:
+            return
+        left = self._standing(doomed(record))
+        if len(left) < self._settings.min_workers:
+            self.say(
+                f"removing {node.name} leaves {len(left)} ready workers, "
+                f"MIN_WORKERS is {self._settings.min_workers}"
+            )
+        zones = {other.zone for other in self._world.inventory.nodes.values() if other.worker}
+        if len(zones) > 1 and not any(other.zone == node.zone for other in left):
+            self.say(f"removing {node.name} empties zone {node.zone}")
+
+    def _standing(self, going: frozenset[str]) -> list[Node]:
+        """Ready workers that stay; with those lost just now, which nobody can have known."""
+        found = []
+        for node in self._world.inventory.nodes.values():
+            machine = self._world.nodes.machine_of(node.name)
+            if not node.worker or machine is None or machine.instance.id in going or machine.asked_to_go:
+                continue
+            lost_at = self._world.nodes.lost_at.get(node.uid, float("-inf"))
+            if node.ready or self._world.now - lost_at < UNSEEN_LOSS_SECONDS:
+                found.append(node)
+        return found
+
+
+def _doomed_for_good(record: Record) -> list[Removal]:
+    return [r for r in open_removals(record) if r.state is RemovalState.TERMINATING]
+
+
+def _voluntary(record: Record) -> list[Removal]:
+    """What no interruption asks for; a recommendation to rebalance is as voluntary as any."""
+    interrupted = {s.instance_id for s in record.spots if s.kind is SpotKind.INTERRUPTION}
+    operations = (op for op in (record.operation, record.set_aside) if isinstance(op, ScaleDown))
+    removals = [removal for operation in operations for removal in operation.removals]
+    removals += [spot.removal for spot in record.spots if spot.removal is not None]
+    return [removal for removal in removals if removal.instance_id not in interrupted]

@@ -1,0 +1,211 @@
+"""Doors that fail: wrappers around the ports of one runner, driven by a `Plan`.
+
+    plan = CrashPlan(number=3, strike=Strike.CRASH_AFTER)
+    runner = faulty_outside(outside, plan)
+    try:
+        tick(runner, settings, owner="one", deadline=...)
+    except RunnerCrashed:
+        ...                       # start another runner over the same store and world
+
+A runner that crashed does nothing any more: code in its `finally` blocks meets the crash again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from ebbtide.engine.outside import Outside
+from ebbtide.errors import Retryable, Throttled, Unanswered
+from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, Uncordon
+from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.node import Instance
+from ebbtide.model.operation import SpotNotice
+from ebbtide.model.pod import Pod
+from ebbtide.model.record import Lease, Record
+from ebbtide.model.snapshot import ClusterView, Reading
+from ebbtide.ports import Cloud, Cluster, Inbox, Metrics, Store
+from ebbtide.simulator.plans import Distortion, Plan, Strike
+
+T = TypeVar("T")
+
+
+class RunnerCrashed(BaseException):
+    """The process is dead. Not an `Exception`, so that no handler of errors outlives it."""
+
+
+class Gate:
+    """Through which every call of one runner goes. `on_fault` is told of each strike."""
+
+    def __init__(self, plan: Plan, on_fault: Callable[[], None] = lambda: None) -> None:
+        self._plan = plan
+        self._on_fault = on_fault
+        self.crashed = False
+
+    def act(self, verb: str, call: Callable[[], T]) -> T:
+        self._alive()
+        strike = self._plan.strike(verb)
+        if strike is not Strike.NONE:
+            self._on_fault()
+        match strike:
+            case Strike.NONE:
+                return call()
+            case Strike.CRASH_BEFORE:
+                raise self._crash(f"before {verb}")
+            case Strike.CRASH_AFTER:
+                call()
+                raise self._crash(f"after {verb}")
+            case Strike.LOST_REPLY:
+                call()
+                raise Unanswered(f"the reply to {verb} was lost")
+            case Strike.FAILED:
+                raise Retryable(f"{verb} failed")
+            case Strike.THROTTLED:
+                raise Throttled(f"{verb} was throttled")
+            case Strike.STALL:
+                self._plan.stalled()
+                return call()
+
+    def read(self, verb: str) -> Distortion:
+        self._alive()
+        return self._plan.distort(verb)
+
+    def _alive(self) -> None:
+        if self.crashed:
+            raise RunnerCrashed("this runner has crashed")
+
+    def _crash(self, where: str) -> RunnerCrashed:
+        self.crashed = True
+        return RunnerCrashed(f"crashed {where}")
+
+
+def faulty_outside(outside: Outside, plan: Plan, on_fault: Callable[[], None] = lambda: None) -> Outside:
+    """The same outside, seen through doors that fail as planned."""
+    gate = Gate(plan, on_fault)
+    return replace(
+        outside,
+        store=FaultyStore(outside.store, gate),
+        cluster=FaultyCluster(outside.cluster, gate),
+        cloud=FaultyCloud(outside.cloud, gate),
+        metrics=FaultyMetrics(outside.metrics, gate),
+        inbox=FaultyInbox(outside.inbox, gate),
+    )
+
+
+class FaultyStore:
+    def __init__(self, inner: Store, gate: Gate) -> None:
+        self._inner = inner
+        self._gate = gate
+
+    def acquire(self, name: str, owner: str, ttl_seconds: int) -> Lease:
+        return self._gate.act("store.acquire", lambda: self._inner.acquire(name, owner, ttl_seconds))
+
+    def renew(self, lease: Lease, ttl_seconds: int) -> Lease:
+        return self._gate.act("store.renew", lambda: self._inner.renew(lease, ttl_seconds))
+
+    def release(self, lease: Lease) -> None:
+        self._gate.act("store.release", lambda: self._inner.release(lease))
+
+    def load(self) -> Record:
+        self._gate.read("store.load")
+        return self._inner.load()
+
+    def write(self, record: Record, guard: Lease | None, entries: Sequence[LogEntry] = ()) -> Record:
+        return self._gate.act("store.write", lambda: self._inner.write(record, guard, entries))
+
+    def append(self, entries: Sequence[LogEntry]) -> None:
+        self._gate.act("store.append", lambda: self._inner.append(entries))
+
+    def read_log(
+        self, kinds: Collection[LogKind] = (), subject: str = "", limit: int = 100
+    ) -> Sequence[LogEntry]:
+        return self._inner.read_log(kinds, subject, limit)
+
+    def find_entry(self, entry_id: str) -> LogEntry | None:
+        return self._inner.find_entry(entry_id)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class FaultyCluster:
+    def __init__(self, inner: Cluster, gate: Gate) -> None:
+        self._inner = inner
+        self._gate = gate
+        self._last: ClusterView | None = None
+
+    def read(self) -> ClusterView:
+        distortion = self._gate.read("cluster.read")
+        if distortion is Distortion.EMPTY:
+            return ClusterView()
+        if distortion is Distortion.STALE and self._last is not None:
+            return self._last
+        if distortion is Distortion.GONE:
+            raise Retryable("the API server does not answer")
+        self._last = self._inner.read()
+        return self._last
+
+    def read_pods_on(self, node_name: str) -> Sequence[Pod]:
+        self._gate.read("cluster.read_pods_on")
+        return self._inner.read_pods_on(node_name)
+
+    def cordon(self, effect: Cordon, token: int) -> None:
+        self._gate.act("cluster.cordon", lambda: self._inner.cordon(effect, token))
+
+    def uncordon(self, effect: Uncordon, token: int) -> None:
+        self._gate.act("cluster.uncordon", lambda: self._inner.uncordon(effect, token))
+
+    def evict(self, effect: Evict) -> None:
+        self._gate.act("cluster.evict", lambda: self._inner.evict(effect))
+
+    def delete_node(self, effect: DeleteNode) -> None:
+        self._gate.act("cluster.delete_node", lambda: self._inner.delete_node(effect))
+
+
+class FaultyCloud:
+    def __init__(self, inner: Cloud, gate: Gate) -> None:
+        self._inner = inner
+        self._gate = gate
+        self._last: Sequence[Instance] = ()
+
+    def launch(self, effect: Launch) -> Instance:
+        return self._gate.act("cloud.launch", lambda: self._inner.launch(effect))
+
+    def terminate(self, instance_id: str) -> None:
+        self._gate.act("cloud.terminate", lambda: self._inner.terminate(instance_id))
+
+    def list_instances(self) -> Sequence[Instance]:
+        distortion = self._gate.read("cloud.list_instances")
+        if distortion is Distortion.EMPTY:
+            return ()
+        if distortion is Distortion.STALE and self._last:
+            return self._last
+        if distortion is Distortion.GONE:
+            raise Retryable("the cloud does not answer")
+        self._last = self._inner.list_instances()
+        return self._last
+
+
+class FaultyMetrics:
+    def __init__(self, inner: Metrics, gate: Gate) -> None:
+        self._inner = inner
+        self._gate = gate
+
+    def read_cpu(self, node_names: Sequence[str]) -> Reading:
+        if self._gate.read("metrics.read_cpu") is Distortion.GONE:
+            return Reading(problem="the metrics server does not answer")
+        return self._inner.read_cpu(node_names)
+
+
+class FaultyInbox:
+    def __init__(self, inner: Inbox, gate: Gate) -> None:
+        self._inner = inner
+        self._gate = gate
+
+    def receive(self) -> Sequence[SpotNotice]:
+        self._gate.read("inbox.receive")
+        return self._inner.receive()
+
+    def acknowledge(self, notice: SpotNotice) -> None:
+        self._gate.act("inbox.acknowledge", lambda: self._inner.acknowledge(notice))

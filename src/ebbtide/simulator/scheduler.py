@@ -1,0 +1,75 @@
+"""The scheduler: puts waiting pods on nodes by exactly what the core calls fitting.
+
+It looks only when something changed, and keeps the rooms of nodes that did not. Among the nodes that
+a pod fits it takes the emptiest, as the scheduler of Kubernetes does by default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ebbtide.core.fit import Placement, Room, room_of
+from ebbtide.model.pod import Pod
+from ebbtide.simulator.inventory import Inventory
+
+
+class Scheduler:
+    def __init__(self, inventory: Inventory, bind: Callable[[Pod, str], Pod]) -> None:
+        """`bind` puts the pod on the node and returns it as it then is."""
+        self._inventory = inventory
+        self._bind = bind
+        self._placement = Placement(())
+        self._stale = inventory.follow()
+
+    def run(self) -> None:
+        """Bind every waiting pod that fits somewhere, oldest first."""
+        if not self._inventory.waiting:
+            return
+        self._refresh()
+        hopeless: set[tuple[str, str]] = set()
+        for uid in sorted(self._inventory.waiting):
+            pod = self._inventory.waiting[uid]
+            # Pods of one controller ask for the same, except where a volume ties one to a zone.
+            kin = (pod.namespace, dict(pod.labels).get("app", pod.name))
+            if kin in hopeless and not pod.volumes:
+                continue
+            room = self._choose(pod)
+            if room is None:
+                hopeless.add(kin)
+            else:
+                self._place(pod, room)
+
+    def why_not(self, pod: Pod, node_name: str) -> str:
+        """Why the pod could not go to this node if it took pods; empty when it could."""
+        node = self._inventory.nodes[node_name]
+        return self._placement.why_not(pod, room_of(node, _present(self._inventory, node_name)))
+
+    def _choose(self, pod: Pod) -> Room | None:
+        by_room = sorted(self._placement.rooms.values(), key=_emptiest_first)
+        return self._placement.first_fit(pod, by_room)
+
+    def _place(self, pod: Pod, room: Room) -> None:
+        was_stale = room.name in self._stale
+        self._placement.place(self._bind(pod, room.name), room)
+        if not was_stale:
+            self._stale.discard(room.name)
+
+    def _refresh(self) -> None:
+        for name in sorted(self._stale):
+            self._placement.rooms.pop(name, None)
+            node = self._inventory.nodes.get(name)
+            if node is None or not node.ready or node.unschedulable:
+                continue
+            room = room_of(node, ())
+            self._placement.rooms[name] = room
+            for pod in _present(self._inventory, name):
+                self._placement.place(pod, room)
+        self._stale.clear()
+
+
+def _present(inventory: Inventory, node_name: str) -> list[Pod]:
+    return [pod for pod in inventory.on(node_name) if not pod.finished]
+
+
+def _emptiest_first(room: Room) -> tuple[int, str]:
+    return (-room.cpu_milli, room.name)

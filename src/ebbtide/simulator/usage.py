@@ -1,0 +1,43 @@
+"""How busy the nodes are: what their running pods really use, not what they asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ebbtide.model.pod import Phase
+from ebbtide.simulator.inventory import Inventory
+from ebbtide.simulator.nodes import Nodes
+from ebbtide.simulator.pods import Pods
+from ebbtide.simulator.rules import Rules
+
+
+class Usage:
+    def __init__(self, inventory: Inventory, pods: Pods, nodes: Nodes, rules: Rules) -> None:
+        self._inventory = inventory
+        self._pods = pods
+        self._nodes = nodes
+        self._rules = rules
+        self._stale = inventory.follow()
+        self._fraction: dict[str, float] = {}
+
+    def average(self, node_names: Sequence[str]) -> float | None:
+        """The mean of the CPU shares of those that can be measured; None when none can."""
+        shares = [share for name in node_names if (share := self.of(name)) is not None]
+        return sum(shares) / len(shares) if shares else None
+
+    def of(self, node_name: str) -> float | None:
+        if node_name in self._stale:
+            self._stale.discard(node_name)
+            self._fraction.pop(node_name, None)
+        known = self._fraction.get(node_name)
+        if known is None:
+            node = self._inventory.nodes.get(node_name)
+            if node is None or not self._nodes.works(node_name):
+                return None
+            used = self._rules.node_overhead_milli + sum(
+                pod.requests.cpu_milli * self._pods.workload_of(pod.uid).spec.use_fraction
+                for pod in self._inventory.on(node_name)
+                if pod.phase is Phase.RUNNING
+            )
+            known = self._fraction[node_name] = min(used / max(node.allocatable.cpu_milli, 1), 1.0)
+        return known
