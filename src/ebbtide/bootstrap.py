@@ -19,7 +19,7 @@ from ebbtide.config import Config
 from ebbtide.engine.outside import Outside
 from ebbtide.errors import ConfigError
 from ebbtide.model.log import LogEntry
-from ebbtide.ports import Cloud, Clock, Cluster, Inbox, Metrics, Store
+from ebbtide.ports import Clock, Cloud, Cluster, Inbox, Metrics, Store
 
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 _TIME_DIGITS, _ORDER_DIGITS, _RANDOM_DIGITS = 10, 3, 5
@@ -114,7 +114,13 @@ class LineNotifier:
         at = datetime.fromtimestamp(entry.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         line = f"{at} {entry.kind}: {entry.says}"
         if self._as_json:
-            said = {"at": at, "kind": entry.kind, "id": entry.id, "subject": entry.subject, "says": entry.says}
+            said = {
+                "at": at,
+                "kind": entry.kind,
+                "id": entry.id,
+                "subject": entry.subject,
+                "says": entry.says,
+            }
             line = json.dumps(said, ensure_ascii=False)
         try:
             print(line, file=self._out, flush=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ebbtide.core import gates
-from ebbtide.core.capacity import standing, total
+from ebbtide.core.capacity import expected_slots, standing, total
 from ebbtide.core.orphans import cordon_id, dead_nodes, lone_instances, overdue, stray_cordons
 from ebbtide.core.sizing import nodes_for_cpu, plan_launch
 from ebbtide.core.targets import choose_targets
@@ -82,8 +82,12 @@ def _no_operation(q: Question) -> Check:
 
 
 def _adopt(q: Question, answer: Answer) -> Iterator[Check]:
+    """What is adopted and does not join is terminated, so that this passes the gates of a removal."""
     yield _no_operation(q)
     yield gates.complete(q.snapshot)
+    yield gates.plausible(q.snapshot, q.record, q.settings)
+    yield gates.not_paused(q.record)
+    yield gates.all_matched(q.snapshot)
     lone = lone_instances(q.snapshot, q.record)
     late = [i for i in lone if overdue(q.record, i.id, q.settings, q.now)]
     grace = q.settings.orphan_grace_seconds
@@ -161,8 +165,9 @@ def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     says = f"{count} nodes exist or are expected, MAX_WORKERS is {settings.max_workers}"
     yield Check("below maximum", count < settings.max_workers, says)
     plan = plan_launch(q.snapshot, record, settings, at_least)
-    why = plan.hopeless[0] if plan.hopeless else "what waits fits on nodes that are there or on their way"
-    yield Check("something to launch", bool(plan.offers), f"{len(plan.offers)} nodes" if plan.offers else why)
+    fits = "what waits fits on nodes that are there or on their way"
+    says = f"{len(plan.offers)} nodes" if plan.offers else next(iter(plan.hopeless), plan.stopped or fits)
+    yield Check("something to launch", bool(plan.offers), says)
     answer.slots = tuple(offer.slot(f"{q.operation_id}-{n}") for n, offer in enumerate(plan.offers))
     places = ", ".join(f"{offer.node_type.name} in {offer.zone}" for offer in plan.offers)
     answer.reason = f"launch {places}: {trigger.says}"
@@ -181,7 +186,7 @@ def _pressure(q: Question) -> tuple[Check, int]:
         says.append(f"CPU {cpu:.2f} is above {settings.cpu_up:.2f}")
     if record.short_since and q.now - record.short_since >= settings.pending_up_seconds:
         ready = len(standing(q.snapshot, record))
-        needed = max(needed, settings.min_workers - ready)
+        needed = max(needed, settings.min_workers - ready - len(expected_slots(record)))
         says.append(f"{ready} ready workers are below MIN_WORKERS {settings.min_workers}")
     if waiting and waited >= settings.pending_up_seconds:
         says.append(f"{len(waiting)} pods have waited {waited} s, at least {settings.pending_up_seconds}")
@@ -203,13 +208,10 @@ def _cooled_down(q: Question, seconds: int, name: str, excused: bool = False) ->
     since = q.now - q.record.last_scale_at
     if excused:
         return Check("cooldown over", True, "pods wait and there is no worker: the cooldown is skipped")
-    return Check(
-        "cooldown over",
-        since >= seconds,
-        f"{since} s since the last scaling, {name} is {seconds}"
-        if q.record.last_scale_at
-        else "nothing was scaled yet",
-    )
+    if not q.record.last_scale_at:
+        return Check("cooldown over", True, "nothing was scaled yet")
+    says = f"{since} s since the last scaling, {name} is {seconds}"
+    return Check("cooldown over", since >= seconds, says)
 
 
 def _backed_off(q: Question) -> Check:

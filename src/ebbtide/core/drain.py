@@ -76,12 +76,13 @@ def _terminating(pod: Pod, _: Settings) -> Judgement | None:
 
 
 def _critical(pod: Pod, _: Settings) -> Judgement | None:
-    if pod.priority_class not in CRITICAL_CLASSES:
+    if pod.priority_class not in CRITICAL_CLASSES or pod.namespace == "kube-system":
         return None
     return _block(pod, DrainReason.CRITICAL, f"has priority class {pod.priority_class}")
 
 
 def _kube_system(pod: Pod, settings: Settings) -> Judgement | None:
+    """Whatever its priority class: CoreDNS of K3s has a critical one, and must be possible to name."""
     if pod.namespace != "kube-system" or _named(pod.name, settings.movable_system_workloads):
         return None
     return _block(pod, DrainReason.KUBE_SYSTEM, "is in kube-system and not named in movable_system_workloads")
@@ -144,10 +145,15 @@ def _named(name: str, patterns: Iterable[str]) -> bool:
 
 
 class Disruptions:
-    """What is left of every disruption budget, shared by all that is drained at the same time."""
+    """What is left of every disruption budget, shared by all that is drained at the same time.
 
-    def __init__(self, budgets: Sequence[Budget]) -> None:
+    With `spends` off it only tells whether a pod could be evicted first of all: enough to know that a
+    node can be drained one pod after the other.
+    """
+
+    def __init__(self, budgets: Sequence[Budget], spends: bool = True) -> None:
         self._budgets = budgets
+        self._spends = spends
         self._left = {(b.namespace, b.name): b.disruptions_allowed for b in budgets}
 
     def judge(self, pod: Pod) -> Judgement:
@@ -162,7 +168,7 @@ class Disruptions:
             if self._left[key] < 1:
                 says = f"{pod.full_name} must wait: budget {budget.name} allows no disruption now"
                 return Judgement(pod, Treatment.WAIT, DrainReason.BUDGET_USED_UP, says)
-            self._left[key] -= 1
+            self._left[key] -= self._spends
         return Judgement(pod, Treatment.EVICT, DrainReason.MOVABLE, f"{pod.full_name} may be evicted")
 
 

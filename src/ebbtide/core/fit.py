@@ -18,8 +18,8 @@ from ebbtide.model.resources import Resources
 from ebbtide.model.scheduling import (
     AntiAffinity,
     Labels,
-    LabelSelector,
     Scheduling,
+    Spread,
     Taint,
     TaintEffect,
     Toleration,
@@ -28,6 +28,7 @@ from ebbtide.model.snapshot import ClusterView
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
+OS_LABEL = "kubernetes.io/os"
 
 
 class Room:
@@ -38,7 +39,8 @@ class Room:
     def __init__(self, name: str, zone: str, labels: Labels, taints: tuple[Taint, ...]) -> None:
         self.name = name
         self.zone = zone
-        self.labels: Mapping[str, str] = {HOSTNAME_LABEL: name, ZONE_LABEL: zone, **dict(labels)}
+        known = {ZONE_LABEL: zone} if zone else {}
+        self.labels: Mapping[str, str] = {HOSTNAME_LABEL: name, **known, **dict(labels)}
         self.taints = taints
         self.cpu_milli = 0
         self.memory_mib = 0
@@ -63,15 +65,18 @@ class Room:
 
     def lacks(self, requests: Resources) -> str:
         """The first resource there is not enough of, with both figures; empty when there is enough."""
-        if requests.cpu_milli > self.cpu_milli:
-            return f"needs {requests.cpu_milli}m CPU, {max(self.cpu_milli, 0)}m free"
-        if requests.memory_mib > self.memory_mib:
-            return f"needs {requests.memory_mib} MiB memory, {max(self.memory_mib, 0)} MiB free"
+        # Who asks for none of a thing fits where more than all of it is given away.
+        cpu_milli, memory_mib = max(self.cpu_milli, 0), max(self.memory_mib, 0)
+        if requests.cpu_milli > cpu_milli:
+            return f"needs {requests.cpu_milli}m CPU, {cpu_milli}m free"
+        if requests.memory_mib > memory_mib:
+            return f"needs {requests.memory_mib} MiB memory, {memory_mib} MiB free"
         if self.slots < 1:
             return "has no pod slot left"
         for name, amount in requests.extended:
-            if amount > self.extended.get(name, 0):
-                return f"needs {amount} {name}, {max(self.extended.get(name, 0), 0)} free"
+            free = max(self.extended.get(name, 0), 0)
+            if amount > free:
+                return f"needs {amount} {name}, {free} free"
         return ""
 
 
@@ -84,7 +89,8 @@ def room_of(node: Node, pods: Iterable[Pod]) -> Room:
 
 def room_of_new(name: str, pool: Pool, node_type: NodeType, zone: str) -> Room:
     """The room that a node of this type would bring once it has joined."""
-    return Room(name, zone, pool.labels, pool.taints).offer(node_type.allocatable, node_type.max_pods)
+    labels = ((OS_LABEL, "linux"), *pool.labels)
+    return Room(name, zone, labels, pool.taints).offer(node_type.allocatable, node_type.max_pods)
 
 
 class Placement:
@@ -126,7 +132,7 @@ class Placement:
                     ):
                         return f"anti-affinity of {other.full_name} keeps it away"
         for spread in pod.scheduling.spread:
-            counts = self._counts(spread.topology_key, spread.selector, pod.namespace)
+            counts = self._counts(spread, pod)
             domain = room.labels.get(spread.topology_key)
             if domain is None:
                 return f"the node has no label {spread.topology_key} to spread over"
@@ -141,15 +147,16 @@ class Placement:
             if _same_domain(topology_key, room, other):
                 yield from other.pods
 
-    def _counts(self, topology_key: str, selector: LabelSelector, namespace: str) -> dict[str, int]:
+    def _counts(self, spread: Spread, pod: Pod) -> dict[str, int]:
+        """Matching pods by domain. A node that the pod does not ask for makes no domain."""
         counts: dict[str, int] = {}
         for room in self.rooms.values():
-            domain = room.labels.get(topology_key)
-            if domain is not None:
+            domain = room.labels.get(spread.topology_key)
+            if domain is not None and not unwanted(pod.scheduling, room):
                 found = sum(
                     1
-                    for pod in room.pods
-                    if pod.namespace == namespace and matches(selector, dict(pod.labels))
+                    for other in room.pods
+                    if other.namespace == pod.namespace and matches(spread.selector, dict(other.labels))
                 )
                 counts[domain] = counts.get(domain, 0) + found
         return counts
@@ -172,14 +179,20 @@ def refused_by_node(scheduling: Scheduling, room: Room) -> str:
             tolerates(toleration, taint) for toleration in scheduling.tolerations
         ):
             return f"does not tolerate taint {taint.key}"
+    reason = unwanted(scheduling, room)
+    if not reason and scheduling.volume_zones and room.zone not in scheduling.volume_zones:
+        return f"has a volume in {', '.join(scheduling.volume_zones)}"
+    return reason
+
+
+def unwanted(scheduling: Scheduling, room: Room) -> str:
+    """What the pod's node selector or node affinity misses in this node. An empty term matches none."""
     for key, value in scheduling.node_selector:
         if room.labels.get(key) != value:
             return f"asks for a node with {key}={value}"
     terms = scheduling.node_affinity
-    if terms and not any(all(holds(r, room.labels) for r in term) for term in terms):
+    if terms and not any(term and all(holds(r, room.labels) for r in term) for term in terms):
         return "its node affinity does not match"
-    if scheduling.volume_zones and room.zone not in scheduling.volume_zones:
-        return f"has a volume in {', '.join(scheduling.volume_zones)}"
     return ""
 
 

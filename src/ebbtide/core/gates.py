@@ -64,6 +64,13 @@ def healthy(snapshot: Snapshot, settings: Settings) -> Check:
     return Check("cluster healthy", not sick, says)
 
 
+def all_matched(snapshot: Snapshot) -> Check:
+    """A ready worker of which the instance is not known may be any instance that seems to have no node."""
+    loose = [n.name for n in snapshot.cluster.workers if n.ready and n.name not in snapshot.instance_of]
+    says = f"{len(loose)} ready workers match no instance, {loose[0]} first" if loose else "all match"
+    return Check("workers matched", not loose, says)
+
+
 def keeps_minimum(
     snapshot: Snapshot, record: Record, settings: Settings, removing: Sequence[Removal]
 ) -> Check:

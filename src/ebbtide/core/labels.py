@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from ebbtide.model.scheduling import LabelSelector, Operator, Requirement
@@ -18,14 +19,15 @@ def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
             return value is not None
         case Operator.DOES_NOT_EXIST:
             return value is None
-        case Operator.GREATER:
-            return _is_integer(value) and int(value or 0) > int(requirement.values[0])
-        case Operator.LESS:
-            return _is_integer(value) and int(value or 0) < int(requirement.values[0])
+        case Operator.GREATER | Operator.LESS:
+            have, limit = _integer(value), _integer(next(iter(requirement.values), None))
+            if have is None or limit is None:
+                return False
+            return have > limit if requirement.operator is Operator.GREATER else have < limit
 
 
-def _is_integer(value: str | None) -> bool:
-    return value is not None and value.lstrip("-").isdigit()
+def _integer(value: str | None) -> int | None:
+    return int(value) if value is not None and re.fullmatch("[+-]?[0-9]+", value) else None
 
 
 def matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:

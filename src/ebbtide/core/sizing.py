@@ -47,6 +47,8 @@ class LaunchPlan:
     offers: tuple[Offer, ...]
     hopeless: tuple[str, ...] = ()
     """Waiting pods that no node of any pool could take, each with the reason."""
+    stopped: str = ""
+    """Why nothing further was chosen although something was still asked for."""
 
 
 def plan_launch(snapshot: Snapshot, record: Record, settings: Settings, at_least: int) -> LaunchPlan:
@@ -59,17 +61,25 @@ def plan_launch(snapshot: Snapshot, record: Record, settings: Settings, at_least
     hopeless = {pod.uid: reason for pod in waiting if (reason := why_hopeless(pod, settings))}
     waiting = [pod for pod in waiting if pod.uid not in hopeless]
     chosen: list[Offer] = []
+    stopped = ""
     while len(chosen) < limit and (waiting or len(chosen) < at_least):
         candidates = list(_offers(settings, zones, sizes))
         best = _best_for(waiting, candidates, placement, settings) if waiting else _cheapest_cpu(candidates)
         if best is None:
+            stopped = _why_stopped(waiting, candidates)
             break
         offer, taken = best
         chosen.append(offer)
         zones[offer.zone] += 1
         sizes[offer.pool.name] += 1
         waiting = [pod for pod in waiting if pod.uid not in taken]
-    return LaunchPlan(tuple(chosen), tuple(hopeless.values()))
+    return LaunchPlan(tuple(chosen), tuple(hopeless.values()), stopped)
+
+
+def _why_stopped(waiting: Sequence[Pod], candidates: Sequence[Offer]) -> str:
+    if not candidates:
+        return "every pool is at its maximum"
+    return f"{waiting[0].full_name} fits no node that may be launched now"
 
 
 def nodes_for_cpu(workers: int, cpu: float, settings: Settings) -> int:
@@ -161,12 +171,15 @@ def _weight(pod: Pod) -> float:
 
 
 def _offers(settings: Settings, zones: Counter[str], sizes: Counter[str]) -> Iterable[Offer]:
-    """What may be launched now, the emptiest zones first."""
-    for pool in settings.pools:
-        if pool.max_workers is None or sizes[pool.name] < pool.max_workers:
-            for zone in sorted(pool.zones, key=lambda name: (zones[name], name)):
-                for node_type in pool.types:
-                    yield Offer(pool, node_type, zone)
+    """What may be launched now, the emptiest zones first, whichever pool they are in."""
+    found = [
+        Offer(pool, node_type, zone)
+        for pool in settings.pools
+        if pool.max_workers is None or sizes[pool.name] < pool.max_workers
+        for zone in pool.zones
+        for node_type in pool.types
+    ]
+    return sorted(found, key=lambda offer: (zones[offer.zone], offer.zone))
 
 
 def _best_for(
@@ -198,13 +211,12 @@ def _fill(room: Room, waiting: Sequence[Pod], placement: Placement, settings: Se
     taken: list[Pod] = []
     unknown = 0
     for pod in waiting:
-        if pod.requests == NOTHING:
-            unknown += 1
-            if unknown > settings.pods_per_node:
-                continue
-        if not trial.why_not(pod, room):
-            trial.place(pod, room)
-            taken.append(pod)
+        guessed = pod.requests == NOTHING
+        if (guessed and unknown >= settings.pods_per_node) or trial.why_not(pod, room):
+            continue
+        trial.place(pod, room)
+        taken.append(pod)
+        unknown += guessed
     return taken
 
 

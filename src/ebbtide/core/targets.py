@@ -23,7 +23,7 @@ def choose_targets(
 ) -> tuple[tuple[Removal, ...], tuple[Refusal, ...]]:
     remaining = list(standing(snapshot, record))
     zones = {node.zone for node in snapshot.cluster.workers}
-    disruptions = Disruptions(snapshot.cluster.budgets)
+    disruptions = Disruptions(snapshot.cluster.budgets, spends=False)
     chosen: list[Node] = []
     refusals: dict[str, str] = {}
     while len(chosen) < limit:
@@ -32,7 +32,8 @@ def choose_targets(
                 continue
             alone = len(zones) > 1 and sum(1 for other in remaining if other.zone == node.zone) == 1
             reason = f"it is the last ready worker in zone {node.zone}" if alone else ""
-            reason = reason or _why_kept(node, snapshot, record, settings)
+            reason = reason or _why_kept(node, snapshot, record)
+            reason = reason or _why_pool_keeps(node, remaining, settings)
             reason = reason or _why_not_drainable(node, snapshot, settings, disruptions)
             reason = reason or _why_pods_stay(snapshot, record, [*chosen, node])
             if not reason:
@@ -56,7 +57,7 @@ def _removal(node: Node, snapshot: Snapshot) -> Removal:
     return Removal(snapshot.instance_of[node.name].id, node.name, node.uid, node.zone, node.pool)
 
 
-def _why_kept(node: Node, snapshot: Snapshot, record: Record, settings: Settings) -> str:
+def _why_kept(node: Node, snapshot: Snapshot, record: Record) -> str:
     instance = snapshot.instance_of.get(node.name)
     if instance is None:
         return "the cloud lists no instance of ours for it"
@@ -65,8 +66,16 @@ def _why_kept(node: Node, snapshot: Snapshot, record: Record, settings: Settings
     for rest in record.rests:
         if rest.instance_id == instance.id:
             return f"it rests until {rest.until}: {rest.reason}"
-    if settings.pool_named(node.pool) is None:
+    return ""
+
+
+def _why_pool_keeps(node: Node, remaining: list[Node], settings: Settings) -> str:
+    pool = settings.pool_named(node.pool)
+    if pool is None:
         return f"its pool {node.pool} is not configured"
+    left = sum(1 for other in remaining if other.pool == node.pool) - 1
+    if left < pool.min_workers:
+        return f"{left} would be left in pool {pool.name}, its minimum is {pool.min_workers}"
     return ""
 
 

@@ -82,6 +82,15 @@ def _identity(part: Slot | Removal) -> str:
     return f"slot {part.key.rpartition('r')[0] or part.key}" if isinstance(part, Slot) else part.instance_id
 
 
+def waits(work: Work) -> str:
+    """What an operation that did not move is waiting for."""
+    steps = [
+        f"{part_name(part)} {part.state}" + (f" ({part.reason})" if part.reason else "")
+        for part in parts(work)
+    ]
+    return f"{work.id} goes on: {', '.join(steps)}"
+
+
 def told(outcome: Outcome) -> str:
     detail = f" ({outcome.detail})" if outcome.detail else ""
     return f"{_effect_name(outcome.effect)}: {outcome.kind}{detail}"

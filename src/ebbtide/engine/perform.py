@@ -27,10 +27,9 @@ from ebbtide.model.settings import Settings
 
 
 def perform(
-    effects: Sequence[Effect], outside: Outside, settings: Settings, lease: Lease, deadline: float
+    effects: Sequence[Effect], outside: Outside, settings: Settings, lease: Lease, last_moment: float
 ) -> tuple[Outcome, ...]:
     outcomes = []
-    last_moment = min(deadline, lease.until - settings.lease_margin_seconds)
     for effect in effects:
         if outside.clock.now() >= last_moment:
             outcomes.append(Outcome(effect, OutcomeKind.SKIPPED, "no time left in this tick or its lease"))

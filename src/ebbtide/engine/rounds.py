@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 
 from ebbtide.core.operations import machine
 from ebbtide.core.operations.machine import Work
@@ -50,7 +51,13 @@ class Hold:
 
     @property
     def situation(self) -> Situation:
-        return Situation(self.snapshot, self.record, self.settings, self.lease, self.now)
+        until = ceil(self.last_moment)
+        return Situation(self.snapshot, self.record, self.settings, self.lease, self.now, until)
+
+    @property
+    def last_moment(self) -> float:
+        """When the last effect may be started: in this tick, and well within the lease."""
+        return min(self.deadline, self.lease.until - self.settings.lease_margin_seconds)
 
     def entry(self, kind: LogKind, says: str, subject: str = "") -> LogEntry:
         return LogEntry(self.outside.new_id(), self.now, kind, says, subject)
@@ -66,8 +73,7 @@ class Hold:
         self.snapshot = observe(self.outside, self.settings)
 
     def has_time(self) -> bool:
-        margin = self.settings.lease_margin_seconds
-        return self.outside.clock.now() < min(self.deadline, self.lease.until - margin)
+        return self.outside.clock.now() < self.last_moment
 
 
 Find = Callable[[Record], Work | None]
@@ -106,7 +112,7 @@ def _round(hold: Hold, work: Work, find: Find) -> bool:
         return False
     if not step.effects:
         return True
-    outcomes = perform(step.effects, hold.outside, hold.settings, hold.lease, hold.deadline)
+    outcomes = perform(step.effects, hold.outside, hold.settings, hold.lease, hold.last_moment)
     _take_in(hold, step.operation, outcomes)
     hold.look()
     # What was put off, or got no answer, is not asked again in the same breath.

@@ -13,7 +13,7 @@ from ebbtide.core.decide import decide, operation_id
 from ebbtide.core.operations import scale_down, scale_up
 from ebbtide.core.orphans import track_orphans
 from ebbtide.core.track import track
-from ebbtide.engine.journal import Inputs, decision_entry
+from ebbtide.engine.journal import Inputs, decision_entry, waits
 from ebbtide.engine.notices import answer_notices
 from ebbtide.engine.observe import observe
 from ebbtide.engine.outside import Outside
@@ -72,7 +72,10 @@ def _run(hold: Hold) -> Decision | None:
     else:
         _count_run(hold)
     if hold.record.operation is not None:
+        said = len(hold.sentences)
         advance_work(hold, lambda record: record.operation)
+        if hold.record.operation is not None and len(hold.sentences) == said:
+            hold.sentences.append(waits(hold.record.operation))
     if hold.record.unclean_runs:
         hold.write(replace(hold.record, unclean_runs=0))
     return decision

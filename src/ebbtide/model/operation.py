@@ -83,7 +83,7 @@ class Removal:
     """When the instance was first not listed by the cloud; 0 while it is."""
     fence_token: int = 0
     fence_until: int = 0
-    """Token and end of the lease under which evictions were last sent."""
+    """The token under which effects on the node were last sent, and when the last may have started."""
     blamed: bool = False
     """Released because the node itself would not drain: it rests before it is chosen again."""
     reason: str = ""

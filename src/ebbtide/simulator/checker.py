@@ -82,9 +82,9 @@ class Checker:
         for machine in self._world.machines.book.machines.values():
             instance, age = machine.instance, self._world.now - machine.instance.launched_at
             joined = self._world.nodes.machine_of(machine.node.name) is machine
-            if machine.ours and instance.alive and not joined and age > limit:
-                if instance.id not in known and instance.key not in known:
-                    self.say(f"instance {instance.id} is left without a node and without an operation")
+            alone = instance.id not in known and instance.key not in known and not joined
+            if machine.ours and instance.alive and alone and age > limit:
+                self.say(f"instance {instance.id} is left without a node and without an operation")
 
     def _saw_launch(self, act: Act) -> None:
         before = self._ids_of_key.setdefault(act.key, act.instance_id)

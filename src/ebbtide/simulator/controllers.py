@@ -6,6 +6,7 @@ They react to changes alone: demand that moved, a pod that ended, a node that ca
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ebbtide.errors import BudgetExhausted, Final
 from ebbtide.model.pod import Budget, Phase, Pod
@@ -14,7 +15,7 @@ from ebbtide.simulator.inventory import Inventory
 from ebbtide.simulator.pods import Pods, Workload
 from ebbtide.simulator.rules import BudgetSpec, Kind, Rules, WorkloadSpec
 from ebbtide.simulator.timeline import Timeline
-from ebbtide.simulator.workload import Curve
+from ebbtide.simulator.workload import Curve, Demand
 
 
 class Controllers:
@@ -38,15 +39,27 @@ class Controllers:
         else:
             self._timeline.after(0, "demand", spec.key)
 
+    def drive(self, key: str, demand: Demand) -> None:
+        """Let a workload follow another demand from now on."""
+        workload = self._pods.book.workloads[key]
+        workload.spec = replace(workload.spec, demand=demand)
+        self._timeline.after(0, "demand", key)
+
     def set_wanted(self, key: str, wanted: int) -> None:
         self._pods.book.workloads[key].wanted = wanted
         self._timeline.after(self._rules.react_seconds, "reconcile", key)
 
     def budgets(self) -> tuple[Budget, ...]:
         """The budgets as they stand; the same tuple while none changed."""
-        now = tuple(_budget(spec, self._allowed(spec), self._workload(spec)) for spec in self.budget_specs)
-        if now != self._budgets:
-            self._budgets = now
+        known = self._budgets
+        allowed = [self._allowed(spec) for spec in self.budget_specs]
+        if allowed != [budget.disruptions_allowed for budget in known]:
+            self._budgets = tuple(
+                known[n]
+                if n < len(known) and known[n].disruptions_allowed == count
+                else self._budget(n, count)
+                for n, count in enumerate(allowed)
+            )
         return self._budgets
 
     def evict(self, pod: Pod, grace_seconds: int, allowed: Callable[[], None]) -> None:
@@ -67,6 +80,12 @@ class Controllers:
 
     def _workload(self, spec: BudgetSpec) -> Workload:
         return self._pods.book.workloads[spec.workload]
+
+    def _budget(self, number: int, allowed: int) -> Budget:
+        spec = self.budget_specs[number]
+        template = self._workload(spec).spec.template
+        wanted = tuple(Requirement(key, Operator.IN, (value,)) for key, value in template.labels)
+        return Budget(template.namespace, spec.name, LabelSelector(wanted), allowed)
 
     def _allowed(self, spec: BudgetSpec) -> int:
         workload = self._workload(spec)
@@ -128,12 +147,6 @@ class Controllers:
             self._pods.book.workload_of[pod.uid] == workload.spec.key for pod in self._inventory.on(node_name)
         ):
             self._pods.greet_with(workload, self._inventory.nodes[node_name])
-
-
-def _budget(spec: BudgetSpec, allowed: int, workload: Workload) -> Budget:
-    template = workload.spec.template
-    selector = LabelSelector(tuple(Requirement(key, Operator.IN, (value,)) for key, value in template.labels))
-    return Budget(template.namespace, spec.name, selector, allowed)
 
 
 def give_up(pods: Pods, inventory: Inventory, timeline: Timeline, node_name: str) -> None:

@@ -13,11 +13,12 @@ A runner that crashed does nothing any more: code in its `finally` blocks meets 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
 from ebbtide.engine.outside import Outside
-from ebbtide.errors import Retryable, Throttled, Unanswered
+from ebbtide.errors import EbbtideError, Retryable, Throttled, Unanswered
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, Uncordon
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.node import Instance
@@ -36,7 +37,7 @@ class RunnerCrashed(BaseException):
 
 
 class Gate:
-    """Through which every call of one runner goes. `on_fault` is told of each strike."""
+    """Through which every call of one runner goes. `on_fault` is told of every fault."""
 
     def __init__(self, plan: Plan, on_fault: Callable[[], None] = lambda: None) -> None:
         self._plan = plan
@@ -54,10 +55,12 @@ class Gate:
             case Strike.CRASH_BEFORE:
                 raise self._crash(f"before {verb}")
             case Strike.CRASH_AFTER:
-                call()
+                with suppress(EbbtideError):  # a refusal is an answer, too: nobody hears it
+                    call()
                 raise self._crash(f"after {verb}")
             case Strike.LOST_REPLY:
-                call()
+                with suppress(EbbtideError):
+                    call()
                 raise Unanswered(f"the reply to {verb} was lost")
             case Strike.FAILED:
                 raise Retryable(f"{verb} failed")
@@ -65,11 +68,15 @@ class Gate:
                 raise Throttled(f"{verb} was throttled")
             case Strike.STALL:
                 self._plan.stalled()
+                self._on_fault()  # the other runner may have done the same meanwhile
                 return call()
 
     def read(self, verb: str) -> Distortion:
         self._alive()
-        return self._plan.distort(verb)
+        distortion = self._plan.distort(verb)
+        if distortion is not Distortion.NONE:
+            self._on_fault()
+        return distortion
 
     def _alive(self) -> None:
         if self.crashed:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Protocol
 
@@ -36,6 +36,9 @@ class Strike(StrEnum):
 
 
 STRIKES = (Strike.CRASH_BEFORE, Strike.CRASH_AFTER, Strike.LOST_REPLY, Strike.FAILED)
+
+
+EFFECT_WEIGHT = 5.0
 
 
 class Distortion(StrEnum):
@@ -91,8 +94,9 @@ class CrashPlan:
 
 
 class RandomPlan:
-    """Draws from a seed. `chances` gives the probability of each strike, for every single call, and
-    `distortions` that of each distortion by the verb it is about."""
+    """Draws from a seed. `chances` gives the probability of each strike, for every single call to the
+    store, and several times that for the rarer effects on cluster and cloud; `distortions` gives that of
+    each distortion by the verb it is about."""
 
     def __init__(
         self,
@@ -108,8 +112,9 @@ class RandomPlan:
         self.quiet = False
         """No faults while this is set; the draws go on, so that the rest stays the same."""
 
-    def strike(self, verb: str) -> Strike:  # noqa: ARG002 - every call is struck alike
-        return Strike(self._draw(self._chances, Strike.NONE))
+    def strike(self, verb: str) -> Strike:
+        weight = 1.0 if verb.startswith("store.") else EFFECT_WEIGHT
+        return Strike(self._draw(self._chances, Strike.NONE, weight))
 
     def distort(self, verb: str) -> Distortion:
         return Distortion(self._draw(self._distortions.get(verb, {}), Distortion.NONE))
@@ -118,17 +123,15 @@ class RandomPlan:
         if self.on_stall is not None:
             self.on_stall()
 
-    def _draw(self, chances: Mapping[Strike, float] | Mapping[Distortion, float], none: str) -> str:
+    def _draw(
+        self, chances: Mapping[Strike, float] | Mapping[Distortion, float], none: str, weight: float = 1.0
+    ) -> str:
         if not chances:
             return none
-        drawn = self._random.random()
+        drawn = self._random.random() / weight
         for name, chance in chances.items():
             drawn -= chance
             if drawn < 0 and not self.quiet:
                 self.counts[name] += 1
                 return name
         return none
-
-
-def any_of(names: Collection[str], *wanted: str) -> bool:
-    return any(name in names for name in wanted)

@@ -19,16 +19,20 @@ class Usage:
         self._rules = rules
         self._stale = inventory.follow()
         self._fraction: dict[str, float] = {}
+        self._last: tuple[list[str], float | None] | None = None
 
     def average(self, node_names: Sequence[str]) -> float | None:
         """The mean of the CPU shares of those that can be measured; None when none can."""
+        self._forget_stale()
+        if self._last is not None and self._last[0] == list(node_names):
+            return self._last[1]
         shares = [share for name in node_names if (share := self.of(name)) is not None]
-        return sum(shares) / len(shares) if shares else None
+        value = sum(shares) / len(shares) if shares else None
+        self._last = (list(node_names), value)
+        return value
 
     def of(self, node_name: str) -> float | None:
-        if node_name in self._stale:
-            self._stale.discard(node_name)
-            self._fraction.pop(node_name, None)
+        self._forget_stale()
         known = self._fraction.get(node_name)
         if known is None:
             node = self._inventory.nodes.get(node_name)
@@ -41,3 +45,10 @@ class Usage:
             )
             known = self._fraction[node_name] = min(used / max(node.allocatable.cpu_milli, 1), 1.0)
         return known
+
+    def _forget_stale(self) -> None:
+        if self._stale:
+            self._last = None
+            for name in self._stale:
+                self._fraction.pop(name, None)
+            self._stale.clear()

@@ -140,6 +140,10 @@ class World:
         self.controllers.budget_specs.extend(budgets)
         self.controllers.add(spec)
 
+    def set_late_bind(self, seconds: float) -> None:
+        """From now on the scheduler may bind to a node for so long after its cordon; 0 ends that."""
+        self.rules = self.nodes.rules = replace(self.rules, late_bind_seconds=seconds)
+
     def _bare_instance(self, zone: str) -> Instance:
         return Instance(
             id=f"x-{self.timeline.number():08d}",

@@ -187,9 +187,9 @@ def _evict(removal: Removal, plan: DrainPlan, situation: Situation) -> Advance:
 
 
 def _fenced(removal: Removal, situation: Situation) -> Removal:
-    """Remember under which lease effects on the node were last sent: until it and a call's timeout are
-    over, a stalled runner may still be sending them."""
-    return replace(removal, fence_token=situation.lease.token, fence_until=situation.lease.until)
+    """Remember until when effects on the node may be sent under this token: as long, and a call's timeout
+    longer, a runner that stalled may still be sending them."""
+    return replace(removal, fence_token=situation.lease.token, fence_until=situation.effects_until)
 
 
 def _attempt_failed(removal: Removal, situation: Situation, reason: str) -> Removal:

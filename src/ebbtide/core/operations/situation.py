@@ -21,6 +21,8 @@ class Situation:
     settings: Settings
     lease: Lease
     now: int
+    effects_until: int
+    """No effect that this runner starts now is started later than this."""
 
     def notice_for(self, instance_id: str) -> Spot | None:
         """The interruption that is about to take this instance, if any."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ebbtide.core.packing.problem import Bin, Content, Problem
+from ebbtide.core.packing.problem import Problem
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -39,9 +39,21 @@ class Arrays:
     @property
     def excess(self) -> Floats:
         """Share of each type's price that the fluid bound would not pay; 0 for the best types."""
-        values = self.parts.sum(axis=0) / self.size.sum(axis=0)
-        result: Floats = 1.0 - self.offer @ values / self.price
+        result: Floats = 1.0 - self.offer @ (self.parts[0] / self.size[0]) / self.price
         return result
+
+    def only(self, kinds: Ints, counts: Floats) -> Arrays:
+        """The same with these classes alone, in these counts."""
+        return Arrays(
+            size=self.size[kinds],
+            counts=counts,
+            limit=self.limit[kinds],
+            worth=self.worth[kinds],
+            parts=self.parts[kinds],
+            offer=self.offer,
+            price=self.price,
+            admitted=np.ascontiguousarray(self.admitted[:, kinds]),
+        )
 
 
 def arrays_of(problem: Problem) -> Arrays:
@@ -59,16 +71,6 @@ def arrays_of(problem: Problem) -> Arrays:
         price=np.array([type_.price for type_ in types]),
         admitted=_bits([kind.admitted for kind in kinds], len(types)),
     )
-
-
-def bins_of(problem: Problem, types: Ints, patterns: Floats, times: Ints) -> list[Bin]:
-    """Bins of these patterns, each on the cheapest type that holds it."""
-    merged: dict[tuple[int, Content], int] = {}
-    for number, pattern, count in zip(types.tolist(), patterns, times.tolist(), strict=True):
-        content = tuple((int(index), int(pattern[index])) for index in np.flatnonzero(pattern))
-        key = (problem.cheapest_for(content, number), content)
-        merged[key] = merged.get(key, 0) + count
-    return [Bin(number, content, count) for (number, content), count in merged.items()]
 
 
 def _bits(masks: list[int], types: int) -> Bools:

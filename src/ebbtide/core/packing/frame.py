@@ -37,9 +37,9 @@ def frame(items: Sequence[Item], types: Sequence[NodeType]) -> Problem:
         if isinstance(places, str):
             unplaced.append(Unplaced(item.names, places))
             continue
-        # Two classes that each stay apart from their own kind do not stay apart from each other.
-        key = -1 if item.rules.max_per_node is None else number
         for kind, names in _spread(item, places):
+            # Two classes that each stay apart from their own kind do not stay apart from each other.
+            key = -1 if kind.limit == UNLIMITED else number
             merged.setdefault((kind, key), []).extend(names)
     kinds = tuple(_whole(kind) for kind, _ in merged)
     values, bound = _bound([(kind, len(names)) for (kind, _), names in merged.items()], chosen)
@@ -121,11 +121,12 @@ def _places(item: Item, parts: tuple[_Part, ...], room: _Room) -> list[_Part] | 
 
 def _spread(item: Item, places: list[_Part]) -> Iterator[tuple[Kind, tuple[str, ...]]]:
     start = 0
-    limit = item.rules.max_per_node or UNLIMITED
     for place, share in zip(places, _even(item, [place.zone for place in places]), strict=True):
         names = item.names[start : start + share * item.slots]
         start += len(names)
         if names:
+            most = item.rules.max_per_node
+            limit = UNLIMITED if most is None or most >= share else most
             yield Kind(item.cpu_milli, item.memory_mib, item.slots, limit, place.allowed), names
 
 

@@ -15,7 +15,10 @@ WHAT_NOW: tuple[tuple[type[EbbtideError], str], ...] = (
     (LeaseLost, "Nothing was done by this command. `ebbtide status` shows who is at work; try again later."),
     (Conflict, "Somebody else changed the record first, and this command changed nothing. Try again."),
     (Retryable, "That call was not carried out. Trying again later may work; the record says what is open."),
-    (Unanswered, "It may have been carried out. The next tick looks again; `ebbtide status` shows what is open."),
+    (
+        Unanswered,
+        "It may have been carried out. The next tick looks again; `ebbtide status` shows what is open.",
+    ),
 )
 
 

@@ -20,7 +20,9 @@ def check(ctx: typer.Context, config: ConfigPath = None) -> None:
     given = sum(1 for key in found.effective if key.origin != "default")
     where = found.source or "no file"
     keys = "1 key is" if given == 1 else f"{given} keys are"
-    write_lines([Text.assemble(("The configuration is good", GOOD), f" ({where}; {keys} not at the default).")])
+    write_lines(
+        [Text.assemble(("The configuration is good", GOOD), f" ({where}; {keys} not at the default).")]
+    )
 
 
 @app.command()

@@ -9,7 +9,16 @@ from rich.text import Text
 
 from ebbtide.entrypoints.cli.writing import BAD, GOOD, QUIET, STRONG, ago, moment, rows, span
 from ebbtide.model.decision import Action, Decision, Verdict
-from ebbtide.model.operation import Operation, Removal, RemovalState, ScaleDown, ScaleUp, Slot, SlotState, Spot
+from ebbtide.model.operation import (
+    Operation,
+    Removal,
+    RemovalState,
+    ScaleDown,
+    ScaleUp,
+    Slot,
+    SlotState,
+    Spot,
+)
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 
@@ -63,8 +72,8 @@ def spot_line(spot: Spot, now: float) -> Text:
         line.append(f"; removal {spot.removal.state}")
     if spot.slot is not None:
         line.append(f"; replacement {spot.slot.state}")
-    elif spot.replacement:
-        line.append(f"; no replacement: {spot.replacement}")
+    elif not spot.replace:
+        line.append("; no replacement")
     return line
 
 
@@ -74,7 +83,9 @@ def decision_lines(decision: Decision) -> Iterator[Text]:
     for slot in decision.slots:
         yield Text(f"  launch {slot.instance_type} ({slot.market}) in {slot.zone}, pool {slot.pool}")
     for removal in decision.removals:
-        yield Text(f"  remove {removal.node_name or removal.instance_id} in {removal.zone}, pool {removal.pool}")
+        yield Text(
+            f"  remove {removal.node_name or removal.instance_id} in {removal.zone}, pool {removal.pool}"
+        )
     for verdict in decision.verdicts:
         yield Text()
         yield from verdict_lines(verdict)

@@ -1,0 +1,138 @@
+"""Refuses a SQLite file on which the store could not keep its promises, before anything is written.
+
+Locks between processes are what keeps two runners apart, so they are not assumed but tried: while this
+process holds the write lock, a second one must be turned away.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+from ebbtide.adapters.stores.sql_engine import BUSY_TIMEOUT_SECONDS
+from ebbtide.errors import StoreUnusable
+
+MAGIC = b"SQLite format 3\0"
+NETWORK_FILE_SYSTEMS = frozenset(
+    ("afs", "ceph", "cifs", "glusterfs", "ncpfs", "nfs", "nfs4", "smb3", "smbfs")
+    + ("fuse.ceph", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs")
+)
+QUICK_CHECK_BELOW_BYTES = 32 * 1024 * 1024
+
+_SECOND_PROCESS = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None)
+try:
+    connection.execute("BEGIN IMMEDIATE")
+except sqlite3.OperationalError as error:
+    print("turned away" if error.sqlite_errorname.startswith("SQLITE_BUSY") else error)
+else:
+    print("let in")
+"""
+
+_devices_seen_to_lock: set[int] = set()
+
+
+def probe(path: Path, may_create: bool) -> None:
+    folder = path.parent
+    if not folder.is_dir():
+        raise StoreUnusable(f"the folder {folder} of the SQLite file does not exist: create it")
+    if path.is_dir():
+        raise StoreUnusable(f"{path} is a folder: name a file in store.url")
+    if not path.exists() and not may_create:
+        raise StoreUnusable(f"the SQLite file {path} does not exist: run `ebbtide db upgrade` to make it")
+    for place in (folder, *([path] if path.exists() else ())):
+        if not os.access(place, os.W_OK):
+            raise StoreUnusable(f"{place} cannot be written to: give this user the right to write there")
+    _refuse_foreign_file(path)
+    _refuse_network_file_system(folder)
+    try:
+        _refuse_broken(path)
+    except sqlite3.DatabaseError as error:
+        raise _unusable(path, error) from error
+
+
+def _refuse_foreign_file(path: Path) -> None:
+    if not path.exists() or path.stat().st_size == 0:
+        return
+    with path.open("rb") as file:
+        if file.read(len(MAGIC)) != MAGIC:
+            raise StoreUnusable(
+                f"{path} is no SQLite file: it was left as it is; name another file in store.url"
+            )
+
+
+def _refuse_network_file_system(folder: Path) -> None:
+    kind = file_system(folder)
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise StoreUnusable(
+            f"{folder} is on a network file system ({kind}), where SQLite cannot keep two writers apart: "
+            "put the file on a local disk, or use PostgreSQL"
+        )
+
+
+def _refuse_broken(path: Path) -> None:
+    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None)
+    with closing(connection):
+        if path.stat().st_size < QUICK_CHECK_BELOW_BYTES:
+            (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if answer != "ok":
+                raise sqlite3.DatabaseError(answer)
+        connection.execute("PRAGMA journal_mode=WAL").fetchone()
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            _refuse_without_locks(path)
+        finally:
+            connection.execute("ROLLBACK")
+
+
+def _refuse_without_locks(path: Path) -> None:
+    device = path.stat().st_dev
+    if device in _devices_seen_to_lock:
+        return
+    second = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", _SECOND_PROCESS, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    answer = second.stdout.strip() or second.stderr.strip()
+    if answer != "turned away":
+        raise StoreUnusable(
+            f"locks do not work on the file system of {path} (a second process was {answer}): "
+            "put the file on a local disk, or use PostgreSQL"
+        )
+    _devices_seen_to_lock.add(device)
+
+
+def file_system(folder: Path) -> str:
+    """The kind of file system that a folder is on; empty where the system does not say."""
+    device = folder.stat().st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    for line in lines:
+        left, _, right = line.partition(" - ")
+        if left.split()[2] == wanted:
+            return right.split()[0]
+    return ""
+
+
+def _unusable(path: Path, error: sqlite3.DatabaseError) -> StoreUnusable:
+    name = getattr(error, "sqlite_errorname", "")
+    if name.startswith("SQLITE_READONLY"):
+        return StoreUnusable(f"{path} cannot be written to: give this user the right to write it")
+    if name.startswith("SQLITE_BUSY"):
+        return StoreUnusable(f"{path} stays locked by another program: end that program, then try again")
+    if name.startswith("SQLITE_FULL"):
+        return StoreUnusable(f"the disk of {path} is full: free some space and try again")
+    return StoreUnusable(
+        f"{path} is corrupt ({error}): it was left as it is; restore it from a backup, or move it away"
+    )

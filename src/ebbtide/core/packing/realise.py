@@ -1,0 +1,115 @@
+"""Which unit goes on which node, when the plan was made with clusters of mean size.
+
+All but two units of a node are drawn at random; the last two are the pair, of all that are left in
+their clusters, that fills the node best. Nodes that cannot be filled well are not made: their units
+are left over, to be planned again among themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ebbtide.core.packing.arrays import Arrays, Floats, Ints
+from ebbtide.core.packing.clusters import Clusters
+
+_TRIES = 3
+_WIDTH = 160
+"""Units of a cluster looked at for a pair."""
+_WELL = 0.998
+_BADLY = 0.97
+"""Worth over planned worth that is good enough at once, and that is not worth making."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    worth: float
+    drawn: list[tuple[int, int]]
+    """Cluster and place in its pool."""
+
+
+class Pools:
+    """The units of each cluster that are not placed yet, in random order."""
+
+    def __init__(self, arrays: Arrays, clusters: Clusters, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+        self._worth = arrays.worth
+        self._size = np.ascontiguousarray(arrays.size[:, :2])
+        self._units = [self._rng.permutation(units) for units in clusters.members]
+        self._left = [len(units) for units in self._units]
+
+    def left(self) -> Ints:
+        parts = [units[:count] for units, count in zip(self._units, self._left, strict=True)]
+        return np.concatenate(parts)
+
+    def make(self, room: Floats, clusters: list[int], planned: float) -> Ints | None:
+        """Units for a node with this room, one of each cluster named; None if they would fill it badly."""
+        best: _Choice | None = None
+        for _ in range(_TRIES):
+            choice = self._choose(room, [clusters[index] for index in self._rng.permutation(len(clusters))])
+            if choice is not None and (best is None or choice.worth > best.worth):
+                best = choice
+                if choice.worth >= planned * _WELL:
+                    break
+        if best is None or best.worth < planned * _BADLY:
+            return None
+        # From the back, so that taking one out does not move another that is to be taken.
+        return np.array([self._take(*place) for place in sorted(best.drawn, reverse=True)])
+
+    def _take(self, cluster: int, place: int) -> int:
+        units, last = self._units[cluster], self._left[cluster] - 1
+        units[place], units[last] = units[last], units[place]
+        self._left[cluster] = last
+        return int(units[last])
+
+    def _choose(self, room: Floats, clusters: list[int]) -> _Choice | None:
+        drawn: list[tuple[int, int]] = []
+        cpu, memory = float(room[0]), float(room[1])
+        worth = 0.0
+        for cluster in clusters[:-2]:
+            place = self._draw(cluster, drawn)
+            unit = self._units[cluster][place]
+            cpu, memory = cpu - self._size[unit, 0], memory - self._size[unit, 1]
+            worth += self._worth[unit]
+            drawn.append((cluster, place))
+        last = self._last(cpu, memory, clusters[-2:], drawn)
+        return None if last is None else _Choice(worth + last.worth, drawn + last.drawn)
+
+    def _draw(self, cluster: int, drawn: list[tuple[int, int]]) -> int:
+        place = int(self._rng.integers(self._left[cluster]))
+        while (cluster, place) in drawn:
+            place = (place + 1) % self._left[cluster]
+        return place
+
+    def _last(
+        self, cpu: float, memory: float, clusters: list[int], drawn: list[tuple[int, int]]
+    ) -> _Choice | None:
+        """The one or two units, of these clusters, that fill this room best."""
+        one, other = clusters[0], clusters[-1]
+        if len(clusters) == 1:
+            return self._single(cpu, memory, one)
+        first, second = self._free(one, drawn), self._free(other, drawn)
+        units, mates = self._units[one][first], self._units[other][second]
+        fits = self._size[units, 0][:, np.newaxis] <= cpu - self._size[mates, 0]
+        fits &= self._size[units, 1][:, np.newaxis] <= memory - self._size[mates, 1]
+        if one == other:
+            fits &= first[:, np.newaxis] != second
+        worth = np.where(fits, self._worth[units][:, np.newaxis] + self._worth[mates], -1.0)
+        row, column = divmod(int(worth.argmax()), len(mates))
+        if not fits[row, column]:
+            return None
+        places = [(one, int(first[row])), (other, int(second[column]))]
+        return _Choice(float(worth[row, column]), places)
+
+    def _single(self, cpu: float, memory: float, cluster: int) -> _Choice | None:
+        units = self._units[cluster][: self._left[cluster]]
+        fits = (self._size[units, 0] <= cpu) & (self._size[units, 1] <= memory)
+        worth = np.where(fits, self._worth[units], -1.0)
+        place = int(worth.argmax())
+        return _Choice(float(worth[place]), [(cluster, place)]) if fits[place] else None
+
+    def _free(self, cluster: int, drawn: list[tuple[int, int]]) -> Ints:
+        places = np.arange(min(self._left[cluster], _WIDTH + len(drawn)))
+        taken = [place for drawn_from, place in drawn if drawn_from == cluster]
+        return np.delete(places, [place for place in taken if place < len(places)]) if taken else places

@@ -1,0 +1,70 @@
+"""Nodes for some classes in some counts, by columns or, where sizes are too many, by clusters."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from ebbtide.core.packing.arrays import Arrays, Floats, Ints
+from ebbtide.core.packing.budget import Budget
+from ebbtide.core.packing.clusters import clustered
+from ebbtide.core.packing.columns import Generator
+from ebbtide.core.packing.pricing import cheapest
+from ebbtide.core.packing.problem import Bin
+from ebbtide.core.packing.realise import Pools
+from ebbtide.core.packing.rounding import dive
+
+FEW = 200
+"""Classes that the master still handles one by one."""
+_CLUSTERS = 50
+_GENERATING = 0.6
+"""Share of the time spent on columns, before they are rounded to nodes."""
+
+
+def solve(arrays: Arrays, counts: Floats, budget: Budget, few: int = FEW) -> list[Bin]:
+    """Nodes that hold exactly these counts; by clusters while more than a `few` classes are left."""
+    bins: list[Bin] = []
+    left = counts.copy()
+    while (kinds := np.flatnonzero(left)).size > few and budget.left() > 0:
+        made = _by_clusters(arrays.only(kinds, left[kinds]), kinds, budget.part(0.7))
+        for each in made:
+            for index, count in each.content:
+                left[index] -= count * each.times
+        bins.extend(made)
+        if not made:
+            break
+    if kinds.size:
+        bins.extend(_by_columns(arrays.only(kinds, left[kinds]), kinds, budget))
+    return bins
+
+
+def _by_columns(arrays: Arrays, kinds: Ints, budget: Budget) -> list[Bin]:
+    generator = Generator(arrays, budget.seed)
+    generator.generate(budget.part(_GENERATING))
+    columns, times = dive(generator, arrays.counts, budget)
+    columns = cheapest(arrays, columns)
+    return [
+        Bin(number, tuple((int(kinds[at]), int(pattern[at])) for at in np.flatnonzero(pattern)), count)
+        for number, pattern, count in zip(columns.types.tolist(), columns.patterns, times.tolist(), strict=True)
+    ]
+
+
+def _by_clusters(arrays: Arrays, kinds: Ints, budget: Budget) -> list[Bin]:
+    """Nodes for most of these units; those that would fill a node badly are left over."""
+    clusters = clustered(arrays, _CLUSTERS)
+    coarse = clusters.arrays
+    generator = Generator(coarse, budget.seed)
+    generator.generate(budget.part(_GENERATING))
+    columns, times = dive(generator, coarse.counts, budget)
+    pools = Pools(arrays, clusters, budget.seed)
+    bins: list[Bin] = []
+    nodes = np.random.default_rng(budget.seed).permutation(np.repeat(np.arange(len(columns)), times))
+    for node in nodes.tolist():
+        pattern, number = columns.patterns[node], int(columns.types[node])
+        of = np.repeat(np.arange(coarse.kinds), pattern.astype(np.int64)).tolist()
+        made = pools.make(arrays.offer[number], of, float(pattern @ coarse.worth))
+        if made is not None:
+            content = tuple(sorted(Counter(kinds[made].tolist()).items()))
+            bins.append(Bin(number, content, 1))
+    return bins

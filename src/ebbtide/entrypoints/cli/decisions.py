@@ -1,0 +1,145 @@
+"""`ebbtide plan`, `explain` and `replay`: what would be done, what was decided, and whether that holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, existing_store, looking_only, read_config
+from ebbtide.entrypoints.cli.writing import BAD, GOOD, QUIET, write_json, write_lines
+from ebbtide.errors import Usage
+from ebbtide.model.log import LogEntry, LogKind
+
+if TYPE_CHECKING:
+    from ebbtide.config import Config
+    from ebbtide.engine.outside import Outside
+    from ebbtide.model.decision import Decision
+    from ebbtide.model.operation import Operation
+
+DecisionId = Annotated[str, typer.Argument(metavar="ID", help="Id of a decision, or `last`.")]
+
+
+def plan(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
+    """Say what the next tick would do and why not the rest. Writes nothing."""
+    found = read_config(ctx, config)
+    with looking_only(found) as outside:
+        now = outside.clock.now()
+        operation, decision, warnings = _plan(outside, found)
+    if as_json:
+        write_json(_plan_json(operation, decision, warnings))
+        return
+    write_lines(_plan_lines(operation, decision, warnings, now))
+
+
+def _plan(outside: Outside, config: Config) -> tuple[Operation | None, Decision, tuple[str, ...]]:
+    """As the tick does it, up to the first write."""
+    from ebbtide.core.decide import decide
+    from ebbtide.core.orphans import track_orphans
+    from ebbtide.core.track import track
+    from ebbtide.engine.observe import observe
+
+    snapshot = observe(outside, config.settings)
+    now = snapshot.at
+    record, warnings = track(snapshot, outside.store.load(), config.settings, now)
+    record = track_orphans(snapshot, record, now)
+    decision = decide(snapshot, record, config.settings, now, "plan")
+    return record.operation, decision, (*snapshot.problems, *warnings)
+
+
+def _plan_lines(
+    operation: Operation | None, decision: Decision, warnings: tuple[str, ...], now: float
+) -> Iterator[Text]:
+    from ebbtide.entrypoints.cli.describe import operation_lines, spoken, verdict_lines
+
+    yield Text("Plan only: nothing was written and nothing is done.", QUIET)
+    for warning in warnings:
+        yield Text(f"! {warning}", "yellow")
+    if operation is not None:
+        yield Text("The next tick would go on with what is under way:")
+        yield from operation_lines(operation, now)
+    else:
+        yield Text.assemble("The next tick would do: ", (spoken(decision.action), "bold"))
+        yield Text(decision.reason)
+    for verdict in decision.verdicts:
+        yield Text()
+        yield from verdict_lines(verdict)
+
+
+def _plan_json(operation: Operation | None, decision: Decision, warnings: tuple[str, ...]) -> dict[str, Any]:
+    import msgspec
+
+    return {
+        "action": "continue" if operation is not None else decision.action,
+        "reason": operation.reason if operation is not None else decision.reason,
+        "operation": None if operation is None else msgspec.to_builtins(operation),
+        "decision": msgspec.to_builtins(decision),
+        "warnings": list(warnings),
+    }
+
+
+def explain(ctx: typer.Context, id: DecisionId, config: ConfigPath = None, as_json: AsJson = False) -> None:
+    """Show a decision: every precondition with both figures, and the nodes that were passed over."""
+    from ebbtide.engine.journal import read_decision
+
+    decision = read_decision(_find(read_config(ctx, config), id))
+    if as_json:
+        import msgspec
+
+        write_json(msgspec.to_builtins(decision))
+        return
+    from ebbtide.entrypoints.cli.describe import decision_lines
+
+    write_lines(decision_lines(decision))
+
+
+def replay(ctx: typer.Context, id: DecisionId, config: ConfigPath = None) -> None:
+    """Compute a stored decision again from its stored inputs. Exit code 1 when it differs."""
+    from ebbtide.core.decide import decide
+    from ebbtide.engine.journal import read_decision, read_inputs
+    from ebbtide.entrypoints.cli.describe import decision_lines
+
+    entry = _find(read_config(ctx, config), id)
+    stored, inputs = read_decision(entry), read_inputs(entry)
+    again = decide(inputs.snapshot, inputs.record, inputs.settings, inputs.now, stored.id)
+    if again == stored:
+        asked = sum(len(verdict.checks) for verdict in stored.verdicts)
+        write_lines(
+            [
+                Text.assemble(
+                    ("equal", GOOD), f": decision {stored.id} comes out the same ({asked} checks)."
+                ),
+                f"{stored.action}: {stored.reason}",
+            ]
+        )
+        return
+    write_lines(
+        [
+            Text.assemble(("different", BAD), f": decision {stored.id} does not come out the same."),
+            Text("Stored:", "bold"),
+            *decision_lines(stored),
+            Text(),
+            Text("Computed again:", "bold"),
+            *decision_lines(again),
+        ]
+    )
+    raise typer.Exit(1)
+
+
+def _find(config: Config, wanted: str) -> LogEntry:
+    store = existing_store(config)
+    if store is None:
+        raise Usage("there is no decision yet: nothing has run here. Begin with `ebbtide once`.")
+    try:
+        if wanted == "last":
+            entry = next(iter(store.read_log([LogKind.DECISION], limit=1)), None)
+        else:
+            entry = store.find_entry(wanted)
+    finally:
+        store.close()
+    if entry is None:
+        missing = "there is no decision yet" if wanted == "last" else f"there is no decision {wanted!r}"
+        raise Usage(f"{missing}; nothing was touched. `ebbtide log --kind decision` lists those there are.")
+    return entry

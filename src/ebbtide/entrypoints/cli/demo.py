@@ -1,0 +1,143 @@
+"""`ebbtide demo`: a simulated day at speed, as a live picture, or as plain lines without a terminal."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ebbtide.entrypoints.cli.simulation import fault_names, result_lines
+from ebbtide.entrypoints.cli.writing import console, write_lines
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+
+    from ebbtide.entrypoints.cli.demo_view import Told
+    from ebbtide.simulator.frames import Frame
+
+SPEED = 2400.0
+SLOWER = 12
+"""How much slower time passes while something is under way, so that it can be seen."""
+FRAMES_PER_SECOND = 12.0
+QUIET_BEGINNINGS = ("nothing to do", "stood by")
+REMEMBERED = 200
+
+
+def demo(
+    scenario: Annotated[
+        str, typer.Option(help="Another scenario, as `ebbtide simulate` knows them; else a day of its own.")
+    ] = "",
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same story.")] = 1,
+    speed: Annotated[
+        float | None,
+        typer.Option(min=0.0, help=f"Simulated seconds for each real one ({SPEED:g}); 0 is at once."),
+    ] = None,
+    faults: Annotated[str, typer.Option(help="More faults to inject, separated by commas.")] = "",
+) -> None:
+    """Watch a simulated cluster grow, shrink, lose spot nodes and survive crashes of its autoscaler."""
+    from ebbtide.entrypoints.cli import story
+    from ebbtide.simulator.disorder import check_names
+    from ebbtide.simulator.scenarios import build
+    from ebbtide.simulator.simulate import Simulation
+
+    more = fault_names(faults)
+    check_names(more)
+    told = build(scenario, seed) if scenario else story.tell(seed)
+    out = console()
+    pace = (SPEED if out.is_terminal else 0.0) if speed is None else speed
+    show = LiveView(out, told.name, pace) if out.is_terminal else PlainView(out, pace)
+    try:
+        with show:
+            result = Simulation(told, more, show.frame).run()
+    except KeyboardInterrupt:
+        write_lines([f"Stopped at {show.reached} of the simulation; nothing outside was touched."])
+        return
+    write_lines(result_lines(result.to_json()))
+
+
+class PlainView:
+    """One line for each thing that happens."""
+
+    def __init__(self, out: Console, pace: float) -> None:
+        self._out = out
+        self._pace = Pace(pace)
+        self.reached = "the beginning"
+
+    def __enter__(self) -> PlainView:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def frame(self, frame: Frame) -> None:
+        from ebbtide.entrypoints.cli.demo_view import clock_face, told_line
+
+        self.reached = clock_face(frame.at)
+        for told in news(frame):
+            self._out.print(told_line(told))
+        self._pace.wait(frame)
+
+
+class LiveView:
+    """The picture, drawn anew several times a second, however fast time passes."""
+
+    def __init__(self, out: Console, title: str, pace: float) -> None:
+        from rich.live import Live
+
+        self._title = title
+        self._pace = Pace(pace)
+        self._told: list[Told] = []
+        self._zones: tuple[str, ...] = ()
+        self._drawn_at = 0.0
+        self._live: Live = Live(console=out, auto_refresh=False, screen=True)
+        self.reached = "the beginning"
+
+    def __enter__(self) -> LiveView:
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.__exit__(None, None, None)
+
+    def frame(self, frame: Frame) -> None:
+        from ebbtide.entrypoints.cli.demo_view import Size, clock_face, screen
+
+        self.reached = clock_face(frame.at)
+        self._told = [*self._told, *news(frame)][-REMEMBERED:]
+        self._zones = tuple(sorted({*self._zones, *(node.zone for node in frame.nodes)}))
+        if time.monotonic() - self._drawn_at >= 1 / FRAMES_PER_SECOND:
+            self._drawn_at = time.monotonic()
+            size = Size(*self._live.console.size)
+            title = self._title
+            self._live.update(screen(frame, title, self._told, self._zones, size), refresh=True)
+        self._pace.wait(frame)
+
+
+class Pace:
+    """Lets simulated time pass at a speed, slower while something happens; at 0 it never waits."""
+
+    def __init__(self, speed: float) -> None:
+        self._speed = speed
+        self._before: float | None = None
+
+    def wait(self, frame: Frame) -> None:
+        passed = frame.at - (frame.at if self._before is None else self._before)
+        self._before = frame.at
+        if self._speed:
+            busy = bool(frame.operation or news(frame))
+            time.sleep(passed / self._speed * (SLOWER if busy else 1))
+
+
+def news(frame: Frame) -> list[Told]:
+    """What a frame tells that is worth a line: faults first, then what the tick did."""
+    from ebbtide.entrypoints.cli.demo_view import Told
+
+    told = []
+    for event in frame.events:
+        crashed = " crashed " in event
+        told.append(Told(frame.at, f"{event}; another takes over" if crashed else event, fault=True))
+    if frame.says and not frame.says.startswith(QUIET_BEGINNINGS):
+        told.append(Told(frame.at, frame.says))
+    return told

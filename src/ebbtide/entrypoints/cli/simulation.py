@@ -1,0 +1,54 @@
+"""`ebbtide simulate`: one scenario with the real engine, and what came of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from ebbtide.entrypoints.cli.options import AsJson
+from ebbtide.entrypoints.cli.writing import BAD, GOOD, STRONG, rows, write_lines
+
+NAMES = {"node_hours": "node-hours", "pending_pod_seconds": "pod-seconds waited"}
+
+
+def simulate(
+    scenario: Annotated[str, typer.Option(help="Name of the scenario; a wrong name lists them all.")] = "day",
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same run.")] = 1,
+    faults: Annotated[str, typer.Option(help="Faults to inject, separated by commas.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Run a scenario on a virtual clock. Exit code 1 when a safety rule was violated."""
+    from ebbtide.simulator.simulate import simulate as run_scenario
+
+    result = run_scenario(scenario, seed, fault_names(faults))
+    if as_json:
+        print(result.to_json())
+    else:
+        write_lines(result_lines(result.to_json()))
+    if result.violations:
+        raise typer.Exit(1)
+
+
+def fault_names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def result_lines(result_json: str) -> list[Text]:
+    import json
+
+    result: dict[str, Any] = json.loads(result_json)
+    violations = result.pop("violations")
+    lines = [Text(f"{result.pop('scenario')}, seed {result.pop('seed')}", STRONG)]
+    lines += rows((NAMES.get(name, name.replace("_", " ")), _shown(value)) for name, value in result.items())
+    lines += [Text(f"violated: {said}", BAD) for said in violations]
+    return lines if violations else [*lines, Text("No safety rule was violated.", GOOD)]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_shown(part)}" for name, part in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)

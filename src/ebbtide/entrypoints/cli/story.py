@@ -1,0 +1,37 @@
+"""The story that `ebbtide demo` tells where no scenario is named: a day with a bit of everything.
+
+It begins in the morning, while the cluster grows and its autoscaler keeps crashing; in the early afternoon
+the cloud takes spot nodes back; in the evening the cluster shrinks.
+"""
+
+from __future__ import annotations
+
+from ebbtide.model.node import Market
+from ebbtide.model.settings import Settings
+from ebbtide.simulator.catalogue import ZONES, add_system, database, deployment, guarded, pool
+from ebbtide.simulator.rules import Rules
+from ebbtide.simulator.scenarios import HOUR, START, WARM_UP_SECONDS, Scenario
+from ebbtide.simulator.workload import Curve, Demand
+from ebbtide.simulator.world import World
+
+NAME = "a day"
+MORNING = START + 6 * HOUR
+CRASHING = 3 * HOUR
+DAY = 24 * HOUR
+
+
+def tell(seed: int) -> Scenario:
+    pools = (pool("general", ("cpx32", "cpx42")), pool("spot", ("cpx32",), Market.SPOT))
+    settings = Settings(cluster="demo", pools=pools, min_workers=3, max_workers=16)
+    world = World(Rules(call_seconds=0.05, rebalance_chance=0.3), pools, seed, MORNING - WARM_UP_SECONDS)
+    world.controllers.began_at = float(START)
+    add_system(world)
+    for zone in ZONES:
+        world.add_node("general", "cpx32", zone, Market.ON_DEMAND, DAY)
+    world.add_workload(*database("database", 3))
+    world.add_workload(*guarded(deployment("web", 500, 512, Demand(Curve.DAY, 4, 64)), 4))
+    world.add_workload(deployment("api", 300, 384, Demand(Curve.DAY, 2, 30), 0.6))
+    world.plan(START + 13 * HOUR, "interrupt-all", "b")
+    world.plan(START + 14 * HOUR + HOUR // 2, "interrupt-all", "c")
+    world.advance_to(MORNING)
+    return Scenario(NAME, seed, world, settings, DAY, faults=("crash",), calm_seconds=DAY - CRASHING)

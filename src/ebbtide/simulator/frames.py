@@ -1,0 +1,104 @@
+"""A picture of a simulation at one moment, for a live view. Plain values; nothing to compute later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from ebbtide.model.node import Node
+from ebbtide.model.operation import Operation, ScaleUp, Slot
+from ebbtide.model.record import Record
+from ebbtide.simulator.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFrame:
+    name: str
+    zone: str
+    pool: str
+    instance_type: str
+    market: str
+    state: str
+    """booting, joining, ready, not ready, cordoned, draining, leaving, interrupted."""
+    pods: int
+    requested: float
+    """How much of its CPU is asked for by pods, 0 to 1."""
+    used: float
+    """How much of its CPU is really used, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    at: float
+    nodes: tuple[NodeFrame, ...]
+    """Workers of ours, those that boot among them, by zone and then by name."""
+    pods: int
+    waiting: int
+    cpu: float | None
+    operation: str
+    """The open operation in a few words; empty when there is none."""
+    says: str
+    cost: Decimal
+    currency: str
+    events: tuple[str, ...] = ()
+    """What happened besides the tick since the last frame, such as a crash of the runner."""
+
+
+def draw(world: World, record: Record) -> tuple[NodeFrame, ...]:
+    frames = []
+    for machine in world.machines.book.machines.values():
+        if not machine.ours or (machine.ended_at and machine.node.name not in world.inventory.nodes):
+            continue
+        node = world.inventory.nodes.get(machine.node.name)
+        if node is None or node.uid != machine.node.uid:
+            if machine.instance.alive:
+                frames.append(_empty(machine.node, "booting"))
+            continue
+        pods = world.pods_on(node.name)
+        asked = sum(pod.requests.cpu_milli for pod in pods if not pod.finished)
+        state = _state(node, machine.instance.alive, machine.noticed, record)
+        frames.append(
+            NodeFrame(
+                node.name,
+                node.zone,
+                node.pool,
+                node.instance_type,
+                node.market,
+                state,
+                len(pods),
+                round(asked / max(node.allocatable.cpu_milli, 1), 3),
+                round(world.usage.of(node.name) or 0.0, 3),
+            )
+        )
+    return tuple(sorted(frames, key=lambda frame: (frame.zone, frame.name)))
+
+
+def _empty(node: Node, state: str) -> NodeFrame:
+    return NodeFrame(node.name, node.zone, node.pool, node.instance_type, node.market, state, 0, 0.0, 0.0)
+
+
+def _state(node: Node, alive: bool, noticed: bool, record: Record) -> str:
+    if not alive:
+        return "leaving"
+    if noticed:
+        return "interrupted"
+    if node.owner is not None:
+        return "draining"
+    if node.unschedulable:
+        return "cordoned"
+    if not node.ready:
+        young = any(slot.node_name == node.name for slot in _slots(record.operation))
+        return "joining" if young else "not ready"
+    return "ready"
+
+
+def _slots(operation: Operation | None) -> tuple[Slot, ...]:
+    return operation.slots if isinstance(operation, ScaleUp) else ()
+
+
+def describe(operation: Operation | None) -> str:
+    if operation is None:
+        return ""
+    if isinstance(operation, ScaleUp):
+        return "adding " + ", ".join(f"{s.instance_type} in {s.zone} ({s.state})" for s in operation.slots)
+    return "removing " + ", ".join(f"{r.node_name or r.instance_id} ({r.state})" for r in operation.removals)

@@ -1,0 +1,88 @@
+"""One runner in a simulation: an owner id, a clock of its own, and its doors, perhaps failing ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
+from ebbtide.engine.outside import Outside
+from ebbtide.engine.tick import TickReport, tick
+from ebbtide.model.settings import Settings
+from ebbtide.ports import Store
+from ebbtide.simulator.checker import Checker
+from ebbtide.simulator.clock import SkewedClock, VirtualClock
+from ebbtide.simulator.faults import faulty_outside
+from ebbtide.simulator.plans import Plan
+from ebbtide.simulator.ports import SimCloud, SimCluster, SimInbox, SimMetrics, SimNotifier
+from ebbtide.simulator.watch import WatchedStore
+from ebbtide.simulator.world import World
+
+
+@dataclass(slots=True)
+class Stage:
+    """What all runners of one simulation share."""
+
+    world: World
+    settings: Settings
+    clock: VirtualClock
+    database: MemoryDatabase
+    checker: Checker
+    notifier: SimNotifier
+    ids: int = 0
+
+    def new_id(self) -> str:
+        """Grows with time, and is the same for the same seed."""
+        self.ids += 1
+        return f"{int(self.clock.now() * 1000):014d}-{self.ids:08d}"
+
+
+def stage_of(world: World, settings: Settings, keep_entries: int = 1000) -> Stage:
+    """A stage around a world, with an empty store and a clock that stands where the world does."""
+    return Stage(
+        world,
+        settings,
+        VirtualClock(world.now),
+        MemoryDatabase(keep_entries),
+        Checker(world, settings),
+        SimNotifier(),
+    )
+
+
+def store_of(stage: Stage, clock: SkewedClock | VirtualClock | None = None) -> Store:
+    store = MemoryStore(clock or stage.clock, stage.settings.cluster, stage.database)
+    return WatchedStore(store, stage.checker)
+
+
+def outside_of(stage: Stage, clock: SkewedClock | VirtualClock | None = None) -> Outside:
+    """Sound doors to the stage's world; hand the result to `faulty_outside` for failing ones."""
+    world, true = stage.world, stage.clock
+    return Outside(
+        store=store_of(stage, clock),
+        cluster=SimCluster(world, true),
+        cloud=SimCloud(world, true),
+        metrics=SimMetrics(world, true),
+        inbox=SimInbox(world, true),
+        notifier=stage.notifier,
+        clock=clock or true,
+        new_id=stage.new_id,
+    )
+
+
+class Runner:
+    """A process that ticks. After `RunnerCrashed` it is of no use any more: make a new one."""
+
+    def __init__(self, stage: Stage, owner: str, plan: Plan | None = None, skew_seconds: float = 0.0) -> None:
+        self.owner = owner
+        self.clock = SkewedClock(stage.clock, skew_seconds)
+        self._settings = stage.settings
+        outside = outside_of(stage, self.clock)
+        self.outside = (
+            outside if plan is None else faulty_outside(outside, plan, lambda: _disturb(stage.world))
+        )
+
+    def tick(self, budget_seconds: float = 60.0) -> TickReport:
+        return tick(self.outside, self._settings, self.owner, self.clock.now() + budget_seconds)
+
+
+def _disturb(world: World) -> None:
+    world.disturbances += 1

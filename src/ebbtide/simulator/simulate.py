@@ -1,0 +1,207 @@
+"""Run the real engine against a simulated world on virtual time.
+
+    result = simulate("day", seed=1, faults=("crash",), on_tick=show)
+    print(result.to_json())
+
+The same scenario, seed and faults give the same bytes. A runner that crashes is followed by a new one
+with a new owner id after a pause; it must wait for the lease of the dead one like anybody else.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+import msgspec
+
+from ebbtide.engine.rounds import InvariantBroken
+from ebbtide.errors import EbbtideError
+from ebbtide.simulator.catalogue import CURRENCY
+from ebbtide.simulator.disorder import check_names, plan_for, spoil
+from ebbtide.simulator.faults import RunnerCrashed
+from ebbtide.simulator.frames import Frame, describe, draw
+from ebbtide.simulator.runner import Runner, stage_of, store_of
+from ebbtide.simulator.scenarios import Scenario, build
+
+PAUSE_SECONDS = 20.0
+INBOX_SECONDS = 2.0
+JUMP_CHANCE = 0.02
+JUMPS_SECONDS = (-3600.0, -60.0, 60.0, 600.0, 7200.0)
+
+OnTick = Callable[[Frame], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    scenario: str
+    seed: int
+    faults: tuple[str, ...]
+    ticks: int
+    sentences: int
+    launched: int
+    removed: int
+    evictions: int
+    interruptions: int
+    node_hours: float
+    cost: str
+    currency: str
+    pending_pod_seconds: int
+    crashes: int
+    failed_ticks: int
+    alarms: int
+    strikes: dict[str, int]
+    violations: tuple[str, ...] = field(default=())
+
+    def to_json(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+
+def simulate(name: str, seed: int, faults: Sequence[str] = (), on_tick: OnTick | None = None) -> Result:
+    check_names(faults)
+    return Simulation(build(name, seed), faults, on_tick).run()
+
+
+class Simulation:
+    def __init__(self, scenario: Scenario, faults: Sequence[str] = (), on_tick: OnTick | None = None) -> None:
+        self.scenario = scenario
+        self.faults = tuple(dict.fromkeys((*scenario.faults, *faults)))
+        self.stage = stage_of(scenario.world, scenario.settings)
+        self._store = store_of(self.stage)
+        self._on_tick = on_tick
+        self._random = random.Random(f"{scenario.name}/{scenario.seed}")
+        self._plan = plan_for(self.faults, scenario.seed)
+        self._plan.on_stall = self._while_stalled
+        self._stalled = False
+        self._owners = self.ticks = self.crashes = self.failed_ticks = self.sentences = 0
+        self._events: list[str] = []
+        machines = scenario.world.machines
+        self._before = (machines.node_seconds(), machines.cost())
+        spoil(scenario.world, self.faults)
+
+    def run(self) -> Result:
+        scenario, clock = self.scenario, self.stage.clock
+        end = clock.now() + scenario.duration_seconds
+        runner = self._new_runner()
+        second = self._new_runner(skew_seconds=2.0) if "second-runner" in self.faults else None
+        while clock.now() < end:
+            self._calm_down(end - clock.now() <= scenario.calm_seconds)
+            due = clock.now() + scenario.tick_seconds
+            self._jump_clock(runner)
+            if not self._tick(runner):
+                clock.sleep(PAUSE_SECONDS)
+                runner = self._new_runner()
+                continue
+            if second is not None:
+                self._wait(due - scenario.tick_seconds / 2)
+                second = second if self._tick(second) else self._new_runner(skew_seconds=2.0)
+            self._wait(due)
+        self.stage.world.advance_to(clock.now())
+        self.stage.checker.finish(self._store.load())
+        return self._result()
+
+    def _new_runner(self, skew_seconds: float = 0.0) -> Runner:
+        self._owners += 1
+        plan = self._plan if self.faults else None
+        return Runner(self.stage, f"runner-{self._owners}", plan, skew_seconds)
+
+    def _tick(self, runner: Runner) -> bool:
+        """One tick; False when the runner did not survive it."""
+        self.ticks += 1
+        says, alive = "", True
+        try:
+            says = runner.tick(self.scenario.tick_seconds).says
+            self.sentences += 1
+        except RunnerCrashed as crash:
+            self.crashes += 1
+            self._events.append(f"{runner.owner} {crash}")
+            alive = False
+        except InvariantBroken as error:
+            self.stage.checker.say(f"a machine broke its own invariant: {error}")
+        except EbbtideError as error:
+            self.failed_ticks += 1
+            self._events.append(f"tick failed: {error}")
+        except Exception as error:  # a simulation reports a bug in the engine as it does any other misdeed
+            self.stage.checker.say(f"the tick failed unexpectedly: {type(error).__name__}: {error}")
+        self._show(says)
+        return alive
+
+    def _wait(self, until: float) -> None:
+        """Let time pass, looking into the inbox often, as the daemon does."""
+        clock, world = self.stage.clock, self.stage.world
+        while clock.now() < until:
+            clock.sleep(min(INBOX_SECONDS, until - clock.now()))
+            world.advance_to(clock.now())
+            if world.incidents.mail.arrived:
+                return
+
+    def _calm_down(self, calm: bool) -> None:
+        self._plan.quiet = calm
+        if calm and self.stage.world.rules.late_bind_seconds:
+            self.stage.world.set_late_bind(0.0)
+
+    def _jump_clock(self, runner: Runner) -> None:
+        if "clock-jump" not in self.faults:
+            return
+        jumps = not self._plan.quiet and self._random.random() < JUMP_CHANCE
+        runner.clock.seconds = self._random.choice(JUMPS_SECONDS) if jumps else 0.0
+
+    def _while_stalled(self) -> None:
+        """The frozen runner's lease runs out; another takes over, and then the frozen one goes on."""
+        if self._stalled:
+            return
+        self._stalled = True
+        self._events.append("the runner froze and another took over")
+        self.stage.clock.sleep(self.scenario.settings.lock_ttl_seconds + 5)
+        self._owners += 1
+        self._tick(Runner(self.stage, f"runner-{self._owners}"))
+        self._stalled = False
+
+    def _show(self, says: str) -> None:
+        if self._on_tick is None:
+            self._events.clear()
+            return
+        world, record = self.stage.world, self._store.load()
+        names = [node.name for node in world.view().workers]
+        self._on_tick(
+            Frame(
+                at=world.now,
+                nodes=draw(world, record),
+                pods=len(world.inventory.pods),
+                waiting=len(world.inventory.waiting),
+                cpu=world.usage.average(names),
+                operation=describe(record.operation),
+                says=says,
+                cost=self._cost(),
+                currency=CURRENCY,
+                events=tuple(self._events),
+            )
+        )
+        self._events.clear()
+
+    def _cost(self) -> Decimal:
+        return self.stage.world.machines.cost() - self._before[1]
+
+    def _result(self) -> Result:
+        world = self.stage.world
+        return Result(
+            scenario=self.scenario.name,
+            seed=self.scenario.seed,
+            faults=self.faults,
+            ticks=self.ticks,
+            sentences=self.sentences,
+            launched=world.machines.book.launched,
+            removed=world.removed,
+            evictions=world.evictions,
+            interruptions=world.incidents.mail.interruptions,
+            node_hours=round((world.machines.node_seconds() - self._before[0]) / 3600, 3),
+            cost=str(self._cost().quantize(Decimal("0.0001"))),
+            currency=CURRENCY,
+            pending_pod_seconds=round(world.inventory.pending_pod_seconds),
+            crashes=self.crashes,
+            failed_ticks=self.failed_ticks,
+            alarms=len(self.stage.notifier.entries),
+            strikes=dict(sorted(self._plan.counts.items())),
+            violations=tuple(self.stage.checker.violations),
+        )

@@ -1,0 +1,76 @@
+"""Every story, struck at every single call in every way, with another runner taking over.
+
+The calls of an undisturbed telling are counted first. Then the story is told once for each of them and
+each way to fail: dead just before, dead just after, carried out without an answer, failed, throttled, or
+frozen until another runner has taken over. Quiet ticks after the end of a story are left out.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from ebbtide.engine.loop import guarded_tick
+from ebbtide.simulator.plans import CrashPlan, Strike
+from tests.simulation.conftest import CRASH_POINTS
+from tests.simulation.stories import STORIES, TICK_SECONDS, Story, Telling
+
+CALLS_AFTER_THE_LAST_EFFECT = 8
+STRIKES = (
+    Strike.CRASH_BEFORE,
+    Strike.CRASH_AFTER,
+    Strike.LOST_REPLY,
+    Strike.FAILED,
+    Strike.THROTTLED,
+    Strike.STALL,
+)
+by_name = pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+
+
+@cache
+def calls_of(story: Story) -> tuple[str, ...]:
+    """The labels of the calls that change something, up to a little after the last effect."""
+    plan = CrashPlan()
+    telling = Telling(story)
+    telling.tell(plan)
+    assert telling.problems() == []
+    effects = [number for number, call in enumerate(plan.calls) if not call.startswith("store.")]
+    return tuple(plan.calls[: effects[-1] + CALLS_AFTER_THE_LAST_EFFECT])
+
+
+@by_name
+def test_an_undisturbed_story_ends_well(story: Story) -> None:
+    calls = calls_of(story)
+    assert any(call.startswith(("cluster.", "cloud.")) for call in calls)
+
+
+@by_name
+@pytest.mark.parametrize("strike", STRIKES, ids=lambda strike: strike.value)
+def test_a_story_ends_well_wherever_it_is_struck(story: Story, strike: Strike) -> None:
+    found: dict[str, list[str]] = {}
+    for number, label in enumerate(calls_of(story), start=1):
+        telling = Telling(story)
+        plan = CrashPlan(number, strike, on_stall=lambda told=telling: take_over(told))
+        telling.tell(plan)
+        assert plan.struck == label
+        if strike in (Strike.CRASH_BEFORE, Strike.CRASH_AFTER):
+            assert telling.crashes == 1
+        if telling.problems():
+            found[label] = telling.problems()
+        CRASH_POINTS.add((story.name, label, strike))
+    assert found == {}
+
+
+def take_over(telling: Telling) -> None:
+    """While the first runner is frozen its lease runs out, and a second one ticks. Then the first wakes."""
+    settings = telling.story.settings
+    second = telling.outside(CrashPlan())
+    telling.world.disturbances += 1
+    waited = 0
+    while waited <= settings.lock_ttl_seconds + settings.lease_margin_seconds:
+        telling.clock.sleep(TICK_SECONDS)
+        telling.world.advance_to(telling.clock.now())
+        waited += TICK_SECONDS
+        telling.story.before_tick(telling.world, telling.store)
+        telling.sentences.append(guarded_tick(second, settings, "second", TICK_SECONDS).says)
