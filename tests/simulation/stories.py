@@ -112,15 +112,34 @@ class Telling:
         for _ in range(self.story.ticks):
             self.story.before_tick(self.world, self.store)
             try:
-                report = guarded_tick(runner, self.story.settings, owner, TICK_SECONDS)
-                self.sentences.append(report.says)
+                self.tick(runner, owner)
             except RunnerCrashed as crash:
                 self.crashes += 1
                 self.sentences.append(str(crash))
                 runner, owner = self.outside(CrashPlan()), f"runner-{next(self._owners)}"
-            self.clock.sleep(TICK_SECONDS)
-            self.world.advance_to(self.clock.now())
+            self.wait(TICK_SECONDS)
         self.checker.finish(self.store.load())
+
+    def tick(self, runner: Outside | None = None, owner: str = "runner") -> str:
+        """One tick by a runner, undisturbed where none is named; what it said."""
+        doors = self.outside(CrashPlan()) if runner is None else runner
+        says = guarded_tick(doors, self.story.settings, owner, TICK_SECONDS).says
+        self.sentences.append(says)
+        return says
+
+    def wait(self, seconds: float) -> None:
+        self.clock.sleep(seconds)
+        self.world.advance_to(self.clock.now())
+
+    def tick_until(self, reached: Callable[[Record], bool], runner: Outside | None = None) -> Record:
+        """Tick until the record is as wished, without waiting after the last tick."""
+        for _ in range(self.story.ticks):
+            self.story.before_tick(self.world, self.store)
+            self.tick(runner)
+            if reached(self.record):
+                return self.record
+            self.wait(TICK_SECONDS)
+        raise AssertionError(f"never reached; the last tick said: {self.sentences[-1]}")
 
     @property
     def record(self) -> Record:

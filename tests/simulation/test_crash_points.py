@@ -7,11 +7,10 @@ frozen until another runner has taken over. Quiet ticks after the end of a story
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 import pytest
 
-from ebbtide.engine.loop import guarded_tick
 from ebbtide.simulator.plans import CrashPlan, Strike
 from tests.simulation.conftest import CRASH_POINTS
 from tests.simulation.stories import STORIES, TICK_SECONDS, Story, Telling
@@ -51,7 +50,7 @@ def test_a_story_ends_well_wherever_it_is_struck(story: Story, strike: Strike) -
     found: dict[str, list[str]] = {}
     for number, label in enumerate(calls_of(story), start=1):
         telling = Telling(story)
-        plan = CrashPlan(number, strike, on_stall=lambda told=telling: take_over(told))
+        plan = CrashPlan(number, strike, on_stall=partial(take_over, telling))
         telling.tell(plan)
         assert plan.struck == label
         if strike in (Strike.CRASH_BEFORE, Strike.CRASH_AFTER):
@@ -69,8 +68,7 @@ def take_over(telling: Telling) -> None:
     telling.world.disturbances += 1
     waited = 0
     while waited <= settings.lock_ttl_seconds + settings.lease_margin_seconds:
-        telling.clock.sleep(TICK_SECONDS)
-        telling.world.advance_to(telling.clock.now())
+        telling.wait(TICK_SECONDS)
         waited += TICK_SECONDS
         telling.story.before_tick(telling.world, telling.store)
-        telling.sentences.append(guarded_tick(second, settings, "second", TICK_SECONDS).says)
+        telling.tick(second, "second")

@@ -79,7 +79,9 @@ def transitions(before: Work, after: Work) -> Iterator[tuple[LogKind, str, str]]
 
 
 def _identity(part: Slot | Removal) -> str:
-    return f"slot {part.key.rpartition('r')[0] or part.key}" if isinstance(part, Slot) else part.instance_id
+    if isinstance(part, Removal):
+        return part.instance_id
+    return f"slot {part.key.rpartition('r')[0] if part.refused else part.key}"
 
 
 def waits(work: Work) -> str:

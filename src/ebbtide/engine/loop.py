@@ -37,8 +37,16 @@ def run_loop(
         until = outside.clock.now() + wait
         while not stop.is_set() and outside.clock.now() < until:
             stop.wait(min(INBOX_SECONDS, max(0.0, until - outside.clock.now())))
-            if outside.inbox.receive():
+            if _mail_waits(outside):
                 break
+
+
+def _mail_waits(outside: Outside) -> bool:
+    """An inbox that cannot be read is the next tick's alarm, not this loop's end."""
+    try:
+        return bool(outside.inbox.receive())
+    except Exception:  # whatever it is, it must not end the daemon
+        return False
 
 
 def guarded_tick(outside: Outside, settings: Settings, owner: str, budget_seconds: float) -> TickReport:

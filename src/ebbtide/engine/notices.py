@@ -64,25 +64,38 @@ def _advance(outside: Outside, settings: Settings, owner: str, deadline: float, 
         lease = outside.store.acquire(spot_lease_name(open_spot.instance_id), owner, ttl)
     except LeaseLost:
         return []
-    hold = Hold(
-        outside, settings, lease, deadline, outside.store.load(), observe(outside, settings), ttl_seconds=ttl
-    )
+    sentences: list[str] = []
     try:
+        record, snapshot = outside.store.load(), observe(outside, settings)
+        hold = Hold(outside, settings, lease, deadline, record, snapshot, ttl, sentences)
         if _count_run(hold, open_spot.instance_id):
             advance_work(hold, lambda record: record.spot_for(open_spot.instance_id))
             _count_clean(hold, open_spot.instance_id)
     except Conflict as error:
-        hold.sentences.append(f"{open_spot.id} left to another runner: {error}")
+        sentences.append(f"{open_spot.id} left to another runner: {error}")
     except Exception:
         with suppress(EbbtideError):
-            outside.store.release(hold.lease)
+            outside.store.release(lease)
         raise
-    outside.store.release(hold.lease)
-    return hold.sentences
+    outside.store.release(lease)
+    return sentences
 
 
 def _count_run(hold: Hold, instance_id: str) -> bool:
-    """Count before running; set aside what keeps crashing its runner."""
+    """Count before running, on whatever another writes meanwhile: an interruption cannot wait for it."""
+    for _ in range(MAX_TRIES):
+        try:
+            return _counted(hold, instance_id)
+        except LeaseLost:
+            raise
+        except Conflict:
+            hold.record = hold.outside.store.load()
+            hold.look()
+    return False
+
+
+def _counted(hold: Hold, instance_id: str) -> bool:
+    """Whether it may run; what keeps crashing its runner is given up."""
     current = hold.record.spot_for(instance_id)
     if current is None:
         return False

@@ -19,7 +19,7 @@ from ebbtide.engine.observe import observe
 from ebbtide.engine.outside import Outside
 from ebbtide.engine.perform import perform
 from ebbtide.errors import Conflict, EbbtideError, LeaseLost
-from ebbtide.model.effect import Outcome, OutcomeKind
+from ebbtide.model.effect import Effect, Outcome, OutcomeKind
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.record import Lease, Record
 from ebbtide.model.settings import Settings
@@ -44,6 +44,8 @@ class Hold:
     snapshot: Snapshot
     ttl_seconds: int
     sentences: list[str] = field(default_factory=list)
+    asked: set[Effect] = field(default_factory=set)
+    """Effects asked for in this tick: none is asked for twice, however slowly the world shows it."""
 
     @property
     def now(self) -> int:
@@ -96,24 +98,29 @@ def advance_work(hold: Hold, find: Find) -> None:
 
 def _round(hold: Hold, work: Work, find: Find) -> bool:
     """One step; whether another may follow at once."""
+    last_moment = hold.last_moment
     step = machine.advance(work, hold.situation)
+    effects = tuple(effect for effect in step.effects if effect not in hold.asked)
     _refuse_if_broken(work, step.operation)
     if machine.is_settled(step.operation):
         _close(hold, work, step.operation)
         return False
     if step.operation != work:
         _write_work(hold, work, step.operation)
-    elif step.effects:
+    elif effects:
         # Nothing new to write, but the token must be known to be ours before anything is done.
         hold.renew()
         if find(hold.record) != work:
+            hold.look()
             return True
     else:
         return False
-    if not step.effects:
+    if not effects:
+        hold.look()
         return True
-    outcomes = perform(step.effects, hold.outside, hold.settings, hold.lease, hold.last_moment)
+    outcomes = perform(effects, hold.outside, hold.settings, hold.lease, last_moment)
     _take_in(hold, step.operation, outcomes)
+    hold.asked.update(effects)
     hold.look()
     # What was put off, or got no answer, is not asked again in the same breath.
     return any(o.kind in (OutcomeKind.DONE, OutcomeKind.NO_CAPACITY, OutcomeKind.REFUSED) for o in outcomes)
@@ -144,8 +151,12 @@ def _take_in(hold: Hold, work: Work, outcomes: Sequence[Outcome]) -> None:
     if after == work:
         hold.outside.store.append(entries)
         return
-    entries += [hold.entry(kind, says, name) for kind, name, says in journal.transitions(work, after)]
-    hold.write(machine.written(hold.record, after), entries)
+    moved = [hold.entry(kind, says, name) for kind, name, says in journal.transitions(work, after)]
+    try:
+        hold.write(machine.written(hold.record, after), [*entries, *moved])
+    except Conflict:
+        hold.outside.store.append(entries)  # what was done was done, whoever writes the record
+        raise
 
 
 def _close(hold: Hold, before: Work, after: Work) -> None:

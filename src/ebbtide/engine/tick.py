@@ -41,27 +41,19 @@ def tick(outside: Outside, settings: Settings, owner: str, deadline: float) -> T
         lease = outside.store.acquire(CLUSTER_LEASE, owner, settings.lock_ttl_seconds)
     except LeaseLost as held:
         return TickReport(int(outside.clock.now()), "; ".join([*sentences, f"stood by: {held}"]), held=False)
-    hold = Hold(
-        outside,
-        settings,
-        lease,
-        deadline,
-        outside.store.load(),
-        observe(outside, settings),
-        settings.lock_ttl_seconds,
-        sentences,
-    )
     decision = None
     try:
-        decision = _run(hold)
+        record, snapshot = outside.store.load(), observe(outside, settings)
+        ttl = settings.lock_ttl_seconds
+        decision = _run(Hold(outside, settings, lease, deadline, record, snapshot, ttl, sentences))
     except Conflict as error:
-        hold.sentences.append(f"left the rest to the next tick: {error}")
+        sentences.append(f"left the rest to the next tick: {error}")
     except Exception:
         with suppress(EbbtideError):
-            outside.store.release(hold.lease)
+            outside.store.release(lease)
         raise
-    outside.store.release(hold.lease)
-    return TickReport(hold.now, "; ".join(hold.sentences), decision)
+    outside.store.release(lease)
+    return TickReport(int(outside.clock.now()), "; ".join(sentences), decision)
 
 
 def _run(hold: Hold) -> Decision | None:

@@ -28,6 +28,25 @@ from ebbtide.model.record import FORMAT_VERSION, Missing, Record, Rest
 Item = dict[str, Any]
 T = TypeVar("T")
 
+OPTIONAL_ATTRIBUTES = (
+    "scaleUpActionId",
+    "scaleUpStartedEpoch",
+    "scaleUpRequested",
+    "scaleUpInstanceIds",
+    "scaleUpReason",
+    "scaleUpSlots",
+    "scaleDownActionId",
+    "scaleDownStartedEpoch",
+    "scaleDownPhase",
+    "scaleDownTargetInstanceIds",
+    "scaleDownCompletedInstanceIds",
+    "scaleDownReason",
+    "scaleDownAbortReason",
+    "scaleDownRemovals",
+    "setAside",
+)
+"""What an item has only while there is an operation; removed again when that is closed."""
+
 
 def item_key(cluster: str) -> str:
     return "cluster" if cluster == "cluster" else f"cluster#{cluster}"

@@ -108,11 +108,11 @@ def _notice_absence(removal: Removal, situation: Situation) -> Removal:
 
 def is_gone(removal: Removal, node: Node | None, situation: Situation) -> bool:
     """Positive evidence, or missing for longer than a list can lag behind; a node that still reports
-    itself ready contradicts a mere absence."""
+    itself ready contradicts a mere absence, and what is given up is not taken for gone by it."""
     instance = situation.snapshot.instance_with_id.get(removal.instance_id)
     if instance is not None:
         return instance.state is InstanceState.GONE
-    if node is not None and node.ready:
+    if removal.state is RemovalState.RELEASING or (node is not None and node.ready):
         return False
     grace = situation.settings.gone_grace_seconds
     return bool(removal.missing_since) and situation.now - removal.missing_since >= grace
@@ -126,7 +126,7 @@ def _alive(removal: Removal, situation: Situation) -> bool:
 def _planned(removal: Removal, node: Node | None, operation_id: str, situation: Situation) -> Advance:
     if node is None:
         return _to(removal, RemovalState.RELEASED, situation, "its node is not in the cluster"), ()
-    if situation.now < removal.retry_at:
+    if situation.now < removal.retry_at and situation.notice_for(removal.instance_id) is None:
         return removal, ()
     started = replace(
         _fenced(_to(removal, RemovalState.DRAINING, situation), situation),
@@ -152,14 +152,14 @@ def _draining(
 ) -> Advance:
     if node is None:
         return _to(removal, RemovalState.RELEASING, situation, "its node left the cluster"), ()
-    if not cordoned_by(node, operation_id):
+    hurried = situation.notice_for(removal.instance_id) is not None
+    if not _shut(node, operation_id, hurried):
         if situation.now >= removal.drain_deadline:
             return _attempt_failed(removal, situation, "the node could not be cordoned"), ()
-        return removal, (Cordon(node.name, node.uid, operation_id),)
+        return _fenced(removal, situation), (Cordon(node.name, node.uid, operation_id),)
     plan = _plan(node, situation, disruptions)
     if plan.drained:
         return _to(removal, RemovalState.DRAINED, situation), ()
-    hurried = situation.notice_for(removal.instance_id) is not None
     blocked = plan.treated(Treatment.BLOCK)
     if blocked and not hurried:
         return _attempt_failed(removal, situation, blocked[0].says), ()
@@ -171,6 +171,11 @@ def _draining(
 
 def cordoned_by(node: Node, operation_id: str) -> bool:
     return node.unschedulable and node.owner is not None and node.owner.operation_id == operation_id
+
+
+def _shut(node: Node, operation_id: str, hurried: bool) -> bool:
+    """Whether nothing new comes onto the node; what is about to be lost is emptied whoever cordoned it."""
+    return cordoned_by(node, operation_id) or (hurried and node.unschedulable)
 
 
 def _plan(node: Node, situation: Situation, disruptions: Disruptions) -> DrainPlan:
@@ -205,15 +210,16 @@ def _drained(
     if node is None:
         return _to(removal, RemovalState.RELEASING, situation, "its node left the cluster"), ()
     plan = _plan(node, situation, disruptions)
-    if not plan.drained or not cordoned_by(node, operation_id):
+    hurried = situation.notice_for(removal.instance_id) is not None
+    if not plan.drained or not _shut(node, operation_id, hurried):
         return _to(removal, RemovalState.DRAINING, situation, plan.obstacle), ()
-    if situation.notice_for(removal.instance_id) is not None and _involuntary(operation_id):
+    if hurried and (_involuntary(operation_id) or not cordoned_by(node, operation_id)):
         return removal, ()
     failed = may_terminate(removal, situation.snapshot, situation.record, situation.settings)
     if failed is None:
         irrevocable = _to(removal, RemovalState.TERMINATING, situation, removal.reason)
         return irrevocable, (_terminate(irrevocable, node, operation_id),)
-    if failed.name in TRANSIENT or situation.notice_for(removal.instance_id) is not None:
+    if failed.name in TRANSIENT or hurried:
         return replace(removal, reason=failed.says), ()
     return _to(removal, RemovalState.RELEASING, situation, failed.says), ()
 
@@ -233,7 +239,10 @@ def _terminating(
     if node is not None:
         plan = _plan(node, situation, disruptions)
         if not plan.drained:
-            return _evict(removal, plan, situation)
+            removal, evictions = _evict(removal, plan, situation)
+            # Whoever lifted the cordon cannot save the node: more pods would only be lost with it.
+            again = () if node.unschedulable else (Cordon(node.name, node.uid, operation_id),)
+            return removal, again + evictions
     if situation.now < removal.retry_at:
         return removal, ()
     return removal, (_terminate(removal, node, operation_id),)
@@ -261,7 +270,7 @@ def absorb_removal(removal: Removal, outcome: Outcome, situation: Situation) -> 
     refused = outcome.kind is OutcomeKind.REFUSED
     match outcome.effect:
         case Cordon(node_uid=uid) if refused and uid == removal.node_uid:
-            if removal.state is RemovalState.DRAINING:
+            if removal.state is RemovalState.DRAINING and situation.notice_for(removal.instance_id) is None:
                 return replace(_to(removal, RemovalState.RELEASING, situation, outcome.detail), blamed=True)
         case Evict(node_name=name) if refused and name == removal.node_name:
             if removal.state is RemovalState.DRAINING and situation.notice_for(removal.instance_id) is None:

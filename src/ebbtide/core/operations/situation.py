@@ -25,9 +25,11 @@ class Situation:
     """No effect that this runner starts now is started later than this."""
 
     def notice_for(self, instance_id: str) -> Spot | None:
-        """The interruption that is about to take this instance, if any."""
+        """The interruption that is about to take this instance, if any; one that did not come is none."""
         spot = self.record.spot_for(instance_id)
-        return spot if spot is not None and spot.kind is SpotKind.INTERRUPTION else None
+        if spot is None or spot.kind is not SpotKind.INTERRUPTION:
+            return None
+        return spot if self.now < spot.deadline + self.settings.gone_grace_seconds else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,16 @@
 """Launch of one node.
 
-    RESERVED    written, nothing asked of the cloud      -> LAUNCHING, FAILED (would exceed max)
+    RESERVED    written, nothing asked of the cloud      -> LAUNCHING, FAILED (would exceed a maximum)
     LAUNCHING   asked, perhaps without an answer         -> LAUNCHED (answered, or found by its key),
                                                             RESERVED (no capacity: next offer), FAILED
     LAUNCHED    an instance is known                     -> JOINED, RECLAIMING (join timeout), RECLAIMED
-    JOINED      its node is there                        -> READY, RECLAIMING (join timeout)
+    JOINED      its node is there                        -> READY, RECLAIMING (join timeout),
+                                                            LAUNCHED (its node left again)
     READY       its node is Ready: a worker              (settled)
-    RECLAIMING  it never joined, terminate is asked for  -> RECLAIMED, READY (it became Ready after all)
+    RECLAIMING  it never joined, terminate is asked for  -> RECLAIMED, READY (it became Ready after all),
+                                                            FAILED (it cannot be reclaimed)
     RECLAIMED   the instance is gone                     (settled)
-    FAILED      no instance came of it                   (settled)
+    FAILED      no worker came of it                     (settled)
 
 A launch is repeated with the same key until there is a definite answer, and a different offer has a
 different key. `since` starts the join clock when the instance is first known.
@@ -33,7 +35,7 @@ ALLOWED: dict[SlotState, frozenset[SlotState]] = {
     SlotState.LAUNCHING: frozenset({SlotState.LAUNCHED, SlotState.RESERVED, SlotState.FAILED}),
     SlotState.LAUNCHED: frozenset({SlotState.JOINED, SlotState.RECLAIMING, SlotState.RECLAIMED}),
     SlotState.JOINED: frozenset({SlotState.READY, SlotState.LAUNCHED, SlotState.RECLAIMING}),
-    SlotState.RECLAIMING: frozenset({SlotState.RECLAIMED, SlotState.READY}),
+    SlotState.RECLAIMING: frozenset({SlotState.RECLAIMED, SlotState.READY, SlotState.FAILED}),
     SlotState.READY: frozenset(),
     SlotState.RECLAIMED: frozenset(),
     SlotState.FAILED: frozenset(),
@@ -78,6 +80,10 @@ def _reserved(slot: Slot, operation_id: str, situation: Situation) -> Advance:
         return _settled(
             slot, SlotState.FAILED, f"{count} nodes with it, MAX_WORKERS {settings.max_workers}"
         ), ()
+    in_pool = total(situation.snapshot, situation.record, pool.name)
+    if pool.max_workers is not None and in_pool > pool.max_workers:
+        reason = f"{in_pool} nodes with it in pool {pool.name}, its maximum is {pool.max_workers}"
+        return _settled(slot, SlotState.FAILED, reason), ()
     asked = replace(slot, state=SlotState.LAUNCHING, since=situation.now)
     return asked, (Launch(asked, operation_id),)
 
@@ -108,7 +114,8 @@ def _joining(slot: Slot, operation_id: str, situation: Situation) -> Advance:
         waited = situation.settings.join_timeout_seconds
         reason = f"{'not ready' if node else 'no node'} {waited} s after launch"
         reclaimed = replace(slot, state=SlotState.RECLAIMING, since=situation.now, reason=reason)
-        return reclaimed, (_terminate(reclaimed, operation_id, situation),)
+        # An instance that is not listed has no node that could be seen either: a Ready one may be there.
+        return reclaimed, (_terminate(reclaimed, operation_id, situation),) if instance else ()
     if node is not None:
         return replace(slot, state=SlotState.JOINED, node_name=node.name), ()
     return (replace(slot, state=SlotState.LAUNCHED) if slot.state is SlotState.JOINED else slot), ()
@@ -124,6 +131,8 @@ def _reclaiming(slot: Slot, operation_id: str, situation: Situation) -> Advance:
         return _gone(slot, situation, slot.reason) if missing else (slot, ())
     if node is not None and node.ready:
         return replace(slot, state=SlotState.READY, node_name=node.name, reason=""), ()
+    if situation.now - slot.since >= situation.settings.stuck_seconds:
+        return _settled(slot, SlotState.FAILED, f"{slot.reason}, and it could not be reclaimed"), ()
     return slot, (_terminate(slot, operation_id, situation),)
 
 

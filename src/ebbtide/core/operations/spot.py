@@ -133,12 +133,15 @@ def _removal(spot: Spot, situation: Situation) -> Removal:
 
 def _with_replacement(spot: Spot, situation: Situation) -> Spot:
     """Reserve a slot as soon as there is room for one more."""
-    if spot.slot is not None or total(situation.snapshot, situation.record) >= situation.settings.max_workers:
+    snapshot, record = situation.snapshot, situation.record
+    if spot.slot is not None or total(snapshot, record) >= situation.settings.max_workers:
         return spot
     pool = situation.settings.pool_named(spot.pool)
     if pool is None:
         return replace(spot, replace=False)
-    offer = replacement_offer(situation.snapshot, situation.record, pool, spot.instance_type)
+    if pool.max_workers is not None and total(snapshot, record, pool.name) >= pool.max_workers:
+        return spot
+    offer = replacement_offer(snapshot, record, pool, spot.instance_type)
     return replace(spot, slot=replace(offer.slot(f"{spot.id}-0"), since=situation.now))
 
 
@@ -146,8 +149,11 @@ def _recommended(spot: Spot, situation: Situation) -> Spot:
     if spot.removal is not None:
         if situation.record.paused:
             return replace(spot, removal=removals.release(spot.removal, situation, "removals were paused"))
+        if situation.now >= _lapse(spot, situation) + situation.settings.stuck_seconds:
+            return replace(spot, removal=removals.release(spot.removal, situation, "it took too long"))
         return spot
-    if _why_wait(situation):
+    instance = situation.snapshot.instance_with_id.get(spot.instance_id)
+    if instance is None or not instance.alive or _why_wait(situation):
         return spot
     if spot.slot is None:
         return _with_replacement(spot, situation)
@@ -177,11 +183,14 @@ def _closing(spot: Spot, situation: Situation) -> str:
     name = f"{spot.kind} of {spot.instance_id}"
     if spot.removal is not None:
         return _closing_removal(spot, name, situation)
+    if _removed_elsewhere(spot, situation.record):
+        return ""
+    instance = situation.snapshot.instance_with_id.get(spot.instance_id)
+    if instance is not None and not instance.alive:
+        return f"{name} answered: it was removed meanwhile"
     if spot.kind is SpotKind.INTERRUPTION:
-        instance = situation.snapshot.instance_with_id.get(spot.instance_id)
-        if _removed_elsewhere(spot, situation.record):
-            return ""
-        return f"{name} answered: it was removed meanwhile" if instance is None or not instance.alive else ""
+        # Not listed: it went away unseen, or the list lags behind and it is still to be emptied.
+        return f"{name} ended: it is not listed any more" if situation.now >= _lapse(spot, situation) else ""
     if spot.slot is not None and spot.slot.state is not SlotState.READY:
         return f"{name} not followed: no replacement came ({spot.slot.reason})"
     if situation.now >= _lapse(spot, situation):

@@ -1,0 +1,244 @@
+"""The store on DynamoDB: two tables, conditional writes, and no more than the attributes people know.
+
+The record is updated attribute by attribute under the conditions of the specification, extended by `rev`
+and the lease's token; attributes that are not ours are left alone. With log entries it is one transaction.
+A `nonce` in each write tells our own write from somebody else's after a lost reply.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from ebbtide.adapters.stores.dynamodb_errors import ConditionFailed, translated
+from ebbtide.adapters.stores.dynamodb_log import DynamoLog
+from ebbtide.adapters.stores.dynamodb_record import (
+    LOCK_ITEMS_OUTLIVE_SECONDS,
+    OUTBOX,
+    guard_check,
+    keep_lease,
+    record_update,
+    release_lease,
+    renew_lease,
+    take_lease,
+)
+from ebbtide.adapters.stores.dynamodb_tables import Tables, check_tables, make_client, parse_tables
+from ebbtide.adapters.stores.dynamodb_values import Wire, from_wire_item, to_wire
+from ebbtide.adapters.stores.entries import distinct
+from ebbtide.adapters.stores.guards import Attempt, Held, Stored, held_by_another
+from ebbtide.adapters.stores.item import Item, from_item, item_key, lock_key
+from ebbtide.adapters.stores.repeat import repeat
+from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
+from ebbtide.ports import Clock
+
+RETENTION_SECONDS = 90 * 24 * 3600
+ENTRIES_IN_TRANSACTION = 98
+T = TypeVar("T")
+
+
+class DynamoStore:
+    def __init__(self, client: Any, tables: Tables, clock: Clock, cluster: str = "cluster") -> None:
+        self._client = client
+        self._tables = tables
+        self._clock = clock
+        self._cluster = cluster
+        self._key = item_key(cluster)
+        self._log = DynamoLog(client, tables.logs, self._key)
+
+    @classmethod
+    def open(cls, url: str, clock: Clock, cluster: str = "cluster") -> DynamoStore:
+        """A store whose tables are there and fit, or `StoreUnusable`."""
+        check_tables(url)
+        tables = parse_tables(url)
+        return cls(make_client(tables), tables, clock, cluster)
+
+    def acquire(self, name: str, owner: str, ttl_seconds: int) -> Lease:
+        def acquire(_: bool) -> Lease:
+            now = self._now()
+            lease = Lease(name, owner, 0, now + ttl_seconds)
+            try:
+                taken = self._update(name, take_lease(lease, now, self._expires(lease)))
+            except ConditionFailed as refused:
+                held = _held(refused.item)
+                if held.owner != owner:
+                    raise held_by_another(name, held) from None
+                taken = self._keep(lease)
+            return replace(lease, token=int(taken["lockToken"]["N"]))
+
+        return repeat(self._clock, acquire)
+
+    def renew(self, lease: Lease, ttl_seconds: int) -> Lease:
+        def renew(_: bool) -> Lease:
+            now = self._now()
+            renewed = replace(lease, until=now + ttl_seconds)
+            try:
+                self._update(lease.name, renew_lease(renewed, now, self._expires(renewed)))
+            except ConditionFailed as refused:
+                raise _held(refused.item).lost(lease) from None
+            return renewed
+
+        return repeat(self._clock, renew)
+
+    def release(self, lease: Lease) -> None:
+        def release(_: bool) -> None:
+            try:
+                self._update(lease.name, release_lease(lease))
+            except ConditionFailed:
+                return
+
+        repeat(self._clock, release)
+
+    def load(self) -> Record:
+        item = self._ask(lambda: self._read(self._key))
+        if not item:
+            return Record(cluster=self._cluster)
+        if OUTBOX in item:
+            self._flush(item[OUTBOX], item["nonce"])
+        return from_item(item, self._cluster)
+
+    def write(self, record: Record, guard: Lease | None, entries: Sequence[LogEntry] = ()) -> Record:
+        attempt = Attempt(record, guard, nonce=uuid.uuid4().hex)
+        heads = self._prepare(entries)
+        outbox = heads[ENTRIES_IN_TRANSACTION:]
+        del heads[ENTRIES_IN_TRANSACTION:]
+
+        def write(reply_lost: bool) -> None:
+            try:
+                self._write_once(attempt, heads, outbox)
+            except ConditionFailed:
+                self._settle(replace(attempt, reply_lost=reply_lost))
+
+        repeat(self._clock, write)
+        if outbox:
+            self._flush(outbox, attempt.nonce)
+        return replace(record, rev=record.rev + 1)
+
+    def append(self, entries: Sequence[LogEntry]) -> None:
+        for head in self._prepare(entries):
+            self._put(head)
+
+    def read_log(
+        self, kinds: Collection[LogKind] = (), subject: str = "", limit: int = 100
+    ) -> Sequence[LogEntry]:
+        return self._ask(lambda: self._log.read(kinds, subject, limit))
+
+    def find_entry(self, entry_id: str) -> LogEntry | None:
+        return self._ask(lambda: self._log.find(entry_id)) if entry_id else None
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _write_once(self, attempt: Attempt, heads: list[Wire], outbox: list[Wire]) -> None:
+        now, guard = self._now(), attempt.guard
+        update = {"TableName": self._tables.state, "Key": {"pk": to_wire(self._key)}}
+        update |= record_update(attempt, now, outbox)
+        on_lock_item = guard is not None and guard.name != CLUSTER_LEASE
+        if not heads and not on_lock_item:
+            with translated(self._tables.where):
+                self._client.update_item(**update)
+            return
+        steps: list[dict[str, Any]] = [{"Update": update}]
+        if guard is not None and on_lock_item:
+            lock = {"TableName": self._tables.state, "Key": {"pk": to_wire(self._pk(guard.name))}}
+            steps.append({"ConditionCheck": lock | guard_check(guard, now)})
+        self._transact(steps, heads)
+
+    def _transact(self, steps: list[dict[str, Any]], heads: list[Wire]) -> None:
+        """All or nothing. An entry that is there already stays as it is and does not stop the rest."""
+        try:
+            with translated(self._tables.where):
+                self._client.transact_write_items(
+                    TransactItems=[*steps, *({"Put": self._log.put(head)} for head in heads)]
+                )
+        except ConditionFailed as refused:
+            if any(place < len(steps) for place in refused.at):
+                raise
+            there = {place - len(steps) for place in refused.at}
+            self._transact(steps, [head for place, head in enumerate(heads) if place not in there])
+
+    def _settle(self, attempt: Attempt) -> None:
+        """Say why a write was refused; return when it was not, but is our own of which the reply was lost."""
+        with translated(self._tables.where):
+            item = self._read(self._key)
+            guard = attempt.guard
+            lock = {} if guard is None else self._read(self._pk(guard.name))
+        under_way = item.get("scaleUpActionId") or item.get("scaleDownActionId") or ""
+        stored = Stored(item.get("rev", 0), under_way, item.get("nonce", ""))
+        held = Held(lock.get("lockOwner", ""), lock.get("lockUntilEpoch", 0), lock.get("lockToken", 0))
+        attempt.settle(stored, held, self._now())
+
+    def _prepare(self, entries: Sequence[LogEntry]) -> list[Wire]:
+        expires = self._now() + RETENTION_SECONDS
+        return [self._ask(lambda e=entry: self._log.prepare(e, expires)) for entry in distinct(entries)]
+
+    def _put(self, head: Wire) -> None:
+        def put(_: bool) -> None:
+            try:
+                with translated(self._tables.where):
+                    self._client.put_item(**self._log.put(head))
+            except ConditionFailed:
+                return
+
+        repeat(self._clock, put)
+
+    def _flush(self, heads: Sequence[Wire], nonce: str) -> None:
+        """Entries that did not fit into a transaction wait in the record until each is in the log."""
+        for head in heads:
+            self._put(head)
+        done = {
+            "UpdateExpression": f"REMOVE {OUTBOX}",
+            "ConditionExpression": "nonce = :nonce",
+            "ExpressionAttributeValues": {":nonce": to_wire(nonce)},
+        }
+        try:
+            repeat(self._clock, lambda _: self._update(CLUSTER_LEASE, done))
+        except ConditionFailed:
+            return
+
+    def _keep(self, lease: Lease) -> Wire:
+        try:
+            return self._update(lease.name, keep_lease(lease, self._expires(lease)))
+        except ConditionFailed as refused:
+            raise held_by_another(lease.name, _held(refused.item)) from None
+
+    def _update(self, lease_name: str, change: dict[str, Any]) -> Wire:
+        with translated(self._tables.where):
+            answer = self._client.update_item(
+                TableName=self._tables.state,
+                Key={"pk": to_wire(self._pk(lease_name))},
+                ReturnValues="UPDATED_NEW",
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                **change,
+            )
+        attributes: Wire = answer.get("Attributes", {})
+        return attributes
+
+    def _read(self, key: str) -> Item:
+        answer = self._client.get_item(
+            TableName=self._tables.state, Key={"pk": to_wire(key)}, ConsistentRead=True
+        )
+        return from_wire_item(answer.get("Item", {}))
+
+    def _ask(self, question: Callable[[], T]) -> T:
+        def ask(_: bool) -> T:
+            with translated(self._tables.where):
+                return question()
+
+        return repeat(self._clock, ask)
+
+    def _pk(self, lease_name: str) -> str:
+        return self._key if lease_name == CLUSTER_LEASE else lock_key(self._cluster, lease_name)
+
+    def _now(self) -> int:
+        return int(self._clock.now())
+
+    def _expires(self, lease: Lease) -> int:
+        return lease.until + LOCK_ITEMS_OUTLIVE_SECONDS
+
+
+def _held(item: Any) -> Held:
+    lock = from_wire_item(item or {})
+    return Held(lock.get("lockOwner", ""), lock.get("lockUntilEpoch", 0), lock.get("lockToken", 0))

@@ -1,0 +1,113 @@
+"""The update expressions of the record and of its leases, each with the condition it stands or falls by.
+
+The specification's conditions are here: a lock is taken when nobody has it or `lockUntilEpoch < now`; an
+operation begins only when `scalingInProgress` is not true, and goes on only under its own action id.
+Ours come on top: `rev` for every write, owner and token of the lease for every guarded one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ebbtide.adapters.stores.dynamodb_tables import TTL_ATTRIBUTE
+from ebbtide.adapters.stores.dynamodb_values import Wire, to_wire
+from ebbtide.adapters.stores.guards import Attempt, action_id
+from ebbtide.adapters.stores.item import OPTIONAL_ATTRIBUTES, to_item
+from ebbtide.model.record import CLUSTER_LEASE, Lease
+
+LOCK_ITEMS_OUTLIVE_SECONDS = 7 * 24 * 3600
+OUTBOX = "logOutbox"
+
+OURS = "lockOwner = :owner AND lockToken = :token"
+HELD = f"{OURS} AND lockUntilEpoch >= :now"
+FREE = "attribute_not_exists(lockOwner) OR lockOwner = :nobody OR (lockOwner <> :owner AND lockUntilEpoch < :now)"
+NEVER_WRITTEN = "(attribute_not_exists(rev) OR rev = :expectedRev)"
+STILL_AT_REV = "rev = :expectedRev"
+NO_OTHER_OPERATION = (
+    "(attribute_not_exists(scalingInProgress) OR scalingInProgress = :no"
+    " OR scaleUpActionId = :action OR scaleDownActionId = :action)"
+)
+_KEPT_BY_THE_LEASE = frozenset({"pk", "lockOwner", "lockUntilEpoch", "lockToken"})
+
+
+def take_lease(lease: Lease, now: int, expires: int) -> dict[str, Any]:
+    return {
+        "UpdateExpression": f"SET lockOwner = :owner, lockUntilEpoch = :until{_expiry(lease)} ADD lockToken :one",
+        "ConditionExpression": FREE,
+        "ExpressionAttributeValues": _values(owner=lease.owner, until=lease.until, now=now, one=1, nobody="")
+        | _expiry_value(lease, expires),
+    }
+
+
+def keep_lease(lease: Lease, expires: int) -> dict[str, Any]:
+    return {
+        "UpdateExpression": f"SET lockUntilEpoch = :until, lockOwner = :owner{_expiry(lease)} ADD lockToken :zero",
+        "ConditionExpression": "lockOwner = :owner",
+        "ExpressionAttributeValues": _values(owner=lease.owner, until=lease.until, zero=0)
+        | _expiry_value(lease, expires),
+    }
+
+
+def renew_lease(lease: Lease, now: int, expires: int) -> dict[str, Any]:
+    return {
+        "UpdateExpression": f"SET lockUntilEpoch = :until{_expiry(lease)}",
+        "ConditionExpression": HELD,
+        "ExpressionAttributeValues": _values(owner=lease.owner, token=lease.token, until=lease.until, now=now)
+        | _expiry_value(lease, expires),
+    }
+
+
+def release_lease(lease: Lease) -> dict[str, Any]:
+    return {
+        "UpdateExpression": "SET lockOwner = :nobody, lockUntilEpoch = :zero",
+        "ConditionExpression": OURS,
+        "ExpressionAttributeValues": _values(owner=lease.owner, token=lease.token, nobody="", zero=0),
+    }
+
+
+def guard_check(guard: Lease, now: int) -> dict[str, Any]:
+    return {
+        "ConditionExpression": HELD,
+        "ExpressionAttributeValues": _values(owner=guard.owner, token=guard.token, now=now),
+    }
+
+
+def record_update(attempt: Attempt, now: int, outbox: list[Wire]) -> dict[str, Any]:
+    """Set what the record has, remove what it no longer has, leave the lease to itself."""
+    item = to_item(attempt.record)
+    item |= {"rev": attempt.record.rev + 1, "nonce": attempt.nonce}
+    wanted = {name: to_wire(value) for name, value in item.items() if name not in _KEPT_BY_THE_LEASE}
+    conditions = [STILL_AT_REV if attempt.record.rev else NEVER_WRITTEN]
+    values = _values(expectedRev=attempt.record.rev)
+    action = action_id(attempt.record)
+    if action:
+        conditions.append(NO_OTHER_OPERATION)
+        values |= _values(no=False, action=action)
+    if attempt.guard is not None and attempt.guard.name == CLUSTER_LEASE:
+        check = guard_check(attempt.guard, now)
+        conditions.append(check["ConditionExpression"])
+        values |= check["ExpressionAttributeValues"]
+    if outbox:
+        conditions.append(f"attribute_not_exists({OUTBOX})")
+        wanted[OUTBOX] = {"L": [{"M": head} for head in outbox]}
+    sets = ", ".join(f"#{name} = :new_{name}" for name in wanted)
+    gone = [name for name in OPTIONAL_ATTRIBUTES if name not in wanted]
+    removes = f" REMOVE {', '.join(gone)}" if gone else ""
+    return {
+        "UpdateExpression": f"SET {sets}{removes}",
+        "ConditionExpression": " AND ".join(conditions),
+        "ExpressionAttributeNames": {f"#{name}": name for name in wanted},
+        "ExpressionAttributeValues": values | {f":new_{name}": value for name, value in wanted.items()},
+    }
+
+
+def _values(**values: Any) -> Wire:
+    return {f":{name}": to_wire(value) for name, value in values.items()}
+
+
+def _expiry(lease: Lease) -> str:
+    return "" if lease.name == CLUSTER_LEASE else f", {TTL_ATTRIBUTE} = :expires"
+
+
+def _expiry_value(lease: Lease, expires: int) -> Wire:
+    return {} if lease.name == CLUSTER_LEASE else _values(expires=expires)

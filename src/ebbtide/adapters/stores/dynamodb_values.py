@@ -1,0 +1,55 @@
+"""Plain values as DynamoDB's typed attribute values, and the way back. Numbers of a record are whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Wire = dict[str, Any]
+
+
+def to_wire(value: Any) -> Wire:
+    match value:
+        case None:
+            return {"NULL": True}
+        case bool():
+            return {"BOOL": value}
+        case int():
+            return {"N": str(value)}
+        case str():
+            return {"S": value}
+        case bytes():
+            return {"B": value}
+        case dict():
+            return {"M": {name: to_wire(part) for name, part in value.items()}}
+        case list() | tuple():
+            return {"L": [to_wire(part) for part in value]}
+    raise TypeError(f"{type(value).__name__} has no place in a record")
+
+
+def from_wire(wire: Mapping[str, Any]) -> Any:
+    ((kind, value),) = wire.items()
+    match kind:
+        case "S" | "B" | "BOOL":
+            return value
+        case "N":
+            return int(value) if value.lstrip("-").isdigit() else float(value)
+        case "L":
+            return [from_wire(part) for part in value]
+        case "M":
+            return from_wire_item(value)
+        case "NULL":
+            return None
+        case "SS" | "BS":
+            return list(value)
+        case "NS":
+            return [from_wire({"N": part}) for part in value]
+    raise ValueError(f"an attribute of type {kind} is not understood")
+
+
+def to_wire_item(item: Mapping[str, Any]) -> Wire:
+    return {name: to_wire(value) for name, value in item.items()}
+
+
+def from_wire_item(wire: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: from_wire(value) for name, value in wire.items()}

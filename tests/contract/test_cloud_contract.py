@@ -1,0 +1,173 @@
+"""What every cloud must do, whoever it is.
+
+A cloud is plugged in by a `Lab` of its own: how to reach it, how to ask for a node there, and how to
+let time pass until what was begun is over. Add it to `LABS` and every test below runs over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from ebbtide.errors import NoCapacity
+from ebbtide.model.effect import Launch
+from ebbtide.model.node import InstanceState, Market
+from ebbtide.model.operation import Slot
+from ebbtide.ports import Cloud
+from ebbtide.simulator.catalogue import pool
+from ebbtide.simulator.clock import VirtualClock
+from ebbtide.simulator.persistent import FileCloud, WorldFile
+from ebbtide.simulator.ports import SimCloud
+from ebbtide.simulator.rules import Rules
+from ebbtide.simulator.world import World
+
+POOLS = (pool("general"),)
+
+
+class Lab(Protocol):
+    foreign_id: str
+    """An instance in the same account that does not carry the cluster's tag."""
+
+    @property
+    def cloud(self) -> Cloud: ...
+
+    def settle(self) -> None:
+        """Let everything that was begun come to its end."""
+
+    def exhaust(self, zone: str) -> None:
+        """From now on this zone has no capacity for the slots of these tests."""
+
+
+class SimLab:
+    def __init__(self, folder: Path) -> None:  # a lab may need a folder; this one does not
+        self.clock = VirtualClock(1_700_000_000)
+        self.world = World(Rules(), POOLS, seed=1, now=self.clock.now())
+        foreign = self.world.add_foreign_node("a")
+        self.foreign_id = foreign.provider_id.rsplit("/", 1)[1]
+        self.cloud: Cloud = SimCloud(self.world, self.clock)
+
+    def settle(self) -> None:
+        self.clock.sleep(120)
+
+    def exhaust(self, zone: str) -> None:
+        self.world.plan(self.clock.now(), "capacity", f"{zone}/on-demand/cpx32=0")
+
+
+class FileLab:
+    """The simulator kept in a file, as separate processes use it: a fresh handle for every look."""
+
+    def __init__(self, folder: Path) -> None:
+        self.sim = SimLab(folder)
+        self.foreign_id = self.sim.foreign_id
+        self.file = WorldFile(folder / "world.json", self.sim.clock)
+        self.file.create(self.sim.world)
+
+    @property
+    def cloud(self) -> Cloud:
+        return FileCloud(WorldFile(self.file.path, self.sim.clock))
+
+    def settle(self) -> None:
+        self.sim.settle()
+
+    def exhaust(self, zone: str) -> None:
+        with self.file.changing() as (world, clock):
+            world.plan(clock.now(), "capacity", f"{zone}/on-demand/cpx32=0")
+
+
+LABS: dict[str, Callable[[Path], Lab]] = {"simulator": SimLab, "simulator in a file": FileLab}
+
+
+@pytest.fixture(params=sorted(LABS))
+def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Lab:
+    return LABS[request.param](tmp_path)
+
+
+def ask(key: str = "op-1-0", zone: str = "a") -> Launch:
+    return Launch(Slot(key, "general", zone, "cpx32", Market.ON_DEMAND), "op-1")
+
+
+def state_of(lab: Lab, instance_id: str) -> InstanceState:
+    found = {instance.id: instance.state for instance in lab.cloud.list_instances()}
+    return found.get(instance_id, InstanceState.GONE)
+
+
+def test_a_launched_instance_is_what_was_asked_for(lab: Lab) -> None:
+    instance = lab.cloud.launch(ask(zone="b"))
+    assert (instance.key, instance.pool, instance.zone) == ("op-1-0", "general", "b")
+    assert (instance.instance_type, instance.market) == ("cpx32", Market.ON_DEMAND)
+    assert instance.alive
+
+
+def test_a_repeated_launch_finds_the_instance_of_the_first(lab: Lab) -> None:
+    first = lab.cloud.launch(ask())
+    lab.settle()
+    again = lab.cloud.launch(ask())
+    assert again.id == first.id
+    assert [i.id for i in lab.cloud.list_instances() if i.key == "op-1-0"] == [first.id]
+
+
+def test_another_key_gets_another_instance(lab: Lab) -> None:
+    assert lab.cloud.launch(ask("op-1-0")).id != lab.cloud.launch(ask("op-1-1")).id
+
+
+def test_a_launched_instance_is_listed_and_comes_to_run(lab: Lab) -> None:
+    instance = lab.cloud.launch(ask())
+    lab.settle()
+    assert state_of(lab, instance.id) is InstanceState.RUNNING
+
+
+def test_a_listed_instance_says_who_it_is(lab: Lab) -> None:
+    launched = lab.cloud.launch(ask())
+    lab.settle()
+    listed = next(i for i in lab.cloud.list_instances() if i.id == launched.id)
+    assert listed.provider_id == launched.provider_id != ""
+    assert listed.private_ip != ""
+    assert listed.launched_at > 0
+    assert (listed.key, listed.pool, listed.zone) == (launched.key, launched.pool, launched.zone)
+
+
+def test_no_capacity_is_a_definite_answer_and_leaves_nothing_behind(lab: Lab) -> None:
+    lab.exhaust("a")
+    with pytest.raises(NoCapacity):
+        lab.cloud.launch(ask(zone="a"))
+    lab.settle()
+    assert not [i for i in lab.cloud.list_instances() if i.key == "op-1-0"]
+
+
+def test_after_no_capacity_the_same_key_may_be_used_in_another_zone(lab: Lab) -> None:
+    lab.exhaust("a")
+    with pytest.raises(NoCapacity):
+        lab.cloud.launch(ask(zone="a"))
+    assert lab.cloud.launch(ask(zone="b")).zone == "b"
+
+
+def test_a_terminated_instance_is_never_shown_as_alive_again(lab: Lab) -> None:
+    instance = lab.cloud.launch(ask())
+    lab.settle()
+    lab.cloud.terminate(instance.id)
+    assert state_of(lab, instance.id) in (InstanceState.TERMINATING, InstanceState.GONE)
+    lab.settle()
+    assert state_of(lab, instance.id) is InstanceState.GONE
+
+
+def test_terminating_what_is_going_or_gone_is_success(lab: Lab) -> None:
+    instance = lab.cloud.launch(ask())
+    lab.cloud.terminate(instance.id)
+    lab.cloud.terminate(instance.id)
+    lab.settle()
+    lab.cloud.terminate(instance.id)
+    assert state_of(lab, instance.id) is InstanceState.GONE
+
+
+def test_an_instance_may_be_terminated_while_it_still_boots(lab: Lab) -> None:
+    instance = lab.cloud.launch(ask())
+    lab.cloud.terminate(instance.id)
+    lab.settle()
+    assert state_of(lab, instance.id) is InstanceState.GONE
+
+
+def test_instances_without_the_tag_of_the_cluster_are_not_listed(lab: Lab) -> None:
+    assert lab.foreign_id not in [instance.id for instance in lab.cloud.list_instances()]
