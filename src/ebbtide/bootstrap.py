@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
+from urllib.parse import urlsplit, urlunsplit
 
 from ebbtide.config import Config
 from ebbtide.engine.outside import Outside
@@ -48,7 +49,10 @@ def build(config: Config, open_simulated: OpenWorld | None = None) -> Outside:
             "Set cluster.kind to a kind that this entry point knows."
         )
     store = open_store(config)
-    world = open_simulated(config)
+    return assemble(config, store, open_simulated(config))
+
+
+def assemble(config: Config, store: Store, world: World) -> Outside:
     return Outside(
         store=store,
         cluster=world.cluster,
@@ -63,12 +67,19 @@ def build(config: Config, open_simulated: OpenWorld | None = None) -> Outside:
 
 def open_store(config: Config) -> Store:
     if config.store_url.startswith("dynamodb"):
-        from ebbtide.adapters.stores.dynamodb import DynamoDbStore
+        from ebbtide.adapters.stores.dynamodb import DynamoStore
 
-        return DynamoDbStore.open(config.store_url, SystemClock(), config.settings.cluster)
+        return DynamoStore.open(_with_tables(config), SystemClock(), config.settings.cluster)
     from ebbtide.adapters.stores.sql import SqlStore
 
     return SqlStore.open(config.store_url, SystemClock(), config.settings.cluster)
+
+
+def _with_tables(config: Config) -> str:
+    """The URL with the tables of `state_table` and `logs_table` where it names none itself."""
+    parts = urlsplit(config.store_url)
+    state, logs = parts.netloc or config.state_table, parts.path.strip("/") or config.logs_table
+    return urlunsplit((parts.scheme, state, f"/{logs}", parts.query, ""))
 
 
 class SystemClock:

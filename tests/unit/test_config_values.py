@@ -51,7 +51,7 @@ def refusal(text: str, **environ: str) -> str:
         ("log_format: xml", 'log_format: "xml" is not allowed; allowed: plain or json'),
         ("cluster: {kind: gcp}", 'cluster.kind: "gcp" is not allowed; allowed: simulator'),
         ("cluster: {name: 'a b'}", 'cluster.name: "a b" is not allowed; allowed: letters, digits'),
-        ("cluster: here", 'cluster: "here" is not allowed; allowed: the keys name, kind'),
+        ("cluster: here", 'cluster: "here" is not allowed; allowed: the keys name, kind, file'),
         ("store: {url: mysql://h/d}", '"mysql://h/d" is no store that is known; allowed: sqlite:///FILE'),
         ("store: {url: 'sqlite://'}", "names no file to keep the record in; allowed: sqlite:///FILE"),
         ("store: {url: 'sqlite:///:memory:'}", "names no file to keep the record in"),

@@ -47,6 +47,7 @@ class Effective:
 class Config:
     settings: Settings
     cluster_kind: str
+    cluster_file: str
     store_url: str
     state_table: str
     logs_table: str
@@ -175,6 +176,7 @@ def _config(document: Document, read: Read, variables: Mapping[KeyPath, str]) ->
     return Config(
         settings=Settings(**given),
         cluster_kind=document.cluster.kind,
+        cluster_file=document.cluster.file,
         store_url=document.store.url,
         state_table=document.state_table,
         logs_table=document.logs_table,

@@ -168,6 +168,11 @@ class ClusterKeys(Section):
         json_schema_extra={"allowed": "letters, digits, -, _ and ., 63 at most"},
     )
     kind: Literal["simulator"] = Field("simulator", description="What is scaled.")
+    file: str = Field(
+        "ebbtide-simulated.json",
+        min_length=1,
+        description="Where the simulated cluster is kept between runs.",
+    )
 
 
 class StoreKeys(Section):

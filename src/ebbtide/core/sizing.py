@@ -66,8 +66,12 @@ def plan_launch(snapshot: Snapshot, record: Record, settings: Settings, at_least
         candidates = list(_offers(settings, zones, sizes))
         best = _best_for(waiting, candidates, placement, settings) if waiting else _cheapest_cpu(candidates)
         if best is None:
-            stopped = _why_stopped(waiting, candidates)
-            break
+            stopped = stopped or _why_stopped(waiting, candidates)
+            if not waiting:
+                break
+            # What no offer takes in keeps nothing else from being launched.
+            waiting = []
+            continue
         offer, taken = best
         chosen.append(offer)
         zones[offer.zone] += 1

@@ -115,13 +115,13 @@ class Simulation:
             self.sentences += 1
         except RunnerCrashed as crash:
             self.crashes += 1
-            self._events.append(f"{runner.owner} {crash}")
-            alive = False
+            says, alive = f"{runner.owner} {crash}", False
+            self._events.append(says)
         except InvariantBroken as error:
             self.stage.checker.say(f"a machine broke its own invariant: {error}")
         except EbbtideError as error:
             self.failed_ticks += 1
-            self._events.append(f"tick failed: {error}")
+            says = f"tick failed: {error}"
         except Exception as error:  # a simulation reports a bug in the engine as it does any other misdeed
             self.stage.checker.say(f"the tick failed unexpectedly: {type(error).__name__}: {error}")
         self._show(says)

@@ -31,7 +31,7 @@ class Timeline:
         return tuple(self._handlers)
 
     def at(self, moment: float, kind: str, subject: str = "") -> None:
-        heapq.heappush(self.events, (max(moment, self.now), self.number(), kind, subject))
+        heapq.heappush(self.events, (max(float(moment), self.now), self.number(), kind, subject))
 
     def after(self, seconds: float, kind: str, subject: str = "") -> None:
         self.at(self.now + seconds, kind, subject)
@@ -53,4 +53,4 @@ class Timeline:
             at, _, kind, subject = heapq.heappop(self.events)
             self.now = max(self.now, at)
             self._handlers[kind](subject)
-        self.now = max(self.now, moment)
+        self.now = max(self.now, float(moment))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from ebbtide.adapters.stores.dynamodb_errors import ConditionFailed, translated
@@ -25,7 +26,7 @@ from ebbtide.adapters.stores.dynamodb_record import (
     take_lease,
 )
 from ebbtide.adapters.stores.dynamodb_tables import Tables, check_tables, make_client, parse_tables
-from ebbtide.adapters.stores.dynamodb_values import Wire, from_wire_item, to_wire
+from ebbtide.adapters.stores.dynamodb_values import Wire, from_wire_item, to_wire, to_wire_item
 from ebbtide.adapters.stores.entries import distinct
 from ebbtide.adapters.stores.guards import Attempt, Held, Stored, held_by_another
 from ebbtide.adapters.stores.item import Item, from_item, item_key, lock_key
@@ -96,7 +97,7 @@ class DynamoStore:
         if not item:
             return Record(cluster=self._cluster)
         if OUTBOX in item:
-            self._flush(item[OUTBOX], item["nonce"])
+            self._flush([to_wire_item(head) for head in item[OUTBOX]], item["nonce"])
         return from_item(item, self._cluster)
 
     def write(self, record: Record, guard: Lease | None, entries: Sequence[LogEntry] = ()) -> Record:
@@ -172,7 +173,7 @@ class DynamoStore:
 
     def _prepare(self, entries: Sequence[LogEntry]) -> list[Wire]:
         expires = self._now() + RETENTION_SECONDS
-        return [self._ask(lambda e=entry: self._log.prepare(e, expires)) for entry in distinct(entries)]
+        return [self._ask(partial(self._log.prepare, entry, expires)) for entry in distinct(entries)]
 
     def _put(self, head: Wire) -> None:
         def put(_: bool) -> None:

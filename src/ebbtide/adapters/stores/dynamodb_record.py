@@ -18,9 +18,13 @@ from ebbtide.model.record import CLUSTER_LEASE, Lease
 LOCK_ITEMS_OUTLIVE_SECONDS = 7 * 24 * 3600
 OUTBOX = "logOutbox"
 
+SET_LEASE = "SET lockOwner = :owner, lockUntilEpoch = :until"
 OURS = "lockOwner = :owner AND lockToken = :token"
 HELD = f"{OURS} AND lockUntilEpoch >= :now"
-FREE = "attribute_not_exists(lockOwner) OR lockOwner = :nobody OR (lockOwner <> :owner AND lockUntilEpoch < :now)"
+FREE = (
+    "attribute_not_exists(lockOwner) OR lockOwner = :nobody"
+    " OR (lockOwner <> :owner AND lockUntilEpoch < :now)"
+)
 NEVER_WRITTEN = "(attribute_not_exists(rev) OR rev = :expectedRev)"
 STILL_AT_REV = "rev = :expectedRev"
 NO_OTHER_OPERATION = (
@@ -32,7 +36,7 @@ _KEPT_BY_THE_LEASE = frozenset({"pk", "lockOwner", "lockUntilEpoch", "lockToken"
 
 def take_lease(lease: Lease, now: int, expires: int) -> dict[str, Any]:
     return {
-        "UpdateExpression": f"SET lockOwner = :owner, lockUntilEpoch = :until{_expiry(lease)} ADD lockToken :one",
+        "UpdateExpression": f"{SET_LEASE}{_expiry(lease)} ADD lockToken :one",
         "ConditionExpression": FREE,
         "ExpressionAttributeValues": _values(owner=lease.owner, until=lease.until, now=now, one=1, nobody="")
         | _expiry_value(lease, expires),
@@ -41,7 +45,7 @@ def take_lease(lease: Lease, now: int, expires: int) -> dict[str, Any]:
 
 def keep_lease(lease: Lease, expires: int) -> dict[str, Any]:
     return {
-        "UpdateExpression": f"SET lockUntilEpoch = :until, lockOwner = :owner{_expiry(lease)} ADD lockToken :zero",
+        "UpdateExpression": f"{SET_LEASE}{_expiry(lease)} ADD lockToken :zero",
         "ConditionExpression": "lockOwner = :owner",
         "ExpressionAttributeValues": _values(owner=lease.owner, until=lease.until, zero=0)
         | _expiry_value(lease, expires),

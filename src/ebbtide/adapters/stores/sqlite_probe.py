@@ -18,9 +18,9 @@ from ebbtide.errors import StoreUnusable
 
 MAGIC = b"SQLite format 3\0"
 NETWORK_FILE_SYSTEMS = frozenset(
-    ("afs", "ceph", "cifs", "glusterfs", "ncpfs", "nfs", "nfs4", "smb3", "smbfs")
-    + ("fuse.ceph", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs")
+    {"afs", "ceph", "cifs", "glusterfs", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"}
 )
+REMOTE_FUSE = ("fuse.ceph", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs")
 QUICK_CHECK_BELOW_BYTES = 32 * 1024 * 1024
 
 _SECOND_PROCESS = """
@@ -68,7 +68,7 @@ def _refuse_foreign_file(path: Path) -> None:
 
 def _refuse_network_file_system(folder: Path) -> None:
     kind = file_system(folder)
-    if kind in NETWORK_FILE_SYSTEMS:
+    if kind in NETWORK_FILE_SYSTEMS or kind in REMOTE_FUSE:
         raise StoreUnusable(
             f"{folder} is on a network file system ({kind}), where SQLite cannot keep two writers apart: "
             "put the file on a local disk, or use PostgreSQL"

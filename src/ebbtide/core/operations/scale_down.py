@@ -32,11 +32,15 @@ def begin(decision: Decision, operation_id: str) -> ScaleDown:
 def advance(operation: ScaleDown, situation: Situation) -> Step[ScaleDown]:
     if situation.snapshot.problems:
         return Step(operation)
+    asked = operation.removals
     operation = _abort_if_needed(operation, situation)
     disruptions = Disruptions(situation.snapshot.cluster.budgets)
     after: list[Removal] = []
     effects: tuple[Effect, ...] = ()
-    for removal in operation.removals:
+    for before, removal in zip(asked, operation.removals, strict=True):
+        if removal != before:
+            after.append(removal)  # just released: one state a step, so that each is written
+            continue
         changed, wanted = removals.advance_removal(removal, operation.id, situation, disruptions)
         after.append(changed)
         effects += wanted

@@ -88,18 +88,19 @@ def _removed_elsewhere(spot: Spot, record: Record) -> bool:
 def advance(spot: Spot, situation: Situation) -> Step[Spot]:
     if situation.snapshot.problems or spot.closing:
         return Step(spot)
+    before = spot
     match spot.kind:
         case SpotKind.INTERRUPTION:
             spot = _interrupted(spot, situation)
         case SpotKind.REBALANCE:
             spot = _recommended(spot, situation)
     effects: tuple[Effect, ...] = ()
-    # A slot is acted on only once the record holds it, so that the maximum counts it.
-    written = situation.record.spot_for(spot.instance_id)
-    if spot.slot is not None and written is not None and written.slot is not None:
+    # What is new or was just released is written first and acted on in the next round: only what the
+    # record holds is counted against the maximum, and the log shows every state.
+    if spot.slot is not None and spot.slot == before.slot:
         slot, effects = slots.advance_slot(spot.slot, spot.id, situation)
         spot = replace(spot, slot=slot)
-    if spot.removal is not None:
+    if spot.removal is not None and spot.removal == before.removal:
         disruptions = Disruptions(situation.snapshot.cluster.budgets)
         removal, wanted = removals.advance_removal(spot.removal, spot.id, situation, disruptions)
         spot = replace(spot, removal=removal)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
@@ -11,7 +13,9 @@ import typer
 
 if TYPE_CHECKING:
     from ebbtide.config import Config
+    from ebbtide.engine.outside import Outside
     from ebbtide.ports import Store
+
 
 ConfigPath = Annotated[
     Path | None,
@@ -39,3 +43,30 @@ def existing_store(config: Config) -> Store | None:
     if parts.scheme == "sqlite" and not Path(parts.path.removeprefix("/")).exists():
         return None
     return open_store(config)
+
+
+@contextmanager
+def open_outside(config: Config) -> Iterator[Outside]:
+    """All doors, for commands that act."""
+    from ebbtide import bootstrap
+    from ebbtide.entrypoints.cli.simulated import open_simulated
+
+    outside = bootstrap.build(config, open_simulated)
+    try:
+        yield outside
+    finally:
+        outside.store.close()
+
+
+@contextmanager
+def looking_only(config: Config) -> Iterator[Outside]:
+    """All doors, for commands that only look: what is not there yet stands in memory and is forgotten."""
+    from ebbtide import bootstrap
+    from ebbtide.adapters.stores.memory import MemoryStore
+    from ebbtide.entrypoints.cli.simulated import look_at_simulated
+
+    store = existing_store(config) or MemoryStore(bootstrap.SystemClock(), config.settings.cluster)
+    try:
+        yield bootstrap.assemble(config, store, look_at_simulated(config))
+    finally:
+        store.close()

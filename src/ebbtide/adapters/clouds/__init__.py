@@ -1,0 +1,1 @@
+"""Clouds where nodes are launched and terminated, their prices, and the notices they send."""

@@ -1,0 +1,1 @@
+"""One contract for every store: memory, SQLite, PostgreSQL and DynamoDB, with no skip for any."""

@@ -1,0 +1,94 @@
+"""Records and entries for the store contract: one record for each state that a cluster can be in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.node import Market
+from ebbtide.model.operation import (
+    Operation,
+    Removal,
+    RemovalState,
+    ScaleDown,
+    ScaleUp,
+    Slot,
+    SlotState,
+    Spot,
+    SpotKind,
+)
+from ebbtide.model.record import Missing, Record, Rest
+
+AT = 1_730_000_300
+
+IDLE = Record(last_scale_at=AT - 300, idle_since=AT - 200, worker_count=2, pod_count=17, ticked_at=AT)
+
+SCALE_UP = ScaleUp(
+    id="1730000300-req-xyz",
+    started_at=AT,
+    requested=2,
+    slots=(
+        Slot("k-0", "workers", "a", "t3.large", state=SlotState.JOINED, since=AT, instance_id="i-aaa"),
+        Slot("k-1", "workers", "b", "t3.large", Market.SPOT, SlotState.LAUNCHING, AT, refused=("a/spot/x",)),
+    ),
+    reason="CPU 0.81 is above 0.70",
+)
+
+SCALE_DOWN = ScaleDown(
+    id="1730000400-req-abc",
+    started_at=AT + 100,
+    removals=(
+        Removal("i-ccc", "node-c", "uid-c", "a", "workers", RemovalState.GONE, AT + 150),
+        Removal("i-ddd", "node-d", "uid-d", "b", "workers", RemovalState.DRAINING, AT + 110, AT + 410, 1),
+    ),
+    reason="CPU 0.12 is below 0.30 – “quiet”",
+)
+
+SPOT = Spot(
+    id="spot:i-eee",
+    instance_id="i-eee",
+    kind=SpotKind.INTERRUPTION,
+    noticed_at=AT,
+    deadline=AT + 120,
+    removal=Removal("i-eee", state=RemovalState.DRAINING),
+    slot=Slot("s-0", "workers", "a", "t3.large"),
+)
+
+RECORDS = {
+    "fresh": Record(),
+    "idle": IDLE,
+    "scaling up": replace(IDLE, operation=SCALE_UP),
+    "scaling down": replace(IDLE, operation=SCALE_DOWN),
+    "two spot notices": replace(IDLE, spots=(SPOT, Spot("spot:i-f", "i-f", SpotKind.REBALANCE, AT, AT + 9))),
+    "set aside": replace(IDLE, set_aside=SCALE_DOWN, unclean_runs=3),
+    "paused and resting": replace(
+        IDLE,
+        paused=True,
+        pause_reason="“Wartung” ☂",
+        rests=(Rest("i-ddd", AT + 900, "drain failed"),),
+        orphans=(Missing("i-zzz", AT),),
+        failures=2,
+        backoff_until=AT + 60,
+        pending_since=AT,
+        short_since=AT,
+        shrunk_since=AT,
+        decision_key="none:cooldown",
+        decision_logged_at=AT,
+    ),
+    "five hundred slots": replace(
+        IDLE,
+        operation=replace(
+            SCALE_UP, slots=tuple(Slot(f"k-{n}", "workers", "a", "t3.large") for n in range(500))
+        ),
+    ),
+}
+
+
+def make_record(cluster: str, base: Record = IDLE, operation: Operation | None = None) -> Record:
+    return replace(base, cluster=cluster, operation=operation or base.operation)
+
+
+def make_entry(
+    entry_id: str, kind: LogKind = LogKind.DECISION, subject: str = "", **data: object
+) -> LogEntry:
+    return LogEntry(entry_id, AT, kind, f"entry {entry_id}", subject, data)

@@ -1,0 +1,160 @@
+"""A lease is held by one at a time, ends by itself, and its token only grows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ebbtide.errors import LeaseLost
+from ebbtide.model.record import CLUSTER_LEASE, Lease, spot_lease_name
+from ebbtide.ports import Store
+from tests.contract.stores.lab import StoreLab
+
+SPOT_LEASE = spot_lease_name("i-0abc")
+
+on_both_kinds = pytest.mark.parametrize("name", [CLUSTER_LEASE, SPOT_LEASE])
+
+
+@on_both_kinds
+def test_a_free_lease_is_taken_with_the_first_token(store: Store, lab: StoreLab, name: str) -> None:
+    lease = store.acquire(name, "a", 30)
+    assert lease == Lease(name, "a", 1, int(lab.clock.now()) + 30)
+
+
+@on_both_kinds
+def test_a_lease_that_another_holds_is_refused_and_names_the_holder(store: Store, name: str) -> None:
+    store.acquire(name, "a", 30)
+    with pytest.raises(LeaseLost, match="held by a until"):
+        store.acquire(name, "b", 30)
+
+
+@on_both_kinds
+def test_taking_our_own_lease_again_moves_its_end_and_keeps_the_token(
+    store: Store, lab: StoreLab, name: str
+) -> None:
+    first = store.acquire(name, "a", 30)
+    lab.advance(10)
+    assert store.acquire(name, "a", 30) == replace(first, until=first.until + 10)
+
+
+@on_both_kinds
+def test_a_lease_is_held_through_its_last_second(store: Store, lab: StoreLab, name: str) -> None:
+    store.acquire(name, "a", 30)
+    lab.advance(30)
+    with pytest.raises(LeaseLost):
+        store.acquire(name, "b", 30)
+
+
+@on_both_kinds
+def test_a_lease_that_ran_out_goes_to_another_with_a_higher_token(
+    store: Store, lab: StoreLab, name: str
+) -> None:
+    first = store.acquire(name, "a", 30)
+    lab.advance(31)
+    assert store.acquire(name, "b", 30).token == first.token + 1
+
+
+def test_our_own_lease_that_ran_out_is_taken_up_again_under_its_token(store: Store, lab: StoreLab) -> None:
+    first = store.acquire(CLUSTER_LEASE, "a", 30)
+    lab.advance(1000)
+    assert store.acquire(CLUSTER_LEASE, "a", 30) == replace(first, until=first.until + 1000)
+
+
+@on_both_kinds
+def test_renewing_moves_the_end(store: Store, lab: StoreLab, name: str) -> None:
+    lease = store.acquire(name, "a", 30)
+    lab.advance(30)
+    renewed = store.renew(lease, 60)
+    assert renewed == replace(lease, until=int(lab.clock.now()) + 60)
+    lab.advance(60)
+    with pytest.raises(LeaseLost):
+        store.acquire(name, "b", 30)
+
+
+@on_both_kinds
+def test_a_lease_that_ran_out_is_not_renewed(store: Store, lab: StoreLab, name: str) -> None:
+    lease = store.acquire(name, "a", 30)
+    lab.advance(31)
+    with pytest.raises(LeaseLost, match="ran out"):
+        store.renew(lease, 30)
+
+
+def test_a_lease_that_another_took_is_not_renewed(store: Store, lab: StoreLab) -> None:
+    lost = store.acquire(CLUSTER_LEASE, "a", 30)
+    lab.advance(31)
+    store.acquire(CLUSTER_LEASE, "b", 30)
+    with pytest.raises(LeaseLost, match="now held by b"):
+        store.renew(lost, 30)
+
+
+def test_a_lease_that_never_was_is_not_renewed(store: Store) -> None:
+    with pytest.raises(LeaseLost):
+        store.renew(Lease(SPOT_LEASE, "a", 1, 0), 30)
+
+
+def test_a_lease_of_an_earlier_token_is_not_renewed_even_by_its_owner(store: Store) -> None:
+    first = store.acquire(CLUSTER_LEASE, "a", 30)
+    store.release(first)
+    store.acquire(CLUSTER_LEASE, "a", 30)
+    with pytest.raises(LeaseLost):
+        store.renew(first, 30)
+
+
+@on_both_kinds
+def test_a_lease_given_back_can_be_taken_at_once_with_a_higher_token(store: Store, name: str) -> None:
+    first = store.acquire(name, "a", 30)
+    store.release(first)
+    assert store.acquire(name, "b", 30).token == first.token + 1
+
+
+def test_our_own_lease_given_back_is_a_new_one_when_taken_again(store: Store) -> None:
+    first = store.acquire(CLUSTER_LEASE, "a", 30)
+    store.release(first)
+    assert store.acquire(CLUSTER_LEASE, "a", 30).token == first.token + 1
+
+
+def test_giving_back_a_lease_that_another_holds_does_nothing(store: Store, lab: StoreLab) -> None:
+    lost = store.acquire(CLUSTER_LEASE, "a", 30)
+    lab.advance(31)
+    held = store.acquire(CLUSTER_LEASE, "b", 30)
+    store.release(lost)
+    assert store.renew(held, 30) == held
+
+
+def test_giving_back_twice_is_harmless(store: Store) -> None:
+    lease = store.acquire(CLUSTER_LEASE, "a", 30)
+    store.release(lease)
+    store.release(lease)
+    assert store.load().lock_owner == ""
+
+
+def test_leases_of_different_names_do_not_meet(store: Store) -> None:
+    store.acquire(CLUSTER_LEASE, "a", 30)
+    assert store.acquire(SPOT_LEASE, "b", 30).token == 1
+    assert store.acquire(spot_lease_name("i-0def"), "c", 30).token == 1
+
+
+def test_leases_of_different_clusters_do_not_meet(store: Store, lab: StoreLab, cluster: str) -> None:
+    other = lab.open(f"{cluster}-other")
+    for name in (CLUSTER_LEASE, SPOT_LEASE):
+        store.acquire(name, "a", 30)
+        assert other.acquire(name, "b", 30).token == 1
+    other.close()
+
+
+def test_the_lease_shows_on_the_record_and_leaves_the_rest_of_it_alone(store: Store) -> None:
+    before = store.load()
+    lease = store.acquire(CLUSTER_LEASE, "a", 30)
+    shown = replace(before, lock_owner="a", lock_until=lease.until, lock_token=lease.token)
+    assert store.load() == shown
+    store.release(lease)
+    assert store.load() == replace(before, lock_token=lease.token)
+
+
+def test_a_second_handle_sees_the_lease(store: Store, lab: StoreLab, cluster: str) -> None:
+    store.acquire(CLUSTER_LEASE, "a", 30)
+    second = lab.open(cluster)
+    with pytest.raises(LeaseLost):
+        second.acquire(CLUSTER_LEASE, "b", 30)
+    second.close()

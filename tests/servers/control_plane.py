@@ -1,0 +1,116 @@
+"""The binaries of a real control plane: from KUBEBUILDER_ASSETS, or built once by Go into a cache.
+
+    python -m tests.servers.control_plane        builds what is missing and prints the folder
+
+A binary is moved into the cache only when it is whole, so an interrupted build leaves nothing behind.
+`Unavailable` says what is missing where it cannot be had.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+VERSION = "1.37.1"
+NEEDED = ("kube-apiserver", "kubectl", "kube-controller-manager", "kube-scheduler")
+BUILD_SECONDS = 3600
+STAMP = "-X k8s.io/component-base/version.gitVersion=v{v} -X k8s.io/client-go/pkg/version.gitVersion=v{v}"
+
+
+class Unavailable(Exception):
+    """Why this machine cannot run the server."""
+
+
+def ensure_control_plane(build: bool = True) -> Path:
+    """The folder that holds every binary of `NEEDED`."""
+    given = os.environ.get("KUBEBUILDER_ASSETS")
+    if given and all((Path(given) / name).exists() for name in NEEDED[:2]):
+        return Path(given)
+    folder = cache_folder() / f"kubernetes-{VERSION}"
+    missing = [name for name in NEEDED if not (folder / name).exists()]
+    if not missing:
+        return folder
+    if not build:
+        raise Unavailable(f"{missing[0]} is not in the cache: build it with make control-plane")
+    if shutil.which("go") is None:
+        raise Unavailable("neither KUBEBUILDER_ASSETS is set nor is there a Go toolchain to build from")
+    folder.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix="build-", dir=folder))
+    try:
+        _write_module(work)
+        for name in missing:
+            _build(name, work, folder)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return folder
+
+
+def ensure_etcd() -> str:
+    """The path of etcd, installed from Debian where that is possible."""
+    return ensure_debian("etcd", "etcd-server")
+
+
+def ensure_debian(command: str, package: str) -> str:
+    given = Path(os.environ.get("KUBEBUILDER_ASSETS", "/nonexistent")) / command
+    if given.exists():
+        return str(given)
+    found = shutil.which(command)
+    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        quiet = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", package]
+        calm = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for step in (["apt-get", "update", "-qq"], quiet):
+            subprocess.run(step, env=calm, capture_output=True, check=False, timeout=300)
+        found = shutil.which(command)
+    if found is None:
+        raise Unavailable(f"there is no {command}: install Debian's {package}")
+    return found
+
+
+def cache_folder() -> Path:
+    return Path(os.environ.get("EBBTIDE_CACHE") or Path.home() / ".cache" / "ebbtide")
+
+
+def _write_module(work: Path) -> None:
+    """A module that requires Kubernetes and replaces its staging modules by those published with it."""
+    asked = ["go", "mod", "download", "-json", f"k8s.io/kubernetes@v{VERSION}"]
+    (work / "go.mod").write_text("module ebbtide.dev/control-plane\n")
+    facts = json.loads(_run(asked, work, "Kubernetes could not be downloaded"))
+    source = Path(facts["GoMod"]).read_text()
+    staging = re.findall(r"^\s*(k8s\.io/\S+) v0\.0\.0(?:\s|$)", source, re.MULTILINE)
+    go = re.search(r"^go (\S+)", source, re.MULTILINE)
+    published = "v0." + VERSION.split(".", 1)[1]
+    lines = ["module ebbtide.dev/control-plane", f"go {go[1] if go else '1.26'}"]
+    lines += [f"require k8s.io/kubernetes v{VERSION}"]
+    lines += [f"replace {name} => {name} {published}" for name in sorted(set(staging))]
+    (work / "go.mod").write_text("\n".join(lines) + "\n")
+
+
+def _build(name: str, work: Path, folder: Path) -> None:
+    made = work / name
+    flags = f"-s -w {STAMP.format(v=VERSION)}"
+    package = f"k8s.io/kubernetes/cmd/{name}"
+    command = ["go", "build", "-mod=mod", "-trimpath", "-ldflags", flags, "-o", str(made), package]
+    if shutil.which("nice"):
+        command = ["nice", "-n", "15", *command]
+    _run(command, work, f"{name} could not be built")
+    made.rename(folder / name)
+
+
+def _run(command: list[str], work: Path, complaint: str) -> str:
+    calm = {**os.environ, "CGO_ENABLED": "0"}
+    try:
+        done = subprocess.run(command, cwd=work, env=calm, capture_output=True, timeout=BUILD_SECONDS)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Unavailable(f"{complaint} ({type(error).__name__})") from error
+    if done.returncode:
+        raise Unavailable(f"{complaint}: {(done.stderr or done.stdout).decode(errors='replace')[-500:]}")
+    return done.stdout.decode()
+
+
+if __name__ == "__main__":
+    print(ensure_control_plane())

@@ -1,0 +1,273 @@
+"""The checker must see every misdeed: each test commits one, by hand, and reads the sentence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ebbtide.adapters.stores.memory import MemoryStore
+from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, Uncordon
+from ebbtide.model.node import Market, Node
+from ebbtide.model.operation import Removal, RemovalState, ScaleDown, Slot, Spot, SpotKind
+from ebbtide.model.record import Lease, Record
+from ebbtide.model.settings import Settings
+from ebbtide.simulator.catalogue import add_system, database, deployment, pool
+from ebbtide.simulator.checker import Checker
+from ebbtide.simulator.clock import VirtualClock
+from ebbtide.simulator.ports import SimCloud, SimCluster
+from ebbtide.simulator.rules import Rules
+from ebbtide.simulator.watch import WatchedStore
+from ebbtide.simulator.workload import Demand
+from ebbtide.simulator.world import World
+
+SETTINGS = Settings(pools=(pool("general"),), min_workers=2, max_workers=4)
+
+
+class Scene:
+    """Two workers in zone a, one in b, a pod on each, a control plane and a foreign node."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock(0)
+        self.world = World(Rules(), SETTINGS.pools, seed=1, now=0)
+        add_system(self.world)
+        self.workers = [self.world.add_node("general", "cpx32", zone) for zone in "aab"]
+        self.world.add_workload(deployment("web", 2000, 100, Demand(low=3)))
+        self.checker = Checker(self.world, SETTINGS)
+        self.store = WatchedStore(MemoryStore(self.clock), self.checker)
+        self.cluster = SimCluster(self.world, self.clock)
+        self.cloud = SimCloud(self.world, self.clock)
+        self.wait(60)
+
+    @property
+    def said(self) -> list[str]:
+        return [sentence.split(": ", 1)[1] for sentence in self.checker.violations]
+
+    def wait(self, seconds: float) -> None:
+        self.clock.sleep(seconds)
+        self.world.advance_to(self.clock.now())
+
+    def cordon(self, node: Node) -> None:
+        self.cluster.cordon(Cordon(node.name, node.uid, "op"), 1)
+
+    def drain(self, node: Node) -> None:
+        self.cordon(node)
+        for pod in self.world.pods_on(node.name):
+            if pod.controller not in ("DaemonSet", "Node"):
+                self.cluster.evict(Evict(pod.namespace, pod.name, pod.uid, node.name, 30))
+        self.wait(60)
+
+    def intend(self, *nodes: Node, record: Record | None = None) -> Record:
+        removals = tuple(
+            Removal(instance_of(n), n.name, n.uid, n.zone, n.pool, RemovalState.TERMINATING) for n in nodes
+        )
+        before = record or self.store.load()
+        return self.store.write(replace(before, operation=ScaleDown("op", 0, removals)), None)
+
+
+def instance_of(node: Node) -> str:
+    return node.provider_id.rsplit("/", 1)[1]
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_a_removal_that_keeps_every_rule_is_not_complained_about(scene: Scene) -> None:
+    node = scene.workers[0]
+    scene.drain(node)
+    record = scene.intend(node)
+    scene.cloud.terminate(instance_of(node))
+    scene.wait(120)
+    scene.cluster.delete_node(DeleteNode(node.name, node.uid))
+    record = scene.store.write(replace(record, operation=None), None)
+    scene.checker.finish(record)
+    assert scene.said == []
+
+
+def test_terminating_without_a_written_intent_is_seen(scene: Scene) -> None:
+    scene.store.write(scene.store.load(), None)
+    scene.drain(scene.workers[0])
+    scene.cloud.terminate(instance_of(scene.workers[0]))
+    assert scene.said == [f"instance {instance_of(scene.workers[0])} was terminated without a written intent"]
+
+
+def test_terminating_a_node_with_pods_is_seen(scene: Scene) -> None:
+    scene.intend(scene.workers[0])
+    scene.cloud.terminate(instance_of(scene.workers[0]))
+    assert len(scene.said) == 1
+    assert "running on it" in scene.said[0]
+
+
+def test_terminating_a_node_with_pods_that_still_end_is_seen(scene: Scene) -> None:
+    node = scene.workers[0]
+    scene.cordon(node)
+    for pod in scene.world.pods_on(node.name):
+        if pod.controller == "ReplicaSet":
+            scene.cluster.evict(Evict(pod.namespace, pod.name, pod.uid, node.name, 30))
+    scene.intend(node)
+    scene.cloud.terminate(instance_of(node))
+    assert len(scene.said) == 1
+    assert "ending on it" in scene.said[0]
+
+
+def test_terminating_a_node_with_a_volume_attached_is_seen(scene: Scene) -> None:
+    scene.world.add_workload(*database("db", 1))
+    scene.wait(60)
+    node = next(n for n in scene.cluster.read().workers if n.volumes_attached)
+    scene.cordon(node)
+    for pod in scene.world.pods_on(node.name):
+        if pod.controller not in ("DaemonSet", "Node"):
+            scene.cluster.evict(Evict(pod.namespace, pod.name, pod.uid, node.name, 30))
+    scene.wait(5.5)
+    scene.intend(node)
+    scene.cloud.terminate(instance_of(node))
+    assert f"instance {instance_of(node)} was terminated with pvc-default-db-0 attached" in scene.said
+
+
+def test_an_interrupted_node_may_go_with_its_pods_and_below_the_minimum(scene: Scene) -> None:
+    for node in scene.workers:
+        instance_id = instance_of(node)
+        scene.world.machines.book.machines[instance_id].noticed = True
+        removal = Removal(instance_id, node.name, node.uid, node.zone, state=RemovalState.TERMINATING)
+        spot = Spot(f"spot:{instance_id}", instance_id, SpotKind.INTERRUPTION, 0, 120, removal=removal)
+        record = scene.store.load()
+        scene.store.write(replace(record, spots=(*record.spots, spot)), None)
+        scene.cloud.terminate(instance_id)
+    assert scene.said == []
+
+
+def test_going_below_the_minimum_and_emptying_a_zone_are_seen(scene: Scene) -> None:
+    one, two, alone = scene.workers
+    scene.intend(alone)
+    assert scene.said == [f"removing {alone.name} empties zone b"]
+    scene.intend(alone, one)
+    assert scene.said[1:] == [f"removing {one.name} leaves 1 ready workers, MIN_WORKERS is 2"]
+    assert two.ready
+
+
+def test_nodes_lost_just_now_do_not_count_against_the_minimum(scene: Scene) -> None:
+    scene.world.plan(scene.world.now, "machine-dies", instance_of(scene.workers[2]))
+    scene.wait(45)
+    scene.intend(scene.workers[0])
+    assert scene.said == []
+
+
+def test_nodes_lost_long_ago_do_count(scene: Scene) -> None:
+    scene.world.plan(scene.world.now, "machine-dies", instance_of(scene.workers[2]))
+    scene.wait(300)
+    scene.intend(scene.workers[0])
+    assert scene.said == [f"removing {scene.workers[0].name} leaves 1 ready workers, MIN_WORKERS is 2"]
+
+
+def test_more_instances_than_the_maximum_are_seen(scene: Scene) -> None:
+    for number in range(2):
+        scene.cloud.launch(Launch(Slot(f"k{number}", "general", "a", "cpx32"), "op"))
+    assert scene.said == ["5 instances, MAX_WORKERS is 4"]
+
+
+def test_two_instances_for_one_slot_are_seen(scene: Scene) -> None:
+    effect = Launch(Slot("k", "general", "a", "cpx32", Market.ON_DEMAND), "op")
+    scene.cloud.launch(effect)
+    scene.world.machines.book.id_of_key.clear()
+    scene.world.machines.book.machines.popitem()
+    scene.cloud.launch(effect)
+    assert len(scene.said) == 1
+    assert scene.said[0].startswith("slot k has two instances")
+
+
+def test_a_second_terminate_is_seen_unless_a_fault_explains_it(scene: Scene) -> None:
+    node = scene.workers[0]
+    scene.drain(node)
+    scene.intend(node)
+    scene.cloud.terminate(instance_of(node))
+    scene.world.disturbances += 1
+    scene.cloud.terminate(instance_of(node))
+    assert scene.said == []
+    scene.cloud.terminate(instance_of(node))
+    assert scene.said == [f"instance {instance_of(node)} was terminated twice, with no fault in between"]
+
+
+def test_evicting_from_a_node_that_is_not_cordoned_by_us_is_seen(scene: Scene) -> None:
+    pod = next(p for p in scene.world.pods_on(scene.workers[0].name) if p.controller == "ReplicaSet")
+    scene.cluster.evict(Evict(pod.namespace, pod.name, pod.uid, pod.node_name, 30))
+    assert len(scene.said) == 1
+    assert scene.said[0].endswith("which is not cordoned by us")
+
+
+def test_evicting_a_daemon_is_seen(scene: Scene) -> None:
+    scene.cordon(scene.workers[0])
+    pod = next(p for p in scene.world.pods_on(scene.workers[0].name) if p.controller == "DaemonSet")
+    scene.cluster.evict(Evict(pod.namespace, pod.name, pod.uid, pod.node_name, 30))
+    assert scene.said == [f"pod {pod.full_name}, which belongs to its node, was evicted"]
+
+
+def test_draining_after_terminating_is_seen(scene: Scene) -> None:
+    node = scene.workers[0]
+    scene.cordon(node)
+    scene.intend(node)
+    pod = next(p for p in scene.world.pods_on(node.name) if p.controller == "ReplicaSet")
+    scene.cloud.terminate(instance_of(node))
+    scene.cluster.evict(Evict(pod.namespace, pod.name, pod.uid, node.name, 30))
+    assert f"node {node.name} was drained again after its termination was asked for" in scene.said
+
+
+def test_lifting_a_cordon_after_the_intent_is_seen(scene: Scene) -> None:
+    node = scene.workers[0]
+    scene.drain(node)
+    scene.intend(node)
+    scene.cluster.uncordon(Uncordon(node.name, node.uid, "op"), 1)
+    assert scene.said == [f"node {node.name} was uncordoned after its termination was written down"]
+
+
+def test_touching_the_control_plane_or_a_foreign_node_is_seen(scene: Scene) -> None:
+    for node in list(scene.world.inventory.nodes.values()):
+        if not node.worker:
+            scene.cordon(node)
+            scene.cluster.delete_node(DeleteNode(node.name, node.uid))
+    assert len([s for s in scene.said if "not a worker of ours" in s]) == 4
+
+
+def test_deleting_the_node_object_of_a_running_instance_is_seen(scene: Scene) -> None:
+    scene.cluster.delete_node(DeleteNode(scene.workers[0].name, scene.workers[0].uid))
+    assert scene.said == [f"Node object {scene.workers[0].name} was deleted while its instance runs"]
+
+
+def test_a_cordon_left_behind_is_seen_at_the_end(scene: Scene) -> None:
+    scene.cordon(scene.workers[0])
+    scene.checker.finish(scene.store.load())
+    assert scene.said == [f"node {scene.workers[0].name} is left cordoned by op, which is closed"]
+
+
+def test_an_instance_left_without_a_node_is_seen_at_the_end() -> None:
+    scene = Scene()
+    scene.world.rules = replace(scene.world.rules, never_join=1.0)
+    machine = scene.world.machines.launch(Slot("k", "general", "a", "cpx32"))
+    machine.joins = False
+    scene.wait(3600)
+    scene.checker.finish(scene.store.load())
+    assert scene.said == [f"instance {machine.instance.id} is left without a node and without an operation"]
+
+
+def test_a_token_that_goes_back_and_a_write_under_an_old_one_are_seen(scene: Scene) -> None:
+    scene.checker.leased(Lease("cluster", "new", 7, 100))
+    scene.checker.leased(Lease("cluster", "old", 6, 100))
+    scene.checker.wrote(Record(), Lease("cluster", "old", 6, 100))
+    assert scene.said == [
+        "the token of lease cluster went back to 6",
+        "a write under the old token 6 of lease cluster landed",
+    ]
+
+
+def test_an_operation_begun_on_top_of_another_and_two_owners_of_a_node_are_seen(scene: Scene) -> None:
+    removal = Removal("i-1", state=RemovalState.DRAINING)
+    first = Record(operation=ScaleDown("op-1", 0, (removal,)))
+    scene.checker.wrote(first, None)
+    scene.checker.wrote(replace(first, operation=ScaleDown("op-2", 0, (removal,))), None)
+    spot = Spot("spot:i-1", "i-1", SpotKind.INTERRUPTION, 0, 120, removal=removal)
+    scene.checker.wrote(Record(operation=ScaleDown("op-2", 0, (removal,)), spots=(spot,)), None)
+    assert scene.said == [
+        "operation op-2 began while op-1 was open",
+        "instance i-1 is being removed by two operations",
+    ]

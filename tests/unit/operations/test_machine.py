@@ -1,0 +1,64 @@
+"""One face for the three machines."""
+
+from __future__ import annotations
+
+import pytest
+
+from ebbtide.core.operations import machine
+from ebbtide.core.operations.machine import Work
+from ebbtide.model.effect import Outcome, OutcomeKind, Terminate
+from ebbtide.model.operation import RemovalState, SlotState
+from tests.builders import (
+    NOW,
+    make_node,
+    make_record,
+    make_removal,
+    make_scale_down,
+    make_scale_up,
+    make_slot,
+    make_spot,
+)
+from tests.unit.operations.builders import fleet, make_situation, with_work
+
+UP = make_scale_up(make_slot())
+DOWN = make_scale_down(make_removal())
+SPOT = make_spot()
+ENDED: list[Work] = [
+    make_scale_up(make_slot(state=SlotState.FAILED, reason="none left")),
+    make_scale_down(make_removal(state=RemovalState.GONE)),
+    make_spot(closing="interruption of i-a1 answered"),
+]
+
+
+@pytest.mark.parametrize("work", [UP, DOWN, SPOT], ids=["up", "down", "spot"])
+def test_any_work_is_advanced_written_and_keeps_its_invariants(work: Work) -> None:
+    situation = make_situation(fleet(make_node("a1")), record=with_work(work))
+    step = machine.advance(work, situation)
+    assert step.operation != work
+    assert machine.check_invariants(work, step.operation) == ()
+    assert not machine.is_settled(step.operation)
+    written = machine.written(situation.record, step.operation)
+    assert step.operation in (written.operation, *written.spots)
+    nothing = Outcome(Terminate("i-else", "", "", "other"), OutcomeKind.DONE)
+    assert machine.absorb(step.operation, [nothing], situation) == step.operation
+
+
+@pytest.mark.parametrize("work", ENDED, ids=["up", "down", "spot"])
+def test_any_work_that_is_settled_is_closed_out_of_the_record(work: Work) -> None:
+    assert machine.is_settled(work)
+    closed = machine.close(work, make_situation(record=with_work(work), now=NOW))
+    assert (closed.record.operation, closed.record.spots) == (None, ())
+    assert closed.says
+
+
+def test_work_never_changes_its_kind() -> None:
+    assert machine.check_invariants(UP, DOWN) == ("op changed its kind",)
+    assert machine.check_invariants(SPOT, UP) == ("spot:i-a1 changed its kind",)
+
+
+def test_only_its_own_place_in_the_record_is_written() -> None:
+    other = make_spot("b1")
+    record = make_record(operation=DOWN, spots=(other, SPOT))
+    assert machine.written(record, UP).spots == record.spots
+    changed = make_spot(closing="ended")
+    assert machine.written(record, changed) == make_record(operation=DOWN, spots=(other, changed))

@@ -1,0 +1,176 @@
+"""Scale-down: plan, execute, resume, abort, complete, and never stuck."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ebbtide.core.operations import scale_down
+from ebbtide.model.decision import Action, Decision
+from ebbtide.model.effect import Cordon, Evict, Outcome, OutcomeKind
+from ebbtide.model.operation import RemovalState, ScaleDown
+from ebbtide.model.record import Record, Rest
+from tests.builders import (
+    NOW,
+    make_budget,
+    make_nodes,
+    make_pod,
+    make_record,
+    make_removal,
+    make_scale_down,
+    make_settings,
+    make_snapshot,
+    make_spot,
+)
+from tests.unit.operations.builders import cordoned, fleet, make_situation, with_work
+
+DRAINING, TERMINATING, GONE = RemovalState.DRAINING, RemovalState.TERMINATING, RemovalState.GONE
+RELEASING, RELEASED = RemovalState.RELEASING, RemovalState.RELEASED
+TWO = make_scale_down(
+    make_removal("a1", state=DRAINING, attempts=1, drain_deadline=NOW + 300),
+    make_removal("a2", state=TERMINATING),
+)
+NODES = (cordoned("a1"), cordoned("a2"), *make_nodes("a3", "b1", "b2"))
+SEEN = make_snapshot(NODES, [make_pod("web", node_name="a1"), make_pod("other", node_name="b1")])
+
+
+def states(operation: ScaleDown) -> list[RemovalState]:
+    return [removal.state for removal in operation.removals]
+
+
+def test_the_plan_is_written_before_any_node_is_touched() -> None:
+    decision = Decision("d", NOW, Action.SCALE_DOWN, "idle", (), removals=(make_removal(since=0),))
+    begun = scale_down.begin(decision, "op")
+    assert begun == make_scale_down(make_removal(since=NOW), reason="idle")
+
+
+def test_every_target_is_advanced_on_its_own() -> None:
+    step = scale_down.advance(TWO, make_situation(SEEN, record=with_work(TWO)))
+    assert states(step.operation) == [DRAINING, TERMINATING]
+    assert [type(effect).__name__ for effect in step.effects] == ["Evict", "Terminate"]
+
+
+def test_disruption_budgets_are_shared_by_all_that_is_drained_at_once() -> None:
+    both = make_scale_down(*(replace(r, state=DRAINING, drain_deadline=NOW + 300) for r in TWO.removals))
+    pods = [make_pod(f"db-{n}", node_name=n, labels=(("app", "db"),)) for n in ("a1", "a2")]
+    seen = make_snapshot(NODES, pods, budgets=[make_budget(1, app="db")])
+    effects = scale_down.advance(both, make_situation(seen)).effects
+    assert [effect.name for effect in effects if isinstance(effect, Evict)] == ["db-a1"]
+
+
+def test_an_observation_that_is_partial_moves_nothing() -> None:
+    seen = replace(SEEN, problems=("the cluster could not be read",))
+    step = scale_down.advance(TWO, make_situation(seen, record=make_record(paused=True), now=NOW + 9999))
+    assert (step.operation, step.effects) == (TWO, ())
+
+
+@pytest.mark.parametrize(
+    ("record", "now", "reason", "blamed"),
+    [
+        (make_record(paused=True), NOW, "removals were paused", False),
+        (make_record(), NOW + 900, "not finished after 900 s", True),
+        (make_record(pending_since=NOW - 180), NOW, "pods have waited 180 s meanwhile", False),
+    ],
+)
+def test_an_abort_releases_what_is_not_terminating_and_rolls_the_rest_forward(
+    record: Record, now: int, reason: str, blamed: bool
+) -> None:
+    step = scale_down.advance(TWO, make_situation(SEEN, record=replace(record, operation=TWO), now=now))
+    assert (states(step.operation), step.operation.abort_reason) == ([RELEASING, TERMINATING], reason)
+    assert (step.operation.removals[0].reason, step.operation.removals[0].blamed) == (reason, blamed)
+
+
+def test_pods_that_wait_only_shortly_do_not_abort_it() -> None:
+    record = make_record(pending_since=NOW - 179, operation=TWO)
+    assert scale_down.advance(TWO, make_situation(SEEN, record=record)).operation.abort_reason == ""
+
+
+def test_a_node_that_will_not_drain_aborts_the_whole_operation() -> None:
+    given_up = replace(TWO.removals[1], state=RELEASING, reason="it holds a bare pod", blamed=True)
+    operation = replace(TWO, removals=(TWO.removals[0], given_up))
+    step = scale_down.advance(operation, make_situation(SEEN))
+    assert step.operation.abort_reason == "it holds a bare pod"
+    assert step.operation.removals[0].state is RELEASING
+    nameless = make_scale_down(make_removal("a1", state=RELEASED))
+    assert scale_down.advance(nameless, make_situation(SEEN)).operation.abort_reason == "a1 was given up"
+
+
+def test_an_abort_is_never_taken_back() -> None:
+    aborted = replace(TWO, abort_reason="removals were paused")
+    step = scale_down.advance(aborted, make_situation(SEEN))
+    assert (step.operation.abort_reason, states(step.operation)[0]) == ("removals were paused", RELEASING)
+    assert scale_down.check_invariants(aborted, replace(aborted, abort_reason="")) == (
+        "scale-down op took its abort back",
+    )
+
+
+def test_a_node_about_to_be_lost_is_hurried_along_and_not_released() -> None:
+    record = make_record(operation=TWO, spots=(make_spot("a1"),), paused=True)
+    step = scale_down.advance(TWO, make_situation(SEEN, record=record, now=NOW + 60))
+    assert states(step.operation) == [DRAINING, TERMINATING]
+
+
+def test_an_interruption_that_never_comes_does_not_keep_the_operation_open_for_ever() -> None:
+    record = make_record(operation=TWO, spots=(make_spot("a1"),))
+    step = scale_down.advance(TWO, make_situation(SEEN, record=record, now=NOW + 900))
+    assert states(step.operation)[0] is RELEASING
+
+
+def test_outcomes_are_taken_in_by_the_removal_they_are_about() -> None:
+    situation = make_situation(SEEN)
+    outcome = Outcome(Cordon("a1", "uid-a1", "op"), OutcomeKind.REFUSED, "a person cordoned it")
+    after = scale_down.absorb(TWO, [outcome], situation)
+    assert states(after) == [RELEASING, TERMINATING]
+
+
+def test_it_is_settled_once_every_removal_is() -> None:
+    assert scale_down.is_settled(make_scale_down(make_removal(state=GONE), make_removal(state=RELEASED)))
+    assert not scale_down.is_settled(TWO)
+
+
+def test_any_node_removed_starts_the_cooldown_even_when_others_were_kept() -> None:
+    kept = make_removal("a2", state=RELEASED, reason="it holds a bare pod", blamed=True)
+    operation = make_scale_down(make_removal("a1", state=GONE), kept)
+    closed = scale_down.close(with_work(operation, failures=2), operation, make_settings(), NOW)
+    assert closed.succeeded
+    assert closed.says == "scale-down op completed: a1 removed; a2 kept: it holds a bare pod"
+    rest = Rest("i-a2", NOW + 3600, "it holds a bare pod")
+    assert closed.record == make_record(last_scale_at=NOW, rests=(rest,))
+
+
+def test_a_complete_removal_says_only_what_was_removed() -> None:
+    operation = make_scale_down(make_removal("a1", node_name="", state=GONE))
+    assert scale_down.close(make_record(), operation, make_settings(), NOW).says == (
+        "scale-down op completed: i-a1 removed"
+    )
+
+
+def test_a_failure_with_none_removed_starts_a_back_off_and_lets_the_node_rest() -> None:
+    operation = make_scale_down(make_removal("a1", state=RELEASED, reason="stuck", blamed=True))
+    closed = scale_down.close(with_work(operation, failures=1), operation, make_settings(), NOW)
+    assert not closed.succeeded
+    assert closed.says == "scale-down op given up: a1 kept: stuck"
+    assert (closed.record.failures, closed.record.backoff_until) == (2, NOW + 120)
+    assert (closed.record.last_scale_at, closed.record.rests[0].instance_id) == (0, "i-a1")
+
+
+def test_a_release_that_nobody_is_to_blame_for_costs_neither_rest_nor_back_off() -> None:
+    operation = make_scale_down(make_removal("a1", state=RELEASED, reason="removals were paused"))
+    record = with_work(operation, unclean_runs=1)
+    assert scale_down.close(record, operation, make_settings(), NOW).record == make_record()
+
+
+def test_invariants_hold_for_the_targets_and_for_each_removal() -> None:
+    other = make_scale_down(make_removal("b1"), make_removal("a2"))
+    assert scale_down.check_invariants(TWO, other) == ("scale-down op changed its targets",)
+    back = replace(TWO, removals=(TWO.removals[0], replace(TWO.removals[1], state=RELEASED)))
+    assert scale_down.check_invariants(TWO, back) == ("removal of i-a2 went from TERMINATING to RELEASED",)
+
+
+def test_resume_computes_the_same_step_from_what_is_written_whoever_runs_it() -> None:
+    seen = fleet(cordoned())
+    once = scale_down.advance(make_scale_down(make_removal()), make_situation(seen, token=5))
+    again = scale_down.advance(make_scale_down(make_removal()), make_situation(seen, token=6))
+    assert once.effects == again.effects
+    assert states(once.operation) == states(again.operation)

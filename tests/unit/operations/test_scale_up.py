@@ -1,0 +1,96 @@
+"""Scale-up: begin, record, verify, then complete or fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ebbtide.core.operations import scale_up
+from ebbtide.model.decision import Action, Decision
+from ebbtide.model.effect import Launch, Outcome, OutcomeKind
+from ebbtide.model.operation import SlotState
+from tests.builders import (
+    NOW,
+    make_instance,
+    make_nodes,
+    make_record,
+    make_scale_up,
+    make_settings,
+    make_slot,
+    make_snapshot,
+)
+from tests.unit.operations.builders import make_situation, with_work
+
+TWO = make_scale_up(make_slot("op-0"), make_slot("op-1", zone="b"))
+SEEN = make_snapshot(make_nodes("a1", "b1"))
+
+
+def test_begin_writes_what_was_decided_before_anything_is_asked_of_the_cloud() -> None:
+    decision = Decision("d", NOW, Action.SCALE_UP, "CPU is high", (), slots=TWO.slots)
+    begun = scale_up.begin(decision, "op")
+    assert begun == replace(TWO, reason="CPU is high")
+    assert (begun.requested, begun.started_at) == (2, NOW)
+
+
+def test_every_slot_is_advanced_and_every_answer_reaches_its_own_slot() -> None:
+    situation = make_situation(SEEN, record=with_work(TWO))
+    step = scale_up.advance(TWO, situation)
+    assert [slot.state for slot in step.operation.slots] == [SlotState.LAUNCHING] * 2
+    first, second = step.effects
+    made = make_instance("i-b9", key="op-1")
+    outcomes = [
+        Outcome(first, OutcomeKind.NO_CAPACITY, "none"),
+        Outcome(second, OutcomeKind.DONE, instance=made),
+    ]
+    after = scale_up.absorb(step.operation, outcomes, situation)
+    assert [(slot.state, slot.zone) for slot in after.slots] == [
+        (SlotState.RESERVED, "b"),
+        (SlotState.LAUNCHED, "b"),
+    ]
+    assert scale_up.check_invariants(step.operation, after) == ()
+    assert isinstance(first, Launch)
+
+
+def test_it_is_settled_once_every_slot_is() -> None:
+    ready, failed = make_slot(state=SlotState.READY), make_slot(state=SlotState.FAILED)
+    assert scale_up.is_settled(make_scale_up(ready, failed))
+    assert not scale_up.is_settled(make_scale_up(ready, make_slot(state=SlotState.RECLAIMING)))
+
+
+def test_one_ready_node_completes_it_starts_the_cooldown_and_forgets_failures() -> None:
+    ready = make_slot(state=SlotState.READY, instance_id="i-a9", node_name="a9")
+    lost = make_slot("op-1", state=SlotState.FAILED, reason="no capacity anywhere")
+    record = with_work(make_scale_up(ready, lost), failures=3, backoff_until=NOW + 9, unclean_runs=1)
+    closed = scale_up.close(record, make_scale_up(ready, lost), make_settings(), NOW)
+    assert closed.succeeded
+    assert closed.says == "scale-up op completed: a9 ready; without op-1: no capacity anywhere"
+    assert closed.record == make_record(last_scale_at=NOW)
+    assert not closed.record.scaling_in_progress
+
+
+def test_all_ready_says_nothing_of_what_is_missing() -> None:
+    ready = make_slot(state=SlotState.READY, node_name="a9")
+    closed = scale_up.close(make_record(), make_scale_up(ready), make_settings(), NOW)
+    assert closed.says == "scale-up op completed: a9 ready"
+
+
+def test_no_ready_node_fails_it_and_starts_a_growing_back_off_without_a_cooldown() -> None:
+    lost = make_slot(state=SlotState.RECLAIMED, instance_id="i-a9", reason="no node 600 s after launch")
+    record = with_work(make_scale_up(lost), last_scale_at=7, failures=1, unclean_runs=1)
+    closed = scale_up.close(record, make_scale_up(lost), make_settings(), NOW)
+    assert not closed.succeeded
+    assert closed.says == "scale-up op failed: i-a9: no node 600 s after launch"
+    assert closed.record == make_record(last_scale_at=7, failures=2, backoff_until=NOW + 120)
+
+
+def test_a_scale_up_without_slots_fails_at_once_instead_of_lasting_for_ever() -> None:
+    empty = make_scale_up()
+    assert scale_up.is_settled(empty)
+    says = scale_up.close(make_record(), empty, make_settings(), NOW).says
+    assert says == "scale-up op failed: nothing was to be launched"
+
+
+def test_invariants_hold_for_the_number_of_slots_and_for_each_of_them() -> None:
+    fewer = replace(TWO, slots=TWO.slots[:1])
+    assert scale_up.check_invariants(TWO, fewer) == ("scale-up op changed its number of slots",)
+    jumped = replace(TWO, slots=(replace(TWO.slots[0], state=SlotState.READY), TWO.slots[1]))
+    assert scale_up.check_invariants(TWO, jumped) == ("slot op-0 went from RESERVED to READY",)

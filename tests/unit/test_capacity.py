@@ -1,0 +1,109 @@
+"""Counting errs low for what stands and high for what exists, so that both limits hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from ebbtide.core.capacity import doomed, expected_slots, open_removals, standing, total, workers_by_zone
+from ebbtide.model.node import InstanceState
+from ebbtide.model.operation import RemovalState, SlotState, SpotKind
+from tests.builders import (
+    make_instance,
+    make_instance_of,
+    make_node,
+    make_nodes,
+    make_record,
+    make_removal,
+    make_scale_down,
+    make_scale_up,
+    make_slot,
+    make_snapshot,
+    make_spot,
+)
+
+
+def test_removals_under_way_are_counted_whoever_asked_for_them() -> None:
+    record = make_record(
+        operation=make_scale_down(make_removal("a1"), make_removal("a2", state=RemovalState.GONE)),
+        set_aside=make_scale_down(make_removal("b1")),
+        spots=(make_spot("c1", removal=make_removal("c1")), make_spot("c2")),
+    )
+    assert [r.node_name for r in open_removals(record)] == ["a1", "b1", "c1"]
+
+
+def test_slots_that_may_become_a_node_are_expected_whoever_reserved_them() -> None:
+    record = make_record(
+        operation=make_scale_up(make_slot("s1"), make_slot("s2", state=SlotState.FAILED)),
+        set_aside=make_scale_up(make_slot("s3", state=SlotState.RECLAIMING)),
+        spots=(make_spot("c1", slot=make_slot("s4")), make_spot("c2")),
+    )
+    assert [slot.key for slot in expected_slots(record)] == ["s1", "s3", "s4"]
+
+
+def test_a_node_being_removed_or_interrupted_is_doomed_and_one_being_released_is_not() -> None:
+    record = make_record(
+        operation=make_scale_down(make_removal("a1"), make_removal("a2", state=RemovalState.RELEASING)),
+        spots=(make_spot("b1"), make_spot("b2", kind=SpotKind.REBALANCE)),
+    )
+    assert doomed(record) == {"i-a1", "i-b1"}
+
+
+def test_only_ready_workers_that_nothing_takes_away_stand() -> None:
+    nodes = make_nodes("a1", "a2", "a3", "a4")
+    going = make_instance_of(nodes[2], state=InstanceState.TERMINATING)
+    others = [make_instance_of(node) for node in (nodes[0], nodes[1])]
+    unready = make_node("a5", ready=False)
+    snapshot = make_snapshot([*nodes, unready], instances=[*others, going])
+    record = make_record(operation=make_scale_down(make_removal("a2")))
+    assert [node.name for node in standing(snapshot, record)] == ["a1", "a4"], "a4 runs, though unmatched"
+
+
+@pytest.mark.parametrize("strange", [{"control_plane": True}, {"system": True}, {"pool": ""}])
+def test_reading_26_control_plane_system_and_foreign_nodes_are_never_counted_as_workers(
+    strange: dict[str, object],
+) -> None:
+    snapshot = make_snapshot([make_node("a1"), make_node("a2", **strange)])
+    assert [node.name for node in standing(snapshot, make_record())] == ["a1"]
+    assert workers_by_zone(snapshot, make_record()) == {"a": 1}
+
+
+def test_the_total_counts_instances_that_never_joined_and_nodes_without_an_instance() -> None:
+    nodes = make_nodes("a1", "a2")
+    snapshot = make_snapshot(nodes, instances=[make_instance_of(nodes[0]), make_instance("i-lone")])
+    assert total(snapshot, make_record()) == 3
+
+
+def test_the_total_leaves_out_what_is_going_and_what_is_not_ours() -> None:
+    gone = make_instance("i-b1", state=InstanceState.TERMINATING)
+    foreign = make_instance("i-db", pool="")
+    assert total(make_snapshot(make_nodes("a1"), extra_instances=[gone, foreign]), make_record()) == 1
+
+
+def test_a_slot_is_counted_until_its_instance_is_listed_and_never_twice() -> None:
+    slots = (make_slot("s1", instance_id="i-n1"), make_slot("s2"), make_slot("s3"))
+    record = make_record(operation=make_scale_up(*slots))
+    by_id, by_key = make_instance("i-n1"), make_instance("i-n2", key="s2")
+    assert total(make_snapshot(), record) == 3
+    assert total(make_snapshot(extra_instances=[by_id, by_key]), record) == 3
+
+
+@pytest.mark.parametrize("known", [{"id": "i-n1"}, {"id": "i-x", "key": "s1"}])
+def test_a_slot_whose_instance_is_seen_dying_is_not_expected_any_more(known: dict[str, str]) -> None:
+    record = make_record(operation=make_scale_up(make_slot("s1", instance_id="i-n1")))
+    dying = make_instance(known["id"], key=known.get("key", ""), state=InstanceState.GONE)
+    assert total(make_snapshot(instances=[dying]), record) == 0
+
+
+def test_the_total_of_one_pool_leaves_the_others_out() -> None:
+    nodes = [make_node("a1"), make_node("b1", pool="gpu"), make_node("c1", pool="gpu")]
+    snapshot = make_snapshot(nodes, instances=[make_instance_of(node) for node in nodes[:2]])
+    record = make_record(operation=make_scale_up(make_slot("s1"), make_slot("s2", pool="gpu")))
+    assert total(snapshot, record, "workers") == 2
+    assert total(snapshot, record, "gpu") == 3
+    assert total(snapshot, record) == 5
+
+
+def test_zones_count_standing_workers_and_expected_ones_once() -> None:
+    joined = make_slot("s1", zone="a", node_name="a1", state=SlotState.JOINED)
+    record = make_record(operation=make_scale_up(joined, make_slot("s2", zone="b")))
+    assert workers_by_zone(make_snapshot(make_nodes("a1", "a2")), record) == {"a": 2, "b": 1}

@@ -1,0 +1,175 @@
+"""Scale-up: hot CPU, pods that wait, or too few workers; within cooldown, back-off and maximum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ebbtide.core.decide import decide
+from ebbtide.model.decision import Action, Check, Decision
+from ebbtide.model.node import Market
+from ebbtide.model.operation import SlotState
+from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.record import Record
+from ebbtide.model.snapshot import Snapshot
+from tests.builders import (
+    NOW,
+    make_node,
+    make_nodes,
+    make_pod,
+    make_pool,
+    make_record,
+    make_scale_up,
+    make_settings,
+    make_slot,
+    make_snapshot,
+    make_spot,
+)
+
+NODES = make_nodes("a1", "b1")
+FULL = [make_pod(f"full-{node.name}", 4000, node_name=node.name) for node in NODES]
+
+
+def waiting(name: str = "web", cpu_milli: int = 1000) -> Pod:
+    return make_pod(name, cpu_milli, phase=Phase.PENDING)
+
+
+QUEUE = make_snapshot(NODES, [*FULL, waiting()])
+HOT = make_snapshot(NODES, cpu=0.90)
+
+
+def decided(snapshot: Snapshot, record: Record | None = None, **settings: Any) -> Decision:
+    return decide(snapshot, record or make_record(), make_settings(**settings), NOW, "d1")
+
+
+def waited(seconds: int, **overrides: Any) -> Record:
+    return make_record(pending_since=NOW - seconds, **overrides)
+
+
+def failed(decision: Decision) -> Check:
+    assert decision.action is Action.NOTHING
+    check = next(v.failed for v in decision.verdicts if v.action is Action.SCALE_UP)
+    assert check is not None
+    assert f"no scale-up: {check.says}" in decision.reason
+    return check
+
+
+@pytest.mark.parametrize(("cpu", "hot"), [(0.71, True), (0.70, False), (0.5, False)])
+def test_cpu_strictly_above_cpu_up_asks_for_a_node(cpu: float, hot: bool) -> None:
+    decision = decided(make_snapshot(NODES, cpu=cpu))
+    assert (decision.action is Action.SCALE_UP) is hot
+    if hot:
+        assert decision.reason == "launch small in a: CPU 0.71 is above 0.70"
+    else:
+        assert failed(decision) == Check("pressure", False, f"CPU {cpu:.2f} is not above 0.70, no pod waits")
+
+
+def test_pods_that_have_been_pending_for_pending_up_sec_ask_for_a_node() -> None:
+    decision = decided(QUEUE, waited(180))
+    assert decision.action is Action.SCALE_UP
+    assert decision.reason == "launch small in a: 1 pods have waited 180 s, at least 180"
+
+
+def test_pods_that_have_not_waited_long_enough_are_told_both_figures() -> None:
+    check = failed(decided(QUEUE, waited(179)))
+    assert check.says == "CPU 0.10 is not above 0.70, 1 pods have waited 179 s, less than 180"
+    assert "waited 0 s" in failed(decided(QUEUE)).says
+
+
+def test_unknown_cpu_is_no_pressure() -> None:
+    assert failed(decided(make_snapshot(NODES, cpu=None))).says == "CPU is unknown, no pod waits"
+
+
+def test_pods_that_wait_get_a_node_although_cpu_is_unknown() -> None:
+    snapshot = make_snapshot(NODES, [*FULL, waiting()], cpu=None)
+    assert decided(snapshot, waited(180)).action is Action.SCALE_UP
+
+
+def test_very_hot_workers_get_as_many_nodes_as_it_takes_up_to_a_batch() -> None:
+    hot = make_snapshot(make_nodes("a1", "a2", "b1", "b2"), cpu=1.0)
+    assert [slot.zone for slot in decided(hot).slots] == ["a", "b"]
+    assert len(decided(hot, max_batch_up=1).slots) == 1
+
+
+def test_fewer_ready_workers_than_the_minimum_are_made_up_for() -> None:
+    alone = make_snapshot(make_nodes("a1"))
+    assert failed(decided(alone, make_record(short_since=NOW - 179))).name == "pressure"
+    decision = decided(alone, make_record(short_since=NOW - 180))
+    assert decision.reason == "launch small in b: 1 ready workers are below MIN_WORKERS 2"
+
+
+def test_workers_on_their_way_are_not_made_up_for_twice() -> None:
+    spots = (make_spot("b1", slot=make_slot("spot-0", zone="b")),)
+    record = make_record(short_since=NOW - 180, spots=spots)
+    decision = decided(make_snapshot(make_nodes("a1")), record, min_workers=3, max_batch_up=5)
+    assert len(decision.slots) == 1, "one stands, one is expected, one is missing"
+
+
+def test_a_scale_up_waits_for_its_own_cooldown() -> None:
+    check = failed(decided(HOT, make_record(last_scale_at=NOW - 299)))
+    assert check == Check("cooldown over", False, "299 s since the last scaling, COOLDOWN_UP_SEC is 300")
+    assert decided(HOT, make_record(last_scale_at=NOW - 300)).action is Action.SCALE_UP
+
+
+def test_queued_pods_with_no_worker_at_all_skip_the_cooldown() -> None:
+    server = make_node("a9", control_plane=True, unschedulable=True)
+    agent = make_pod("agent", node_name="a9")
+    decision = decided(make_snapshot([server], [agent, waiting()]), waited(180, last_scale_at=NOW - 1))
+    assert decision.action is Action.SCALE_UP
+    up = decision.verdicts[-1]
+    assert [c.says for c in up.checks if c.name == "cooldown over"] == [
+        "pods wait and there is no worker: the cooldown is skipped"
+    ]
+
+
+def test_queued_pods_beside_a_worker_do_not_skip_the_cooldown() -> None:
+    assert failed(decided(QUEUE, waited(180, last_scale_at=NOW - 1))).name == "cooldown over"
+
+
+def test_after_failures_a_back_off_is_waited_out() -> None:
+    check = failed(decided(HOT, make_record(failures=1, backoff_until=NOW + 60)))
+    assert check == Check("back-off over", False, "1 failures in a row, 60 s of back-off left")
+
+
+def test_nothing_is_launched_at_the_maximum() -> None:
+    check = failed(decided(HOT, max_workers=2))
+    assert check == Check("below maximum", False, "2 nodes exist or are expected, MAX_WORKERS is 2")
+
+
+def test_nothing_is_launched_on_an_incomplete_observation() -> None:
+    assert failed(decided(make_snapshot(NODES, cpu=0.9, problems=("?",)))).name == "observation complete"
+
+
+def test_nothing_is_launched_while_an_operation_is_open() -> None:
+    assert failed(decided(HOT, make_record(operation=make_scale_up()))).name == "no operation in progress"
+
+
+def test_the_pause_switch_stops_removals_alone() -> None:
+    assert decided(HOT, make_record(paused=True)).action is Action.SCALE_UP
+
+
+def test_no_launch_for_a_pod_that_fits_no_type_and_the_reason_is_said() -> None:
+    snapshot = make_snapshot(NODES, [*FULL, waiting("huge", 64_000)])
+    says = "default/huge fits no type of any pool: needs 64000m CPU, 4000m free"
+    assert failed(decided(snapshot, waited(180))) == Check("something to launch", False, says)
+
+
+def test_no_launch_for_pods_that_fit_on_a_node_that_is_there() -> None:
+    says = failed(
+        decided(make_snapshot(NODES, [make_pod("db", node_name="a1"), waiting()]), waited(180))
+    ).says
+    assert says == "what waits fits on nodes that are there or on their way"
+
+
+def test_full_pools_are_said_to_be_the_reason() -> None:
+    says = failed(decided(HOT, pools=(make_pool(max_workers=2),))).says
+    assert says == "every pool is at its maximum"
+
+
+def test_every_slot_is_reserved_under_a_key_of_its_own_that_names_the_operation() -> None:
+    decision = decided(HOT, pools=(make_pool(market=Market.SPOT),), min_workers=2, cpu_up=0.3)
+    assert [slot.key for slot in decision.slots] == [f"{NOW}-d1-0", f"{NOW}-d1-1"]
+    assert {slot.state for slot in decision.slots} == {SlotState.RESERVED}
+    assert {slot.market for slot in decision.slots} == {Market.SPOT}
+    assert {slot.pool for slot in decision.slots} == {"workers"}

@@ -1,0 +1,108 @@
+"""Spreading and anti-affinity: what the pods on other nodes have to say, as in Kubernetes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ebbtide.core.fit import Placement, room_of
+from ebbtide.model.pod import Pod
+from ebbtide.model.scheduling import AntiAffinity, Scheduling, Spread
+from tests.builders import make_node, make_pod, make_selector
+
+ZONE = "topology.kubernetes.io/zone"
+HOST = "kubernetes.io/hostname"
+WEB = make_selector(app="web")
+LABELS = (("app", "web"),)
+
+
+def web(name: str = "web-new", **overrides: Any) -> Pod:
+    return make_pod(name, labels=LABELS, **overrides)
+
+
+def lonely(topology_key: str, name: str = "web-new") -> Pod:
+    return web(name, scheduling=Scheduling(anti_affinity=(AntiAffinity(topology_key, WEB),)))
+
+
+def spread(topology_key: str, max_skew: int = 1, **wishes: Any) -> Pod:
+    constraint = Spread(topology_key, max_skew, WEB)
+    return web(scheduling=Scheduling(spread=(constraint,), **wishes))
+
+
+def verdicts(pod: Pod, **there: tuple[Pod, ...]) -> dict[str, str]:
+    placement = Placement(room_of(make_node(name), pods) for name, pods in there.items())
+    return {name: placement.why_not(pod, room) for name, room in placement.rooms.items()}
+
+
+def fits(pod: Pod, **there: tuple[Pod, ...]) -> list[str]:
+    return [name for name, reason in verdicts(pod, **there).items() if not reason]
+
+
+def test_anti_affinity_by_host_keeps_two_replicas_off_one_node() -> None:
+    assert fits(lonely(HOST), a1=(web("w1"),), a2=()) == ["a2"]
+
+
+def test_anti_affinity_by_zone_keeps_two_replicas_out_of_one_zone() -> None:
+    found = verdicts(lonely(ZONE), a1=(web("w1"),), a2=(), b1=())
+    assert found["a2"] == f"anti-affinity keeps it away from a pod in the same {ZONE}"
+    assert found["b1"] == ""
+
+
+def test_anti_affinity_is_symmetric_a_pod_without_any_is_kept_away_too() -> None:
+    found = verdicts(web(), a1=(lonely(HOST, "guard"),), a2=())
+    assert found == {"a1": "anti-affinity of default/guard keeps it away", "a2": ""}
+
+
+def test_anti_affinity_of_others_is_about_pods_that_match() -> None:
+    assert fits(make_pod("db"), a1=(lonely(HOST, "guard"),)) == ["a1"]
+
+
+def test_anti_affinity_does_not_reach_into_other_namespaces() -> None:
+    elsewhere = web("w1", namespace="other")
+    assert fits(lonely(HOST), a1=(elsewhere,)) == ["a1"]
+    assert fits(elsewhere, a1=(lonely(HOST, "guard"),)) == ["a1"]
+
+
+def test_anti_affinity_by_a_label_that_the_node_lacks_keeps_nothing_away() -> None:
+    assert fits(lonely("rack"), a1=(web("w1"),)) == ["a1"]
+
+
+def test_a_pod_just_placed_keeps_others_away_as_well() -> None:
+    rooms = [room_of(make_node("a1"), ()), room_of(make_node("a2"), ())]
+    placement = Placement(rooms)
+    placement.place(lonely(HOST, "guard"), rooms[0])
+    assert placement.first_fit(web()) is rooms[1]
+
+
+def test_a_spread_constraint_counts_the_pod_itself_against_the_emptiest_domain() -> None:
+    found = verdicts(spread(ZONE), a1=(web("w1"),), b1=())
+    assert found == {"a1": "would be 2 in a, the least is 0, skew at most 1", "b1": ""}
+
+
+def test_a_wider_skew_allows_more() -> None:
+    assert fits(spread(ZONE, max_skew=2), a1=(web("w1"),), b1=()) == ["a1", "b1"]
+
+
+def test_zones_are_counted_over_all_their_nodes() -> None:
+    assert fits(spread(ZONE), a1=(web("w1"),), a2=(), b1=()) == ["b1"]
+
+
+def test_a_spread_constraint_counts_pods_of_its_own_namespace_that_match() -> None:
+    others = (web("w1", namespace="other"), make_pod("db"))
+    assert fits(spread(ZONE), a1=others, b1=()) == ["a1", "b1"]
+
+
+def test_a_pod_that_its_own_constraint_does_not_select_is_not_counted() -> None:
+    stranger = make_pod("db", scheduling=Scheduling(spread=(Spread(ZONE, 1, WEB),)))
+    assert fits(stranger, a1=(web("w1"),), b1=()) == ["a1", "b1"]
+
+
+def test_a_node_without_the_topology_label_takes_no_pod_that_is_to_be_spread() -> None:
+    assert verdicts(spread("rack"), a1=()) == {"a1": "the node has no label rack to spread over"}
+
+
+def test_nodes_that_the_pod_does_not_ask_for_make_no_domain() -> None:
+    """Kubernetes honours node selector and affinity in spreading (`nodeAffinityPolicy: Honor`)."""
+    ssd = make_node("a1", labels=(("disk", "ssd"),))
+    rooms = [room_of(ssd, [web("w1")]), room_of(make_node("b1"), ())]
+    pod = spread(ZONE, node_selector=(("disk", "ssd"),))
+    assert Placement(rooms).why_not(pod, rooms[0]) == "", "b1 could never take it, so b is no empty zone"

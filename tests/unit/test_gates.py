@@ -1,0 +1,188 @@
+"""The safety gates that every voluntary removal passes, whoever asks for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ebbtide.core import gates
+from ebbtide.model.node import Node
+from ebbtide.model.operation import RemovalState
+from ebbtide.model.record import Record
+from ebbtide.model.snapshot import Snapshot
+from tests.builders import (
+    make_daemon,
+    make_node,
+    make_nodes,
+    make_pool,
+    make_record,
+    make_removal,
+    make_scale_down,
+    make_settings,
+    make_snapshot,
+)
+
+SETTINGS = make_settings()
+
+
+def names(count: int, zone: str = "a") -> list[str]:
+    return [f"{zone}{number}" for number in range(count)]
+
+
+def with_unready(count: int, unready: int) -> Snapshot:
+    nodes: list[Node] = [make_node(name, ready=n >= unready) for n, name in enumerate(names(count))]
+    return make_snapshot(nodes)
+
+
+def test_one_switch_pauses_all_removals_and_says_why() -> None:
+    assert gates.not_paused(make_record()).passed
+    assert gates.not_paused(make_record(paused=True)).says == "removals are paused"
+    why = gates.not_paused(make_record(paused=True, pause_reason="freeze"))
+    assert (why.passed, why.says) == (False, "removals are paused (freeze)")
+
+
+def test_an_operation_that_was_set_aside_stops_removals_until_a_person_resumes() -> None:
+    check = gates.not_paused(make_record(set_aside=make_scale_down(id="op-7")))
+    assert not check.passed
+    assert "op-7" in check.says
+
+
+def test_a_partial_observation_is_no_ground_for_a_removal() -> None:
+    check = gates.complete(make_snapshot(problems=("the cloud could not be read",)))
+    assert (check.passed, check.says) == (False, "the cloud could not be read")
+    assert gates.complete(make_snapshot()).passed
+
+
+def test_nodes_without_any_pod_are_not_believed() -> None:
+    check = gates.plausible(make_snapshot(make_nodes("a1", "a2"), pods=[]), make_record(), SETTINGS)
+    assert (check.passed, check.says) == (False, "no pod at all is seen on 2 nodes")
+
+
+@pytest.mark.parametrize(("before", "seen", "believed"), [(8, 4, False), (7, 4, True), (9, 5, True)])
+def test_a_cluster_is_implausibly_smaller_when_more_than_45_percent_and_more_than_3_workers_are_missing(
+    before: int, seen: int, believed: bool
+) -> None:
+    snapshot = make_snapshot(make_nodes(*names(seen)))
+    check = gates.plausible(snapshot, make_record(worker_count=before), SETTINGS)
+    assert check.passed is believed
+    if not believed:
+        assert check.says == f"{seen} workers are seen where there were {before} just before"
+
+
+def test_a_cluster_that_lost_half_of_its_pods_at_once_is_not_believed_either() -> None:
+    snapshot = make_snapshot(make_nodes(*names(4)))
+    check = gates.plausible(snapshot, make_record(worker_count=4, pod_count=40), SETTINGS)
+    assert (check.passed, check.says) == (False, "4 pods are seen where there were 40 just before")
+
+
+@pytest.mark.parametrize(
+    ("workers", "unready", "healthy"),
+    [(4, 4, False), (3, 3, True), (20, 9, True), (20, 10, False), (100, 45, True), (100, 46, False)],
+)
+def test_removals_stop_when_more_than_45_percent_and_more_than_3_nodes_are_unready(
+    workers: int, unready: int, healthy: bool
+) -> None:
+    check = gates.healthy(with_unready(workers, unready), SETTINGS)
+    assert check.passed is healthy
+    assert check.says.startswith(f"{unready} of {workers} workers are not ready")
+    assert "45% and 3" in check.says
+
+
+def test_a_ready_worker_without_a_known_instance_makes_every_lone_instance_doubtful() -> None:
+    nodes = make_nodes("a1", "a2")
+    assert gates.all_matched(make_snapshot(nodes)).passed
+    check = gates.all_matched(make_snapshot(nodes, instances=[]))
+    assert (check.passed, check.says) == (False, "2 ready workers match no instance, a1 first")
+    assert gates.all_matched(make_snapshot([make_node(ready=False)], instances=[])).passed
+
+
+def test_the_minimum_counts_what_stays_after_everything_under_way() -> None:
+    """`workerCount - toRemove >= minWorkers`."""
+    snapshot = make_snapshot(make_nodes("a1", "a2", "a3", "a4"))
+    busy = make_record(operation=make_scale_down(make_removal("a1")))
+    assert gates.keeps_minimum(snapshot, busy, SETTINGS, [make_removal("a2")]).passed
+    check = gates.keeps_minimum(snapshot, busy, SETTINGS, [make_removal("a2"), make_removal("a3")])
+    assert (check.passed, check.says) == (False, "1 ready workers would be left, MIN_WORKERS is 2")
+
+
+def test_the_minimum_of_a_pool_is_kept_as_well() -> None:
+    pools = (make_pool(), make_pool("gpu", min_workers=1))
+    nodes = [*make_nodes("a1", "a2", "a3"), make_node("b1", pool="gpu")]
+    settings, snapshot = make_settings(pools=pools), make_snapshot(nodes)
+    check = gates.keeps_minimum(snapshot, make_record(), settings, [make_removal("b1", pool="gpu")])
+    assert (check.passed, check.says) == (False, "0 would be left in pool gpu, its minimum is 1")
+    assert gates.keeps_minimum(snapshot, make_record(), settings, [make_removal("a1")]).passed
+
+
+def test_a_zone_is_never_drained_to_zero_when_several_zones_exist() -> None:
+    snapshot = make_snapshot(make_nodes("a1", "a2", "b1"))
+    assert gates.keeps_zones(snapshot, make_record(), [make_removal("a1")]).passed
+    check = gates.keeps_zones(snapshot, make_record(), [make_removal("b1")])
+    assert (check.passed, check.says) == (False, "zone b would be left without a ready worker")
+    assert not gates.keeps_zones(snapshot, make_record(), [make_removal("a1"), make_removal("a2")]).passed
+
+
+def test_the_only_zone_there_is_may_lose_a_worker_even_its_last() -> None:
+    assert gates.keeps_zones(make_snapshot(make_nodes("a1")), make_record(), [make_removal("a1")]).passed
+
+
+def test_an_unready_worker_does_not_keep_a_zone() -> None:
+    nodes = [*make_nodes("a1", "b1"), make_node("b2", ready=False)]
+    assert not gates.keeps_zones(make_snapshot(nodes), make_record(), [make_removal("b1")]).passed
+
+
+@pytest.mark.parametrize(("workers", "allowed"), [(1, 1), (9, 1), (19, 1), (20, 2), (100, 10)])
+def test_at_most_a_tenth_of_the_workers_or_one_go_at_the_same_time(workers: int, allowed: int) -> None:
+    snapshot = make_snapshot(make_nodes(*names(workers)))
+    assert gates.budget(snapshot, SETTINGS) == allowed
+    assert gates.within_budget(snapshot, make_record(), SETTINGS, allowed).passed
+    assert not gates.within_budget(snapshot, make_record(), SETTINGS, allowed + 1).passed
+
+
+def test_removals_under_way_use_up_the_budget() -> None:
+    snapshot = make_snapshot(make_nodes(*names(10)))
+    check = gates.within_budget(snapshot, make_record(operation=make_scale_down(make_removal())), SETTINGS, 1)
+    assert (check.passed, check.says) == (False, "2 removals at once, the budget is 1")
+
+
+DRAINED = make_removal("a1", state=RemovalState.DRAINED)
+
+
+def draining(**overrides: object) -> Record:
+    return make_record(operation=make_scale_down(DRAINED), **overrides)
+
+
+def test_a_drained_node_may_be_terminated_when_every_gate_still_holds() -> None:
+    snapshot = make_snapshot(make_nodes("a1", "a2", "a3"))
+    assert gates.may_terminate(DRAINED, snapshot, draining(), SETTINGS) is None
+
+
+@pytest.mark.parametrize(
+    ("gate", "snapshot", "record"),
+    [
+        ("observation complete", make_snapshot(make_nodes("a1", "a2", "a3"), problems=("?",)), draining()),
+        ("plausible", make_snapshot(make_nodes("a1", "a2", "a3"), pods=[]), draining()),
+        ("cluster healthy", with_unready(9, 5), draining()),
+        ("not paused", make_snapshot(make_nodes("a1", "a2", "a3")), draining(paused=True)),
+        ("minimum kept", make_snapshot(make_nodes("a1", "a2")), draining()),
+        ("zone kept", make_snapshot(make_nodes("a1", "b1", "b2")), draining()),
+        (
+            "within budget",
+            make_snapshot(make_nodes("a1", "a2", "a3", "a4")),
+            make_record(operation=make_scale_down(DRAINED, make_removal("a2"))),
+        ),
+    ],
+)
+def test_every_gate_is_asked_again_before_a_termination(
+    gate: str, snapshot: Snapshot, record: Record
+) -> None:
+    failed = gates.may_terminate(DRAINED, snapshot, record, SETTINGS)
+    assert failed is not None
+    assert failed.name == gate
+
+
+def test_only_gates_that_look_at_the_moment_are_waited_for() -> None:
+    assert {"observation complete", "plausible", "cluster healthy"} == gates.TRANSIENT
+
+
+def test_placed_pods_are_those_on_nodes() -> None:
+    assert gates.placed_pods(make_snapshot([make_node()], [make_daemon("a1"), make_daemon("")])) == 1

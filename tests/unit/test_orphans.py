@@ -1,0 +1,129 @@
+"""What a crash may leave behind is found on positive evidence, and only after a grace."""
+
+from __future__ import annotations
+
+import pytest
+
+from ebbtide.core.orphans import (
+    cordon_id,
+    dead_nodes,
+    lone_instances,
+    overdue,
+    stray_cordons,
+    track_orphans,
+)
+from ebbtide.model.node import InstanceState, Ownership
+from ebbtide.model.operation import RemovalState
+from ebbtide.model.record import Missing, Record
+from tests.builders import (
+    NOW,
+    make_instance,
+    make_instance_of,
+    make_node,
+    make_nodes,
+    make_record,
+    make_removal,
+    make_scale_down,
+    make_scale_up,
+    make_settings,
+    make_slot,
+    make_snapshot,
+    make_spot,
+)
+
+LONE = make_instance("i-lone", key="s1")
+
+
+def test_an_instance_of_ours_without_node_and_operation_is_lone() -> None:
+    snapshot = make_snapshot(make_nodes("a1"), extra_instances=[LONE])
+    assert lone_instances(snapshot, make_record()) == (LONE,)
+
+
+@pytest.mark.parametrize("strange", [{"pool": ""}, {"state": InstanceState.TERMINATING}])
+def test_an_instance_that_is_not_ours_or_already_going_is_left_alone(strange: dict[str, object]) -> None:
+    instance = make_instance("i-x", **strange)
+    assert lone_instances(make_snapshot(extra_instances=[instance]), make_record()) == ()
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        make_record(operation=make_scale_up(make_slot("s1"))),
+        make_record(operation=make_scale_up(make_slot("other", instance_id="i-lone"))),
+        make_record(set_aside=make_scale_up(make_slot("s1"))),
+        make_record(operation=make_scale_down(make_removal("lone"))),
+        make_record(spots=(make_spot("lone"),)),
+    ],
+)
+def test_an_instance_that_an_operation_knows_is_not_lone(record: Record) -> None:
+    assert lone_instances(make_snapshot(extra_instances=[LONE]), record) == ()
+
+
+DEAD = make_node("a1", ready=False)
+
+
+def test_a_node_is_dead_when_it_is_not_ready_and_its_instance_is_gone() -> None:
+    gone = make_instance_of(DEAD, state=InstanceState.GONE)
+    assert dead_nodes(make_snapshot([DEAD], instances=[]), make_record()) == (DEAD,)
+    assert dead_nodes(make_snapshot([DEAD], instances=[gone]), make_record()) == (DEAD,)
+
+
+def test_a_ready_node_is_never_dead_and_neither_is_one_whose_instance_runs() -> None:
+    assert dead_nodes(make_snapshot(make_nodes("a1"), instances=[]), make_record()) == ()
+    assert dead_nodes(make_snapshot([DEAD]), make_record()) == ()
+
+
+def test_without_a_provider_id_nothing_proves_that_an_instance_is_gone() -> None:
+    node = make_node("a1", ready=False, provider_id="")
+    assert dead_nodes(make_snapshot([node], instances=[]), make_record()) == ()
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        make_record(operation=make_scale_down(make_removal("a1"))),
+        make_record(spots=(make_spot("a1", removal=make_removal("a1", state=RemovalState.GONE)),)),
+    ],
+)
+def test_a_dead_node_that_an_operation_removes_is_its_business(record: Record) -> None:
+    assert dead_nodes(make_snapshot([DEAD], instances=[]), record) == ()
+
+
+CORDONED = make_node("a1", unschedulable=True, owner=Ownership("op", 3))
+
+
+def test_a_cordon_of_ours_is_stray_once_its_operation_is_closed() -> None:
+    snapshot = make_snapshot([CORDONED, make_node("a2", unschedulable=True)])
+    assert stray_cordons(snapshot, make_record()) == (CORDONED,), "the cordon of a person is never ours"
+    assert stray_cordons(snapshot, make_record(operation=make_scale_down(id="op"))) == ()
+    assert stray_cordons(snapshot, make_record(set_aside=make_scale_down(id="op"))) == ()
+    signed = make_snapshot([make_node("a1", owner=Ownership("spot:i-a1", 3))])
+    assert stray_cordons(signed, make_record(spots=(make_spot("a1"),))) == ()
+
+
+def test_orphans_are_remembered_since_they_were_first_seen_and_forgotten_when_gone() -> None:
+    seen = make_snapshot([DEAD, make_node("a2", owner=Ownership("op", 1))], instances=[LONE])
+    record = make_record(orphans=(Missing("i-lone", NOW - 50), Missing("i-old", NOW - 99)))
+    after = track_orphans(seen, record, NOW)
+    assert after.orphans == (
+        Missing("i-lone", NOW - 50),
+        Missing("uid-a1", NOW),
+        Missing("cordon:uid-a2", NOW),
+    )
+
+
+def test_a_stamp_of_an_orphan_from_the_future_is_taken_as_now() -> None:
+    record = make_record(orphans=(Missing("i-lone", NOW + 50),))
+    assert track_orphans(make_snapshot(instances=[LONE]), record, NOW).orphans == (Missing("i-lone", NOW),)
+
+
+def test_an_incomplete_observation_neither_finds_nor_forgets_an_orphan() -> None:
+    record = make_record(orphans=(Missing("i-lone", NOW - 50),))
+    assert track_orphans(make_snapshot(problems=("?",)), record, NOW) is record
+
+
+def test_an_orphan_is_overdue_after_the_grace() -> None:
+    record = make_record(orphans=(Missing(cordon_id(DEAD), NOW - 900), Missing("i-lone", NOW - 899)))
+    assert overdue(record, "cordon:uid-a1", make_settings(), NOW)
+    assert not overdue(record, "i-lone", make_settings(), NOW)
+    assert not overdue(record, "i-unknown", make_settings(), NOW)

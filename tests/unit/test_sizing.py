@@ -1,0 +1,209 @@
+"""What is launched: how many nodes, of which type, in which zone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ebbtide.core.sizing import LaunchPlan, nodes_for_cpu, plan_launch, why_hopeless
+from ebbtide.model.node import Market
+from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.record import Record
+from ebbtide.model.resources import NOTHING
+from ebbtide.model.scheduling import AntiAffinity, Scheduling
+from ebbtide.model.snapshot import Snapshot
+from tests.builders import (
+    make_node,
+    make_nodes,
+    make_pod,
+    make_pool,
+    make_record,
+    make_scale_up,
+    make_selector,
+    make_settings,
+    make_slot,
+    make_snapshot,
+    make_spot,
+    make_type,
+)
+
+
+def waiting(name: str = "web", cpu_milli: int = 1000, **overrides: Any) -> Pod:
+    return make_pod(name, cpu_milli, phase=Phase.PENDING, **overrides)
+
+
+def unsized(count: int, **overrides: Any) -> list[Pod]:
+    return [waiting(f"p{number:02}", requests=NOTHING, **overrides) for number in range(count)]
+
+
+def plan(
+    snapshot: Snapshot, *, record: Record | None = None, at_least: int = 0, **settings: Any
+) -> LaunchPlan:
+    return plan_launch(snapshot, record or make_record(), make_settings(**settings), at_least)
+
+
+def launched(snapshot: Snapshot, **overrides: Any) -> list[str]:
+    return [f"{offer.node_type.name} in {offer.zone}" for offer in plan(snapshot, **overrides).offers]
+
+
+SMALL = make_type("small", cpu_milli=2000, price="0.02")
+LARGE = make_type("large", cpu_milli=8000, price="0.10")
+
+
+def test_a_waiting_pod_gets_the_cheapest_type_that_fits() -> None:
+    pools = (make_pool(types=(LARGE, SMALL)),)
+    assert launched(make_snapshot(pods=[waiting()]), pools=pools) == ["small in a"]
+    assert launched(make_snapshot(pods=[waiting(cpu_milli=3000)]), pools=pools) == ["large in a"]
+
+
+def test_several_pods_get_the_type_that_costs_least_for_what_it_takes_in() -> None:
+    cheap_bulk = make_type("bulk", cpu_milli=8000, price="0.05")
+    pods = [waiting(f"p{n}", cpu_milli=2000, memory_mib=512) for n in range(4)]
+    assert launched(make_snapshot(pods=pods), pools=(make_pool(types=(SMALL, cheap_bulk)),)) == ["bulk in a"]
+
+
+def test_a_type_of_unknown_price_is_taken_only_where_none_is_known() -> None:
+    unknown = make_type("unknown", cpu_milli=8000, price=None)
+    pools = (make_pool(types=(unknown, LARGE)),)
+    assert launched(make_snapshot(pods=[waiting()]), pools=pools) == ["large in a"]
+    assert launched(make_snapshot(), at_least=1, pools=pools) == ["large in a"]
+    only = (make_pool(types=(unknown,)),)
+    assert launched(make_snapshot(pods=[waiting()]), pools=only) == ["unknown in a"]
+
+
+def test_a_spot_pool_is_compared_by_its_spot_prices() -> None:
+    dear = make_type("dear", price="0.01", spot_price="0.09")
+    fair = make_type("fair", price="0.50", spot_price="0.03")
+    found = plan(make_snapshot(pods=[waiting()]), pools=(make_pool(types=(dear, fair), market=Market.SPOT),))
+    (offer,) = found.offers
+    slot = offer.slot("key")
+    assert (slot.instance_type, slot.market, slot.key) == ("fair", Market.SPOT, "key")
+
+
+def test_a_launch_goes_to_the_zone_with_the_fewest_workers() -> None:
+    snapshot = make_snapshot(make_nodes("a1", "a2", "b1"))
+    assert launched(snapshot, at_least=2) == ["small in b", "small in a"]
+
+
+def test_the_zone_with_the_fewest_workers_is_found_across_pools_of_one_zone_each() -> None:
+    pools = tuple(make_pool(f"pool-{zone}", zones=(zone,)) for zone in "ab")
+    snapshot = make_snapshot([make_node("a1", pool="pool-a")])
+    assert launched(snapshot, at_least=1, pools=pools) == ["small in b"]
+    full = make_snapshot([make_node("a1", pool="pool-a")], [waiting(cpu_milli=4000), waiting("q", 4000)])
+    assert launched(full, pools=pools) == ["small in b"]
+
+
+def test_workers_on_their_way_count_for_their_zone() -> None:
+    record = make_record(spots=(make_spot("c1", slot=make_slot(zone="a")),))
+    assert launched(make_snapshot(), record=record, at_least=1) == ["small in b"]
+
+
+@pytest.mark.parametrize(("workers", "cpu", "more"), [(4, 0.71, 1), (4, 1.0, 2), (10, 0.9, 3), (0, 0.9, 1)])
+def test_cpu_pressure_asks_for_as_many_nodes_as_bring_the_average_back(
+    workers: int, cpu: float, more: int
+) -> None:
+    assert nodes_for_cpu(workers, cpu, make_settings()) == more
+
+
+def test_cpu_pressure_gets_the_type_with_the_least_price_for_a_cpu() -> None:
+    assert launched(make_snapshot(), at_least=1, pools=(make_pool(types=(LARGE, SMALL)),)) == ["small in a"]
+
+
+def test_at_most_a_batch_is_launched_at_once() -> None:
+    assert len(plan(make_snapshot(), at_least=9).offers) == 2, "MAX_BATCH_UP"
+    assert len(plan(make_snapshot(), at_least=9, max_batch_up=5).offers) == 5
+
+
+def test_a_launch_never_passes_the_maximum() -> None:
+    snapshot = make_snapshot(make_nodes("a1", "a2"))
+    assert len(plan(snapshot, at_least=9, max_batch_up=9, max_workers=5).offers) == 3
+    assert plan(snapshot, at_least=9, max_workers=2).offers == ()
+
+
+def test_a_pool_at_its_maximum_is_not_offered_and_that_is_said() -> None:
+    snapshot = make_snapshot(make_nodes("a1", "a2"))
+    full = make_pool(max_workers=2)
+    spare = make_pool("spare", max_workers=1)
+    found = plan(snapshot, at_least=2, pools=(full, spare))
+    assert [offer.pool.name for offer in found.offers] == ["spare"]
+    assert found.stopped == "every pool is at its maximum"
+
+
+def test_a_pod_that_its_neighbours_keep_out_of_every_zone_is_named() -> None:
+    selector = make_selector(app="web")
+    wish = Scheduling(anti_affinity=(AntiAffinity("topology.kubernetes.io/zone", selector),))
+    labels = (("app", "web"),)
+    there = [make_pod(f"w-{name}", node_name=name, labels=labels) for name in ("a1", "b1")]
+    pod = waiting(labels=labels, scheduling=wish)
+    found = plan(make_snapshot(make_nodes("a1", "b1"), [*there, pod]))
+    assert found == LaunchPlan((), (), "default/web fits no node that may be launched now")
+
+
+def test_no_node_is_launched_for_a_pod_that_fits_on_one_that_is_there() -> None:
+    assert plan(make_snapshot(make_nodes("a1"), [waiting()])).offers == ()
+
+
+def test_room_is_given_away_only_once() -> None:
+    pods = [waiting(f"p{n}", cpu_milli=3000) for n in range(2)]
+    assert len(plan(make_snapshot(make_nodes("a1"), pods)).offers) == 1
+
+
+def test_no_node_is_launched_for_a_pod_that_fits_on_one_that_is_on_its_way() -> None:
+    record = make_record(operation=make_scale_up(make_slot("s1"), make_slot("s2", pool="gone")))
+    assert plan(make_snapshot(pods=[waiting()]), record=record).offers == ()
+
+
+def test_a_node_that_is_about_to_go_is_no_room_for_a_waiting_pod() -> None:
+    record = make_record(spots=(make_spot("a1"),))
+    assert len(plan(make_snapshot(make_nodes("a1"), [waiting()]), record=record).offers) == 1
+
+
+def test_no_node_is_launched_for_a_pod_of_a_daemonset() -> None:
+    assert plan(make_snapshot(pods=[waiting(controller="DaemonSet")])).offers == ()
+
+
+@pytest.mark.parametrize(("pods", "nodes"), [(1, 1), (10, 1), (11, 2), (20, 2), (21, 3)])
+def test_pods_per_node_says_how_many_pods_of_unknown_requests_a_new_node_holds(pods: int, nodes: int) -> None:
+    snapshot = make_snapshot(pods=unsized(pods))
+    assert len(plan(snapshot, max_batch_up=9).offers) == nodes
+
+
+def test_pods_per_node_is_of_no_account_where_requests_are_known() -> None:
+    pods = [waiting(f"p{n}", cpu_milli=100, memory_mib=10) for n in range(30)]
+    assert len(plan(make_snapshot(pods=pods), max_batch_up=9).offers) == 1
+
+
+def test_pods_that_a_node_would_not_take_anyway_use_up_none_of_its_pods_per_node() -> None:
+    gpu = make_pool("gpu", labels=(("gpu", "yes"),), max_workers=0)
+    picky = unsized(10, scheduling=Scheduling(node_selector=(("gpu", "yes"),)))
+    pods = [*picky, waiting("z", requests=NOTHING)]
+    assert len(plan(make_snapshot(pods=pods), pools=(make_pool(), gpu)).offers) == 1
+
+
+def test_no_node_is_launched_for_a_pod_that_fits_no_type_and_the_reason_is_said() -> None:
+    found = plan(make_snapshot(pods=[waiting("huge", cpu_milli=64_000)]))
+    says = "default/huge fits no type of any pool: needs 64000m CPU, 4000m free"
+    assert found == LaunchPlan((), (says,))
+
+
+def test_a_hopeless_pod_does_not_keep_others_from_getting_a_node() -> None:
+    found = plan(make_snapshot(pods=[waiting("huge", cpu_milli=64_000), waiting("web")]))
+    assert len(found.offers) == 1
+    assert len(found.hopeless) == 1
+
+
+def test_a_pod_is_hopeless_where_no_pool_is_configured() -> None:
+    assert why_hopeless(waiting(), make_settings(pools=())) == (
+        "default/web fits no type of any pool: no pool is configured"
+    )
+    assert why_hopeless(waiting(), make_settings()) == ""
+
+
+def test_a_pod_that_no_offer_takes_in_does_not_keep_cpu_pressure_from_being_answered() -> None:
+    selector = make_selector(app="web")
+    wish = Scheduling(anti_affinity=(AntiAffinity("topology.kubernetes.io/zone", selector),))
+    labels = (("app", "web"),)
+    there = [make_pod(f"w-{name}", node_name=name, labels=labels) for name in ("a1", "b1")]
+    pod = waiting(labels=labels, scheduling=wish)
+    assert len(plan(make_snapshot(make_nodes("a1", "b1"), [*there, pod]), at_least=1).offers) == 1

@@ -1,0 +1,73 @@
+"""What is asked of the cloud instead: after "no capacity", and in place of a spot node."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ebbtide.core.sizing import next_offer, offer_name, replacement_offer
+from ebbtide.model.node import Market
+from ebbtide.model.operation import Slot
+from ebbtide.model.pool import Pool
+from tests.builders import (
+    make_nodes,
+    make_pool,
+    make_record,
+    make_settings,
+    make_slot,
+    make_snapshot,
+    make_type,
+)
+
+TYPES = (make_type("own"), make_type("dear", price="0.9"), make_type("fair", price="0.3"))
+
+
+def all_offers(pool: Pool) -> list[str]:
+    """Every offer that is tried, each after "no capacity" for all those before."""
+    settings = make_settings(pools=(pool,))
+    slot: Slot = make_slot(instance_type="own", market=pool.market)
+    tried: list[str] = []
+    while (offer := next_offer(slot, settings)) is not None:
+        tried.append(offer_name(*offer))
+        slot = replace(slot, refused=tuple(tried))
+    return tried
+
+
+def test_after_no_capacity_the_other_zones_come_first_then_the_other_types_by_price() -> None:
+    assert all_offers(make_pool(types=TYPES)) == [
+        "a/on-demand/own",
+        "b/on-demand/own",
+        "a/on-demand/fair",
+        "b/on-demand/fair",
+        "a/on-demand/dear",
+        "b/on-demand/dear",
+    ]
+
+
+def test_spot_comes_first_where_asked_for_and_on_demand_only_after_a_definite_no() -> None:
+    spot_pool = make_pool(types=TYPES[:1], market=Market.SPOT)
+    assert all_offers(spot_pool) == ["a/spot/own", "b/spot/own", "a/on-demand/own", "b/on-demand/own"]
+
+
+def test_a_pool_may_forbid_on_demand_altogether() -> None:
+    spot_pool = make_pool(types=TYPES[:1], market=Market.SPOT, on_demand_fallback=False)
+    assert all_offers(spot_pool) == ["a/spot/own", "b/spot/own"]
+
+
+def test_types_of_unknown_price_are_tried_last() -> None:
+    pool = make_pool(types=(make_type("own"), make_type("unknown", price=None), TYPES[1]), zones=("a",))
+    assert all_offers(pool) == ["a/on-demand/own", "a/on-demand/dear", "a/on-demand/unknown"]
+
+
+def test_there_is_no_next_offer_for_a_pool_that_is_no_longer_configured() -> None:
+    assert next_offer(make_slot(pool="old"), make_settings()) is None
+
+
+def test_a_replacement_is_like_for_like_in_the_zone_with_the_fewest_workers() -> None:
+    pool = make_pool(types=TYPES)
+    offer = replacement_offer(make_snapshot(make_nodes("a1", "a2", "b1")), make_record(), pool, "dear")
+    assert (offer.node_type.name, offer.zone) == ("dear", "b")
+
+
+def test_a_replacement_of_a_type_that_is_no_longer_offered_takes_the_first_one_of_the_pool() -> None:
+    offer = replacement_offer(make_snapshot(), make_record(), make_pool(types=TYPES), "retired")
+    assert (offer.node_type.name, offer.zone) == ("own", "a")

@@ -1,0 +1,137 @@
+"""Timers run only over what was really seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ebbtide.core.track import STAMPS, clamp_stamps, is_idle, track
+from ebbtide.model.pod import Phase
+from ebbtide.model.record import Record, Rest
+from ebbtide.model.snapshot import Snapshot
+from tests.builders import (
+    NOW,
+    make_daemon,
+    make_nodes,
+    make_pod,
+    make_record,
+    make_scale_up,
+    make_settings,
+    make_slot,
+    make_snapshot,
+)
+
+NODES = make_nodes("a1", "a2", "b1")
+CALM = make_snapshot(NODES)
+WAITING = make_pod("web", phase=Phase.PENDING)
+BUSY = make_snapshot(NODES, [*(make_daemon(node.name) for node in NODES), WAITING])
+
+
+def tracked(snapshot: Snapshot, **record: Any) -> Record:
+    return track(snapshot, make_record(**record), make_settings(), NOW)[0]
+
+
+def test_idle_time_starts_when_the_cluster_is_first_seen_idle_and_keeps_its_start() -> None:
+    assert tracked(CALM).idle_since == NOW
+    assert tracked(CALM, idle_since=NOW - 60, ticked_at=NOW - 60).idle_since == NOW - 60
+
+
+@pytest.mark.parametrize(
+    "snapshot",
+    [make_snapshot(NODES, cpu=0.30), make_snapshot(NODES, cpu=None), BUSY],
+    ids=["CPU at the threshold", "CPU unknown", "a pod waits"],
+)
+def test_the_cluster_is_idle_only_with_known_cpu_below_the_threshold_and_no_pod_waiting(
+    snapshot: Snapshot,
+) -> None:
+    assert not is_idle(snapshot, make_settings())
+    assert tracked(snapshot, idle_since=NOW - 60, ticked_at=NOW - 60).idle_since == 0
+
+
+def test_a_cpu_just_below_the_threshold_is_idle() -> None:
+    assert is_idle(make_snapshot(NODES, cpu=0.2999), make_settings())
+
+
+def test_an_incomplete_observation_is_not_idle_time_and_changes_nothing_else() -> None:
+    before = make_record(idle_since=NOW - 60, pending_since=NOW - 90, worker_count=9, ticked_at=NOW - 60)
+    after, warnings = track(make_snapshot(problems=("?",)), before, make_settings(), NOW)
+    assert (after.idle_since, after.ticked_at) == (0, NOW)
+    assert (after.pending_since, after.worker_count) == (NOW - 90, 9)
+    assert warnings == ()
+
+
+def test_missed_ticks_are_not_idle_time_and_that_is_said() -> None:
+    record = make_record(idle_since=NOW - 9000, ticked_at=NOW - 301)
+    after, warnings = track(CALM, record, make_settings(), NOW)
+    assert after.idle_since == NOW
+    assert warnings == ("no tick for 301 s: that time does not count as idle",)
+
+
+def test_a_silence_of_at_most_five_minutes_is_no_gap() -> None:
+    record = make_record(idle_since=NOW - 9000, ticked_at=NOW - 300)
+    assert track(CALM, record, make_settings(), NOW) == (
+        tracked(CALM, idle_since=NOW - 9000, ticked_at=NOW - 300),
+        (),
+    )
+    assert tracked(CALM, idle_since=NOW - 9000, ticked_at=NOW - 300).idle_since == NOW - 9000
+
+
+def test_a_silence_says_nothing_where_no_idle_time_was_running() -> None:
+    assert track(CALM, make_record(ticked_at=NOW - 9000), make_settings(), NOW)[1] == ()
+
+
+def test_pods_wait_from_the_moment_the_first_was_seen_until_none_is() -> None:
+    assert tracked(BUSY).pending_since == NOW
+    assert tracked(BUSY, pending_since=NOW - 50).pending_since == NOW - 50
+    assert tracked(CALM, pending_since=NOW - 50).pending_since == 0
+
+
+def test_workers_are_short_while_fewer_than_the_minimum_stand_or_are_on_their_way() -> None:
+    alone = make_snapshot(make_nodes("a1"))
+    assert tracked(alone).short_since == NOW
+    assert tracked(alone, operation=make_scale_up(make_slot())).short_since == 0
+    assert tracked(CALM, short_since=NOW - 5).short_since == 0
+
+
+@pytest.mark.parametrize("name", STAMPS)
+def test_a_stamp_from_the_future_is_taken_as_now_with_a_warning(name: str) -> None:
+    record, warnings = clamp_stamps(make_record(**{name: NOW + 40}), NOW)
+    assert getattr(record, name) == NOW
+    assert warnings == (f"{name} was 40 s in the future and is taken as now",)
+
+
+def test_stamps_of_the_past_are_left_alone() -> None:
+    record = make_record(**dict.fromkeys(STAMPS, NOW))
+    assert clamp_stamps(record, NOW) == (record, ())
+
+
+def test_a_clock_that_jumped_back_does_not_make_idle_time_of_the_future() -> None:
+    after, warnings = track(CALM, make_record(idle_since=NOW + 5000), make_settings(), NOW)
+    assert after.idle_since == NOW
+    assert len(warnings) == 1
+
+
+def test_a_rest_ends_by_itself() -> None:
+    rests = (Rest("i-a1", NOW, "over"), Rest("i-a2", NOW + 1, "goes on"))
+    assert tracked(CALM, rests=rests).rests == rests[1:]
+
+
+def test_what_is_seen_becomes_the_measure_of_the_next_look() -> None:
+    after = tracked(CALM)
+    assert (after.worker_count, after.pod_count, after.shrunk_since) == (3, 3, 0)
+
+
+def test_an_implausibly_small_cluster_is_not_taken_over_before_ten_minutes() -> None:
+    before = {"worker_count": 10, "pod_count": 5}
+    first = tracked(CALM, **before)
+    assert (first.worker_count, first.shrunk_since) == (10, NOW)
+    later = tracked(CALM, **before, shrunk_since=NOW - 599)
+    assert (later.worker_count, later.shrunk_since) == (10, NOW - 599)
+    believed = tracked(CALM, **before, shrunk_since=NOW - 600)
+    assert (believed.worker_count, believed.shrunk_since) == (3, 0)
+
+
+def test_a_cluster_without_any_pod_is_never_taken_over() -> None:
+    after = tracked(make_snapshot(NODES, pods=[]), worker_count=3, pod_count=9, shrunk_since=NOW - 9000)
+    assert (after.pod_count, after.shrunk_since) == (9, NOW - 9000)
