@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -14,7 +14,7 @@ from ebbtide.errors import Usage
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import DeleteNode, Effect, Evict, Launch, Outcome, Terminate
 from ebbtide.model.log import LogEntry, LogKind
-from ebbtide.model.operation import Removal, RemovalState, ScaleDown, ScaleUp, Slot, Spot
+from ebbtide.model.operation import Operation, Removal, RemovalState, ScaleDown, ScaleUp, Slot, Spot
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -41,7 +41,31 @@ def read_decision(entry: LogEntry) -> Decision:
 
 
 def read_inputs(entry: LogEntry) -> Inputs:
-    return msgspec.convert(_part(entry, "inputs"), Inputs)
+    data = _part(entry, "inputs")
+    return Inputs(
+        snapshot=msgspec.convert(data["snapshot"], Snapshot),
+        record=_read_record(data["record"]),
+        settings=msgspec.convert(data["settings"], Settings),
+        now=int(data["now"]),
+    )
+
+
+def _read_record(data: dict[str, Any]) -> Record:
+    """Field by field, since which kind an operation is shows only in what it holds."""
+    hints = get_type_hints(Record)
+    values: dict[str, Any] = {
+        name: _read_operation(value)
+        if name in ("operation", "set_aside")
+        else msgspec.convert(value, hints[name])
+        for name, value in data.items()
+    }
+    return Record(**values)
+
+
+def _read_operation(data: dict[str, Any] | None) -> Operation | None:
+    if data is None:
+        return None
+    return msgspec.convert(data, ScaleUp) if "slots" in data else msgspec.convert(data, ScaleDown)
 
 
 def _part(entry: LogEntry, name: str) -> Any:

@@ -82,6 +82,7 @@ SQL_OF_CALL = {
     "release": "SET lock_owner",
     "write": "UPDATE ebbtide_state SET rev",
     "write with entries": "COMMIT",
+    "its repetition": "UPDATE ebbtide_state SET rev",
     "append": "COMMIT",
 }
 
@@ -187,6 +188,7 @@ DYNAMODB_CALL = {
     "release": "UpdateItem",
     "write": "UpdateItem",
     "write with entries": "TransactWriteItems",
+    "its repetition": "TransactWriteItems",
     "append": "PutItem",
 }
 

@@ -9,7 +9,7 @@ import pytest
 from ebbtide.core.operations import scale_down
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.effect import Cordon, Evict, Outcome, OutcomeKind
-from ebbtide.model.operation import RemovalState, ScaleDown
+from ebbtide.model.operation import Removal, RemovalState, ScaleDown
 from ebbtide.model.record import Record, Rest
 from tests.builders import (
     NOW,
@@ -140,7 +140,7 @@ def test_any_node_removed_starts_the_cooldown_even_when_others_were_kept() -> No
 
 
 def test_a_complete_removal_says_only_what_was_removed() -> None:
-    operation = make_scale_down(make_removal("a1", node_name="", state=GONE))
+    operation = make_scale_down(Removal("i-a1", state=GONE))
     assert scale_down.close(make_record(), operation, make_settings(), NOW).says == (
         "scale-down op completed: i-a1 removed"
     )

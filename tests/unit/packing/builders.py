@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from ebbtide.core.packing import Item, NodeType, Plan, Rules, pack
 from ebbtide.core.packing.budget import Budget
+from ebbtide.core.packing.first_fit import first_fit
 from ebbtide.core.packing.frame import frame
 from ebbtide.core.packing.improve import improve
-from ebbtide.core.packing.plain import first_bins
 from ebbtide.core.packing.solve import FEW
 
 
@@ -56,7 +56,7 @@ def solved(items: list[Item], types: list[NodeType], looks: int, seed: int = 0, 
     if not problem.kinds:
         return problem.plan([])
     budget = Budget(ticking(), float(looks), seed)
-    return problem.plan(improve(problem, first_bins(problem), budget, few))
+    return problem.plan(improve(problem, first_fit(problem, problem.counts), budget, few))
 
 
 _ZONES = ("a", "b", "c")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import assert_never
 
 from ebbtide.core.operations import scale_down, scale_up, spot
 from ebbtide.core.operations.closing import Closed
@@ -23,6 +24,8 @@ def advance(work: Work, situation: Situation) -> Step[ScaleUp] | Step[ScaleDown]
             return scale_down.advance(work, situation)
         case Spot():
             return spot.advance(work, situation)
+        case _:
+            assert_never(work)
 
 
 def absorb(work: Work, outcomes: Sequence[Outcome], situation: Situation) -> Work:
@@ -33,6 +36,8 @@ def absorb(work: Work, outcomes: Sequence[Outcome], situation: Situation) -> Wor
             return scale_down.absorb(work, outcomes, situation)
         case Spot():
             return spot.absorb(work, outcomes, situation)
+        case _:
+            assert_never(work)
 
 
 def is_settled(work: Work) -> bool:
@@ -43,6 +48,8 @@ def is_settled(work: Work) -> bool:
             return scale_down.is_settled(work)
         case Spot():
             return spot.is_settled(work)
+        case _:
+            assert_never(work)
 
 
 def close(work: Work, situation: Situation) -> Closed:
@@ -53,6 +60,8 @@ def close(work: Work, situation: Situation) -> Closed:
             return scale_down.close(situation.record, work, situation.settings, situation.now)
         case Spot():
             return spot.close(situation.record, work, situation.now)
+        case _:
+            assert_never(work)
 
 
 def check_invariants(before: Work, after: Work) -> tuple[str, ...]:

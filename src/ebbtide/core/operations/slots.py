@@ -19,6 +19,7 @@ different key. `since` starts the join clock when the instance is first known.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import assert_never
 
 from ebbtide.core.capacity import total
 from ebbtide.core.operations.situation import Situation
@@ -68,6 +69,8 @@ def advance_slot(slot: Slot, operation_id: str, situation: Situation) -> Advance
             return _reclaiming(slot, operation_id, situation)
         case SlotState.READY | SlotState.RECLAIMED | SlotState.FAILED:
             return slot, ()
+        case _:
+            assert_never(slot.state)
 
 
 def _reserved(slot: Slot, operation_id: str, situation: Situation) -> Advance:
@@ -173,6 +176,8 @@ def absorb_slot(slot: Slot, outcome: Outcome, settings: Settings, now: int) -> S
             return _settled(slot, SlotState.FAILED, outcome.detail)
         case OutcomeKind.UNKNOWN | OutcomeKind.LATER | OutcomeKind.SKIPPED:
             return replace(slot, reason=outcome.detail)
+        case _:
+            assert_never(outcome.kind)
 
 
 def _try_next(slot: Slot, detail: str, settings: Settings) -> Slot:

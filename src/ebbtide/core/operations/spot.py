@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import assert_never
 
 from ebbtide.core import gates
 from ebbtide.core.capacity import open_removals, total
@@ -94,6 +95,8 @@ def advance(spot: Spot, situation: Situation) -> Step[Spot]:
             spot = _interrupted(spot, situation)
         case SpotKind.REBALANCE:
             spot = _recommended(spot, situation)
+        case _:
+            assert_never(spot.kind)
     effects: tuple[Effect, ...] = ()
     # What is new or was just released is written first and acted on in the next round: only what the
     # record holds is counted against the maximum, and the log shows every state.

@@ -60,7 +60,7 @@ class Combos:
         worth = padded[first] + padded[second] + padded[third]
         self.value[self._numbers] = worth
         # Value and number in one integer, so that a running maximum carries the combination along.
-        scale = (1 << _VALUE_BITS) / max(float(worth.max(initial=0.0)), 1e-300)
+        scale = (1 << _VALUE_BITS) / (float(worth.max(initial=0.0)) or 1.0)
         codes = (worth * scale).astype(np.int64) << _INDEX_BITS | self._numbers
         best = np.zeros(self._height * self._width, dtype=np.int64)
         best[self._cells] = np.maximum.reduceat(codes, self._starts) if len(codes) else 0

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ebbtide.core.packing.budget import Budget
+from ebbtide.core.packing.first_fit import first_fit
 from ebbtide.core.packing.frame import frame
-from ebbtide.core.packing.plain import first_bins, search
+from ebbtide.core.packing.plain import search
 from ebbtide.core.packing.problem import Bin, Problem
 from ebbtide.core.packing.types import Item, NodeType, Plan
 
@@ -32,10 +33,10 @@ def pack(
 
 
 def _bins(problem: Problem, budget: Budget) -> list[Bin]:
-    bins = first_bins(problem)
     units = sum(problem.counts)
+    bins = first_fit(problem, problem.counts)
     if units <= PLAIN_UNITS:
-        return search(problem, bins, budget) if units else []
+        return search(problem, bins, budget)
     try:
         from ebbtide.core.packing.improve import improve
     except ImportError:

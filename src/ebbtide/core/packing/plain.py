@@ -1,9 +1,8 @@
 """Packing in plain Python, for inputs too small to load a solver for, or where none is installed.
 
-A first plan costs almost no time: each class by itself on the type that is cheapest for it. Then nodes
-are filled one after the other, each with the type whose content is worth most for its price; and as
-long as time and luck last some nodes are taken out and filled anew. A plan is replaced only by a
-cheaper one, so the search may be stopped anywhere.
+Nodes are filled one after the other, each with the type whose content is worth most for its price;
+and as long as time and luck last some nodes are taken out and filled anew. A plan is replaced only by
+a cheaper one, so the search may be stopped anywhere.
 """
 
 from __future__ import annotations
@@ -16,22 +15,6 @@ from ebbtide.core.packing.problem import Bin, Content, Problem
 _PATIENCE = 300
 """Rounds without any gain after which a search of this kind rarely finds more."""
 _CLOSE = 1e-9
-
-
-def first_bins(problem: Problem) -> list[Bin]:
-    """Each class by itself: never good, always valid, and there at once."""
-    bins: list[Bin] = []
-    for index, count in enumerate(problem.counts):
-        number, most = min(
-            ((number, _most(problem, number, index, count)) for number in _admitting(problem, index)),
-            key=lambda pair: problem.types[pair[0]].price / pair[1],
-        )
-        full, rest = divmod(count, most)
-        bins.append(Bin(number, ((index, most),), full))
-        if rest:
-            content = ((index, rest),)
-            bins.append(Bin(problem.cheapest_for(content, number), content, 1))
-    return bins
 
 
 def search(problem: Problem, bins: Sequence[Bin], budget: Budget) -> list[Bin]:
@@ -140,9 +123,3 @@ def _merged(bins: Sequence[Bin]) -> list[Bin]:
 def _admitting(problem: Problem, index: int) -> Iterator[int]:
     admitted = problem.kinds[index].admitted
     return (number for number in range(len(problem.types)) if admitted >> number & 1)
-
-
-def _most(problem: Problem, number: int, index: int, count: int) -> int:
-    kind, type_ = problem.kinds[index], problem.types[number]
-    room = min(type_.cpu_milli // kind.cpu_milli, type_.memory_mib // kind.memory_mib)
-    return min(room, type_.pods // kind.slots, kind.limit, count)

@@ -22,21 +22,24 @@ _GENERATING = 0.6
 """Share of the time spent on columns, before they are rounded to nodes."""
 
 
-def solve(arrays: Arrays, counts: Floats, budget: Budget, few: int = FEW) -> list[Bin]:
-    """Nodes that hold exactly these counts; by clusters while more than a `few` classes are left."""
+def solve(arrays: Arrays, counts: Floats, budget: Budget, few: int = FEW) -> tuple[list[Bin], list[int]]:
+    """Nodes for these counts, and what is left over when the time is up.
+
+    Clusters are used while more than a `few` classes are left.
+    """
     bins: list[Bin] = []
     left = counts.copy()
-    while (kinds := np.flatnonzero(left)).size > few and budget.left() > 0:
-        made = _by_clusters(arrays.only(kinds, left[kinds]), kinds, budget.part(0.7))
+    while (kinds := np.flatnonzero(left)).size and budget.left() > 0:
+        rest = arrays.only(kinds, left[kinds])
+        by_clusters = kinds.size > few
+        made = _by_clusters(rest, kinds, budget.part(0.7)) if by_clusters else _by_columns(rest, kinds, budget)
+        if not made:
+            break
         for each in made:
             for index, count in each.content:
                 left[index] -= count * each.times
         bins.extend(made)
-        if not made:
-            break
-    if kinds.size:
-        bins.extend(_by_columns(arrays.only(kinds, left[kinds]), kinds, budget))
-    return bins
+    return bins, [int(count) for count in left]
 
 
 def _by_columns(arrays: Arrays, kinds: Ints, budget: Budget) -> list[Bin]:

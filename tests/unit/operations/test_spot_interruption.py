@@ -1,0 +1,197 @@
+"""An interruption: cordon, evict, replace within the maximum, terminate nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ebbtide.core.operations import spot
+from ebbtide.model.effect import Cordon, Effect, Launch, Outcome, OutcomeKind, Uncordon
+from ebbtide.model.node import InstanceState, Node
+from ebbtide.model.operation import Operation, Removal, RemovalState, SlotState, Spot
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+from tests.builders import (
+    NOW,
+    make_instance,
+    make_node,
+    make_pod,
+    make_pool,
+    make_record,
+    make_removal,
+    make_scale_down,
+    make_settings,
+    make_slot,
+    make_spot,
+)
+from tests.unit.operations.builders import (
+    cordoned,
+    fleet,
+    make_situation,
+    with_instance,
+    with_pods,
+    without_instance,
+)
+
+ID = "spot:i-a1"
+CORDON = Cordon("a1", "uid-a1", ID)
+SEEN = fleet(make_node("a1"))
+GOING = make_removal("a1", state=RemovalState.DRAINED)
+READY = make_slot(f"{ID}-0", state=SlotState.READY, node_name="b9", instance_id="i-b9")
+
+
+def advance(
+    work: Spot,
+    snapshot: Snapshot = SEEN,
+    *,
+    now: int = NOW,
+    settings: Settings | None = None,
+    operation: Operation | None = None,
+) -> tuple[Spot, tuple[Effect, ...]]:
+    record = make_record(spots=(work,), operation=operation)
+    step = spot.advance(work, make_situation(snapshot, record=record, settings=settings, now=now))
+    assert spot.check_invariants(work, step.operation) == ()
+    return step.operation, step.effects
+
+
+def shut() -> Node:
+    return cordoned("a1", ID)
+
+
+def lost(state: InstanceState = InstanceState.GONE) -> Snapshot:
+    return with_instance(SEEN, "i-a1", state=state)
+
+
+def test_what_is_to_be_done_is_written_before_the_node_or_the_cloud_is_touched() -> None:
+    after, effects = advance(make_spot())
+    assert after.removal is not None
+    assert after.slot is not None
+    assert (after.removal.state, after.slot.state) == (RemovalState.PLANNED, SlotState.RESERVED)
+    assert (after.slot.key, after.slot.since) == (f"{ID}-0", NOW)
+    assert effects == ()
+
+
+def test_the_node_is_cordoned_and_its_replacement_launched() -> None:
+    planned, _ = advance(make_spot())
+    after, effects = advance(planned)
+    assert after.removal is not None
+    assert after.slot is not None
+    assert (after.removal.state, after.removal.drain_deadline) == (RemovalState.DRAINING, NOW + 110)
+    assert after.slot.state is SlotState.LAUNCHING
+    assert effects == (CORDON, Launch(after.slot, ID))
+
+
+@pytest.mark.parametrize(
+    "settings", [make_settings(max_workers=4), make_settings(pools=(make_pool(max_workers=4),))]
+)
+def test_a_replacement_waits_for_room_within_the_maximum(settings: Settings) -> None:
+    planned, _ = advance(make_spot(), settings=settings)
+    after, effects = advance(planned, settings=settings)
+    assert (after.slot, effects) == (None, (CORDON,))
+    later, _ = advance(replace(after, removal=GOING), lost(), settings=settings)
+    assert later.slot is not None
+
+
+def test_a_pool_that_is_no_longer_configured_gets_no_replacement() -> None:
+    after, _ = advance(make_spot(pool="old"))
+    assert (after.slot, after.replace) == (None, False)
+
+
+def test_an_instance_that_has_no_node_yet_is_replaced_all_the_same() -> None:
+    seen = replace(SEEN, instances=(*SEEN.instances, make_instance("i-a9")))
+    planned, _ = advance(make_spot("a9"), seen)
+    after, effects = advance(planned, seen)
+    assert planned.removal == Removal("i-a9", since=NOW)
+    assert after.removal is not None
+    assert after.slot is not None
+    assert (after.removal.state, after.slot.state) == (RemovalState.RELEASED, SlotState.LAUNCHING)
+    assert effects == (Launch(after.slot, "spot:i-a9"),)
+
+
+def test_the_cloud_takes_the_node_itself_so_nothing_is_terminated() -> None:
+    work = make_spot(removal=GOING, slot=READY)
+    assert advance(work, fleet(shut())) == (work, ())
+
+
+def test_pods_are_evicted_whatever_happens_to_the_replacement() -> None:
+    removal = replace(GOING, state=RemovalState.DRAINING)
+    seen = with_pods(fleet(shut()), make_pod("web", node_name="a1"))
+    launching = make_slot(f"{ID}-0", state=SlotState.LAUNCHING)
+    _, effects = advance(make_spot(removal=removal, slot=launching), seen)
+    assert [type(effect).__name__ for effect in effects] == ["Evict", "Launch"]
+
+
+def test_it_ends_once_the_node_is_gone_and_the_replacement_is_ready() -> None:
+    gone = replace(GOING, state=RemovalState.GONE)
+    after, _ = advance(make_spot(removal=gone, slot=replace(READY, state=SlotState.JOINED)), lost())
+    assert after.closing == ""
+    after, _ = advance(make_spot(removal=gone, slot=READY), lost())
+    assert after.closing == "interruption of i-a1 answered: a1 is gone, b9 replaces it"
+
+
+def test_it_waits_for_room_for_a_replacement_no_longer_than_the_notice_means_anything() -> None:
+    work, full = make_spot(removal=replace(GOING, state=RemovalState.GONE)), make_settings(max_workers=3)
+    assert advance(work, lost(), now=NOW + 179, settings=full)[0].closing == ""
+    after, _ = advance(work, lost(), now=NOW + 180, settings=full)
+    assert after.closing == "interruption of i-a1 answered: a1 is gone, nothing replaces it"
+
+
+def test_a_failed_replacement_is_said() -> None:
+    gone = replace(GOING, state=RemovalState.GONE)
+    after, _ = advance(make_spot(removal=gone, slot=replace(READY, state=SlotState.FAILED)), lost())
+    assert after.closing.endswith("nothing replaces it")
+
+
+def test_an_interruption_that_does_not_come_gives_the_node_back() -> None:
+    work = make_spot(removal=GOING, slot=READY)
+    after, effects = advance(work, fleet(shut()), now=NOW + 180)
+    assert after.removal is not None
+    assert (after.removal.state, effects) == (RemovalState.RELEASING, ())
+    assert advance(after, fleet(shut()), now=NOW + 180) == (after, (Uncordon("a1", "uid-a1", ID),))
+    after, _ = advance(after, now=NOW + 181)
+    assert after.closing == "interruption of i-a1 ended: the node stays (the interruption did not come)"
+
+
+def test_a_node_that_a_scale_down_removes_is_left_to_it_without_a_replacement() -> None:
+    operation = make_scale_down(make_removal("a1", state=RemovalState.DRAINING))
+    work = make_spot(replace=False)
+    assert advance(work, operation=operation) == (work, ())
+    after, _ = advance(work, lost())
+    assert (after.slot, after.closing) == (None, "interruption of i-a1 answered: it was removed meanwhile")
+
+
+def test_a_node_that_the_scale_down_gave_up_is_drained_and_replaced_after_all() -> None:
+    operation = make_scale_down(make_removal("a1", state=RemovalState.RELEASING))
+    after, _ = advance(make_spot(replace=False), operation=operation)
+    assert after.replace
+    assert after.slot is not None
+    assert after.removal is not None
+    assert after.removal.state is RemovalState.PLANNED
+
+
+def test_an_interruption_is_not_closed_because_one_list_lacked_its_instance() -> None:
+    seen = without_instance(SEEN, "i-a1")
+    after, effects = advance(make_spot(replace=False), seen)
+    assert (after.closing, after.removal, effects) == ("", None, ())
+    late, _ = advance(make_spot(replace=False), seen, now=NOW + 180)
+    assert late.closing == "interruption of i-a1 ended: it is not listed any more"
+
+
+def test_nothing_is_done_on_a_partial_observation_or_after_the_end() -> None:
+    blind = replace(SEEN, problems=("the cloud could not be read",))
+    assert advance(make_spot(), blind) == (make_spot(), ())
+    ended = make_spot(closing="interruption of i-a1 answered")
+    assert advance(ended) == (ended, ())
+
+
+def test_answers_reach_the_slot_and_the_removal_and_nobody_where_there_is_neither() -> None:
+    launching = make_slot(f"{ID}-0", state=SlotState.LAUNCHING)
+    work = make_spot(removal=replace(GOING, state=RemovalState.DRAINING), slot=launching)
+    made = Outcome(Launch(launching, ID), OutcomeKind.DONE, instance=make_instance("i-b9"))
+    refused = Outcome(CORDON, OutcomeKind.REFUSED, "a person cordoned it")
+    after = spot.absorb(work, [made, refused], make_situation(SEEN, record=make_record()))
+    assert after.slot is not None
+    assert after.removal is not None
+    assert (after.slot.state, after.removal.state) == (SlotState.LAUNCHED, RemovalState.RELEASING)
+    assert spot.absorb(make_spot(), [made, refused], make_situation(SEEN)) == make_spot()

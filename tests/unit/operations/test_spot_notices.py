@@ -1,0 +1,144 @@
+"""Spot notices become operations once, however often, late or out of order they come."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ebbtide.core.operations import spot
+from ebbtide.core.operations.spot import check_invariants, close, take_in
+from ebbtide.model.node import InstanceState
+from ebbtide.model.operation import RemovalState, SlotState, SpotKind, SpotNotice
+from ebbtide.model.record import Record
+from ebbtide.model.snapshot import Snapshot
+from tests.builders import (
+    NOW,
+    make_instance,
+    make_node,
+    make_nodes,
+    make_record,
+    make_removal,
+    make_scale_down,
+    make_settings,
+    make_slot,
+    make_snapshot,
+    make_spot,
+)
+from tests.unit.operations.builders import fleet, with_instance
+
+SEEN = fleet(make_node("a1"))
+INTERRUPTION = SpotNotice("i-a1", SpotKind.INTERRUPTION, NOW, NOW + 120)
+REBALANCE = SpotNotice("i-a1", SpotKind.REBALANCE, NOW - 60, NOW + 600)
+
+
+def taken(
+    notice: SpotNotice, record: Record | None = None, snapshot: Snapshot = SEEN, now: int = NOW
+) -> tuple[Record, str]:
+    return take_in(record or make_record(), notice, snapshot, make_settings(), now)
+
+
+def test_a_notice_opens_an_operation_whose_id_is_derived_from_the_instance() -> None:
+    record, says = taken(INTERRUPTION)
+    assert record.spots == (make_spot("a1"),)
+    assert record.spots[0].id == "spot:i-a1"
+    assert says == "interruption of i-a1 taken in"
+
+
+def test_a_duplicate_changes_nothing() -> None:
+    record, _ = taken(INTERRUPTION)
+    again, says = taken(INTERRUPTION, record)
+    assert again == record
+    assert says == "interruption of i-a1 is known already"
+
+
+def test_a_rebalance_is_upgraded_in_place_by_an_interruption() -> None:
+    recommended, _ = taken(REBALANCE)
+    busy = replace(recommended.spots[0], slot=make_slot("spot:i-a1-0"))
+    upgraded, says = taken(INTERRUPTION, replace(recommended, spots=(busy, make_spot("b1"))))
+    assert upgraded.spots == (
+        replace(busy, kind=SpotKind.INTERRUPTION, noticed_at=NOW, deadline=NOW + 120),
+        make_spot("b1"),
+    )
+    assert says == "rebalance of i-a1 became an interruption"
+
+
+def test_a_rebalance_that_comes_after_the_interruption_changes_nothing() -> None:
+    record, _ = taken(INTERRUPTION)
+    assert taken(REBALANCE, record)[0] == record
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "why"),
+    [
+        (make_snapshot(make_nodes("b1")), "not an instance of ours"),
+        (make_snapshot([], [], instances=[make_instance("i-a1", pool="")]), "not an instance of ours"),
+        (with_instance(SEEN, "i-a1", state=InstanceState.TERMINATING), "it is already going"),
+    ],
+)
+def test_a_notice_about_nothing_of_ours_is_ignored(snapshot: Snapshot, why: str) -> None:
+    record, says = taken(INTERRUPTION, snapshot=snapshot)
+    assert record == make_record()
+    assert says == f"interruption of i-a1 ignored: {why}"
+
+
+@pytest.mark.parametrize(
+    ("notice", "now"),
+    [(INTERRUPTION, NOW + 180), (REBALANCE, NOW - 60 + 900)],
+    ids=["interruption", "rebalance"],
+)
+def test_a_notice_that_comes_too_late_is_ignored(notice: SpotNotice, now: int) -> None:
+    assert taken(notice, now=now - 1)[0].spots
+    record, says = taken(notice, now=now)
+    assert record == make_record()
+    assert says.endswith("ignored: too old")
+
+
+def test_a_notice_from_the_future_is_taken_as_of_now() -> None:
+    record, _ = taken(replace(REBALANCE, noticed_at=NOW + 5000))
+    assert record.spots[0].noticed_at == NOW
+
+
+def test_a_node_that_is_already_being_removed_gets_no_replacement() -> None:
+    record, _ = taken(INTERRUPTION, make_record(operation=make_scale_down(make_removal("a1"))))
+    assert not record.spots[0].replace
+
+
+def test_a_node_that_is_being_given_back_does() -> None:
+    releasing = make_removal("a1", state=RemovalState.RELEASING)
+    record, _ = taken(INTERRUPTION, make_record(operation=make_scale_down(releasing)))
+    assert record.spots[0].replace
+
+
+def test_closing_takes_only_its_own_operation_out_of_the_record() -> None:
+    gone = make_spot("a1", removal=make_removal(state=RemovalState.GONE), closing="answered")
+    closed = close(make_record(spots=(gone, make_spot("b1"))), gone, NOW)
+    assert (closed.record, closed.says, closed.succeeded) == (
+        make_record(spots=(make_spot("b1"),)),
+        "answered",
+        True,
+    )
+    assert spot.is_settled(gone)
+
+
+def test_a_node_removed_on_recommendation_starts_the_cooldown() -> None:
+    gone = make_spot(
+        "a1", kind=SpotKind.REBALANCE, removal=make_removal(state=RemovalState.GONE), closing="answered"
+    )
+    assert close(make_record(spots=(gone,)), gone, NOW).record == make_record(last_scale_at=NOW)
+    kept = replace(gone, removal=make_removal(state=RemovalState.RELEASED))
+    closed = close(make_record(spots=(kept,)), kept, NOW)
+    assert (closed.record, closed.succeeded) == (make_record(), False)
+
+
+def test_invariants_name_what_a_spot_operation_must_never_do() -> None:
+    full = make_spot("a1", removal=make_removal(state=RemovalState.TERMINATING), slot=make_slot())
+    assert check_invariants(full, full) == ()
+    assert check_invariants(full, replace(full, kind=SpotKind.REBALANCE)) == ("spot:i-a1 was downgraded",)
+    assert check_invariants(full, replace(full, removal=None)) == ("spot:i-a1 lost its removal",)
+    assert check_invariants(full, replace(full, slot=None)) == ("spot:i-a1 lost its slot",)
+    released = replace(full, removal=make_removal(state=RemovalState.RELEASED))
+    assert check_invariants(full, released) == ("removal of i-a1 went from TERMINATING to RELEASED",)
+    jumped = replace(full, slot=make_slot(state=SlotState.READY))
+    assert check_invariants(full, jumped) == ("slot op-0 went from RESERVED to READY",)
+    assert check_invariants(make_spot(), full) == ()

@@ -1,0 +1,152 @@
+"""A rebalance recommendation is voluntary: the replacement first, then every gate of a removal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ebbtide.core.operations import spot
+from ebbtide.model.effect import Cordon, Effect, Terminate
+from ebbtide.model.node import InstanceState
+from ebbtide.model.operation import RemovalState, SlotState, Spot, SpotKind
+from ebbtide.model.record import Record
+from ebbtide.model.snapshot import Snapshot
+from tests.builders import (
+    NOW,
+    make_node,
+    make_record,
+    make_removal,
+    make_scale_down,
+    make_scale_up,
+    make_settings,
+    make_slot,
+    make_spot,
+)
+from tests.unit.operations.builders import cordoned, fleet, make_situation, with_instance, without_instance
+
+ID = "spot:i-a1"
+SEEN = fleet(make_node("a1"))
+READY = make_slot(f"{ID}-0", state=SlotState.READY, node_name="b9", instance_id="i-b9")
+LAPSE = NOW + 900
+
+
+def recommended(**overrides: Any) -> Spot:
+    return make_spot(**{"kind": SpotKind.REBALANCE, "deadline": NOW + 600, **overrides})
+
+
+def advance(
+    work: Spot, snapshot: Snapshot = SEEN, *, now: int = NOW, max_workers: int = 10, **record: Any
+) -> tuple[Spot, tuple[Effect, ...]]:
+    written = make_record(**{"spots": (work,), **record})
+    settings = make_settings(max_workers=max_workers)
+    step = spot.advance(work, make_situation(snapshot, record=written, settings=settings, now=now))
+    assert spot.check_invariants(work, step.operation) == ()
+    return step.operation, step.effects
+
+
+def test_the_replacement_comes_first_and_the_node_is_not_touched() -> None:
+    after, effects = advance(recommended())
+    assert after.slot is not None
+    assert (after.slot.state, after.removal, effects) == (SlotState.RESERVED, None, ())
+    launching, _ = advance(after)
+    assert launching.slot is not None
+    assert (launching.slot.state, launching.removal) == (SlotState.LAUNCHING, None)
+
+
+def test_once_the_replacement_is_ready_the_node_is_removed_like_any_other() -> None:
+    planned, effects = advance(recommended(slot=READY))
+    assert effects == ()
+    after, effects = advance(planned)
+    assert after.removal is not None
+    assert (after.removal.state, effects) == (RemovalState.DRAINING, (Cordon("a1", "uid-a1", ID),))
+    drained = replace(after, removal=replace(after.removal, state=RemovalState.DRAINED))
+    after, effects = advance(drained, fleet(cordoned("a1", ID)))
+    assert after.removal is not None
+    assert after.removal.state is RemovalState.TERMINATING
+    assert effects == (Terminate("i-a1", "a1", "uid-a1", ID),)
+
+
+def test_a_gate_that_fails_when_terminating_is_entered_gives_the_node_back() -> None:
+    work = recommended(slot=READY, removal=make_removal(state=RemovalState.DRAINED))
+    after, _ = advance(work, fleet(cordoned("a1", ID), "b1"), worker_count=2)
+    assert after.removal is not None
+    assert after.removal.state is RemovalState.RELEASING
+    assert "MIN_WORKERS" in after.removal.reason
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        ({"operation": make_scale_up(make_slot())}, "operation op is under way"),
+        ({"paused": True}, "removals are paused"),
+        ({"worker_count": 40}, "4 workers are seen where there were 40 just before"),
+        (
+            {"set_aside": make_scale_down(make_removal("b1"), id="old")},
+            "operation old was set aside and waits for resume",
+        ),
+    ],
+)
+def test_a_recommendation_waits_for_the_gates_and_lapses(record: dict[str, Any], why: str) -> None:
+    work = recommended()
+    assert advance(work, now=LAPSE - 1, **record) == (work, ())
+    after, effects = advance(work, now=LAPSE, **record)
+    assert (after.closing, effects) == (f"rebalance of i-a1 lapsed: {why}", ())
+
+
+def test_a_recommendation_waits_for_room_within_the_maximum_and_lapses() -> None:
+    assert advance(recommended(), max_workers=4) == (recommended(), ())
+    after, _ = advance(recommended(), max_workers=4, now=LAPSE)
+    assert after.closing == "rebalance of i-a1 lapsed: no room for a replacement within max"
+
+
+def test_without_a_replacement_it_is_not_followed() -> None:
+    failed = replace(READY, state=SlotState.FAILED, reason="no capacity anywhere")
+    after, effects = advance(recommended(slot=failed))
+    assert after.closing == "rebalance of i-a1 not followed: no replacement came (no capacity anywhere)"
+    assert effects == ()
+
+
+def test_pausing_gives_the_node_back() -> None:
+    work = recommended(slot=READY, removal=make_removal(state=RemovalState.DRAINING))
+    after, _ = advance(work, fleet(cordoned("a1", ID)), paused=True)
+    assert after.removal is not None
+    assert (after.removal.state, after.removal.reason) == (RemovalState.RELEASING, "removals were paused")
+
+
+def test_a_node_is_not_kept_cordoned_for_ever_for_a_recommendation() -> None:
+    work = recommended(slot=READY, removal=make_removal(state=RemovalState.DRAINED))
+    sick: dict[str, Any] = {"worker_count": 40}
+    waiting, _ = advance(work, fleet(cordoned("a1", ID)), now=LAPSE + 899, **sick)
+    assert waiting.removal is not None
+    assert waiting.removal.state is RemovalState.DRAINED
+    after, _ = advance(work, fleet(cordoned("a1", ID)), now=LAPSE + 900, **sick)
+    assert after.removal is not None
+    assert (after.removal.state, after.removal.reason) == (RemovalState.RELEASING, "it took too long")
+
+
+def test_what_is_terminating_is_not_given_back_however_long_it_takes() -> None:
+    work = recommended(slot=READY, removal=make_removal(state=RemovalState.TERMINATING))
+    after, _ = advance(work, fleet(cordoned("a1", ID)), now=LAPSE + 86_400, paused=True)
+    assert after.removal is not None
+    assert after.removal.state is RemovalState.TERMINATING
+
+
+def removed_by_a_scale_down() -> Record:
+    return make_record(operation=make_scale_down(make_removal("a1", state=RemovalState.DRAINING)))
+
+
+def test_a_node_that_a_scale_down_removes_is_never_replaced() -> None:
+    work = recommended(replace=False)
+    operation = removed_by_a_scale_down().operation
+    assert advance(work, operation=operation) == (work, ())
+    assert advance(work, without_instance(SEEN, "i-a1")) == (work, ())
+    after, effects = advance(work, with_instance(SEEN, "i-a1", state=InstanceState.GONE))
+    assert (after.slot, effects) == (None, ())
+    assert after.closing == "rebalance of i-a1 answered: it was removed meanwhile"
+
+
+def test_a_ready_replacement_stays_when_the_recommendation_lapses() -> None:
+    after, effects = advance(recommended(slot=READY), paused=True, now=LAPSE)
+    assert (after.closing, effects) == ("rebalance of i-a1 lapsed: removals are paused", ())
