@@ -1,10 +1,11 @@
 # Every target makes what it needs in .venv; nothing is installed outside this folder.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run check test bench lock clean
+.PHONY: help setup demo run check test chaos bench lock clean
 .DELETE_ON_ERROR:
 
 ARGS ?=
 PYTEST_ARGS ?=
+SECONDS ?= 600
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -55,6 +56,9 @@ check: $(READY) ## Lint, format, types and import rules; no tests
 test: check ## All that a change must pass: check, every test, coverage (PYTEST_ARGS="...")
 	$(BIN)/coverage run -m pytest $(PYTEST_ARGS)
 	$(BIN)/coverage report --include='$(PURE)' --fail-under=100
+
+chaos: $(READY) ## Kill runners and restart real databases under them (SECONDS=600)
+	$(BIN)/python -m tests.chaos --seconds $(SECONDS)
 
 bench: $(READY) ## Run every bench/bench_*.py (ARGS="...")
 	@set -e; for name in $(sort $(basename $(notdir $(wildcard bench/bench_*.py)))); do \

@@ -10,10 +10,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from ebbtide.core.packing import Item, NodeType
+from ebbtide.core.packing.arrays import Floats
 from ebbtide.core.packing.prune import undominated
 
-_SAMPLE = 1500
+_SAMPLE = 400
 """Pods on which a type is judged where all sizes differ; all of them would take minutes."""
+
+Size = tuple[int, int, int]
+"""CPU, memory and pod slots."""
 
 
 def first_fit_decreasing(items: Sequence[Item], types: Sequence[NodeType]) -> float:
@@ -44,7 +48,7 @@ def first_fit_decreasing(items: Sequence[Item], types: Sequence[NodeType]) -> fl
     return float(np.where(holds, price, np.inf).min(axis=1).sum())
 
 
-def _first_that_holds(claims: np.ndarray, offer: np.ndarray) -> int | None:  # type: ignore[type-arg]
+def _first_that_holds(claims: Floats, offer: Floats) -> int | None:
     for start in range(0, len(claims), 64):
         block = claims[start : start + 64]
         holds = np.any(np.all(block[:, np.newaxis, :] <= offer, axis=2), axis=1)
@@ -57,19 +61,21 @@ def least_waste(items: Sequence[Item], types: Sequence[NodeType]) -> float:
     """Cost of: one type for all pods that fit it, the one that wastes the smallest share; then the rest.
 
     As the cluster-autoscaler expands: each group of nodes is tried alone, first fit and largest first.
+    Groups are made of undominated types only, as a sensible person would.
     """
-    pods = list(_decreasing(items))
+    kept = [types[index] for index in undominated(types, [1] * len(types))]
+    pods = _decreasing(items)
     cost = 0.0
     while pods:
         judged = pods[:: max(1, len(pods) // _SAMPLE)] if len(items) > _SAMPLE else pods
-        best = min((type_ for type_ in types if _fitting(judged, type_)), key=lambda t: _waste(judged, t))
+        best = min((type_ for type_ in kept if _fitting(judged, type_)), key=lambda t: _waste(judged, t))
         placed = _fitting(pods, best)
-        cost += _nodes(placed, best) * best.price
+        cost += (_nodes_one_by_one if len(items) > _SAMPLE else _nodes)(placed, best) * best.price
         pods = [size for size in pods if not _fits(size, best)]
     return cost
 
 
-def _waste(pods: list[tuple[int, int, int]], type_: NodeType) -> float:
+def _waste(pods: list[Size], type_: NodeType) -> float:
     placed = _fitting(pods, type_)
     nodes = _nodes(placed, type_)
     cpu = sum(size[0] for size in placed) / (nodes * type_.cpu_milli)
@@ -77,9 +83,20 @@ def _waste(pods: list[tuple[int, int, int]], type_: NodeType) -> float:
     return 1.0 - (cpu + memory) / 2.0
 
 
-def _nodes(pods: list[tuple[int, int, int]], type_: NodeType) -> int:
+def _nodes_one_by_one(pods: list[Size], type_: NodeType) -> int:
+    room = np.tile(np.array((type_.cpu_milli, type_.memory_mib, type_.pods)), (len(pods), 1))
+    used = 0
+    for size in pods:
+        fits = np.all(room[: used + 1] >= size, axis=1)
+        place = int(fits.argmax())
+        room[place] -= size
+        used = max(used, place + 1)
+    return used
+
+
+def _nodes(pods: list[Size], type_: NodeType) -> int:
     """How many nodes first fit needs. Nodes with the same room are kept together, as (room, how many)."""
-    groups: list[tuple[tuple[int, int, int], int]] = []
+    groups: list[tuple[Size, int]] = []
     start = 0
     while start < len(pods):
         size = pods[start]
@@ -92,9 +109,9 @@ def _nodes(pods: list[tuple[int, int, int]], type_: NodeType) -> int:
 
 
 def _placed(
-    groups: list[tuple[tuple[int, int, int], int]], size: tuple[int, int, int], count: int, type_: NodeType
-) -> list[tuple[tuple[int, int, int], int]]:
-    after: list[tuple[tuple[int, int, int], int]] = []
+    groups: list[tuple[Size, int]], size: Size, count: int, type_: NodeType
+) -> list[tuple[Size, int]]:
+    after: list[tuple[Size, int]] = []
     for room, nodes in groups:
         each = min(have // max(1, need) for have, need in zip(room, size, strict=True))
         if not each or not count:
@@ -117,18 +134,18 @@ def _placed(
     return after
 
 
-def _less(room: tuple[int, int, int], size: tuple[int, int, int], times: int) -> tuple[int, int, int]:
+def _less(room: Size, size: Size, times: int) -> Size:
     return (room[0] - size[0] * times, room[1] - size[1] * times, room[2] - size[2] * times)
 
 
-def _fitting(pods: list[tuple[int, int, int]], type_: NodeType) -> list[tuple[int, int, int]]:
+def _fitting(pods: list[Size], type_: NodeType) -> list[Size]:
     return [size for size in pods if _fits(size, type_)]
 
 
-def _fits(size: tuple[int, int, int], type_: NodeType) -> bool:
+def _fits(size: Size, type_: NodeType) -> bool:
     return size[0] <= type_.cpu_milli and size[1] <= type_.memory_mib and size[2] <= type_.pods
 
 
-def _decreasing(items: Sequence[Item]) -> list[tuple[int, int, int]]:
+def _decreasing(items: Sequence[Item]) -> list[Size]:
     sizes = [(item.cpu_milli, item.memory_mib, item.slots) for item in items for _ in range(item.count)]
     return sorted(sizes, reverse=True)

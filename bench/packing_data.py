@@ -40,7 +40,11 @@ def resampled(folder: Path | None, count: int, distinct: bool) -> list[Size]:
 
 def catalogues(folder: Path | None) -> dict[str, list[Row]]:
     if folder is None:
-        return {"made, clouds' like": _made_types(8), "made, small": _made_types(2), "made, linear": _linear()}
+        return {
+            "made, clouds' like": _made_types(8),
+            "made, small": _made_types(2),
+            "made, linear": _linear(),
+        }
     every = _ec2(folder)
     modern = [row for row in every if row[0].split(".")[0] in _MODERN]
     return {f"ec2 {len(every)}": every, f"ec2 {len(modern)}": modern, "kwok": _kwok(folder)}
@@ -89,8 +93,12 @@ def _made_sizes() -> list[Size]:
     chance = random.Random(_SEED)
     found: list[Size] = []
     for rank in range(1, 101):
-        cpu = round(chance.choice((1000, 2000, 4000, 8000, 12000, 12000, 16000, 32000)) * chance.uniform(0.8, 1.1))
-        memory = round(cpu / 1000 * chance.choice((1024, 2048, 4096, 4096, 5120, 8192)) * chance.uniform(0.8, 1.1))
+        cpu = round(
+            chance.choice((1000, 2000, 4000, 8000, 12000, 12000, 16000, 32000)) * chance.uniform(0.8, 1.1)
+        )
+        memory = round(
+            cpu / 1000 * chance.choice((1024, 2048, 4096, 4096, 5120, 8192)) * chance.uniform(0.8, 1.1)
+        )
         found.extend([(cpu, memory)] * (2000 // rank))
     return found
 
@@ -106,7 +114,9 @@ def _made_types(generations: int) -> list[Row]:
                 price = cpus * (0.032 + 0.0028 * memory_gib) * dearer
                 memory_mib = round(cpus * memory_gib * 1024 * 0.93 - 500)
                 pods = 29 if cpus < 4 else 58 if cpus < 32 else 234 if cpus < 96 else 737
-                rows.append((f"{family}{generation}-{cpus}", cpus * 1000 - 90, memory_mib, pods, round(price, 4)))
+                rows.append(
+                    (f"{family}{generation}-{cpus}", cpus * 1000 - 90, memory_mib, pods, round(price, 4))
+                )
     return rows
 
 

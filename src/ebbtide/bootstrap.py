@@ -69,13 +69,13 @@ def open_store(config: Config) -> Store:
     if config.store_url.startswith("dynamodb"):
         from ebbtide.adapters.stores.dynamodb import DynamoStore
 
-        return DynamoStore.open(_with_tables(config), SystemClock(), config.settings.cluster)
+        return DynamoStore.open(with_tables(config), SystemClock(), config.settings.cluster)
     from ebbtide.adapters.stores.sql import SqlStore
 
     return SqlStore.open(config.store_url, SystemClock(), config.settings.cluster)
 
 
-def _with_tables(config: Config) -> str:
+def with_tables(config: Config) -> str:
     """The URL with the tables of `state_table` and `logs_table` where it names none itself."""
     parts = urlsplit(config.store_url)
     state, logs = parts.netloc or config.state_table, parts.path.strip("/") or config.logs_table

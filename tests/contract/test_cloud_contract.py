@@ -6,13 +6,13 @@ let time pass until what was begun is over. Add it to `LABS` and every test belo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
 import pytest
 
-from ebbtide.errors import NoCapacity
+from ebbtide.errors import NoCapacity, NotOurs
 from ebbtide.model.effect import Launch
 from ebbtide.model.node import InstanceState, Market
 from ebbtide.model.operation import Slot
@@ -23,6 +23,8 @@ from ebbtide.simulator.persistent import FileCloud, WorldFile
 from ebbtide.simulator.ports import SimCloud
 from ebbtide.simulator.rules import Rules
 from ebbtide.simulator.world import World
+from tests.servers.clouds import Ec2Bench, HetznerBench
+from tests.servers.proxy import Fault
 
 POOLS = (pool("general"),)
 
@@ -30,6 +32,9 @@ POOLS = (pool("general"),)
 class Lab(Protocol):
     foreign_id: str
     """An instance in the same account that does not carry the cluster's tag."""
+    zones: Mapping[str, str]
+    """What the zones `a` and `b` of these tests are called there."""
+    type_name: str
 
     @property
     def cloud(self) -> Cloud: ...
@@ -40,8 +45,13 @@ class Lab(Protocol):
     def exhaust(self, zone: str) -> None:
         """From now on this zone has no capacity for the slots of these tests."""
 
+    def close(self) -> None: ...
+
 
 class SimLab:
+    zones: Mapping[str, str] = {"a": "a", "b": "b"}
+    type_name = "cpx32"
+
     def __init__(self, folder: Path) -> None:  # a lab may need a folder; this one does not
         self.clock = VirtualClock(1_700_000_000)
         self.world = World(Rules(), POOLS, seed=1, now=self.clock.now())
@@ -55,9 +65,15 @@ class SimLab:
     def exhaust(self, zone: str) -> None:
         self.world.plan(self.clock.now(), "capacity", f"{zone}/on-demand/cpx32=0")
 
+    def close(self) -> None:
+        return
+
 
 class FileLab:
     """The simulator kept in a file, as separate processes use it: a fresh handle for every look."""
+
+    zones = SimLab.zones
+    type_name = SimLab.type_name
 
     def __init__(self, folder: Path) -> None:
         self.sim = SimLab(folder)
@@ -76,17 +92,66 @@ class FileLab:
         with self.file.changing() as (world, clock):
             world.plan(clock.now(), "capacity", f"{zone}/on-demand/cpx32=0")
 
+    def close(self) -> None:
+        return
 
-LABS: dict[str, Callable[[Path], Lab]] = {"simulator": SimLab, "simulator in a file": FileLab}
+
+class Ec2Lab:
+    zones: Mapping[str, str] = {"a": "eu-central-1a", "b": "eu-central-1b"}
+    type_name = "m7i.large"
+
+    def __init__(self, folder: Path) -> None:
+        self._bench = Ec2Bench()
+        self.foreign_id = self._bench.foreign_id
+        self.cloud: Cloud = self._bench.cloud
+
+    def settle(self) -> None:
+        """moto is done as soon as it answers."""
+
+    def exhaust(self, zone: str) -> None:
+        place = {"Placement.AvailabilityZone": self.zones[zone]}
+        self._bench.proxy.add(Fault("RunInstances", 99, "InsufficientInstanceCapacity", 500, where=place))
+
+    def close(self) -> None:
+        self._bench.close()
+
+
+class HetznerLab:
+    zones: Mapping[str, str] = {"a": "fsn1", "b": "nbg1"}
+    type_name = "cpx32"
+
+    def __init__(self, folder: Path) -> None:
+        self._bench = HetznerBench()
+        self.foreign_id = self._bench.foreign_id
+        self.cloud: Cloud = self._bench.cloud
+
+    def settle(self) -> None:
+        self._bench.server.boot_all()
+
+    def exhaust(self, zone: str) -> None:
+        self._bench.server.closed_locations.add(self.zones[zone])
+
+    def close(self) -> None:
+        self._bench.close()
+
+
+LABS: dict[str, Callable[[Path], Lab]] = {
+    "simulator": SimLab,
+    "simulator in a file": FileLab,
+    "EC2": Ec2Lab,
+    "Hetzner": HetznerLab,
+}
 
 
 @pytest.fixture(params=sorted(LABS))
-def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Lab:
-    return LABS[request.param](tmp_path)
+def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
+    made = LABS[request.param](tmp_path)
+    yield made
+    made.close()
 
 
-def ask(key: str = "op-1-0", zone: str = "a") -> Launch:
-    return Launch(Slot(key, "general", zone, "cpx32", Market.ON_DEMAND), "op-1")
+def ask(lab: Lab, key: str = "op-1-0", zone: str = "a") -> Launch:
+    return Launch(Slot(key, "general", lab.zones[zone], lab.type_name, Market.ON_DEMAND), "op-1")
 
 
 def state_of(lab: Lab, instance_id: str) -> InstanceState:
@@ -95,32 +160,32 @@ def state_of(lab: Lab, instance_id: str) -> InstanceState:
 
 
 def test_a_launched_instance_is_what_was_asked_for(lab: Lab) -> None:
-    instance = lab.cloud.launch(ask(zone="b"))
-    assert (instance.key, instance.pool, instance.zone) == ("op-1-0", "general", "b")
-    assert (instance.instance_type, instance.market) == ("cpx32", Market.ON_DEMAND)
+    instance = lab.cloud.launch(ask(lab, zone="b"))
+    assert (instance.key, instance.pool, instance.zone) == ("op-1-0", "general", lab.zones["b"])
+    assert (instance.instance_type, instance.market) == (lab.type_name, Market.ON_DEMAND)
     assert instance.alive
 
 
 def test_a_repeated_launch_finds_the_instance_of_the_first(lab: Lab) -> None:
-    first = lab.cloud.launch(ask())
+    first = lab.cloud.launch(ask(lab))
     lab.settle()
-    again = lab.cloud.launch(ask())
+    again = lab.cloud.launch(ask(lab))
     assert again.id == first.id
     assert [i.id for i in lab.cloud.list_instances() if i.key == "op-1-0"] == [first.id]
 
 
 def test_another_key_gets_another_instance(lab: Lab) -> None:
-    assert lab.cloud.launch(ask("op-1-0")).id != lab.cloud.launch(ask("op-1-1")).id
+    assert lab.cloud.launch(ask(lab, "op-1-0")).id != lab.cloud.launch(ask(lab, "op-1-1")).id
 
 
 def test_a_launched_instance_is_listed_and_comes_to_run(lab: Lab) -> None:
-    instance = lab.cloud.launch(ask())
+    instance = lab.cloud.launch(ask(lab))
     lab.settle()
     assert state_of(lab, instance.id) is InstanceState.RUNNING
 
 
 def test_a_listed_instance_says_who_it_is(lab: Lab) -> None:
-    launched = lab.cloud.launch(ask())
+    launched = lab.cloud.launch(ask(lab))
     lab.settle()
     listed = next(i for i in lab.cloud.list_instances() if i.id == launched.id)
     assert listed.provider_id == launched.provider_id != ""
@@ -132,7 +197,7 @@ def test_a_listed_instance_says_who_it_is(lab: Lab) -> None:
 def test_no_capacity_is_a_definite_answer_and_leaves_nothing_behind(lab: Lab) -> None:
     lab.exhaust("a")
     with pytest.raises(NoCapacity):
-        lab.cloud.launch(ask(zone="a"))
+        lab.cloud.launch(ask(lab, zone="a"))
     lab.settle()
     assert not [i for i in lab.cloud.list_instances() if i.key == "op-1-0"]
 
@@ -140,12 +205,12 @@ def test_no_capacity_is_a_definite_answer_and_leaves_nothing_behind(lab: Lab) ->
 def test_after_no_capacity_the_same_key_may_be_used_in_another_zone(lab: Lab) -> None:
     lab.exhaust("a")
     with pytest.raises(NoCapacity):
-        lab.cloud.launch(ask(zone="a"))
-    assert lab.cloud.launch(ask(zone="b")).zone == "b"
+        lab.cloud.launch(ask(lab, zone="a"))
+    assert lab.cloud.launch(ask(lab, zone="b")).zone == lab.zones["b"]
 
 
 def test_a_terminated_instance_is_never_shown_as_alive_again(lab: Lab) -> None:
-    instance = lab.cloud.launch(ask())
+    instance = lab.cloud.launch(ask(lab))
     lab.settle()
     lab.cloud.terminate(instance.id)
     assert state_of(lab, instance.id) in (InstanceState.TERMINATING, InstanceState.GONE)
@@ -154,7 +219,7 @@ def test_a_terminated_instance_is_never_shown_as_alive_again(lab: Lab) -> None:
 
 
 def test_terminating_what_is_going_or_gone_is_success(lab: Lab) -> None:
-    instance = lab.cloud.launch(ask())
+    instance = lab.cloud.launch(ask(lab))
     lab.cloud.terminate(instance.id)
     lab.cloud.terminate(instance.id)
     lab.settle()
@@ -163,7 +228,7 @@ def test_terminating_what_is_going_or_gone_is_success(lab: Lab) -> None:
 
 
 def test_an_instance_may_be_terminated_while_it_still_boots(lab: Lab) -> None:
-    instance = lab.cloud.launch(ask())
+    instance = lab.cloud.launch(ask(lab))
     lab.cloud.terminate(instance.id)
     lab.settle()
     assert state_of(lab, instance.id) is InstanceState.GONE
@@ -171,3 +236,8 @@ def test_an_instance_may_be_terminated_while_it_still_boots(lab: Lab) -> None:
 
 def test_instances_without_the_tag_of_the_cluster_are_not_listed(lab: Lab) -> None:
     assert lab.foreign_id not in [instance.id for instance in lab.cloud.list_instances()]
+
+
+def test_an_instance_without_the_tag_of_the_cluster_is_never_terminated(lab: Lab) -> None:
+    with pytest.raises(NotOurs):
+        lab.cloud.terminate(lab.foreign_id)

@@ -16,7 +16,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 VERSION = "3.1.0"
@@ -45,29 +45,57 @@ class Unavailable(Exception):
     """Why there is no DynamoDB Local here."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class DynamoServer:
     port: int
+    folder: Path
+    command: list[str]
     standing_in: str = ""
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def url(self, state: str, logs: str, port: int = 0) -> str:
         return f"dynamodb://{state}/{logs}?region=eu-central-1&endpoint=http://127.0.0.1:{port or self.port}"
 
+    def start(self) -> None:
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(self.command, cwd=self.folder, stdout=log, stderr=log)
+        _await(self._process, self.folder, self.port)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+    def restart(self) -> None:
+        """As a crash would: killed, then started on the same data, where that is durable."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self.start()
+
 
 @contextmanager
-def dynamodb_server() -> Iterator[DynamoServer]:
+def dynamodb_server(durable: bool = False) -> Iterator[DynamoServer]:
+    """In memory, or `durable` in a file, so that it can be restarted."""
     port = free_port()
     folder = Path(tempfile.mkdtemp(prefix="ebb-ddb-"))
     standing_in = ""
     try:
-        command = _local_command(port)
+        command = _local_command(port, ["-dbPath", str(folder)] if durable else ["-inMemory"])
     except Unavailable as reason:
         standing_in = str(reason)
         command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    server = DynamoServer(port, folder, command, standing_in)
     try:
-        with _running(command, folder, port):
-            yield DynamoServer(port, standing_in)
+        server.start()
+        yield server
     finally:
+        server.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -78,7 +106,7 @@ def free_port() -> int:
         return port
 
 
-def _local_command(port: int) -> list[str]:
+def _local_command(port: int, kept: list[str]) -> list[str]:
     java = shutil.which("java")
     if java is None:
         raise Unavailable("there is no Java on this machine")
@@ -90,7 +118,7 @@ def _local_command(port: int) -> list[str]:
         "-cp",
         f"{jars}/*",
         MAIN_CLASS,
-        "-inMemory",
+        *kept,
         "-disableTelemetry",
         "-port",
         str(port),
@@ -118,22 +146,6 @@ def _fetched() -> Path:
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return jars
-
-
-@contextmanager
-def _running(command: list[str], folder: Path, port: int) -> Iterator[None]:
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
-    try:
-        _await(process, folder, port)
-        yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def _await(process: subprocess.Popen[bytes], folder: Path, port: int) -> None:

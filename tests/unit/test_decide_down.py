@@ -156,7 +156,7 @@ def test_after_failures_a_growing_back_off_is_waited_out() -> None:
 def test_no_node_goes_where_the_load_would_bring_it_back() -> None:
     settings = make_settings(cpu_down=0.60, cpu_up=0.70)
     check = failed(decided(make_snapshot(NODES, cpu=0.55), settings=settings))
-    assert check == Check("load fits the rest", False, "CPU would be 0.82 on 2 workers, CPU_UP is 0.70")
+    assert check == Check("load fits the rest", False, "CPU would be 0.83 on 2 workers, CPU_UP is 0.70")
 
 
 def test_a_batch_is_only_as_large_as_the_load_allows() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ebbtide.core.fit import Placement, Room, placement_of, refused_by_node, room_of, room_of_new, tolerates
@@ -67,6 +67,7 @@ def test_a_pod_that_asks_for_nothing_fits_on_a_node_that_is_overdrawn() -> None:
     assert why_not(make_pod(cpu_milli=1), make_node(), hog) == "needs 1m CPU, 0m free"
 
 
+@settings(deadline=None)
 @given(
     nodes=st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 8192), st.integers(0, 5)), max_size=4),
     pods=st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 4096)), max_size=20),

@@ -73,9 +73,15 @@ def test_a_ready_node_is_never_dead_and_neither_is_one_whose_instance_runs() -> 
     assert dead_nodes(make_snapshot([DEAD]), make_record()) == ()
 
 
-def test_without_a_provider_id_nothing_proves_that_an_instance_is_gone() -> None:
-    node = make_node("a1", ready=False, provider_id="")
+def test_without_provider_id_and_label_nothing_proves_that_an_instance_is_gone() -> None:
+    node = make_node("a1", ready=False, provider_id="", private_ip="10.0.0.1")
     assert dead_nodes(make_snapshot([node], instances=[]), make_record()) == ()
+
+
+def test_a_dead_node_of_k3s_is_known_by_the_label_set_at_join() -> None:
+    node = make_node("a1", ready=False, provider_id="", instance_id="i-a1")
+    assert dead_nodes(make_snapshot([node], instances=[LONE]), make_record()) == (node,)
+    assert dead_nodes(make_snapshot([node]), make_record()) == (), "its instance is listed"
 
 
 @pytest.mark.parametrize(

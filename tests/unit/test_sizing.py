@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from ebbtide.core.sizing import LaunchPlan, nodes_for_cpu, plan_launch, why_hopeless
+from ebbtide.core.sizing import LaunchPlan, nodes_for_cpu, plan_launch
 from ebbtide.model.node import Market
+from ebbtide.model.operation import SlotState
 from ebbtide.model.pod import Phase, Pod
 from ebbtide.model.record import Record
 from ebbtide.model.resources import NOTHING
@@ -194,10 +195,29 @@ def test_a_hopeless_pod_does_not_keep_others_from_getting_a_node() -> None:
 
 
 def test_a_pod_is_hopeless_where_no_pool_is_configured() -> None:
-    assert why_hopeless(waiting(), make_settings(pools=())) == (
-        "default/web fits no type of any pool: no pool is configured"
-    )
-    assert why_hopeless(waiting(), make_settings()) == ""
+    found = plan(make_snapshot(pods=[waiting()]), pools=())
+    assert found.hopeless == ("default/web fits no type of any pool: no pool is configured",)
+
+
+def test_what_every_node_of_a_pool_carries_anyway_leaves_less_room_for_others() -> None:
+    """Else a pod that just misses would have one node after the other launched for it, up to the maximum."""
+    agents = [
+        make_pod("agent", 200, node_name="a1", controller="DaemonSet"),
+        make_pod("proxy", 100, node_name="a1", mirror=True, controller="Node"),
+        make_pod("web", 3000, node_name="a1"),
+        make_pod("gpu-agent", 1000, node_name="b1", controller="DaemonSet"),
+    ]
+    nodes = [make_node("a1"), make_node("b1", pool="gpu")]
+    found = plan(make_snapshot(nodes, [*agents, waiting("large", 3701)]))
+    assert found.hopeless == ("default/large fits no type of any pool: needs 3701m CPU, 3700m free",)
+    assert len(plan(make_snapshot(nodes[:1], [*agents, waiting("just", 3700)])).offers) == 1
+
+
+def test_a_node_that_has_joined_is_no_room_twice() -> None:
+    joined = make_slot("s1", node_name="a1", state=SlotState.JOINED)
+    record = make_record(spots=(make_spot("b1", slot=joined),))
+    pods = [make_pod("db", 3000, node_name="a1"), waiting("web", 3000)]
+    assert len(plan(make_snapshot(make_nodes("a1"), pods), record=record).offers) == 1
 
 
 def test_a_pod_that_no_offer_takes_in_does_not_keep_cpu_pressure_from_being_answered() -> None:

@@ -178,3 +178,10 @@ def test_nothing_is_placed_on_a_node_that_is_itself_about_to_go() -> None:
     pods = [make_pod("web", node_name="a1", cpu_milli=2500), make_pod("db", node_name="a2", cpu_milli=2500)]
     record = make_record(spots=(make_spot("a3"),))
     assert choose(make_nodes("a1", "a2", "a3"), pods, record=record)[0] == []
+
+
+def test_a_node_that_was_passed_over_is_not_asked_again_for_the_same_batch() -> None:
+    pods = [make_pod("bare", node_name="a1", controller="")]
+    chosen, refusals = choose(make_nodes("a1", "a2", "a3"), pods, limit=2)
+    assert chosen == ["a2", "a3"]
+    assert list(refusals) == ["a1"]

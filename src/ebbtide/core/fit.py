@@ -87,10 +87,23 @@ def room_of(node: Node, pods: Iterable[Pod]) -> Room:
     return room
 
 
-def room_of_new(name: str, pool: Pool, node_type: NodeType, zone: str) -> Room:
-    """The room that a node of this type would bring once it has joined."""
+def room_of_new(name: str, pool: Pool, node_type: NodeType, zone: str, residents: Iterable[Pod] = ()) -> Room:
+    """The room that a node of this type would bring once it has joined and its residents are there."""
     labels = ((OS_LABEL, "linux"), *pool.labels)
-    return Room(name, zone, labels, pool.taints).offer(node_type.allocatable, node_type.max_pods)
+    room = Room(name, zone, labels, pool.taints).offer(node_type.allocatable, node_type.max_pods)
+    for pod in residents:
+        room.put(pod)
+    return room
+
+
+def residents_of(view: ClusterView, pool: Pool) -> tuple[Pod, ...]:
+    """What every node of the pool carries anyway, by the worker of it that carries most."""
+    kept = [
+        tuple(pod for pod in view.pods_on.get(node.name, ()) if pod.mirror or pod.controller == "DaemonSet")
+        for node in view.workers
+        if node.pool == pool.name
+    ]
+    return max(kept, key=lambda pods: [sum(p.requests.cpu_milli for p in pods), len(pods)], default=())
 
 
 class Placement:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import assert_never
 
 from ebbtide.model.scheduling import LabelSelector, Operator, Requirement
 
@@ -24,6 +25,8 @@ def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
             if have is None or limit is None:
                 return False
             return have > limit if requirement.operator is Operator.GREATER else have < limit
+        case unknown:
+            assert_never(unknown)
 
 
 def _integer(value: str | None) -> int | None:

@@ -42,7 +42,7 @@ def dead_nodes(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
         for node in snapshot.cluster.workers
         if not node.ready
         and node.uid not in busy
-        and node.provider_id
+        and (node.provider_id or node.instance_id)
         and (node.name not in snapshot.instance_of or not snapshot.instance_of[node.name].alive)
     )
 

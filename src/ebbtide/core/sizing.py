@@ -13,7 +13,7 @@ from decimal import Decimal
 from math import ceil
 
 from ebbtide.core.capacity import doomed, expected_slots, total, workers_by_zone
-from ebbtide.core.fit import Placement, Room, placement_of, room_of_new
+from ebbtide.core.fit import Placement, Room, placement_of, residents_of, room_of_new
 from ebbtide.model.node import Market
 from ebbtide.model.operation import Slot
 from ebbtide.model.pod import Pod
@@ -32,6 +32,8 @@ class Offer:
     pool: Pool
     node_type: NodeType
     zone: str
+    residents: tuple[Pod, ...] = ()
+    """DaemonSet and mirror pods that will be on the node before any other."""
 
     @property
     def price(self) -> Decimal | None:
@@ -40,6 +42,9 @@ class Offer:
 
     def slot(self, key: str) -> Slot:
         return Slot(key, self.pool.name, self.zone, self.node_type.name, self.pool.market)
+
+    def room(self, name: str) -> Room:
+        return room_of_new(name, self.pool, self.node_type, self.zone, self.residents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +62,14 @@ def plan_launch(snapshot: Snapshot, record: Record, settings: Settings, at_least
     zones = workers_by_zone(snapshot, record)
     sizes = Counter({pool.name: total(snapshot, record, pool.name) for pool in settings.pools})
     placement = _expected_placement(snapshot, record, settings)
+    offers = _offers(snapshot, settings)
     waiting = [pod for pod in _largest_first(snapshot.cluster.waiting_pods) if not _will_fit(pod, placement)]
-    hopeless = {pod.uid: reason for pod in waiting if (reason := why_hopeless(pod, settings))}
+    hopeless = {pod.uid: reason for pod in waiting if (reason := why_hopeless(pod, offers))}
     waiting = [pod for pod in waiting if pod.uid not in hopeless]
     chosen: list[Offer] = []
     stopped = ""
     while len(chosen) < limit and (waiting or len(chosen) < at_least):
-        candidates = list(_offers(settings, zones, sizes))
+        candidates = _open(offers, zones, sizes)
         best = _best_for(waiting, candidates, placement, settings) if waiting else _cheapest_cpu(candidates)
         if best is None:
             stopped = stopped or _why_stopped(waiting, candidates)
@@ -122,16 +128,14 @@ def offer_name(zone: str, market: Market, type_name: str) -> str:
     return f"{zone}/{market}/{type_name}"
 
 
-def why_hopeless(pod: Pod, settings: Settings) -> str:
+def why_hopeless(pod: Pod, offers: Iterable[Offer]) -> str:
     """Why no node that could be launched would take the pod; empty when one would."""
     reason = "no pool is configured"
-    for pool in settings.pools:
-        for node_type in pool.types:
-            for zone in pool.zones:
-                room = room_of_new("new", pool, node_type, zone)
-                reason = Placement([room]).why_not(pod, room)
-                if not reason:
-                    return ""
+    for offer in offers:
+        room = offer.room("new")
+        reason = Placement([room]).why_not(pod, room)
+        if not reason:
+            return ""
     return f"{pod.full_name} fits no type of any pool: {reason}"
 
 
@@ -148,8 +152,9 @@ def _expected_placement(snapshot: Snapshot, record: Record, settings: Settings) 
     for slot in expected_slots(record):
         pool = settings.pool_named(slot.pool)
         node_type = pool.type_named(slot.instance_type) if pool else None
-        if pool and node_type:
-            placement.rooms[slot.key] = room_of_new(slot.key, pool, node_type, slot.zone)
+        if pool and node_type and slot.node_name not in placement.rooms:
+            residents = residents_of(snapshot.cluster, pool)
+            placement.rooms[slot.key] = Offer(pool, node_type, slot.zone, residents).room(slot.key)
     return placement
 
 
@@ -174,16 +179,25 @@ def _weight(pod: Pod) -> float:
     return pod.requests.cpu_milli / 1000 + pod.requests.memory_mib / MIB_PER_CPU
 
 
-def _offers(settings: Settings, zones: Counter[str], sizes: Counter[str]) -> Iterable[Offer]:
-    """What may be launched now, the emptiest zones first, whichever pool they are in."""
-    found = [
-        Offer(pool, node_type, zone)
+def _offers(snapshot: Snapshot, settings: Settings) -> list[Offer]:
+    """All that the pools could launch."""
+    return [
+        Offer(pool, node_type, zone, residents)
         for pool in settings.pools
-        if pool.max_workers is None or sizes[pool.name] < pool.max_workers
+        for residents in [residents_of(snapshot.cluster, pool)]
         for zone in pool.zones
         for node_type in pool.types
     ]
-    return sorted(found, key=lambda offer: (zones[offer.zone], offer.zone))
+
+
+def _open(offers: Iterable[Offer], zones: Counter[str], sizes: Counter[str]) -> list[Offer]:
+    """Offers of pools below their maximum, the emptiest zones first, whichever pool they are in."""
+    below = [
+        offer
+        for offer in offers
+        if offer.pool.max_workers is None or sizes[offer.pool.name] < offer.pool.max_workers
+    ]
+    return sorted(below, key=lambda offer: (zones[offer.zone], offer.zone))
 
 
 def _best_for(
@@ -192,7 +206,7 @@ def _best_for(
     """The offer with the least price for what it takes in; unknown prices only where none is known."""
     best: tuple[tuple[bool, float, int], Offer, frozenset[str]] | None = None
     for order, offer in enumerate(offers):
-        room = room_of_new(f"planned-{len(placement.rooms)}", offer.pool, offer.node_type, offer.zone)
+        room = offer.room(f"planned-{len(placement.rooms)}")
         taken = _fill(room, waiting, placement, settings)
         if taken:
             value = sum(_weight(pod) for pod in taken) + len(taken) / settings.pods_per_node
@@ -203,7 +217,7 @@ def _best_for(
     if best is None:
         return None
     _, offer, uids = best
-    room = room_of_new(f"planned-{len(placement.rooms)}", offer.pool, offer.node_type, offer.zone)
+    room = offer.room(f"planned-{len(placement.rooms)}")
     for pod in waiting:
         if pod.uid in uids:
             placement.place(pod, room)

@@ -67,9 +67,9 @@ def read_items(path: Path) -> list[Item]:
     """The pods of a CSV file as classes of equal size."""
     sizes: dict[tuple[str, str], list[str]] = {}
     lines: dict[str, int] = {}
-    for line, (name, cpu_milli, memory_mib) in _rows(path, _POD_COLUMNS):
+    for line, (name, cpu_text, memory_text) in _rows(path, _POD_COLUMNS):
         lines.setdefault(name, line)
-        sizes.setdefault((cpu_milli, memory_mib), []).append(name)
+        sizes.setdefault((cpu_text, memory_text), []).append(name)
     wrong: list[str] = []
     whole: dict[tuple[int, int], list[str]] = {}
     # Numbers are read once a size, not once a pod: large files repeat few sizes.
@@ -115,7 +115,9 @@ def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]
                 if not row:
                     continue
                 if len(row) <= last:
-                    raise Usage(f"{path}:{reader.line_num}: {len(row)} fields where the header has {len(header)}")
+                    raise Usage(
+                        f"{path}:{reader.line_num}: {len(row)} fields where the header has {len(header)}"
+                    )
                 empty = False
                 yield reader.line_num, [row[place] for place in places]
     except OSError as cause:
@@ -159,13 +161,17 @@ def _price(text: str, wrong: list[str], where: str) -> float:
     return price
 
 
-def _check_names(path: Path, names: Iterator[str] | list[str], lines: dict[str, int], wrong: list[str]) -> None:
+def _check_names(
+    path: Path, names: Iterator[str] | list[str], lines: dict[str, int], wrong: list[str]
+) -> None:
     found = list(names)
     if "" in lines:
         wrong.append(f"{path}:{lines['']}: the name is missing: every line needs one of its own")
     if len(lines) < len(found):
         twice = [name for name, times in Counter(found).items() if times > 1 and name]
-        wrong.extend(f"{path}:{lines[name]}: {name} is named again further down: rename one" for name in twice)
+        wrong.extend(
+            f"{path}:{lines[name]}: {name} is named again further down: rename one" for name in twice
+        )
 
 
 def _stop_on(wrong: list[str]) -> None:

@@ -1,5 +1,8 @@
 """A virtual cluster, cloud and clock that the real engine runs against.
 
-Start with `scenarios.build` for a whole world, `ports.outside_of` for what the engine needs of it and
-`simulate.simulate` to run it. Everything is deterministic from a seed and no time comes from outside.
+`simulate.simulate` runs a story of `scenarios` by name. To play one of your own: build a `world.World`, put
+it on a stage with `runner.stage_of` and let a `runner.Runner` tick; `faults` and `plans` make its calls
+fail, `checker` says what it must not have done.
+
+Everything is deterministic from a seed and no time comes from outside.
 """

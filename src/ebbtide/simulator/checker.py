@@ -21,6 +21,8 @@ from ebbtide.model.settings import Settings
 from ebbtide.simulator.judge import judge
 from ebbtide.simulator.world import Act, ActKind, World
 
+SLACK_SECONDS = 600.0
+"""How much longer than its grace something may be left before it counts as forgotten."""
 UNSEEN_LOSS_SECONDS = 30.0
 """A node lost this lately may not have been seen as lost by whoever decided."""
 
@@ -50,6 +52,10 @@ class Checker:
         elif act.kind is ActKind.TERMINATE:
             self._saw_terminate(act)
 
+    def knows(self, record: Record | None) -> None:
+        """Judge the next acts by this record: for a watcher that cannot see every write."""
+        self._record = record
+
     def leased(self, lease: Lease) -> None:
         if lease.token < self._tokens.get(lease.name, 0):
             self.say(f"the token of lease {lease.name} went back to {lease.token}")
@@ -70,21 +76,29 @@ class Checker:
 
     def finish(self, record: Record) -> None:
         """After the last tick: what must not be left behind."""
-        open_ids = {op.id for op in (record.operation, record.set_aside) if op is not None}
-        open_ids |= {spot.id for spot in record.spots}
-        for node in self._world.inventory.nodes.values():
-            if node.owner is not None and node.owner.operation_id not in open_ids:
-                self.say(f"node {node.name} is left cordoned by {node.owner.operation_id}, which is closed")
+        self._check_nodes_left(record)
         slots = expected_slots(record)
         known = {slot.key for slot in slots} | {slot.instance_id for slot in slots}
         known |= {removal.instance_id for removal in open_removals(record)}
-        limit = self._settings.join_timeout_seconds + self._settings.orphan_grace_seconds + 300
+        limit = self._settings.join_timeout_seconds + self._settings.orphan_grace_seconds + SLACK_SECONDS
         for machine in self._world.machines.book.machines.values():
             instance, age = machine.instance, self._world.now - machine.instance.launched_at
             joined = self._world.nodes.machine_of(machine.node.name) is machine
             alone = instance.id not in known and instance.key not in known and not joined
             if machine.ours and instance.alive and alone and age > limit:
                 self.say(f"instance {instance.id} is left without a node and without an operation")
+
+    def _check_nodes_left(self, record: Record) -> None:
+        open_ids = {op.id for op in (record.operation, record.set_aside) if op is not None}
+        open_ids |= {spot.id for spot in record.spots}
+        limit = self._settings.orphan_grace_seconds + SLACK_SECONDS
+        for node in self._world.inventory.nodes.values():
+            if node.owner is not None and node.owner.operation_id not in open_ids:
+                self.say(f"node {node.name} is left cordoned by {node.owner.operation_id}, which is closed")
+            machine = self._world.nodes.machine_of(node.name)
+            ended_at = machine.ended_at if machine is not None else 1.0
+            if node.worker and ended_at and self._world.now - ended_at > limit:
+                self.say(f"Node object {node.name} is left although its instance is gone")
 
     def _saw_launch(self, act: Act) -> None:
         before = self._ids_of_key.setdefault(act.key, act.instance_id)

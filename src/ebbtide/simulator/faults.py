@@ -67,7 +67,7 @@ class Gate:
             case Strike.THROTTLED:
                 raise Throttled(f"{verb} was throttled")
             case Strike.STALL:
-                self._plan.stalled()
+                self._plan.stalled(verb)
                 self._on_fault()  # the other runner may have done the same meanwhile
                 return call()
 

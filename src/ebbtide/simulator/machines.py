@@ -151,8 +151,8 @@ class Machines:
         return pool
 
     def _boot(self, instance_id: str) -> None:
-        machine = self.book.machines[instance_id]
-        if machine.instance.state is not InstanceState.PENDING:
+        machine = self.find(instance_id)
+        if machine is None or machine.instance.state is not InstanceState.PENDING:
             return
         self._set_state(machine, InstanceState.RUNNING)
         if machine.joins:

@@ -80,6 +80,8 @@ class Nodes:
         machine = self._machines.find(instance_id)
         if machine is None or not machine.works or machine.instance.state is not InstanceState.RUNNING:
             return
+        if machine.node.uid:
+            return
         if machine.node.name in self._inventory.nodes:
             self._timeline.after(10.0, "join", instance_id)
             return

@@ -57,8 +57,8 @@ class Plan(Protocol):
     def distort(self, verb: str) -> Distortion:
         """Asked once before each read."""
 
-    def stalled(self) -> None:
-        """What happens while the runner is frozen."""
+    def stalled(self, verb: str) -> None:
+        """What happens while the runner is frozen before this call."""
 
 
 class CrashPlan:
@@ -88,7 +88,7 @@ class CrashPlan:
     def distort(self, verb: str) -> Distortion:  # noqa: ARG002 - this plan leaves reads alone
         return Distortion.NONE
 
-    def stalled(self) -> None:
+    def stalled(self, verb: str) -> None:  # noqa: ARG002 - the number says which call it is
         if self._on_stall is not None:
             self._on_stall()
 
@@ -107,7 +107,7 @@ class RandomPlan:
         self._random = random.Random(seed)
         self._chances = dict(chances)
         self._distortions = dict(distortions or {})
-        self.on_stall: Callable[[], None] | None = None
+        self.on_stall: Callable[[str], None] | None = None
         self.counts: Counter[str] = Counter()
         self.quiet = False
         """No faults while this is set; the draws go on, so that the rest stays the same."""
@@ -119,9 +119,9 @@ class RandomPlan:
     def distort(self, verb: str) -> Distortion:
         return Distortion(self._draw(self._distortions.get(verb, {}), Distortion.NONE))
 
-    def stalled(self) -> None:
+    def stalled(self, verb: str) -> None:
         if self.on_stall is not None:
-            self.on_stall()
+            self.on_stall(verb)
 
     def _draw(
         self, chances: Mapping[Strike, float] | Mapping[Distortion, float], none: str, weight: float = 1.0

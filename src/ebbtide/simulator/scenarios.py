@@ -78,7 +78,8 @@ def _world(settings: Settings, seed: int, start: int, rules: Rules, per_zone: in
 
 
 def _day(seed: int, start: int) -> Scenario:
-    """A day: little work at night, a peak in the afternoon, jobs every two hours."""
+    """A day: little work at night, a peak in the afternoon, jobs every two hours, and somebody who
+    cordons a node by hand and forgets about it until the evening."""
     settings = _settings()
     world = _world(settings, seed, start, Rules(call_seconds=0.05))
     web = deployment("web", 500, 512, Demand(Curve.DAY, 6, 44))
@@ -88,6 +89,9 @@ def _day(seed: int, start: int) -> Scenario:
         pod_template("report", 800, 900), Kind.JOB, Demand(Curve.BATCH, 0, 3, every_seconds=2 * HOUR), 0.9
     )
     world.add_workload(replace(report, run_seconds=900))
+    node = next(node for node in world.inventory.nodes.values() if node.worker and node.zone == "b")
+    world.plan(start + 11 * HOUR, "person-cordons", node.name)
+    world.plan(start + 20 * HOUR, "person-uncordons", node.name)
     return Scenario("", seed, world, settings, 24 * HOUR)
 
 

@@ -147,13 +147,21 @@ class Simulation:
         jumps = not self._plan.quiet and self._random.random() < JUMP_CHANCE
         runner.clock.seconds = self._random.choice(JUMPS_SECONDS) if jumps else 0.0
 
-    def _while_stalled(self) -> None:
-        """The frozen runner's lease runs out; another takes over, and then the frozen one goes on."""
+    def _while_stalled(self, verb: str) -> None:
+        """The frozen runner's lease runs out; another takes over, and then the frozen one goes on.
+
+        An eviction carries no token, so that only its client's timeout bounds how late it may land: that
+        is the one call that is merely late.
+        """
         if self._stalled:
             return
         self._stalled = True
         self._events.append("the runner froze and another took over")
-        self.stage.clock.sleep(self.scenario.settings.lock_ttl_seconds + 5)
+        settings = self.scenario.settings
+        late = verb == "cluster.evict"
+        self.stage.clock.sleep(
+            settings.request_timeout_seconds - 1 if late else settings.lock_ttl_seconds + 5
+        )
         self._owners += 1
         self._tick(Runner(self.stage, f"runner-{self._owners}"))
         self._stalled = False

@@ -27,7 +27,7 @@ from tests.contract.stores.examples import RECORDS, make_entry
 from tests.contract.stores.lab import StoreLab
 
 NUMBER = itertools.count()
-EXAMPLES = 12
+EXAMPLES = 30
 STEPS = 25
 
 names = st.sampled_from([CLUSTER_LEASE, spot_lease_name("i-1"), spot_lease_name("i-2")])
@@ -50,9 +50,10 @@ class StoreMachine(RuleBasedStateMachine):
 
     leases: Bundle[Lease] = Bundle("leases")
 
-    def __init__(self, lab: StoreLab) -> None:
+    lab: StoreLab
+
+    def __init__(self) -> None:
         super().__init__()
-        self.lab = lab
         self.cluster = f"model-{next(NUMBER)}"
         self.stores: list[Store] = []
 
@@ -132,7 +133,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 def test_any_sequence_of_calls_answers_as_the_store_in_memory_does(lab: StoreLab) -> None:
     run_state_machine_as_test(
-        lambda: StoreMachine(lab),
+        type("Machine", (StoreMachine,), {"lab": lab}),
         settings=settings(
             max_examples=EXAMPLES,
             stateful_step_count=STEPS,

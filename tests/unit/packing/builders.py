@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 
 from ebbtide.core.packing import Item, NodeType, Plan, Rules, pack
 from ebbtide.core.packing.budget import Budget
-from ebbtide.core.packing.first_fit import first_fit
 from ebbtide.core.packing.frame import frame
 from ebbtide.core.packing.improve import improve
 from ebbtide.core.packing.solve import FEW
-
 
 
 def make_type(
@@ -56,7 +54,7 @@ def solved(items: list[Item], types: list[NodeType], looks: int, seed: int = 0, 
     if not problem.kinds:
         return problem.plan([])
     budget = Budget(ticking(), float(looks), seed)
-    return problem.plan(improve(problem, first_fit(problem, problem.counts), budget, few))
+    return problem.plan(improve(problem, budget, few))
 
 
 _ZONES = ("a", "b", "c")
@@ -91,7 +89,10 @@ def item_lists(draw: st.DrawFn, most: int = 8, count: int = 12) -> list[Item]:
     sizes = draw(
         st.lists(
             st.tuples(
-                st.integers(0, 8000), st.integers(0, 20000), st.integers(0, count), st.sampled_from((1, 1, 1, 2))
+                st.integers(0, 8000),
+                st.integers(0, 20000),
+                st.integers(0, count),
+                st.sampled_from((1, 1, 1, 2)),
             ),
             max_size=most,
         )
@@ -100,5 +101,3 @@ def item_lists(draw: st.DrawFn, most: int = 8, count: int = 12) -> list[Item]:
         make_item(f"i{number}", cpu_milli, memory_mib, units, slots, draw(rules))
         for number, (cpu_milli, memory_mib, units, slots) in enumerate(sizes)
     ]
-
-

@@ -10,7 +10,7 @@ from tests.unit.packing.builders import item_lists, packed, solved, types
 from tests.verify_plan import verify_plan
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(items=item_lists(), types=types, looks=st.sampled_from((0, 3, 40, 200)), seed=st.integers(0, 99))
 def test_a_small_plan_holds_every_rule(
     items: list[Item], types: list[NodeType], looks: int, seed: int

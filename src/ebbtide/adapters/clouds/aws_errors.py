@@ -50,7 +50,6 @@ NEXT_STEPS = {
     "RequestExpired": "set the clock of this machine, or renew the credentials",
     "OptInRequired": "finish the sign-up of this AWS account",
     "PendingVerification": "wait until AWS has verified this account",
-    "IdempotentParameterMismatch": "the configuration changed in mid-launch; the next operation uses the new one",
     "InvalidAMIID.NotFound": "correct aws.image: there is no such AMI in this region",
     "InvalidAMIID.Malformed": "correct aws.image: it is no AMI id",
     "InvalidAMIID.Unavailable": "correct aws.image: that AMI was deregistered",
@@ -83,6 +82,7 @@ class Answered(Exception):
 def translated(what: str, wanted: frozenset[str] = frozenset()) -> Iterator[None]:
     """`wanted` codes come out as `Answered`, all others as errors of Ebbtide."""
     from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
 
     try:
         yield
@@ -93,6 +93,8 @@ def translated(what: str, wanted: frozenset[str] = frozenset()) -> Iterator[None
         raise meaning(error.response, what) from error
     except BotoCoreError as error:
         raise _unanswered(error, what) from error
+    except ResponseParserError as error:
+        raise Unanswered(f"{what}: the answer could not be read: it may have been done") from error
 
 
 def meaning(response: Mapping[str, Any], what: str) -> EbbtideError:
@@ -124,6 +126,6 @@ def _unanswered(error: Exception, what: str) -> EbbtideError:
         return Final(f"{what}: no AWS credentials were found. Next: set AWS_PROFILE, or give a role.")
     if isinstance(error, exceptions.EndpointConnectionError | exceptions.ConnectTimeoutError):
         return Retryable(f"{what}: AWS cannot be reached ({error}); nothing was done")
-    if isinstance(error, exceptions.HTTPClientError):
+    if isinstance(error, exceptions.HTTPClientError | exceptions.SSLError):
         return Unanswered(f"{what}: no answer ({error}): it may have been done")
     return Final(f"{what}: {error}. Next: correct the aws section of the configuration.")

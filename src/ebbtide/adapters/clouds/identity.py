@@ -67,7 +67,7 @@ def label_value(text: str) -> str:
         for place, char in enumerate(text)
     )
     # A value may not begin with the mark of an escape, so such a one gets a letter that is taken off again.
-    value = f"x{value}" if value.startswith(("_", "x_")) else value
+    value = f"x{value}" if re.match("x*_", value) else value
     if len(value) > LABEL_LENGTH:
         raise Final(f"{text!r} does not fit into a label of {LABEL_LENGTH} characters: use a shorter name")
     return value
@@ -82,7 +82,7 @@ def _escaped(char: str) -> str:
 
 
 def read_label_value(value: str) -> str:
-    value = value[1:] if value.startswith(("x_", "xx_")) else value
+    value = value[1:] if re.match("x+_", value) else value
     raw = re.sub(
         rb"_([0-9a-f]{2})", lambda found: bytes([int(found[1], 16)]), value.encode("ascii", "replace")
     )

@@ -55,7 +55,9 @@ instance_id=$(curl -sf --retry 5 http://169.254.169.254/hetzner/v1/metadata/inst
 
 def ec2_metadata(zone: str, join: Join) -> Metadata:
     if not (join.token_parameter or join.token_command):
-        raise ConfigError("the join token is nowhere: set join.token_parameter to the name of an SSM parameter")
+        raise ConfigError(
+            "the join token is nowhere: set join.token_parameter to the name of an SSM parameter"
+        )
     ask = (
         'aws ssm get-parameter --region "$region" --with-decryption --query Parameter.Value --output text'
         f" --name {shlex.quote(join.token_parameter)}"

@@ -95,7 +95,7 @@ def create_tables(url: str) -> str:
             client.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1})
             _set_expiry(client, name)
             _set_recovery(client, name)
-    return f"{tables.where}: {'made' if any(made) else 'was there already'}; run `ebbtide db check` next"
+    return f"{tables.where} {'was made' if any(made) else 'was there already'}"
 
 
 def check_tables(url: str) -> str:

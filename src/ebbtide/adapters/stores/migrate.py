@@ -56,7 +56,9 @@ def upgrade(url: str) -> str:
         engine.dispose()
     if before.revision == SCHEMA_REVISION:
         return f"{describe(parsed)} is at schema {SCHEMA_REVISION} already"
-    return f"{describe(parsed)} was brought from schema {before.revision or 'none'} to {SCHEMA_REVISION}"
+    if not before.revision:
+        return f"{describe(parsed)} has its tables now, at schema {SCHEMA_REVISION}"
+    return f"{describe(parsed)} was brought from schema {before.revision} to {SCHEMA_REVISION}"
 
 
 def check(url: str) -> str:
@@ -86,6 +88,11 @@ def migrate(engine: Engine) -> Schema:
         if not is_sqlite(engine.url):
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_UPGRADE_LOCK})")
         before = read_schema(connection)
+        if is_sqlite(engine.url) and not before.revision and sa.inspect(connection).get_table_names():
+            raise StoreUnusable(
+                f"{describe(engine.url)} belongs to another program: it was left as it is; "
+                "name another file in store.url"
+            )
         if before.is_older:
             config = Config()
             config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))

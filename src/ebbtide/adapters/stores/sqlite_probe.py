@@ -10,7 +10,7 @@ import os
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from ebbtide.adapters.stores.sql_engine import BUSY_TIMEOUT_SECONDS
@@ -51,7 +51,7 @@ def probe(path: Path, may_create: bool) -> None:
     _refuse_foreign_file(path)
     _refuse_network_file_system(folder)
     try:
-        _refuse_broken(path)
+        _refuse_broken(path, may_create)
     except sqlite3.DatabaseError as error:
         raise _unusable(path, error) from error
 
@@ -75,19 +75,28 @@ def _refuse_network_file_system(folder: Path) -> None:
         )
 
 
-def _refuse_broken(path: Path) -> None:
+def _refuse_broken(path: Path, may_change: bool) -> None:
     connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None)
     with closing(connection):
         if path.stat().st_size < QUICK_CHECK_BELOW_BYTES:
             (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
             if answer != "ok":
                 raise sqlite3.DatabaseError(answer)
-        connection.execute("PRAGMA journal_mode=WAL").fetchone()
+        if may_change:
+            _prefer_wal(connection)
         connection.execute("BEGIN IMMEDIATE")
         try:
             _refuse_without_locks(path)
         finally:
             connection.execute("ROLLBACK")
+
+
+def _prefer_wal(connection: sqlite3.Connection) -> None:
+    """Readers then do not wait for writers. Where it cannot be had, the rollback journal does as well."""
+    (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+    if mode != "wal":
+        with suppress(sqlite3.OperationalError):
+            connection.execute("PRAGMA journal_mode=WAL").fetchone()
 
 
 def _refuse_without_locks(path: Path) -> None:

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from ebbtide.core.packing.problem import Bin, Content, Kind, Problem
 
-_OPEN = 40
+_OPEN = 16
 """Nodes looked at for a class; older ones are nearly full."""
+_DIGITS = 3
 
 
 class _Node:
@@ -44,6 +45,8 @@ def first_fit(problem: Problem, counts: Sequence[int]) -> list[Bin]:
     for index in _largest_first(problem, counts):
         kind, left = problem.kinds[index], counts[index]
         for node in nodes[-_OPEN:]:
+            if node.cpu < kind.cpu_milli or node.memory < kind.memory_mib:
+                continue
             take = min(node.most(kind), left)
             if take:
                 node.put(index, kind, take)
@@ -71,12 +74,13 @@ def _largest_first(problem: Problem, counts: Sequence[int]) -> list[int]:
 
 
 def _best_type(problem: Problem, admitted: int) -> int:
-    """Of the types admitted, the one whose room is worth most for its price."""
+    """Of the types admitted, the one whose room is worth most for its price; of equals the largest."""
     cpu, memory, slot = problem.values
 
-    def worth(number: int) -> float:
+    def worth(number: int) -> tuple[float, float]:
         type_ = problem.types[number]
-        return (type_.cpu_milli * cpu + type_.memory_mib * memory + type_.pods * slot) / type_.price
+        value = type_.cpu_milli * cpu + type_.memory_mib * memory + type_.pods * slot
+        return round(value / type_.price, _DIGITS), type_.price
 
     return max((number for number in range(len(problem.types)) if admitted >> number & 1), key=worth)
 

@@ -29,19 +29,20 @@ def fluid_prices(offers: Sequence[Vector], prices: Sequence[float], demand: Vect
 
 def _simplex(offers: Sequence[Vector], prices: Sequence[float], demand: Vector) -> Vector:
     basis = _first_basis(offers, prices, demand)
-    values: Vector = (0.0, 0.0, 0.0)
-    for _ in range(_STEPS):
-        inverse = _invert([_column(offers, index) for index in basis])
-        costs = [_cost(prices, index) for index in basis]
-        values = _times_left(costs, inverse)
-        entering = _entering(offers, prices, values)
-        if entering is None:
-            break
-        leaving = _leaving(inverse, _column(offers, entering), demand)
-        if leaving is None:
-            break
-        basis[leaving] = entering
+    inverse, values = _priced(offers, prices, basis)
+    steps = 0
+    while (entering := _entering(offers, prices, values)) is not None and steps < _STEPS:
+        basis[_leaving(inverse, _column(offers, entering), demand)] = entering
+        inverse, values = _priced(offers, prices, basis)
+        steps += 1
     return values
+
+
+def _priced(
+    offers: Sequence[Vector], prices: Sequence[float], basis: list[int]
+) -> tuple[list[Vector], Vector]:
+    inverse = _invert([_column(offers, index) for index in basis])
+    return inverse, _times_left([_cost(prices, index) for index in basis], inverse)
 
 
 def fluid_bound(values: Vector, demand: Vector) -> float:
@@ -68,7 +69,8 @@ def _column(offers: Sequence[Vector], index: int) -> Vector:
     """A type's offer, or for a negative index the surplus of one row."""
     if index >= 0:
         return offers[index]
-    return (float(-(index == -1)), float(-(index == -2)), float(-(index == -3)))
+    cpu, memory, slots = (-1.0 if index == -1 - row else 0.0 for row in _ROWS)
+    return (cpu, memory, slots)
 
 
 def _cost(prices: Sequence[float], index: int) -> float:
@@ -88,15 +90,13 @@ def _entering(offers: Sequence[Vector], prices: Sequence[float], values: Vector)
     return index
 
 
-def _leaving(inverse: list[Vector], column: Vector, demand: Vector) -> int | None:
-    least, leaving = float("inf"), None
-    for row in _ROWS:
-        step = fluid_bound(inverse[row], column)
-        if step > _TINY:
-            ratio = fluid_bound(inverse[row], demand) / step
-            if ratio < least:
-                least, leaving = ratio, row
-    return leaving
+def _leaving(inverse: list[Vector], column: Vector, demand: Vector) -> int:
+    steps = [fluid_bound(row, column) for row in inverse]
+    ratios = [
+        fluid_bound(row, demand) / step if step > _TINY else float("inf")
+        for row, step in zip(inverse, steps, strict=True)
+    ]
+    return ratios.index(min(ratios))
 
 
 def _feasible(offers: Sequence[Vector], prices: Sequence[float], values: Vector) -> Vector:
@@ -110,7 +110,7 @@ def _invert(columns: list[Vector]) -> list[Vector]:
     """Inverse of the 3×3 matrix with these columns, row by row."""
     (a, d, g), (b, e, h), (c, f, i) = columns
     cofactors = (e * i - f * h, c * h - b * i, b * f - c * e)
-    determinant = a * cofactors[0] + d * cofactors[1] + g * cofactors[2]
+    determinant = a * cofactors[0] + d * cofactors[1] + g * cofactors[2] or _TINY
     rows = (
         cofactors,
         (f * g - d * i, a * i - c * g, c * d - a * f),

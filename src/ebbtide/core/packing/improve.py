@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ebbtide.core.packing.arrays import arrays_of
 from ebbtide.core.packing.budget import Budget
 from ebbtide.core.packing.first_fit import first_fit
 from ebbtide.core.packing.problem import Bin, Problem
+from ebbtide.core.packing.ruin import ruin
 from ebbtide.core.packing.solve import FEW, solve
 
+_POOR = 1.05
 
-def improve(problem: Problem, bins: Sequence[Bin], budget: Budget, few: int = FEW) -> list[Bin]:
-    """The cheapest bins found by the deadline, never dearer than those given."""
+
+def improve(problem: Problem, budget: Budget, few: int = FEW) -> list[Bin]:
+    """The cheapest bins found by the deadline."""
     arrays = arrays_of(problem)
-    found, left = solve(arrays, arrays.counts, budget, few)
-    found.extend(first_fit(problem, left))
-    return found if problem.cost(found) < problem.cost(bins) else list(bins)
+    bins, left = solve(arrays, arrays.counts, budget, few)
+    bins.extend(first_fit(problem, left))
+    if problem.cost(bins) > problem.bound * _POOR:
+        # Cut short, a search may end with less than it takes no time to find.
+        bins = min(bins, first_fit(problem, problem.counts), key=problem.cost)
+    return ruin(problem, arrays, bins, budget)

@@ -22,7 +22,7 @@ class Master:
         self._open: Bools = np.zeros(0, dtype=bool)
         self._seen: set[tuple[int, bytes]] = set()
         self.columns = Columns(np.zeros(0, dtype=np.int64), np.zeros((0, arrays.kinds)))
-        self._solver = highspy.Highs()
+        self._solver = highspy.Highs()  # type: ignore[no-untyped-call]
         self._solver.setOptionValue("output_flag", False)
         self._solver.setOptionValue("threads", 1)
         # After new columns the last basis is still a plan, so the primal method goes on from it; its

@@ -33,12 +33,11 @@ def pack(
 
 
 def _bins(problem: Problem, budget: Budget) -> list[Bin]:
-    units = sum(problem.counts)
-    bins = first_fit(problem, problem.counts)
-    if units <= PLAIN_UNITS:
-        return search(problem, bins, budget)
-    try:
-        from ebbtide.core.packing.improve import improve
-    except ImportError:
-        return search(problem, bins, budget)
-    return improve(problem, bins, budget)
+    if sum(problem.counts) > PLAIN_UNITS and budget.left() > 0:
+        try:
+            from ebbtide.core.packing.improve import improve
+        except ImportError:
+            pass
+        else:
+            return improve(problem, budget)
+    return search(problem, first_fit(problem, problem.counts), budget)

@@ -47,11 +47,12 @@ class _Filler:
         ]
 
     def order(self, dice: Dice) -> list[int]:
-        """Large classes first, by a random weight of CPU and memory and with a little disorder."""
+        """Large classes first, by a random weight of CPU and memory and with more or less disorder."""
         lean, (cpu, memory, slot) = dice.share() * 2.0, self.problem.values
         kinds = self.problem.kinds
         size = [k.cpu_milli * cpu * lean + k.memory_mib * memory * (2 - lean) + k.slots * slot for k in kinds]
-        size = [each * (0.8 + 0.4 * dice.share()) for each in size]
+        disorder = dice.share() ** 2
+        size = [each * (1.0 + disorder * (2.0 * dice.share() - 1.0)) for each in size]
         return sorted(range(len(kinds)), key=lambda index: -size[index])
 
     def fill(self, number: int, order: list[int], left: list[int]) -> tuple[Content, float]:
@@ -100,7 +101,7 @@ def _filled(filler: _Filler, counts: list[int], dice: Dice, budget: Budget) -> l
 
 def _ruin(problem: Problem, bins: list[Bin], dice: Dice) -> tuple[list[Bin], list[int]]:
     """Take some nodes out: those left, and the counts of what was on the others."""
-    share = 0.1 + 0.5 * dice.share()
+    share = 0.1 + 0.9 * dice.share() ** 2
     kept: list[Bin] = []
     counts = [0] * len(problem.kinds)
     for each in bins:

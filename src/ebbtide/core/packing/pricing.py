@@ -32,7 +32,7 @@ class Columns:
     def __len__(self) -> int:
         return len(self.types)
 
-    def __getitem__(self, which: Ints | Bools) -> Columns:
+    def __getitem__(self, which: Ints) -> Columns:
         return Columns(self.types[which], self.patterns[which])
 
 
@@ -95,7 +95,7 @@ class Pricer:
         wanted = int((usable > 0).sum())
         orders = np.argsort(-usable / weight * noise, axis=1, kind="stable")[:, :wanted]
         filled = Columns(np.tile(types, _ORDERS), fill(arrays, types, orders, ask.most))
-        return stacked([filled, ask.base[np.isin(ask.base.types, types)]])
+        return stacked([filled, ask.base[np.flatnonzero(np.isin(ask.base.types, types))]])
 
     def _taken_out(self, patterns: Floats) -> tuple[Ints, Floats]:
         """For each pattern and try, up to a few classes to take out, and how many units of each."""
@@ -112,10 +112,9 @@ class Pricer:
 
     def _checked(self, columns: Columns, most: Floats) -> Columns:
         patterns = columns.patterns
-        held = np.all(patterns <= most, axis=1)
+        held = np.all(patterns <= most, axis=1) & patterns.any(axis=1)
         held &= np.all(patterns @ self._arrays.size <= self._arrays.offer[columns.types], axis=1)
-        held &= patterns.any(axis=1)
-        columns = columns[held]
+        columns = columns[np.flatnonzero(held)]
         if not len(columns):
             return columns
         has = columns.patterns > 0
@@ -125,7 +124,7 @@ class Pricer:
 
 def cheapest(arrays: Arrays, columns: Columns) -> Columns:
     """The same patterns, each on the cheapest type that may hold it; empty ones are left out."""
-    columns = columns[columns.patterns.any(axis=1)]
+    columns = columns[np.flatnonzero(columns.patterns.any(axis=1))]
     fits = np.all((columns.patterns @ arrays.size)[:, np.newaxis, :] <= arrays.offer, axis=2)
     fits &= ~((columns.patterns > 0) @ ~arrays.admitted.T)
     return Columns(np.where(fits, arrays.price, np.inf).argmin(axis=1), columns.patterns)

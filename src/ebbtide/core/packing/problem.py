@@ -64,10 +64,10 @@ class Problem:
         for index, _ in content:
             admitted &= self.kinds[index].admitted
         for number in range(at_most):
-            type_ = self.types[number]
-            if admitted >> number & 1 and type_.cpu_milli >= cpu_milli and type_.memory_mib >= memory_mib:
-                if type_.pods >= slots:
-                    return number
+            offer = self.types[number]
+            holds = offer.cpu_milli >= cpu_milli and offer.memory_mib >= memory_mib and offer.pods >= slots
+            if holds and admitted >> number & 1:
+                return number
         return at_most
 
     def plan(self, bins: Sequence[Bin]) -> Plan:

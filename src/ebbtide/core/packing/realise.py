@@ -39,10 +39,6 @@ class Pools:
         self._units = [self._rng.permutation(units) for units in clusters.members]
         self._left = [len(units) for units in self._units]
 
-    def left(self) -> Ints:
-        parts = [units[:count] for units, count in zip(self._units, self._left, strict=True)]
-        return np.concatenate(parts)
-
     def make(self, room: Floats, clusters: list[int], planned: float) -> Ints | None:
         """Units for a node with this room, one of each cluster named; None if they would fill it badly."""
         best: _Choice | None = None

@@ -17,7 +17,9 @@ from ebbtide.core.packing.rounding import dive
 
 FEW = 200
 """Classes that the master still handles one by one."""
-_CLUSTERS = 50
+_CLUSTERS = 40
+_UNITS_EACH = 8
+"""Units of a cluster, on average: with fewer there is no choice among them."""
 _GENERATING = 0.6
 """Share of the time spent on columns, before they are rounded to nodes."""
 
@@ -32,7 +34,9 @@ def solve(arrays: Arrays, counts: Floats, budget: Budget, few: int = FEW) -> tup
     while (kinds := np.flatnonzero(left)).size and budget.left() > 0:
         rest = arrays.only(kinds, left[kinds])
         by_clusters = kinds.size > few
-        made = _by_clusters(rest, kinds, budget.part(0.7)) if by_clusters else _by_columns(rest, kinds, budget)
+        made = (
+            _by_clusters(rest, kinds, budget.part(0.7)) if by_clusters else _by_columns(rest, kinds, budget)
+        )
         if not made:
             break
         for each in made:
@@ -49,13 +53,15 @@ def _by_columns(arrays: Arrays, kinds: Ints, budget: Budget) -> list[Bin]:
     columns = cheapest(arrays, columns)
     return [
         Bin(number, tuple((int(kinds[at]), int(pattern[at])) for at in np.flatnonzero(pattern)), count)
-        for number, pattern, count in zip(columns.types.tolist(), columns.patterns, times.tolist(), strict=True)
+        for number, pattern, count in zip(
+            columns.types.tolist(), columns.patterns, times.tolist(), strict=True
+        )
     ]
 
 
 def _by_clusters(arrays: Arrays, kinds: Ints, budget: Budget) -> list[Bin]:
     """Nodes for most of these units; those that would fill a node badly are left over."""
-    clusters = clustered(arrays, _CLUSTERS)
+    clusters = clustered(arrays, min(_CLUSTERS, int(arrays.counts.sum()) // _UNITS_EACH))
     coarse = clusters.arrays
     generator = Generator(coarse, budget.seed)
     generator.generate(budget.part(_GENERATING))

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ebbtide import __version__
-from ebbtide.entrypoints.cli import configuration, decisions, demo, look, running, simulation, switch
+from ebbtide.entrypoints.cli import configuration, db, decisions, demo, look, running, simulation, switch
 from ebbtide.entrypoints.cli.options import AsJson, ConfigPath
 
 app = typer.Typer(
@@ -49,7 +49,7 @@ app.command()(switch.pause)
 app.command()(switch.resume)
 app.command()(simulation.simulate)
 app.add_typer(configuration.app, name="config")
-# DB
+app.add_typer(db.app, name="db")
 
 
 @app.command()

@@ -60,9 +60,10 @@ def _plan_lines(
     if operation is not None:
         yield Text("The next tick would go on with what is under way:")
         yield from operation_lines(operation, now)
-    else:
-        yield Text.assemble("The next tick would do: ", (spoken(decision.action), "bold"))
-        yield Text(decision.reason)
+        yield Text("Nothing else is begun while it is open.")
+        return
+    yield Text.assemble("The next tick would do: ", (spoken(decision.action), "bold"))
+    yield Text(decision.reason)
     for verdict in decision.verdicts:
         yield Text()
         yield from verdict_lines(verdict)
@@ -141,5 +142,8 @@ def _find(config: Config, wanted: str) -> LogEntry:
         store.close()
     if entry is None:
         missing = "there is no decision yet" if wanted == "last" else f"there is no decision {wanted!r}"
-        raise Usage(f"{missing}; nothing was touched. `ebbtide log --kind decision` lists those there are.")
+        raise Usage(
+            f"{missing}; nothing was touched. `ebbtide log --kind decision` lists those there are; one that "
+            "only repeats the last is stored again after decision_log_sec."
+        )
     return entry

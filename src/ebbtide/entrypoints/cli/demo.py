@@ -52,7 +52,7 @@ def demo(
         with show:
             result = Simulation(told, more, show.frame).run()
     except KeyboardInterrupt:
-        write_lines([f"Stopped at {show.reached} of the simulation; nothing outside was touched."])
+        write_lines([f"Stopped at {show.reached}; nothing outside the simulation was touched."])
         return
     write_lines(result_lines(result.to_json()))
 
@@ -72,9 +72,9 @@ class PlainView:
         return
 
     def frame(self, frame: Frame) -> None:
-        from ebbtide.entrypoints.cli.demo_view import clock_face, told_line
+        from ebbtide.entrypoints.cli.demo_view import told_line, where_it_stands
 
-        self.reached = clock_face(frame.at)
+        self.reached = where_it_stands(frame)
         for told in news(frame):
             self._out.print(told_line(told))
         self._pace.wait(frame)
@@ -102,9 +102,9 @@ class LiveView:
         self._live.__exit__(None, None, None)
 
     def frame(self, frame: Frame) -> None:
-        from ebbtide.entrypoints.cli.demo_view import Size, clock_face, screen
+        from ebbtide.entrypoints.cli.demo_view import Size, screen, where_it_stands
 
-        self.reached = clock_face(frame.at)
+        self.reached = where_it_stands(frame)
         self._told = [*self._told, *news(frame)][-REMEMBERED:]
         self._zones = tuple(sorted({*self._zones, *(node.zone for node in frame.nodes)}))
         if time.monotonic() - self._drawn_at >= 1 / FRAMES_PER_SECOND:
@@ -138,6 +138,6 @@ def news(frame: Frame) -> list[Told]:
     for event in frame.events:
         crashed = " crashed " in event
         told.append(Told(frame.at, f"{event}; another takes over" if crashed else event, fault=True))
-    if frame.says and not frame.says.startswith(QUIET_BEGINNINGS):
+    if frame.says and frame.says not in frame.events and not frame.says.startswith(QUIET_BEGINNINGS):
         told.append(Told(frame.at, frame.says))
     return told

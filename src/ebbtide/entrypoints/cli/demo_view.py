@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -13,6 +14,8 @@ from rich.text import Text
 
 from ebbtide.entrypoints.cli.writing import BAD, QUIET
 from ebbtide.simulator.frames import Frame, NodeFrame
+
+_OPERATION_ID = re.compile(r"\b\d{10}-\d{14}-0*(\d+)")
 
 COLOURS = {
     "ready": "green",
@@ -27,7 +30,7 @@ COLOURS = {
 SHORTEST_BAR, LONGEST_BAR = 6, 24
 AROUND_BAR = 30
 """Name, count of pods and state of a node, with the border of its panel."""
-NAME = 9
+LONG_NAME, SHORT_NAME = 9, 6
 FIXED_LINES = 14
 """Headline, legend, borders, what is under way and what this tick says."""
 FEWEST_SENTENCES = 4
@@ -81,12 +84,13 @@ def headline(frame: Frame, title: str) -> Text:
 def zone_panels(frame: Frame, zones: Sequence[str], height: int, width: int) -> Table:
     each = width // max(1, len(zones))
     bar = max(SHORTEST_BAR, min(LONGEST_BAR, each - AROUND_BAR))
+    name = LONG_NAME if each > AROUND_BAR + SHORTEST_BAR else SHORT_NAME
     grid = Table.grid(expand=True)
     panels = []
     for zone in zones:
         grid.add_column(ratio=1)
         here = [node for node in frame.nodes if node.zone == zone]
-        lines = [node_line(node, bar) for node in here[:height]]
+        lines = [node_line(node, bar, name) for node in here[:height]]
         if len(here) > height:
             lines[-1] = Text(f"and {len(here) - height + 1} more", QUIET)
         lines += [Text()] * (height - len(lines))
@@ -95,12 +99,13 @@ def zone_panels(frame: Frame, zones: Sequence[str], height: int, width: int) -> 
     return grid
 
 
-def node_line(node: NodeFrame, bar: int) -> Text:
+def node_line(node: NodeFrame, bar: int, name: int) -> Text:
+    """The end of a name tells nodes apart."""
     colour = COLOURS.get(node.state, "white")
     full = round(min(1.0, node.requested) * bar)
     market = "spot" if node.market == "spot" else ""
     return Text.assemble(
-        (f"{node.name[-NAME:]:<{NAME}} ", QUIET), ("█" * full + "░" * (bar - full), colour),
+        (f"{node.name[-name:]:<{name}} ", QUIET), ("█" * full + "░" * (bar - full), colour),
         (f" {node.pods:>2} ", ""), (node.state if node.state != "ready" else market, colour),
         overflow="ellipsis", no_wrap=True,
     )  # fmt: skip
@@ -113,6 +118,11 @@ def legend() -> Text:
     return Text.assemble(*parts, overflow="ellipsis", no_wrap=True)
 
 
+def where_it_stands(frame: Frame) -> str:
+    nodes = f"{len(frame.nodes)} nodes, {frame.pods} pods, {frame.waiting} waiting"
+    return f"{clock_face(frame.at)}, with {nodes}, {frame.cost:.2f} {frame.currency} spent"
+
+
 def under_way(frame: Frame, width: int) -> Panel:
     says = Text(
         frame.operation or "nothing", "" if frame.operation else QUIET, overflow="ellipsis", no_wrap=True
@@ -122,9 +132,9 @@ def under_way(frame: Frame, width: int) -> Panel:
 
 
 def this_tick(frame: Frame) -> Panel:
-    says = Text(
-        frame.says or "the runner is down", "" if frame.says else BAD, overflow="ellipsis", no_wrap=True
-    )
+    faulty = not frame.says or frame.says in frame.events
+    says = Text(shortened(frame.says or "the runner is down"), BAD if faulty else "")
+    says.no_wrap, says.overflow = True, "ellipsis"
     return Panel(says, title="this tick", border_style=QUIET)
 
 
@@ -137,4 +147,11 @@ def sentences(told: Sequence[Told], height: int) -> Panel:
 
 
 def told_line(told: Told) -> Text:
-    return Text.assemble((f"{clock_face(told.at)}  ", QUIET), (told.says, BAD if told.fault else ""))
+    return Text.assemble(
+        (f"{clock_face(told.at)}  ", QUIET), (shortened(told.says), BAD if told.fault else "")
+    )
+
+
+def shortened(says: str) -> str:
+    """With the long ids of simulated operations cut down to what tells them apart."""
+    return _OPERATION_ID.sub(r"#\1", says)

@@ -82,7 +82,7 @@ def _greeting(config: Config, owner: str) -> Text:
     settings = config.settings
     return Text.assemble(
         (f"ebbtide {__version__}", "bold"),
-        f": cluster {settings.cluster} ({config.cluster_kind}), {settings.min_workers} to "
+        f": cluster {settings.cluster!r} ({config.cluster_kind}), {settings.min_workers} to "
         f"{settings.max_workers} workers, a tick every {config.interval_seconds} s, "
         f"record in {mask(config.store_url)}; runner {owner}. Ctrl-C stops it.",
     )

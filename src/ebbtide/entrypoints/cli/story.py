@@ -17,7 +17,8 @@ from ebbtide.simulator.world import World
 NAME = "a day"
 MORNING = START + 6 * HOUR
 CRASHING = 3 * HOUR
-DAY = 24 * HOUR
+LENGTH = 19 * HOUR
+AGE_SECONDS = 24 * HOUR
 
 
 def tell(seed: int) -> Scenario:
@@ -27,11 +28,11 @@ def tell(seed: int) -> Scenario:
     world.controllers.began_at = float(START)
     add_system(world)
     for zone in ZONES:
-        world.add_node("general", "cpx32", zone, Market.ON_DEMAND, DAY)
+        world.add_node("general", "cpx32", zone, Market.ON_DEMAND, AGE_SECONDS)
     world.add_workload(*database("database", 3))
     world.add_workload(*guarded(deployment("web", 500, 512, Demand(Curve.DAY, 4, 64)), 4))
     world.add_workload(deployment("api", 300, 384, Demand(Curve.DAY, 2, 30), 0.6))
     world.plan(START + 13 * HOUR, "interrupt-all", "b")
     world.plan(START + 14 * HOUR + HOUR // 2, "interrupt-all", "c")
     world.advance_to(MORNING)
-    return Scenario(NAME, seed, world, settings, DAY, faults=("crash",), calm_seconds=DAY - CRASHING)
+    return Scenario(NAME, seed, world, settings, LENGTH, faults=("crash",), calm_seconds=LENGTH - CRASHING)

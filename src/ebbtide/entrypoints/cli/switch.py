@@ -36,10 +36,20 @@ def resume(ctx: typer.Context, config: ConfigPath = None) -> None:
     """Let removals go on, and take up again what was set aside."""
     found = read_config(ctx, config)
     before = with_switch(open_store(found), "removals resumed by a person", paused=False)
-    lines = ["Removals may go on." if before.paused or before.set_aside else "Removals were not paused."]
-    if before.set_aside is not None:
-        lines.append(f"Operation {before.set_aside.id}, which had been set aside, is taken up again.")
-    write_lines(lines)
+    write_lines([resumed(before)])
+
+
+def resumed(before: Record) -> str:
+    """What resuming did to the record as it was."""
+    aside, under_way = before.set_aside, before.operation
+    if aside is not None and under_way is not None:
+        return (
+            f"Operation {aside.id} stays set aside, and removals wait, until {under_way.id} is done: "
+            "run `ebbtide resume` again then."
+        )
+    if aside is not None:
+        return f"Operation {aside.id}, which had been set aside, is taken up again. Removals may go on."
+    return "Removals may go on." if before.paused else "Removals were not paused."
 
 
 def with_switch(store: Store, says: str, paused: bool, reason: str = "") -> Record:

@@ -1,0 +1,179 @@
+"""Hetzner Cloud: one server for each slot, whose name is derived from the slot's key.
+
+Names are unique in a project, so a repeated launch is refused, and the server that has the name is the
+answer. Nothing without the cluster's label is ever deleted. hcloud repeats nothing by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ebbtide.adapters.clouds import identity
+from ebbtide.adapters.clouds.hetzner_errors import Answered, translated
+from ebbtide.adapters.clouds.identity import label_value, read_label_value
+from ebbtide.adapters.clouds.join import Join, hetzner_metadata, join_script
+from ebbtide.errors import ConfigError, NoCapacity, NotOurs, Unanswered
+from ebbtide.model.effect import Launch
+from ebbtide.model.node import Instance, InstanceState, Market
+from ebbtide.model.operation import Slot
+from ebbtide.model.pool import Pool
+
+if TYPE_CHECKING:
+    from hcloud import Client
+    from hcloud.servers.client import BoundServer
+
+TAKEN = frozenset({"uniqueness_error"})
+GONE = frozenset({"not_found"})
+CONNECT_SECONDS = 3
+API = "https://api.hetzner.cloud/v1"
+
+_STATES = {
+    "initializing": InstanceState.PENDING,
+    "starting": InstanceState.PENDING,
+    "deleting": InstanceState.TERMINATING,
+}
+"""Any other status is that of a server that exists and is paid for, on or off."""
+
+
+@dataclass(frozen=True, slots=True)
+class HetznerSettings:
+    """The `hetzner` section of the configuration."""
+
+    cluster: str
+    pools: tuple[Pool, ...]
+    image: str
+    """Name of an image, or id of a snapshot."""
+    join: Join | None = None
+    """None where the image joins the cluster by itself."""
+    networks: tuple[int, ...] = ()
+    ssh_keys: tuple[str, ...] = ()
+    firewalls: tuple[int, ...] = ()
+    placement_group: int = 0
+    public_ipv4: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.image:
+            raise ConfigError("Hetzner needs an image: set hetzner.image")
+
+
+class HetznerCloud:
+    def __init__(self, client: Client, settings: HetznerSettings) -> None:
+        self._client = client
+        self._settings = settings
+        self._of_cluster = f"{identity.CLUSTER}={label_value(settings.cluster)}"
+
+    def launch(self, effect: Launch) -> Instance:
+        slot = effect.slot
+        what = f"launch of {slot.instance_type} in {slot.zone} for slot {slot.key}"
+        if slot.market is Market.SPOT:
+            raise NoCapacity(f"{what}: Hetzner has no spot market")
+        request = create_request(effect, self._settings)
+        try:
+            with translated(what, TAKEN):
+                return self._read(self._client.servers.create(**request).server, slot)
+        except Answered:
+            return self._adopted(request["name"], slot, what)
+
+    def terminate(self, instance_id: str) -> None:
+        what = f"deletion of {instance_id}"
+        if not instance_id.isdigit():
+            return
+        try:
+            with translated(what, GONE):
+                server = self._client.servers.get_by_id(int(instance_id))
+                if not self._is_ours(server):
+                    raise NotOurs(
+                        f"{what}: it does not carry the label {self._of_cluster}. "
+                        "Next: add the label, or delete the server by hand."
+                    )
+                if server.status != "deleting":
+                    server.delete()
+        except Answered:
+            return
+
+    def list_instances(self) -> Sequence[Instance]:
+        with translated("the list of servers"):
+            found = self._client.servers.get_all(label_selector=self._of_cluster)
+        return tuple(self._read(server) for server in found)
+
+    def close(self) -> None:
+        self._client._client._session.close()  # hcloud has no public way to close its connections
+
+    def _adopted(self, name: str, slot: Slot, what: str) -> Instance:
+        """The server that has the slot's name: made by an earlier try, or by somebody else."""
+        with translated(what):
+            server = self._client.servers.get_by_name(name)
+        if server is None:
+            raise Unanswered(f"{what}: the name {name} is taken, but its server is not shown yet")
+        key = read_label_value((server.labels or {}).get(identity.SLOT, ""))
+        if not self._is_ours(server) or key != slot.key:
+            raise NotOurs(f"{what}: the server {name} was made by somebody else. Next: rename that server.")
+        return self._read(server, slot)
+
+    def _is_ours(self, server: BoundServer) -> bool:
+        return (server.labels or {}).get(identity.CLUSTER) == label_value(self._settings.cluster)
+
+    def _read(self, server: BoundServer, slot: Slot | None = None) -> Instance:
+        labels = server.labels or {}
+        private = [net.ip for net in server.private_net or () if net.ip]
+        public = server.public_net.ipv4 if server.public_net else None
+        return Instance(
+            id=str(server.id),
+            provider_id=f"hcloud://{server.id}",
+            key=read_label_value(labels.get(identity.SLOT, "")),
+            pool=read_label_value(labels.get(identity.POOL, "")),
+            zone=(server.location.name if server.location else "") or (slot.zone if slot else ""),
+            instance_type=(server.server_type.name if server.server_type else "") or "",
+            state=_STATES.get(server.status or "", InstanceState.RUNNING),
+            launched_at=int(server.created.timestamp()) if server.created else 0,
+            private_ip=private[0] if private else (public.ip or "" if public else ""),
+        )
+
+
+def create_request(effect: Launch, settings: HetznerSettings) -> dict[str, Any]:
+    """The call, a pure function of slot and settings."""
+    from hcloud.firewalls import Firewall
+    from hcloud.images import Image
+    from hcloud.locations import Location
+    from hcloud.networks import Network
+    from hcloud.placement_groups import PlacementGroup
+    from hcloud.server_types import ServerType
+    from hcloud.servers import ServerCreatePublicNetwork
+    from hcloud.ssh_keys import SSHKey
+
+    slot, image = effect.slot, settings.image
+    tags = identity.tags_of(effect, settings.cluster)
+    request: dict[str, Any] = {
+        "name": identity.server_name(settings.cluster, slot.pool, slot.key),
+        "server_type": ServerType(name=slot.instance_type),
+        "image": Image(id=int(image)) if image.isdigit() else Image(name=image),
+        "location": Location(name=slot.zone),
+        "labels": {key: label_value(value) for key, value in tags.items()},
+        "ssh_keys": [SSHKey(name=name) for name in settings.ssh_keys],
+        "networks": [Network(id=number) for number in settings.networks],
+        "firewalls": [Firewall(id=number) for number in settings.firewalls],
+        "public_net": ServerCreatePublicNetwork(enable_ipv4=settings.public_ipv4, enable_ipv6=True),
+    }
+    if settings.placement_group:
+        request["placement_group"] = PlacementGroup(id=settings.placement_group)
+    if settings.join is not None:
+        metadata = hetzner_metadata(settings.join)
+        request["user_data"] = join_script(settings.join, metadata, slot, settings.pools)
+    return request
+
+
+def make_client(token: str, endpoint: str = "", timeout_seconds: float = 30) -> Client:
+    """A client whose two calls fit into `timeout_seconds`."""
+    try:
+        from hcloud import Client
+    except ImportError as error:
+        raise ConfigError("hcloud is not installed: pip install 'ebbtide[hetzner]'") from error
+    if not token:
+        raise ConfigError("there is no Hetzner token: set HCLOUD_TOKEN")
+    read_seconds = max(1.0, timeout_seconds / 2 - CONNECT_SECONDS)
+    client = Client(token, endpoint or API, "ebbtide", timeout=(CONNECT_SECONDS, read_seconds))
+    # It would sleep for minutes and hide that a reply was lost; the engine repeats, and knows why.
+    client._client._retry_max_retries = 0
+    return client

@@ -1,0 +1,171 @@
+"""One connection to an API server: who we are comes from the official client, the rest is plain HTTP.
+
+Every call has a time limit, and none is repeated here: whoever asked knows whether it may be.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import urllib3
+
+from ebbtide.adapters.kube.answers import (
+    Refused,
+    failed,
+    read_status,
+    refused_acting,
+    refused_reading,
+)
+from ebbtide.errors import ConfigError, Usage
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+CONNECT_SECONDS = 5.0
+READ_SECONDS = 25.0
+SUCCESS = range(200, 300)
+IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
+Query = Mapping[str, str | int]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What is asked of the API server, and how an error names it."""
+
+    method: str
+    path: str
+    what: str
+    body: Mapping[str, Any] | None = None
+    content_type: str = JSON
+
+
+class Connection:
+    def __init__(self, api_client: Any, timeout_seconds: float = READ_SECONDS) -> None:
+        self._client = api_client
+        self._pool: urllib3.PoolManager = api_client.rest_client.pool_manager
+        self._host: str = api_client.configuration.host.rstrip("/")
+        self._timeout_seconds = timeout_seconds
+        self.server = urlsplit(self._host).netloc or self._host
+
+    def get(self, path: str, what: str, query: Query | None = None) -> bytes:
+        """Read; errors of `ebbtide.errors` as for reading."""
+        try:
+            return self.try_get(path, what, query)
+        except Refused as refused:
+            raise refused_reading(refused, what, self.server) from refused
+
+    def try_get(self, path: str, what: str, query: Query | None = None) -> bytes:
+        """Read; an answer that is no success is left to the caller as `Refused`."""
+        target = f"{path}?{urlencode(query)}" if query else path
+        try:
+            response = self._pool.request(
+                "GET",
+                self._host + target,
+                headers=self._headers(),
+                timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=self._timeout_seconds),
+                retries=False,
+            )
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise failed(error, what, self.server, acting=False) from error
+        if response.status not in SUCCESS:
+            raise Refused(response.status, read_status(response.data))
+        return response.data
+
+    def act(self, call: Call) -> bytes:
+        """Change something; errors of `ebbtide.errors` as for acting."""
+        try:
+            return self.try_act(call)
+        except Refused as refused:
+            raise refused_acting(refused, call.what, self.server) from refused
+
+    def try_act(self, call: Call, timeout_seconds: float | None = None) -> bytes:
+        """Change something; an answer that is no success is left to the caller as `Refused`."""
+        try:
+            response = self._pool.request(
+                call.method,
+                self._host + call.path,
+                headers={**self._headers(), "Content-Type": call.content_type},
+                body=json.dumps(call.body).encode() if call.body is not None else None,
+                timeout=urllib3.Timeout(
+                    connect=CONNECT_SECONDS, read=timeout_seconds or self._timeout_seconds
+                ),
+                retries=False,
+            )
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise failed(error, call.what, self.server, acting=True) from error
+        if response.status not in SUCCESS:
+            raise Refused(response.status, read_status(response.data))
+        return response.data
+
+    @contextmanager
+    def stream(
+        self, path: str, query: Query, quiet_seconds: float
+    ) -> Iterator[urllib3.response.BaseHTTPResponse]:
+        """An answer that goes on; it ends with an error when nothing comes for `quiet_seconds`."""
+        response = self._pool.request(
+            "GET",
+            f"{self._host}{path}?{urlencode(query)}",
+            headers=self._headers(),
+            timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=quiet_seconds),
+            retries=False,
+            preload_content=False,
+        )
+        try:
+            if response.status not in SUCCESS:
+                raise Refused(response.status, read_status(response.read()))
+            yield response
+        finally:
+            response.close()
+
+    def close(self) -> None:
+        self._pool.clear()
+
+    def _headers(self) -> dict[str, str]:
+        """Asked for each call: an exec plugin or a mounted token may have renewed it."""
+        headers = {"Accept": JSON, "User-Agent": "ebbtide"}
+        for setting in self._client.configuration.auth_settings().values():
+            if setting["in"] == "header" and setting["value"]:
+                headers[setting["key"]] = setting["value"]
+        return headers
+
+
+def connect(
+    kubeconfig: Path | None = None, context: str | None = None, timeout_seconds: float = READ_SECONDS
+) -> Connection:
+    """By a kubeconfig where one is named or found, otherwise as a pod of the cluster itself."""
+    try:
+        from kubernetes import client
+        from kubernetes import config as loading
+    except ImportError as cause:
+        raise Usage("the Kubernetes client is not installed: pip install 'ebbtide[kube]'") from cause
+    configuration = client.Configuration()
+    found = kubeconfig or _default_kubeconfig()
+    try:
+        if found is None and IN_CLUSTER in os.environ:
+            loading.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        else:
+            loading.load_kube_config(  # type: ignore[no-untyped-call]
+                config_file=str(found) if found else None,
+                context=context,
+                client_configuration=configuration,
+                persist_config=False,
+            )
+    except (loading.ConfigException, OSError, ValueError, TypeError, AttributeError, KeyError) as cause:
+        where = found or "the default kubeconfig"
+        says = f"no cluster is known from {where} ({cause}): name a kubeconfig that is whole"
+        raise ConfigError(says) from cause
+    configuration.retries = False
+    configuration.connection_pool_maxsize = 16
+    return Connection(client.ApiClient(configuration), timeout_seconds)
+
+
+def _default_kubeconfig() -> Path | None:
+    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    found = Path(named) if named else Path.home() / ".kube" / "config"
+    return found if named or found.exists() else None

@@ -1,0 +1,73 @@
+"""Kubernetes Events on nodes and pods: what was done to them, and why something was not.
+
+They are for people. Telling never fails an act and never takes long; the same news about the same
+object is told once in a while only.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from ebbtide.adapters.kube.answers import Refused
+from ebbtide.adapters.kube.connection import Call, Connection
+from ebbtide.errors import EbbtideError
+
+SECONDS = 2.0
+AGAIN_SECONDS = 600
+REMEMBERED = 4096
+COMPONENT = "ebbtide"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    kind: str
+    name: str
+    uid: str
+    namespace: str = ""
+
+
+class Events:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._told: dict[tuple[str, str], float] = {}
+
+    def tell(self, subject: Subject, reason: str, message: str, warning: bool = False) -> None:
+        if self._told_before(subject.uid, reason):
+            return
+        namespace = subject.namespace or "default"
+        at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": "ebbtide-", "namespace": namespace},
+            "involvedObject": {
+                "apiVersion": "v1",
+                "kind": subject.kind,
+                "name": subject.name,
+                "uid": subject.uid,
+                "namespace": subject.namespace,
+            },
+            "type": "Warning" if warning else "Normal",
+            "reason": reason,
+            "message": message[:1000],
+            "source": {"component": COMPONENT},
+            "reportingComponent": COMPONENT,
+            "firstTimestamp": at,
+            "lastTimestamp": at,
+            "count": 1,
+        }
+        call = Call("POST", f"/api/v1/namespaces/{namespace}/events", "an event", body)
+        with suppress(EbbtideError, Refused):
+            self._connection.try_act(call, SECONDS)
+
+    def _told_before(self, uid: str, reason: str) -> bool:
+        now = time.monotonic()
+        if now - self._told.get((uid, reason), -AGAIN_SECONDS) < AGAIN_SECONDS:
+            return True
+        if len(self._told) >= REMEMBERED:
+            self._told.clear()
+        self._told[uid, reason] = now
+        return False

@@ -1,0 +1,219 @@
+"""Nodes, pods and disruption budgets as values of the model.
+
+A pod's volumes are known only together with claims and volumes, so a pod is read with the names of its
+claims, and completed by `ebbtide.adapters.kube.volumes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+from functools import lru_cache
+
+from ebbtide.adapters.kube import names
+from ebbtide.adapters.kube.quantities import read_offer, read_quantity, read_requests
+from ebbtide.adapters.kube.rules import NotUnderstood, Selector, decode, read_selector
+from ebbtide.adapters.kube.scheduling import Understanding
+from ebbtide.adapters.kube.wire import (
+    Amounts,
+    Condition,
+    Container,
+    PodSpec,
+    Volume,
+    WireBudget,
+    WireNode,
+    WirePod,
+    WireTaint,
+)
+from ebbtide.model.node import Market, Node, Ownership
+from ebbtide.model.pod import Budget, Phase, Pod
+from ebbtide.model.resources import Resources
+from ebbtide.model.scheduling import LabelSelector, Taint, TaintEffect
+
+DEFAULT_GRACE_SECONDS = 30
+DEFAULT_MAX_PODS = 110
+SYSTEM_PRIORITY = 2_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class PodSeen:
+    """A pod and the claims that it mounts, not yet followed to their volumes."""
+
+    pod: Pod
+    claims: tuple[str, ...] = ()
+
+
+def read_node(wire: WireNode, understanding: Understanding) -> Node:
+    meta, spec, status = wire.metadata, wire.spec, wire.status
+    pairs = understanding.labels(meta.labels)
+    labels, annotations = dict(pairs), meta.annotations or {}
+    offered = _texts(status.allocatable)
+    marked = labels.get(names.SYSTEM, annotations.get(names.SYSTEM))
+    attached = {a.name for a in status.volumes_attached or ()} | set(status.volumes_in_use or ())
+    own_name = spec.provider_id.startswith(names.K3S_PROVIDER)
+    return Node(
+        name=meta.name,
+        uid=meta.uid,
+        provider_id="" if own_name else spec.provider_id,
+        instance_id=labels.get(names.INSTANCE_ID, ""),
+        private_ip=next((a.address for a in status.addresses or () if a.type == "InternalIP"), ""),
+        zone=_first(labels, names.ZONES),
+        pool=labels.get(names.POOL, ""),
+        instance_type=_first(labels, names.TYPES),
+        market=Market.SPOT if _is_spot(labels) else Market.ON_DEMAND,
+        created_at=read_time(meta.creation_timestamp),
+        ready=_holds(status.conditions, "Ready"),
+        unschedulable=bool(spec.unschedulable),
+        control_plane=any(label in labels for label in names.CONTROL_PLANE),
+        system=marked is not None and marked != "false",
+        labels=pairs,
+        taints=tuple(map(_taint, spec.taints or ())),
+        allocatable=read_offer(offered),
+        max_pods=int(read_quantity(offered["pods"])) if "pods" in offered else DEFAULT_MAX_PODS,
+        owner=read_owner(annotations),
+        volumes_attached=tuple(sorted(attached)),
+    )
+
+
+def read_owner(annotations: Mapping[str, str]) -> Ownership | None:
+    operation, token = annotations.get(names.OWNER), annotations.get(names.TOKEN, "")
+    if not operation:
+        return None
+    # A token that a person has mangled fences off every runner, which is the safe side.
+    return Ownership(operation, int(token) if token.isascii() and token.isdigit() else 2**63)
+
+
+def read_pod(wire: WirePod, understanding: Understanding) -> PodSeen:
+    meta, spec = wire.metadata, wire.spec
+    labels, annotations = understanding.labels(meta.labels), meta.annotations or {}
+    safe = _first(annotations, names.SAFE_TO_EVICT)
+    grace = spec.termination_grace_period_seconds
+    pod = Pod(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        node_name=spec.node_name or "",
+        phase=_phase(wire.status.phase),
+        ready=_holds(wire.status.conditions, "Ready"),
+        created_at=read_time(meta.creation_timestamp),
+        terminating=meta.deletion_timestamp is not None,
+        requests=read_pod_requests(wire),
+        controller=next((owner.kind for owner in meta.owner_references or () if owner.controller), ""),
+        mirror=names.MIRROR in annotations,
+        priority_class=_priority_class(spec),
+        local_storage=_keeps_data(spec.volumes or (), annotations),
+        safe_to_evict={"true": True, "false": False}.get(safe),
+        do_not_disrupt=any(annotations.get(name) == "true" for name in names.DO_NOT_DISRUPT),
+        grace_seconds=DEFAULT_GRACE_SECONDS if grace is None else grace,
+        labels=labels,
+        scheduling=understanding.scheduling(spec, meta.namespace, labels),
+    )
+    return PodSeen(pod, tuple(_claims(meta.name, spec.volumes or ())))
+
+
+def read_budget(wire: WireBudget) -> Budget | None:
+    """None for a budget that selects no pod. One that its controller has not yet looked at allows none."""
+    try:
+        selector = read_selector(decode(wire.spec.selector, Selector, "a selector"))
+    except NotUnderstood:
+        selector = LabelSelector()  # covering too many pods errs on the side of leaving them alone
+    if selector is None:
+        return None
+    meta, status = wire.metadata, wire.status
+    seen = status.observed_generation >= meta.generation
+    return Budget(meta.namespace, meta.name, selector, status.disruptions_allowed if seen else 0)
+
+
+@lru_cache(maxsize=65536)
+def read_time(text: str | None) -> int:
+    return int(datetime.fromisoformat(text).timestamp()) if text else 0
+
+
+def read_pod_requests(wire: WirePod) -> Resources:
+    """What the scheduler counts: init containers run one after the other, before the others but beside
+    those among them that are restarted for ever; a resize under way counts with the larger figure."""
+    spec, grown = wire.spec, wire.status.container_statuses or ()
+    total: dict[str, Fraction] = {}
+    for container in spec.containers:
+        _add(total, _asked(container))
+    allocated: dict[str, Fraction] = {}
+    for status in grown:
+        _add(allocated, status.allocated_resources)
+    total = _larger(total, allocated)
+    beside: dict[str, Fraction] = {}
+    peak: dict[str, Fraction] = {}
+    for container in spec.init_containers or ():
+        alone = dict(beside)
+        _add(alone, _asked(container))
+        peak = _larger(peak, alone)
+        if container.restart_policy == "Always":
+            beside = alone
+            _add(total, _asked(container))
+    total = _larger(total, peak)
+    if spec.resources is not None and spec.resources.requests:
+        total |= {name: read_quantity(str(text)) for name, text in spec.resources.requests.items()}
+    _add(total, spec.overhead)
+    return read_requests(total)
+
+
+def _asked(container: Container) -> Amounts | None:
+    return container.resources.requests if container.resources is not None else None
+
+
+def _add(total: dict[str, Fraction], amounts: Amounts | None) -> None:
+    for name, text in (amounts or {}).items():
+        total[name] = total.get(name, Fraction(0)) + read_quantity(str(text))
+
+
+def _larger(one: dict[str, Fraction], other: dict[str, Fraction]) -> dict[str, Fraction]:
+    return {name: max(one.get(name, Fraction(0)), other.get(name, Fraction(0))) for name in {**one, **other}}
+
+
+def _claims(pod_name: str, volumes: Iterable[Volume]) -> Iterable[str]:
+    for volume in volumes:
+        if volume.persistent_volume_claim is not None:
+            yield volume.persistent_volume_claim.claim_name
+        elif bytes(volume.ephemeral):
+            yield f"{pod_name}-{volume.name}"
+
+
+def _keeps_data(volumes: Iterable[Volume], annotations: Mapping[str, str]) -> bool:
+    harmless = set(annotations.get(names.SAFE_LOCAL_VOLUMES, "").split(","))
+    return any(
+        bytes(volume.host_path) or (volume.empty_dir is not None and volume.empty_dir.medium != "Memory")
+        for volume in volumes
+        if volume.name not in harmless
+    )
+
+
+def _priority_class(spec: PodSpec) -> str:
+    if not spec.priority_class_name and (spec.priority or 0) >= SYSTEM_PRIORITY:
+        return "system-cluster-critical"
+    return spec.priority_class_name or ""
+
+
+def _phase(text: str) -> Phase:
+    return Phase(text) if text in Phase.__members__.values() else Phase.UNKNOWN
+
+
+def _taint(taint: WireTaint) -> Taint:
+    known = taint.effect in TaintEffect.__members__.values()
+    return Taint(taint.key, TaintEffect(taint.effect) if known else TaintEffect.NO_EXECUTE, taint.value or "")
+
+
+def _is_spot(labels: Mapping[str, str]) -> bool:
+    return any(labels.get(name, "").lower() == value for name, value in names.SPOT.items())
+
+
+def _holds(conditions: list[Condition] | None, kind: str) -> bool:
+    return any(c.type == kind and c.status == "True" for c in conditions or ())
+
+
+def _first(values: Mapping[str, str], keys: Iterable[str]) -> str:
+    return next((values[key] for key in keys if values.get(key)), "")
+
+
+def _texts(amounts: Amounts | None) -> dict[str, str]:
+    return {name: str(text) for name, text in (amounts or {}).items()}

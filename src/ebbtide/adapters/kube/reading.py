@@ -1,0 +1,151 @@
+"""The whole cluster as one view: by lists, or from watches that keep it current.
+
+Pods are read before claims and volumes, so that whatever a pod mounts is already there to be found.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ebbtide.adapters.kube.connection import Connection
+from ebbtide.adapters.kube.following import Follower
+from ebbtide.adapters.kube.lists import BUDGETS, CLAIMS, NODES, PODS, VOLUMES, read_list
+from ebbtide.adapters.kube.objects import PodSeen, read_budget, read_node, read_pod
+from ebbtide.adapters.kube.scheduling import Understanding
+from ebbtide.adapters.kube.volumes import (
+    Storage,
+    VolumeSeen,
+    complete_nodes,
+    complete_pod,
+    read_claim,
+    read_volume,
+)
+from ebbtide.adapters.kube.wire import WireBudget, WireClaim, WireNode, WirePod, WireVolume
+from ebbtide.model.node import Node
+from ebbtide.model.pod import Budget, Pod
+from ebbtide.model.snapshot import ClusterView
+
+OWN_WRITE_SECONDS = 1.0
+"""How long a change of our own is waited for: the watch shows it in a moment, or there is no hurry."""
+CLOSE_SECONDS = 2.0
+
+
+class Readers:
+    """From wire objects to values, sharing what is equal."""
+
+    def __init__(self) -> None:
+        self.understanding = Understanding()
+
+    def node(self, wire: WireNode) -> Node:
+        return read_node(wire, self.understanding)
+
+    def pod(self, wire: WirePod) -> PodSeen:
+        return read_pod(wire, self.understanding)
+
+    def budget(self, wire: WireBudget) -> Budget | None:
+        return read_budget(wire)
+
+    def claim(self, wire: WireClaim) -> tuple[tuple[str, str], str]:
+        return read_claim(wire)
+
+    def volume(self, wire: WireVolume) -> VolumeSeen:
+        return read_volume(wire, self.understanding)
+
+
+def assemble(
+    nodes: Iterable[Node], pods: Iterable[PodSeen], budgets: Iterable[Budget | None], storage: Storage
+) -> ClusterView:
+    return ClusterView(
+        nodes=tuple(complete_nodes(nodes, storage)),
+        pods=tuple([seen.pod if not seen.claims else complete_pod(seen, storage) for seen in pods]),
+        budgets=tuple(budget for budget in budgets if budget is not None),
+    )
+
+
+def list_view(connection: Connection) -> ClusterView:
+    readers = Readers()
+    nodes, _ = read_list(connection, NODES, readers.node)
+    pods, _ = read_list(connection, PODS, readers.pod)
+    budgets, _ = read_list(connection, BUDGETS, readers.budget)
+    return assemble(nodes, pods, budgets, list_storage(connection, readers))
+
+
+def list_storage(connection: Connection, readers: Readers) -> Storage:
+    claims, _ = read_list(connection, CLAIMS, readers.claim)
+    volumes, _ = read_list(connection, VOLUMES, readers.volume)
+    return Storage(dict(claims), {volume.name: volume for volume in volumes})
+
+
+def list_pods_on(connection: Connection, node_name: str) -> Sequence[Pod]:
+    readers = Readers()
+    query = {"fieldSelector": f"spec.nodeName={node_name}"}
+    seen, _ = read_list(connection, PODS, readers.pod, query)
+    mounting = any(pod.claims for pod in seen)
+    storage = list_storage(connection, readers) if mounting else Storage()
+    return tuple(complete_pod(pod, storage) for pod in seen)
+
+
+class Watches:
+    """Five followers and the view they make together, made anew only when something changed."""
+
+    def __init__(self, connection: Connection) -> None:
+        readers, self._changed = Readers(), threading.Condition()
+        self.nodes = Follower(connection, NODES, readers.node, self._changed)
+        self.pods = Follower(connection, PODS, readers.pod, self._changed)
+        self._budgets = Follower(connection, BUDGETS, readers.budget, self._changed)
+        self._claims = Follower(connection, CLAIMS, readers.claim, self._changed)
+        self._volumes = Follower(connection, VOLUMES, readers.volume, self._changed)
+        self._view = ClusterView()
+        self._seen: tuple[int, ...] = ()
+        for follower in self._all:
+            follower.start()
+
+    @property
+    def _all(self) -> Sequence[Follower[Any, Any]]:
+        return self.nodes, self.pods, self._budgets, self._claims, self._volumes
+
+    def view(self) -> ClusterView | None:
+        """None while not all of them are known to be current."""
+        if not all(follower.current for follower in self._all):
+            return None
+        changes = tuple(follower.changes for follower in self._all)
+        if changes != self._seen:
+            volumes = {volume.name: volume for volume in self._volumes.items()}
+            storage = Storage(dict(self._claims.items()), volumes)
+            self._view = assemble(self.nodes.items(), self.pods.items(), self._budgets.items(), storage)
+            self._seen = changes
+        return self._view
+
+    def await_first(self, seconds: float) -> None:
+        """Until all have been listed, or one has failed."""
+
+        def told() -> bool:
+            return all(f.current for f in self._all) or any(f.failures for f in self._all)
+
+        self._await(told, seconds)
+
+    def _await(self, reached: Callable[[], bool], seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(reached, seconds)
+
+    def await_pod(self, namespace: str, name: str, reached: Callable[[Pod | None], bool]) -> None:
+        def told() -> bool:
+            seen = self.pods.find(namespace, name)
+            return reached(seen.pod if seen else None)
+
+        self._await(told, OWN_WRITE_SECONDS)
+
+    def await_node_gone(self, name: str, uid: str) -> None:
+        def told() -> bool:
+            node = self.nodes.find("", name)
+            return node is None or node.uid != uid
+
+        self._await(told, OWN_WRITE_SECONDS)
+
+    def close(self) -> None:
+        for follower in self._all:
+            follower.stop()
+        for follower in self._all:
+            follower.join(CLOSE_SECONDS)

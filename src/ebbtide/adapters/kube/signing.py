@@ -1,0 +1,85 @@
+"""Who may change a node, told by the annotations that it carries. Pure: the patch is sent by others.
+
+The owner is there while a cordon is ours. The fences outlive it: they hold the highest token seen from
+each of the last operations, so that a runner that stalled cannot undo what its successor did.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ebbtide.adapters.kube import names
+from ebbtide.adapters.kube.objects import read_owner
+from ebbtide.adapters.kube.wire import WireNode
+from ebbtide.errors import NotOurs
+from ebbtide.model.effect import Cordon, Uncordon
+
+REMEMBERED = 8
+"""Operations whose tokens a node remembers; the oldest is forgotten first."""
+
+Patch = dict[str, Any]
+
+
+def plan_cordon(node: WireNode, effect: Cordon, token: int) -> Patch | None:
+    """The patch that cordons, None where nothing is left to do. `NotOurs` as the port says."""
+    fences = _fenced(node, effect, token)
+    owner = read_owner(node.metadata.annotations or {})
+    if node.spec.unschedulable and owner is None:
+        raise NotOurs(f"node {effect.node_name} was cordoned by a person")
+    if node.spec.unschedulable and owner is not None and owner.token == token:
+        return None
+    signed = {names.OWNER: effect.operation_id, names.TOKEN: str(token)}
+    return _patch(node, {**signed, **_sign(fences, effect.operation_id, token)}, True)
+
+
+def plan_uncordon(node: WireNode, effect: Uncordon, token: int) -> Patch | None:
+    fences = _fenced(node, effect, token)
+    owner = read_owner(node.metadata.annotations or {})
+    if owner is None and node.spec.unschedulable:
+        raise NotOurs(f"node {effect.node_name} was cordoned by a person")
+    if owner is None:
+        return None
+    cleared = {names.OWNER: None, names.TOKEN: None}
+    return _patch(node, {**cleared, **_sign(fences, effect.operation_id, token)}, None)
+
+
+def _fenced(node: WireNode, effect: Cordon | Uncordon, token: int) -> dict[str, int]:
+    """The fences of the node, if this operation and token may change it."""
+    name, annotations = node.metadata.name, node.metadata.annotations or {}
+    if node.metadata.uid != effect.node_uid:
+        raise NotOurs(f"node {name} now has UID {node.metadata.uid}, not {effect.node_uid}")
+    owner = read_owner(annotations)
+    if owner is not None and owner.operation_id != effect.operation_id:
+        raise NotOurs(f"node {name} belongs to operation {owner.operation_id}")
+    fences = _read_fences(name, annotations)
+    highest = max(fences.get(effect.operation_id, token), owner.token if owner else token)
+    if token < highest:
+        raise NotOurs(f"node {name} was signed with token {highest}, which is above {token}")
+    return fences
+
+
+def _read_fences(name: str, annotations: Mapping[str, str]) -> dict[str, int]:
+    text = annotations.get(names.FENCES)
+    if not text:
+        return {}
+    try:
+        return msgspec.json.decode(text, type=dict[str, int])
+    except msgspec.DecodeError as cause:
+        says = f"annotation {names.FENCES} of node {name} is not ours: remove it and the node is ours again"
+        raise NotOurs(says) from cause
+
+
+def _sign(fences: Mapping[str, int], operation_id: str, token: int) -> dict[str, str]:
+    others = [(known, value) for known, value in fences.items() if known != operation_id]
+    kept = dict([*others, (operation_id, token)][-REMEMBERED:])
+    return {names.FENCES: json.dumps(kept)}
+
+
+def _patch(node: WireNode, annotations: Mapping[str, str | None], unschedulable: bool | None) -> Patch:
+    meta = node.metadata
+    seen = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+    return {"metadata": {**seen, "annotations": annotations}, "spec": {"unschedulable": unschedulable}}

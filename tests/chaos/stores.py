@@ -1,0 +1,16 @@
+"""Open the store that a URL names, on the machine's clock."""
+
+from __future__ import annotations
+
+from ebbtide.bootstrap import SystemClock
+from ebbtide.ports import Store
+
+
+def open_store(url: str) -> Store:
+    if url.startswith("dynamodb"):
+        from ebbtide.adapters.stores.dynamodb import DynamoStore
+
+        return DynamoStore.open(url, SystemClock(), "cluster")
+    from ebbtide.adapters.stores.sql import SqlStore
+
+    return SqlStore.open(url, SystemClock(), "cluster")

@@ -1,0 +1,178 @@
+"""A SQLite file that cannot keep the promises is refused in one sentence, and not touched."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from ebbtide.adapters.stores import sqlite_probe
+from ebbtide.adapters.stores.migrate import check, upgrade
+from ebbtide.adapters.stores.sql import SqlStore
+from ebbtide.errors import StoreUnusable
+from tests.contract.stores.examples import make_entry
+from tests.contract.stores.lab import StillClock
+
+
+def open_store(path: Path) -> SqlStore:
+    return SqlStore.open(f"sqlite:///{path}", StillClock())
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    path = tmp_path / "ebbtide.db"
+    store = open_store(path)
+    store.write(store.load(), None, [make_entry(f"{n:04d}", text="x" * 900) for n in range(50)])
+    store.close()
+    return path
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(StoreUnusable) as refused:
+        open_store(path)
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def test_a_new_file_is_made_and_ready(tmp_path: Path) -> None:
+    path = tmp_path / "new.db"
+    open_store(path).close()
+    assert check(f"sqlite:///{path}").endswith("is ready at schema 0001")
+
+
+def test_a_file_that_is_something_else_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("my notes\n" * 100)
+    assert "is no SQLite file" in refusal(path)
+    assert path.read_text() == "my notes\n" * 100
+
+
+def test_a_database_of_another_program_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE recipes (name)")
+    assert "belongs to another program" in refusal(path)
+    with closing(sqlite3.connect(path)) as other:
+        assert other.execute("SELECT name FROM sqlite_master").fetchall() == [("recipes",)]
+
+
+@pytest.mark.parametrize("cut", ["head", "middle", "short"])
+def test_a_corrupt_file_is_left_as_it_is(made: Path, cut: str) -> None:
+    whole = made.read_bytes()
+    broken = {
+        "head": whole[:16] + b"\xff" * 200 + whole[216:],
+        "middle": whole[:4096] + b"\xff" * (len(whole) - 8192) + whole[-4096:],
+        "short": whole[: len(whole) // 2],
+    }[cut]
+    made.write_bytes(broken)
+    assert "restore it from a backup" in refusal(made)
+    with pytest.raises(StoreUnusable):
+        check(f"sqlite:///{made}")
+    assert made.read_bytes() == broken
+
+
+@contextmanager
+def as_ordinary_user() -> Iterator[None]:
+    """Root may write anything; nobody may not."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_a_file_that_may_not_be_written_is_refused(made: Path) -> None:
+    made.chmod(0o444)
+    for folder in [made.parent, *made.parent.parents]:
+        if folder == Path("/tmp"):
+            break
+        folder.chmod(0o755)
+    with as_ordinary_user():
+        assert "give this user the right to write" in refusal(made)
+
+
+def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
+    assert f"the folder {tmp_path}/nowhere of the SQLite file does not exist" in refusal(
+        tmp_path / "nowhere" / "a.db"
+    )
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    assert "is a folder" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite://", "sqlite:///:memory:", "mysql://x/y", "nonsense", "postgresql://h:x/d"]
+)
+def test_a_url_that_names_no_database_is_refused(url: str) -> None:
+    with pytest.raises(StoreUnusable, match="store.url"):
+        SqlStore.open(url, StillClock())
+
+
+def test_checking_makes_no_file(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnusable, match="run `ebbtide db upgrade`"):
+        check(f"sqlite:///{tmp_path / 'none.db'}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_probe, "file_system", lambda folder: "nfs4")
+    assert "on a network file system (nfs4)" in refusal(tmp_path / "a.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_system_where_a_second_process_is_let_in_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lets_in = 'print("let in")'
+    monkeypatch.setattr(sqlite_probe, "_SECOND_PROCESS", lets_in)
+    monkeypatch.setattr(sqlite_probe, "_devices_seen_to_lock", set())
+    assert "locks do not work on the file system" in refusal(tmp_path / "a.db")
+
+
+def test_a_second_process_is_really_turned_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: set[int] = set()
+    monkeypatch.setattr(sqlite_probe, "_devices_seen_to_lock", seen)
+    open_store(tmp_path / "a.db").close()
+    assert seen == {tmp_path.stat().st_dev}
+
+
+def test_a_full_disk_is_said_and_leaves_nothing_half_written(made: Path) -> None:
+    store = open_store(made)
+    record = store.load()
+    with closing(sqlite3.connect(made)) as limiter:
+        pages = limiter.execute("PRAGMA page_count").fetchone()[0]
+    with store._engine.connect() as connection:
+        connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
+    with pytest.raises(StoreUnusable, match="disk is full: free some space"):
+        store.write(record, None, [make_entry("9", text=os.urandom(20_000).hex())])
+    assert store.load() == record
+    assert store.find_entry("9") is None
+    store.close()
+
+
+def test_many_processes_open_a_new_file_at_once(tmp_path: Path) -> None:
+    script = (
+        "import sys; from ebbtide.adapters.stores.sql import SqlStore;"
+        "from tests.contract.stores.lab import StillClock;"
+        "SqlStore.open(sys.argv[1], StillClock()).close(); print('ready')"
+    )
+    url = f"sqlite:///{tmp_path / 'new.db'}"
+    command = [sys.executable, "-W", "ignore", "-c", script, url]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    assert [process.communicate(timeout=60)[0] for process in running] == ["ready\n"] * 4
+
+
+def test_upgrading_twice_changes_nothing(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'a.db'}"
+    assert "has its tables now" in upgrade(url)
+    assert "is at schema 0001 already" in upgrade(url)

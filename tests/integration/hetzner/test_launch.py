@@ -1,0 +1,198 @@
+"""Launching on Hetzner through the real client: one server for one slot, whatever is lost on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ebbtide.adapters.clouds import identity
+from ebbtide.adapters.clouds.hetzner import HetznerCloud, HetznerSettings, make_client
+from ebbtide.errors import ConfigError, Final, NoCapacity, NotOurs, Retryable, Throttled, Unanswered
+from ebbtide.model.effect import Launch
+from ebbtide.model.node import Market
+from ebbtide.model.operation import Slot, SlotState
+from ebbtide.simulator.faults import RunnerCrashed
+from tests.servers.clouds import HETZNER_POOL, HetznerBench
+from tests.servers.stage import CrashesAfterLaunch, Stage
+
+KEY = "1730000300-abc-0"
+
+
+def ask(**slot: Any) -> Launch:
+    given = {"key": KEY, "pool": "general", "zone": "fsn1", "instance_type": "cpx32", **slot}
+    return Launch(Slot(**given), "op")
+
+
+def repeat_until_answered(cloud: HetznerCloud, most: int) -> str:
+    for _ in range(most):
+        try:
+            return cloud.launch(ask()).id
+        except Unanswered:
+            continue
+    raise AssertionError(f"no answer to {most} launches")
+
+
+@pytest.mark.parametrize("lost", [1, 2, 5])
+def test_a_launch_whose_reply_is_lost_creates_exactly_one_server(bench: HetznerBench, lost: int) -> None:
+    bench.server.lose_replies("POST", lost)
+    answered = repeat_until_answered(bench.cloud, lost + 1)
+    assert [str(server["id"]) for server in bench.made()] == [answered]
+
+
+@pytest.mark.parametrize("lost", [1, 2, 5])
+def test_the_engine_finds_the_one_server_of_a_lost_launch(bench: HetznerBench, lost: int) -> None:
+    bench.server.lose_replies("POST", lost)
+    stage = Stage(HETZNER_POOL)
+    stage.ticks(bench.cloud, lost + 5)
+    (slot,), (made,) = stage.slots, bench.made()
+    assert (slot.state, slot.instance_id) == (SlotState.LAUNCHED, str(made["id"]))
+
+
+def test_a_crash_between_launch_and_record_leaves_no_server_unaccounted_for(bench: HetznerBench) -> None:
+    stage = Stage(HETZNER_POOL)
+    with pytest.raises(RunnerCrashed):
+        stage.ticks(CrashesAfterLaunch(bench.cloud), 5)
+    successor = bench.connect()
+    stage.tick(successor, after_seconds=stage.settings.lock_ttl_seconds + 1)
+    successor.close()
+    (slot,), (made,) = stage.slots, bench.made()
+    assert slot.instance_id == str(made["id"])
+
+
+def test_a_server_that_never_joins_is_gone_after_the_join_timeout(bench: HetznerBench) -> None:
+    stage = Stage(HETZNER_POOL, join_timeout_seconds=240)
+    stage.ticks(bench.cloud, 5)
+    (launched,) = bench.cloud.list_instances()
+    stage.ticks(bench.cloud, 10)
+    assert launched.id not in [str(number) for number in bench.server.servers]
+    assert any("no node 240 s after launch" in entry.says for entry in stage.log())
+
+
+def test_a_server_carries_its_labels_and_a_name_from_its_slot(bench: HetznerBench) -> None:
+    key = "spot:4711-0r1"
+    launched = bench.cloud.launch(ask(key=key))
+    assert launched.key == key
+    (made,) = bench.made()
+    assert made["name"] == identity.server_name("shop", "general", key)
+    assert made["labels"][identity.CLUSTER] == "shop"
+    assert [i.key for i in bench.cloud.list_instances()] == [key]
+
+
+def test_a_launch_asks_for_network_keys_and_placement_group() -> None:
+    bench = HetznerBench(networks=(7,), ssh_keys=("ops",), placement_group=3, public_ipv4=False)
+    bench.cloud.launch(ask())
+    asked = bench.made()[0]["asked"]
+    assert (asked["networks"], asked["ssh_keys"], asked["placement_group"]) == ([7], ["ops"], 3)
+    assert asked["public_net"]["enable_ipv4"] is False
+    assert (asked["location"], asked["image"], asked["server_type"]) == ("fsn1", "debian-12", "cpx32")
+    bench.close()
+
+
+def test_a_name_that_somebody_else_has_is_not_adopted(bench: HetznerBench) -> None:
+    bench.server.make(identity.server_name("shop", "general", KEY), "fsn1", "cpx32", {})
+    with pytest.raises(NotOurs, match="rename"):
+        bench.cloud.launch(ask())
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "says"),
+    [
+        ("resource_unavailable", NoCapacity, "none of it now"),
+        ("placement_error", NoCapacity, "placement group"),
+        ("resource_limit_exceeded", NoCapacity, "higher one"),
+        ("rate_limit_exceeded", Throttled, "rate limit"),
+        ("conflict", Retryable, "not now"),
+        ("service_error", Unanswered, "may have been done"),
+        ("forbidden", Final, "may write"),
+    ],
+)
+def test_each_refusal_has_its_meaning(
+    bench: HetznerBench, code: str, kind: type[Exception], says: str
+) -> None:
+    bench.server.refuse("POST", code)
+    with pytest.raises(kind, match=says):
+        bench.cloud.launch(ask())
+    assert bench.made() == []
+    assert bench.server.calls["POST"] == 1
+
+
+def test_a_wrong_token_is_said_and_nothing_is_made(bench: HetznerBench) -> None:
+    cloud = bench.connect("wrong")
+    with pytest.raises(Final, match="HCLOUD_TOKEN") as caught:
+        cloud.launch(ask())
+    assert "wrong" not in str(caught.value)
+    cloud.close()
+    assert bench.made() == []
+
+
+def test_no_token_at_all_is_a_problem_of_the_configuration() -> None:
+    with pytest.raises(ConfigError, match="HCLOUD_TOKEN"):
+        make_client("")
+
+
+def test_an_image_must_be_configured() -> None:
+    with pytest.raises(ConfigError, match=r"hetzner\.image"):
+        HetznerSettings("shop", (HETZNER_POOL,), "")
+
+
+@pytest.mark.parametrize("wrong", [{"instance_type": "cpx99"}, {"zone": "atlantis"}])
+def test_an_unknown_type_or_location_is_said(bench: HetznerBench, wrong: dict[str, str]) -> None:
+    with pytest.raises(Final, match=next(iter(wrong.values()))):
+        bench.cloud.launch(ask(**wrong))
+
+
+def test_an_unknown_image_is_said() -> None:
+    bench = HetznerBench(image="debian-99")
+    with pytest.raises(Final, match="debian-99"):
+        bench.cloud.launch(ask())
+    bench.close()
+
+
+def test_hetzner_has_no_spot_market_and_says_so_at_once(bench: HetznerBench) -> None:
+    with pytest.raises(NoCapacity, match="no spot market"):
+        bench.cloud.launch(ask(market=Market.SPOT))
+    assert bench.server.calls["POST"] == 0
+
+
+def test_deletion_protection_is_said(bench: HetznerBench) -> None:
+    launched = bench.cloud.launch(ask())
+    bench.server.servers[int(launched.id)]["protection"]["delete"] = True
+    with pytest.raises(Final, match="protection"):
+        bench.cloud.terminate(launched.id)
+
+
+def test_a_deletion_whose_reply_is_lost_may_be_repeated(bench: HetznerBench) -> None:
+    launched = bench.cloud.launch(ask())
+    bench.server.lose_replies("DELETE", 1)
+    with pytest.raises(Unanswered):
+        bench.cloud.terminate(launched.id)
+    bench.cloud.terminate(launched.id)
+    assert bench.made() == []
+
+
+def test_a_long_list_is_read_to_its_end(bench: HetznerBench) -> None:
+    for number in range(60):
+        bench.cloud.launch(ask(key=f"op-{number}"))
+    assert len(bench.cloud.list_instances()) == 60
+
+
+def test_an_api_that_cannot_be_reached_did_nothing(bench: HetznerBench) -> None:
+    bench.server.stop()
+    with pytest.raises(Retryable, match="cannot be reached"):
+        bench.cloud.launch(ask())
+
+
+def test_no_capacity_in_one_location_leads_to_the_next(bench: HetznerBench) -> None:
+    bench.server.closed_locations.add("fsn1")
+    stage = Stage(HETZNER_POOL)
+    stage.ticks(bench.cloud, 5)
+    assert [server["location"]["name"] for server in bench.made()] == ["nbg1"]
+
+
+def test_no_capacity_anywhere_is_said_and_leaks_nothing(bench: HetznerBench) -> None:
+    bench.server.closed_locations.update(("fsn1", "nbg1"))
+    stage = Stage(HETZNER_POOL)
+    stage.ticks(bench.cloud, 4)
+    assert any("no capacity anywhere" in entry.says for entry in stage.log())
+    assert bench.made() == []

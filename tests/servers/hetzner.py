@@ -1,0 +1,264 @@
+"""A server that speaks the part of the Hetzner Cloud API that Ebbtide uses, with its documented error codes.
+
+Servers have unique names, boot after a while, and go at once when deleted. Replies can be lost and errors
+ordered; a token other than `TOKEN` is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+TOKEN = "hetzner-test-token"
+LOCATIONS = ("fsn1", "nbg1", "hel1")
+TYPES = {"cpx22": (2, 4, "0.0096"), "cpx32": (4, 8, "0.0168"), "cpx42": (8, 16, "0.0312")}
+IMAGES = ("debian-12",)
+STATUS = {
+    "unauthorized": 401,
+    "forbidden": 403,
+    "not_found": 404,
+    "uniqueness_error": 409,
+    "conflict": 409,
+    "placement_error": 409,
+    "resource_unavailable": 412,
+    "resource_limit_exceeded": 403,
+    "invalid_input": 422,
+    "protected": 423,
+    "locked": 423,
+    "rate_limit_exceeded": 429,
+    "service_error": 500,
+    "unavailable": 503,
+}
+LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
+LABEL_KEY = re.compile(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
+
+Reply = tuple[int, dict[str, Any]]
+
+
+class Refused(Exception):
+    def __init__(self, code: str, message: str = "") -> None:
+        super().__init__(code)
+        self.reply: Reply = (
+            STATUS[code],
+            {"error": {"code": code, "message": message or code.replace("_", " "), "details": {}}},
+        )
+
+
+class HetznerServer:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.servers: dict[int, dict[str, Any]] = {}
+        self.closed_locations: set[str] = set()
+        self.calls: Counter[str] = Counter()
+        self._lost: Counter[str] = Counter()
+        self._ordered: list[tuple[str, str]] = []
+        self._number = 4711
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._http.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._http.server_address[1]}/v1"
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True)
+        self._thread.start()
+
+    def lose_replies(self, method: str, times: int) -> None:
+        self._lost[method] += times
+
+    def refuse(self, method: str, code: str, times: int = 1) -> None:
+        self._ordered += [(method, code)] * times
+
+    def boot_all(self) -> None:
+        for server in self.servers.values():
+            server["status"] = "running"
+
+    def stop(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join(5)
+
+    def answer(self, method: str, target: str, token: str, body: Any) -> Reply | None:
+        """None where the reply is lost."""
+        with self.lock:
+            self.calls[method] += 1
+            try:
+                reply = self._reply(method, target, token, body)
+            except Refused as refused:
+                reply = refused.reply
+            if self._lost[method] > 0:
+                self._lost[method] -= 1
+                return None
+            return reply
+
+    def _reply(self, method: str, target: str, token: str, body: Any) -> Reply:
+        if token != f"Bearer {TOKEN}":
+            raise Refused("unauthorized", "unable to authenticate")
+        ordered = next((pair for pair in self._ordered if pair[0] == method), None)
+        if ordered is not None:
+            self._ordered.remove(ordered)
+            raise Refused(ordered[1])
+        parts = urlsplit(target)
+        asked = {key: values[0] for key, values in parse_qs(parts.query).items()}
+        path = parts.path.removeprefix("/v1")
+        if path == "/servers":
+            return self._create(body) if method == "POST" else self._list(asked)
+        if path == "/server_types":
+            types = [_type_json(name, number) for number, name in enumerate(TYPES)]
+            return 200, {"server_types": types, "meta": _page(1, len(types), 50)}
+        if found := re.fullmatch(r"/servers/(\d+)", path):
+            return self._one(method, int(found[1]))
+        raise Refused("not_found")
+
+    def _one(self, method: str, number: int) -> Reply:
+        if number not in self.servers:
+            raise Refused("not_found", "server not found")
+        if method == "DELETE":
+            if self.servers[number]["protection"]["delete"]:
+                raise Refused("protected", "server is delete protected")
+            del self.servers[number]
+            return 200, {"action": _action("delete_server", number)}
+        return 200, {"server": self.servers[number]}
+
+    def _list(self, asked: dict[str, str]) -> Reply:
+        found = list(self.servers.values())
+        if "name" in asked:
+            found = [server for server in found if server["name"] == asked["name"]]
+        if "label_selector" in asked:
+            key, _, value = asked["label_selector"].partition("=")
+            found = [server for server in found if server["labels"].get(key) == value]
+        page, size = int(asked.get("page", 1)), min(50, int(asked.get("per_page", 25)))
+        return 200, {"servers": found[(page - 1) * size : page * size], "meta": _page(page, len(found), size)}
+
+    def _create(self, body: Any) -> Reply:
+        self._check(body)
+        server = self.make(body["name"], body["location"], body["server_type"], body.get("labels", {}))
+        server["user_data"] = body.get("user_data", "")
+        server["asked"] = body
+        return 201, {
+            "server": server,
+            "action": _action("create_server", server["id"]),
+            "next_actions": [],
+            "root_password": None,
+        }
+
+    def make(self, name: str, location: str, type_name: str, labels: dict[str, str]) -> dict[str, Any]:
+        self._number += 1
+        number = self._number
+        self.servers[number] = {
+            "id": number,
+            "name": name,
+            "status": "initializing",
+            "created": datetime.now(UTC).isoformat(),
+            "labels": labels,
+            "location": {"id": 1, "name": location},
+            "server_type": _type_json(type_name, 1),
+            "private_net": [_private_net(f"10.0.{number // 250}.{number % 250}")],
+            "public_net": None,
+            "protection": {"delete": False, "rebuild": False},
+            "volumes": [],
+        }
+        return self.servers[number]
+
+    def _check(self, body: Any) -> None:
+        if len(body["name"]) > 63 or not HOST_NAME.fullmatch(body["name"]):
+            raise Refused("invalid_input", "name is no host name")
+        for key, value in body.get("labels", {}).items():
+            if not LABEL_KEY.fullmatch(key) or not LABEL_VALUE.fullmatch(value):
+                raise Refused("invalid_input", f"label {key}={value} is not allowed")
+        if body["server_type"] not in TYPES:
+            raise Refused("invalid_input", f"server type {body['server_type']} not found")
+        if body["image"] not in IMAGES:
+            raise Refused("invalid_input", f"image {body['image']} not found")
+        if body["location"] not in LOCATIONS:
+            raise Refused("invalid_input", f"location {body['location']} not found")
+        if len(body.get("user_data", "")) > 32 * 1024:
+            raise Refused("invalid_input", "user_data is too long")
+        if any(server["name"] == body["name"] for server in self.servers.values()):
+            raise Refused("uniqueness_error", "server name is already used")
+        if body["location"] in self.closed_locations:
+            raise Refused("resource_unavailable", "we are currently out of this type")
+
+
+def _private_net(address: str) -> dict[str, Any]:
+    return {"network": 1, "ip": address, "alias_ips": [], "mac_address": "86:00:ff:2a:7d:e1"}
+
+
+def _type_json(name: str, number: int) -> dict[str, Any]:
+    cores, memory, price = TYPES[name]
+    prices = [
+        {
+            "location": location,
+            "price_hourly": {"net": price, "gross": price},
+            "price_monthly": {"net": "0", "gross": "0"},
+        }
+        for location in LOCATIONS
+    ]
+    return {"id": number, "name": name, "cores": cores, "memory": memory, "disk": 80, "prices": prices}
+
+
+def _action(command: str, number: int) -> dict[str, Any]:
+    return {
+        "id": number * 10,
+        "command": command,
+        "status": "running",
+        "progress": 0,
+        "started": datetime.now(UTC).isoformat(),
+        "finished": None,
+        "resources": [{"id": number, "type": "server"}],
+        "error": None,
+    }
+
+
+def _page(page: int, total: int, size: int) -> dict[str, Any]:
+    last = max(1, -(-total // size))
+    return {
+        "pagination": {
+            "page": page,
+            "per_page": size,
+            "previous_page": page - 1 or None,
+            "next_page": page + 1 if page < last else None,
+            "last_page": last,
+            "total_entries": total,
+        }
+    }
+
+
+def _handler(server: HetznerServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def _any(self) -> None:
+            raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            token = self.headers.get("Authorization", "")
+            reply = server.answer(self.command, self.path, token, json.loads(raw) if raw else None)
+            if reply is None:
+                self.close_connection = True
+                self.connection.shutdown(socket.SHUT_RDWR)
+                return
+            content = json.dumps(reply[1]).encode()
+            self.send_response(reply[0])
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_POST = do_DELETE = _any
+
+        def log_message(self, format: str, *args: object) -> None:
+            return
+
+    return Handler
+
+
+@contextmanager
+def hetzner_server() -> Iterator[HetznerServer]:
+    server = HetznerServer()
+    try:
+        yield server
+    finally:
+        server.stop()

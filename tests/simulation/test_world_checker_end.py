@@ -1,0 +1,60 @@
+"""What the checker sees at the end, and in what is written to the store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ebbtide.model.operation import Removal, RemovalState, ScaleDown, Slot, Spot, SpotKind
+from ebbtide.model.record import Lease, Record
+from tests.simulation.test_world_checker import Scene, instance_of
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_a_cordon_left_behind_is_seen_at_the_end(scene: Scene) -> None:
+    scene.cordon(scene.workers[0])
+    scene.checker.finish(scene.store.load())
+    assert scene.said == [f"node {scene.workers[0].name} is left cordoned by op, which is closed"]
+
+
+def test_a_node_object_left_without_its_instance_is_seen_at_the_end(scene: Scene) -> None:
+    scene.world.plan(scene.world.now, "machine-dies", instance_of(scene.workers[0]))
+    scene.wait(7200)
+    scene.checker.finish(scene.store.load())
+    assert scene.said == [f"Node object {scene.workers[0].name} is left although its instance is gone"]
+
+
+def test_an_instance_left_without_a_node_is_seen_at_the_end(scene: Scene) -> None:
+    machine = scene.world.machines.launch(Slot("k", "general", "a", "cpx32"))
+    machine.joins = False
+    scene.wait(3600)
+    scene.checker.finish(scene.store.load())
+    assert scene.said == [f"instance {machine.instance.id} is left without a node and without an operation"]
+
+
+def test_a_token_that_goes_back_and_a_write_under_an_old_one_are_seen(scene: Scene) -> None:
+    scene.checker.leased(Lease("cluster", "new", 7, 100))
+    scene.checker.leased(Lease("cluster", "old", 6, 100))
+    scene.checker.wrote(Record(), Lease("cluster", "old", 6, 100))
+    assert scene.said == [
+        "the token of lease cluster went back to 6",
+        "a write under the old token 6 of lease cluster landed",
+    ]
+
+
+def test_an_operation_begun_on_top_of_another_and_two_owners_of_a_node_are_seen(scene: Scene) -> None:
+    removal = Removal("i-1", state=RemovalState.DRAINING)
+    first = Record(operation=ScaleDown("op-1", 0, (removal,)))
+    scene.checker.wrote(first, None)
+    scene.checker.wrote(replace(first, operation=ScaleDown("op-2", 0, (removal,))), None)
+    spot = Spot("spot:i-1", "i-1", SpotKind.INTERRUPTION, 0, 120, removal=removal)
+    scene.checker.wrote(Record(operation=ScaleDown("op-2", 0, (removal,)), spots=(spot,)), None)
+    assert scene.said == [
+        "operation op-2 began while op-1 was open",
+        "instance i-1 is being removed by two operations",
+    ]

@@ -1,0 +1,127 @@
+"""The daemon's loop: it stops when asked, outlives a failing tick, and does not let a notice wait."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from ebbtide.engine import loop
+from ebbtide.engine.loop import run_loop
+from ebbtide.engine.outside import Outside
+from ebbtide.engine.tick import TickReport
+from ebbtide.errors import Throttled
+from ebbtide.model.log import LogKind
+from ebbtide.model.operation import SpotKind, SpotNotice
+from ebbtide.model.snapshot import Reading
+from ebbtide.simulator.ports import SimInbox, SimMetrics
+from tests.unit.engine.builders import Small, quick_settings
+
+
+class VirtualStop(threading.Event):
+    """An event that is waited for on the virtual clock."""
+
+    def __init__(self, small: Small) -> None:
+        super().__init__()
+        self.small = small
+        self.waits: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self.waits.append(timeout)
+        self.small.wait(timeout)
+        return self.is_set()
+
+
+def run(small: Small, ticks: int, outside: Outside | None = None) -> tuple[list[TickReport], VirtualStop]:
+    stop, reports = VirtualStop(small), list[TickReport]()
+
+    def on_report(report: TickReport) -> None:
+        reports.append(report)
+        if len(reports) == ticks:
+            stop.set()
+
+    run_loop(outside or small.outside, small.settings, "runner", 60, stop, on_report)
+    return reports, stop
+
+
+def still() -> Small:
+    return Small(settings=quick_settings(min_workers=3))
+
+
+def test_a_loop_that_is_already_stopped_does_not_tick() -> None:
+    small = still()
+    stop = VirtualStop(small)
+    stop.set()
+    run_loop(small.outside, small.settings, "runner", 60, stop, never)
+
+
+def never(report: TickReport) -> None:
+    raise AssertionError(report)
+
+
+def test_it_stops_right_after_the_tick_in_which_it_was_asked_to() -> None:
+    reports, stop = run(still(), ticks=1)
+    assert (len(reports), stop.waits) == (1, [])
+
+
+def test_ticks_come_at_the_interval_give_or_take_the_jitter() -> None:
+    reports, stop = run(still(), ticks=8)
+    gaps = [after.at - before.at for before, after in pairwise(reports)]
+    assert all(53 <= gap <= 67 for gap in gaps)
+    assert len(set(gaps)) > 1
+    assert max(stop.waits) <= loop.INBOX_SECONDS
+
+
+class LateInbox(SimInbox):
+    """A notice arrives between two ticks."""
+
+    looks = 0
+
+    def receive(self) -> Sequence[SpotNotice]:
+        self.looks += 1
+        if self.looks == 4:
+            now = int(self._clock.now())
+            notice = SpotNotice("i-stranger", SpotKind.INTERRUPTION, now, now + 120)
+            self._world.incidents.mail.arrived.append(notice)
+        return super().receive()
+
+
+class BrokenInbox(SimInbox):
+    def receive(self) -> Sequence[SpotNotice]:
+        raise Throttled("rate exceeded")
+
+
+def test_a_notice_between_two_ticks_is_answered_within_seconds() -> None:
+    small = still()
+    reports, _ = run(small, 2, replace(small.outside, inbox=LateInbox(small.world, small.clock)))
+    assert reports[1].at - reports[0].at < 10
+    assert reports[1].says.startswith("interruption of i-stranger ignored")
+
+
+def test_an_inbox_that_cannot_be_read_does_not_end_the_loop() -> None:
+    small = still()
+    reports, _ = run(small, 2, replace(small.outside, inbox=BrokenInbox(small.world, small.clock)))
+    assert [report.says for report in reports] == ["tick failed: rate exceeded"] * 2
+
+
+class FailingMetrics(SimMetrics):
+    """Fails the first time, and then no more."""
+
+    failed = False
+
+    def read_cpu(self, node_names: Sequence[str]) -> Reading:
+        if not self.failed:
+            self.failed = True
+            raise ZeroDivisionError("a bug")
+        return super().read_cpu(node_names)
+
+
+def test_the_loop_survives_a_failing_tick_and_the_next_one_works() -> None:
+    small = still()
+    reports, _ = run(small, 2, replace(small.outside, metrics=FailingMetrics(small.world, small.clock)))
+    assert reports[0].says == "tick failed unexpectedly: ZeroDivisionError: a bug"
+    assert not reports[0].held
+    assert [entry.kind for entry in small.notifier.entries] == [LogKind.ALARM]
+    assert reports[1].held

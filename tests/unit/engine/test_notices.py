@@ -1,0 +1,204 @@
+"""Spot notices are answered at once, under a lease of their own, whoever holds the cluster's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from ebbtide.adapters.stores.memory import MemoryStore
+from ebbtide.engine import notices
+from ebbtide.engine.notices import answer_notices
+from ebbtide.engine.outside import Outside
+from ebbtide.errors import Retryable
+from ebbtide.model.effect import Cordon
+from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.operation import SpotKind, SpotNotice
+from ebbtide.model.record import CLUSTER_LEASE, Lease, Record, spot_lease_name
+from ebbtide.model.snapshot import ClusterView
+from ebbtide.simulator.ports import SimCluster
+from tests.builders import make_removal, make_spot
+from tests.unit.engine.builders import MeddlingStore, Small
+
+
+class Spotted(Small):
+    """With a fourth worker that is a spot instance, and a notice about it in the inbox."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.victim = self.add_node("b", 600, "spot")
+        self.instance_id = next(
+            i.id for i in self.outside.cloud.list_instances() if i.provider_id == self.victim.provider_id
+        )
+
+    def interrupt(self) -> None:
+        self.world.plan(self.clock.now(), "interrupt", self.instance_id)
+        self.wait(0.1)
+
+    def answer(self, outside: Outside | None = None, owner: str = "runner") -> list[str]:
+        return answer_notices(outside or self.outside, self.settings, owner, self.clock.now() + 60)
+
+
+def test_without_a_notice_nothing_is_read_and_nothing_said() -> None:
+    small = Spotted()
+    blind = replace(small.outside, cluster=SilentCluster(small.world, small.clock))
+    assert small.answer(blind) == []
+
+
+def test_a_notice_is_taken_in_acknowledged_and_answered_in_the_same_breath() -> None:
+    small = Spotted()
+    small.interrupt()
+    says = small.answer()
+    assert says[0] == f"interruption of {small.instance_id} taken in"
+    assert any("launch" in sentence for sentence in says)
+    assert small.world.view().node_named[small.victim.name].unschedulable
+    assert small.outside.inbox.receive() == ()
+    assert [e.kind for e in small.store.read_log([LogKind.SPOT_EVENT])] == [LogKind.SPOT_EVENT]
+    (spot,) = small.record.spots
+    assert spot.unclean_runs == 0
+
+
+def test_it_is_answered_to_the_end_and_then_forgotten() -> None:
+    small = Spotted()
+    small.interrupt()
+    for _ in range(30):
+        says = small.answer()
+        if not small.record.spots:
+            break
+        small.wait(10)
+    assert "replaces it" in says[-1]
+    assert small.victim.name not in small.world.view().node_named
+
+
+def test_it_is_answered_while_another_runner_holds_the_cluster() -> None:
+    small = Spotted()
+    small.store.acquire(CLUSTER_LEASE, "another", 300)
+    small.interrupt()
+    assert "stood by" in small.tick().says
+    assert small.world.view().node_named[small.victim.name].unschedulable
+
+
+def test_a_notice_that_another_runner_answers_is_left_to_it() -> None:
+    small = Spotted()
+    small.store.acquire(spot_lease_name(small.instance_id), "another", 180)
+    small.interrupt()
+    assert small.answer() == [f"interruption of {small.instance_id} taken in"]
+    assert not small.world.view().node_named[small.victim.name].unschedulable
+
+
+def test_a_notice_about_nothing_of_ours_is_logged_acknowledged_and_dropped() -> None:
+    small = Spotted()
+    stranger = SpotNotice("i-stranger", SpotKind.INTERRUPTION, small.now, small.now + 120)
+    small.world.incidents.mail.arrived.append(stranger)
+    rev = small.record.rev
+    assert small.answer() == ["interruption of i-stranger ignored: not an instance of ours"]
+    assert (small.record.rev, small.outside.inbox.receive()) == (rev, ())
+
+
+class SilentCluster(SimCluster):
+    def read(self) -> ClusterView:
+        raise Retryable("no answer")
+
+
+def test_a_notice_stays_in_the_inbox_while_the_world_cannot_be_seen() -> None:
+    small = Spotted()
+    small.interrupt()
+    assert small.answer(replace(small.outside, cluster=SilentCluster(small.world, small.clock))) == []
+    assert len(small.outside.inbox.receive()) == 1
+
+
+@pytest.mark.parametrize("times", [1, 2, 3, 4])
+def test_writes_that_meet_anothers_are_done_again_at_once(times: int) -> None:
+    small = Spotted()
+    small.interrupt()
+    store = MeddlingStore(small.clock, database=small.database)
+    store.times = times
+    small.answer(replace(small.outside, store=store))
+    assert small.world.view().node_named[small.victim.name].unschedulable
+
+
+def test_a_notice_waits_when_the_record_changes_too_often() -> None:
+    small = Spotted()
+    small.interrupt()
+    store = MeddlingStore(small.clock, database=small.database)
+    store.times = notices.MAX_TRIES
+    says = small.answer(replace(small.outside, store=store))
+    assert says == [f"interruption of {small.instance_id} waits: the record changes too often"]
+    assert len(small.outside.inbox.receive()) == 1
+
+
+def test_a_run_that_cannot_be_counted_is_not_begun() -> None:
+    small = Spotted()
+    small.put(spots=(make_spot(instance_id=small.instance_id, id="spot:x", noticed_at=small.now),))
+    store = MeddlingStore(small.clock, database=small.database)
+    store.times = notices.MAX_TRIES
+    assert small.answer(replace(small.outside, store=store)) == []
+    assert not small.world.view().node_named[small.victim.name].unschedulable
+
+
+class BuggyCluster(SimCluster):
+    def cordon(self, effect: Cordon, token: int) -> None:
+        raise ZeroDivisionError("a bug")
+
+
+def test_runs_are_counted_before_they_run_and_the_lease_is_given_back_after_a_crash() -> None:
+    small = Spotted()
+    small.interrupt()
+    buggy = replace(small.outside, cluster=BuggyCluster(small.world, small.clock))
+    for run in range(1, 4):
+        with pytest.raises(ZeroDivisionError):
+            small.answer(buggy, owner=f"runner-{run}")
+        assert small.record.spots[0].unclean_runs == run
+
+
+def test_what_keeps_crashing_its_runner_is_given_up_with_an_alarm() -> None:
+    small = Spotted()
+    crashed = make_spot(
+        instance_id=small.instance_id,
+        id="spot:x",
+        noticed_at=small.now,
+        unclean_runs=5,
+        removal=make_removal(),
+    )
+    small.put(spots=(crashed, make_spot("elsewhere", deadline=small.now + 120)))
+    small.answer()
+    assert [spot.id for spot in small.record.spots] == ["spot:i-elsewhere"]
+    assert [entry.says for entry in small.notifier.entries] == [
+        "spot:x crashed its runner 5 times and was given up"
+    ]
+
+
+class ForgettingStore(MemoryStore):
+    """Between finding a spot operation and running it, another runner closes it."""
+
+    loads = 0
+
+    def load(self) -> Record:
+        self.loads += 1
+        record = super().load()
+        return replace(record, spots=()) if self.loads == 3 else record
+
+
+def test_an_operation_that_another_runner_closed_meanwhile_is_not_run() -> None:
+    small = Spotted()
+    small.put(spots=(make_spot(instance_id=small.instance_id, id="spot:x", noticed_at=small.now),))
+    store = ForgettingStore(small.clock, database=small.database)
+    assert small.answer(replace(small.outside, store=store)) == []
+
+
+class ExpiringStore(MemoryStore):
+    """The lease of the notice runs out just before a write."""
+
+    def write(self, record: Record, guard: Lease | None, entries: Sequence[LogEntry] = ()) -> Record:
+        if guard is not None:
+            self.release(guard)
+        return super().write(record, guard, entries)
+
+
+def test_a_lost_lease_leaves_the_operation_to_another_runner() -> None:
+    small = Spotted()
+    small.interrupt()
+    says = small.answer(replace(small.outside, store=ExpiringStore(small.clock, database=small.database)))
+    assert says[1].startswith(f"spot:{small.instance_id} left to another runner: ")
+    assert not small.world.view().node_named[small.victim.name].unschedulable

@@ -1,0 +1,81 @@
+"""What was read whole is a snapshot; what was not is a snapshot with a problem."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from ebbtide.engine.observe import fresh, observe
+from ebbtide.errors import Retryable, Throttled
+from ebbtide.model.node import Instance
+from ebbtide.model.snapshot import ClusterView, Reading
+from ebbtide.simulator.ports import SimCloud, SimCluster
+from tests.builders import NOW, make_settings
+from tests.unit.engine.builders import Small
+
+
+class SilentCluster(SimCluster):
+    def read(self) -> ClusterView:
+        raise Retryable("the API server does not answer")
+
+
+class EmptyCluster(SimCluster):
+    def read(self) -> ClusterView:
+        return ClusterView()
+
+
+class SilentCloud(SimCloud):
+    def list_instances(self) -> Sequence[Instance]:
+        raise Throttled("rate exceeded")
+
+
+def test_a_whole_look_has_no_problem_and_knows_the_cpu_of_the_workers() -> None:
+    small = Small()
+    seen = observe(small.outside, small.settings)
+    assert seen.problems == ()
+    assert len(seen.cluster.workers) == 3
+    assert seen.cpu.value is not None
+    assert seen.at == small.now
+
+
+def test_what_could_not_be_read_is_a_problem_and_not_an_empty_cluster() -> None:
+    small = Small()
+    blind = replace(
+        small.outside,
+        cluster=SilentCluster(small.world, small.clock),
+        cloud=SilentCloud(small.world, small.clock),
+    )
+    assert observe(blind, small.settings).problems == (
+        "the cluster could not be read: the API server does not answer",
+        "the cloud could not be read: rate exceeded",
+    )
+
+
+def test_a_cluster_without_any_node_is_not_believed() -> None:
+    small = Small()
+    seen = observe(replace(small.outside, cluster=EmptyCluster(small.world, small.clock)), small.settings)
+    assert seen.problems == ("the cluster shows no node at all",)
+
+
+def test_a_fresh_reading_is_taken_as_it_is() -> None:
+    reading = Reading(0.4, NOW - 180)
+    assert fresh(reading, make_settings(), NOW) == reading
+
+
+@pytest.mark.parametrize(
+    ("reading", "problem"),
+    [
+        (Reading(problem="no answer"), "no answer"),
+        (Reading(), "CPU is unknown"),
+        (Reading(0.4, NOW - 181), "CPU is unknown: the last sample is 181 s old, more than 180"),
+        (Reading(-0.1, NOW), "CPU is unknown: -0.1 is no share of a CPU"),
+        (Reading(math.nan, NOW), "CPU is unknown: nan is no share of a CPU"),
+        (Reading(math.inf, NOW), "CPU is unknown: inf is no share of a CPU"),
+    ],
+)
+def test_metrics_missing_stale_or_malformed_are_unknown(reading: Reading, problem: str) -> None:
+    after = fresh(reading, make_settings(), NOW)
+    assert (after.value, after.problem) == (None, problem)

@@ -1,0 +1,156 @@
+"""Effects: each only while there is time, each answer told apart, each termination after a last look."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ebbtide.engine.perform import perform
+from ebbtide.errors import (
+    BudgetExhausted,
+    EbbtideError,
+    LeaseLost,
+    NoCapacity,
+    NotOurs,
+    Throttled,
+    Unanswered,
+)
+from ebbtide.model.effect import (
+    Cordon,
+    DeleteNode,
+    Effect,
+    Evict,
+    Launch,
+    Outcome,
+    OutcomeKind,
+    Terminate,
+    Uncordon,
+)
+from ebbtide.model.node import Instance
+from ebbtide.model.record import Lease
+from ebbtide.simulator.ports import SimCloud, SimCluster
+from tests.builders import make_slot
+from tests.unit.engine.builders import Small
+
+
+def do(small: Small, *effects: Effect, seconds: float = 60, outside: object = None) -> tuple[Outcome, ...]:
+    doors = small.outside if outside is None else outside
+    assert isinstance(doors, type(small.outside))
+    lease = Lease("cluster", "runner", 5, small.now + 300)
+    return perform(effects, doors, small.settings, lease, small.clock.now() + seconds)
+
+
+class FailingCloud(SimCloud):
+    error: EbbtideError = Unanswered("")
+
+    def launch(self, effect: Launch) -> Instance:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (NoCapacity("none left"), OutcomeKind.NO_CAPACITY),
+        (Throttled("slow down"), OutcomeKind.LATER),
+        (BudgetExhausted("not now"), OutcomeKind.LATER),
+        (NotOurs("a newer token"), OutcomeKind.REFUSED),
+        (Unanswered("timed out"), OutcomeKind.UNKNOWN),
+        (LeaseLost("odd"), OutcomeKind.UNKNOWN),
+    ],
+)
+def test_every_kind_of_failure_is_told_apart(error: EbbtideError, kind: OutcomeKind) -> None:
+    small = Small()
+    cloud = FailingCloud(small.world, small.clock)
+    cloud.error = error
+    effect = Launch(make_slot(), "op")
+    (outcome,) = do(small, effect, outside=replace(small.outside, cloud=cloud))
+    assert outcome == Outcome(effect, kind, str(error))
+
+
+def test_a_launch_brings_its_instance_back() -> None:
+    (outcome,) = do(Small(), Launch(make_slot("op-0"), "op"))
+    assert outcome.kind is OutcomeKind.DONE
+    assert outcome.instance is not None
+    assert outcome.instance.key == "op-0"
+
+
+def test_cordon_evict_uncordon_and_delete_reach_the_cluster_with_the_token() -> None:
+    small = Small()
+    pod = next(pod for pod in small.world.view().pods if pod.controller == "ReplicaSet")
+    node = small.world.view().node_named[pod.node_name]
+    outcomes = do(
+        small,
+        Cordon(node.name, node.uid, "op"),
+        Evict(pod.namespace, pod.name, pod.uid, node.name, 0),
+    )
+    assert [outcome.kind for outcome in outcomes] == [OutcomeKind.DONE] * 2
+    owner = small.world.view().node_named[node.name].owner
+    assert owner is not None
+    assert (owner.operation_id, owner.token) == ("op", 5)
+    outcomes = do(small, Uncordon(node.name, node.uid, "op"), DeleteNode(node.name, node.uid))
+    assert [outcome.kind for outcome in outcomes] == [OutcomeKind.DONE] * 2
+    assert node.name not in small.world.view().node_named
+
+
+def test_no_effect_is_started_when_the_time_of_the_tick_or_the_lease_is_over() -> None:
+    small = Small()
+    node = small.nodes[0]
+    effect = Cordon(node.name, node.uid, "op")
+    assert do(small, effect, seconds=0) == (
+        Outcome(effect, OutcomeKind.SKIPPED, "no time left in this tick or its lease"),
+    )
+    assert not small.world.view().node_named[node.name].unschedulable
+
+
+def test_time_is_looked_at_before_each_effect_and_not_once() -> None:
+    small = Small()
+    slow = replace(small.outside, cloud=SlowCloud(small.world, small.clock))
+    first, second = (Launch(make_slot(f"op-{n}"), "op") for n in (0, 1))
+    outcomes = do(small, first, second, outside=slow)
+    assert [outcome.kind for outcome in outcomes] == [OutcomeKind.DONE, OutcomeKind.SKIPPED]
+
+
+class SlowCloud(SimCloud):
+    def launch(self, effect: Launch) -> Instance:
+        self._clock.sleep(60)
+        return super().launch(effect)
+
+
+def test_a_pod_that_binds_after_the_drain_check_keeps_its_node_from_being_terminated() -> None:
+    small = Small()
+    pod = next(pod for pod in small.world.view().pods if pod.controller == "ReplicaSet")
+    node = small.world.view().node_named[pod.node_name]
+    instance_id = next(
+        i.id for i in small.outside.cloud.list_instances() if i.provider_id == node.provider_id
+    )
+    (outcome,) = do(small, Terminate(instance_id, node.name, node.uid, "op"))
+    assert (outcome.kind, outcome.detail) == (OutcomeKind.LATER, f"{pod.full_name} is on the node")
+    assert small.world.removed == 0
+
+
+def test_an_empty_node_and_an_instance_without_one_are_terminated() -> None:
+    small = Small(replicas=0)
+    node = small.nodes[0]
+    (known,) = (i for i in small.outside.cloud.list_instances() if i.provider_id == node.provider_id)
+    (launched,) = do(small, Launch(make_slot(), "op"))
+    assert launched.instance is not None
+    outcomes = do(
+        small, Terminate(known.id, node.name, node.uid, "op"), Terminate(launched.instance.id, "", "", "op")
+    )
+    assert [outcome.kind for outcome in outcomes] == [OutcomeKind.DONE] * 2
+    assert small.world.removed == 2
+
+
+def test_without_an_answer_to_the_last_look_nothing_is_terminated() -> None:
+    small = Small(replicas=0)
+    node = small.nodes[0]
+    blind = replace(small.outside, cluster=ForgetfulCluster(small.world, small.clock))
+    (outcome,) = do(small, Terminate("i-00000002", node.name, node.uid, "op"), outside=blind)
+    assert outcome.kind is OutcomeKind.UNKNOWN
+    assert small.world.removed == 0
+
+
+class ForgetfulCluster(SimCluster):
+    def read_pods_on(self, node_name: str) -> tuple[()]:
+        raise Unanswered("timed out")

@@ -1,0 +1,218 @@
+"""Rounds: write, act, take in, look again; on whatever others write, and never past what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from ebbtide.adapters.stores.memory import MemoryStore
+from ebbtide.engine.rounds import Hold, InvariantBroken, _refuse_if_broken, advance_work
+from ebbtide.errors import LeaseLost, NotOurs, Unanswered
+from ebbtide.model.effect import Cordon, Launch
+from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.node import Instance
+from ebbtide.model.operation import RemovalState, ScaleDown, ScaleUp, SlotState
+from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
+from ebbtide.simulator.ports import SimCloud, SimCluster
+from tests.builders import make_removal, make_scale_down, make_scale_up, make_slot
+from tests.unit.engine.builders import MeddlingStore, Small
+
+
+def removal_of(small: Small, **overrides: object) -> ScaleDown:
+    node = small.nodes[0]
+    instance = next(i for i in small.outside.cloud.list_instances() if i.provider_id == node.provider_id)
+    removal = make_removal(node.name, instance_id=instance.id, node_uid=node.uid, zone=node.zone)
+    return make_scale_down(replace(removal, **overrides), started_at=small.now)  # type: ignore[arg-type]
+
+
+def launch_of(small: Small) -> ScaleUp:
+    return make_scale_up(make_slot(since=small.now), started_at=small.now)
+
+
+def run(hold: Hold) -> None:
+    advance_work(hold, lambda record: record.operation)
+
+
+def state_of(record: Record) -> str:
+    match record.operation:
+        case ScaleDown():
+            return record.operation.removals[0].state
+        case ScaleUp():
+            return record.operation.slots[0].state
+        case None:
+            return ""
+
+
+def test_work_goes_on_within_one_tick_for_as_long_as_it_moves() -> None:
+    small = Small(replicas=0)
+    small.put(operation=removal_of(small))
+    hold = small.hold()
+    run(hold)
+    assert state_of(small.record) == RemovalState.TERMINATING
+    assert [kind for kind in _kinds(small) if kind is not LogKind.EFFECT] == [
+        LogKind.TRANSITION,
+        LogKind.DRAIN_RESULT,
+        LogKind.TRANSITION,
+    ]
+    assert small.world.removed == 1
+
+
+def _kinds(small: Small) -> list[LogKind]:
+    return [entry.kind for entry in reversed(small.store.read_log())]
+
+
+def test_nothing_is_begun_without_time_in_the_tick_or_in_the_lease() -> None:
+    small = Small()
+    small.put(operation=removal_of(small))
+    late = small.hold(seconds=0)
+    run(late)
+    expiring = small.hold()
+    expiring.lease = replace(expiring.lease, until=small.now + small.settings.lease_margin_seconds)
+    assert not expiring.has_time()
+    run(expiring)
+    assert state_of(small.record) == RemovalState.PLANNED
+
+
+def test_a_conflict_with_another_writer_is_retried_on_what_the_other_wrote() -> None:
+    small = Small(replicas=0)
+    small.put(operation=removal_of(small))
+    store = MeddlingStore(small.clock, database=small.database)
+    run(small.hold(replace(small.outside, store=store)))
+    assert state_of(small.record) == RemovalState.TERMINATING
+    assert store.times == 0
+
+
+class InterruptingStore(MemoryStore):
+    """Another writer gets in between the effects and their outcome."""
+
+    quiet = False
+
+    def write(self, record: Record, guard: Lease | None, entries: Sequence[LogEntry] = ()) -> Record:
+        if not self.quiet and any(entry.kind is LogKind.EFFECT for entry in entries):
+            self.quiet = True
+            super().write(self.load(), None)
+        return super().write(record, guard, entries)
+
+
+def test_what_was_done_is_logged_and_not_done_twice_when_its_outcome_meets_another_writer() -> None:
+    small = Small()
+    small.put(operation=launch_of(small))
+    store = InterruptingStore(small.clock, database=small.database)
+    run(small.hold(replace(small.outside, store=store)))
+    assert state_of(small.record) == SlotState.LAUNCHED
+    assert small.world.machines.book.launched == 1
+    assert any("launch op-0" in says for says in small.said())
+
+
+def test_a_lost_lease_ends_the_run_at_once() -> None:
+    small = Small()
+    small.put(operation=removal_of(small))
+    hold = small.hold()
+    small.store.release(hold.lease)
+    small.store.acquire(CLUSTER_LEASE, "another", 300)
+    with pytest.raises(LeaseLost):
+        run(hold)
+    assert state_of(small.record) == RemovalState.PLANNED
+    assert not small.world.view().node_named[small.nodes[0].name].unschedulable
+
+
+def test_the_lease_is_renewed_before_an_effect_that_nothing_is_written_for() -> None:
+    small = Small(replicas=0)
+    node = small.nodes[0]
+    small.put(operation=removal_of(small, state=RemovalState.TERMINATING))
+    small.outside.cluster.cordon(Cordon(node.name, node.uid, "op"), 1)
+    hold = small.hold()
+    small.wait(5)
+    before = hold.lease.until
+    run(hold)
+    assert hold.lease.until > before
+    assert small.world.removed == 1
+
+
+def test_a_lease_that_cannot_be_renewed_keeps_the_effect_from_being_asked_for() -> None:
+    small = Small(replicas=0)
+    small.put(operation=removal_of(small, state=RemovalState.TERMINATING))
+    hold = small.hold()
+    small.store.release(hold.lease)
+    with pytest.raises(LeaseLost):
+        run(hold)
+    assert small.world.removed == 0
+
+
+def test_work_that_changed_under_the_renewed_lease_is_looked_at_anew() -> None:
+    small = Small(replicas=0)
+    small.put(operation=removal_of(small, state=RemovalState.TERMINATING))
+    hold = small.hold()
+    small.put(operation=None)
+    run(hold)
+    assert hold.record.operation is None
+    assert small.world.removed == 0
+
+
+class RefusingCluster(SimCluster):
+    asked = 0
+
+    def cordon(self, effect: Cordon, token: int) -> None:
+        self.asked += 1
+        raise Unanswered("timed out")
+
+
+class RefusingCloud(SimCloud):
+    asked = 0
+
+    def terminate(self, instance_id: str) -> None:
+        self.asked += 1
+        raise NotOurs("protected from termination")
+
+
+def test_what_got_no_answer_is_not_asked_again_in_the_same_breath() -> None:
+    small = Small()
+    small.put(operation=removal_of(small))
+    cluster = RefusingCluster(small.world, small.clock)
+    run(small.hold(replace(small.outside, cluster=cluster)))
+    assert cluster.asked == 1
+
+
+def test_what_is_refused_is_asked_for_once_a_tick_and_not_forty_times() -> None:
+    small = Small(replicas=0)
+    small.put(operation=removal_of(small))
+    cloud = RefusingCloud(small.world, small.clock)
+    run(small.hold(replace(small.outside, cloud=cloud)))
+    assert (state_of(small.record), cloud.asked) == (RemovalState.TERMINATING, 1)
+
+
+class EmptyCloud(SimCloud):
+    """One zone after the other has nothing to give."""
+
+    def launch(self, effect: Launch) -> Instance:
+        self._world.machines.book.closed_zones[:] = ["a"]
+        return super().launch(effect)
+
+
+def test_another_zone_is_asked_in_the_same_tick_after_a_definite_refusal() -> None:
+    small = Small()
+    small.put(operation=launch_of(small))
+    run(small.hold(replace(small.outside, cloud=EmptyCloud(small.world, small.clock))))
+    operation = small.record.operation
+    assert isinstance(operation, ScaleUp)
+    assert (operation.slots[0].zone, operation.slots[0].key) == ("b", "op-0r1")
+    assert operation.slots[0].state is SlotState.LAUNCHED
+
+
+def test_work_that_is_settled_is_closed_with_a_sentence() -> None:
+    small = Small()
+    small.put(operation=removal_of(small, state=RemovalState.RELEASED, reason="paused"))
+    hold = small.hold()
+    run(hold)
+    assert small.record.operation is None
+    assert hold.sentences == [f"scale-down op given up: {small.nodes[0].name} kept: paused"]
+    assert _kinds(small) == [LogKind.OPERATION_CLOSED]
+
+
+def test_a_machine_that_breaks_its_invariants_is_refused() -> None:
+    work = make_scale_down(make_removal(state=RemovalState.TERMINATING))
+    back = make_scale_down(make_removal(state=RemovalState.RELEASED))
+    with pytest.raises(InvariantBroken, match="TERMINATING to RELEASED: nothing was written"):
+        _refuse_if_broken(work, back)

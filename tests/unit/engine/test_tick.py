@@ -1,0 +1,210 @@
+"""The tick: one runner at a time, one sentence, and whatever happens the lease is given back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from ebbtide.adapters.stores.memory import MemoryStore
+from ebbtide.errors import LeaseLost, NewerRecord
+from ebbtide.model.decision import Action
+from ebbtide.model.effect import Cordon
+from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.operation import Removal, ScaleDown, ScaleUp, SlotState
+from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
+from ebbtide.model.snapshot import Reading
+from ebbtide.simulator.ports import SimCluster, SimMetrics
+from tests.builders import make_scale_down, make_scale_up, make_slot
+from tests.unit.engine.builders import MeddlingStore, Small, quick_settings
+
+
+def closed(record: Record) -> bool:
+    return record.operation is None
+
+
+def test_a_tick_ends_in_one_sentence_that_says_what_was_done_and_why() -> None:
+    report = Small().tick()
+    assert report.says.startswith("remove ")
+    assert "CPU 0.0" in report.says
+    assert "DRAINING" in report.says
+
+
+def test_a_scale_down_is_carried_to_its_end_over_several_ticks() -> None:
+    small = Small()
+    small.tick()
+    last = small.tick_until(closed)
+    assert "completed" in last.says
+    assert small.nodes[0].name not in small.world.view().node_named
+    assert small.record.last_scale_at > 0
+    assert not any(node.unschedulable for node in small.world.view().nodes)
+
+
+def test_a_scale_up_is_carried_to_its_end_over_several_ticks() -> None:
+    small = Small(settings=quick_settings(min_workers=4))
+    small.tick()
+    assert isinstance(small.record.operation, ScaleUp)
+    assert "ready" in small.tick_until(closed).says
+    assert len(small.world.view().workers) == 4
+
+
+def test_nothing_to_do_says_why_for_both_directions() -> None:
+    small = Small(settings=quick_settings(min_workers=3))
+    report = small.tick()
+    assert report.decision is not None
+    assert report.decision.action is Action.NOTHING
+    assert report.says.startswith("nothing to do: no scale-up: ")
+    assert "no scale-down: 3 ready workers, MIN_WORKERS is 3" in report.says
+
+
+def test_an_operation_that_only_waits_says_what_for() -> None:
+    small = Small()
+    slot = make_slot(state=SlotState.LAUNCHED, since=small.now, instance_id="i-unseen")
+    small.put(operation=make_scale_up(slot, started_at=small.now))
+    assert small.tick().says == "op goes on: i-unseen LAUNCHED"
+
+
+def test_a_lease_that_another_holds_makes_the_runner_stand_by() -> None:
+    small = Small()
+    small.store.acquire(CLUSTER_LEASE, "another", 300)
+    report = small.tick()
+    assert not report.held
+    assert report.says.startswith("stood by: ")
+    assert small.record.operation is None
+
+
+def test_lease_expires_while_a_slow_run_still_drains_and_the_next_runner_resumes_it() -> None:
+    small = Small()
+    small.tick()
+    begun = small.record.operation
+    assert begun is not None
+    small.store.acquire(CLUSTER_LEASE, "stalled", 300)
+    assert not small.tick(owner="next").held
+    small.wait(301)
+    assert small.tick(owner="next").held
+    small.tick_until(closed)
+    assert [e.subject for e in small.store.read_log([LogKind.OPERATION_BEGUN])] == [begun.id]
+
+
+def test_the_lease_is_given_back_at_the_end() -> None:
+    small = Small()
+    small.tick(owner="first")
+    assert small.tick(owner="second").held
+
+
+def test_a_decision_is_logged_only_when_it_is_news() -> None:
+    small = Small(settings=quick_settings(min_workers=3))
+    for _ in range(5):
+        small.tick()
+        small.wait(60)
+    assert len(small.store.read_log([LogKind.DECISION])) == 1
+    small.put(paused=True)
+    small.tick()
+    assert len(small.store.read_log([LogKind.DECISION])) == 2
+    small.wait(3600)
+    small.tick()
+    assert len(small.store.read_log([LogKind.DECISION])) == 3
+
+
+def test_a_decision_that_meets_another_writer_is_left_to_the_next_tick() -> None:
+    small = Small()
+    store = MeddlingStore(small.clock, database=small.database)
+    report = small.tick(replace(small.outside, store=store))
+    assert "left the rest to the next tick: " in report.says
+    assert small.record.operation is None
+    assert small.tick().held
+
+
+class BuggyCluster(SimCluster):
+    def cordon(self, effect: Cordon, token: int) -> None:
+        raise ZeroDivisionError("a bug")
+
+
+class BuggyMetrics(SimMetrics):
+    def read_cpu(self, node_names: Sequence[str]) -> Reading:
+        raise ZeroDivisionError("a bug")
+
+
+class NewerStore(MemoryStore):
+    loads = 0
+
+    def load(self) -> Record:
+        self.loads += 1
+        if self.loads > 1:
+            raise NewerRecord("written by a newer version")
+        return super().load()
+
+
+def test_an_unexpected_error_gives_the_lease_back_wherever_it_happens() -> None:
+    small = Small()
+    for broken, error in (
+        (replace(small.outside, cluster=BuggyCluster(small.world, small.clock)), ZeroDivisionError),
+        (replace(small.outside, metrics=BuggyMetrics(small.world, small.clock)), ZeroDivisionError),
+        (replace(small.outside, store=NewerStore(small.clock, database=small.database)), NewerRecord),
+    ):
+        with pytest.raises(error):
+            small.tick(broken, owner=f"runner of {broken}")
+        small.store.release(small.store.acquire(CLUSTER_LEASE, "another", 300))
+
+
+def test_an_operation_that_always_crashes_its_runner_is_set_aside_with_an_alarm() -> None:
+    small = Small()
+    buggy = replace(small.outside, cluster=BuggyCluster(small.world, small.clock))
+    for run in range(1, 6):
+        with pytest.raises(ZeroDivisionError):
+            small.tick(buggy)
+        assert small.record.unclean_runs == run
+    report = small.tick(buggy)
+    assert "crashed its runner 5 times and was set aside" in report.says
+    assert [entry.kind for entry in small.notifier.entries] == [LogKind.ALARM]
+    assert isinstance(small.record.set_aside, ScaleDown)
+    assert (small.record.operation, small.record.unclean_runs) == (None, 0)
+    assert "waits for resume" in small.tick().says
+
+
+def test_a_clean_tick_forgets_the_crashes_before_it() -> None:
+    small = Small()
+    with pytest.raises(ZeroDivisionError):
+        small.tick(replace(small.outside, cluster=BuggyCluster(small.world, small.clock)))
+    small.tick()
+    assert small.record.unclean_runs == 0
+
+
+def test_a_stray_cordon_is_lifted_under_the_name_of_the_operation_that_set_it() -> None:
+    small = Small(settings=quick_settings(min_workers=3, orphan_grace_seconds=0))
+    node = small.nodes[0]
+    small.outside.cluster.cordon(Cordon(node.name, node.uid, "closed-long-ago"), 1)
+    report = small.tick()
+    assert report.decision is not None
+    assert report.decision.action is Action.RELEASE
+    small.tick_until(closed)
+    after = small.world.view().node_named[node.name]
+    assert (after.unschedulable, after.owner) == (False, None)
+
+
+def test_a_plan_that_names_only_instance_ids_is_carried_out_as_well() -> None:
+    small = Small()
+    instance = next(i for i in small.outside.cloud.list_instances() if i.zone == "a" and i.pool)
+    small.put(operation=make_scale_down(Removal(instance.id), started_at=small.now))
+    small.tick_until(closed)
+    assert small.world.removed == 1
+
+
+class ExpiringStore(MemoryStore):
+    """The lease runs out just before a write."""
+
+    def write(self, record: Record, guard: Lease | None, entries: Sequence[LogEntry] = ()) -> Record:
+        if guard is not None:
+            self.release(guard)
+        return super().write(record, guard, entries)
+
+
+def test_a_runner_whose_lease_ran_out_writes_nothing_and_says_so() -> None:
+    small = Small()
+    expiring = replace(small.outside, store=ExpiringStore(small.clock, database=small.database))
+    report = small.tick(expiring)
+    assert "left the rest to the next tick: the lease 'cluster'" in report.says
+    assert small.record.operation is None
+    with pytest.raises(LeaseLost):
+        small.store.renew(Lease(CLUSTER_LEASE, "runner", 1, 0), 300)

@@ -1,0 +1,132 @@
+"""The bound is proven: checked against the solver, and against the best of all plans where that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import highspy
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ebbtide.core.packing import Item, NodeType, Rules
+from ebbtide.core.packing.fluid import Vector, fluid_bound, fluid_prices
+from tests.unit.packing.builders import make_item, make_type, packed, solved
+
+_amount = st.floats(1.0, 1e6)
+_offers = st.lists(st.tuples(_amount, _amount, st.floats(1.0, 300.0)), min_size=1, max_size=8)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    offers=_offers,
+    prices=st.lists(st.floats(0.01, 50.0), min_size=8, max_size=8),
+    demand=st.tuples(st.floats(0.0, 1e9), st.floats(0.0, 1e9), st.floats(1.0, 1e5)),
+)
+def test_the_fluid_bound_is_what_the_solver_finds(
+    offers: list[Vector], prices: list[float], demand: Vector
+) -> None:
+    prices = prices[: len(offers)]
+    values = fluid_prices(offers, prices, demand)
+
+    for offer, price in zip(offers, prices, strict=True):
+        assert fluid_bound(values, offer) <= price * (1 + 1e-9)
+    assert min(values) >= 0
+    assert fluid_bound(values, demand) == pytest.approx(_solved(offers, prices, demand), rel=1e-5)
+
+
+def _solved(offers: list[Vector], prices: list[float], demand: Vector) -> float:
+    solver = highspy.Highs()  # type: ignore[no-untyped-call]
+    solver.setOptionValue("output_flag", False)
+    unit = np.array(offers).max(axis=0)
+    for need, each in zip(demand, unit, strict=True):
+        solver.addRow(need / each, highspy.kHighsInf, 0, np.zeros(0, dtype=np.int32), np.zeros(0))
+    for offer, price in zip(offers, prices, strict=True):
+        rows = np.arange(3, dtype=np.int32)
+        solver.addCol(price, 0.0, highspy.kHighsInf, 3, rows, np.array(offer) / unit)
+    solver.run()
+    return float(solver.getInfo().objective_function_value)
+
+
+_small_items = st.lists(
+    st.tuples(
+        st.integers(0, 4000),
+        st.integers(0, 8000),
+        st.integers(1, 2),
+        st.sampled_from((None, None, frozenset({"t0"}), frozenset({"t1", "t2"}))),
+        st.sampled_from((None, None, 1)),
+    ),
+    min_size=1,
+    max_size=3,
+)
+_small_types = st.lists(
+    st.tuples(st.integers(1000, 9000), st.integers(1000, 16000), st.integers(1, 5), st.floats(0.1, 3.0)),
+    min_size=1,
+    max_size=3,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes=_small_items, rooms=_small_types, solver=st.booleans())
+def test_no_plan_beats_the_best_and_none_beats_the_bound(
+    sizes: list[tuple[int, int, int, frozenset[str] | None, int | None]],
+    rooms: list[tuple[int, int, int, float]],
+    solver: bool,
+) -> None:
+    items = [
+        make_item(f"i{number}", cpu, memory, units, rules=Rules(types=types, max_per_node=apart))
+        for number, (cpu, memory, units, types, apart) in enumerate(sizes)
+    ]
+    node_types = [make_type(f"t{number}", *room) for number, room in enumerate(rooms)]
+
+    plan = solved(items, node_types, looks=60) if solver else packed(items, node_types)
+
+    aside = {name for unplaced in plan.unplaced for name in unplaced.pods}
+    best = _cheapest([item for item in items if item.names[0] not in aside], node_types)
+    assert plan.bound <= best * (1 + 1e-9)
+    assert best <= plan.cost * (1 + 1e-9)
+
+
+def test_the_best_plan_of_a_few_pods_is_found() -> None:
+    types = [make_type("small", 2000, 4096, price=1.0), make_type("large", 8000, 16384, price=3.0)]
+    items = [make_item("a", 3000, 4096, 2), make_item("b", 1000, 4096, 2), make_item("c", 1900, 1000, 1)]
+
+    assert packed(items, types).cost == pytest.approx(_cheapest(items, types)) == 4.0
+
+
+def _cheapest(items: list[Item], types: list[NodeType]) -> float:
+    """The cost of the best of all plans, by trying every way to divide the units among nodes."""
+    units = [index for index, item in enumerate(items) for _ in range(item.count)]
+    return min(
+        sum(_price(block, items, types) for block in blocks) for blocks in _partitions(list(enumerate(units)))
+    )
+
+
+def _partitions(units: list[tuple[int, int]]) -> Iterator[list[list[tuple[int, int]]]]:
+    if not units:
+        yield []
+        return
+    first, rest = units[0], units[1:]
+    for blocks in _partitions(rest):
+        yield [[first], *blocks]
+        for place in range(len(blocks)):
+            yield [*blocks[:place], [first, *blocks[place]], *blocks[place + 1 :]]
+
+
+def _price(block: list[tuple[int, int]], items: list[Item], types: list[NodeType]) -> float:
+    chosen = [items[index] for _, index in block]
+    for item in chosen:
+        if item.rules.max_per_node and chosen.count(item) > item.rules.max_per_node:
+            return float("inf")
+    return min(
+        (
+            type_.price
+            for type_ in types
+            if sum(item.cpu_milli for item in chosen) <= type_.cpu_milli
+            and sum(item.memory_mib for item in chosen) <= type_.memory_mib
+            and len(chosen) <= type_.pods
+            and all(item.rules.types is None or type_.name in item.rules.types for item in chosen)
+        ),
+        default=float("inf"),
+    )
