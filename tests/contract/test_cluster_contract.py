@@ -6,7 +6,7 @@ pods with a budget of one, and nothing else of ours. Add it to `LABS` and every 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +24,7 @@ from ebbtide.simulator.ports import SimCluster
 from ebbtide.simulator.rules import Rules
 from ebbtide.simulator.workload import Demand
 from ebbtide.simulator.world import World
+from tests.integration.kube.lab import KubeLab, WatchedKubeLab
 
 
 class Lab(Protocol):
@@ -72,12 +73,20 @@ class FileLab:
             world.plan(clock.now(), "person-cordons", node_name)
 
 
-LABS: dict[str, Callable[[Path], Lab]] = {"simulator": SimLab, "simulator in a file": FileLab}
+LABS: dict[str, Callable[[Path], Lab]] = {
+    "simulator": SimLab,
+    "simulator in a file": FileLab,
+    "kubernetes": KubeLab,
+    "kubernetes, watched": WatchedKubeLab,
+}
 
 
 @pytest.fixture(params=sorted(LABS))
-def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Lab:
-    return LABS[request.param](tmp_path)
+def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
+    made = LABS[request.param](tmp_path)
+    yield made
+    if isinstance(made, KubeLab):
+        made.close()
 
 
 def worker(lab: Lab) -> Node:

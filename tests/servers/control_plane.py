@@ -104,7 +104,9 @@ def _build(name: str, work: Path, folder: Path) -> None:
 def _run(command: list[str], work: Path, complaint: str) -> str:
     calm = {**os.environ, "CGO_ENABLED": "0"}
     try:
-        done = subprocess.run(command, cwd=work, env=calm, capture_output=True, timeout=BUILD_SECONDS)
+        done = subprocess.run(
+            command, cwd=work, env=calm, capture_output=True, timeout=BUILD_SECONDS, check=False
+        )
     except (OSError, subprocess.SubprocessError) as error:
         raise Unavailable(f"{complaint} ({type(error).__name__})") from error
     if done.returncode:

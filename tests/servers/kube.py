@@ -85,7 +85,7 @@ class KubeServer:
 
 @contextmanager
 def kube_server(controllers: bool = True) -> Iterator[KubeServer]:
-    binaries = ensure_control_plane()
+    binaries = ensure_control_plane(build=False)
     folder = Path(tempfile.mkdtemp(prefix="ebb-kube-"))
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)

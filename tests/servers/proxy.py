@@ -45,6 +45,12 @@ class Fault:
         )
 
 
+def _nothing_yet(form: Form) -> Form:
+    """One filter more, that no instance passes."""
+    number = 1 + sum(1 for key in form if key.startswith("Filter.") and key.endswith(".Name"))
+    return {f"Filter.{number}.Name": "instance-id", f"Filter.{number}.Value.1": "i-00000000000000000"}
+
+
 class FaultyProxy:
     def __init__(self, target_port: int) -> None:
         self._target_port = target_port
@@ -89,7 +95,7 @@ class FaultyProxy:
             if fault is not None and fault.code:
                 return fault.status, XML.format(code=fault.code, message=f"{fault.code} for a test").encode()
             if fault is not None and fault.lag:
-                form |= {"Filter.99.Name": "instance-id", "Filter.99.Value.1": "i-00000000000000000"}
+                form |= _nothing_yet(form)
             answer = self._once(action, form, path, headers)
             if fault is not None and fault.repeat:
                 answer = self._once(action, form, path, headers)

@@ -1,7 +1,8 @@
 """CPU use of the workers from Prometheus: `1 - avg(rate(node_cpu_seconds_total{mode="idle"}))`.
 
-One query answers, by node, how many CPUs idled, how many there are and when the newest sample was taken;
-which node that is follows from its labels or from `node_uname_info`. Known is only what every node asked
+One query answers, by node, how many CPUs idled, how many there are (the rate over all modes, so that a
+node whose samples do not yet fill the window is not taken for busy) and when the newest sample was taken.
+Which node that is follows from its labels or from `node_uname_info`. Known is only what every node asked
 for has answered, with samples that are numbers; anything else is a `problem`, never a zero.
 """
 
@@ -27,7 +28,7 @@ CPU_QUERY = " or ".join(
     f'label_replace({expression}, "{PART}", "{part}", "", "")'
     for part, expression in (
         ("idle", f"sum by ({BY}) (rate({IDLE}[5m]))"),
-        ("cpus", f"count by ({BY}) (rate({IDLE}[5m]))"),
+        ("all", f"sum by ({BY}) (rate(node_cpu_seconds_total[5m]))"),
         ("at", f"max by ({BY}) (timestamp({IDLE}))"),
         ("name", "node_uname_info"),
     )
@@ -101,9 +102,9 @@ class PrometheusMetrics:
                 retries=False,
                 redirect=False,
             )
-        except urllib3.exceptions.TimeoutError as cause:
-            raise Unknown(f"Prometheus did not answer within {seconds:g} s") from cause
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as cause:
+            if isinstance(cause, urllib3.exceptions.ReadTimeoutError):
+                raise Unknown(f"Prometheus did not answer within {seconds:g} s") from cause
             raise Unknown(f"Prometheus at {self._source.url} cannot be reached ({_short(cause)})") from cause
         return _read_answer(response.status, response.data[:MOST_BYTES])
 
@@ -152,7 +153,7 @@ def _read_answer(code: int, body: bytes) -> list[Sample]:
 
 
 def _read_default(samples: Iterable[Sample], node_names: Sequence[str], now: int) -> Reading:
-    parts: dict[str, dict[str, float]] = {"idle": {}, "cpus": {}, "at": {}}
+    parts: dict[str, dict[str, float]] = {"idle": {}, "all": {}, "at": {}}
     samples = list(samples)
     names_of = _names_by_instance(samples)
     wanted = {name.lower(): name for name in node_names}
@@ -166,7 +167,10 @@ def _read_default(samples: Iterable[Sample], node_names: Sequence[str], now: int
         found[name] = min(oldest, value) if found is parts["at"] else found.get(name, 0.0) + value
     for part in parts.values():
         _refuse_if_partial(part, node_names)
-    used = 1 - sum(parts["idle"].values()) / sum(parts["cpus"].values())
+    total = sum(parts["all"].values())
+    if not total:
+        raise Unknown("the counters of all workers stand still")
+    used = 1 - sum(parts["idle"].values()) / total
     return Reading(_share(used), min(int(min(parts["at"].values())), now))
 
 

@@ -5,21 +5,20 @@ The environment wins over the file, the file over the defaults. All problems are
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic.fields import FieldInfo
 
 from ebbtide.config.catalogue import CATALOGUE
 from ebbtide.config.checks import check
-from ebbtide.config.document import Read, parse_document, read_document
+from ebbtide.config.document import Read, read_document
+from ebbtide.config.environment import with_environment
 from ebbtide.config.places import Path as KeyPath
-from ebbtide.config.places import allowed, leaf_fields, path_text, variable_of
-from ebbtide.config.problems import Problem, mask, problems_in, shown
+from ebbtide.config.places import leaf_fields, path_text
+from ebbtide.config.problems import Problem, mask, problems_in
 from ebbtide.config.schema import Document
 from ebbtide.errors import ConfigError
 from ebbtide.model.pool import Pool
@@ -69,19 +68,7 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Config:
 
 
 def build_config(read: Read, environ: Mapping[str, str]) -> Config:
-    values = dict(read.values)
-    variables: dict[KeyPath, str] = {}
-    found: list[Problem] = []
-    for path, field in leaf_fields():
-        variable = variable_of(path)
-        if variable in environ:
-            variables[path] = variable
-            try:
-                _put(values, path, _from_text(environ[variable], field))
-            except ValueError:
-                _drop(values, path)
-                given = "is empty" if not environ[variable] else f"{shown(environ[variable])} is not allowed"
-                found.append(Problem(path, f"{given}; allowed: {allowed(field, str(path[-1]))}"))
+    values, variables, found = with_environment(read.values, environ)
     try:
         document = Document.model_validate(values)
     except ValidationError as error:
@@ -119,52 +106,6 @@ def _line(problem: Problem, read: Read, variables: Mapping[KeyPath, str]) -> tup
             return -1, f"environment variable {variable}{rest}: {problem.says}"
     place = read.place(path) if read.name else "defaults"
     return read.line(path), f"{place}, {path_text(path)}: {problem.says}"
-
-
-def _put(values: dict[str, Any], path: KeyPath, value: Any) -> None:
-    if len(path) == 1:
-        values[str(path[0])] = value
-        return
-    section = values.get(str(path[0]), {})
-    if isinstance(section, dict):
-        values[str(path[0])] = {**section, str(path[1]): value}
-
-
-def _drop(values: dict[str, Any], path: KeyPath) -> None:
-    if len(path) == 1:
-        values.pop(str(path[0]), None)
-    elif isinstance(section := values.get(str(path[0])), dict):
-        values[str(path[0])] = {key: value for key, value in section.items() if key != path[1]}
-
-
-def _from_text(text: str, field: FieldInfo) -> Any:
-    """Raises `ValueError` where the text is not of the key's kind."""
-    kind: object = field.annotation
-    text = text.strip()
-    if not text:
-        raise ValueError
-    if kind is int:
-        return int(_matched(r"[-+]?\d+", text))
-    if kind is float:
-        return float(_matched(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", text))
-    if kind is bool:
-        return _matched("true|false", text.lower()) == "true"
-    if kind == tuple[str, ...]:
-        return tuple(part.strip() for part in text.split(",") if part.strip())
-    if kind is str or "Literal" in str(kind):
-        return text
-    try:
-        return parse_document(f"value:\n  {text}" if "\n" not in text else f"value:\n{text}", "").values[
-            "value"
-        ]
-    except ConfigError as error:
-        raise ValueError from error
-
-
-def _matched(pattern: str, text: str) -> str:
-    if re.fullmatch(pattern, text) is None:
-        raise ValueError
-    return text
 
 
 def _config(document: Document, read: Read, variables: Mapping[KeyPath, str]) -> Config:

@@ -181,8 +181,10 @@ class Pods:
         if not all(self._attach(name, pod.node_name) for name in pod.volumes):
             self._timeline.after(5.0, "start", uid)
             return
-        self.set_ready(replace(pod, phase=Phase.RUNNING), True)
-        spec = self.workload_of(uid).spec
+        workload = self.workload_of(uid)
+        workload.ready += 1
+        self._inventory.put_pod(replace(pod, phase=Phase.RUNNING, ready=True))
+        spec = workload.spec
         if spec.kind is Kind.JOB:
             self._timeline.after(spec.run_seconds, "finish", uid)
 

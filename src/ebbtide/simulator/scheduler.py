@@ -7,6 +7,7 @@ a pod fits it takes the emptiest, as the scheduler of Kubernetes does by default
 from __future__ import annotations
 
 from collections.abc import Callable
+from heapq import heapify, heappop, heappush
 
 from ebbtide.core.fit import Placement, Room, room_of
 from ebbtide.model.pod import Pod
@@ -26,6 +27,8 @@ class Scheduler:
         if not self._inventory.waiting:
             return
         self._refresh()
+        emptiest = [_by_space(room) for room in self._placement.rooms.values()]
+        heapify(emptiest)
         hopeless: set[tuple[str, str]] = set()
         for uid in sorted(self._inventory.waiting):
             pod = self._inventory.waiting[uid]
@@ -33,20 +36,32 @@ class Scheduler:
             kin = (pod.namespace, dict(pod.labels).get("app", pod.name))
             if kin in hopeless and not pod.volumes:
                 continue
-            room = self._choose(pod)
+            room = self._choose(pod, emptiest)
             if room is None:
                 hopeless.add(kin)
             else:
                 self._place(pod, room)
+                heappush(emptiest, _by_space(room))
 
     def why_not(self, pod: Pod, node_name: str) -> str:
         """Why the pod could not go to this node if it took pods; empty when it could."""
         node = self._inventory.nodes[node_name]
         return self._placement.why_not(pod, room_of(node, _present(self._inventory, node_name)))
 
-    def _choose(self, pod: Pod) -> Room | None:
-        by_room = sorted(self._placement.rooms.values(), key=_emptiest_first)
-        return self._placement.first_fit(pod, by_room)
+    def _choose(self, pod: Pod, emptiest: list[tuple[int, str]]) -> Room | None:
+        """The emptiest room that it fits, taken off the heap."""
+        passed_over = []
+        found = None
+        while emptiest and found is None:
+            entry = heappop(emptiest)
+            room = self._placement.rooms[entry[1]]
+            if self._placement.why_not(pod, room):
+                passed_over.append(entry)
+            else:
+                found = room
+        for entry in passed_over:
+            heappush(emptiest, entry)
+        return found
 
     def _place(self, pod: Pod, room: Room) -> None:
         was_stale = room.name in self._stale
@@ -71,5 +86,5 @@ def _present(inventory: Inventory, node_name: str) -> list[Pod]:
     return [pod for pod in inventory.on(node_name) if not pod.finished]
 
 
-def _emptiest_first(room: Room) -> tuple[int, str]:
+def _by_space(room: Room) -> tuple[int, str]:
     return (-room.cpu_milli, room.name)

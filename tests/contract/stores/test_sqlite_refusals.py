@@ -44,6 +44,8 @@ def test_a_new_file_is_made_and_ready(tmp_path: Path) -> None:
     path = tmp_path / "new.db"
     open_store(path).close()
     assert check(f"sqlite:///{path}").endswith("is ready at schema 0001")
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_a_file_that_is_something_else_is_left_as_it_is(tmp_path: Path) -> None:
@@ -114,7 +116,7 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
     "url", ["sqlite://", "sqlite:///:memory:", "mysql://x/y", "nonsense", "postgresql://h:x/d"]
 )
 def test_a_url_that_names_no_database_is_refused(url: str) -> None:
-    with pytest.raises(StoreUnusable, match="store.url"):
+    with pytest.raises(StoreUnusable, match=r"store\.url"):
         SqlStore.open(url, StillClock())
 
 
@@ -163,8 +165,8 @@ def test_a_full_disk_is_said_and_leaves_nothing_half_written(made: Path) -> None
 def test_many_processes_open_a_new_file_at_once(tmp_path: Path) -> None:
     script = (
         "import sys; from ebbtide.adapters.stores.sql import SqlStore;"
-        "from tests.contract.stores.lab import StillClock;"
-        "SqlStore.open(sys.argv[1], StillClock()).close(); print('ready')"
+        "from tests.contract.stores.hammer import SystemClock;"
+        "SqlStore.open(sys.argv[1], SystemClock()).close(); print('ready')"
     )
     url = f"sqlite:///{tmp_path / 'new.db'}"
     command = [sys.executable, "-W", "ignore", "-c", script, url]

@@ -162,8 +162,11 @@ def test_a_node_that_a_scale_down_removes_is_left_to_it_without_a_replacement() 
 
 
 def test_a_node_that_the_scale_down_gave_up_is_drained_and_replaced_after_all() -> None:
-    operation = make_scale_down(make_removal("a1", state=RemovalState.RELEASING))
-    after, _ = advance(make_spot(replace=False), operation=operation)
+    giving_back = make_scale_down(make_removal("a1", state=RemovalState.RELEASING))
+    waiting, _ = advance(make_spot(replace=False), operation=giving_back)
+    assert (waiting.removal, waiting.replace) == (None, False)
+    given_back = make_scale_down(make_removal("a1", state=RemovalState.RELEASED))
+    after, _ = advance(make_spot(replace=False), operation=given_back)
     assert after.replace
     assert after.slot is not None
     assert after.removal is not None

@@ -104,9 +104,9 @@ def test_a_node_that_is_already_being_removed_gets_no_replacement() -> None:
     assert not record.spots[0].replace
 
 
-def test_a_node_that_is_being_given_back_does() -> None:
-    releasing = make_removal("a1", state=RemovalState.RELEASING)
-    record, _ = taken(INTERRUPTION, make_record(operation=make_scale_down(releasing)))
+def test_a_node_that_was_given_back_does() -> None:
+    released = make_removal("a1", state=RemovalState.RELEASED)
+    record, _ = taken(INTERRUPTION, make_record(operation=make_scale_down(released)))
     assert record.spots[0].replace
 
 

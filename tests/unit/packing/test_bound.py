@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ebbtide.core.packing import Item, NodeType, Rules
+from ebbtide.core.packing.budget import Dice
 from ebbtide.core.packing.fluid import Vector, fluid_bound, fluid_prices
 from tests.unit.packing.builders import make_item, make_type, packed, solved
 
@@ -22,7 +23,8 @@ _offers = st.lists(st.tuples(_amount, _amount, st.floats(1.0, 300.0)), min_size=
 @given(
     offers=_offers,
     prices=st.lists(st.floats(0.01, 50.0), min_size=8, max_size=8),
-    demand=st.tuples(st.floats(0.0, 1e9), st.floats(0.0, 1e9), st.floats(1.0, 1e5)),
+    # Far more than one node, or the tolerances of the solver show.
+    demand=st.tuples(st.floats(1e7, 1e9), st.floats(1e7, 1e9), st.floats(1e3, 1e5)),
 )
 def test_the_fluid_bound_is_what_the_solver_finds(
     offers: list[Vector], prices: list[float], demand: Vector
@@ -34,6 +36,25 @@ def test_the_fluid_bound_is_what_the_solver_finds(
         assert fluid_bound(values, offer) <= price * (1 + 1e-9)
     assert min(values) >= 0
     assert fluid_bound(values, demand) == pytest.approx(_solved(offers, prices, demand), rel=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_fluid_bound_of_a_catalogue_is_what_the_solver_finds(seed: int) -> None:
+    dice = Dice(seed)
+    offers = [(1.0 + dice.below(96000), 1.0 + dice.below(400000), 1.0 + dice.below(99)) for _ in range(20)]
+    prices = [0.5 + offer[0] / 40000 + offer[1] / 300000 + dice.share() for offer in offers]
+    demand = (float(dice.below(10**8)), float(dice.below(10**9)), float(1 + dice.below(10**5)))
+
+    values = fluid_prices(offers, prices, demand)
+
+    assert fluid_bound(values, demand) == pytest.approx(_solved(offers, prices, demand))
+
+
+def test_a_resource_that_comes_free_with_the_others_has_no_value() -> None:
+    """On the way there its value is negative, and it has to be taken out again."""
+    values = fluid_prices([(3.0, 7.0, 4.0), (6.0, 4.0, 5.0)], [5.0, 5.0], (6.0, 8.0, 8.0))
+
+    assert values == pytest.approx((0.0, 5 / 19, 15 / 19))
 
 
 def _solved(offers: list[Vector], prices: list[float], demand: Vector) -> float:

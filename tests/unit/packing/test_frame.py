@@ -108,6 +108,17 @@ def test_a_spread_counts_only_zones_it_may_use_and_fits_in() -> None:
     assert frame([make_item(count=4, rules=rules)], types).counts == [2, 2]
 
 
+def test_the_bound_knows_which_types_a_class_may_use() -> None:
+    types = [make_type("cheap", price=1.0), make_type("dear", price=5.0), make_type("large", 8000, price=9.0)]
+    free = make_item("free", 4000, 1024, 10)
+    tied = make_item("tied", 4000, 1024, 10, rules=Rules(types=frozenset({"dear"})))
+    large = make_item("large", 8000, 1024, 10)
+
+    assert frame([free], types).bound == pytest.approx(10.0)
+    assert frame([free, tied], types).bound == pytest.approx(60.0)
+    assert frame([free, tied, large], types).bound == pytest.approx(150.0)
+
+
 def test_a_request_of_nothing_still_fills_a_node_in_the_end() -> None:
     problem = frame([make_item(cpu_milli=0, memory_mib=0, count=3)], [make_type()])
 

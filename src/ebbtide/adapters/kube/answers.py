@@ -62,7 +62,7 @@ def read_status(body: bytes) -> Status:
     try:
         return msgspec.json.decode(body, type=Status)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return Status(body[:200].decode(errors="replace").strip())
+        return Status(" ".join(body[:200].decode(errors="replace").split()))
 
 
 def refused_reading(refused: Refused, what: str, server: str) -> EbbtideError:

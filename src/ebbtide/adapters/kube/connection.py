@@ -52,6 +52,8 @@ class Connection:
         self._host: str = api_client.configuration.host.rstrip("/")
         self._timeout_seconds = timeout_seconds
         self.server = urlsplit(self._host).netloc or self._host
+        self.last_date = ""
+        """The server's own time, as the last answer to a read gave it."""
 
     def get(self, path: str, what: str, query: Query | None = None) -> bytes:
         """Read; errors of `ebbtide.errors` as for reading."""
@@ -73,6 +75,7 @@ class Connection:
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise failed(error, what, self.server, acting=False) from error
+        self.last_date = response.headers.get("Date", "")
         if response.status not in SUCCESS:
             raise Refused(response.status, read_status(response.data))
         return response.data

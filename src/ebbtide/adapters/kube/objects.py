@@ -35,6 +35,7 @@ from ebbtide.model.scheduling import LabelSelector, Taint, TaintEffect
 DEFAULT_GRACE_SECONDS = 30
 DEFAULT_MAX_PODS = 110
 SYSTEM_PRIORITY = 2_000_000_000
+Asked = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def read_pod(wire: WirePod, understanding: Understanding) -> PodSeen:
         ready=_holds(wire.status.conditions, "Ready"),
         created_at=read_time(meta.creation_timestamp),
         terminating=meta.deletion_timestamp is not None,
-        requests=read_pod_requests(wire),
+        requests=understanding.requests(_asked_key(wire), lambda: read_pod_requests(wire)),
         controller=next((owner.kind for owner in meta.owner_references or () if owner.controller), ""),
         mirror=names.MIRROR in annotations,
         priority_class=_priority_class(spec),
@@ -156,6 +157,20 @@ def read_pod_requests(wire: WirePod) -> Resources:
         total |= {name: read_quantity(str(text)) for name, text in spec.resources.requests.items()}
     _add(total, spec.overhead)
     return read_requests(total)
+
+
+def _asked_key(wire: WirePod) -> Asked:
+    """All that requests depend on: the pods of one workload say the same."""
+    spec, beside = wire.spec, (wire.spec.resources, wire.spec.overhead)
+    grown = [status.allocated_resources for status in wire.status.container_statuses or ()]
+    main = [_flat(_asked(container)) for container in spec.containers]
+    first = [(c.restart_policy, *_flat(_asked(c))) for c in spec.init_containers or ()]
+    whole = (_flat(beside[0].requests if beside[0] else None), _flat(beside[1]))
+    return (*main, "|", *first, "|", *whole, *map(_flat, grown))
+
+
+def _flat(amounts: Amounts | None) -> tuple[Asked, ...]:
+    return tuple(amounts.items()) if amounts else ()
 
 
 def _asked(container: Container) -> Amounts | None:

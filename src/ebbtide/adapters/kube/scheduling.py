@@ -21,6 +21,7 @@ from ebbtide.adapters.kube.rules import (
     read_toleration,
 )
 from ebbtide.adapters.kube.wire import PodSpec
+from ebbtide.model.resources import Resources
 from ebbtide.model.scheduling import ANYWHERE, AntiAffinity, Labels, Requirement, Scheduling, Spread
 
 T = TypeVar("T")
@@ -28,11 +29,12 @@ DEFAULT_SCHEDULER = "default-scheduler"
 
 
 class Understanding:
-    """Shared values for equal bytes: labels, and scheduling rules."""
+    """Shared values for what is said in the same words: labels, requests, scheduling rules."""
 
     def __init__(self) -> None:
         self._labels: dict[bytes, Labels] = {}
         self._rules: dict[tuple[bytes | str, ...], Scheduling] = {}
+        self._requests: dict[tuple[object, ...], Resources] = {}
 
     def labels(self, raw: msgspec.Raw) -> Labels:
         key = bytes(raw)
@@ -42,6 +44,12 @@ class Understanding:
         if known is None:
             known = tuple(sorted(msgspec.json.decode(raw, type=dict[str, str]).items()))
             self._labels[key] = known
+        return known
+
+    def requests(self, said: tuple[object, ...], read: Callable[[], Resources]) -> Resources:
+        known = self._requests.get(said)
+        if known is None:
+            known = self._requests[said] = read()
         return known
 
     def scheduling(self, spec: PodSpec, namespace: str, labels: Labels) -> Scheduling:

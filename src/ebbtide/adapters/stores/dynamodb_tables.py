@@ -66,7 +66,7 @@ def make_client(tables: Tables) -> Any:
     )
     with translated(tables.where):
         try:
-            return boto3.client(
+            return boto3.session.Session().client(
                 "dynamodb",
                 region_name=tables.region or None,
                 endpoint_url=tables.endpoint or None,

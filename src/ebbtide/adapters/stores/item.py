@@ -92,14 +92,14 @@ def to_item(record: Record) -> Item:
 
 def from_item(item: Mapping[str, Any], cluster: str) -> Record:
     version = item.get("formatVersion", FORMAT_VERSION)
-    if version > FORMAT_VERSION:
+    if isinstance(version, int) and version > FORMAT_VERSION:
         raise NewerRecord(
             f"the record of cluster {cluster!r} has format {version}, this Ebbtide knows {FORMAT_VERSION}: "
             "it was left as it is; run the newer version, or upgrade this one"
         )
     try:
-        record = _read(item, cluster, version)
-    except (msgspec.ValidationError, KeyError, TypeError, ValueError) as error:
+        record = _read(item, cluster, int(version))
+    except (msgspec.ValidationError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise StoreUnusable(
             f"the record of cluster {cluster!r} cannot be read ({error}): it was left as it is; "
             "restore it from a backup, or move it away to start afresh"
@@ -114,6 +114,8 @@ def from_item(item: Mapping[str, Any], cluster: str) -> Record:
 
 def _read(item: Mapping[str, Any], cluster: str, version: int) -> Record:
     aside = item.get("setAside")
+    if aside is not None and not isinstance(aside, Mapping):
+        raise ValueError("setAside is no operation")
     return Record(
         cluster=cluster,
         format_version=version,

@@ -22,7 +22,7 @@ from ebbtide.adapters.stores.sql_engine import (
     sqlite_path,
     transaction,
 )
-from ebbtide.adapters.stores.sqlite_probe import probe
+from ebbtide.adapters.stores.sqlite_probe import prefer_wal, probe
 from ebbtide.errors import StoreUnusable
 
 _UPGRADE_LOCK = 0x65626274
@@ -54,8 +54,8 @@ def upgrade(url: str) -> str:
         before = migrate(engine)
     finally:
         engine.dispose()
-    if before.revision == SCHEMA_REVISION:
-        return f"{describe(parsed)} is at schema {SCHEMA_REVISION} already"
+    if not before.is_older:
+        return f"{describe(parsed)} is at schema {before.revision} already"
     if not before.revision:
         return f"{describe(parsed)} has its tables now, at schema {SCHEMA_REVISION}"
     return f"{describe(parsed)} was brought from schema {before.revision} to {SCHEMA_REVISION}"
@@ -100,6 +100,8 @@ def migrate(engine: Engine) -> Schema:
             command.upgrade(config, "head")
         elif before.is_too_new:
             refuse_unusable(before, engine.url)
+    if is_sqlite(engine.url) and not before.revision:
+        prefer_wal(sqlite_path(engine.url))
     return before
 
 
@@ -148,6 +150,6 @@ def _refuse_corrupt(connection: Connection, url: URL) -> None:
     answer = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
     if answer != "ok":
         raise StoreUnusable(
-            f"{describe(url)} is corrupt ({answer}): it was left as it is; restore it from a backup, "
-            "or move it away"
+            f"{describe(url)} is corrupt ({' '.join(str(answer).split())}): it was left as it is; "
+            "restore it from a backup, or move it away"
         )

@@ -64,7 +64,7 @@ def make_engine(url: URL) -> Engine:
     if is_sqlite(url):
         connect_args: dict[str, Any] = {"timeout": BUSY_TIMEOUT_SECONDS}
     else:
-        options = " ".join([*_as_list(url.query.get("options")), POSTGRES_LIMITS])
+        options = " ".join([POSTGRES_LIMITS, *_as_list(url.query.get("options"))])
         url = url.difference_update_query(["options"])
         connect_args = {
             "options": options,

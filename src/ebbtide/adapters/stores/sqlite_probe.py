@@ -51,7 +51,9 @@ def probe(path: Path, may_create: bool) -> None:
     _refuse_foreign_file(path)
     _refuse_network_file_system(folder)
     try:
-        _refuse_broken(path, may_create)
+        _refuse_broken(path)
+        if may_create:
+            prefer_wal(path)
     except sqlite3.DatabaseError as error:
         raise _unusable(path, error) from error
 
@@ -75,15 +77,13 @@ def _refuse_network_file_system(folder: Path) -> None:
         )
 
 
-def _refuse_broken(path: Path, may_change: bool) -> None:
+def _refuse_broken(path: Path) -> None:
     connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None)
     with closing(connection):
         if path.stat().st_size < QUICK_CHECK_BELOW_BYTES:
             (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
             if answer != "ok":
-                raise sqlite3.DatabaseError(answer)
-        if may_change:
-            _prefer_wal(connection)
+                raise sqlite3.DatabaseError(" ".join(answer.split()))
         connection.execute("BEGIN IMMEDIATE")
         try:
             _refuse_without_locks(path)
@@ -91,12 +91,16 @@ def _refuse_broken(path: Path, may_change: bool) -> None:
             connection.execute("ROLLBACK")
 
 
-def _prefer_wal(connection: sqlite3.Connection) -> None:
-    """Readers then do not wait for writers. Where it cannot be had, the rollback journal does as well."""
-    (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
-    if mode != "wal":
-        with suppress(sqlite3.OperationalError):
-            connection.execute("PRAGMA journal_mode=WAL").fetchone()
+def prefer_wal(path: Path) -> None:
+    """Readers then do not wait for writers. Where it cannot be had, the rollback journal does as well.
+
+    An empty file forgets it, so a new one is asked again once it has its tables.
+    """
+    with closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None)) as connection:
+        (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+        if mode != "wal":
+            with suppress(sqlite3.OperationalError):
+                connection.execute("PRAGMA journal_mode=WAL").fetchone()
 
 
 def _refuse_without_locks(path: Path) -> None:

@@ -258,7 +258,9 @@ def release(removal: Removal, situation: Situation, reason: str, blamed: bool = 
 def _releasing(removal: Removal, node: Node | None, operation_id: str, situation: Situation) -> Advance:
     stalled_until = removal.fence_until + situation.settings.request_timeout_seconds
     same_runner = removal.fence_token == situation.lease.token
-    if not same_runner and situation.now < stalled_until:
+    # A node that the cloud is about to take is passed on at once to whoever answers the notice.
+    passed_on = situation.notice_for(removal.instance_id) is not None and not _involuntary(operation_id)
+    if not same_runner and not passed_on and situation.now < stalled_until:
         return removal, ()
     if node is None or not (node.owner is not None and node.owner.operation_id == operation_id):
         return _to(removal, RemovalState.RELEASED, situation, removal.reason), ()

@@ -82,8 +82,8 @@ def _lapses_at(kind: SpotKind, noticed_at: int, deadline: int, settings: Setting
 
 
 def _removed_elsewhere(spot: Spot, record: Record) -> bool:
-    own = spot.removal.instance_id if spot.removal else ""
-    return not own and any(r.instance_id == spot.instance_id and r.dooms for r in open_removals(record))
+    """Whether another operation still has the node, be it to remove it or to give it back."""
+    return spot.removal is None and any(r.instance_id == spot.instance_id for r in open_removals(record))
 
 
 def advance(spot: Spot, situation: Situation) -> Step[Spot]:
@@ -112,12 +112,12 @@ def advance(spot: Spot, situation: Situation) -> Step[Spot]:
 
 
 def _interrupted(spot: Spot, situation: Situation) -> Spot:
-    if spot.removal is None and not _removed_elsewhere(spot, situation.record):
-        instance = situation.snapshot.instance_with_id.get(spot.instance_id)
-        if instance is not None and instance.alive:
-            # The scale-down that had it gave it up: from here on it is a loss, and replaced.
-            spot = replace(spot, removal=_removal(spot, situation), replace=True)
-    if spot.removal is not None and situation.now >= _lapse(spot, situation):
+    instance = situation.snapshot.instance_with_id.get(spot.instance_id)
+    alive = instance is not None and instance.alive
+    if spot.removal is None and alive and not _removed_elsewhere(spot, situation.record):
+        # The scale-down that had it gave it up: from here on it is a loss, and replaced.
+        spot = replace(spot, removal=_removal(spot, situation), replace=True)
+    if spot.removal is not None and alive and situation.now >= _lapse(spot, situation):
         spot = replace(
             spot, removal=removals.release(spot.removal, situation, "the interruption did not come")
         )

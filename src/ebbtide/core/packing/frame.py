@@ -166,4 +166,14 @@ def _bound(sizes: list[tuple[Kind, int]], types: Sequence[NodeType]) -> tuple[Ve
     )
     offers = [(float(t.cpu_milli), float(t.memory_mib), float(t.pods)) for t in types]
     values = fluid_prices(offers, [type_.price for type_ in types], demand)
-    return values, fluid_bound(values, demand)
+    # Each type pays its whole price at the values scaled up for it alone. A class is worth what it is
+    # at the least of the scales of the types it may use; so no node holds more worth than it costs.
+    scales = [type_.price / fluid_bound(values, offer) for type_, offer in zip(types, offers, strict=True)]
+    least: dict[int, float] = {}
+    bound = 0.0
+    for kind, pods in sizes:
+        if kind.admitted not in least:
+            least[kind.admitted] = min(s for number, s in enumerate(scales) if kind.admitted >> number & 1)
+        unit = fluid_bound(values, (kind.cpu_milli, kind.memory_mib, kind.slots))
+        bound += unit * (pods // kind.slots) * least[kind.admitted]
+    return values, bound

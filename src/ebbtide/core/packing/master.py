@@ -71,6 +71,11 @@ class Master:
         worth = (wide.patterns @ value) / self._price[wide.types]
         best = wide[np.argsort(-worth, kind="stable")[:_REPLACED]]
         self.add(cheapest(self._arrays, Columns(best.types, np.minimum(best.patterns, counts))))
+        # No class may be left without a column, or the master has no answer.
+        bare = np.flatnonzero((counts > 0) & ~self.columns.patterns[self._open].any(axis=0))
+        ones = np.zeros((len(bare), len(counts)))
+        ones[np.arange(len(bare)), bare] = 1.0
+        self.add(cheapest(self._arrays, Columns(np.zeros(len(bare), dtype=np.int64), ones)))
 
     def solve(self) -> tuple[Floats, Floats]:
         """How many of each column, and the value of one unit of each class."""

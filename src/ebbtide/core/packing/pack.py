@@ -13,6 +13,8 @@ from ebbtide.core.packing.types import Item, NodeType, Plan
 
 PLAIN_UNITS = 200
 """Up to so many units plain Python is as good as the solver, and spares its import."""
+_SEARCHING = 0.97
+"""Share of the time for the search; the rest is for writing the plan out."""
 
 
 def pack(
@@ -29,7 +31,8 @@ def pack(
     reason. A plan comes back even if the deadline has passed.
     """
     problem = frame(items, types)
-    return problem.plan(_bins(problem, Budget(clock, deadline, seed)))
+    budget = Budget(clock, deadline, seed)
+    return problem.plan(_bins(problem, budget.part(_SEARCHING)))
 
 
 def _bins(problem: Problem, budget: Budget) -> list[Bin]:

@@ -33,7 +33,7 @@ def dive(generator: Generator, counts: Floats, budget: Budget) -> tuple[Columns,
         hurried = budget.left() <= 0
         if not hurried and generator.price(value, usage, left):
             usage, value = generator.master.solve()
-        fixed.extend(_fix(generator.master.columns, usage, value, left, hurried))
+        fixed.extend(fix(generator.master.columns, usage, value, left, hurried))
     columns = Columns(
         np.array([number for number, _, _ in fixed], dtype=np.int64),
         np.array([pattern for _, pattern, _ in fixed]).reshape(len(fixed), len(counts)),
@@ -41,7 +41,7 @@ def dive(generator: Generator, counts: Floats, budget: Budget) -> tuple[Columns,
     return columns, np.array([times for _, _, times in fixed], dtype=np.int64)
 
 
-def _fix(columns: Columns, usage: Floats, value: Floats, left: Floats, hurried: bool) -> list[Fixed]:
+def fix(columns: Columns, usage: Floats, value: Floats, left: Floats, hurried: bool) -> list[Fixed]:
     """The nodes to keep of this answer; what they hold is taken off `left`.
 
     In a hurry every fraction becomes a node, so that few answers are needed.

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Builds build/ebbtide-lambda.zip: Ebbtide, what it needs in a Lambda function, and nothing else.
+#   PYTHON_VERSION  of the function's runtime (3.13)        ARCH  x86_64 or aarch64 (x86_64)
+#   CONFIG          an ebbtide.yaml to put into the package (none)
+#   OUT             the zip to write (build/ebbtide-lambda.zip)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+python=$(command -v "${PYTHON:-$PWD/.venv/bin/python}")
+version=${PYTHON_VERSION:-3.13}
+arch=${ARCH:-x86_64}
+out=$(realpath -m "${OUT:-build/ebbtide-lambda.zip}")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# The versions of the lock; its hashes are of all platforms, so the names alone are taken from it.
+sed -nE 's/^([A-Za-z0-9._-]+==[^ ;]+)( ;.*)? *\\?$/\1/p' requirements.lock > "$work/constraints.txt"
+"$python" -m pip install --disable-pip-version-check --no-input --quiet --target "$work/package" \
+  --platform "manylinux2014_$arch" --platform "manylinux_2_28_$arch" --implementation cp \
+  --python-version "$version" --only-binary=:all: --no-compile --constraint "$work/constraints.txt" \
+  boto3 kubernetes msgspec pydantic pyyaml
+find src/ebbtide -name '*.py' -o -name py.typed | tar -cf - -T - | tar -xf - -C "$work/package" --strip-components=1
+[ -z "${CONFIG:-}" ] || cp "$CONFIG" "$work/package/ebbtide.yaml"
+
+# boto3 brings the description of every AWS service, in every version, and Kubernetes a second client that
+# nobody here asks for: what is used stays.
+data=$work/package/botocore/data
+find "$data" -mindepth 1 -maxdepth 1 -type d \
+  ! -name ec2 ! -name dynamodb ! -name ssm ! -name sqs ! -name sts -exec rm -rf {} +
+for service in "$data"/*/; do
+  find "$service" -mindepth 1 -maxdepth 1 -type d | sort | head -n -1 | xargs -r rm -rf
+done
+find "$data" -name 'examples-*.json' -delete
+cd "$work/package"
+rm -rf bin boto3/data boto3/examples ebbtide/entrypoints/cli ebbtide/simulator kubernetes/aio \
+  aiohttp* aiosignal* aiohappyeyeballs* frozenlist* multidict* propcache* yarl*
+find . \( -name __pycache__ -o -name tests -o -name '*.pyi' \) -prune -exec rm -rf {} +
+
+# A function's folder cannot be written to: without bytecode every cold start compiles everything again.
+if [ "$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')" = "$version" ]; then
+  "$python" -m compileall -q -j 0 --invalidation-mode unchecked-hash .
+else
+  echo "No bytecode: build with PYTHON=python$version for a faster cold start." >&2
+fi
+
+mkdir -p "$(dirname "$out")"
+rm -f "$out"
+# The same content gives the same zip: names in order, and one date for all.
+find . -exec touch -h -d '2020-01-01T00:00:00Z' {} +
+find . -type f | LC_ALL=C sort | TZ=UTC zip -q -X "$out" -@
+echo "$(basename "$out"): $(du -m "$out" | cut -f1) MB for Python $version on $arch"

@@ -1,0 +1,127 @@
+"""Events in the shape EventBridge gives them, read into notices.
+
+An event that is foreign, malformed or too old gives none, and says why: it is never an error, since it
+would come again and again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from typing import Any
+
+from ebbtide.model.operation import SpotKind, SpotNotice
+
+INTERRUPTION_SECONDS = 120
+"""What EC2 leaves between its warning and the interruption."""
+STALE_SECONDS = 900
+"""An older event says nothing about now: the next look at the cloud knows more."""
+INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}")
+
+
+class EventKind(StrEnum):
+    SCHEDULE = "schedule"
+    INTERRUPTION = "spot interruption"
+    REBALANCE = "rebalance recommendation"
+    STATE_CHANGE = "instance state change"
+    MAINTENANCE = "scheduled maintenance"
+    FOREIGN = "foreign"
+    MALFORMED = "malformed"
+    STALE = "stale"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    kind: EventKind
+    notices: tuple[SpotNotice, ...] = ()
+    says: str = ""
+    """Why there is no notice in it, where one might have been expected."""
+
+    @property
+    def calls_for_a_tick(self) -> bool:
+        return self.kind not in (EventKind.FOREIGN, EventKind.MALFORMED, EventKind.STALE)
+
+
+_KINDS = {
+    ("aws.events", "Scheduled Event"): EventKind.SCHEDULE,
+    ("aws.scheduler", "Scheduled Event"): EventKind.SCHEDULE,
+    ("aws.ec2", "EC2 Spot Instance Interruption Warning"): EventKind.INTERRUPTION,
+    ("aws.ec2", "EC2 Instance Rebalance Recommendation"): EventKind.REBALANCE,
+    ("aws.ec2", "EC2 Instance State-change Notification"): EventKind.STATE_CHANGE,
+    ("aws.health", "AWS Health Event"): EventKind.MAINTENANCE,
+}
+
+
+def read_event(raw: object, now: float) -> Event:
+    if not isinstance(raw, Mapping):
+        return Event(EventKind.MALFORMED, says="the event is no JSON object")
+    name = (str(raw.get("source")), str(raw.get("detail-type")))
+    kind = _KINDS.get(name)
+    if kind is None:
+        return Event(EventKind.FOREIGN, says=f"{name[1]!r} of {name[0]!r} is not for Ebbtide")
+    if kind is EventKind.SCHEDULE:
+        return Event(kind)
+    try:
+        at = int(min(_moment(raw["time"]), now))  # a stamp from the future is taken for now
+        detail = raw["detail"]
+        return _read(kind, detail, at, now)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        return Event(EventKind.MALFORMED, says=f"{kind} cannot be read ({type(error).__name__}: {error})")
+
+
+def _read(kind: EventKind, detail: Mapping[str, Any], at: int, now: float) -> Event:
+    if now - at > STALE_SECONDS:
+        return Event(EventKind.STALE, says=f"{kind} is {int(now - at)} s old, more than {STALE_SECONDS}")
+    match kind:
+        case EventKind.INTERRUPTION:
+            instance_id = _instance_id(detail["instance-id"])
+            notice = SpotNotice(instance_id, SpotKind.INTERRUPTION, at, at + INTERRUPTION_SECONDS)
+            return Event(kind, (notice,))
+        case EventKind.REBALANCE:
+            instance_id = _instance_id(detail["instance-id"])
+            return Event(kind, (SpotNotice(instance_id, SpotKind.REBALANCE, at, at + STALE_SECONDS),))
+        case EventKind.MAINTENANCE:
+            return _maintenance(detail, at)
+        case _:
+            says = f"{_instance_id(detail['instance-id'])} is {detail['state']}: the cloud is looked at"
+            return Event(kind, says=says)
+
+
+def _maintenance(detail: Mapping[str, Any], at: int) -> Event:
+    """The instance is still well, so that it is treated as a recommendation: its replacement comes first."""
+    wanted = (detail["service"], detail["eventTypeCategory"]) == ("EC2", "scheduledChange")
+    if not wanted or detail.get("statusCode") == "closed":
+        return Event(EventKind.FOREIGN, says=f"{detail['eventTypeCode']} announces no change to an instance")
+    starts = int(_moment(detail["startTime"])) if detail.get("startTime") else at + STALE_SECONDS
+    ids = [entity["entityValue"] for entity in _entities(detail)]
+    ours = sorted({value for value in ids if INSTANCE_ID.fullmatch(value)})
+    notices = tuple(SpotNotice(value, SpotKind.REBALANCE, at, max(starts, at)) for value in ours)
+    return Event(EventKind.MAINTENANCE, notices, "" if notices else "no instance is named")
+
+
+def _entities(detail: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    found = detail.get("affectedEntities") or ()
+    if not isinstance(found, Sequence) or isinstance(found, str):
+        raise TypeError("affectedEntities is no list")
+    return found
+
+
+def _instance_id(value: object) -> str:
+    if not isinstance(value, str) or not INSTANCE_ID.fullmatch(value):
+        raise ValueError(f"{value!r} is no instance id")
+    return value
+
+
+def _moment(text: object) -> float:
+    """ISO 8601 as EventBridge writes it, or the mail format that AWS Health uses inside."""
+    if not isinstance(text, str):
+        raise TypeError(f"{text!r} is no time")
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = parsedate_to_datetime(text)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

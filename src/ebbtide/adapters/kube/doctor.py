@@ -1,0 +1,117 @@
+"""Whether the cluster can be reached and may be worked with: what `ebbtide doctor` asks of Kubernetes.
+
+Read-only: the server is asked what we may do, and nothing of it is tried.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+
+import msgspec
+
+from ebbtide.adapters.kube.answers import Refused
+from ebbtide.adapters.kube.connection import Call, Connection
+from ebbtide.adapters.kube.usage import PATH as USAGE_PATH
+from ebbtide.errors import EbbtideError
+
+REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+MOST_SKEW_SECONDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    ok: bool
+    says: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    verb: str
+    resource: str
+    group: str = ""
+    subresource: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}" + (f"/{self.subresource}" if self.subresource else "")
+
+
+READ = ("get", "list", "watch")
+RIGHTS = (
+    *(Right(verb, "nodes") for verb in (*READ, "patch", "delete")),
+    *(Right(verb, kind) for kind in ("pods", "persistentvolumes", "persistentvolumeclaims") for verb in READ),
+    *(Right(verb, "poddisruptionbudgets", "policy") for verb in READ),
+    Right("create", "pods", subresource="eviction"),
+    Right("create", "events"),
+)
+
+
+class ReviewStatus(msgspec.Struct, frozen=True):
+    allowed: bool = False
+
+
+class Review(msgspec.Struct, frozen=True):
+    status: ReviewStatus
+
+
+class Version(msgspec.Struct, frozen=True, rename="camel"):
+    git_version: str
+
+
+def examine(connection: Connection) -> Iterator[Finding]:
+    try:
+        version = msgspec.json.decode(connection.get("/version", "the version"), type=Version).git_version
+    except (EbbtideError, msgspec.DecodeError) as error:
+        yield Finding(False, f"the cluster does not answer: {error}", "check the kubeconfig and the network")
+        return
+    yield Finding(True, f"{connection.server} runs Kubernetes {version}")
+    yield _clock(connection)
+    yield _rights(connection)
+    yield _metrics_server(connection)
+
+
+def _clock(connection: Connection) -> Finding:
+    said = connection.last_date
+    if not said:
+        return Finding(True, "the server does not tell its time")
+    skew = parsedate_to_datetime(said).timestamp() - time.time()
+    if abs(skew) > MOST_SKEW_SECONDS:
+        return Finding(False, f"our clock is {-skew:+.0f} s off the server's", "run an NTP client on both")
+    return Finding(True, "our clock agrees with the server's")
+
+
+def _rights(connection: Connection) -> Finding:
+    try:
+        missing = [str(right) for right in RIGHTS if not _may(connection, right)]
+    except (EbbtideError, msgspec.DecodeError) as error:
+        return Finding(False, f"what we may do cannot be asked: {error}", "apply deploy/manifests/rbac.yaml")
+    if missing:
+        return Finding(False, f"not allowed: {', '.join(missing)}", "apply deploy/manifests/rbac.yaml")
+    return Finding(True, "all permissions that are needed are there")
+
+
+def _may(connection: Connection, right: Right) -> bool:
+    asked = {
+        "verb": right.verb,
+        "resource": right.resource,
+        "group": right.group,
+        "subresource": right.subresource,
+    }
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": asked},
+    }
+    answer = connection.act(Call("POST", REVIEW, f"whether we may {right}", body))
+    return msgspec.json.decode(answer, type=Review).status.allowed
+
+
+def _metrics_server(connection: Connection) -> Finding:
+    try:
+        connection.try_get(USAGE_PATH, "node metrics", {"limit": 1})
+    except (EbbtideError, Refused):
+        return Finding(True, "there is no metrics-server: CPU must come from Prometheus")
+    return Finding(True, "metrics-server answers")

@@ -1,0 +1,118 @@
+"""The tick as a Lambda function: on a schedule, and at once on what EC2 and AWS Health announce.
+
+An event that is handed over is answered in the same run; one that could not be taken in fails the run, so
+that Lambda delivers it again and at last to the dead-letter queue. Nothing of a run outlives it: doors are
+opened for it and closed after it, since connections do not survive the freeze between two runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from ebbtide.adapters.clouds.events import read_event
+from ebbtide.adapters.clouds.inbox import HandedInbox
+from ebbtide.engine.outside import Outside
+from ebbtide.engine.tick import TickReport, tick
+from ebbtide.errors import Retryable
+from ebbtide.model.settings import Settings
+
+MILLI = 1000
+KUBECONFIG_PARAMETER = "KUBECONFIG_PARAMETER"
+"""Variable with the name of the SSM parameter that holds the kubeconfig."""
+OpenOutside = Callable[[], tuple[Outside, Settings]]
+
+
+class Context(Protocol):
+    """The part of Lambda's context that is used."""
+
+    aws_request_id: str
+
+    def get_remaining_time_in_millis(self) -> int: ...
+
+
+def handler(event: object, context: Context) -> Mapping[str, Any]:
+    return run(event, context, open_outside)
+
+
+def open_outside() -> tuple[Outside, Settings]:
+    """What the configuration in the package or in the environment says."""
+    from ebbtide.bootstrap import build
+    from ebbtide.config import load
+
+    if parameter := os.environ.get(KUBECONFIG_PARAMETER):
+        os.environ["KUBECONFIG"] = str(fetch_kubeconfig(parameter, Path(tempfile.gettempdir())))
+    config = load(None, os.environ)
+    return build(config), config.settings
+
+
+def fetch_kubeconfig(parameter: str, folder: Path) -> Path:
+    """From SSM into a file that only we can read; asked anew for each run, since it may be renewed."""
+    from ebbtide.adapters.clouds.aws import make_client
+    from ebbtide.adapters.clouds.aws_errors import translated
+
+    client = make_client("ssm", endpoint=os.environ.get("AWS_ENDPOINT_URL_SSM", ""))
+    try:
+        with translated(f"reading the parameter {parameter}"):
+            found = client.get_parameter(Name=parameter, WithDecryption=True)
+    finally:
+        client.close()
+    path = folder / "ebbtide-kubeconfig"
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+        out.write(found["Parameter"]["Value"])
+    return path
+
+
+def run(raw: object, context: Context, opener: OpenOutside) -> Mapping[str, Any]:
+    outside, settings = opener()
+    try:
+        event = read_event(raw, outside.clock.now())
+        if not event.calls_for_a_tick:
+            return _told({"event": event.kind, "says": f"dropped: {event.says}"})
+        inbox = HandedInbox(event.notices, outside.inbox)
+        owner = f"lambda-{context.aws_request_id}-{secrets.token_hex(3)}"
+        deadline = outside.clock.now() + budget_seconds(context, settings)
+        report = tick(replace(outside, inbox=inbox), settings, owner, deadline)
+        answer = _told({"event": event.kind, **_summary(report)})
+    finally:
+        close(outside)
+    if inbox.waiting:
+        names = ", ".join(notice.instance_id for notice in inbox.waiting)
+        raise Retryable(f"the notice for {names} was not taken in ({report.says}): Lambda delivers it again")
+    return answer
+
+
+def budget_seconds(context: Context, settings: Settings) -> float:
+    """What is left, less one call that may just have been started; never less than half of it."""
+    left = context.get_remaining_time_in_millis() / MILLI
+    return max(left - settings.request_timeout_seconds, left / 2)
+
+
+def close(outside: Outside) -> None:
+    for door in (outside.cloud, outside.cluster, outside.metrics, outside.inbox, outside.store):
+        shut = getattr(door, "close", None)
+        if shut is not None:
+            shut()
+
+
+def _summary(report: TickReport) -> dict[str, Any]:
+    decision = report.decision
+    return {
+        "at": report.at,
+        "says": report.says,
+        "held": report.held,
+        "decision": None if decision is None else {"id": decision.id, "action": decision.action},
+    }
+
+
+def _told(answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer, which is also the run's line in the function's log."""
+    print(json.dumps(answer, ensure_ascii=False), flush=True)
+    return answer

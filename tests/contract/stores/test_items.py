@@ -1,0 +1,195 @@
+"""The item under the attribute names of the specification: what DynamoDB holds in each state, and back.
+
+`golden/items.json` is what a person or another tool reads in the table. After a wanted change, write it
+anew with UPDATE_GOLDEN=1 and read the difference.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ebbtide.adapters.stores.dynamodb_tables import make_client, parse_tables
+from ebbtide.adapters.stores.dynamodb_values import from_wire_item, to_wire_item
+from ebbtide.adapters.stores.item import OPTIONAL_ATTRIBUTES, from_item, item_key, lock_key, to_item
+from ebbtide.errors import StoreUnusable
+from ebbtide.model.node import Market
+from ebbtide.model.operation import (
+    Operation,
+    Removal,
+    RemovalState,
+    ScaleDown,
+    ScaleUp,
+    Slot,
+    SlotState,
+    Spot,
+)
+from ebbtide.model.record import CLUSTER_LEASE, FORMAT_VERSION, Missing, Record, Rest, spot_lease_name
+from tests.contract.stores.lab import DynamoLab
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+DOCUMENTS: dict[str, dict[str, Any]] = json.loads((GOLDEN / "documents.json").read_text())
+ACTION = "1730000300-req-xyz"
+BEGUN = 1730000300
+IDLE = Record(last_scale_at=1730000000, idle_since=1730000100, worker_count=2)
+
+
+def scale_up(*states: SlotState) -> ScaleUp:
+    slots = tuple(
+        Slot(
+            key=f"{ACTION}-{number}",
+            pool="workers",
+            zone="eu-central-1a",
+            instance_type="t3.large",
+            market=Market.ON_DEMAND,
+            state=state,
+            since=BEGUN,
+            instance_id="" if state is SlotState.RESERVED else f"i-{'ab'[number] * 3}",
+        )
+        for number, state in enumerate(states)
+    )
+    return ScaleUp(ACTION, BEGUN, len(slots), slots, "pods have been pending for 200 s")
+
+
+def scale_down(*states: RemovalState) -> ScaleDown:
+    removals = tuple(
+        Removal(
+            f"i-{'ab'[number] * 3}", f"node-{'ab'[number]}", zone="eu-central-1a", state=state, since=BEGUN
+        )
+        for number, state in enumerate(states)
+    )
+    return ScaleDown(ACTION, BEGUN, removals, "CPU 0.12 is below 0.30")
+
+
+STATES: dict[str, Operation | None] = {
+    "idle": None,
+    "scale-up begun": scale_up(SlotState.RESERVED, SlotState.RESERVED),
+    "scale-up recorded": scale_up(SlotState.LAUNCHED, SlotState.LAUNCHED),
+    "scale-up verifying": scale_up(SlotState.READY, SlotState.JOINED),
+    "scale-down begun": scale_down(RemovalState.PLANNED, RemovalState.PLANNED),
+    "scale-down draining": scale_down(RemovalState.DRAINED, RemovalState.DRAINING),
+    "scale-down terminating": scale_down(RemovalState.TERMINATING, RemovalState.DRAINED),
+    "scale-down progress": scale_down(RemovalState.GONE, RemovalState.TERMINATING),
+}
+
+
+def held_by_dynamodb(lab: DynamoLab, key: str) -> dict[str, Any]:
+    client = make_client(parse_tables(lab.server.url(*lab.tables)))
+    item = client.get_item(TableName=lab.tables[0], Key={"pk": {"S": key}}, ConsistentRead=True)["Item"]
+    client.close()
+    assert isinstance(item, dict)
+    return item
+
+
+def test_dynamodb_holds_the_item_of_each_state_attribute_by_attribute(dynamodb_lab: DynamoLab) -> None:
+    store = dynamodb_lab.open("golden")
+    held: dict[str, Any] = {}
+    lease = store.acquire(CLUSTER_LEASE, "req-xyz", 300)
+    record = replace(IDLE, cluster="golden")
+    for state, operation in STATES.items():
+        record = store.write(replace(record, operation=None), lease)
+        record = store.write(replace(record, operation=operation), lease)
+        held[state] = held_by_dynamodb(dynamodb_lab, "cluster#golden")
+        for changing in ("nonce", "rev", "lockUntilEpoch"):
+            held[state][changing] = {next(iter(held[state][changing])): "changes"}
+    spot = store.acquire(spot_lease_name("i-aaa"), "req-xyz", 180)
+    held["spot lock"] = held_by_dynamodb(dynamodb_lab, "lock#golden#spot:i-aaa")
+    for changing in ("expiresEpoch", "lockUntilEpoch"):
+        held["spot lock"][changing] = {"N": "changes"}
+    store.release(spot)
+    store.close()
+    golden = GOLDEN / "items.json"
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.write_text(json.dumps(held, indent=2, sort_keys=True) + "\n")
+    assert held == json.loads(golden.read_text())
+
+
+def test_a_closed_operation_leaves_no_attribute_behind(dynamodb_lab: DynamoLab) -> None:
+    store = dynamodb_lab.open("closed")
+    record = replace(IDLE, cluster="closed", operation=scale_up(SlotState.LAUNCHED), set_aside=scale_down())
+    record = store.write(record, None)
+    store.write(replace(record, operation=None, set_aside=None), None)
+    assert not held_by_dynamodb(dynamodb_lab, "cluster#closed").keys() & set(OPTIONAL_ATTRIBUTES)
+    store.close()
+
+
+@pytest.mark.parametrize("example", DOCUMENTS)
+def test_an_example_of_the_documents_loads_and_is_carried_on(dynamodb_lab: DynamoLab, example: str) -> None:
+    cluster = example.replace(" ", "-")
+    item = {**DOCUMENTS[example], "pk": item_key(cluster), "notOurs": "kept"}
+    client = make_client(parse_tables(dynamodb_lab.server.url(*dynamodb_lab.tables)))
+    client.put_item(TableName=dynamodb_lab.tables[0], Item=to_wire_item(item))
+    client.close()
+    store = dynamodb_lab.open(cluster)
+    record = store.load()
+    assert record == from_item(item, cluster)
+    lease = store.acquire(CLUSTER_LEASE, "a", 300)
+    assert store.write(record, lease).rev == 1
+    after = from_wire_item(held_by_dynamodb(dynamodb_lab, item_key(cluster)))
+    assert {name: after[name] for name in item} == item
+    store.close()
+
+
+def test_the_examples_of_the_documents_mean_what_they_say() -> None:
+    idle, up, down = (from_item(item, "cluster") for item in DOCUMENTS.values())
+    assert (idle.operation, idle.worker_count, idle.idle_since) == (None, 2, 1730000100)
+    assert isinstance(up.operation, ScaleUp)
+    assert [slot.instance_id for slot in up.operation.slots] == ["i-aaa", "i-bbb"]
+    assert isinstance(down.operation, ScaleDown)
+    assert [removal.state for removal in down.operation.removals] == ["GONE", "PLANNED"]
+    for record, item in zip((idle, up, down), DOCUMENTS.values(), strict=True):
+        written = to_item(record)
+        assert {name: written[name] for name in item} == item
+
+
+def with_every_field(kind: type[Any]) -> st.SearchStrategy[Any]:
+    return st.builds(kind, **dict.fromkeys((field.name for field in fields(kind)), ...))
+
+
+for part in (Slot, Removal, ScaleUp, ScaleDown, Spot, Rest, Missing):
+    st.register_type_strategy(part, with_every_field(part))
+records = with_every_field(Record).map(
+    lambda record: replace(record, cluster="c", format_version=FORMAT_VERSION)
+)
+
+
+@given(records)
+@settings(deadline=None)
+def test_any_record_comes_back_from_its_item(record: Record) -> None:
+    item = to_item(record)
+    assert from_item(item, "c") == record
+    assert from_item(from_wire_item(to_wire_item(item)), "c") == record
+    assert item.keys() - set(OPTIONAL_ATTRIBUTES) == to_item(Record()).keys()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"rev": "many"},
+        {"formatVersion": "one"},
+        {"scaleUpActionId": "a"},
+        {"scaleUpActionId": "a", "scaleDownActionId": "b"},
+        {"scalingInProgress": True},
+        {"scalingInProgress": False, "scaleUpActionId": "a", "scaleUpStartedEpoch": 1},
+        {"spotOperations": [{"id": 1}]},
+        {"rests": "none"},
+        {"setAside": "x"},
+        {"scaleDownActionId": "a", "scaleDownStartedEpoch": 1, "scaleDownRemovals": [{"state": "FLYING"}]},
+    ],
+)
+def test_an_item_that_cannot_be_read_is_refused_and_left(broken: dict[str, Any]) -> None:
+    with pytest.raises(StoreUnusable, match="it was left as it is"):
+        from_item({"pk": "cluster", **broken}, "cluster")
+
+
+def test_keys_of_the_first_cluster_are_those_of_the_documents() -> None:
+    assert (item_key("cluster"), item_key("blue")) == ("cluster", "cluster#blue")
+    assert lock_key("cluster", "spot:i-1") == "lock#spot:i-1"
+    assert lock_key("blue", "spot:i-1") == "lock#blue#spot:i-1"

@@ -1,0 +1,155 @@
+"""`ebbtide assess` on dumps: figures and reasons, and a clear word where the dump is no good."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ebbtide.entrypoints.assess import assess_command
+from tests.integration.kube.objects import Json, budget, node, seen_pod
+
+MASTER = {"node-role.kubernetes.io/control-plane": "true"}
+
+
+def small_cluster() -> list[Json]:
+    bare = {"metadata": {"ownerReferences": [], "name": "solo"}}
+    return [
+        node("m1", "a", pool="", labels=MASTER),
+        node("a1", "a", pool="", futureField={"x": 1}),
+        node("a2", "a", pool=""),
+        node("b1", "b", pool=""),
+        node("b2", "b", pool="", labels={"node.kubernetes.io/instance-type": "m9.huge"}),
+        {"kind": "Lease", "metadata": {"name": "something else"}},
+        seen_pod("web-1", "a1", spec={"aFieldOfTheFuture": [1, 2]}),
+        seen_pod("web-2", "a2"),
+        seen_pod("solo", "b1", **bare),
+        budget("db"),
+    ]
+
+
+def dump(path: Path, items: list[Json]) -> str:
+    file = path / "dump.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    return str(file)
+
+
+def assessed(capsys: pytest.CaptureFixture[str], source: str, prices: Path | None = None) -> Json:
+    assert assess_command(source, prices, True, None) == 0
+    found: Json = json.loads(capsys.readouterr().out)
+    return found
+
+
+def verdicts(result: Json) -> dict[str, str]:
+    return {n["name"]: n["reason"] for n in result["nodes"]}
+
+
+def test_a_dump_of_any_cluster_is_priced_and_every_kept_node_has_a_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = assessed(capsys, dump(tmp_path, small_cluster()))
+    assert result["removable"] == ["a1", "b2"]
+    assert result["costPerHour"] == {"EUR": "0.0672"}
+    assert result["typesWithoutPrice"] == ["m9.huge"]
+    reasons = verdicts(result)
+    assert reasons["m1"] == "it is a node of the control plane"
+    assert reasons["a2"] == "2 workers are always kept, and others go first"
+    assert "default/solo has no controller" in reasons["b1"]
+    assert result["nodes"][1]["cpuShare"] == 0.025
+    assert result["nodes"][4]["pricePerHour"] is None
+
+
+def test_standard_input_a_price_book_and_a_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prices, page = tmp_path / "prices.yaml", tmp_path / "page.html"
+    prices.write_text("types:\n  cpx32: {price: 0.5, currency: USD}\n  m9.huge: {price: 2, currency: USD}\n")
+    text = Path(dump(tmp_path, small_cluster())).read_bytes()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+    assert assess_command("-", prices, False, page) == 0
+    said = capsys.readouterr().out
+    assert "They cost 4.0000 USD an hour (2920.00 a month)." in said
+    assert "2 could be removed now, which saves 2.5000 USD an hour" in said
+    assert "Nothing was touched." in said
+    assert "could be removed" in page.read_text()
+
+
+def test_names_in_a_dump_do_not_become_markup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.html"
+    items = [node("[red]<script>x</script>", pool="", labels=MASTER)]
+    assert assess_command(dump(tmp_path, items), None, False, page) == 0
+    assert "<script>" not in page.read_text()
+    assert "[red]" in capsys.readouterr().out
+
+
+def test_a_pod_that_cannot_be_read_keeps_its_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    odd = seen_pod("odd", "a1", spec={"containers": [{"resources": {"requests": {"cpu": "lots"}}}]})
+    broken: Any = seen_pod("broken", "a2", spec={"containers": 5})
+    items = [*(node(name, pool="") for name in ("a1", "a2", "a3", "a4")), odd, broken]
+    result = assessed(capsys, dump(tmp_path, items))
+    assert set(result["removable"]) == {"a3", "a4"}
+    assert "a specification that cannot be read" in verdicts(result)["a1"]
+    assert "a specification that cannot be read" in verdicts(result)["a2"]
+    assert "2 objects of kind Pod could not be read" in " ".join(result["notes"])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (json.dumps({"kind": "List", "items": small_cluster()})[:-400], "it is cut off"),
+        ("", "it is cut off"),
+        ("error: You must be logged in to the server\n", "no JSON that can be read"),
+        ('{"kind": "Status", "message": "Forbidden"}', "no list of Kubernetes objects"),
+        ('{"kind": "List", "items": []}', "holds no node"),
+        ('{"kind": "List", "items": [7, null, {"kind": "Node"}]}', "holds no node"),
+    ],
+)
+def test_a_dump_that_is_no_good_is_refused_with_the_command_that_makes_a_good_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, says: str
+) -> None:
+    path = tmp_path / "dump.json"
+    path.write_text(text)
+    assert assess_command(str(path), None, False, None) == 2
+    said = capsys.readouterr()
+    assert not said.out
+    assert says in said.err
+    assert "kubectl get nodes,pods,pdb,pv,pvc -A -o json" in said.err
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("types: {cpx32: {price: free}}", "price of cpx32 is 'free'"),
+        ("types: {cpx32: 5}", "cpx32 is no entry"),
+        ("[1, 2]", "names no types"),
+        ("a: [", "is no YAML"),
+    ],
+)
+def test_a_price_book_that_is_no_good_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, says: str
+) -> None:
+    prices = tmp_path / "prices.yaml"
+    prices.write_text(text)
+    assert assess_command(dump(tmp_path, small_cluster()), prices, False, None) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_files_that_are_not_there_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = dump(tmp_path, small_cluster())
+    assert assess_command(str(tmp_path / "none.json"), None, False, None) == 2
+    assert assess_command(source, tmp_path / "none.yaml", False, None) == 2
+    assert assess_command(source, None, False, tmp_path / "none" / "page.html") == 2
+    assert capsys.readouterr().err.count("No such file or directory") == 3
+
+
+def test_a_large_cluster_is_looked_at_from_its_emptiest_nodes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = [node(f"n{number}", "ab"[number % 2], pool="") for number in range(400)]
+    items += [seen_pod(f"web-{number}", f"n{number}") for number in range(400)]
+    result = assessed(capsys, dump(tmp_path, items))
+    assert len(result["removable"]) == 30
+    assert "only the 300 emptiest of 400 workers were looked at" in result["notes"]

@@ -1,0 +1,124 @@
+"""Wrong CA, expired token, forbidden, unreachable: one sentence with the next step, nothing touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ebbtide.adapters.kube.cluster import KubeCluster
+from ebbtide.adapters.kube.connection import connect
+from ebbtide.entrypoints.assess import assess_command
+from ebbtide.errors import ConfigError, EbbtideError, Final, Retryable, Usage
+from ebbtide.model.effect import Cordon, Evict
+from tests.integration.kube.objects import node
+from tests.servers.dynamodb import free_port
+from tests.servers.kube import NOBODY_TOKEN, kube_server
+from tests.servers.processes import eventually
+from tests.servers.shared_kube import SharedKube
+
+
+def another_authority(tmp_path: Path, kube: SharedKube) -> Path:
+    """The right kind of certificate, of somebody else."""
+    from datetime import UTC, datetime, timedelta
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "somebody else")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    path = tmp_path / "ca.crt"
+    path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    return path
+
+
+def test_who_may_not_is_told_so_in_one_sentence_and_nothing_is_touched(
+    kube: SharedKube, tmp_path: Path
+) -> None:
+    kube.api.post("/api/v1/nodes", node("w1"))
+    before = kube.api.get("/api/v1/nodes/w1")
+    uid = before["metadata"]["uid"]
+    kubeconfig = kube.server.kubeconfig
+    cases: list[tuple[Path, type[EbbtideError], type[EbbtideError], str]] = [
+        (kubeconfig("expired", token="expired"), Usage, Retryable, "renew the token"),
+        (kubeconfig("nobody", token=NOBODY_TOKEN), Usage, Final, "apply the RBAC rules"),
+        (
+            kubeconfig("wrong-ca", authority=another_authority(tmp_path, kube)),
+            Usage,
+            Retryable,
+            "check certificate-authority",
+        ),
+        (
+            kubeconfig("nowhere", server=f"https://127.0.0.1:{free_port()}"),
+            Retryable,
+            Retryable,
+            "check the address and the network",
+        ),
+    ]
+    for path, reading, acting, next_step in cases:
+        cluster = KubeCluster(connect(path))
+        with pytest.raises(reading, match=next_step) as told:
+            cluster.read()
+        assert "\n" not in str(told.value)
+        assert told.value.__cause__ is not None
+        with pytest.raises(acting):
+            cluster.cordon(Cordon("w1", uid, "op-1"), 1)
+        with pytest.raises(acting):
+            cluster.evict(Evict("default", "web", "uid", "w1", 30))
+        watched = KubeCluster(connect(path), watching=True)
+        with pytest.raises(reading, match=next_step):
+            watched.read()
+        watched.close()
+        cluster.close()
+    assert kube.api.get("/api/v1/nodes/w1") == before
+
+
+def test_a_live_assessment_says_the_same_and_ends_with_2(
+    kube: SharedKube, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kube.api.post("/api/v1/nodes", node("w1"))
+    monkeypatch.setenv("KUBECONFIG", str(kube.server.kubeconfig("expired", token="expired")))
+    assert assess_command("live", None, False, None) == 2
+    assert "renew the token" in capsys.readouterr().err
+    monkeypatch.setenv("KUBECONFIG", str(kube.server.kubeconfig()))
+    assert assess_command("live", None, False, None) == 0
+    assert "1 nodes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", [None, "", "clusters: 5", "{{", "current-context: none\n"])
+def test_a_kubeconfig_that_is_no_good_is_named(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "config"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ConfigError, match="name a kubeconfig that is whole"):
+        connect(path)
+
+
+def test_a_control_plane_that_goes_away_is_an_error_and_not_an_empty_cluster(kube: SharedKube) -> None:
+    with kube_server(controllers=False) as server:
+        server.api.post("/api/v1/nodes", node("w1"))
+        cluster = KubeCluster(connect(server.kubeconfig()), watching=True)
+        assert [found.name for found in cluster.read().nodes] == ["w1"]
+    eventually(lambda: fails(cluster), 10, "an error")
+    cluster.close()
+
+
+def fails(cluster: KubeCluster) -> bool:
+    try:
+        cluster.read()
+    except Retryable:
+        return True
+    return False

@@ -1,0 +1,125 @@
+"""The chart and the plain manifests: the same rights, hardened pods, and no right too many on a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.integration.kube.chart import render_chart
+from tests.servers.shared_kube import SharedKube
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+CHART = DEPLOY / "helm" / "ebbtide"
+K3S = {"k3s": {"nodeNames": ["worker-1"]}}
+ACCOUNT = "system:serviceaccount:ebbtide:ebbtide"
+NEEDED = [
+    *(f"{verb} nodes" for verb in ("get", "list", "watch", "patch", "delete")),
+    *(
+        f"{verb} {kind} -A"
+        for verb in ("get", "list", "watch")
+        for kind in ("pods", "persistentvolumeclaims", "persistentvolumes", "poddisruptionbudgets.policy")
+    ),
+    "create pods --subresource=eviction -n shop",
+    "create events -n shop",
+    "create events -n default",
+    "list nodes.metrics.k8s.io",
+    "delete secrets/worker-1.node-password.k3s -n kube-system",
+]
+FORBIDDEN = [
+    "delete pods -n shop",
+    "create pods -n shop",
+    "create pods --subresource=exec -n shop",
+    "get pods --subresource=log -n shop",
+    "get secrets -n kube-system",
+    "list secrets -A",
+    "delete secrets -n kube-system",
+    "delete secrets/something-else -n kube-system",
+    "delete secrets/worker-1.node-password.k3s -n shop",
+    "get secrets/worker-1.node-password.k3s -n kube-system",
+    "update nodes",
+    "create nodes",
+    "patch nodes --subresource=status",
+    "deletecollection nodes",
+    "delete poddisruptionbudgets.policy -n shop",
+    "patch deployments.apps -n shop",
+    "impersonate users",
+    "create clusterrolebindings.rbac.authorization.k8s.io",
+]
+
+
+def manifests() -> list[Any]:
+    files = sorted((DEPLOY / "manifests").glob("*.yaml"))
+    return [document for file in files for document in yaml.safe_load_all(file.read_text()) if document]
+
+
+def of_kind(documents: list[Any], kind: str) -> Any:
+    found = [document for document in documents if document["kind"] == kind]
+    assert len(found) == 1
+    return found[0]
+
+
+@pytest.mark.parametrize("documents", [render_chart(CHART), manifests()], ids=["chart", "manifests"])
+def test_pods_run_without_root_or_a_writable_disk_with_probes_two_of_them_under_a_budget(
+    documents: list[Any],
+) -> None:
+    deployment = of_kind(documents, "Deployment")["spec"]
+    assert deployment["replicas"] == 2
+    pod = deployment["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["serviceAccountName"] == "ebbtide"
+    container = pod["containers"][0]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert {"startupProbe", "readinessProbe", "livenessProbe"} <= set(container)
+    assert container["resources"]["limits"]["memory"]
+    budget = of_kind(documents, "PodDisruptionBudget")["spec"]
+    labels = deployment["template"]["metadata"]["labels"]
+    assert budget["maxUnavailable"] == 1
+    assert budget["selector"]["matchLabels"].items() <= labels.items()
+
+
+def test_chart_and_manifests_give_the_same_rights() -> None:
+    chart, plain = render_chart(CHART, K3S), manifests()
+    for kind in ("ClusterRole", "Role"):
+        assert of_kind(chart, kind)["rules"] == of_kind(plain, kind)["rules"]
+
+
+def test_without_named_k3s_nodes_there_is_no_right_on_any_secret() -> None:
+    assert not any(d["kind"] == "Role" for d in render_chart(CHART))
+
+
+def test_a_real_server_takes_the_manifests_and_grants_what_is_needed_and_nothing_else(
+    kube: SharedKube, tmp_path: Path
+) -> None:
+    rendered = tmp_path / "chart.yaml"
+    rendered.write_text(yaml.safe_dump_all(render_chart(CHART, K3S)))
+    server = kube.server
+    plain = server.kubectl("apply", "-f", str(DEPLOY / "manifests" / "rbac.yaml"))
+    assert plain.returncode == 0, plain.stderr
+    for source in (str(DEPLOY / "manifests"), str(rendered)):
+        dry = server.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", source)
+        assert dry.returncode == 0, dry.stderr
+    server.kubectl("delete", "clusterrole,clusterrolebinding", "ebbtide")
+    roles = [d for d in render_chart(CHART, K3S) if d["kind"] not in ("Deployment", "PodDisruptionBudget")]
+    rendered.write_text(yaml.safe_dump_all(roles))
+    applied = server.kubectl("apply", "-f", str(rendered))
+    assert applied.returncode == 0, applied.stderr
+    try:
+        for question in NEEDED:
+            assert can_i(kube, question) == "yes", question
+        for question in FORBIDDEN:
+            assert can_i(kube, question) == "no", question
+    finally:
+        server.kubectl("delete", "-f", str(rendered))
+        server.kubectl("delete", "namespace", "ebbtide", "--wait=false")
+
+
+def can_i(kube: SharedKube, question: str) -> str:
+    answer = kube.server.kubectl("auth", "can-i", f"--as={ACCOUNT}", *question.split())
+    return answer.stdout.strip()

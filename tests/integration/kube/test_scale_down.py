@@ -1,0 +1,143 @@
+"""A whole scale-down on a real control plane, its runner killed around every call that changes anything."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ebbtide.adapters.stores.sql import SqlStore
+from ebbtide.bootstrap import SystemClock
+from ebbtide.model.log import LogKind
+from tests.integration.kube.objects import Json, bare_pod, budget, node, template, workload
+from tests.integration.kube.runner import SETTINGS
+from tests.servers.processes import eventually
+from tests.servers.shared_kube import SharedKube
+
+APPS = "/apis/apps/v1/namespaces/{}/{}"
+NODES = ("a1", "a2", "a3", "b1", "b2", "b3")
+KEPT = {"a1", "b1"}
+"""They hold the bare pod and the kube-system pod."""
+LEASE_SECONDS = SETTINGS.lock_ttl_seconds + 1
+STRIKES = [(at, when) for at in range(1, 7) for when in ("before", "after")]
+MOST_TICKS = 300
+
+
+class Runner:
+    def __init__(self, folder: Path, kubeconfig: Path) -> None:
+        command = [sys.executable, "-m", "tests.integration.kube.runner", str(folder), str(kubeconfig)]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+        self.offset = 0
+        self.killed = 0
+
+    def tick(self, at: int = 0, when: str = "before") -> Json:
+        assert self._process.stdin
+        assert self._process.stdout
+        order = {"at": at, "when": when, "offset": self.offset}
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        answer: Json = json.loads(self._process.stdout.readline())
+        assert not answer["failed"]
+        if answer["killed"]:
+            self.killed += 1
+            self.offset += LEASE_SECONDS
+        return answer
+
+    def close(self) -> None:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait(20)
+
+
+def populate(kube: SharedKube, folder: Path) -> None:
+    api = kube.api
+    for name in NODES:
+        api.post("/api/v1/nodes", node(name, name[0]))
+    api.post("/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget("web"))
+    api.post("/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget("db", minAvailable=2))
+    api.post(APPS.format("default", "daemonsets"), workload("DaemonSet", "agent", None, template("agent")))
+    api.post(APPS.format("default", "deployments"), workload("Deployment", "web", 8, template("web")))
+    api.post(APPS.format("default", "statefulsets"), workload("StatefulSet", "db", 3, template("db")))
+    system = template("dns", nodeSelector={"kubernetes.io/hostname": "b1"})
+    api.post(APPS.format("kube-system", "deployments"), workload("Deployment", "dns", 1, system))
+    api.post("/api/v1/namespaces/default/pods", bare_pod("solo", nodeName="a1"))
+    (folder / "instances.json").write_text(json.dumps({f"i-{name}": "running" for name in NODES}))
+    eventually(lambda: running(kube) == 6 + 8 + 3 + 1 + 1, 60, "all pods running")
+    kube.kubelets.least_ready.clear()
+
+
+def running(kube: SharedKube) -> int:
+    return sum(pod["status"].get("phase") == "Running" for pod in kube.api.items("/api/v1/pods"))
+
+
+def evictions(kube: SharedKube) -> list[str]:
+    """UIDs of the pods whose eviction the API server carried out, in order."""
+    lines = kube.server.audit_log.read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    done = [event for event in events if event["responseStatus"]["code"] == 201]
+    return [event["requestObject"]["deleteOptions"]["preconditions"]["uid"] for event in done]
+
+
+def uid_of(kube: SharedKube, name: str, app: str) -> str:
+    pods = kube.api.items(f"/api/v1/namespaces/{name}/pods?labelSelector=app%3D{app}")
+    uid: str = pods[0]["metadata"]["uid"]
+    return uid
+
+
+def closed(store: SqlStore) -> list[str]:
+    return [entry.says for entry in store.read_log([LogKind.OPERATION_CLOSED])]
+
+
+@pytest.mark.timeout(300)
+def test_three_nodes_are_removed_though_the_runner_is_killed_around_every_step(
+    kube: SharedKube, tmp_path: Path
+) -> None:
+    populate(kube, tmp_path)
+    before = len(evictions(kube))
+    untouched = uid_of(kube, "default", "solo"), uid_of(kube, "kube-system", "dns")
+    runner = Runner(tmp_path, kube.server.kubeconfig())
+    store = SqlStore.open(f"sqlite:///{tmp_path / 'record.db'}", SystemClock(), SETTINGS.cluster)
+    try:
+        strikes = cycle(STRIKES)
+        said: list[Any] = []
+        while not closed(store) and len(said) < MOST_TICKS:
+            said.append(runner.tick(*next(strikes)))
+        assert closed(store), said[-5:]
+        for _ in range(3):
+            said.append(runner.tick())
+        summary = closed(store)
+    finally:
+        runner.close()
+        store.close()
+
+    assert len(summary) == 1
+    assert "completed" in summary[0]
+    left = kube.api.items("/api/v1/nodes")
+    names = {item["metadata"]["name"] for item in left}
+    assert len(names) == 3
+    assert names >= KEPT
+    assert not any(item["spec"].get("unschedulable") for item in left)
+    assert runner.killed >= 20
+    print(f"killed {runner.killed} times in {len(said)} ticks; {summary[0]}")
+    check_terminations(tmp_path, set(NODES) - names)
+    gone = evictions(kube)[before:]
+    assert len(gone) == len(set(gone))
+    assert not set(gone) & set(untouched)
+    assert untouched == (uid_of(kube, "default", "solo"), uid_of(kube, "kube-system", "dns"))
+    assert kube.kubelets.least_ready["web"] >= 7
+    assert kube.kubelets.least_ready["db"] >= 2
+
+
+def check_terminations(folder: Path, removed: set[str]) -> None:
+    """Exactly the removed nodes were terminated, each with nothing but its DaemonSet pod left on it."""
+    notes = [json.loads(line) for line in (folder / "terminated").read_text().splitlines()]
+    assert {note["instance"].removeprefix("i-") for note in notes} == removed
+    assert {controller for note in notes for _, controller in note["pods"]} <= {"DaemonSet"}

@@ -1,0 +1,149 @@
+"""CPU from a real Prometheus: right where it is known, and unknown with a reason where it is not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from ebbtide.adapters.prometheus import FirstKnown, PrometheusMetrics, Source
+from ebbtide.core.decide import decide
+from ebbtide.engine.observe import fresh
+from ebbtide.model.decision import Action
+from ebbtide.model.snapshot import Reading
+from tests.builders import make_nodes, make_record, make_settings, make_snapshot
+from tests.servers.control_plane import Unavailable, ensure_debian
+from tests.servers.processes import eventually
+from tests.servers.prometheus import Exporters, exporters, http_server, prometheus_server
+
+NODES = ["a1", "a2", "b1", "lost", "nan", "old", "empty"]
+OK = NODES[:3]
+Both = tuple[Exporters, str]
+
+
+@pytest.fixture(scope="module")
+def prometheus() -> Iterator[Both]:
+    try:
+        ensure_debian("prometheus", "prometheus")
+    except Unavailable as why:
+        pytest.skip(f"not run: {why}")
+    with exporters() as scraped:
+        for node, cpu, cpus in (("a1", 0.1, 2), ("a2", 0.2, 2), ("b1", 0.5, 4), ("lost", 0.1, 2)):
+            scraped.use(node, cpu, cpus)
+        scraped.pages["nan"] = lambda: (200, scraped.text("nan", float("nan")))
+        scraped.pages["old"] = lambda: (200, scraped.text("old", 0.9, 2, f" {_minutes_ago(4)}"))
+        scraped.pages["empty"] = lambda: (200, 'node_uname_info{nodename="empty"} 1\n')
+        with prometheus_server(scraped, NODES) as url:
+            eventually(lambda: read(url, [*OK, "lost"]).value is not None, 60, "a first reading")
+            yield scraped, url
+
+
+def _minutes_ago(minutes: int) -> int:
+    return int((time.time() - 60 * minutes) * 1000)
+
+
+def read(url: str, nodes: list[str], seconds: float = 10.0) -> Reading:
+    metrics = PrometheusMetrics(Source(url, timeout_seconds=seconds))
+    try:
+        return metrics.read_cpu(nodes)
+    finally:
+        metrics.close()
+
+
+def assert_no_removal(reading: Reading, reason: str) -> None:
+    settings = make_settings(min_workers=1, idle_down_seconds=0, cooldown_down_seconds=0)
+    now = int(time.time())
+    cpu = fresh(reading, settings, now)
+    assert reason in cpu.problem
+    snapshot = make_snapshot(make_nodes("a1", "a2", "b1"), cpu=cpu, at=now)
+    record = make_record(idle_since=1, ticked_at=now - 1, worker_count=3, pod_count=3)
+    decision = decide(snapshot, record, settings, now, "d-1")
+    assert decision.action is Action.NOTHING
+    said = [v.failed.says for v in decision.verdicts if v.action is Action.SCALE_DOWN and v.failed]
+    assert any(reason in says for says in said), said
+
+
+def test_the_average_is_over_the_cpus_of_the_workers_asked_for_alone(prometheus: Both) -> None:
+    _, url = prometheus
+    eventually(lambda: abs((read(url, OK).value or 0) - 0.325) < 0.02, 30, "(2*0.1 + 2*0.2 + 4*0.5) / 8")
+    assert read(url, ["a1"]).value == pytest.approx(0.1, abs=0.02)
+    assert abs(read(url, OK).at - time.time()) < 10
+
+
+def test_a_node_that_does_not_answer_makes_the_whole_unknown(prometheus: Both) -> None:
+    scraped, url = prometheus
+    del scraped.pages["lost"]
+    eventually(lambda: read(url, [*OK, "lost"]).value is None, 30, "the lost node")
+    assert_no_removal(read(url, [*OK, "lost"]), "1 of 4 workers have no sample, lost first")
+
+
+def test_a_node_without_the_series_or_unknown_to_prometheus_makes_the_whole_unknown(prometheus: Both) -> None:
+    _, url = prometheus
+    assert_no_removal(read(url, [*OK, "empty"]), "1 of 4 workers have no sample, empty first")
+    assert_no_removal(read(url, ["z1", "z2"]), "2 of 2 workers have no sample, z1 first")
+
+
+def test_a_sample_that_is_no_number_is_not_a_figure(prometheus: Both) -> None:
+    _, url = prometheus
+    assert_no_removal(read(url, [*OK, "nan"]), "the sample of nan is NaN")
+
+
+def test_old_samples_are_not_a_figure(prometheus: Both) -> None:
+    _, url = prometheus
+    eventually(lambda: read(url, ["old"]).value is not None, 30, "two old samples")
+    assert_no_removal(read(url, [*OK, "old"]), "s old, more than 180")
+
+
+def test_a_query_of_the_users_own_may_give_one_figure_or_one_for_each_node(prometheus: Both) -> None:
+    _, url = prometheus
+    for query, expected in (
+        ("vector(0.25)", 0.25),
+        ("scalar(vector(0.5))", 0.5),
+        ('label_replace(vector(0.75), "node", "a1", "", "")', 0.75),
+    ):
+        reading = PrometheusMetrics(Source(url, query)).read_cpu(["a1"])
+        assert reading.value == pytest.approx(expected)
+    for query, says in (
+        ("no_such_metric", "1 of 1 workers have no sample"),
+        ("vector(7)", "7 is no share of a CPU"),
+        ("rate(", "parse error"),
+        ("up[1m]", "matrix"),
+    ):
+        reading = PrometheusMetrics(Source(url, query)).read_cpu(["a1"])
+        assert reading.value is None
+        assert says in reading.problem
+
+
+def slowly(_: str) -> tuple[int, str]:
+    time.sleep(2)
+    return 200, ""
+
+
+def test_a_prometheus_that_is_stopped_slow_or_wrong_is_unknown_with_the_reason() -> None:
+    with http_server(lambda _: (200, "<html>a login page</html>")) as port:
+        url = f"http://127.0.0.1:{port}"
+        assert_no_removal(read(url, OK), "is not one of Prometheus")
+    assert_no_removal(read(url, OK, 1), "cannot be reached")
+    with http_server(slowly) as port:
+        assert_no_removal(read(f"http://127.0.0.1:{port}", OK, 0.3), "did not answer within 0.3 s")
+    error = '{"status":"error","errorType":"internal","error":"out of memory"}'
+    with http_server(lambda _: (503, error)) as port:
+        assert_no_removal(read(f"http://127.0.0.1:{port}", OK), "503 out of memory")
+    part = '{"status":"success","data":{"resultType":"vector","result":[]},"warnings":["store gone"]}'
+    with http_server(lambda _: (200, part)) as port:
+        assert_no_removal(read(f"http://127.0.0.1:{port}", OK), "only in part (store gone)")
+
+
+class Known:
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+
+    def read_cpu(self, node_names: object) -> Reading:
+        return self.reading
+
+
+def test_the_first_source_that_knows_is_believed_and_all_reasons_are_said_where_none_does() -> None:
+    lost, also_lost, known = Reading(problem="one"), Reading(problem="two"), Reading(0.5, 7)
+    assert FirstKnown(Known(lost), Known(known)).read_cpu(OK) == known
+    assert FirstKnown(Known(lost), Known(also_lost)).read_cpu(OK).problem == "one; two"

@@ -1,0 +1,80 @@
+"""One control plane for a whole test run, started when it is first asked for and ended with the process.
+
+Tests that share it begin with `clear`: nothing that an earlier one left is there any more.
+"""
+
+from __future__ import annotations
+
+import atexit
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+
+from tests.servers.control_plane import Unavailable
+from tests.servers.kube import KubeServer, kube_server
+from tests.servers.kube_api import Api
+from tests.servers.kubelets import Kubelets, kubelets
+from tests.servers.processes import eventually
+
+NOT_RUN: set[str] = set()
+"""Why tests on a real control plane were not run; said in the last lines of the run."""
+
+WORKLOADS = "/apis/apps/v1/namespaces/{}/"
+EVERYTHING = (
+    *(WORKLOADS + kind for kind in ("deployments", "replicasets", "statefulsets", "daemonsets")),
+    "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
+    "/api/v1/namespaces/{}/persistentvolumeclaims",
+    "/api/v1/namespaces/{}/events",
+)
+
+
+@dataclass(frozen=True)
+class SharedKube:
+    server: KubeServer
+    kubelets: Kubelets
+
+    @property
+    def api(self) -> Api:
+        return self.server.api
+
+    def clear(self) -> None:
+        self.kubelets.stopped.clear()
+        for namespace in ("default", "kube-system"):
+            for path in EVERYTHING:
+                self.api.delete(path.format(namespace))
+        self.api.delete("/api/v1/nodes")
+        self.api.delete("/api/v1/persistentvolumes")
+        eventually(self._is_empty, 60, "an empty cluster")
+        self.kubelets.least_ready.clear()
+
+    def _is_empty(self) -> bool:
+        for namespace in ("default", "kube-system"):
+            self.api.delete(f"/api/v1/namespaces/{namespace}/pods", now=True)
+        owners = (
+            WORKLOADS.format("default") + "replicasets",
+            WORKLOADS.format("kube-system") + "replicasets",
+        )
+        return not any(self.api.items(path) for path in ("/api/v1/pods", "/api/v1/nodes", *owners))
+
+
+@cache
+def _start() -> SharedKube | str:
+    stack = ExitStack()
+    try:
+        server = stack.enter_context(kube_server())
+    except Unavailable as why:
+        return f"a real control plane: {why}"
+    found = stack.enter_context(kubelets(server.api))
+    atexit.register(stack.close)
+    return SharedKube(server, found)
+
+
+def shared_kube() -> SharedKube:
+    """Skips the test, saying why, where no control plane can be had."""
+    found = _start()
+    if isinstance(found, str):
+        NOT_RUN.add(found)
+        pytest.skip(f"not run: {found}")
+    return found

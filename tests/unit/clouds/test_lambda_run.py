@@ -1,0 +1,93 @@
+"""One run of the Lambda function in this process, on the simulated cloud."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from ebbtide.engine.outside import Outside
+from ebbtide.entrypoints.aws_lambda import budget_seconds, run
+from ebbtide.errors import Retryable
+from ebbtide.model.node import Instance
+from ebbtide.model.settings import Settings
+from ebbtide.simulator.ports import SimCloud
+from tests.builders import make_pool
+from tests.servers import aws_events
+from tests.servers.stage import Stage
+
+
+class Context:
+    aws_request_id = "c6af9ac6-7b61-11e6-9a41-93e8deadbeef"
+
+    def __init__(self, milliseconds: int = 120_000) -> None:
+        self.milliseconds = milliseconds
+
+    def get_remaining_time_in_millis(self) -> int:
+        return self.milliseconds
+
+
+class BlindCloud(SimCloud):
+    def list_instances(self) -> Sequence[Instance]:
+        raise Retryable("the cloud cannot be read")
+
+
+class ClosingCloud(SimCloud):
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage(make_pool())
+
+
+def opened(stage: Stage, cloud: SimCloud) -> tuple[Outside, Settings]:
+    return stage.outside(cloud), stage.settings
+
+
+def test_a_scheduled_event_runs_a_tick_and_says_what_was_done(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cloud = SimCloud(stage.world, stage.clock)
+    answer = run(aws_events.schedule(stage.clock.now()), Context(), lambda: opened(stage, cloud))
+    assert answer["held"] is True
+    assert "no scale-up" in answer["says"]
+    assert '"event": "schedule"' in capsys.readouterr().out
+
+
+def test_a_notice_that_could_not_be_taken_in_fails_the_run_so_that_it_comes_again(stage: Stage) -> None:
+    cloud = BlindCloud(stage.world, stage.clock)
+    event = aws_events.interruption(stage.clock.now())
+    with pytest.raises(Retryable, match="delivers it again"):
+        run(event, Context(), lambda: opened(stage, cloud))
+
+
+def test_a_notice_for_a_foreign_instance_is_taken_in_and_ignored(stage: Stage) -> None:
+    cloud = SimCloud(stage.world, stage.clock)
+    answer = run(aws_events.interruption(stage.clock.now()), Context(), lambda: opened(stage, cloud))
+    assert "not an instance of ours" in answer["says"]
+
+
+def test_a_stale_event_is_dropped_without_a_tick(stage: Stage) -> None:
+    cloud = SimCloud(stage.world, stage.clock)
+    answer = run(aws_events.interruption(stage.clock.now() - 4000), Context(), lambda: opened(stage, cloud))
+    assert answer["says"].startswith("dropped")
+    assert stage.log() == []
+
+
+def test_every_door_is_closed_and_no_thread_is_left_even_when_the_run_fails(stage: Stage) -> None:
+    cloud = ClosingCloud(stage.world, stage.clock)
+    before = threading.active_count()
+    run(aws_events.schedule(0), Context(), lambda: opened(stage, cloud))
+    assert cloud.closed
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize(("left", "budget"), [(120_000, 90), (40_000, 20), (2_000, 1)])
+def test_the_budget_leaves_time_for_a_call_that_was_just_started(left: int, budget: float) -> None:
+    assert budget_seconds(Context(left), replace(Settings(), request_timeout_seconds=30)) == budget

@@ -1,0 +1,139 @@
+"""What the Lambda's template allows, and that it fits the code beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ebbtide.adapters.clouds import identity
+from ebbtide.adapters.clouds.aws import Ec2Settings, run_request
+from ebbtide.adapters.clouds.events import EventKind, read_event
+from ebbtide.adapters.stores import dynamodb_tables
+from ebbtide.entrypoints import aws_lambda
+from ebbtide.model.effect import Launch
+from ebbtide.model.operation import Slot
+from tests.servers import aws_events
+from tests.unit.clouds.cloudformation import Request, allows, read_template, statements_of
+
+EC2 = "arn:aws:ec2:eu-central-1:123456789012"
+INSTANCE = f"{EC2}:instance/i-0abc"
+OWN, OTHER = "shop", "bank"
+FUNCTION = statements_of("FunctionRole")
+
+
+def tagged(kind: str, cluster: str) -> dict[str, str]:
+    return {f"aws:{kind}Tag/{identity.CLUSTER}": cluster}
+
+
+def launch_context(cluster: str = OWN, **overrides: str) -> dict[str, str]:
+    metadata = {"ec2:MetadataHttpTokens": "required", "ec2:MetadataHttpPutResponseHopLimit": "1"}
+    return {**tagged("Request", cluster), **metadata, **overrides}
+
+
+def test_an_instance_with_the_tag_of_the_cluster_may_be_terminated() -> None:
+    assert allows(FUNCTION, Request("ec2:TerminateInstances", INSTANCE, tagged("Resource", OWN)))
+
+
+@pytest.mark.parametrize("context", [{}, tagged("Resource", OTHER), tagged("Request", OWN)])
+def test_an_instance_without_the_tag_of_the_cluster_may_not_be_terminated(context: dict[str, str]) -> None:
+    assert not allows(FUNCTION, Request("ec2:TerminateInstances", INSTANCE, context))
+
+
+def test_the_denial_holds_even_beside_a_policy_that_allows_everything() -> None:
+    everything = [*FUNCTION, {"Effect": "Allow", "Action": "*", "Resource": "*"}]
+    assert not allows(everything, Request("ec2:TerminateInstances", INSTANCE, {}))
+    assert not allows(everything, Request("ec2:TerminateInstances", INSTANCE, tagged("Resource", OTHER)))
+
+
+def test_an_instance_is_launched_only_with_the_tag_and_with_safe_metadata() -> None:
+    def may(context: dict[str, str]) -> bool:
+        return allows(FUNCTION, Request("ec2:RunInstances", INSTANCE, context))
+
+    assert may(launch_context())
+    assert not may(launch_context(OTHER))
+    assert not may({**launch_context(), "ec2:MetadataHttpTokens": "optional"})
+    assert not may({**launch_context(), "ec2:MetadataHttpPutResponseHopLimit": "2"})
+
+
+def test_tags_are_given_only_while_launching() -> None:
+    context = {**tagged("Request", OWN), "ec2:CreateAction": "RunInstances"}
+    assert allows(FUNCTION, Request("ec2:CreateTags", INSTANCE, context))
+    assert not allows(FUNCTION, Request("ec2:CreateTags", INSTANCE, tagged("Request", OWN)))
+
+
+@pytest.mark.parametrize("action", ["ec2:StopInstances", "iam:CreateRole", "ec2:DeleteTags", "s3:GetObject"])
+def test_nothing_else_is_allowed(action: str) -> None:
+    assert not allows(FUNCTION, Request(action, INSTANCE, {**launch_context(), **tagged("Resource", OWN)}))
+
+
+def test_only_describing_is_allowed_on_everything() -> None:
+    anywhere = [s for s in FUNCTION if s["Resource"] == "*" and s["Effect"] == "Allow"]
+    assert [action.split(":")[1][:8] for s in anywhere for action in s["Action"]] == ["Describe"] * 2
+
+
+def test_the_function_cannot_read_the_join_token_and_a_node_can_read_nothing_else() -> None:
+    token = "arn:aws:ssm:eu-central-1:123456789012:parameter/ebbtide/shop/join-token"
+    kubeconfig = "arn:aws:ssm:eu-central-1:123456789012:parameter/ebbtide/shop/kubeconfig"
+    node = statements_of("NodeRole")
+    assert not allows(FUNCTION, Request("ssm:GetParameter", token))
+    assert allows(FUNCTION, Request("ssm:GetParameter", kubeconfig))
+    assert allows(node, Request("ssm:GetParameter", token))
+    assert not allows(node, Request("ssm:GetParameter", kubeconfig))
+    assert not allows(node, Request("ec2:TerminateInstances", INSTANCE, tagged("Resource", OWN)))
+
+
+def test_what_the_adapter_asks_of_ec2_meets_the_conditions_of_the_policy() -> None:
+    slot = Slot("op-0", "general", "eu-central-1a", "m7i.large")
+    request = run_request(Launch(slot, "op"), Ec2Settings(OWN, (), image="ami-1"))
+    metadata = request["MetadataOptions"]
+    for specification in request["TagSpecifications"]:
+        tags = {f"aws:RequestTag/{tag['Key']}": tag["Value"] for tag in specification["Tags"]}
+        context = {
+            **tags,
+            "ec2:MetadataHttpTokens": metadata["HttpTokens"],
+            "ec2:MetadataHttpPutResponseHopLimit": str(metadata["HttpPutResponseHopLimit"]),
+        }
+        resource = f"{EC2}:{specification['ResourceType']}/x-1"
+        assert allows(FUNCTION, Request("ec2:RunInstances", resource, context))
+
+
+@pytest.mark.parametrize(
+    ("name", "spec"),
+    [("StateTable", dynamodb_tables._state_spec("x")), ("LogsTable", dynamodb_tables._logs_spec("x"))],
+)
+def test_the_tables_are_those_that_the_store_makes(name: str, spec: dict[str, Any]) -> None:
+    made = read_template()["Resources"][name]["Properties"]
+    for key in ("AttributeDefinitions", "KeySchema", "LocalSecondaryIndexes"):
+        assert made.get(key) == spec.get(key)
+    assert made["TimeToLiveSpecification"]["AttributeName"] == dynamodb_tables.TTL_ATTRIBUTE
+    assert made["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+
+
+def test_the_handler_of_the_template_is_there() -> None:
+    module, _, function = read_template()["Resources"]["Tick"]["Properties"]["Handler"].rpartition(".")
+    assert module == aws_lambda.__name__
+    assert callable(getattr(aws_lambda, function))
+
+
+def test_every_rule_of_the_template_matches_an_event_that_is_understood() -> None:
+    now = 1_800_000_000
+    events = [
+        aws_events.interruption(now),
+        aws_events.rebalance(now),
+        aws_events.state_change(now),
+        aws_events.maintenance(now),
+    ]
+    rules = read_template()["Resources"]["Tick"]["Properties"]["Events"].values()
+    patterns = [rule["Properties"]["Pattern"] for rule in rules if rule["Type"] == "EventBridgeRule"]
+    assert len(patterns) == len(events)
+    for event in events:
+        assert read_event(event, now).kind is not EventKind.FOREIGN
+        assert sum(_matches(pattern, event) for pattern in patterns) == 1
+
+
+def _matches(pattern: dict[str, Any], event: dict[str, Any]) -> bool:
+    return all(
+        _matches(wanted, event[key]) if isinstance(wanted, dict) else event.get(key) in wanted
+        for key, wanted in pattern.items()
+    )
