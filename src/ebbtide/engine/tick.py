@@ -17,12 +17,12 @@ from ebbtide.engine.journal import Inputs, decision_entry, waits
 from ebbtide.engine.notices import answer_notices
 from ebbtide.engine.observe import observe
 from ebbtide.engine.outside import Outside
-from ebbtide.engine.rounds import Hold, advance_work
+from ebbtide.engine.rounds import Hold, InvariantBroken, advance_work
 from ebbtide.errors import Conflict, EbbtideError, LeaseLost
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import Operation
-from ebbtide.model.record import CLUSTER_LEASE
+from ebbtide.model.record import CLUSTER_LEASE, Lease
 from ebbtide.model.settings import Settings
 
 
@@ -48,8 +48,10 @@ def tick(outside: Outside, settings: Settings, owner: str, deadline: float) -> T
         decision = _run(Hold(outside, settings, lease, deadline, record, snapshot, ttl, sentences))
     except Conflict as error:
         sentences.append(f"left the rest to the next tick: {error}")
-    except Exception:
+    except Exception as error:
         with suppress(EbbtideError):
+            if isinstance(error, EbbtideError) and not isinstance(error, InvariantBroken):
+                _forgive(outside, lease)
             outside.store.release(lease)
         raise
     outside.store.release(lease)
@@ -71,6 +73,13 @@ def _run(hold: Hold) -> Decision | None:
     if hold.record.unclean_runs:
         hold.write(replace(hold.record, unclean_runs=0))
     return decision
+
+
+def _forgive(outside: Outside, lease: Lease) -> None:
+    """A run that was stopped by a fault outside is not held against its operation."""
+    record = outside.store.load()
+    if record.operation is not None and record.unclean_runs:
+        outside.store.write(replace(record, unclean_runs=0), lease)
 
 
 def _bring_up_to_date(hold: Hold) -> None:

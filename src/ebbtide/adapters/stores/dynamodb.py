@@ -25,7 +25,7 @@ from ebbtide.adapters.stores.dynamodb_record import (
     renew_lease,
     take_lease,
 )
-from ebbtide.adapters.stores.dynamodb_tables import Tables, check_tables, make_client, parse_tables
+from ebbtide.adapters.stores.dynamodb_tables import Tables, make_client, parse_tables, refuse_unfit
 from ebbtide.adapters.stores.dynamodb_values import Wire, from_wire_item, to_wire, to_wire_item
 from ebbtide.adapters.stores.entries import distinct
 from ebbtide.adapters.stores.guards import Attempt, Held, Stored, held_by_another
@@ -52,9 +52,14 @@ class DynamoStore:
     @classmethod
     def open(cls, url: str, clock: Clock, cluster: str = "cluster") -> DynamoStore:
         """A store whose tables are there and fit, or `StoreUnusable`."""
-        check_tables(url)
         tables = parse_tables(url)
-        return cls(make_client(tables), tables, clock, cluster)
+        client = make_client(tables)
+        try:
+            refuse_unfit(client, tables)
+        except BaseException:
+            client.close()
+            raise
+        return cls(client, tables, clock, cluster)
 
     def acquire(self, name: str, owner: str, ttl_seconds: int) -> Lease:
         def acquire(_: bool) -> Lease:

@@ -100,15 +100,20 @@ def create_tables(url: str) -> str:
 
 def check_tables(url: str) -> str:
     with open_client(url) as (tables, client):
-        for name, spec in ((tables.state, _state_spec), (tables.logs, _logs_spec)):
-            found = client.describe_table(TableName=name)["Table"]
-            if found["KeySchema"] != spec(name)["KeySchema"]:
-                raise StoreUnusable(f"the table {name} has other keys than Ebbtide's: name another table")
-            indexes = {index["IndexName"] for index in found.get("LocalSecondaryIndexes", ())}
-            wanted = {index["IndexName"] for index in spec(name).get("LocalSecondaryIndexes", ())}
-            if not wanted <= indexes:
-                raise StoreUnusable(f"the table {name} lacks an index: make another with `ebbtide db create`")
+        refuse_unfit(client, tables)
     return f"{tables.where} is ready"
+
+
+def refuse_unfit(client: Any, tables: Tables) -> None:
+    for name, spec in ((tables.state, _state_spec), (tables.logs, _logs_spec)):
+        with translated(tables.where):
+            found = client.describe_table(TableName=name)["Table"]
+        if found["KeySchema"] != spec(name)["KeySchema"]:
+            raise StoreUnusable(f"the table {name} has other keys than Ebbtide's: name another table")
+        indexes = {index["IndexName"] for index in found.get("LocalSecondaryIndexes", ())}
+        wanted = {index["IndexName"] for index in spec(name).get("LocalSecondaryIndexes", ())}
+        if not wanted <= indexes:
+            raise StoreUnusable(f"the table {name} lacks an index: make another with `ebbtide db create`")
 
 
 def _create(client: Any, **spec: Any) -> bool:

@@ -29,7 +29,7 @@ from ebbtide.adapters.stores.sql_engine import (
     sqlite_path,
     transaction,
 )
-from ebbtide.adapters.stores.sql_statements import Statements
+from ebbtide.adapters.stores.sql_statements import Statements, newest_entries
 from ebbtide.adapters.stores.sqlite_probe import probe
 from ebbtide.errors import Conflict
 from ebbtide.model.log import LogEntry, LogKind
@@ -134,12 +134,9 @@ class SqlStore:
     def read_log(
         self, kinds: Collection[LogKind] = (), subject: str = "", limit: int = 100
     ) -> Sequence[LogEntry]:
-        asked = sa.select(log).where(log.c.cluster == self._cluster)
-        asked = asked.where(log.c.kind.in_([str(kind) for kind in (kinds or KNOWN_KINDS)]))
-        if subject:
-            asked = asked.where(log.c.subject == subject)
-        asked = asked.order_by(log.c.id.desc()).limit(limit)
-        return [_entry(row) for row in self._ask(lambda connection: connection.execute(asked).all())]
+        asked = newest_entries(self._cluster, kinds, subject, limit)
+        rows = self._ask(lambda connection: connection.execute(asked).all())
+        return [_entry(row) for row in rows if row.kind in KNOWN_KINDS]
 
     def find_entry(self, entry_id: str) -> LogEntry | None:
         asked = sa.select(log).where(log.c.cluster == self._cluster, log.c.id == entry_id)

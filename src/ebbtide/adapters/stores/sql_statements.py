@@ -6,6 +6,7 @@ on SQLite, where all runners share one machine, it is the caller's.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,6 +15,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql import ColumnElement, Executable
 
 from ebbtide.adapters.stores.schema import log, state
+from ebbtide.model.log import LogKind
 
 _c = state.c
 
@@ -91,6 +93,25 @@ class Statements:
 
     def _held(self) -> tuple[ColumnElement[bool], ...]:
         return (*_ours(), _c.lock_until_epoch >= self.now)
+
+
+def newest_entries(
+    cluster: str, kinds: Collection[LogKind], subject: str, limit: int
+) -> sa.Select[Any] | sa.CompoundSelect[Any]:
+    """Each part walks one index from its newest end, so that a long log costs no more than a short one."""
+    mine = sa.select(log).where(log.c.cluster == cluster)
+    newest_first = log.c.id.desc()
+    if subject:
+        mine = mine.where(log.c.subject == subject)
+        if kinds:
+            mine = mine.where(log.c.kind.in_([str(kind) for kind in kinds]))
+    elif kinds:
+        parts = [
+            mine.where(log.c.kind == str(kind)).order_by(newest_first).limit(limit).subquery()
+            for kind in sorted(set(kinds))
+        ]
+        return sa.union_all(*map(sa.select, parts)).order_by(sa.desc("id")).limit(limit)
+    return mine.order_by(newest_first).limit(limit)
 
 
 def _ours() -> tuple[ColumnElement[bool], ...]:
