@@ -49,9 +49,10 @@ def tick(outside: Outside, settings: Settings, owner: str, deadline: float) -> T
     except Conflict as error:
         sentences.append(f"left the rest to the next tick: {error}")
     except Exception as error:
-        with suppress(EbbtideError):
-            if isinstance(error, EbbtideError) and not isinstance(error, InvariantBroken):
+        if isinstance(error, EbbtideError) and not isinstance(error, InvariantBroken):
+            with suppress(EbbtideError):
                 _forgive(outside, lease)
+        with suppress(EbbtideError):
             outside.store.release(lease)
         raise
     outside.store.release(lease)

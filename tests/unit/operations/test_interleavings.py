@@ -134,7 +134,12 @@ def check(work: Work, effects: Sequence[Effect], snapshot: Snapshot, irrevocable
     for effect in effects:
         match effect:
             case Uncordon():
-                assert effect.node_uid in own - irrevocable
+                assert effect.node_uid not in irrevocable
+                owner = named[effect.node_name].owner
+                assert owner is not None
+                # A removal that never learned its node has only the signature to know it by.
+                assert owner.operation_id == work.id
+                assert effect.node_uid in own or "" in own
             case Cordon():
                 assert effect.node_uid in own
             case DeleteNode() if isinstance(work, ScaleDown):

@@ -24,7 +24,9 @@ from ebbtide.adapters.kube.wire import PodSpec
 from ebbtide.model.resources import Resources
 from ebbtide.model.scheduling import ANYWHERE, AntiAffinity, Labels, Requirement, Scheduling, Spread
 
+K = TypeVar("K")
 T = TypeVar("T")
+MOST_KEPT = 100_000
 DEFAULT_SCHEDULER = "default-scheduler"
 
 
@@ -43,13 +45,14 @@ class Understanding:
         known = self._labels.get(key)
         if known is None:
             known = tuple(sorted(msgspec.json.decode(raw, type=dict[str, str]).items()))
-            self._labels[key] = known
+            _keep(self._labels, key, known)
         return known
 
     def requests(self, said: tuple[object, ...], read: Callable[[], Resources]) -> Resources:
         known = self._requests.get(said)
         if known is None:
-            known = self._requests[said] = read()
+            known = read()
+            _keep(self._requests, said, known)
         return known
 
     def scheduling(self, spec: PodSpec, namespace: str, labels: Labels) -> Scheduling:
@@ -66,7 +69,7 @@ class Understanding:
         known = self._rules.get(key)
         if known is None:
             known = self._read(spec, namespace, dict(labels), plain)
-            self._rules[key] = known
+            _keep(self._rules, key, known)
         return known
 
     def _read(
@@ -90,6 +93,13 @@ class Understanding:
             anti_affinity=apart,
             unsupported=tuple(unsupported),
         )
+
+
+def _keep(known: dict[K, T], key: K, value: T) -> None:
+    """Bounded: a daemon meets ever new labels, and forgetting costs only that they are read again."""
+    if len(known) >= MOST_KEPT:
+        known.clear()
+    known[key] = value
 
 
 def _plainly_unsupported(spec: PodSpec) -> tuple[str, ...]:

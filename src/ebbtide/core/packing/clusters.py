@@ -13,7 +13,7 @@ from itertools import count
 
 import numpy as np
 
-from ebbtide.core.packing.arrays import Arrays, Bools, Floats, Ints
+from ebbtide.core.packing.arrays import Arrays, Floats, Ints
 
 _SLACK = 1.002
 """Planned size over mean size: what choosing among the units of a class cannot quite make up for."""
@@ -34,7 +34,7 @@ def clustered(arrays: Arrays, most: int) -> Clusters:
     for kinds in alike:
         units = np.repeat(kinds, arrays.counts[kinds].astype(np.int64))
         share = max(1, round(most * len(units) / arrays.counts.sum()))
-        members.extend([units] if _limited(arrays)[kinds[0]] else _split(arrays.parts, units, share))
+        members.extend(_split(arrays.parts, units, share))
     size = np.array([np.ceil(arrays.size[units].mean(axis=0) * _SLACK) for units in members])
     size[:, 2] = [arrays.size[units[0], 2] for units in members]
     # Rounded up, the mean of one unit must still fit where the unit does.
@@ -43,7 +43,7 @@ def clustered(arrays: Arrays, most: int) -> Clusters:
     coarse = Arrays(
         size=size,
         counts=np.array([float(len(units)) for units in members]),
-        limit=np.array([arrays.limit[units[0]] for units in members]),
+        limit=np.array([_limit(arrays, units) for units in members]),
         worth=size @ value,
         parts=size * value,
         offer=arrays.offer,
@@ -53,18 +53,20 @@ def clustered(arrays: Arrays, most: int) -> Clusters:
     return Clusters(coarse, members)
 
 
-def _limited(arrays: Arrays) -> Bools:
-    return arrays.limit < arrays.counts
+def _limit(arrays: Arrays, units: Ints) -> float:
+    """Units of a cluster that one node may hold: as many of each class in it as that class allows."""
+    kinds, there = np.unique(units, return_counts=True)
+    return float(np.minimum(arrays.limit[kinds], there).sum())
 
 
 def _alike(arrays: Arrays) -> list[Ints]:
-    """Classes in groups of one rule: pods a unit, types barred by more than size, limit a node."""
+    """Classes in groups: of one number of pods a unit, barred from the same types by more than size."""
     fits = np.all(arrays.size <= arrays.offer[:, np.newaxis, :], axis=2)
     barred = np.packbits(fits & ~arrays.admitted, axis=0).T
-    found: dict[tuple[float, int, bytes], list[int]] = {}
-    for index, limited in enumerate(_limited(arrays).tolist()):
-        key = (float(arrays.size[index, 2]), index if limited else -1, barred[index].tobytes())
-        found.setdefault(key, []).append(index)
+    limited = (arrays.limit < arrays.counts).tolist()
+    found: dict[tuple[float, bool, bytes], list[int]] = {}
+    for index, slots in enumerate(arrays.size[:, 2].tolist()):
+        found.setdefault((slots, limited[index], barred[index].tobytes()), []).append(index)
     return [np.array(kinds) for kinds in found.values()]
 
 

@@ -38,6 +38,8 @@ class Pools:
         self._size = np.ascontiguousarray(arrays.size[:, :2])
         self._units = [self._rng.permutation(units) for units in clusters.members]
         self._left = [len(units) for units in self._units]
+        self._spare = arrays.limit.copy()
+        self._limited = bool((arrays.limit < arrays.counts).any())
 
     def make(self, room: Floats, clusters: list[int], planned: float) -> Ints | None:
         """Units for a node with this room, one of each cluster named; None if they would fill it badly."""
@@ -61,22 +63,24 @@ class Pools:
 
     def _choose(self, room: Floats, clusters: list[int]) -> _Choice | None:
         drawn: list[tuple[int, int]] = []
-        cpu, memory = float(room[0]), float(room[1])
-        worth = 0.0
         for cluster in clusters[:-2]:
-            place = self._draw(cluster, drawn)
-            unit = self._units[cluster][place]
-            cpu, memory = cpu - self._size[unit, 0], memory - self._size[unit, 1]
-            worth += self._worth[unit]
-            drawn.append((cluster, place))
-        last = self._last(cpu, memory, clusters[-2:], drawn)
-        return None if last is None else _Choice(worth + last.worth, drawn + last.drawn)
+            drawn.extend(self._draw(cluster, drawn))
+        kinds = np.array([self._units[cluster][place] for cluster, place in drawn], dtype=np.int64)
+        cpu, memory = room[:2] - self._size[kinds].sum(axis=0)
+        last = self._last(cpu, memory, clusters[-2:], drawn) if len(drawn) == len(clusters[:-2]) else None
+        np.add.at(self._spare, kinds, 1.0)
+        return None if last is None else _Choice(self._worth[kinds].sum() + last.worth, drawn + last.drawn)
 
-    def _draw(self, cluster: int, drawn: list[tuple[int, int]]) -> int:
-        place = int(self._rng.integers(self._left[cluster]))
-        while (cluster, place) in drawn:
-            place = (place + 1) % self._left[cluster]
-        return place
+    def _draw(self, cluster: int, drawn: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """A random unit of the cluster that the node may still hold, if there is one."""
+        start, left = int(self._rng.integers(self._left[cluster])), self._left[cluster]
+        for step in range(left):
+            place = (start + step) % left
+            kind = self._units[cluster][place]
+            if self._spare[kind] > 0 and (cluster, place) not in drawn:
+                self._spare[kind] -= 1.0
+                return [(cluster, place)]
+        return []
 
     def _last(
         self, cpu: float, memory: float, clusters: list[int], drawn: list[tuple[int, int]]
@@ -86,11 +90,15 @@ class Pools:
         if len(clusters) == 1:
             return self._single(cpu, memory, one)
         first, second = self._free(one, drawn), self._free(other, drawn)
+        if not len(first) or not len(second):
+            return None
         units, mates = self._units[one][first], self._units[other][second]
         fits = self._size[units, 0][:, np.newaxis] <= cpu - self._size[mates, 0]
         fits &= self._size[units, 1][:, np.newaxis] <= memory - self._size[mates, 1]
         if one == other:
             fits &= first[:, np.newaxis] != second
+        if self._limited:
+            fits &= (units[:, np.newaxis] != mates) | (self._spare[units] > 1)[:, np.newaxis]
         worth = np.where(fits, self._worth[units][:, np.newaxis] + self._worth[mates], -1.0)
         row, column = divmod(int(worth.argmax()), len(mates))
         if not fits[row, column]:
@@ -108,4 +116,5 @@ class Pools:
     def _free(self, cluster: int, drawn: list[tuple[int, int]]) -> Ints:
         places = np.arange(min(self._left[cluster], _WIDTH + len(drawn)))
         taken = [place for drawn_from, place in drawn if drawn_from == cluster]
-        return np.delete(places, [place for place in taken if place < len(places)]) if taken else places
+        places = np.delete(places, [place for place in taken if place < len(places)]) if taken else places
+        return places[self._spare[self._units[cluster][places]] > 0] if self._limited else places
