@@ -27,8 +27,8 @@ FIRST_CALL = "\n".join(
     (
         HANDLER,
         LIBRARIES,
-        "import ebbtide.bootstrap, ebbtide.config, ebbtide.adapters.kube.cluster, ebbtide.adapters.prometheus",
-        "import ebbtide.adapters.stores.dynamodb, ebbtide.adapters.clouds.aws",
+        "import ebbtide.bootstrap, ebbtide.config, ebbtide.adapters.kube.cluster",
+        "import ebbtide.adapters.stores.dynamodb, ebbtide.adapters.clouds.aws, ebbtide.adapters.prometheus",
     )
 )
 
@@ -72,14 +72,11 @@ def main() -> int:
     bare = statistics.median(times["python"])
     net = {key: statistics.median(values) - bare for key, values in times.items()}
     ratio, whole = net["handler"] / net["libraries"], net["first call"] / net["libraries"]
-    print(f"package                          {megabytes:8.1f} MB zipped (at most 50)")
+    print(f"package                          {megabytes:8.1f} MB zipped, at most 50")
     print(f"boto3 and the Kubernetes client  {net['libraries'] * 1000:8.0f} ms")
-    print(
-        f"the handler                      {net['handler'] * 1000:8.0f} ms   ratio {ratio:.2f}, at most {LIMIT}"
-    )
-    print(
-        f"all that the first call imports  {net['first call'] * 1000:8.0f} ms   ratio {whole:.2f}, at most {LIMIT}"
-    )
+    print(f"the handler                      {net['handler'] * 1000:8.0f} ms, {ratio:.2f} times that")
+    print(f"all that the first call imports  {net['first call'] * 1000:8.0f} ms, {whole:.2f} times that")
+    print(f"ratio {max(ratio, whole):.2f}, at most {LIMIT}")
     return 0 if max(ratio, whole) <= LIMIT else 1
 
 

@@ -109,9 +109,9 @@ class HetznerServer:
         path = parts.path.removeprefix("/v1")
         if path == "/servers":
             return self._create(body) if method == "POST" else self._list(asked)
-        if path == "/server_types":
+        if path == "/pricing":
             types = [_type_json(name, number) for number, name in enumerate(TYPES)]
-            return 200, {"server_types": types, "meta": _page(1, len(types), 50)}
+            return 200, {"pricing": {"currency": "EUR", "vat_rate": "19.00", "server_types": types}}
         if found := re.fullmatch(r"/servers/(\d+)", path):
             return self._one(method, int(found[1]))
         raise Refused("not_found")

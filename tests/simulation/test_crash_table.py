@@ -181,8 +181,8 @@ def test_15_minutes_pass() -> None:
     telling.tell(CrashPlan())
     assert telling.problems() == []
     assert telling.record.rests[0].instance_id.startswith("i-")
-    assert telling.record.failures == 1
-    assert telling.record.backoff_until > 0
+    assert telling.record.removal_failures == 1
+    assert telling.record.removal_backoff_until > 0
 
 
 def test_15_minutes_pass_and_what_is_terminating_rolls_forward() -> None:

@@ -128,7 +128,7 @@ def test_queued_pods_beside_a_worker_do_not_skip_the_cooldown() -> None:
 
 
 def test_after_failures_a_back_off_is_waited_out() -> None:
-    check = failed(decided(HOT, make_record(failures=1, backoff_until=NOW + 60)))
+    check = failed(decided(HOT, make_record(launch_failures=1, launch_backoff_until=NOW + 60)))
     assert check == Check("back-off over", False, "1 failures in a row, 60 s of back-off left")
 
 

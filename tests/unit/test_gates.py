@@ -57,7 +57,9 @@ def test_nodes_without_any_pod_are_not_believed() -> None:
     assert (check.passed, check.says) == (False, "no pod at all is seen on 2 nodes")
 
 
-@pytest.mark.parametrize(("before", "seen", "believed"), [(8, 4, False), (7, 4, True), (9, 5, True)])
+@pytest.mark.parametrize(
+    ("before", "seen", "believed"), [(8, 4, False), (7, 4, True), (9, 5, True), (4, 1, True), (20, 11, True)]
+)
 def test_a_cluster_is_implausibly_smaller_when_more_than_45_percent_and_more_than_3_workers_are_missing(
     before: int, seen: int, believed: bool
 ) -> None:
@@ -111,6 +113,8 @@ def test_the_minimum_of_a_pool_is_kept_as_well() -> None:
     check = gates.keeps_minimum(snapshot, make_record(), settings, [make_removal("b1", pool="gpu")])
     assert (check.passed, check.says) == (False, "0 would be left in pool gpu, its minimum is 1")
     assert gates.keeps_minimum(snapshot, make_record(), settings, [make_removal("a1")]).passed
+    two = make_snapshot([*nodes, make_node("b2", pool="gpu")])
+    assert gates.keeps_minimum(two, make_record(), settings, [make_removal("b1", pool="gpu")]).passed
 
 
 def test_a_zone_is_never_drained_to_zero_when_several_zones_exist() -> None:

@@ -160,7 +160,7 @@ def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     trigger, at_least = _pressure(q)
     yield trigger
     yield _cooled_down(q, settings.cooldown_up_seconds, "COOLDOWN_UP_SEC", excused=_queued_without_worker(q))
-    yield _backed_off(q)
+    yield _backed_off(record.launch_failures, record.launch_backoff_until, q.now)
     count = total(q.snapshot, record)
     says = f"{count} nodes exist or are expected, MAX_WORKERS is {settings.max_workers}"
     yield Check("below maximum", count < settings.max_workers, says)
@@ -214,9 +214,9 @@ def _cooled_down(q: Question, seconds: int, name: str, excused: bool = False) ->
     return Check("cooldown over", since >= seconds, says)
 
 
-def _backed_off(q: Question) -> Check:
-    left = q.record.backoff_until - q.now
-    says = f"{q.record.failures} failures in a row, {left} s of back-off left" if left > 0 else "no back-off"
+def _backed_off(failures: int, until: int, now: int) -> Check:
+    left = until - now
+    says = f"{failures} failures in a row, {left} s of back-off left" if left > 0 else "no back-off"
     return Check("back-off over", left <= 0, says)
 
 
@@ -229,7 +229,7 @@ def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     yield gates.healthy(snapshot, settings)
     yield from _idle(q)
     yield _cooled_down(q, settings.cooldown_down_seconds, "COOLDOWN_DOWN_SEC")
-    yield _backed_off(q)
+    yield _backed_off(record.removal_failures, record.removal_backoff_until, q.now)
     spots = len(record.spots)
     yield Check("no spot notice open", not spots, f"{spots} spot notices are being answered")
     ready = len(standing(snapshot, record))

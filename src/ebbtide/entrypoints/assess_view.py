@@ -13,7 +13,7 @@ from rich.table import Table
 
 from ebbtide.entrypoints.assessment import HOURS_PER_MONTH, Assessment, NodeFigures
 
-COLUMNS = ("node", "type", "zone", "CPU asked", "memory asked", "pods", "price/h", "wasted/h", "verdict")
+COLUMNS = ("node", "type", "zone", "CPU", "memory", "pods", "price/h", "wasted/h", "verdict")
 STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem;color:#1b2733}"
     "table{border-collapse:collapse;width:100%}td,th{padding:.3rem .6rem;border-bottom:1px solid #d8dee4;"
@@ -26,12 +26,14 @@ NUMERIC = range(3, 8)
 def show(result: Assessment, console: Console) -> None:
     for line in summary(result):
         console.print(plain(line))
-    table = Table()
-    for number, name in enumerate(COLUMNS):
+    table = Table(caption="CPU and memory: the share of it that pods ask for")
+    for number, name in enumerate(COLUMNS[:-1]):
         table.add_column(name, justify="right" if number in NUMERIC else "left", overflow="fold")
     for node in result.nodes:
-        table.add_row(*(plain(cell) for cell in _cells(node)))
+        table.add_row(*(plain(cell) for cell in _cells(node)[:-1]))
     console.print(table)
+    for node in result.nodes:
+        console.print(plain(f"{node.name}: {_cells(node)[-1]}"), soft_wrap=True)
     for note in result.notes:
         console.print(plain(f"note: {note}"))
     console.print("Nothing was touched.")

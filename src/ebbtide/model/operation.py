@@ -84,6 +84,8 @@ class Removal:
     fence_token: int = 0
     fence_until: int = 0
     """The token under which effects on the node were last sent, and when the last may have started."""
+    terminated: bool = False
+    """Whether we decided that it goes; an instance may also be lost on the way."""
     blamed: bool = False
     """Released because the node itself would not drain: it rests before it is chosen again."""
     reason: str = ""

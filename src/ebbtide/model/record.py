@@ -72,8 +72,10 @@ class Record:
     """An operation that kept crashing its runner; it blocks removals until a person resumes."""
     unclean_runs: int = 0
 
-    failures: int = 0
-    backoff_until: int = 0
+    launch_failures: int = 0
+    launch_backoff_until: int = 0
+    removal_failures: int = 0
+    removal_backoff_until: int = 0
     rests: tuple[Rest, ...] = ()
     orphans: tuple[Missing, ...] = ()
 

@@ -123,7 +123,7 @@ def _moved_on(record: Record, lease: Lease) -> Record:
         case ScaleDown(abort_reason="") as begun:
             return replace(record, operation=replace(begun, abort_reason=lease.owner))
         case ScaleDown():
-            return replace(record, operation=None, failures=record.failures + 1)
+            return replace(record, operation=None, removal_failures=record.removal_failures + 1)
         case _:
             return replace(record, operation=ScaleDown(uuid.uuid4().hex, started_at=1))
 

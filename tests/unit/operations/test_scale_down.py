@@ -131,12 +131,18 @@ def test_it_is_settled_once_every_removal_is() -> None:
 
 def test_any_node_removed_starts_the_cooldown_even_when_others_were_kept() -> None:
     kept = make_removal("a2", state=RELEASED, reason="it holds a bare pod", blamed=True)
-    operation = make_scale_down(make_removal("a1", state=GONE), kept)
-    closed = scale_down.close(with_work(operation, failures=2), operation, make_settings(), NOW)
+    operation = make_scale_down(make_removal("a1", state=GONE, terminated=True), kept)
+    closed = scale_down.close(with_work(operation, removal_failures=2), operation, make_settings(), NOW)
     assert closed.succeeded
     assert closed.says == "scale-down op completed: a1 removed; a2 kept: it holds a bare pod"
     rest = Rest("i-a2", NOW + 3600, "it holds a bare pod")
     assert closed.record == make_record(last_scale_at=NOW, rests=(rest,))
+
+
+def test_a_node_that_was_lost_and_not_removed_by_us_starts_no_cooldown() -> None:
+    operation = make_scale_down(make_removal("a1", state=GONE))
+    closed = scale_down.close(with_work(operation, last_scale_at=7), operation, make_settings(), NOW)
+    assert closed.record == make_record(last_scale_at=7)
 
 
 def test_a_complete_removal_says_only_what_was_removed() -> None:
@@ -148,10 +154,10 @@ def test_a_complete_removal_says_only_what_was_removed() -> None:
 
 def test_a_failure_with_none_removed_starts_a_back_off_and_lets_the_node_rest() -> None:
     operation = make_scale_down(make_removal("a1", state=RELEASED, reason="stuck", blamed=True))
-    closed = scale_down.close(with_work(operation, failures=1), operation, make_settings(), NOW)
+    closed = scale_down.close(with_work(operation, removal_failures=1), operation, make_settings(), NOW)
     assert not closed.succeeded
     assert closed.says == "scale-down op given up: a1 kept: stuck"
-    assert (closed.record.failures, closed.record.backoff_until) == (2, NOW + 120)
+    assert (closed.record.removal_failures, closed.record.removal_backoff_until) == (2, NOW + 120)
     assert (closed.record.last_scale_at, closed.record.rests[0].instance_id) == (0, "i-a1")
 
 

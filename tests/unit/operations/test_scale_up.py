@@ -59,7 +59,9 @@ def test_it_is_settled_once_every_slot_is() -> None:
 def test_one_ready_node_completes_it_starts_the_cooldown_and_forgets_failures() -> None:
     ready = make_slot(state=SlotState.READY, instance_id="i-a9", node_name="a9")
     lost = make_slot("op-1", state=SlotState.FAILED, reason="no capacity anywhere")
-    record = with_work(make_scale_up(ready, lost), failures=3, backoff_until=NOW + 9, unclean_runs=1)
+    record = with_work(
+        make_scale_up(ready, lost), launch_failures=3, launch_backoff_until=NOW + 9, unclean_runs=1
+    )
     closed = scale_up.close(record, make_scale_up(ready, lost), make_settings(), NOW)
     assert closed.succeeded
     assert closed.says == "scale-up op completed: a9 ready; without op-1: no capacity anywhere"
@@ -75,11 +77,18 @@ def test_all_ready_says_nothing_of_what_is_missing() -> None:
 
 def test_no_ready_node_fails_it_and_starts_a_growing_back_off_without_a_cooldown() -> None:
     lost = make_slot(state=SlotState.RECLAIMED, instance_id="i-a9", reason="no node 600 s after launch")
-    record = with_work(make_scale_up(lost), last_scale_at=7, failures=1, unclean_runs=1)
+    record = with_work(make_scale_up(lost), last_scale_at=7, launch_failures=1, unclean_runs=1)
     closed = scale_up.close(record, make_scale_up(lost), make_settings(), NOW)
     assert not closed.succeeded
     assert closed.says == "scale-up op failed: i-a9: no node 600 s after launch"
-    assert closed.record == make_record(last_scale_at=7, failures=2, backoff_until=NOW + 120)
+    assert closed.record == make_record(last_scale_at=7, launch_failures=2, launch_backoff_until=NOW + 120)
+
+
+def test_an_orphan_that_was_reclaimed_does_not_hold_up_the_next_launch() -> None:
+    lost = make_slot(state=SlotState.RECLAIMED, instance_id="i-a9", reason="no node 600 s after launch")
+    adopted = replace(make_scale_up(lost), requested=0)
+    closed = scale_up.close(with_work(adopted), adopted, make_settings(), NOW)
+    assert closed.record == make_record()
 
 
 def test_a_scale_up_without_slots_fails_at_once_instead_of_lasting_for_ever() -> None:

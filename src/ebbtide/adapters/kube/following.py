@@ -112,6 +112,7 @@ class Follower(Generic[Wire, Item]):
                 if not self._version:
                     self._list()
                 self._watch()
+                self._stop.wait(PAUSE_SECONDS[0])
             except (EbbtideError, urllib3.exceptions.HTTPError, OSError, ValueError, Refused) as error:
                 if isinstance(error, Refused) and error.code == GONE:
                     self._version = ""

@@ -217,7 +217,9 @@ def _drained(
         return removal, ()
     failed = may_terminate(removal, situation.snapshot, situation.record, situation.settings)
     if failed is None:
-        irrevocable = _to(removal, RemovalState.TERMINATING, situation, removal.reason)
+        irrevocable = replace(
+            _to(removal, RemovalState.TERMINATING, situation, removal.reason), terminated=True
+        )
         return irrevocable, (_terminate(irrevocable, node, operation_id),)
     if failed.name in TRANSIENT or hurried:
         return replace(removal, reason=failed.says), ()

@@ -5,7 +5,8 @@ execute   each node is drained, then terminated, by `removals`
 resume    whoever holds the lease goes on from what is written
 abort     paused, stuck, demand is back, or a node will not drain: what is not TERMINATING is
           released, what is rolls forward; once set, the abort is never taken back
-complete  any node removed starts the cooldown; a failure with none removed starts a back-off
+complete  any node removed by us starts the cooldown; a failure with none removed starts a
+          growing back-off, for removals alone
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import replace
 
 from ebbtide.core.drain import Disruptions
 from ebbtide.core.operations import removals
-from ebbtide.core.operations.closing import Closed, back_off, succeed
+from ebbtide.core.operations.closing import Closed, backoff_until
 from ebbtide.core.operations.situation import Situation, Step
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Effect, Outcome
@@ -95,15 +96,19 @@ def close(record: Record, operation: ScaleDown, settings: Settings, now: int) ->
     kept = [r for r in operation.removals if r.state is RemovalState.RELEASED]
     until = now + settings.node_rest_seconds
     rests = tuple(Rest(r.instance_id, until, r.reason) for r in kept if r.blamed)
-    record = replace(record, operation=None, rests=record.rests + rests)
+    record = replace(record, operation=None, rests=record.rests + rests, unclean_runs=0)
+    if any(r.terminated for r in gone):
+        record = replace(record, last_scale_at=now, removal_failures=0, removal_backoff_until=0)
     names = ", ".join(r.node_name or r.instance_id for r in gone)
     why = "; ".join(f"{r.node_name or r.instance_id} kept: {r.reason}" for r in kept)
     if gone:
         says = f"scale-down {operation.id} completed: {names} removed" + (f"; {why}" if why else "")
-        return Closed(succeed(record, now), says, True)
+        return Closed(record, says, True)
     if any(r.blamed for r in kept):
-        record = back_off(record, settings, now)
-    return Closed(replace(record, unclean_runs=0), f"scale-down {operation.id} given up: {why}", False)
+        failures = record.removal_failures + 1
+        until = backoff_until(failures, settings, now)
+        record = replace(record, removal_failures=failures, removal_backoff_until=until)
+    return Closed(record, f"scale-down {operation.id} given up: {why}", False)
 
 
 def check_invariants(before: ScaleDown, after: ScaleDown) -> tuple[str, ...]:

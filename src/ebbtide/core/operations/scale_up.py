@@ -5,7 +5,7 @@ record    an answered launch writes its instance id
 verify    each instance is followed until its node is Ready
 reclaim   what has not joined in time is terminated
 complete  at least one node became Ready: the cooldown starts
-fail      none did: a growing back-off starts
+fail      none did: a growing back-off starts, for launches alone
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ebbtide.core.operations import slots
-from ebbtide.core.operations.closing import Closed, back_off, succeed
+from ebbtide.core.operations.closing import Closed, backoff_until
 from ebbtide.core.operations.situation import Situation, Step
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Effect, Outcome
@@ -24,10 +24,11 @@ from ebbtide.model.settings import Settings
 
 
 def begin(decision: Decision, operation_id: str) -> ScaleUp:
+    """What is adopted was launched before: it is followed, but was not asked for by this operation."""
     return ScaleUp(
         id=operation_id,
         started_at=decision.at,
-        requested=len(decision.slots),
+        requested=sum(1 for slot in decision.slots if slot.state is SlotState.RESERVED),
         slots=decision.slots,
         reason=decision.reason,
     )
@@ -57,11 +58,15 @@ def close(record: Record, operation: ScaleUp, settings: Settings, now: int) -> C
     ready = [slot.node_name for slot in operation.slots if slot.state is SlotState.READY]
     missed = [slot for slot in operation.slots if slot.state is not SlotState.READY]
     why = "; ".join(f"{slot.instance_id or slot.key}: {slot.reason}" for slot in missed)
-    record = replace(record, operation=None)
+    record = replace(record, operation=None, unclean_runs=0)
     if ready:
+        record = replace(record, last_scale_at=now, launch_failures=0, launch_backoff_until=0)
         says = f"scale-up {operation.id} completed: {', '.join(ready)} ready"
-        return Closed(succeed(record, now), says + (f"; without {why}" if why else ""), True)
-    record = back_off(record, settings, now)
+        return Closed(record, says + (f"; without {why}" if why else ""), True)
+    if operation.requested:
+        failures = record.launch_failures + 1
+        until = backoff_until(failures, settings, now)
+        record = replace(record, launch_failures=failures, launch_backoff_until=until)
     return Closed(record, f"scale-up {operation.id} failed: {why or 'nothing was to be launched'}", False)
 
 

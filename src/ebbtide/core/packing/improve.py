@@ -10,12 +10,15 @@ from ebbtide.core.packing.ruin import ruin
 from ebbtide.core.packing.solve import FEW, solve
 
 _POOR = 1.05
+_SOLVING = 0.8
+"""Share of the time for a first plan where classes are too many to plan them well at one go."""
 
 
 def improve(problem: Problem, budget: Budget, few: int = FEW) -> list[Bin]:
     """The cheapest bins found by the deadline."""
     arrays = arrays_of(problem)
-    bins, left = solve(arrays, arrays.counts, budget, few)
+    solving = budget.part(_SOLVING) if arrays.kinds > few else budget
+    bins, left = solve(arrays, arrays.counts, solving, few)
     bins.extend(first_fit(problem, left))
     if problem.cost(bins) > problem.bound * _POOR:
         # Cut short, a search may end with less than it takes no time to find.

@@ -15,6 +15,8 @@ _PATIENCE = 6
 _LEAST, _MOST = 60, 300
 """Units to plan anew in a round: fewer leave no choice, more are no better planned than before."""
 _CLOSE = 1e-4
+_ROUND = 0.3
+"""Share of the time left that one round may take."""
 
 
 def ruin(problem: Problem, arrays: Arrays, bins: list[Bin], budget: Budget) -> list[Bin]:
@@ -23,7 +25,7 @@ def ruin(problem: Problem, arrays: Arrays, bins: list[Bin], budget: Budget) -> l
     idle = 0
     while idle < _PATIENCE and budget.left() > 0 and problem.cost(bins) > problem.bound * (1 + _CLOSE):
         kept, counts = _taken_out(problem, arrays, bins, rng)
-        part = budget.part(0.5)
+        part = budget.part(_ROUND)
         seeded = Budget(part.clock, part.deadline, int(rng.integers(1 << 30)))
         made, left = solve(arrays, counts, seeded, FEW)
         again = [*kept, *made, *first_fit(problem, left)]

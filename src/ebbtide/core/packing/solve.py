@@ -22,6 +22,8 @@ _UNITS_EACH = 8
 """Units of a cluster, on average: with fewer there is no choice among them."""
 _GENERATING = 0.6
 """Share of the time spent on columns, before they are rounded to nodes."""
+_PLANNING = 0.6
+"""Share of the time spent on clusters, before units are chosen from them and the rest is planned."""
 
 
 def solve(arrays: Arrays, counts: Floats, budget: Budget, few: int = FEW) -> tuple[list[Bin], list[int]]:
@@ -33,10 +35,7 @@ def solve(arrays: Arrays, counts: Floats, budget: Budget, few: int = FEW) -> tup
     left = counts.copy()
     while (kinds := np.flatnonzero(left)).size and budget.left() > 0:
         rest = arrays.only(kinds, left[kinds])
-        by_clusters = kinds.size > few
-        made = (
-            _by_clusters(rest, kinds, budget.part(0.7)) if by_clusters else _by_columns(rest, kinds, budget)
-        )
+        made = (_by_clusters if kinds.size > few else _by_columns)(rest, kinds, budget)
         if not made:
             break
         for each in made:
@@ -63,13 +62,16 @@ def _by_clusters(arrays: Arrays, kinds: Ints, budget: Budget) -> list[Bin]:
     """Nodes for most of these units; those that would fill a node badly are left over."""
     clusters = clustered(arrays, min(_CLUSTERS, int(arrays.counts.sum()) // _UNITS_EACH))
     coarse = clusters.arrays
+    planning = budget.part(_PLANNING)
     generator = Generator(coarse, budget.seed)
-    generator.generate(budget.part(_GENERATING))
-    columns, times = dive(generator, coarse.counts, budget)
+    generator.generate(planning.part(_GENERATING))
+    columns, times = dive(generator, coarse.counts, planning)
     pools = Pools(arrays, clusters, budget.seed)
     bins: list[Bin] = []
     nodes = np.random.default_rng(budget.seed).permutation(np.repeat(np.arange(len(columns)), times))
     for node in nodes.tolist():
+        if budget.left() <= 0:
+            break
         pattern, number = columns.patterns[node], int(columns.types[node])
         of = np.repeat(np.arange(coarse.kinds), pattern.astype(np.int64)).tolist()
         made = pools.make(arrays.offer[number], of, float(pattern @ coarse.worth))

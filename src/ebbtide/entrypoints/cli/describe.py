@@ -127,9 +127,13 @@ def _record_pairs(record: Record, settings: Settings, now: float) -> Iterator[tu
     for name, since in (("pods pending", record.pending_since), ("idle", record.idle_since)):
         if since:
             yield name, f"for {span(now - since)}"
-    if record.backoff_until > now:
-        left = span(record.backoff_until - now)
-        yield "back-off", Text(f"{left} left, after {record.failures} failures in a row", "yellow")
+    for what, failures, until in (
+        ("launches", record.launch_failures, record.launch_backoff_until),
+        ("removals", record.removal_failures, record.removal_backoff_until),
+    ):
+        if until > now:
+            text = f"{what} for another {span(until - now)}, after {failures} failures in a row"
+            yield "back-off", Text(text, "yellow")
     if record.shrunk_since:
         yield "doubt", Text(f"the cluster has looked too small for {span(now - record.shrunk_since)}", BAD)
     why = f" ({record.pause_reason})" if record.pause_reason else ""

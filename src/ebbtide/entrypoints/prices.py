@@ -1,0 +1,95 @@
+"""`ebbtide prices show` and `ebbtide prices update`: what nodes cost, who says so, and since when."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ebbtide.adapters.clouds.price_file import read_price_file, write_price_file
+from ebbtide.adapters.clouds.prices import PriceBook, built_in_book, read_ec2_spot, read_hetzner
+from ebbtide.errors import Usage
+from ebbtide.model.money import Price
+from ebbtide.model.node import Market
+from ebbtide.model.pool import Pool
+
+HEADINGS = ("type", "market", "per hour", "currency", "source", "as of", "pools")
+CLOUDS = ("aws", "hetzner")
+_Line = tuple[str, str, str, str, str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    type_name: str
+    market: Market
+    price: Price | None
+    pools: tuple[str, ...]
+
+    def line(self) -> _Line:
+        price, pools = self.price, ", ".join(self.pools)
+        if price is None:
+            return (self.type_name, str(self.market), "unknown", "", "", "", pools)
+        amount = str(price.per_hour)
+        return (self.type_name, str(self.market), amount, price.currency, price.source, price.as_of, pools)
+
+
+def book_of(price_file: Path | None) -> PriceBook:
+    """The built-in list, with the user's own prices over it."""
+    book = built_in_book()
+    return book if price_file is None else book.under(read_price_file(price_file))
+
+
+def rows_of(pools: Sequence[Pool], book: PriceBook) -> list[Row]:
+    """One row for each type and market that the pools may launch; the whole book where there is no pool."""
+    if not pools:
+        return [Row(name, market, price, ()) for (name, market), price in sorted(book.prices.items())]
+    named: dict[tuple[str, Market], list[str]] = {}
+    known: dict[tuple[str, Market], Price | None] = {}
+    for pool in pools:
+        fallback = pool.market is Market.SPOT and pool.on_demand_fallback
+        for node_type in map(book.priced, pool.types):
+            for market in {pool.market, Market.ON_DEMAND} if fallback else {pool.market}:
+                named.setdefault((node_type.name, market), []).append(pool.name)
+                known[node_type.name, market] = node_type.price_in(market)
+    return [
+        Row(name, market, known[name, market], tuple(named[name, market])) for name, market in sorted(named)
+    ]
+
+
+def show(pools: Sequence[Pool], price_file: Path | None, as_json: bool = False) -> int:
+    """Print the prices; the number of those that are not known."""
+    rows = rows_of(pools, book_of(price_file))
+    if as_json:
+        print(json.dumps([dict(zip(HEADINGS, row.line(), strict=True)) for row in rows], indent=2))
+    else:
+        lines = [HEADINGS, *(row.line() for row in rows)]
+        widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
+        for line in lines:
+            cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+            print("  ".join(cells).rstrip())
+    return sum(row.price is None for row in rows)
+
+
+def update(cloud: str, client: Any, pools: Sequence[Pool], price_file: Path, day: str) -> str:
+    """Ask the cloud for the prices of the pools' types and keep them in the file; says what was done.
+
+    Prices that are in the file and were not asked for stay. An unreachable cloud changes nothing.
+    """
+    types = {node_type.name for pool in pools for node_type in pool.types}
+    zones = {zone for pool in pools for zone in pool.zones}
+    match cloud:
+        case "aws":
+            fresh = read_ec2_spot(client, types, zones, day)
+        case "hetzner":
+            fresh = read_hetzner(client, zones, day)
+        case _:
+            raise Usage(f"{cloud!r} has no prices to ask for; allowed: {', '.join(CLOUDS)}")
+    if not fresh.prices:
+        raise Usage("the cloud named no price for these types and zones: nothing was changed")
+    kept = read_price_file(price_file) if price_file.exists() else PriceBook()
+    count = write_price_file(price_file, kept.under(fresh), day)
+    missing = sorted(types - {name for name, _ in fresh.prices})
+    told = f"; no price was named for {', '.join(missing)}" if missing else ""
+    return f"{len(fresh.prices)} prices read from {cloud}, {count} in {price_file.name}{told}"
