@@ -91,7 +91,8 @@ def kube_server(controllers: bool = True) -> Iterator[KubeServer]:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         etcd = stack.enter_context(etcd_server(folder))
         port = free_port()
-        server = KubeServer(folder, binaries, port, Api(f"https://127.0.0.1:{port}", ADMIN_TOKEN))
+        api = Api(f"https://127.0.0.1:{port}", ADMIN_TOKEN, folder / "certs" / "apiserver.crt")
+        server = KubeServer(folder, binaries, port, api)
         stack.callback(server.api.close)
         command = _api_server_command(server, etcd)
         stack.enter_context(running(command, folder / "kube-apiserver.log", server.api.ready))
@@ -121,7 +122,7 @@ def _api_server_command(server: KubeServer, etcd: str) -> list[str]:
         f"--token-auth-file={folder / 'tokens.csv'}",
         "--authorization-mode=RBAC",
         "--service-cluster-ip-range=10.0.0.0/24",
-        "--disable-admission-plugins=ServiceAccount",
+        "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
         "--endpoint-reconciler-type=none",
         f"--audit-policy-file={folder / 'audit.yaml'}",
         f"--audit-log-path={server.audit_log}",

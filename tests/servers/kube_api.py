@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import ssl
+import threading
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import urllib3
@@ -20,19 +21,26 @@ class ApiRefused(Exception):
 
 
 class Api:
-    """The certificate is not verified: it was made by the server a moment ago, on this machine."""
+    """Trusts the certificate that the server makes for itself when it starts."""
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, authority: Path) -> None:
         self._url = url
         self._token = token
-        context = ssl.create_default_context()
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        self._pool = urllib3.PoolManager(ssl_context=context, maxsize=8, assert_hostname=False)
-        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+        self._authority = authority
+        self._lock = threading.Lock()
+        self._made: urllib3.PoolManager | None = None
+
+    @property
+    def _pool(self) -> urllib3.PoolManager:
+        with self._lock:
+            if self._made is None:
+                self._authority.stat()
+                self._made = urllib3.PoolManager(ca_certs=str(self._authority), maxsize=8)
+            return self._made
 
     def close(self) -> None:
-        self._pool.clear()
+        if self._made is not None:
+            self._made.clear()
 
     def ready(self) -> bool:
         """Ready, and its built-in namespaces are there."""

@@ -20,7 +20,7 @@ from ebbtide.model.operation import ScaleUp, Slot, SpotNotice
 from ebbtide.model.pool import Pool
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Reading
-from ebbtide.ports import Cloud, Inbox
+from ebbtide.ports import Cloud, Inbox, Store
 from ebbtide.simulator.clock import VirtualClock
 from ebbtide.simulator.faults import RunnerCrashed
 from ebbtide.simulator.ports import SimCluster, SimNotifier
@@ -30,11 +30,14 @@ from tests.builders import make_daemon
 
 
 class SteadyMetrics:
+    """CPU use is what the test says, neither high nor low where it says nothing."""
+
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
+        self.cpu = 0.5
 
     def read_cpu(self, node_names: Sequence[str]) -> Reading:
-        return Reading(0.5, int(self.clock.now()))
+        return Reading(self.cpu, int(self.clock.now()))
 
 
 class EmptyInbox:
@@ -71,7 +74,8 @@ class Stage:
         wanted = {"pools": (pool,), "min_workers": 1, "max_workers": 3, "pending_up_seconds": 60}
         self.settings = Settings(**{**wanted, **settings})
         self.database = MemoryDatabase()
-        self.store = MemoryStore(self.clock, database=self.database)
+        self.store: Store = MemoryStore(self.clock, database=self.database)
+        self.metrics = SteadyMetrics(self.clock)
         self.notifier = SimNotifier()
         self.said: list[str] = []
         self._ids, self._owners = count(1), count(1)
@@ -81,7 +85,7 @@ class Stage:
             store=self.store,
             cluster=SimCluster(self.world, self.clock),
             cloud=cloud,
-            metrics=SteadyMetrics(self.clock),
+            metrics=self.metrics,
             inbox=inbox or EmptyInbox(),
             notifier=self.notifier,
             clock=self.clock,

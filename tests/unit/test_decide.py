@@ -57,10 +57,16 @@ def test_an_instance_that_a_crash_left_behind_is_adopted_as_a_launched_slot() ->
     assert decision.reason == "adopt i-lone: alive for us, but no node and no operation"
 
 
-def test_an_adopted_instance_without_a_key_gets_one_and_its_clock_never_starts_in_the_future() -> None:
-    odd = make_instance("i-odd", launched_at=NOW + 5000)
+def test_the_clock_of_an_adopted_instance_never_starts_in_the_future() -> None:
+    odd = make_instance("i-odd", key="op-3", launched_at=NOW + 5000)
     (slot,) = decided(make_snapshot(NODES, extra_instances=[odd]), overdue("i-odd")).slots
-    assert (slot.key, slot.since) == (f"{NOW}-d1-0", NOW)
+    assert (slot.key, slot.since) == ("op-3", NOW)
+
+
+def test_an_instance_that_we_did_not_launch_is_never_adopted() -> None:
+    foreign = make_instance("i-odd", key="")
+    decision = decided(make_snapshot(NODES, extra_instances=[foreign]), overdue("i-odd"))
+    assert why_not(decision, Action.ADOPT).says == "0 of 0 lone instances are older than 900 s"
 
 
 def test_a_lone_instance_is_left_alone_during_its_grace() -> None:
@@ -155,11 +161,15 @@ def test_a_release_is_no_removal_and_is_not_stopped_by_the_pause_switch() -> Non
     assert decided(snapshot, overdue("cordon:uid-a1", paused=True)).action is Action.RELEASE
 
 
-def test_what_a_crash_left_behind_comes_before_any_scaling() -> None:
+def test_what_people_wait_for_comes_before_what_a_crash_left_behind() -> None:
     hot = replace(WITH_LONE, cpu=replace(WITH_LONE.cpu, value=0.95))
-    decision = decided(hot, overdue("i-lone"))
+    assert decided(hot, overdue("i-lone")).action is Action.SCALE_UP
+
+
+def test_what_a_crash_left_behind_comes_before_any_removal() -> None:
+    decision = decided(WITH_LONE, overdue("i-lone", idle_since=NOW - 900))
     assert decision.action is Action.ADOPT
-    assert [verdict.action for verdict in decision.verdicts] == [Action.ADOPT]
+    assert Action.SCALE_DOWN not in [verdict.action for verdict in decision.verdicts]
 
 
 def test_scaling_up_comes_before_scaling_down() -> None:
@@ -189,11 +199,11 @@ def test_a_decision_that_only_repeats_the_last_one_has_the_same_key_whatever_its
     again = decided(make_snapshot(NODES, cpu=0.6), make_record())
     news = decided(make_snapshot(NODES, cpu=None), make_record())
     assert first.key == again.key != news.key
-    assert first.key.startswith("nothing|adopt:orphan instance|")
+    assert first.key.startswith("nothing|scale_up:pressure|")
 
 
 def test_the_key_of_a_decision_that_acts_says_so() -> None:
-    assert decided(WITH_LONE, overdue("i-lone")).key == "adopt|adopt:ok"
+    assert decided(WITH_LONE, overdue("i-lone")).key.startswith("adopt|scale_up:pressure|")
 
 
 def test_an_operation_is_named_after_the_time_and_the_decision_that_began_it() -> None:

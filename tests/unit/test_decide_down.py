@@ -150,7 +150,10 @@ def test_removals_stop_when_more_than_45_percent_and_3_nodes_are_unready() -> No
 def test_after_failures_a_growing_back_off_is_waited_out() -> None:
     check = failed(decided(make_snapshot(NODES), calm(removal_failures=2, removal_backoff_until=NOW + 30)))
     assert check == Check("back-off over", False, "2 failures in a row, 30 s of back-off left")
-    assert decided(make_snapshot(NODES), calm(removal_failures=2, removal_backoff_until=NOW)).action is Action.SCALE_DOWN
+    assert (
+        decided(make_snapshot(NODES), calm(removal_failures=2, removal_backoff_until=NOW)).action
+        is Action.SCALE_DOWN
+    )
 
 
 def test_no_node_goes_where_the_load_would_bring_it_back() -> None:

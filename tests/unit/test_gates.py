@@ -94,7 +94,11 @@ def test_a_ready_worker_without_a_known_instance_makes_every_lone_instance_doubt
     assert gates.all_matched(make_snapshot(nodes)).passed
     check = gates.all_matched(make_snapshot(nodes, instances=[]))
     assert (check.passed, check.says) == (False, "2 ready workers match no instance, a1 first")
-    assert gates.all_matched(make_snapshot([make_node(ready=False)], instances=[])).passed
+
+
+def test_without_any_ready_worker_this_may_be_quite_another_cluster() -> None:
+    check = gates.all_matched(make_snapshot([make_node(ready=False)], instances=[]))
+    assert (check.passed, check.says) == (False, "no worker is ready")
 
 
 def test_the_minimum_counts_what_stays_after_everything_under_way() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ebbtide.core.track import STAMPS, clamp_stamps, is_idle, track
+from ebbtide.core.track import BACKOFFS, STAMPS, clamp_stamps, is_idle, track
 from ebbtide.model.pod import Phase
 from ebbtide.model.record import Record, Rest
 from ebbtide.model.snapshot import Snapshot
@@ -96,14 +96,27 @@ def test_workers_are_short_while_fewer_than_the_minimum_stand_or_are_on_their_wa
 
 @pytest.mark.parametrize("name", STAMPS)
 def test_a_stamp_from_the_future_is_taken_as_now_with_a_warning(name: str) -> None:
-    record, warnings = clamp_stamps(make_record(**{name: NOW + 40}), NOW)
+    record, warnings = clamp_stamps(make_record(**{name: NOW + 40}), make_settings(), NOW)
     assert getattr(record, name) == NOW
     assert warnings == (f"{name} was 40 s in the future and is taken as now",)
 
 
+@pytest.mark.parametrize("name", BACKOFFS)
+def test_a_back_off_never_lasts_longer_than_the_longest_from_now(name: str) -> None:
+    record, warnings = clamp_stamps(make_record(**{name: NOW + 9000}), make_settings(), NOW)
+    assert getattr(record, name) == NOW + 3600
+    assert warnings == (f"{name} was 9000 s in the future and is taken as 3600 s from now",)
+
+
+def test_a_rest_never_lasts_longer_than_the_longest_from_now() -> None:
+    resting = make_record(rests=(Rest("i-a1", NOW + 9000, "stuck"),))
+    record, warnings = clamp_stamps(resting, make_settings(), NOW)
+    assert (record.rests, warnings) == ((Rest("i-a1", NOW + 3600, "stuck"),), ())
+
+
 def test_stamps_of_the_past_are_left_alone() -> None:
-    record = make_record(**dict.fromkeys(STAMPS, NOW))
-    assert clamp_stamps(record, NOW) == (record, ())
+    record = make_record(**dict.fromkeys((*STAMPS, *BACKOFFS), NOW))
+    assert clamp_stamps(record, make_settings(), NOW) == (record, ())
 
 
 def test_a_clock_that_jumped_back_does_not_make_idle_time_of_the_future() -> None:

@@ -2,7 +2,7 @@
 
 `decide` is a function of what was seen, the record, the settings and the time, so that a stored
 decision can be computed again. It is asked only when no operation is open. Actions are tried in the
-order of `STRATEGIES`; the first whose preconditions all hold is taken.
+order of `STRATEGIES`, what people wait for first; the first whose preconditions all hold is taken.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _adopt(q: Question, answer: Answer) -> Iterator[Check]:
     )
     answer.slots = tuple(
         Slot(
-            key=i.key or f"{q.operation_id}-{number}",
+            key=i.key,
             pool=i.pool,
             zone=i.zone,
             instance_type=i.instance_type,
@@ -105,7 +105,7 @@ def _adopt(q: Question, answer: Answer) -> Iterator[Check]:
             since=min(i.launched_at, q.now),
             instance_id=i.id,
         )
-        for number, i in enumerate(late)
+        for i in late
     )
     answer.reason = f"adopt {', '.join(i.id for i in late)}: alive for us, but no node and no operation"
 
@@ -281,9 +281,9 @@ def _cool_enough(q: Question, ready: int) -> int:
 
 
 STRATEGIES: tuple[tuple[Action, Strategy], ...] = (
+    (Action.SCALE_UP, _scale_up),
+    (Action.RELEASE, _release),
     (Action.ADOPT, _adopt),
     (Action.FORGET, _forget),
-    (Action.RELEASE, _release),
-    (Action.SCALE_UP, _scale_up),
     (Action.SCALE_DOWN, _scale_down),
 )

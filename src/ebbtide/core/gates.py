@@ -65,10 +65,12 @@ def healthy(snapshot: Snapshot, settings: Settings) -> Check:
 
 
 def all_matched(snapshot: Snapshot) -> Check:
-    """A ready worker of which the instance is not known may be any instance that seems to have no node."""
-    loose = [n.name for n in snapshot.cluster.workers if n.ready and n.name not in snapshot.instance_of]
+    """A ready worker of which the instance is not known may be any instance that seems to have no node;
+    and where no worker is ready at all, this may be quite another cluster."""
+    ready = [node.name for node in snapshot.cluster.workers if node.ready]
+    loose = [name for name in ready if name not in snapshot.instance_of]
     says = f"{len(loose)} ready workers match no instance, {loose[0]} first" if loose else "all match"
-    return Check("workers matched", not loose, says)
+    return Check("workers matched", bool(ready) and not loose, says if ready else "no worker is ready")
 
 
 def keeps_minimum(

@@ -17,7 +17,7 @@ from ebbtide.model.snapshot import Snapshot
 
 
 def lone_instances(snapshot: Snapshot, record: Record) -> tuple[Instance, ...]:
-    """Alive, in a pool of ours, no node, and not the business of an open operation."""
+    """Alive, launched by us, no node, and not the business of an open operation."""
     known_ids = {slot.instance_id for slot in expected_slots(record)}
     known_ids |= {removal.instance_id for removal in open_removals(record)}
     known_ids |= {spot.instance_id for spot in record.spots}
@@ -27,6 +27,7 @@ def lone_instances(snapshot: Snapshot, record: Record) -> tuple[Instance, ...]:
         for instance in snapshot.instances
         if instance.alive
         and instance.pool
+        and instance.key
         and instance.id not in snapshot.node_of
         and instance.id not in known_ids
         and instance.key not in known_keys

@@ -16,11 +16,12 @@ from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 
 STAMPS = ("last_scale_at", "pending_since", "idle_since", "short_since", "shrunk_since", "ticked_at")
+BACKOFFS = ("launch_backoff_until", "removal_backoff_until")
 
 
 def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> tuple[Record, tuple[str, ...]]:
     """The record with its timers brought up to now, and warnings to say aloud."""
-    record, warnings = clamp_stamps(record, now)
+    record, warnings = clamp_stamps(record, settings, now)
     if snapshot.problems:
         return replace(record, idle_since=0, ticked_at=now), warnings
     idle = is_idle(snapshot, settings)
@@ -42,13 +43,19 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
     )
 
 
-def clamp_stamps(record: Record, now: int) -> tuple[Record, tuple[str, ...]]:
-    ahead = {name: getattr(record, name) - now for name in STAMPS if getattr(record, name) > now}
+def clamp_stamps(record: Record, settings: Settings, now: int) -> tuple[Record, tuple[str, ...]]:
+    """A clock that went back leaves stamps that would stop everything until it has caught up."""
+    latest = dict.fromkeys(STAMPS, now)
+    latest |= dict.fromkeys(BACKOFFS, now + settings.backoff_max_seconds)
+    late: dict[str, Any] = {name: limit for name, limit in latest.items() if getattr(record, name) > limit}
     warnings = tuple(
-        f"{name} was {seconds} s in the future and is taken as now" for name, seconds in ahead.items()
+        f"{name} was {getattr(record, name) - now} s in the future and is taken as "
+        + (f"{limit - now} s from now" if limit > now else "now")
+        for name, limit in late.items()
     )
-    clamped: dict[str, Any] = dict.fromkeys(ahead, now)
-    return (replace(record, **clamped) if clamped else record), warnings
+    longest = now + settings.node_rest_seconds
+    rests = tuple(replace(rest, until=min(rest.until, longest)) for rest in record.rests)
+    return replace(record, **late, rests=rests), warnings
 
 
 def is_idle(snapshot: Snapshot, settings: Settings) -> bool:

@@ -57,7 +57,7 @@ def fetch_kubeconfig(parameter: str, folder: Path) -> Path:
     from ebbtide.adapters.clouds.aws import make_client
     from ebbtide.adapters.clouds.aws_errors import translated
 
-    client = make_client("ssm", endpoint=os.environ.get("AWS_ENDPOINT_URL_SSM", ""))
+    client = make_client("ssm")
     try:
         with translated(f"reading the parameter {parameter}"):
             found = client.get_parameter(Name=parameter, WithDecryption=True)

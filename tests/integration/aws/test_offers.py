@@ -146,6 +146,7 @@ def test_termination_protection_is_said(bench: Ec2Bench) -> None:
 
 def test_terminating_what_ec2_no_longer_knows_is_success(bench: Ec2Bench) -> None:
     bench.cloud.terminate("i-0123456789abcdef0")
+    bench.cloud.terminate("aws:///eu-central-1a/i-0123456789abcdef0")
     made = bench.cloud.launch(ask())
     bench.proxy.refuse("TerminateInstances", "InvalidInstanceID.NotFound")
     bench.cloud.terminate(made.id)

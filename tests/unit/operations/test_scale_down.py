@@ -14,6 +14,7 @@ from ebbtide.model.record import Record, Rest
 from tests.builders import (
     NOW,
     make_budget,
+    make_node,
     make_nodes,
     make_pod,
     make_record,
@@ -115,6 +116,14 @@ def test_an_interruption_that_never_comes_does_not_keep_the_operation_open_for_e
     record = make_record(operation=TWO, spots=(make_spot("a1"),))
     step = scale_down.advance(TWO, make_situation(SEEN, record=record, now=NOW + 900))
     assert states(step.operation)[0] is RELEASING
+
+
+def test_waiting_pods_do_not_stop_the_forgetting_of_a_node_that_is_dead() -> None:
+    dead = make_snapshot([make_node("a1", ready=False)], instances=[])
+    operation = make_scale_down(make_removal("a1", state=RemovalState.PLANNED))
+    record = with_work(operation, pending_since=NOW - 9000)
+    after = scale_down.advance(operation, make_situation(dead, record=record)).operation
+    assert after.abort_reason == ""
 
 
 def test_outcomes_are_taken_in_by_the_removal_they_are_about() -> None:

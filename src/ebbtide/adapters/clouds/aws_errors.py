@@ -61,6 +61,7 @@ NEXT_STEPS = {
     "InvalidInstanceType": "correct the types of the pool: EC2 knows no such type",
     "InvalidParameterValue": "correct the type, zone or profile that it names",
     "OperationNotPermitted": "switch off its termination protection, or remove it by hand",
+    "ParameterNotFound": "make that parameter in SSM, or correct its name",
     "AWS.SimpleQueueService.NonExistentQueue": "correct aws.queue_url",
     "QueueDoesNotExist": "correct aws.queue_url",
 }

@@ -21,13 +21,12 @@ from ebbtide.adapters.kube.answers import (
     TOO_MANY,
     Refused,
     refused_acting,
-    refused_reading,
 )
 from ebbtide.adapters.kube.connection import MERGE_PATCH, Call, Connection
 from ebbtide.adapters.kube.events import Events, Subject
 from ebbtide.adapters.kube.signing import Patch, plan_cordon, plan_uncordon
 from ebbtide.adapters.kube.wire import Meta, Struct, WireNode
-from ebbtide.errors import BudgetExhausted, EbbtideError, Final, NotOurs, Retryable, Unanswered
+from ebbtide.errors import BudgetExhausted, EbbtideError, Final, NotOurs, Retryable, Unanswered, Usage
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Uncordon
 
 T = TypeVar("T")
@@ -125,7 +124,7 @@ class Actor:
 
     def _read_node(self, path: str, what: str) -> WireNode | None:
         try:
-            return _decoded(self._connection.try_get(path, what), WireNode, what)
+            return _decoded(self._look(path, what), WireNode, what)
         except Refused as refused:
             if refused.code == NOT_FOUND:
                 return None
@@ -152,11 +151,18 @@ class Actor:
     def _uid_at(self, path: str, what: str) -> str:
         """Empty where there is none."""
         try:
-            return _decoded(self._connection.try_get(path, what), Named, what).metadata.uid
+            return _decoded(self._look(path, what), Named, what).metadata.uid
         except Refused as refused:
             if refused.code == NOT_FOUND:
                 return ""
-            raise refused_reading(refused, what, self._connection.server) from refused
+            raise refused_acting(refused, what, self._connection.server) from refused
+
+    def _look(self, path: str, what: str) -> bytes:
+        """A look before an act: when it fails, whatever the reason, nothing has been done yet."""
+        try:
+            return self._connection.try_get(path, what)
+        except Usage as error:
+            raise Retryable(str(error)) from error
 
 
 def _not_evicted(refused: Refused, what: str, server: str) -> EbbtideError:

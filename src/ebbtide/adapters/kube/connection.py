@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import urllib3
+import yaml
 
 from ebbtide.adapters.kube.answers import (
     Refused,
@@ -31,6 +32,8 @@ CONNECT_SECONDS = 5.0
 READ_SECONDS = 25.0
 SUCCESS = range(200, 300)
 IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
+MALFORMED = (OSError, ValueError, TypeError, AttributeError, KeyError)
+"""What the client raises for a kubeconfig whose parts are not what they should be."""
 Query = Mapping[str, str | int]
 
 
@@ -159,9 +162,10 @@ def connect(
                 client_configuration=configuration,
                 persist_config=False,
             )
-    except (loading.ConfigException, OSError, ValueError, TypeError, AttributeError, KeyError) as cause:
+    except (loading.ConfigException, yaml.YAMLError, *MALFORMED) as cause:
         where = found or "the default kubeconfig"
-        says = f"no cluster is known from {where} ({cause}): name a kubeconfig that is whole"
+        why = " ".join(str(cause).split())
+        says = f"no cluster is known from {where} ({why}): name a kubeconfig that is whole"
         raise ConfigError(says) from cause
     configuration.retries = False
     configuration.connection_pool_maxsize = 16

@@ -70,13 +70,20 @@ def _why_abort(operation: ScaleDown, situation: Situation) -> tuple[str, bool]:
         return "removals were paused", False
     if now - operation.started_at >= settings.stuck_seconds:
         return f"not finished after {settings.stuck_seconds} s", True
-    waited = now - record.pending_since if record.pending_since else 0
-    if record.pending_since and waited >= settings.pending_up_seconds:
+    waited = now - record.pending_since
+    urgent = bool(record.pending_since) and waited >= settings.pending_up_seconds
+    if urgent and _holds_capacity(operation, situation):
         return f"pods have waited {waited} s meanwhile", False
     for removal in operation.removals:
         if removal.state in (RemovalState.RELEASING, RemovalState.RELEASED):
             return removal.reason or f"{removal.node_name or removal.instance_id} was given up", False
     return "", False
+
+
+def _holds_capacity(operation: ScaleDown, situation: Situation) -> bool:
+    """Whether giving up would bring back anything that pods can use."""
+    nodes = situation.snapshot.node_of
+    return any(r.instance_id in nodes and nodes[r.instance_id].ready for r in operation.removals)
 
 
 def absorb(operation: ScaleDown, outcomes: Sequence[Outcome], situation: Situation) -> ScaleDown:

@@ -7,7 +7,7 @@ from ebbtide.core.packing.budget import Budget
 from ebbtide.core.packing.first_fit import first_fit
 from ebbtide.core.packing.problem import Bin, Problem
 from ebbtide.core.packing.ruin import ruin
-from ebbtide.core.packing.solve import FEW, solve
+from ebbtide.core.packing.solve import FEW, many, solve
 
 _POOR = 1.05
 _SOLVING = 0.8
@@ -17,7 +17,7 @@ _SOLVING = 0.8
 def improve(problem: Problem, budget: Budget, few: int = FEW) -> list[Bin]:
     """The cheapest bins found by the deadline."""
     arrays = arrays_of(problem)
-    solving = budget.part(_SOLVING) if arrays.kinds > few else budget
+    solving = budget.part(_SOLVING) if many(arrays, few) else budget
     bins, left = solve(arrays, arrays.counts, solving, few)
     bins.extend(first_fit(problem, left))
     if problem.cost(bins) > problem.bound * _POOR:

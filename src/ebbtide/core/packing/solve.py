@@ -15,14 +15,15 @@ from ebbtide.core.packing.problem import Bin
 from ebbtide.core.packing.realise import Pools
 from ebbtide.core.packing.rounding import dive
 
-FEW = 200
+FEW = 100
 """Classes that the master still handles one by one."""
 _CLUSTERS = 40
 _UNITS_EACH = 8
 """Units of a cluster, on average: with fewer there is no choice among them."""
 _GENERATING = 0.6
 """Share of the time spent on columns, before they are rounded to nodes."""
-_PLANNING = 0.6
+_MANY_EACH = 12
+_PLANNING = 0.5
 """Share of the time spent on clusters, before units are chosen from them and the rest is planned."""
 
 
@@ -35,7 +36,7 @@ def solve(arrays: Arrays, counts: Floats, budget: Budget, few: int = FEW) -> tup
     left = counts.copy()
     while (kinds := np.flatnonzero(left)).size and budget.left() > 0:
         rest = arrays.only(kinds, left[kinds])
-        made = (_by_clusters if kinds.size > few else _by_columns)(rest, kinds, budget)
+        made = (_by_clusters if many(rest, few) else _by_columns)(rest, kinds, budget)
         if not made:
             break
         for each in made:
@@ -43,6 +44,11 @@ def solve(arrays: Arrays, counts: Floats, budget: Budget, few: int = FEW) -> tup
                 left[index] -= count * each.times
         bins.extend(made)
     return bins, [int(count) for count in left]
+
+
+def many(arrays: Arrays, few: int) -> bool:
+    """Whether classes are too many to plan one by one; they may be more if each has many units."""
+    return arrays.kinds > (4 * few if arrays.counts.mean() > _MANY_EACH else few)
 
 
 def _by_columns(arrays: Arrays, kinds: Ints, budget: Budget) -> list[Bin]:

@@ -1,0 +1,134 @@
+"""A day in one go: the Lambda function's own code, EC2 and DynamoDB over HTTP, a simulated cluster.
+
+Scheduled events scale up, nodes join, a spot notice comes in between, the load goes, scheduled events scale
+down, and every step is in the log table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from ebbtide.adapters.stores.dynamodb import DynamoStore
+from ebbtide.adapters.stores.dynamodb_tables import create_tables
+from ebbtide.entrypoints.aws_lambda import run
+from ebbtide.model.log import LogKind
+from ebbtide.model.node import Instance, Market
+from tests.builders import make_pool, make_type
+from tests.servers import aws_events
+from tests.servers.clouds import EC2_ZONES, Ec2Bench
+from tests.servers.moto import CREDENTIALS, environment, shared_moto
+from tests.servers.stage import Stage
+
+POOL = make_pool(
+    "general",
+    types=(make_type("m7i.large", spot_price="0.03"),),
+    zones=EC2_ZONES,
+    market=Market.SPOT,
+)
+
+
+class Context:
+    aws_request_id = "c6af9ac6-7b61-11e6-9a41-93e8deadbeef"
+
+    def get_remaining_time_in_millis(self) -> int:
+        return 120_000
+
+
+class Day:
+    def __init__(self) -> None:
+        self.bench = Ec2Bench(pools=(POOL,))
+        timers = {"cooldown_up_seconds": 60, "cooldown_down_seconds": 60, "idle_down_seconds": 120}
+        self.stage = Stage(POOL, min_workers=2, max_workers=4, **timers)
+        url = f"dynamodb://path-state/path-logs?region=eu-central-1&endpoint={shared_moto().url}"
+        create_tables(url)
+        self.url = url
+
+    def event(self, event: Mapping[str, Any], after_seconds: float = 30) -> str:
+        """What one run of the function says; its doors are opened for it alone."""
+        self.stage.clock.sleep(after_seconds)
+        self.stage.store = self.open_store()
+        cloud = self.bench.connect()
+        answer = run(event, Context(), lambda: (self.stage.outside(cloud), self.stage.settings))
+        return str(answer["says"])
+
+    def open_store(self) -> DynamoStore:
+        return DynamoStore.open(self.url, self.stage.clock, self.bench.settings.cluster)
+
+    def scheduled_until(self, reached: Callable[[], bool], most: int = 40) -> None:
+        for _ in range(most):
+            self.event(aws_events.schedule(self.stage.clock.now()))
+            if reached():
+                return
+        raise AssertionError(f"not reached after {most} runs")
+
+    def at_rest(self) -> bool:
+        store = self.open_store()
+        record = store.load()
+        store.close()
+        return record.operation is None and not record.spots
+
+    def alive(self) -> list[Instance]:
+        return [instance for instance in self.bench.cloud.list_instances() if instance.alive]
+
+    def join_all(self) -> None:
+        known = {node.provider_id for node in self.stage.world.view().nodes}
+        for instance in self.alive():
+            if instance.provider_id not in known:
+                self.stage.join(instance)
+
+    def workers(self) -> list[str]:
+        return sorted(node.name for node in self.stage.world.view().nodes if node.worker)
+
+
+@pytest.fixture
+def day() -> Iterator[Day]:
+    with environment(CREDENTIALS):
+        made = Day()
+        yield made
+        made.bench.close()
+
+
+def test_a_day_from_the_first_node_to_the_last_is_in_the_log_table(day: Day) -> None:
+    day.scheduled_until(lambda: len(day.alive()) == 2)
+    assert {instance.market for instance in day.alive()} == {Market.SPOT}
+    day.join_all()
+    day.scheduled_until(day.at_rest)
+    day.stage.metrics.cpu = 0.95
+    day.scheduled_until(lambda: len(day.alive()) > 2)
+    day.join_all()
+    day.stage.metrics.cpu = 0.5
+    day.scheduled_until(day.at_rest)
+    assert len(day.workers()) > 2
+
+    victim = day.alive()[0]
+    says = day.event(aws_events.interruption(day.stage.clock.now(), victim.id), after_seconds=1)
+    assert f"interruption of {victim.id} taken in" in says
+    day.bench.ec2.terminate_instances(InstanceIds=[victim.id])
+    day.scheduled_until(lambda: f"node-{victim.id}" not in day.workers())
+    day.join_all()
+    day.scheduled_until(day.at_rest)
+
+    day.stage.metrics.cpu = 0.02
+    day.scheduled_until(lambda: len(day.alive()) == 2 and day.at_rest())
+    assert day.workers() == sorted(f"node-{instance.id}" for instance in day.alive())
+
+    store = day.open_store()
+    entries = store.read_log(limit=1000)
+    record = store.load()
+    store.close()
+    assert (record.operation, record.spots) == (None, ())
+    kinds = {entry.kind for entry in entries}
+    assert {
+        LogKind.DECISION,
+        LogKind.OPERATION_BEGUN,
+        LogKind.TRANSITION,
+        LogKind.EFFECT,
+        LogKind.SPOT_EVENT,
+        LogKind.OPERATION_CLOSED,
+    } <= kinds
+    told = "\n".join(entry.says for entry in entries)
+    for raw in day.bench.made():
+        assert raw["InstanceId"] in told
