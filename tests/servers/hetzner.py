@@ -18,9 +18,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from tests.servers.hetzner_shapes import LOCATIONS, TYPES, action, page, private_net, type_json
+
 TOKEN = "hetzner-test-token"
-LOCATIONS = ("fsn1", "nbg1", "hel1")
-TYPES = {"cpx22": (2, 4, "0.0096"), "cpx32": (4, 8, "0.0168"), "cpx42": (8, 16, "0.0312")}
 IMAGES = ("debian-12",)
 STATUS = {
     "unauthorized": 401,
@@ -110,7 +110,7 @@ class HetznerServer:
         if path == "/servers":
             return self._create(body) if method == "POST" else self._list(asked)
         if path == "/pricing":
-            types = [_type_json(name, number) for number, name in enumerate(TYPES)]
+            types = [type_json(name, number) for number, name in enumerate(TYPES)]
             return 200, {"pricing": {"currency": "EUR", "vat_rate": "19.00", "server_types": types}}
         if found := re.fullmatch(r"/servers/(\d+)", path):
             return self._one(method, int(found[1]))
@@ -123,7 +123,7 @@ class HetznerServer:
             if self.servers[number]["protection"]["delete"]:
                 raise Refused("protected", "server is delete protected")
             del self.servers[number]
-            return 200, {"action": _action("delete_server", number)}
+            return 200, {"action": action("delete_server", number)}
         return 200, {"server": self.servers[number]}
 
     def _list(self, asked: dict[str, str]) -> Reply:
@@ -133,8 +133,9 @@ class HetznerServer:
         if "label_selector" in asked:
             key, _, value = asked["label_selector"].partition("=")
             found = [server for server in found if server["labels"].get(key) == value]
-        page, size = int(asked.get("page", 1)), min(50, int(asked.get("per_page", 25)))
-        return 200, {"servers": found[(page - 1) * size : page * size], "meta": _page(page, len(found), size)}
+        number, size = int(asked.get("page", 1)), min(50, int(asked.get("per_page", 25)))
+        part = found[(number - 1) * size : number * size]
+        return 200, {"servers": part, "meta": page(number, len(found), size)}
 
     def _create(self, body: Any) -> Reply:
         self._check(body)
@@ -143,7 +144,7 @@ class HetznerServer:
         server["asked"] = body
         return 201, {
             "server": server,
-            "action": _action("create_server", server["id"]),
+            "action": action("create_server", server["id"]),
             "next_actions": [],
             "root_password": None,
         }
@@ -158,8 +159,8 @@ class HetznerServer:
             "created": datetime.now(UTC).isoformat(),
             "labels": labels,
             "location": {"id": 1, "name": location},
-            "server_type": _type_json(type_name, 1),
-            "private_net": [_private_net(f"10.0.{number // 250}.{number % 250}")],
+            "server_type": type_json(type_name, 1),
+            "private_net": [private_net(f"10.0.{number // 250}.{number % 250}")],
             "public_net": None,
             "protection": {"delete": False, "rebuild": False},
             "volumes": [],
@@ -184,50 +185,6 @@ class HetznerServer:
             raise Refused("uniqueness_error", "server name is already used")
         if body["location"] in self.closed_locations:
             raise Refused("resource_unavailable", "we are currently out of this type")
-
-
-def _private_net(address: str) -> dict[str, Any]:
-    return {"network": 1, "ip": address, "alias_ips": [], "mac_address": "86:00:ff:2a:7d:e1"}
-
-
-def _type_json(name: str, number: int) -> dict[str, Any]:
-    cores, memory, price = TYPES[name]
-    prices = [
-        {
-            "location": location,
-            "price_hourly": {"net": price, "gross": price},
-            "price_monthly": {"net": "0", "gross": "0"},
-        }
-        for location in LOCATIONS
-    ]
-    return {"id": number, "name": name, "cores": cores, "memory": memory, "disk": 80, "prices": prices}
-
-
-def _action(command: str, number: int) -> dict[str, Any]:
-    return {
-        "id": number * 10,
-        "command": command,
-        "status": "running",
-        "progress": 0,
-        "started": datetime.now(UTC).isoformat(),
-        "finished": None,
-        "resources": [{"id": number, "type": "server"}],
-        "error": None,
-    }
-
-
-def _page(page: int, total: int, size: int) -> dict[str, Any]:
-    last = max(1, -(-total // size))
-    return {
-        "pagination": {
-            "page": page,
-            "per_page": size,
-            "previous_page": page - 1 or None,
-            "next_page": page + 1 if page < last else None,
-            "last_page": last,
-            "total_entries": total,
-        }
-    }
 
 
 def _handler(server: HetznerServer) -> type[BaseHTTPRequestHandler]:

@@ -9,6 +9,7 @@ import atexit
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +22,7 @@ from tests.servers.processes import eventually
 NOT_RUN: set[str] = set()
 """Why tests on a real control plane were not run; said in the last lines of the run."""
 
+RBAC = Path(__file__).parents[2] / "deploy" / "manifests" / "rbac.yaml"
 WORKLOADS = "/apis/apps/v1/namespaces/{}/"
 EVERYTHING = (
     *(WORKLOADS + kind for kind in ("deployments", "replicasets", "statefulsets", "daemonsets")),
@@ -34,6 +36,8 @@ EVERYTHING = (
 class SharedKube:
     server: KubeServer
     kubelets: Kubelets
+    kubeconfig: Path
+    """Of the service account that deploy/manifests gives to Ebbtide, with no right beyond it."""
 
     @property
     def api(self) -> Api:
@@ -68,7 +72,15 @@ def _start() -> SharedKube | str:
         return f"a real control plane: {why}"
     found = stack.enter_context(kubelets(server.api))
     atexit.register(stack.close)
-    return SharedKube(server, found)
+    return SharedKube(server, found, _least_rights(server))
+
+
+def _least_rights(server: KubeServer) -> Path:
+    applied = server.kubectl("apply", "-f", str(RBAC))
+    made = server.kubectl("create", "token", "ebbtide", "--namespace=ebbtide", "--duration=24h")
+    if applied.returncode or made.returncode:
+        raise RuntimeError(applied.stderr + made.stderr)
+    return server.kubeconfig("ebbtide", token=made.stdout.strip())
 
 
 def shared_kube() -> SharedKube:

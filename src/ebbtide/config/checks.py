@@ -43,7 +43,11 @@ def _times(d: Document) -> Iterator[Problem]:
             f"before its time; allowed: 1 to {d.stuck_sec}",
             ("stuck_sec",),
         )
-    for key, ttl in (("lock_ttl_sec", d.lock_ttl_sec), ("spot_lock_ttl_sec", d.spot_lock_ttl_sec)):
+    for key, ttl in (
+        ("lock_ttl_sec", d.lock_ttl_sec),
+        ("spot_lock_ttl_sec", d.spot_lock_ttl_sec),
+        ("daemon_lock_ttl_sec", d.daemon_lock_ttl_sec),
+    ):
         if ttl <= d.lease_margin_sec:
             yield Problem(
                 (key,),

@@ -70,6 +70,9 @@ class Lease(Section):
     spot_lock_ttl_sec: int = seconds(
         DEFAULTS.spot_lock_ttl_seconds, "How long the lease of a spot instance lasts.", 1
     )
+    daemon_lock_ttl_sec: int = seconds(
+        DEFAULTS.daemon_lock_ttl_seconds, "How long either lasts under `ebbtide run`, which renews it.", 1
+    )
     lease_margin_sec: int = seconds(
         DEFAULTS.lease_margin_seconds, "Nothing is started when less than this is left of the lease."
     )

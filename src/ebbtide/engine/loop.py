@@ -1,7 +1,9 @@
 """The daemon's loop: a tick every so often, with jitter, until asked to stop.
 
-A tick that fails is an alarm and not an end: the next one starts from the record. Between two ticks
-the inbox is looked at often, since a spot notice cannot wait.
+Whoever acts keeps the lease between two ticks and renews it, so that of several replicas one acts and the
+others stand by; the lease is short, so that another takes over soon when it dies, and is given back at
+the end. A tick that fails is an alarm and not an end: the next one starts from the record. Between two
+ticks the inbox is looked at often, since a spot notice cannot wait.
 """
 
 from __future__ import annotations
@@ -9,15 +11,19 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 
 from ebbtide.engine.outside import Outside
 from ebbtide.engine.tick import TickReport, tick
-from ebbtide.errors import EbbtideError
+from ebbtide.errors import EbbtideError, LeaseLost
 from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.record import CLUSTER_LEASE
 from ebbtide.model.settings import Settings
 
 JITTER = 0.1
-INBOX_SECONDS = 2.0
+LOOK_SECONDS = 2.0
+RENEWALS_IN_A_LEASE = 3
 
 OnReport = Callable[[TickReport], None]
 
@@ -30,15 +36,41 @@ def run_loop(
     stop: threading.Event,
     on_report: OnReport,
 ) -> None:
+    ttl = settings.daemon_lock_ttl_seconds
+    settings = replace(
+        settings, lock_ttl_seconds=ttl, spot_lock_ttl_seconds=min(ttl, settings.spot_lock_ttl_seconds)
+    )
     chance = random.Random(owner)  # spreads replicas over time; the owner id is fresh for each process
     while not stop.is_set():
-        on_report(guarded_tick(outside, settings, owner, interval_seconds))
+        report = guarded_tick(outside, settings, owner, interval_seconds, keeps_lease=True)
+        on_report(report)
         wait = interval_seconds * (1 + JITTER * chance.uniform(-1, 1))
-        until = outside.clock.now() + wait
-        while not stop.is_set() and outside.clock.now() < until:
-            stop.wait(min(INBOX_SECONDS, max(0.0, until - outside.clock.now())))
-            if _mail_waits(outside):
-                break
+        _wait(outside, owner, wait, stop, ttl if report.held else 0)
+    _step_down(outside, owner, ttl)
+
+
+def _wait(outside: Outside, owner: str, seconds: float, stop: threading.Event, ttl: int) -> None:
+    """Until the next tick is due, a notice waits, or the lease (where `ttl` is not 0) was lost."""
+    until = outside.clock.now() + seconds
+    renew_at = outside.clock.now() + ttl / RENEWALS_IN_A_LEASE
+    while not stop.is_set() and outside.clock.now() < until:
+        stop.wait(min(LOOK_SECONDS, max(0.0, until - outside.clock.now())))
+        if _mail_waits(outside):
+            return
+        if ttl and outside.clock.now() >= renew_at:
+            try:
+                outside.store.acquire(CLUSTER_LEASE, owner, ttl)
+            except LeaseLost:
+                return
+            except EbbtideError:
+                continue  # there is time for further tries before the lease is over
+            renew_at = outside.clock.now() + ttl / RENEWALS_IN_A_LEASE
+
+
+def _step_down(outside: Outside, owner: str, ttl: int) -> None:
+    """Give the lease back. Taking it first tells its token; while another has it there is nothing to do."""
+    with suppress(EbbtideError):
+        outside.store.release(outside.store.acquire(CLUSTER_LEASE, owner, ttl))
 
 
 def _mail_waits(outside: Outside) -> bool:
@@ -49,11 +81,14 @@ def _mail_waits(outside: Outside) -> bool:
         return False
 
 
-def guarded_tick(outside: Outside, settings: Settings, owner: str, budget_seconds: float) -> TickReport:
+def guarded_tick(
+    outside: Outside, settings: Settings, owner: str, budget_seconds: float, keeps_lease: bool = False
+) -> TickReport:
     """A tick that turns any error into an alarm."""
     start = outside.clock.now()
+    deadline = start + max(budget_seconds, settings.request_timeout_seconds)
     try:
-        return tick(outside, settings, owner, start + max(budget_seconds, settings.request_timeout_seconds))
+        return tick(outside, settings, owner, deadline, keeps_lease)
     except EbbtideError as error:
         says = f"tick failed: {error}"
     except Exception as error:  # a daemon must outlive a bug in one tick; the operation's runs are counted

@@ -71,6 +71,11 @@ class Hold:
         self.lease = self.outside.store.renew(self.lease, self.ttl_seconds)
         self.record = self.outside.store.load()
 
+    def stay(self) -> None:
+        """Renew a lease that is half over, so that a long tick does not outlive it."""
+        if self.lease.until - self.outside.clock.now() < self.ttl_seconds / 2:
+            self.renew()
+
     def look(self) -> None:
         self.snapshot = observe(self.outside, self.settings)
 
@@ -83,10 +88,11 @@ Find = Callable[[Record], Work | None]
 
 def advance_work(hold: Hold, find: Find) -> None:
     for _ in range(MAX_ROUNDS):
-        work = find(hold.record)
-        if work is None or not hold.has_time():
-            return
         try:
+            hold.stay()
+            work = find(hold.record)
+            if work is None or not hold.has_time():
+                return
             if not _round(hold, work, find):
                 return
         except LeaseLost:

@@ -35,7 +35,11 @@ class TickReport:
     """Whether this runner had the cluster's lease."""
 
 
-def tick(outside: Outside, settings: Settings, owner: str, deadline: float) -> TickReport:
+def tick(
+    outside: Outside, settings: Settings, owner: str, deadline: float, keeps_lease: bool = False
+) -> TickReport:
+    """One round. With `keeps_lease` the lease is not given back after a good end: whoever ticks again
+    soon stays the one who acts."""
     sentences = answer_notices(outside, settings, owner, deadline)
     try:
         lease = outside.store.acquire(CLUSTER_LEASE, owner, settings.lock_ttl_seconds)
@@ -55,7 +59,8 @@ def tick(outside: Outside, settings: Settings, owner: str, deadline: float) -> T
         with suppress(EbbtideError):
             outside.store.release(lease)
         raise
-    outside.store.release(lease)
+    if not keeps_lease:
+        outside.store.release(lease)
     return TickReport(int(outside.clock.now()), "; ".join(sentences), decision)
 
 

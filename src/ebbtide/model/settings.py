@@ -31,6 +31,8 @@ class Settings:
 
     lock_ttl_seconds: int = 300
     spot_lock_ttl_seconds: int = 180
+    daemon_lock_ttl_seconds: int = 30
+    """Leases of a process that stays: short, and renewed for as long as it lives."""
     lease_margin_seconds: int = 10
     """No effect is started when less than this is left of the lease."""
     request_timeout_seconds: int = 30

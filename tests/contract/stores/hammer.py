@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.managers import BaseManager
 from pathlib import Path
@@ -93,7 +94,8 @@ def hammer(place: str, cluster: str, number: int, arrivals: Path) -> Acknowledge
         except (Conflict, Retryable):
             done.refused += 1
         stalls = 0
-        store.release(lease)
+        with suppress(Retryable):
+            store.release(lease)
         time.sleep(chance.uniform(0.01, 0.03))
     store.close()
     return done

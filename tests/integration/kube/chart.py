@@ -18,13 +18,13 @@ BLOCK = re.compile(r"^\s*\{\{- toYaml (\S+) \| nindent (\d+) \}\}\s*$")
 INLINE = re.compile(r"\{\{ (.*?) \}\}")
 
 
-def render_chart(chart: Path, values: dict[str, Any] | None = None) -> list[Any]:
-    """Every object of the chart, released as `ebbtide` into the namespace `ebbtide`."""
+def render_chart(chart: Path, values: dict[str, Any] | None = None, release: str = "ebbtide") -> list[Any]:
+    """Every object of the chart, released into a namespace of the same name."""
     about = yaml.safe_load((chart / "Chart.yaml").read_text())
     merged = {**yaml.safe_load((chart / "values.yaml").read_text()), **(values or {})}
     scope = {
         "Values": merged,
-        "Release": {"Name": "ebbtide", "Namespace": "ebbtide"},
+        "Release": {"Name": release, "Namespace": release},
         "Chart": {"AppVersion": about["appVersion"]},
     }
     found = []

@@ -40,7 +40,7 @@ class KubeLab:
         api.post("/api/v1/nodes", node("w1"))
         api.post(BUDGETS, budget("web"))
         api.post(DEPLOYMENTS, workload("Deployment", "web", REPLICAS, template("web")))
-        self.cluster = PromptCluster(connect(self.kube.server.kubeconfig()), self.watching)
+        self.cluster = PromptCluster(connect(self.kube.kubeconfig), self.watching)
         self.cluster.kube = self.kube
         self.settle()
 

@@ -8,6 +8,7 @@ import pytest
 
 from ebbtide.adapters.kube.cluster import KubeCluster
 from ebbtide.adapters.kube.connection import connect
+from ebbtide.adapters.kube.doctor import examine
 from ebbtide.entrypoints.assess import assess_command
 from ebbtide.errors import ConfigError, EbbtideError, Final, Retryable, Usage
 from ebbtide.model.effect import Cordon, Evict
@@ -122,3 +123,17 @@ def fails(cluster: KubeCluster) -> bool:
     except Retryable:
         return True
     return False
+
+
+def test_the_doctor_finds_nothing_with_the_least_rights_and_names_what_is_missing_without(
+    kube: SharedKube,
+) -> None:
+    assert all(finding.ok for finding in examine(connect(kube.kubeconfig)))
+    found = list(examine(connect(kube.server.kubeconfig("nobody", token=NOBODY_TOKEN))))
+    missing = [finding for finding in found if not finding.ok]
+    assert len(missing) == 1
+    assert "list pods" in missing[0].says
+    assert "create pods/eviction" in missing[0].says
+    assert missing[0].fix == "apply deploy/manifests/rbac.yaml"
+    nowhere = kube.server.kubeconfig("nowhere", server=f"https://127.0.0.1:{free_port()}")
+    assert [finding.ok for finding in examine(connect(nowhere))] == [False]

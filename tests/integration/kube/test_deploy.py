@@ -14,7 +14,8 @@ from tests.servers.shared_kube import SharedKube
 DEPLOY = Path(__file__).parents[3] / "deploy"
 CHART = DEPLOY / "helm" / "ebbtide"
 K3S = {"k3s": {"nodeNames": ["worker-1"]}}
-ACCOUNT = "system:serviceaccount:ebbtide:ebbtide"
+RELEASE = "chart"
+ACCOUNT = f"system:serviceaccount:{RELEASE}:ebbtide"
 NEEDED = [
     *(f"{verb} nodes" for verb in ("get", "list", "watch", "patch", "delete")),
     *(
@@ -96,18 +97,16 @@ def test_without_named_k3s_nodes_there_is_no_right_on_any_secret() -> None:
 def test_a_real_server_takes_the_manifests_and_grants_what_is_needed_and_nothing_else(
     kube: SharedKube, tmp_path: Path
 ) -> None:
-    rendered = tmp_path / "chart.yaml"
-    rendered.write_text(yaml.safe_dump_all(render_chart(CHART, K3S)))
-    server = kube.server
-    plain = server.kubectl("apply", "-f", str(DEPLOY / "manifests" / "rbac.yaml"))
-    assert plain.returncode == 0, plain.stderr
+    kubectl, rendered = kube.server.kubectl, tmp_path / "chart.yaml"
+    chart = render_chart(CHART, K3S, RELEASE)
+    assert not kubectl("create", "namespace", RELEASE).returncode
+    rendered.write_text(yaml.safe_dump_all(chart))
     for source in (str(DEPLOY / "manifests"), str(rendered)):
-        dry = server.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", source)
+        dry = kubectl("apply", "--dry-run=server", "--validate=strict", "-f", source)
         assert dry.returncode == 0, dry.stderr
-    server.kubectl("delete", "clusterrole,clusterrolebinding", "ebbtide")
-    roles = [d for d in render_chart(CHART, K3S) if d["kind"] not in ("Deployment", "PodDisruptionBudget")]
+    roles = [d for d in chart if d["kind"] not in ("Deployment", "PodDisruptionBudget", "ConfigMap")]
     rendered.write_text(yaml.safe_dump_all(roles))
-    applied = server.kubectl("apply", "-f", str(rendered))
+    applied = kubectl("apply", "-f", str(rendered))
     assert applied.returncode == 0, applied.stderr
     try:
         for question in NEEDED:
@@ -116,8 +115,8 @@ def test_a_real_server_takes_the_manifests_and_grants_what_is_needed_and_nothing
         for question in FORBIDDEN:
             assert can_i(kube, question) == "no", question
     finally:
-        server.kubectl("delete", "-f", str(rendered))
-        server.kubectl("delete", "namespace", "ebbtide", "--wait=false")
+        kubectl("delete", "-f", str(rendered))
+        kubectl("delete", "namespace", RELEASE, "--wait=false")
 
 
 def may_list_node_metrics(kube: SharedKube) -> bool:

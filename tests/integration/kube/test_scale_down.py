@@ -103,7 +103,7 @@ def test_three_nodes_are_removed_though_the_runner_is_killed_around_every_step(
     populate(kube, tmp_path)
     before = len(evictions(kube))
     untouched = uid_of(kube, "default", "solo"), uid_of(kube, "kube-system", "dns")
-    runner = Runner(tmp_path, kube.server.kubeconfig())
+    runner = Runner(tmp_path, kube.kubeconfig)
     store = SqlStore.open(f"sqlite:///{tmp_path / 'record.db'}", SystemClock(), SETTINGS.cluster)
     try:
         strikes = cycle(STRIKES)

@@ -8,12 +8,13 @@ from dataclasses import replace
 from itertools import pairwise
 
 from ebbtide.engine import loop
-from ebbtide.engine.loop import run_loop
+from ebbtide.engine.loop import guarded_tick, run_loop
 from ebbtide.engine.outside import Outside
 from ebbtide.engine.tick import TickReport
 from ebbtide.errors import Throttled
 from ebbtide.model.log import LogKind
 from ebbtide.model.operation import SpotKind, SpotNotice
+from ebbtide.model.record import CLUSTER_LEASE
 from ebbtide.model.snapshot import Reading
 from ebbtide.simulator.ports import SimInbox, SimMetrics
 from tests.unit.engine.builders import Small, quick_settings
@@ -71,7 +72,50 @@ def test_ticks_come_at_the_interval_give_or_take_the_jitter() -> None:
     gaps = [after.at - before.at for before, after in pairwise(reports)]
     assert all(53 <= gap <= 67 for gap in gaps)
     assert len(set(gaps)) > 1
-    assert max(stop.waits) <= loop.INBOX_SECONDS
+    assert max(stop.waits) <= loop.LOOK_SECONDS
+
+
+def test_of_two_replicas_one_acts_and_keeps_the_lease_between_its_ticks() -> None:
+    small = still()
+    stop, others = VirtualStop(small), list[str]()
+
+    def on_report(report: TickReport) -> None:
+        assert report.held
+        small.wait(45)
+        others.append(guarded_tick(small.outside, small.settings, "other", 60).says)
+        if len(others) == 3:
+            stop.set()
+
+    run_loop(
+        small.outside, replace(small.settings, daemon_lock_ttl_seconds=90), "runner", 60, stop, on_report
+    )
+    assert all(says.startswith("stood by: the lease 'cluster' is held by runner") for says in others)
+
+
+def test_the_lease_is_given_back_when_the_loop_ends() -> None:
+    small = still()
+    run(small, ticks=2)
+    assert small.record.lock_owner == ""
+    small.store.release(small.store.acquire(CLUSTER_LEASE, "other", 30))
+
+
+def test_a_lease_that_another_took_ends_the_wait_and_is_not_given_back() -> None:
+    small = still()
+    stop = VirtualStop(small)
+    reports: list[TickReport] = []
+
+    def on_report(report: TickReport) -> None:
+        reports.append(report)
+        if len(reports) == 1:
+            small.wait(31)
+            small.store.acquire(CLUSTER_LEASE, "other", 3000)
+        else:
+            stop.set()
+
+    run_loop(small.outside, small.settings, "runner", 60, stop, on_report)
+    assert [report.held for report in reports] == [True, False]
+    assert reports[1].at - reports[0].at < 60
+    assert small.record.lock_owner == "other"
 
 
 class LateInbox(SimInbox):

@@ -63,15 +63,33 @@ def _kinds(small: Small) -> list[LogKind]:
     return [entry.kind for entry in reversed(small.store.read_log())]
 
 
-def test_nothing_is_begun_without_time_in_the_tick_or_in_the_lease() -> None:
+def test_nothing_is_begun_without_time_in_the_tick() -> None:
     small = Small()
     small.put(operation=removal_of(small))
     late = small.hold(seconds=0)
     run(late)
+    assert state_of(small.record) == RemovalState.PLANNED
+
+
+def test_a_lease_that_is_half_over_is_renewed_before_anything_is_begun() -> None:
+    small = Small()
+    small.put(operation=removal_of(small))
     expiring = small.hold()
     expiring.lease = replace(expiring.lease, until=small.now + small.settings.lease_margin_seconds)
     assert not expiring.has_time()
     run(expiring)
+    assert expiring.lease.until == small.now + 300
+    assert state_of(small.record) == RemovalState.DRAINING
+
+
+def test_nothing_is_begun_when_the_lease_was_lost_to_another() -> None:
+    small = Small()
+    small.put(operation=removal_of(small))
+    stale = small.hold()
+    small.wait(301)
+    small.store.acquire(CLUSTER_LEASE, "another", 300)
+    with pytest.raises(LeaseLost):
+        run(stale)
     assert state_of(small.record) == RemovalState.PLANNED
 
 

@@ -10,11 +10,12 @@ import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from contextlib import closing, suppress
 from pathlib import Path
 
 from ebbtide.adapters.stores.sql_engine import BUSY_TIMEOUT_SECONDS
-from ebbtide.errors import StoreUnusable
+from ebbtide.errors import EbbtideError, Retryable, StoreUnusable
 
 MAGIC = b"SQLite format 3\0"
 NETWORK_FILE_SYSTEMS = frozenset(
@@ -22,6 +23,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
 )
 REMOTE_FUSE = ("fuse.ceph", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs")
 QUICK_CHECK_BELOW_BYTES = 32 * 1024 * 1024
+SECOND_PROCESS_SECONDS = 60
 
 _SECOND_PROCESS = """
 import sqlite3, sys
@@ -51,6 +53,7 @@ def probe(path: Path, may_create: bool) -> None:
     _refuse_foreign_file(path)
     _refuse_network_file_system(folder)
     try:
+        _refuse_without_locks(folder)
         _refuse_broken(path)
         if may_create:
             prefer_wal(path)
@@ -85,10 +88,7 @@ def _refuse_broken(path: Path) -> None:
             if answer != "ok":
                 raise sqlite3.DatabaseError(" ".join(answer.split()))
         connection.execute("BEGIN IMMEDIATE")
-        try:
-            _refuse_without_locks(path)
-        finally:
-            connection.execute("ROLLBACK")
+        connection.execute("ROLLBACK")
 
 
 def prefer_wal(path: Path) -> None:
@@ -103,24 +103,37 @@ def prefer_wal(path: Path) -> None:
                 connection.execute("PRAGMA journal_mode=WAL").fetchone()
 
 
-def _refuse_without_locks(path: Path) -> None:
-    device = path.stat().st_dev
+def _refuse_without_locks(folder: Path) -> None:
+    """Tried on a file of its own beside the real one, so that nobody at work there has to wait."""
+    device = folder.stat().st_dev
     if device in _devices_seen_to_lock:
         return
-    second = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", _SECOND_PROCESS, str(path)],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    answer = second.stdout.strip() or second.stderr.strip()
+    with tempfile.TemporaryDirectory(prefix=".ebbtide-probe-", dir=folder) as apart:
+        answer = _second_process_meets_a_lock(Path(apart) / "probe.db")
     if answer != "turned away":
         raise StoreUnusable(
-            f"locks do not work on the file system of {path} (a second process was {answer}): "
+            f"locks do not work on the file system of {folder} (a second process was {answer}): "
             "put the file on a local disk, or use PostgreSQL"
         )
     _devices_seen_to_lock.add(device)
+
+
+def _second_process_meets_a_lock(path: Path) -> str:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            second = subprocess.run(
+                [sys.executable, "-I", "-S", "-c", _SECOND_PROCESS, str(path)],
+                capture_output=True,
+                text=True,
+                timeout=SECOND_PROCESS_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise Retryable(
+                f"a second process to try the locks of {path.parent.parent} did not answer: try again"
+            ) from error
+    return second.stdout.strip() or second.stderr.strip()
 
 
 def file_system(folder: Path) -> str:
@@ -138,12 +151,12 @@ def file_system(folder: Path) -> str:
     return ""
 
 
-def _unusable(path: Path, error: sqlite3.DatabaseError) -> StoreUnusable:
+def _unusable(path: Path, error: sqlite3.DatabaseError) -> EbbtideError:
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith("SQLITE_READONLY"):
         return StoreUnusable(f"{path} cannot be written to: give this user the right to write it")
     if name.startswith("SQLITE_BUSY"):
-        return StoreUnusable(f"{path} stays locked by another program: end that program, then try again")
+        return Retryable(f"{path} stays locked by another process: try again, or end that process")
     if name.startswith("SQLITE_FULL"):
         return StoreUnusable(f"the disk of {path} is full: free some space and try again")
     return StoreUnusable(
