@@ -1,6 +1,6 @@
 # Every target makes what it needs in .venv; nothing is installed outside this folder.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run check test chaos bench lock clean
+.PHONY: help setup demo run check test chaos bench pictures lock clean
 .DELETE_ON_ERROR:
 
 ARGS ?=
@@ -13,7 +13,7 @@ READY := $(VENV)/.ready
 LOCKER := .venv-lock
 UV := uv==0.13.7
 PIP := -m pip --disable-pip-version-check --no-input --quiet
-CODE = $(wildcard src tests bench)
+CODE = $(wildcard src tests bench scripts)
 PURE := src/ebbtide/core/*,src/ebbtide/model/*
 
 # Prints the newest Python that runs, is 3.11 or later and can make a venv.
@@ -63,6 +63,9 @@ chaos: $(READY) ## Kill runners and restart real databases under them (SECONDS=6
 bench: $(READY) ## Run every bench/bench_*.py (ARGS="...")
 	@set -e; for name in $(sort $(basename $(notdir $(wildcard bench/bench_*.py)))); do \
 	  echo "== $$name"; $(BIN)/python -m bench.$$name $(ARGS); done
+
+pictures: $(READY) ## Draw the pictures of the README from a real run
+	$(BIN)/python scripts/draw_demo.py docs/demo.svg
 
 lock: ## Resolve pyproject.toml anew into requirements.lock
 	@python=$$($(find_python)); \

@@ -30,10 +30,11 @@ class Store(Protocol):
 
     def acquire(self, name: str, owner: str, ttl_seconds: int) -> Lease:
         """Take a lease that is free, run out, or already ours (then the token stays the same and only
-        `until` moves). A change of holder raises the token. `LeaseLost` while another holds it."""
+        `until` moves). A change of holder raises the token. `LeaseLost` while another holds it, which
+        is up to and including the second `until`."""
 
     def renew(self, lease: Lease, ttl_seconds: int) -> Lease:
-        """Move `until` on. `LeaseLost` when the lease is no longer ours."""
+        """Move `until` on. `LeaseLost` when the lease is no longer ours, or has run out."""
 
     def release(self, lease: Lease) -> None:
         """Give it back; does nothing when it is no longer ours."""
@@ -44,8 +45,9 @@ class Store(Protocol):
 
     def write(self, record: Record, guard: Lease | None, entries: Sequence[LogEntry] = ()) -> Record:
         """Replace the record and append the entries, all or nothing. Conditions: `rev` is still that of
-        `record` (else `Conflict`) and the guard still holds (else `LeaseLost`). Returns the record
-        with its new `rev`. Lease fields are not changed by it."""
+        `record` and no other operation than that of `record` is under way (else `Conflict`), and the
+        guard still holds and has not run out (else `LeaseLost`). Returns the record with its new
+        `rev`. Lease fields are not changed by it."""
 
     def append(self, entries: Sequence[LogEntry]) -> None:
         """Append alone; an entry whose id is there already is left as it is."""
@@ -53,7 +55,7 @@ class Store(Protocol):
     def read_log(
         self, kinds: Collection[LogKind] = (), subject: str = "", limit: int = 100
     ) -> Sequence[LogEntry]:
-        """The newest entries first; of all kinds and subjects where none is named."""
+        """The newest entries first, by their ids; of all kinds and subjects where none is named."""
 
     def find_entry(self, entry_id: str) -> LogEntry | None: ...
 

@@ -181,7 +181,7 @@ def _stop_on(wrong: list[str]) -> None:
 
 
 def _show(plan: Plan, seconds: float, console: Console) -> None:
-    table = Table(title=f"{len(plan.nodes)} nodes")
+    table = Table(title="1 node" if len(plan.nodes) == 1 else f"{len(plan.nodes)} nodes")
     for name in ("type", "price", "pods"):
         table.add_column(name, justify="right" if name == "price" else "left", overflow="fold")
     for node in plan.nodes[:_SHOWN]:
@@ -191,5 +191,6 @@ def _show(plan: Plan, seconds: float, console: Console) -> None:
         console.print(f"and {len(plan.nodes) - _SHOWN} more: --json has them all")
     console.print(
         f"cost {plan.cost:.4f} an hour, at least {plan.bound:.4f} for any plan: "
-        f"{plan.gap:.2%} over the bound, in {seconds:.2f} s"
+        f"{plan.gap:.2%} over the bound, in {seconds:.2f} s",
+        soft_wrap=True,
     )

@@ -79,6 +79,8 @@ class Checker:
         self._check_nodes_left(record)
         if record.set_aside is not None:
             return  # what was set aside waits for a person, and removals with it
+        if record.lock_until > self._world.now + self._settings.lock_ttl_seconds:
+            return  # taken by a clock that ran ahead: until then nobody can act
         slots = expected_slots(record)
         known = {slot.key for slot in slots} | {slot.instance_id for slot in slots}
         known |= {removal.instance_id for removal in open_removals(record)}

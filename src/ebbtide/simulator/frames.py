@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from ebbtide.model.node import Node
-from ebbtide.model.operation import Operation, ScaleUp, Slot
+from ebbtide.model.operation import Operation, Removal, ScaleUp, Slot, Spot
 from ebbtide.model.record import Record
 from ebbtide.simulator.world import World
 
@@ -96,9 +96,26 @@ def _slots(operation: Operation | None) -> tuple[Slot, ...]:
     return operation.slots if isinstance(operation, ScaleUp) else ()
 
 
-def describe(operation: Operation | None) -> str:
-    if operation is None:
-        return ""
+def describe(record: Record) -> str:
+    """All that is under way, in a few words."""
+    parts = [_spot(spot) for spot in record.spots]
+    operation = record.operation
     if isinstance(operation, ScaleUp):
-        return "adding " + ", ".join(f"{s.instance_type} in {s.zone} ({s.state})" for s in operation.slots)
-    return "removing " + ", ".join(f"{r.node_name or r.instance_id} ({r.state})" for r in operation.removals)
+        parts.append("adding " + ", ".join(_slot(slot) for slot in operation.slots))
+    elif operation is not None:
+        parts.append("removing " + ", ".join(_removal(removal) for removal in operation.removals))
+    return "; ".join(parts)
+
+
+def _slot(slot: Slot) -> str:
+    return f"{slot.instance_type} in {slot.zone} ({slot.state})"
+
+
+def _removal(removal: Removal) -> str:
+    return f"{removal.node_name or removal.instance_id} ({removal.state})"
+
+
+def _spot(spot: Spot) -> str:
+    going = _removal(spot.removal) if spot.removal else spot.instance_id
+    coming = f", replaced by {_slot(spot.slot)}" if spot.slot else ""
+    return f"{spot.kind} of {going}{coming}"

@@ -179,7 +179,7 @@ class Simulation:
                 pods=len(world.inventory.pods),
                 waiting=len(world.inventory.waiting),
                 cpu=world.usage.average(names),
-                operation=describe(record.operation),
+                operation=describe(record),
                 says=says,
                 cost=self._cost(),
                 currency=CURRENCY,

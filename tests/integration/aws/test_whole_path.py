@@ -1,4 +1,4 @@
-"""A day in one go: the Lambda function's own code, EC2 and DynamoDB over HTTP, a simulated cluster.
+"""A day in one go: the Lambda function's own code, EC2 and DynamoDB over HTTP, a cluster, simulated and real.
 
 Scheduled events scale up, nodes join, a spot notice comes in between, the load goes, scheduled events scale
 down, and every step is in the log table.
@@ -7,19 +7,28 @@ down, and every step is in the log table.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from contextlib import ExitStack
+from typing import Any, Protocol
 
 import pytest
 
+from ebbtide.adapters.kube.cluster import KubeCluster
+from ebbtide.adapters.kube.connection import connect
 from ebbtide.adapters.stores.dynamodb import DynamoStore
 from ebbtide.adapters.stores.dynamodb_tables import create_tables
 from ebbtide.entrypoints.aws_lambda import run
 from ebbtide.model.log import LogKind
-from ebbtide.model.node import Instance, Market
+from ebbtide.model.node import Instance, Market, Node
+from ebbtide.ports import Cluster
+from ebbtide.simulator.ports import SimCluster
 from tests.builders import make_pool, make_type
+from tests.integration.kube import objects
 from tests.servers import aws_events
 from tests.servers.clouds import EC2_ZONES, Ec2Bench
+from tests.servers.control_plane import Unavailable
+from tests.servers.kube import kube_server
 from tests.servers.moto import CREDENTIALS, environment, shared_moto
+from tests.servers.shared_kube import NOT_RUN
 from tests.servers.stage import Stage
 
 POOL = make_pool(
@@ -37,21 +46,74 @@ class Context:
         return 120_000
 
 
+class Ground(Protocol):
+    """The cluster that is scaled."""
+
+    def cluster(self) -> Cluster: ...
+
+    def join(self, instance: Instance) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class SimulatedGround:
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def cluster(self) -> Cluster:
+        return SimCluster(self._stage.world, self._stage.clock)
+
+    def join(self, instance: Instance) -> None:
+        self._stage.join(instance)
+
+    def close(self) -> None:
+        return
+
+
+class KubernetesGround:
+    """A real API server; what a node's kubelet would write at its join is written by the test."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stack = ExitStack()
+        try:
+            self._server = self._stack.enter_context(kube_server(controllers=False))
+        except Unavailable as why:
+            NOT_RUN.add(f"a whole day on a real API server: {why}")
+            pytest.skip(f"not run: {why}")
+        api = self._server.api
+        server_role = {"node-role.kubernetes.io/control-plane": "true"}
+        api.post("/api/v1/nodes", objects.node("server", pool="", labels=server_role))
+        pod = objects.bare_pod("coredns", nodeName="server", automountServiceAccountToken=False)
+        api.post("/api/v1/namespaces/kube-system/pods", pod)
+
+    def cluster(self) -> Cluster:
+        return KubeCluster(connect(self._server.kubeconfig()))
+
+    def join(self, instance: Instance) -> None:
+        spec = {"providerID": instance.provider_id}
+        self._server.api.post(
+            "/api/v1/nodes", objects.node(f"node-{instance.id}", instance.zone, instance.pool, spec=spec)
+        )
+
+    def close(self) -> None:
+        self._stack.close()
+
+
 class Day:
-    def __init__(self) -> None:
-        self.bench = Ec2Bench(pools=(POOL,))
+    def __init__(self, kind: Callable[[Stage], Ground]) -> None:
         timers = {"cooldown_up_seconds": 60, "cooldown_down_seconds": 60, "idle_down_seconds": 120}
         self.stage = Stage(POOL, min_workers=2, max_workers=4, **timers)
-        url = f"dynamodb://path-state/path-logs?region=eu-central-1&endpoint={shared_moto().url}"
-        create_tables(url)
-        self.url = url
+        self.ground = kind(self.stage)
+        self.bench = Ec2Bench(pools=(POOL,))
+        self.url = f"dynamodb://path-state/path-logs?region=eu-central-1&endpoint={shared_moto().url}"
+        create_tables(self.url)
 
     def event(self, event: Mapping[str, Any], after_seconds: float = 30) -> str:
         """What one run of the function says; its doors are opened for it alone."""
         self.stage.clock.sleep(after_seconds)
         self.stage.store = self.open_store()
-        cloud = self.bench.connect()
-        answer = run(event, Context(), lambda: (self.stage.outside(cloud), self.stage.settings))
+        outside = self.stage.outside(self.bench.connect(), cluster=self.ground.cluster())
+        answer = run(event, Context(), lambda: (outside, self.stage.settings))
         return str(answer["says"])
 
     def open_store(self) -> DynamoStore:
@@ -73,22 +135,30 @@ class Day:
     def alive(self) -> list[Instance]:
         return [instance for instance in self.bench.cloud.list_instances() if instance.alive]
 
-    def join_all(self) -> None:
-        known = {node.provider_id for node in self.stage.world.view().nodes}
-        for instance in self.alive():
-            if instance.provider_id not in known:
-                self.stage.join(instance)
+    def nodes(self) -> list[Node]:
+        cluster = self.ground.cluster()
+        found = list(cluster.read().nodes)
+        if isinstance(cluster, KubeCluster):
+            cluster.close()
+        return found
 
     def workers(self) -> list[str]:
-        return sorted(node.name for node in self.stage.world.view().nodes if node.worker)
+        return sorted(node.name for node in self.nodes() if node.worker)
+
+    def join_all(self) -> None:
+        known = {node.provider_id for node in self.nodes()}
+        for instance in self.alive():
+            if instance.provider_id not in known:
+                self.ground.join(instance)
 
 
-@pytest.fixture
-def day() -> Iterator[Day]:
+@pytest.fixture(params=[SimulatedGround, KubernetesGround])
+def day(request: pytest.FixtureRequest) -> Iterator[Day]:
     with environment(CREDENTIALS):
-        made = Day()
+        made = Day(request.param)
         yield made
         made.bench.close()
+        made.ground.close()
 
 
 def test_a_day_from_the_first_node_to_the_last_is_in_the_log_table(day: Day) -> None:

@@ -120,7 +120,14 @@ def test_the_bound_knows_which_types_a_class_may_use() -> None:
 
 
 def test_a_request_of_nothing_still_fills_a_node_in_the_end() -> None:
-    problem = frame([make_item(cpu_milli=0, memory_mib=0, count=3)], [make_type()])
+    problem = frame([make_item(cpu_milli=0, memory_mib=0, count=330)], [make_type()])
 
     assert (problem.kinds[0].cpu_milli, problem.kinds[0].memory_mib) == (1, 1)
-    assert problem.bound == pytest.approx(3 / 110)
+    assert problem.bound == pytest.approx(3.0)
+
+
+def test_the_bound_of_one_pod_is_the_cheapest_node_that_holds_it() -> None:
+    types = [make_type("small", 2000), make_type("large", 8000, price=3.0)]
+
+    assert frame([make_item(cpu_milli=100)], types).bound == 1.0
+    assert frame([make_item(cpu_milli=100), make_item("big", 2001)], types).bound == 3.0

@@ -1,0 +1,73 @@
+"""`ebbtide db create`, `upgrade` and `check`: one sentence each, exit code 2 with the next step."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.servers.dynamodb import DynamoServer, free_port
+from tests.servers.postgres import PostgresServer
+
+COMMAND = """
+import sys, typer
+from ebbtide.entrypoints import cli
+from ebbtide.entrypoints.cli import app as root, db
+if "db" not in {group.name for group in root.app.registered_groups}:
+    root.app.add_typer(db.app, name="db")
+cli.main(["db", *sys.argv[1:]])
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "dynamodb"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'a.db'}"
+    elif request.param == "dynamodb":
+        dynamodb: DynamoServer = request.getfixturevalue("dynamodb")
+        yield dynamodb.url("cli-state", "cli-logs")
+    else:
+        postgres: PostgresServer = request.getfixturevalue("postgres")
+        postgres.run("CREATE DATABASE cli")
+        yield postgres.url("cli")
+        postgres.run("DROP DATABASE cli WITH (FORCE)")
+
+
+def ebbtide_db(url: str, command: str, folder: Path) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, command],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "STORE_URL": url, "NO_COLOR": "1", "COLUMNS": "400"},
+        timeout=100,
+        check=False,
+    )
+    return done.returncode, (done.stdout + done.stderr).strip()
+
+
+def test_a_store_is_made_once_and_then_ready(url: str, tmp_path: Path) -> None:
+    code, says = ebbtide_db(url, "check", tmp_path)
+    assert code == 2
+    assert "run `ebbtide db" in says
+    assert ebbtide_db(url, "create", tmp_path)[0] == 0
+    code, says = ebbtide_db(url, "check", tmp_path)
+    assert code == 0
+    assert " is ready" in says
+    code, says = ebbtide_db(url, "upgrade", tmp_path)
+    assert code == 0
+    assert "already" in says or "need no upgrade" in says
+
+
+@pytest.mark.parametrize("command", ["check", "upgrade", "create"])
+def test_a_server_that_is_not_there_is_exit_code_two(
+    dynamodb: DynamoServer, command: str, tmp_path: Path
+) -> None:
+    code, says = ebbtide_db(f"postgresql://u:secret@127.0.0.1:{free_port()}/x", command, tmp_path)
+    assert (code, says.count("\n")) == (2, 0)
+    assert "see that the server runs and store.url is right" in says
+    assert "secret" not in says
