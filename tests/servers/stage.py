@@ -20,7 +20,7 @@ from ebbtide.model.operation import ScaleUp, Slot, SpotNotice
 from ebbtide.model.pool import Pool
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Reading
-from ebbtide.ports import Cloud, Cluster, Inbox, Store
+from ebbtide.ports import Cloud, Inbox, Store
 from ebbtide.simulator.clock import VirtualClock
 from ebbtide.simulator.faults import RunnerCrashed
 from ebbtide.simulator.ports import SimCluster, SimNotifier
@@ -80,10 +80,10 @@ class Stage:
         self.said: list[str] = []
         self._ids, self._owners = count(1), count(1)
 
-    def outside(self, cloud: Cloud, inbox: Inbox | None = None, cluster: Cluster | None = None) -> Outside:
+    def outside(self, cloud: Cloud, inbox: Inbox | None = None) -> Outside:
         return Outside(
             store=self.store,
-            cluster=cluster or SimCluster(self.world, self.clock),
+            cluster=SimCluster(self.world, self.clock),
             cloud=cloud,
             metrics=self.metrics,
             inbox=inbox or EmptyInbox(),

@@ -25,10 +25,10 @@ def lone_instances(snapshot: Snapshot, record: Record) -> tuple[Instance, ...]:
     return tuple(
         instance
         for instance in snapshot.instances
-        if instance.alive
+        if instance.id not in snapshot.node_of
+        and instance.alive
         and instance.pool
         and instance.key
-        and instance.id not in snapshot.node_of
         and instance.id not in known_ids
         and instance.key not in known_keys
     )

@@ -79,4 +79,4 @@ class Instance:
 
     @property
     def alive(self) -> bool:
-        return self.state in (InstanceState.PENDING, InstanceState.RUNNING)
+        return self.state is InstanceState.RUNNING or self.state is InstanceState.PENDING

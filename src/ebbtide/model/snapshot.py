@@ -72,7 +72,6 @@ class Snapshot:
         """Instance by node name: by provider id; without one by the label set at join; without
         that by the private address, as long as the node is not older than the instance."""
         by_provider = {i.provider_id: i for i in self.instances if i.provider_id}
-        by_address = {i.private_ip: i for i in self.instances if i.private_ip and i.alive}
         found: dict[str, Instance] = {}
         for node in self.cluster.nodes:
             if node.provider_id:
@@ -80,12 +79,16 @@ class Snapshot:
             elif node.instance_id:
                 instance = self.instance_with_id.get(node.instance_id)
             else:
-                instance = by_address.get(node.private_ip)
+                instance = self._instance_at.get(node.private_ip)
                 if instance is not None and node.created_at < instance.launched_at:
                     instance = None
             if instance is not None:
                 found[node.name] = instance
         return found
+
+    @cached_property
+    def _instance_at(self) -> Mapping[str, Instance]:
+        return {i.private_ip: i for i in self.instances if i.private_ip and i.alive}
 
     @cached_property
     def node_of(self) -> Mapping[str, Node]:

@@ -77,10 +77,8 @@ class Checker:
     def finish(self, record: Record) -> None:
         """After the last tick: what must not be left behind."""
         self._check_nodes_left(record)
-        if record.set_aside is not None:
-            return  # what was set aside waits for a person, and removals with it
-        if record.lock_until > self._world.now + self._settings.lock_ttl_seconds:
-            return  # taken by a clock that ran ahead: until then nobody can act
+        if self._nobody_may_act(record):
+            return
         slots = expected_slots(record)
         known = {slot.key for slot in slots} | {slot.instance_id for slot in slots}
         known |= {removal.instance_id for removal in open_removals(record)}
@@ -92,6 +90,11 @@ class Checker:
             if machine.ours and instance.alive and alone and age > limit:
                 self.say(f"instance {instance.id} is left without a node and without an operation")
 
+    def _nobody_may_act(self, record: Record) -> bool:
+        """What was set aside waits for a person; and a lease taken by a clock that ran ahead lasts long."""
+        ahead = record.lock_until > self._world.now + self._settings.lock_ttl_seconds
+        return ahead or record.set_aside is not None
+
     def _check_nodes_left(self, record: Record) -> None:
         open_ids = {op.id for op in (record.operation, record.set_aside) if op is not None}
         open_ids |= {spot.id for spot in record.spots}
@@ -101,7 +104,8 @@ class Checker:
                 self.say(f"node {node.name} is left cordoned by {node.owner.operation_id}, which is closed")
             machine = self._world.nodes.machine_of(node.name)
             ended_at = machine.ended_at if machine is not None else 1.0
-            if node.worker and ended_at and self._world.now - ended_at > limit:
+            left = node.worker and ended_at and self._world.now - ended_at > limit
+            if left and not self._nobody_may_act(record):
                 self.say(f"Node object {node.name} is left although its instance is gone")
 
     def _saw_launch(self, act: Act) -> None:

@@ -13,14 +13,7 @@ import pytest
 from tests.servers.dynamodb import DynamoServer, free_port
 from tests.servers.postgres import PostgresServer
 
-COMMAND = """
-import sys, typer
-from ebbtide.entrypoints import cli
-from ebbtide.entrypoints.cli import app as root, db
-if "db" not in {group.name for group in root.app.registered_groups}:
-    root.app.add_typer(db.app, name="db")
-cli.main(["db", *sys.argv[1:]])
-"""
+COMMAND = "from ebbtide.entrypoints.cli import main; main()"
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "dynamodb"])
@@ -39,7 +32,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 def ebbtide_db(url: str, command: str, folder: Path) -> tuple[int, str]:
     done = subprocess.run(
-        [sys.executable, "-c", COMMAND, command],
+        [sys.executable, "-c", COMMAND, "db", command],
         capture_output=True,
         text=True,
         cwd=folder,

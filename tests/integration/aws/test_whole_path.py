@@ -1,34 +1,28 @@
-"""A day in one go: the Lambda function's own code, EC2 and DynamoDB over HTTP, a cluster, simulated and real.
+"""A day in one go: the Lambda function's own code, EC2 by moto, DynamoDB Local, and a cluster.
 
 Scheduled events scale up, nodes join, a spot notice comes in between, the load goes, scheduled events scale
-down, and every step is in the log table.
+down, and every step is in the log table. Once on the simulator's cluster, once on a real API server.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from ebbtide.adapters.kube.cluster import KubeCluster
-from ebbtide.adapters.kube.connection import connect
 from ebbtide.adapters.stores.dynamodb import DynamoStore
 from ebbtide.adapters.stores.dynamodb_tables import create_tables
 from ebbtide.entrypoints.aws_lambda import run
 from ebbtide.model.log import LogKind
-from ebbtide.model.node import Instance, Market, Node
-from ebbtide.ports import Cluster
-from ebbtide.simulator.ports import SimCluster
+from ebbtide.model.node import Instance, Market
 from tests.builders import make_pool, make_type
-from tests.integration.kube import objects
+from tests.integration.aws.grounds import Ground, RealGround, SimulatedGround
 from tests.servers import aws_events
 from tests.servers.clouds import EC2_ZONES, Ec2Bench
-from tests.servers.control_plane import Unavailable
-from tests.servers.kube import kube_server
-from tests.servers.moto import CREDENTIALS, environment, shared_moto
-from tests.servers.shared_kube import NOT_RUN
+from tests.servers.dynamodb import DynamoServer, dynamodb_server
+from tests.servers.moto import CREDENTIALS, environment
 from tests.servers.stage import Stage
 
 POOL = make_pool(
@@ -46,73 +40,25 @@ class Context:
         return 120_000
 
 
-class Ground(Protocol):
-    """The cluster that is scaled."""
-
-    def cluster(self) -> Cluster: ...
-
-    def join(self, instance: Instance) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class SimulatedGround:
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-
-    def cluster(self) -> Cluster:
-        return SimCluster(self._stage.world, self._stage.clock)
-
-    def join(self, instance: Instance) -> None:
-        self._stage.join(instance)
-
-    def close(self) -> None:
-        return
-
-
-class KubernetesGround:
-    """A real API server; what a node's kubelet would write at its join is written by the test."""
-
-    def __init__(self, stage: Stage) -> None:
-        self._stack = ExitStack()
-        try:
-            self._server = self._stack.enter_context(kube_server(controllers=False))
-        except Unavailable as why:
-            NOT_RUN.add(f"a whole day on a real API server: {why}")
-            pytest.skip(f"not run: {why}")
-        api = self._server.api
-        server_role = {"node-role.kubernetes.io/control-plane": "true"}
-        api.post("/api/v1/nodes", objects.node("server", pool="", labels=server_role))
-        pod = objects.bare_pod("coredns", nodeName="server", automountServiceAccountToken=False)
-        api.post("/api/v1/namespaces/kube-system/pods", pod)
-
-    def cluster(self) -> Cluster:
-        return KubeCluster(connect(self._server.kubeconfig()))
-
-    def join(self, instance: Instance) -> None:
-        spec = {"providerID": instance.provider_id}
-        self._server.api.post(
-            "/api/v1/nodes", objects.node(f"node-{instance.id}", instance.zone, instance.pool, spec=spec)
-        )
-
-    def close(self) -> None:
-        self._stack.close()
-
-
 class Day:
-    def __init__(self, kind: Callable[[Stage], Ground]) -> None:
+    def __init__(self, kind: Callable[[Stage], Ground], dynamodb: DynamoServer) -> None:
         timers = {"cooldown_up_seconds": 60, "cooldown_down_seconds": 60, "idle_down_seconds": 120}
+        timers["metric_max_age_seconds"] = 86_400  # the day is told faster than Prometheus' clock runs
         self.stage = Stage(POOL, min_workers=2, max_workers=4, **timers)
         self.ground = kind(self.stage)
         self.bench = Ec2Bench(pools=(POOL,))
-        self.url = f"dynamodb://path-state/path-logs?region=eu-central-1&endpoint={shared_moto().url}"
+        self.url = dynamodb.url("path-state", "path-logs")
         create_tables(self.url)
 
     def event(self, event: Mapping[str, Any], after_seconds: float = 30) -> str:
         """What one run of the function says; its doors are opened for it alone."""
         self.stage.clock.sleep(after_seconds)
         self.stage.store = self.open_store()
-        outside = self.stage.outside(self.bench.connect(), cluster=self.ground.cluster())
+        outside = replace(
+            self.stage.outside(self.bench.connect()),
+            cluster=self.ground.cluster(),
+            metrics=self.ground.metrics(),
+        )
         answer = run(event, Context(), lambda: (outside, self.stage.settings))
         return str(answer["says"])
 
@@ -135,27 +81,26 @@ class Day:
     def alive(self) -> list[Instance]:
         return [instance for instance in self.bench.cloud.list_instances() if instance.alive]
 
-    def nodes(self) -> list[Node]:
-        cluster = self.ground.cluster()
-        found = list(cluster.read().nodes)
-        if isinstance(cluster, KubeCluster):
-            cluster.close()
-        return found
-
     def workers(self) -> list[str]:
-        return sorted(node.name for node in self.nodes() if node.worker)
+        return sorted(node.name for node in self.ground.nodes() if node.worker)
 
     def join_all(self) -> None:
-        known = {node.provider_id for node in self.nodes()}
+        known = {node.provider_id for node in self.ground.nodes()}
         for instance in self.alive():
             if instance.provider_id not in known:
                 self.ground.join(instance)
 
 
-@pytest.fixture(params=[SimulatedGround, KubernetesGround])
-def day(request: pytest.FixtureRequest) -> Iterator[Day]:
+@pytest.fixture(scope="module")
+def dynamodb() -> Iterator[DynamoServer]:
+    with dynamodb_server() as server:
+        yield server
+
+
+@pytest.fixture(params=[SimulatedGround, RealGround])
+def day(request: pytest.FixtureRequest, dynamodb: DynamoServer) -> Iterator[Day]:
     with environment(CREDENTIALS):
-        made = Day(request.param)
+        made = Day(request.param, dynamodb)
         yield made
         made.bench.close()
         made.ground.close()
@@ -166,10 +111,10 @@ def test_a_day_from_the_first_node_to_the_last_is_in_the_log_table(day: Day) -> 
     assert {instance.market for instance in day.alive()} == {Market.SPOT}
     day.join_all()
     day.scheduled_until(day.at_rest)
-    day.stage.metrics.cpu = 0.95
+    day.ground.use(0.95)
     day.scheduled_until(lambda: len(day.alive()) > 2)
     day.join_all()
-    day.stage.metrics.cpu = 0.5
+    day.ground.use(0.5)
     day.scheduled_until(day.at_rest)
     assert len(day.workers()) > 2
 
@@ -181,7 +126,7 @@ def test_a_day_from_the_first_node_to_the_last_is_in_the_log_table(day: Day) -> 
     day.join_all()
     day.scheduled_until(day.at_rest)
 
-    day.stage.metrics.cpu = 0.02
+    day.ground.use(0.02)
     day.scheduled_until(lambda: len(day.alive()) == 2 and day.at_rest())
     assert day.workers() == sorted(f"node-{instance.id}" for instance in day.alive())
 

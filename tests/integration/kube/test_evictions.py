@@ -84,10 +84,13 @@ def test_a_namespace_that_is_ending_does_not_stop_an_eviction(kube: SharedKube, 
     held["metadata"]["finalizers"] = ["ebbtide.test/hold"]
     kube.api.post(f"{NAMESPACES}/ending/pods", held)
     pod = cluster.read_pods_on("w1")[0]
-    kube.api.delete(f"{NAMESPACES}/ending")
-    eventually(lambda: cluster.read_pods_on("w1")[0].terminating, 30, "the pod ending")
-    cluster.evict(evict(pod))
-    kube.api.patch(f"{NAMESPACES}/ending/pods/held", {"metadata": {"finalizers": None}})
+    try:
+        kube.api.delete(f"{NAMESPACES}/ending")
+        eventually(lambda: cluster.read_pods_on("w1")[0].terminating, 30, "the pod ending")
+        cluster.evict(evict(pod))
+    finally:
+        kube.api.patch(f"{NAMESPACES}/ending/pods/held", {"metadata": {"finalizers": None}})
+        kube.api.delete(f"{NAMESPACES}/ending/pods/held", now=True)
 
 
 def test_the_password_that_k3s_keeps_goes_with_the_node_where_we_may_and_stays_where_not(
