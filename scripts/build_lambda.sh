@@ -44,8 +44,14 @@ else
 fi
 
 mkdir -p "$(dirname "$out")"
-rm -f "$out"
-# The same content gives the same zip: names in order, and one date for all.
-find . -exec touch -h -d '2020-01-01T00:00:00Z' {} +
-find . -type f | LC_ALL=C sort | TZ=UTC zip -q -X "$out" -@
+# The same content gives the same zip: names in order, one date and one mode for all.
+"$python" - "$out" <<'ZIP'
+import pathlib, sys, zipfile
+
+with zipfile.ZipFile(sys.argv[1], "w") as package:
+    for path in sorted(path for path in pathlib.Path().rglob("*") if path.is_file()):
+        entry = zipfile.ZipInfo(path.as_posix(), (2020, 1, 1, 0, 0, 0))
+        entry.external_attr = 0o644 << 16
+        package.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+ZIP
 echo "$(basename "$out"): $(du -m "$out" | cut -f1) MB for Python $version on $arch"

@@ -16,6 +16,7 @@ from ebbtide.core.orphans import cordon_id, dead_nodes, lone_instances, overdue,
 from ebbtide.core.sizing import nodes_for_cpu, plan_launch
 from ebbtide.core.targets import choose_targets
 from ebbtide.model.decision import Action, Check, Decision, Refusal, Verdict
+from ebbtide.model.node import Node
 from ebbtide.model.operation import Removal, RemovalState, Slot, SlotState
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
@@ -122,10 +123,14 @@ def _forget(q: Question, answer: Answer) -> Iterator[Check]:
     grace = q.settings.orphan_grace_seconds
     yield Check("dead node", bool(late), f"{len(late)} of {len(dead)} dead nodes are older than {grace} s")
     node = late[0]
-    instance = q.snapshot.instance_of.get(node.name)
-    instance_id = instance.id if instance else node.instance_id or node.provider_id
-    answer.removals = (Removal(instance_id, node.name, node.uid, node.zone, node.pool),)
+    answer.removals = (Removal(_instance_id(q, node), node.name, node.uid, node.zone, node.pool),)
     answer.reason = f"forget node {node.name}: not ready, and its instance is gone"
+
+
+def _instance_id(q: Question, node: Node) -> str:
+    """By which a node is known in the record, also when the cloud no longer lists its instance."""
+    instance = q.snapshot.instance_of.get(node.name)
+    return instance.id if instance else node.instance_id or node.provider_id
 
 
 def _release(q: Question, answer: Answer) -> Iterator[Check]:
@@ -139,7 +144,7 @@ def _release(q: Question, answer: Answer) -> Iterator[Check]:
     )
     answer.removals = tuple(
         Removal(
-            instance.id if (instance := q.snapshot.instance_of.get(node.name)) else node.provider_id,
+            _instance_id(q, node),
             node.name,
             node.uid,
             node.zone,

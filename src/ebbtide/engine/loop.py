@@ -36,20 +36,26 @@ def run_loop(
     stop: threading.Event,
     on_report: OnReport,
 ) -> None:
-    ttl = settings.daemon_lock_ttl_seconds
-    settings = replace(
-        settings, lock_ttl_seconds=ttl, spot_lock_ttl_seconds=min(ttl, settings.spot_lock_ttl_seconds)
-    )
+    settings = for_a_daemon(settings)
+    ttl = settings.lock_ttl_seconds
     chance = random.Random(owner)  # spreads replicas over time; the owner id is fresh for each process
     while not stop.is_set():
         report = guarded_tick(outside, settings, owner, interval_seconds, keeps_lease=True)
         on_report(report)
         wait = interval_seconds * (1 + JITTER * chance.uniform(-1, 1))
-        _wait(outside, owner, wait, stop, ttl if report.held else 0)
-    _step_down(outside, owner, ttl)
+        wait_for_next(outside, owner, wait, stop, ttl if report.held else 0)
+    step_down(outside, owner, ttl)
 
 
-def _wait(outside: Outside, owner: str, seconds: float, stop: threading.Event, ttl: int) -> None:
+def for_a_daemon(settings: Settings) -> Settings:
+    """With the short leases of a process that stays."""
+    ttl = settings.daemon_lock_ttl_seconds
+    return replace(
+        settings, lock_ttl_seconds=ttl, spot_lock_ttl_seconds=min(ttl, settings.spot_lock_ttl_seconds)
+    )
+
+
+def wait_for_next(outside: Outside, owner: str, seconds: float, stop: threading.Event, ttl: int) -> None:
     """Until the next tick is due, a notice waits, or the lease (where `ttl` is not 0) was lost."""
     until = outside.clock.now() + seconds
     renew_at = outside.clock.now() + ttl / RENEWALS_IN_A_LEASE
@@ -67,7 +73,7 @@ def _wait(outside: Outside, owner: str, seconds: float, stop: threading.Event, t
             renew_at = outside.clock.now() + ttl / RENEWALS_IN_A_LEASE
 
 
-def _step_down(outside: Outside, owner: str, ttl: int) -> None:
+def step_down(outside: Outside, owner: str, ttl: int) -> None:
     """Give the lease back. Taking it first tells its token; while another has it there is nothing to do."""
     with suppress(EbbtideError):
         outside.store.release(outside.store.acquire(CLUSTER_LEASE, owner, ttl))

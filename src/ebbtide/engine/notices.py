@@ -36,7 +36,13 @@ def answer_notices(outside: Outside, settings: Settings, owner: str, deadline: f
         for notice in notices:
             sentences += _take_in(outside, settings, notice, snapshot)
     for open_spot in outside.store.load().spots:
-        sentences += _advance(outside, settings, owner, deadline, open_spot)
+        try:
+            sentences += _advance(outside, settings, owner, deadline, open_spot)
+        except Exception as error:  # one that fails, even by a bug, must not keep the others waiting
+            says = f"{open_spot.id} failed: {type(error).__name__}: {error}"
+            now = int(outside.clock.now())
+            outside.notifier.notify(LogEntry(outside.new_id(), now, LogKind.ALARM, says, open_spot.id))
+            sentences.append(says)
     return sentences
 
 

@@ -25,6 +25,10 @@ from ebbtide.model.operation import Operation
 from ebbtide.model.record import CLUSTER_LEASE, Lease
 from ebbtide.model.settings import Settings
 
+ENDLESS = 4
+"""After so many times the longest that an operation may take, it can only be waiting for a person: an
+instance that cannot be terminated, say. Launches must not wait with it."""
+
 
 @dataclass(frozen=True, slots=True)
 class TickReport:
@@ -142,17 +146,25 @@ def _begin(decision: Decision, hold: Hold) -> Operation | None:
 
 
 def _count_run(hold: Hold) -> None:
-    """Count before running: an operation that keeps crashing its runner is set aside."""
+    """Count before running; what keeps crashing its runner, or never ends, is set aside."""
     record = hold.record
-    operation = record.operation
-    if operation is not None and record.unclean_runs >= hold.settings.max_unclean_runs:
-        says = (
-            f"operation {operation.id} crashed its runner {record.unclean_runs} times and was set aside: "
-            "removals wait until `ebbtide resume`"
-        )
-        alarm: LogEntry = hold.entry(LogKind.ALARM, says, operation.id)
-        hold.write(replace(record, operation=None, set_aside=operation, unclean_runs=0), [alarm])
-        hold.outside.notifier.notify(alarm)
-        hold.sentences.append(says)
+    why = _why_set_aside(hold)
+    if not why or record.operation is None:
+        hold.write(replace(record, unclean_runs=record.unclean_runs + 1))
         return
-    hold.write(replace(record, unclean_runs=record.unclean_runs + 1))
+    # What is already set aside is not forgotten for this one; its instances are found as orphans.
+    aside = record.operation if record.set_aside is None else record.set_aside
+    says = f"operation {record.operation.id} {why} and was set aside: removals wait until `ebbtide resume`"
+    alarm: LogEntry = hold.entry(LogKind.ALARM, says, record.operation.id)
+    hold.write(replace(record, operation=None, set_aside=aside, unclean_runs=0), [alarm])
+    hold.outside.notifier.notify(alarm)
+    hold.sentences.append(says)
+
+
+def _why_set_aside(hold: Hold) -> str:
+    record, settings = hold.record, hold.settings
+    if record.unclean_runs >= settings.max_unclean_runs:
+        return f"crashed its runner {record.unclean_runs} times"
+    started = record.operation.started_at if record.operation is not None else hold.now
+    limit = ENDLESS * max(settings.stuck_seconds, settings.join_timeout_seconds)
+    return f"did not end within {limit} s" if hold.now - started >= limit else ""

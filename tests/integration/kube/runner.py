@@ -1,10 +1,11 @@
-"""Runs ticks of the real engine in child processes that kill themselves where they are told to.
+"""Runs ticks of the real engine in child processes that kill themselves around every step.
 
     python -m tests.integration.kube.runner FOLDER KUBECONFIG     reads one order a line, answers one line
 
-An order `{"at": 2, "when": "after", "offset": 301}` runs a tick that dies by SIGKILL right after (or
-before) its second call that changes anything; `"at": 0` lets it live. The clock is ahead by `offset`
-seconds: a lease that died with its holder has then run out without anybody having to wait for it.
+Each call that changes anything is struck twice: the first that comes to it dies by SIGKILL right before,
+the next right after. What was struck is kept in a file. An order `{"strike": true, "offset": 301}` runs
+one tick; the clock is ahead by `offset` seconds, so that the lease of one who died has run out without
+anybody having to wait for it.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from ebbtide.errors import Final
 from ebbtide.model.effect import Launch
 from ebbtide.model.log import LogEntry
 from ebbtide.model.node import Instance, InstanceState
-from ebbtide.model.operation import SpotNotice
+from ebbtide.model.operation import ScaleDown, SpotNotice
 from ebbtide.model.pool import NodeType, Pool
+from ebbtide.model.record import Record
 from ebbtide.model.resources import Resources
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Reading
@@ -113,19 +115,21 @@ class Idle:
 
 
 class Death:
-    """Counts the calls that change anything, over all doors, and strikes at one of them."""
+    """Strikes around every call that changes anything, once before it and once after."""
 
-    def __init__(self, at: int, when: str) -> None:
-        self._left = at
-        self._when = when
+    def __init__(self, folder: Path, strikes: bool) -> None:
+        self._file = folder / "struck"
+        self._strikes = strikes
+        self._struck = set(self._file.read_text().splitlines()) if self._file.exists() else set()
 
     def guard(self, door: object) -> Any:
         return _Guarded(door, self)
 
-    def strike(self, when: str) -> None:
-        if when == "before":
-            self._left -= 1
-        if self._left == 0 and when == self._when:
+    def come(self, when: str, step: str) -> None:
+        line = f"{when} {step}"
+        if self._strikes and line not in self._struck:
+            with self._file.open("a") as file:
+                file.write(line + "\n")
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -140,16 +144,26 @@ class _Guarded:
             return method
 
         def struck(*arguments: Any) -> Any:
-            self._death.strike("before")
+            step = f"{name} {_told(arguments[0])}"
+            self._death.come("before", step)
             answer = method(*arguments)
-            self._death.strike("after")
+            self._death.come("after", step)
             return answer
 
         return struck
 
 
+def _told(argument: Any) -> str:
+    """What makes a step the same when another runner comes to it: the effect, or the states written."""
+    if not isinstance(argument, Record):
+        return str(argument)
+    operation = argument.operation
+    states = [r.state for r in operation.removals] if isinstance(operation, ScaleDown) else []
+    return f"{bool(operation)} {' '.join(states)} {bool(argument.unclean_runs)}"
+
+
 def run_tick(folder: Path, kubeconfig: Path, order: dict[str, Any]) -> str:
-    clock, death = AheadClock(order["offset"]), Death(order["at"], order["when"])
+    clock, death = AheadClock(order["offset"]), Death(folder, order["strike"])
     cluster = KubeCluster(connect(kubeconfig))
     store = SqlStore.open(f"sqlite:///{folder / 'record.db'}", clock, SETTINGS.cluster)
     idle = Idle(clock)

@@ -118,7 +118,8 @@ def test_a_slow_or_silent_server_is_an_error_that_may_pass() -> None:
 
 
 def test_an_act_without_an_answer_may_have_happened_and_one_refused_has_not() -> None:
-    answers: dict[str, Answer] = {}
+    there = json.dumps({"metadata": {"name": "web-1", "uid": "uid-1"}})
+    answers: dict[str, Answer] = {"web-1": (200, there)}
     pod = Evict("default", "web-1", "uid-1", "a1", 30)
 
     def answer(path: str, _: dict[str, str]) -> Answer:

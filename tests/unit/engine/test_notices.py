@@ -147,9 +147,10 @@ def test_runs_are_counted_before_they_run_and_the_lease_is_given_back_after_a_cr
     small.interrupt()
     buggy = replace(small.outside, cluster=BuggyCluster(small.world, small.clock))
     for run in range(1, 4):
-        with pytest.raises(ZeroDivisionError):
-            small.answer(buggy, owner=f"runner-{run}")
+        says = small.answer(buggy, owner=f"runner-{run}")
+        assert says[-1].endswith("failed: ZeroDivisionError: a bug")
         assert small.record.spots[0].unclean_runs == run
+    assert [entry.kind for entry in small.notifier.entries] == [LogKind.ALARM] * 3
 
 
 def test_what_keeps_crashing_its_runner_is_given_up_with_an_alarm() -> None:

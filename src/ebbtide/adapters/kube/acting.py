@@ -139,12 +139,16 @@ class Actor:
             "metadata": {"name": effect.name, "namespace": effect.namespace},
             "deleteOptions": {**_only(effect.uid), "gracePeriodSeconds": effect.grace_seconds},
         }
+        # The server takes a disruption off the budget before it compares the UID, and gives it back only
+        # after minutes: so a pod that is another by now is not even asked for.
+        if self._uid_at(path, what) != effect.uid:
+            return
         try:
             self._connection.try_act(Call("POST", f"{path}/eviction", what, body))
         except Refused as refused:
             if refused.code == NOT_FOUND:
                 return
-            if refused.code == CONFLICT and self._uid_at(path, "the pod") != effect.uid:
+            if refused.code == CONFLICT and self._uid_at(path, what) != effect.uid:
                 return  # another pod of that name: the one that was meant is gone
             raise _not_evicted(refused, what, self._connection.server) from refused
 

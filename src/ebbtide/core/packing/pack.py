@@ -13,7 +13,7 @@ from ebbtide.core.packing.types import Item, NodeType, Plan
 
 PLAIN_UNITS = 200
 """Up to so many units plain Python is as good as the solver, and spares its import."""
-_SEARCHING = 0.97
+_SEARCHING = 0.95
 """Share of the time for the search; the rest is for writing the plan out."""
 
 

@@ -8,7 +8,8 @@ import signal
 import socket
 import threading
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -18,7 +19,10 @@ from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, open_outside, re
 from ebbtide.entrypoints.cli.writing import QUIET, console, moment, write_json, write_lines
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from ebbtide.config import Config
+    from ebbtide.engine.outside import Outside
     from ebbtide.engine.tick import TickReport
 
 
@@ -53,27 +57,67 @@ def report_line(report: TickReport) -> Text:
     return Text.assemble((f"{moment(report.at)}  ", QUIET), report.says or "nothing to do")
 
 
-def run(ctx: typer.Context, config: ConfigPath = None) -> None:
+def run(
+    ctx: typer.Context,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]...", help="Configuration files of several clusters, one each."),
+    ] = None,
+    config: ConfigPath = None,
+) -> None:
     """Run until stopped: a tick every `interval_sec`. SIGTERM and Ctrl-C finish the tick, then end."""
-    from ebbtide.engine.loop import run_loop
-
-    found = read_config(ctx, config)
     stop = threading.Event()
     out = console()
-
-    def on_report(report: TickReport) -> None:
-        out.print(report_line(report))
-
+    named: list[Path | None] = [*files] if files else [config]
+    found = [read_config(ctx, path) for path in named]
+    check_distinct(found)
     with ExitStack() as undo:
-        outside = undo.enter_context(open_outside(found))
-        outside.store.load()
+        doors = [undo.enter_context(open_outside(each)) for each in found]
+        for outside in doors:
+            outside.store.load()
         for number in (signal.SIGTERM, signal.SIGINT):
             before = signal.signal(number, lambda *_: stop.set())
             undo.callback(signal.signal, number, before)
         owner = new_owner()
-        out.print(_greeting(found, owner))
-        run_loop(outside, found.settings, owner, found.interval_seconds, stop, on_report)
+        for each in found:
+            out.print(_greeting(each, owner))
+        _run_all(list(zip(found, doors, strict=True)), owner, stop, out)
     out.print("Stopped: the lease is given back, and what is open is in the record.")
+
+
+def _run_all(clusters: list[tuple[Config, Outside]], owner: str, stop: threading.Event, out: Console) -> None:
+    from ebbtide.engine.fleet import Fleet, Member
+    from ebbtide.engine.loop import run_loop
+
+    if len(clusters) == 1:
+        config, outside = clusters[0]
+
+        def show(report: TickReport) -> None:
+            out.print(report_line(report))
+
+        run_loop(outside, config.settings, owner, config.interval_seconds, stop, show)
+        return
+
+    def show_of(cluster: str, report: TickReport) -> None:
+        out.print(Text.assemble((f"{cluster}  ", "bold"), report_line(report)))
+
+    members = [Member(outside, config.settings, config.interval_seconds) for config, outside in clusters]
+    Fleet(members, owner, stop, show_of).run()
+
+
+def check_distinct(configs: list[Config]) -> None:
+    """Two loops of one process on the same record would take each other's lease for their own."""
+    from ebbtide.errors import ConfigError
+
+    seen: set[tuple[str, str]] = set()
+    for config in configs:
+        key = (config.store_url, config.settings.cluster)
+        if key in seen:
+            raise ConfigError(
+                f"cluster {config.settings.cluster!r} is named by two of the files, with the same store; "
+                "nothing was touched. Give each its own cluster.name."
+            )
+        seen.add(key)
 
 
 def _greeting(config: Config, owner: str) -> Text:
