@@ -1,11 +1,12 @@
 # Every target makes what it needs in .venv; nothing is installed outside this folder.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run check test chaos bench pictures lock clean
+.PHONY: help setup demo run check test chaos bench bench-packing pictures lock clean
 .DELETE_ON_ERROR:
 
 ARGS ?=
 PYTEST_ARGS ?=
 SECONDS ?= 600
+DATA ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -26,7 +27,7 @@ endef
 no_python := Ebbtide needs Python 3.11 or later with the venv module: install one and run make again.
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## Make .venv with the locked libraries and Ebbtide itself
 
@@ -63,6 +64,9 @@ chaos: $(READY) ## Kill runners and restart real databases under them (SECONDS=6
 bench: $(READY) ## Run every bench/bench_*.py (ARGS="...")
 	@set -e; for name in $(sort $(basename $(notdir $(wildcard bench/bench_*.py)))); do \
 	  echo "== $$name"; $(BIN)/python -m bench.$$name $(ARGS); done
+
+bench-packing: $(READY) ## Compare the packing planner with two baselines (DATA=folder of traces and prices)
+	$(BIN)/python -m bench.bench_packing $(if $(DATA),--data $(DATA)) $(ARGS)
 
 pictures: $(READY) ## Draw the pictures of the README from a real run
 	$(BIN)/python scripts/draw_demo.py docs/demo.svg

@@ -13,12 +13,15 @@ out=$(realpath -m "${OUT:-build/ebbtide-lambda.zip}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# The versions of the lock; its hashes are of all platforms, so the names alone are taken from it.
-sed -nE 's/^([A-Za-z0-9._-]+==[^ ;]+)( ;.*)? *\\?$/\1/p' requirements.lock > "$work/constraints.txt"
+# What boto3, kubernetes, msgspec, pydantic and pyyaml need, less what only Kubernetes' second client does;
+# versions and hashes are those of the lock.
+needed='boto3|botocore|s3transfer|jmespath|python-dateutil|six|urllib3|kubernetes|certifi|requests|idna|oauthlib'
+needed+='|charset-normalizer|requests-oauthlib|websocket-client|durationpy|msgspec|pyyaml|pydantic|pydantic-core'
+needed+='|annotated-types|typing-extensions|typing-inspection'
+awk -v name="^($needed)==" '/^[^ #]/ { keep = $0 ~ name } keep && !/^ *#/' requirements.lock > "$work/needed.txt"
 "$python" -m pip install --disable-pip-version-check --no-input --quiet --target "$work/package" \
   --platform "manylinux2014_$arch" --platform "manylinux_2_28_$arch" --implementation cp \
-  --python-version "$version" --only-binary=:all: --no-compile --constraint "$work/constraints.txt" \
-  boto3 kubernetes msgspec pydantic pyyaml
+  --python-version "$version" --only-binary=:all: --no-compile --no-deps --require-hashes -r "$work/needed.txt"
 find src/ebbtide -name '*.py' -o -name py.typed | tar -cf - -T - | tar -xf - -C "$work/package" --strip-components=1
 [ -z "${CONFIG:-}" ] || cp "$CONFIG" "$work/package/ebbtide.yaml"
 
@@ -32,8 +35,7 @@ for service in "$data"/*/; do
 done
 find "$data" -name 'examples-*.json' -delete
 cd "$work/package"
-rm -rf bin boto3/data boto3/examples ebbtide/entrypoints/cli ebbtide/simulator kubernetes/aio \
-  aiohttp* aiosignal* aiohappyeyeballs* frozenlist* multidict* propcache* yarl*
+rm -rf bin boto3/data boto3/examples ebbtide/entrypoints/cli ebbtide/simulator kubernetes/aio
 find . \( -name __pycache__ -o -name tests -o -name '*.pyi' \) -prune -exec rm -rf {} +
 
 # A function's folder cannot be written to: without bytecode every cold start compiles everything again.

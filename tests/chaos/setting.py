@@ -35,6 +35,7 @@ SETTINGS = Settings(
     launch_timeout_seconds=25,
     drain_timeout_seconds=15,
     drain_retry_seconds=1,
+    settle_seconds=1,
     stuck_seconds=45,
     gone_grace_seconds=3,
     orphan_grace_seconds=20,

@@ -32,6 +32,12 @@ POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   </dependency></dependencies>
 </project>
 """
+MOTO_ONE_CALL_AT_A_TIME = """
+import sys
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import run_simple
+run_simple("127.0.0.1", int(sys.argv[1]), DomainDispatcherApplication(create_backend_app), threaded=False)
+"""
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "test",
     "AWS_SECRET_ACCESS_KEY": "test",
@@ -88,7 +94,7 @@ def dynamodb_server(durable: bool = False) -> Iterator[DynamoServer]:
         command = _local_command(port, ["-dbPath", str(folder)] if durable else ["-inMemory"])
     except Unavailable as reason:
         standing_in = str(reason)
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        command = [sys.executable, "-c", MOTO_ONE_CALL_AT_A_TIME, str(port)]
     server = DynamoServer(port, folder, command, standing_in)
     try:
         server.start()

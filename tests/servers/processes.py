@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 START_SECONDS = 60
-STOP_SECONDS = 10
+STOP_SECONDS = 3
 
 
 @contextmanager

@@ -189,7 +189,7 @@ def test_15_minutes_pass_and_what_is_terminating_rolls_forward() -> None:
     telling = Telling(SCALE_DOWN)
     record = telling.tick_until(terminating)
     assert record.operation is not None
-    telling.store.write(replace(record, operation=replace(record.operation, started_at=START - 3600)), None)
+    telling.store.write(replace(record, operation=replace(record.operation, started_at=START - 1000)), None)
     telling.wait(60)
     telling.tick()
     assert not acts(telling, ActKind.UNCORDON)

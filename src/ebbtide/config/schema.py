@@ -102,6 +102,9 @@ class Draining(Section):
         DEFAULTS.drain_attempts, ge=1, le=100, description="Drains of one node before it is given up."
     )
     drain_retry_sec: int = seconds(DEFAULTS.drain_retry_seconds, "Pause before a drain is tried again.")
+    settle_sec: int = seconds(
+        DEFAULTS.settle_seconds, "How long a node must have been drained before it is terminated."
+    )
     stuck_sec: int = seconds(
         DEFAULTS.stuck_seconds, "A scale-down that lasts longer is aborted: what it cordoned is released.", 1
     )

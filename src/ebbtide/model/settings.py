@@ -44,6 +44,9 @@ class Settings:
     drain_timeout_seconds: int = 300
     drain_attempts: int = 3
     drain_retry_seconds: int = 30
+    settle_seconds: int = 10
+    """How long a node must have been drained before it is terminated: a pod that was just being bound
+    when the node was cordoned has shown up by then."""
     stuck_seconds: int = 900
     spot_drain_seconds: int = 110
     rebalance_seconds: int = 900

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -131,6 +132,7 @@ class StoreMachine(RuleBasedStateMachine):
             store.close()
 
 
+@pytest.mark.timeout(300)
 def test_any_sequence_of_calls_answers_as_the_store_in_memory_does(lab: StoreLab) -> None:
     run_state_machine_as_test(
         type("Machine", (StoreMachine,), {"lab": lab}),

@@ -131,7 +131,7 @@ def test_three_nodes_are_removed_though_the_runner_is_killed_around_every_step(
     print(f"killed {runner.killed} times in {len(said)} ticks; {summary[0]}")
     check_terminations(tmp_path, set(NODES) - names)
     gone = evictions(kube)[before:]
-    assert len(gone) == len(set(gone))
+    assert len(gone) == len(set(gone)) > 0
     assert not set(gone) & set(untouched)
     assert untouched == (uid_of(kube, "default", "solo"), uid_of(kube, "kube-system", "dns"))
     assert kube.kubelets.least_ready["web"] >= 7

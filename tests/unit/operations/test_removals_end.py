@@ -38,7 +38,7 @@ from tests.unit.operations.builders import (
     without_instance,
 )
 
-DRAINED = make_removal(state=RemovalState.DRAINED)
+DRAINED = make_removal(state=RemovalState.DRAINED, since=NOW - 10)
 TERMINATING = make_removal(state=RemovalState.TERMINATING)
 TERMINATE = Terminate("i-a1", "a1", "uid-a1", "op")
 WEB = make_pod("web", node_name="a1")
@@ -49,6 +49,12 @@ HURRIED = replace(OPEN, spots=(make_spot("a1"),))
 def test_a_drained_node_is_written_as_terminating_before_the_cloud_is_asked() -> None:
     after, effects = advance_removal(DRAINED, make_situation(fleet(cordoned()), record=OPEN))
     assert (after.state, effects) == (RemovalState.TERMINATING, (TERMINATE,))
+
+
+def test_a_node_that_was_drained_only_just_now_may_still_get_a_pod_that_was_being_bound() -> None:
+    fresh = replace(DRAINED, since=NOW - 9)
+    situation = make_situation(fleet(cordoned()), record=OPEN)
+    assert advance_removal(fresh, situation) == (fresh, ())
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_what_is_to_be_done_is_written_before_the_node_or_the_cloud_is_touched()
     assert after.removal is not None
     assert after.slot is not None
     assert (after.removal.state, after.slot.state) == (RemovalState.PLANNED, SlotState.RESERVED)
-    assert (after.slot.key, after.slot.since) == (f"{ID}-0", NOW)
+    assert (after.slot.key, after.slot.since) == (f"{ID}-{NOW}", NOW)
     assert effects == ()
 
 

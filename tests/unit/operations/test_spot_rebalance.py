@@ -61,7 +61,7 @@ def test_once_the_replacement_is_ready_the_node_is_removed_like_any_other() -> N
     after, effects = advance(planned)
     assert after.removal is not None
     assert (after.removal.state, effects) == (RemovalState.DRAINING, (Cordon("a1", "uid-a1", ID),))
-    drained = replace(after, removal=replace(after.removal, state=RemovalState.DRAINED))
+    drained = replace(after, removal=replace(after.removal, state=RemovalState.DRAINED, since=NOW - 10))
     after, effects = advance(drained, fleet(cordoned("a1", ID)))
     assert after.removal is not None
     assert after.removal.state is RemovalState.TERMINATING
@@ -69,7 +69,7 @@ def test_once_the_replacement_is_ready_the_node_is_removed_like_any_other() -> N
 
 
 def test_a_gate_that_fails_when_terminating_is_entered_gives_the_node_back() -> None:
-    work = recommended(slot=READY, removal=make_removal(state=RemovalState.DRAINED))
+    work = recommended(slot=READY, removal=make_removal(state=RemovalState.DRAINED, since=NOW - 10))
     after, _ = advance(work, fleet(cordoned("a1", ID), "b1"), worker_count=2)
     assert after.removal is not None
     assert after.removal.state is RemovalState.RELEASING
@@ -116,7 +116,7 @@ def test_pausing_gives_the_node_back() -> None:
 
 
 def test_a_node_is_not_kept_cordoned_for_ever_for_a_recommendation() -> None:
-    work = recommended(slot=READY, removal=make_removal(state=RemovalState.DRAINED))
+    work = recommended(slot=READY, removal=make_removal(state=RemovalState.DRAINED, since=NOW - 10))
     sick: dict[str, Any] = {"worker_count": 40}
     waiting, _ = advance(work, fleet(cordoned("a1", ID)), now=LAPSE + 899, **sick)
     assert waiting.removal is not None

@@ -68,10 +68,7 @@ class DynamoStore:
             try:
                 taken = self._update(name, take_lease(lease, now, self._expires(lease)))
             except ConditionFailed as refused:
-                held = _held(refused.item)
-                if held.owner != owner:
-                    raise held_by_another(name, held) from None
-                taken = self._keep(lease)
+                return self._keep(lease, _held(refused.item))
             return replace(lease, token=int(taken["lockToken"]["N"]))
 
         return repeat(self._clock, acquire)
@@ -204,11 +201,16 @@ class DynamoStore:
         except ConditionFailed:
             return
 
-    def _keep(self, lease: Lease) -> Wire:
+    def _keep(self, lease: Lease, held: Held) -> Lease:
+        """Go on with a lease that could not be taken, if that is because it is ours."""
+        if held.owner != lease.owner:
+            raise held_by_another(lease.name, held)
+        kept = replace(lease, token=held.token)
         try:
-            return self._update(lease.name, keep_lease(lease, self._expires(lease)))
+            self._update(lease.name, keep_lease(kept, self._expires(kept)))
         except ConditionFailed as refused:
             raise held_by_another(lease.name, _held(refused.item)) from None
+        return kept
 
     def _update(self, lease_name: str, change: dict[str, Any]) -> Wire:
         with translated(self._tables.where):

@@ -18,7 +18,7 @@ from ebbtide.model.record import CLUSTER_LEASE, Lease
 LOCK_ITEMS_OUTLIVE_SECONDS = 7 * 24 * 3600
 OUTBOX = "logOutbox"
 
-SET_LEASE = "SET lockOwner = :owner, lockUntilEpoch = :until"
+TAKE = "SET lockOwner = :owner, lockUntilEpoch = :until"
 OURS = "lockOwner = :owner AND lockToken = :token"
 HELD = f"{OURS} AND lockUntilEpoch >= :now"
 FREE = (
@@ -36,7 +36,7 @@ _KEPT_BY_THE_LEASE = frozenset({"pk", "lockOwner", "lockUntilEpoch", "lockToken"
 
 def take_lease(lease: Lease, now: int, expires: int) -> dict[str, Any]:
     return {
-        "UpdateExpression": f"{SET_LEASE}{_expiry(lease)} ADD lockToken :one",
+        "UpdateExpression": f"{TAKE}{_expiry(lease)} ADD lockToken :one",
         "ConditionExpression": FREE,
         "ExpressionAttributeValues": _values(owner=lease.owner, until=lease.until, now=now, one=1, nobody="")
         | _expiry_value(lease, expires),
@@ -44,10 +44,11 @@ def take_lease(lease: Lease, now: int, expires: int) -> dict[str, Any]:
 
 
 def keep_lease(lease: Lease, expires: int) -> dict[str, Any]:
+    """Ours already, under this token: only its end moves, also when it has run out."""
     return {
-        "UpdateExpression": f"{SET_LEASE}{_expiry(lease)} ADD lockToken :zero",
-        "ConditionExpression": "lockOwner = :owner",
-        "ExpressionAttributeValues": _values(owner=lease.owner, until=lease.until, zero=0)
+        "UpdateExpression": f"SET lockUntilEpoch = :until{_expiry(lease)}",
+        "ConditionExpression": OURS,
+        "ExpressionAttributeValues": _values(owner=lease.owner, token=lease.token, until=lease.until)
         | _expiry_value(lease, expires),
     }
 

@@ -215,6 +215,8 @@ def _drained(
         return _to(removal, RemovalState.DRAINING, situation, plan.obstacle), ()
     if hurried and (_involuntary(operation_id) or not cordoned_by(node, operation_id)):
         return removal, ()
+    if situation.now - removal.since < situation.settings.settle_seconds:
+        return removal, ()
     failed = may_terminate(removal, situation.snapshot, situation.record, situation.settings)
     if failed is None:
         irrevocable = replace(

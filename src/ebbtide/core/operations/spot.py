@@ -146,7 +146,7 @@ def _with_replacement(spot: Spot, situation: Situation) -> Spot:
     if pool.max_workers is not None and total(snapshot, record, pool.name) >= pool.max_workers:
         return spot
     offer = replacement_offer(snapshot, record, pool, spot.instance_type)
-    return replace(spot, slot=replace(offer.slot(f"{spot.id}-0"), since=situation.now))
+    return replace(spot, slot=replace(offer.slot(f"{spot.id}-{spot.noticed_at}"), since=situation.now))
 
 
 def _recommended(spot: Spot, situation: Situation) -> Spot:
