@@ -1,6 +1,6 @@
 # Every target makes what it needs in .venv; nothing is installed outside this folder.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run check test chaos bench bench-packing pictures lock clean
+.PHONY: help setup demo run check test chaos lambda bench bench-packing pictures lock clean
 .DELETE_ON_ERROR:
 
 ARGS ?=
@@ -60,6 +60,9 @@ test: check ## All that a change must pass: check, every test, coverage (PYTEST_
 
 chaos: $(READY) ## Kill runners and restart real databases under them (SECONDS=600)
 	$(BIN)/python -m tests.chaos --seconds $(SECONDS)
+
+lambda: $(READY) ## Build build/ebbtide-lambda.zip (CONFIG=ebbtide.yaml, PYTHON_VERSION=3.13)
+	@CONFIG="$(CONFIG)" bash scripts/build_lambda.sh
 
 bench: $(READY) ## Run every bench/bench_*.py (ARGS="...")
 	@set -e; for name in $(sort $(basename $(notdir $(wildcard bench/bench_*.py)))); do \

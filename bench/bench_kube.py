@@ -27,6 +27,7 @@ from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.bootstrap import SystemClock
 from ebbtide.engine.outside import Outside
 from ebbtide.engine.tick import tick
+from ebbtide.model.effect import Cordon, Uncordon
 from ebbtide.model.pool import Pool
 from ebbtide.model.settings import Settings
 from tests.integration.kube.objects import node, template
@@ -70,7 +71,10 @@ def compare(server: KubeServer, nodes: int, pods: int) -> int:
     ratio = view_seconds / curl_seconds
     print(f"curl reads {size / 1e6:.0f} MB in {curl_seconds:.2f} s")
     print(f"a first view takes {view_seconds:.2f} s and {memory:.0f} MB: {ratio:.2f} times curl")
-    print(f"a tick on a warm watch takes {warm['seconds']:.2f} s ({warm['says'][:120]})")
+    print(
+        f"the slowest of {TRIES} ticks on a warm watch takes {warm['seconds']:.2f} s "
+        f"({warm['cpu']:.2f} s of CPU, {warm['megabytes']:.0f} MB with the watch): {warm['says'][:60]}"
+    )
     good = ratio <= RATIO_LIMIT and memory < MEMORY_LIMIT_MB and warm["seconds"] <= TICK_LIMIT_SECONDS
     print(
         f"bench_kube: ratio {ratio:.2f} (at most {RATIO_LIMIT:g}), {memory:.0f} MB (below {MEMORY_LIMIT_MB}),"
@@ -137,7 +141,8 @@ def measure_view(kubeconfig: Path) -> dict[str, Any]:
 
 def measure_tick(kubeconfig: Path) -> dict[str, Any]:
     cluster = KubeCluster(connect(kubeconfig), watching=True)
-    nodes = [found.name for found in cluster.read().nodes]
+    seen = cluster.read().nodes
+    nodes = [found.name for found in seen]
     numbers, idle = count(), Still(nodes)
     outside = Outside(
         store=MemoryStore(SystemClock(), database=MemoryDatabase()),
@@ -150,13 +155,18 @@ def measure_tick(kubeconfig: Path) -> dict[str, Any]:
         new_id=lambda: f"id-{next(numbers):06d}",
     )
     settings = Settings(pools=(Pool("general", (), ("a", "b", "c")),), max_workers=len(nodes))
-    times, says = [], ""
-    for _ in range(TRIES):
-        began = time.monotonic()
+    times, busy, says = [], [], ""
+    for number in range(TRIES):
+        # A node that changes makes the view anew, as some node or pod of a large cluster always does.
+        cluster.cordon(Cordon(nodes[number], seen[number].uid, "bench"), 1)
+        cluster.uncordon(Uncordon(nodes[number], seen[number].uid, "bench"), 1)
+        began, worked = time.monotonic(), time.process_time()
         says = tick(outside, settings, "bench", time.time() + 60).says
         times.append(time.monotonic() - began)
+        busy.append(time.process_time() - worked)
     cluster.close()
-    return {"seconds": min(times), "says": says}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"seconds": max(times), "cpu": max(busy), "megabytes": peak, "says": says}
 
 
 if __name__ == "__main__":

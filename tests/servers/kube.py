@@ -82,6 +82,11 @@ class KubeServer:
         cache = f"--cache-dir={self.folder / 'kubectl-cache'}"
         return subprocess.run([*command, cache], capture_output=True, text=True, timeout=60, check=False)
 
+    def can_i(self, account: str, question: str) -> bool:
+        """`kubectl auth can-i` for a service account, as `namespace:name`."""
+        asked = ["auth", "can-i", f"--as=system:serviceaccount:{account}", *question.split()]
+        return self.kubectl(*asked).stdout.strip() == "yes"
+
 
 @contextmanager
 def kube_server(controllers: bool = True) -> Iterator[KubeServer]:

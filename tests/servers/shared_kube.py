@@ -80,6 +80,8 @@ def _least_rights(server: KubeServer) -> Path:
     made = server.kubectl("create", "token", "ebbtide", "--namespace=ebbtide", "--duration=24h")
     if applied.returncode or made.returncode:
         raise RuntimeError(applied.stderr + made.stderr)
+    # The server learns of new roles a moment after it has stored them.
+    eventually(lambda: server.can_i("ebbtide:ebbtide", "delete nodes"), 30, "the rights of ebbtide")
     return server.kubeconfig("ebbtide", token=made.stdout.strip())
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 
+from ebbtide.adapters.clouds import ec2_types
 from ebbtide.model.money import Price
 from ebbtide.model.pool import NodeType
 from ebbtide.model.resources import Resources
@@ -25,7 +26,13 @@ def _hetzner(name: str, cpus: int, memory_gib: int, per_hour: str) -> NodeType:
     )
 
 
-CATALOGUE: Mapping[str, NodeType] = {
+def _ec2(line: str) -> NodeType:
+    name, cpu_milli, memory_mib, pods, per_hour = line.split()
+    price = Price(Decimal(per_hour), "USD", ec2_types.SOURCE, ec2_types.AS_OF)
+    return NodeType(name, Resources(int(cpu_milli), int(memory_mib)), int(pods), price)
+
+
+HETZNER: Mapping[str, NodeType] = {
     node_type.name: node_type
     for node_type in (
         _hetzner("cpx12", 1, 2, "0.0048"),
@@ -36,3 +43,8 @@ CATALOGUE: Mapping[str, NodeType] = {
         _hetzner("cpx62", 16, 32, "0.1056"),
     )
 }
+EC2: Mapping[str, NodeType] = {
+    node_type.name: node_type for node_type in map(_ec2, ec2_types.TABLE.strip().splitlines()[1:])
+}
+EC2_FAMILIES = tuple(dict.fromkeys(f"{name.partition('.')[0]}.*" for name in EC2))
+CATALOGUE: Mapping[str, NodeType] = {**HETZNER, **EC2}

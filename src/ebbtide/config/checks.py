@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from urllib.parse import urlsplit
 
+from ebbtide.config.adapter_checks import check_adapters
 from ebbtide.config.pools import PoolKeys
 from ebbtide.config.problems import Problem, shown
 from ebbtide.config.schema import STORE_FORMS, Document
@@ -16,6 +17,7 @@ def check(document: Document) -> Iterator[Problem]:
     yield from _times(document)
     yield from _store(document)
     yield from _pools(document)
+    yield from check_adapters(document)
 
 
 def _limits(d: Document) -> Iterator[Problem]:

@@ -65,6 +65,8 @@ def _read(text: str, field: FieldInfo) -> Any:
         return _matched("true|false", text.lower()) == "true"
     if kind == tuple[str, ...]:
         return tuple(part.strip() for part in text.split(",") if part.strip())
+    if kind == tuple[int, ...]:
+        return tuple(int(_matched(r"\d+", part.strip())) for part in text.strip("[]").split(","))
     if kind is str or "Literal" in str(kind):
         return text
     return _read_yaml(text)

@@ -6,12 +6,14 @@ The environment wins over the file, the file over the defaults. All problems are
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
+from ebbtide.config.adapters import AdapterSections
 from ebbtide.config.catalogue import CATALOGUE
 from ebbtide.config.checks import check
 from ebbtide.config.document import Read, read_document
@@ -55,6 +57,9 @@ class Config:
     source: str
     """The file that was read; empty where there is none."""
     effective: tuple[Effective, ...] = ()
+    kubeconfig: str = ""
+    context: str = ""
+    adapters: AdapterSections = field(default_factory=AdapterSections)
 
 
 def load(path: Path | None, environ: Mapping[str, str]) -> Config:
@@ -111,9 +116,9 @@ def _line(problem: Problem, read: Read, variables: Mapping[KeyPath, str]) -> tup
 def _config(document: Document, read: Read, variables: Mapping[KeyPath, str]) -> Config:
     pools = tuple(pool.pool() for pool in document.pools) or (SIMULATED_POOL,)
     given: dict[str, Any] = {"cluster": document.cluster.name, "pools": pools}
-    for field in fields(Settings):
-        if field.name not in given:
-            given[field.name] = getattr(document, key_of(field.name))
+    for one in fields(Settings):
+        if one.name not in given:
+            given[one.name] = getattr(document, key_of(one.name))
     return Config(
         settings=Settings(**given),
         cluster_kind=document.cluster.kind,
@@ -125,6 +130,9 @@ def _config(document: Document, read: Read, variables: Mapping[KeyPath, str]) ->
         log_format=document.log_format,
         source=read.name,
         effective=tuple(_effective(document, read, variables, pools)),
+        kubeconfig=document.cluster.kubeconfig,
+        context=document.cluster.context,
+        adapters=document,
     )
 
 
@@ -138,7 +146,7 @@ def _effective(
     document: Document, read: Read, variables: Mapping[KeyPath, str], pools: tuple[Pool, ...]
 ) -> list[Effective]:
     found = []
-    for path, _ in leaf_fields():
+    for path, info in leaf_fields():
         value: Any = document
         for part in path:
             value = getattr(value, str(part))
@@ -148,8 +156,15 @@ def _effective(
             origin = f"environment {variables[path]}"
         else:
             origin = f"file {read.place(path)}" if path in read.lines else "default"
-        found.append(Effective(path_text(path), mask(value) if isinstance(value, str) else value, origin))
+        found.append(Effective(path_text(path), _masked(value, info), origin))
     return found
+
+
+def _masked(value: Any, info: FieldInfo) -> Any:
+    extra = info.json_schema_extra
+    if value and isinstance(extra, dict) and extra.get("secret"):
+        return "***"
+    return mask(value) if isinstance(value, str) else value
 
 
 def _pool_line(pool: Pool) -> str:

@@ -82,7 +82,8 @@ def allowed(field: FieldInfo, name: str) -> str:
     if kind is float:
         return f"a number {bounds}"
     if get_origin(kind) is tuple:
-        return "a list" if _model_in(kind) else "a list of names"
+        of_what = "numbers" if get_args(kind)[0] is int else "names"
+        return "a list" if _model_in(kind) else f"a list of {of_what}"
     if get_origin(kind) is dict:
         return "pairs of a key and a text"
     return "text"

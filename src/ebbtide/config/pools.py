@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
-from ebbtide.config.catalogue import CATALOGUE
+from ebbtide.config.catalogue import CATALOGUE, EC2_FAMILIES, HETZNER
 from ebbtide.config.quantities import Amount, read_cpu_milli, read_memory_mib, read_price
 from ebbtide.config.section import Section
 from ebbtide.model.money import Price
@@ -18,7 +18,7 @@ from ebbtide.model.scheduling import Taint, TaintEffect
 BY_NAME, INLINE = "<name>", "<inline>"
 """Marks that the choice between a name and a definition leaves in the place of a problem."""
 
-TYPES_ALLOWED = f"{', '.join(CATALOGUE)}, or a definition with name, cpu and memory"
+TYPES_ALLOWED = f"{', '.join(HETZNER)}, {', '.join(EC2_FAMILIES)}, or a definition with name, cpu and memory"
 NAME = r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$"
 
 

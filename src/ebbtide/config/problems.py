@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ebbtide.config.places import Path, allowed, clean_path, field_at, model_at
+from ebbtide.config.schema import NESTED
 
 _SECRET = re.compile(r"(://)[^/\s]*(@)")
 _SECRET_PARAMETER = re.compile(r"(?i)((?:password|passwd|secret|token)=)[^&\s]+")
@@ -66,7 +67,7 @@ def _allowed(path: Path) -> str:
     name = path[-1] if path else ""
     field = field_at(path)
     model = model_at(path)
-    if model and (isinstance(name, int) or path in (("store",), ("cluster",))):
+    if model and (isinstance(name, int) or path in [(section,) for section, _ in NESTED]):
         names = [part for part in path if isinstance(part, str)]
         either = "a built-in name, or " if names[-1] == "types" else ""
         return f"{either}the keys {', '.join(model.model_fields)}"
@@ -82,9 +83,8 @@ def _suggestion(path: Path) -> str:
     near = get_close_matches(wrong, known, n=1, cutoff=0.6)
     if near:
         return f"; did you mean {near[0]}?"
-    for section in ("store", "cluster"):
-        inside = model_at((section,))
-        if inside and wrong in inside.model_fields:
+    for section, inside in NESTED:
+        if wrong in inside.model_fields:
             return f"; did you mean {section}.{wrong}?"
     if len(known) > _LONGEST_LIST:
         return "; `ebbtide config show` lists all keys"

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from ebbtide.config.catalogue import AS_OF, CATALOGUE
+from ebbtide.config.catalogue import CATALOGUE
 from ebbtide.config.places import allowed, variable_of
 from ebbtide.config.pools import PoolKeys, TaintKeys, TypeKeys
 from ebbtide.config.schema import NESTED, SECTIONS
@@ -59,12 +59,13 @@ def _default(field: FieldInfo) -> str:
 
 
 def _catalogue() -> str:
-    rows = ["| name | CPU | memory | price per hour |", "| --- | --- | --- | --- |"]
+    rows = ["| name | CPU | memory | price per hour | as of |", "| --- | --- | --- | --- | --- |"]
     for node_type in CATALOGUE.values():
         offer, price = node_type.allocatable, node_type.price
         cost = f"{price.per_hour} {price.currency}" if price else "unknown"
-        rows.append(f"| `{node_type.name}` | {offer.cpu_milli // 1000} | {offer.memory_mib} Mi | {cost} |")
-    return f"### Built-in types\n\nPrices as of {AS_OF}.\n\n" + "\n".join(rows)
+        cpus, as_of = f"{offer.cpu_milli / 1000:g}", price.as_of if price else ""
+        rows.append(f"| `{node_type.name}` | {cpus} | {offer.memory_mib} Mi | {cost} | {as_of} |")
+    return "### Built-in types\n\nEC2 prices are those of us-east-1.\n\n" + "\n".join(rows)
 
 
 def with_reference(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from ebbtide.config.adapters import ADAPTERS, AdapterSections
 from ebbtide.config.pools import PoolKeys
 from ebbtide.config.section import Section
 from ebbtide.model.settings import Settings
@@ -173,12 +174,18 @@ class ClusterKeys(Section):
         description="Name of the cluster: key of its record and tag of its instances.",
         json_schema_extra={"allowed": "letters, digits, -, _ and ., 63 at most"},
     )
-    kind: Literal["simulator"] = Field("simulator", description="What is scaled.")
+    kind: Literal["simulator", "kubernetes"] = Field("simulator", description="What is scaled.")
     file: str = Field(
         "ebbtide-simulated.json",
         min_length=1,
         description="Where the simulated cluster is kept between runs.",
     )
+    kubeconfig: str = Field(
+        "",
+        description="Kubeconfig of the cluster; else KUBECONFIG, else ~/.kube/config, else that of the pod.",
+        json_schema_extra={"allowed": "the path of a file"},
+    )
+    context: str = Field("", description="Context in the kubeconfig; else its current one.")
 
 
 class StoreKeys(Section):
@@ -190,7 +197,9 @@ class StoreKeys(Section):
     )
 
 
-class Document(WhenToScale, HowMany, Lease, Launching, Draining, SpotKeys, SafetyGates, Running):
+class Document(
+    WhenToScale, HowMany, Lease, Launching, Draining, SpotKeys, SafetyGates, Running, AdapterSections
+):
     """The whole of `ebbtide.yaml`."""
 
     cluster: ClusterKeys = ClusterKeys()
@@ -210,4 +219,4 @@ SECTIONS: tuple[tuple[str, type[Section]], ...] = (
     ("Safety gates", SafetyGates),
     ("Running", Running),
 )
-NESTED: tuple[tuple[str, type[Section]], ...] = (("cluster", ClusterKeys), ("store", StoreKeys))
+NESTED: tuple[tuple[str, type[Section]], ...] = (("cluster", ClusterKeys), ("store", StoreKeys), *ADAPTERS)

@@ -6,6 +6,7 @@ meets another's is simply done again on what the other wrote.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -27,7 +28,7 @@ MAX_TRIES = 10
 def answer_notices(outside: Outside, settings: Settings, owner: str, deadline: float) -> list[str]:
     """What was done about spot notices, new and open ones, in sentences."""
     sentences: list[str] = []
-    notices = outside.inbox.receive()
+    notices = _receive(outside, sentences)
     open_spots = outside.store.load().spots
     if not notices and not open_spots:
         return sentences
@@ -44,6 +45,17 @@ def answer_notices(outside: Outside, settings: Settings, owner: str, deadline: f
             outside.notifier.notify(LogEntry(outside.new_id(), now, LogKind.ALARM, says, open_spot.id))
             sentences.append(says)
     return sentences
+
+
+def _receive(outside: Outside, sentences: list[str]) -> Sequence[SpotNotice]:
+    """A queue that cannot be read must not stop the rest of the tick."""
+    try:
+        return outside.inbox.receive()
+    except EbbtideError as error:
+        says = f"the inbox could not be read: {error}"
+        outside.notifier.notify(LogEntry(outside.new_id(), int(outside.clock.now()), LogKind.ALARM, says))
+        sentences.append(says)
+        return ()
 
 
 def _take_in(outside: Outside, settings: Settings, notice: SpotNotice, snapshot: Snapshot) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ebbtide.adapters.clouds.aws import Ec2Cloud
@@ -94,10 +96,13 @@ def test_a_crash_between_launch_and_record_leaves_no_instance_unaccounted_for(be
 
 
 def test_an_instance_whose_record_was_lost_is_adopted_and_reclaimed(bench: Ec2Bench) -> None:
-    stage = Stage(EC2_POOL, min_workers=0)
-    bench.cloud.launch(ASK)
+    stage = Stage(EC2_POOL)
+    worker = bench.cloud.launch(Launch(replace(SLOT, key="1730000000-xyz-0"), "1730000000-xyz"))
+    stage.join(worker)
+    lost = bench.cloud.launch(ASK)
     stage.ticks(bench.cloud, 80)
-    assert [i.state for i in bench.cloud.list_instances()] == [InstanceState.GONE]
+    states = {instance.id: instance.state for instance in bench.cloud.list_instances()}
+    assert states == {worker.id: InstanceState.RUNNING, lost.id: InstanceState.GONE}
     assert any("adopt" in said for said in stage.said)
 
 

@@ -162,12 +162,9 @@ def _told(argument: Any) -> str:
     return f"{bool(operation)} {' '.join(states)} {bool(argument.unclean_runs)}"
 
 
-def run_tick(folder: Path, kubeconfig: Path, order: dict[str, Any]) -> str:
-    clock, death = AheadClock(order["offset"]), Death(folder, order["strike"])
-    cluster = KubeCluster(connect(kubeconfig))
-    store = SqlStore.open(f"sqlite:///{folder / 'record.db'}", clock, SETTINGS.cluster)
+def outside_of(folder: Path, cluster: KubeCluster, store: Store, clock: AheadClock, death: Death) -> Outside:
     idle = Idle(clock)
-    outside = Outside(
+    return Outside(
         store=cast(Store, death.guard(store)),
         cluster=cast(Cluster, death.guard(cluster)),
         cloud=cast(Cloud, death.guard(FileCloud(folder, cluster))),
@@ -177,6 +174,13 @@ def run_tick(folder: Path, kubeconfig: Path, order: dict[str, Any]) -> str:
         clock=clock,
         new_id=TimeOrderedIds(clock.now),
     )
+
+
+def run_tick(folder: Path, kubeconfig: Path, order: dict[str, Any]) -> str:
+    clock, death = AheadClock(order["offset"]), Death(folder, order["strike"])
+    cluster = KubeCluster(connect(kubeconfig))
+    store = SqlStore.open(f"sqlite:///{folder / 'record.db'}", clock, SETTINGS.cluster)
+    outside = outside_of(folder, cluster, store, clock, death)
     report = tick(outside, SETTINGS, f"runner-{os.getpid()}", clock.now() + 60)
     store.close()
     cluster.close()

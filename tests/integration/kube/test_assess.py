@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from ebbtide.entrypoints.assess import assess_command
-from tests.integration.kube.objects import Json, budget, node, seen_pod
+from tests.integration.kube.objects import Json, budget, node, seen_pod, template, workload
+from tests.servers.processes import eventually
+from tests.servers.shared_kube import SharedKube
 
 MASTER = {"node-role.kubernetes.io/control-plane": "true"}
 
@@ -143,6 +145,25 @@ def test_files_that_are_not_there_are_named(tmp_path: Path, capsys: pytest.Captu
     assert assess_command(source, tmp_path / "none.yaml", False, None) == 2
     assert assess_command(source, None, False, tmp_path / "none" / "page.html") == 2
     assert capsys.readouterr().err.count("No such file or directory") == 3
+
+
+def test_what_kubectl_prints_of_a_real_cluster_is_read_as_the_live_cluster_is(
+    kube: SharedKube, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a1", "a2", "b1"):
+        kube.api.post("/api/v1/nodes", node(name, name[0]))
+    apps = "/apis/apps/v1/namespaces/default/deployments"
+    kube.api.post(apps, workload("Deployment", "web", 4, template("web")))
+    kube.api.post("/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget("web"))
+    eventually(lambda: len(kube.api.items("/api/v1/pods")) == 4, 30, "four pods")
+    eventually(lambda: all(p["status"]["phase"] == "Running" for p in kube.api.items("/api/v1/pods")), 30)
+    printed = kube.server.kubectl("get", "nodes,pods,pdb,pv,pvc", "-A", "-o", "json")
+    path = tmp_path / "dump.json"
+    path.write_text(printed.stdout)
+    monkeypatch.setenv("KUBECONFIG", str(kube.kubeconfig))
+    dumped, live = assessed(capsys, str(path)), assessed(capsys, "live")
+    assert dumped == live
+    assert (dumped["pods"], dumped["notes"]) == (4, [])
 
 
 def test_a_large_cluster_is_looked_at_from_its_emptiest_nodes(

@@ -1,18 +1,11 @@
-"""A list is whole or an error, and a watch that fails is never taken for a quiet cluster."""
+"""A list is whole or an error, and an act without an answer is neither done nor not done."""
 
 from __future__ import annotations
 
 import json
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from kubernetes import client
 
 from ebbtide.adapters.kube.cluster import KubeCluster
 from ebbtide.adapters.kube.connection import Connection
@@ -21,40 +14,12 @@ from ebbtide.adapters.kube.reading import Readers
 from ebbtide.adapters.kube.usage import MetricsServer
 from ebbtide.errors import EbbtideError, Final, Retryable, Throttled, Unanswered, Usage
 from ebbtide.model.effect import Cordon, Evict
-from tests.integration.kube.objects import Json, node
-from tests.servers.processes import eventually
-from tests.servers.prometheus import http_server
-
-Answer = tuple[int, str]
-
-
-@contextmanager
-def api_server(answer: Callable[[str, dict[str, str]], Answer], seconds: float = 5) -> Iterator[Connection]:
-    """An API server whose every answer the test gives, by path and query."""
-
-    def asked(path: str) -> Answer:
-        parts = urlsplit(path)
-        return answer(parts.path, {key: values[0] for key, values in parse_qs(parts.query).items()})
-
-    with http_server(asked) as port:
-        connection = Connection(client.ApiClient(client.Configuration(f"http://127.0.0.1:{port}")), seconds)
-        try:
-            yield connection
-        finally:
-            connection.close()
-
-
-def page(names: list[str], more: str = "") -> str:
-    items = [node(name) for name in names]
-    return json.dumps({"metadata": {"resourceVersion": "7", "continue": more}, "items": items})
+from tests.integration.kube.answering import Answer, api_server, page, status
+from tests.integration.kube.objects import node
 
 
 def read_nodes(connection: Connection) -> list[str]:
     return [found.name for found in read_list(connection, NODES, Readers().node)[0]]
-
-
-def status(code: int, message: str = "", **details: Any) -> Answer:
-    return code, json.dumps({"kind": "Status", "code": code, "message": message, "details": details})
 
 
 def test_pages_are_read_to_the_end_and_put_together() -> None:
@@ -163,79 +128,6 @@ def test_a_node_that_others_keep_changing_is_left_for_later() -> None:
 
     with api_server(answer) as connection, pytest.raises(Retryable, match="changed by others"):
         KubeCluster(connection).cordon(Cordon("a1", "u", "op-1"), 5)
-
-
-class WatchedNodes:
-    """A server with nodes to list, and a watch that says what the test puts in, line by line."""
-
-    def __init__(self) -> None:
-        self.names = ["a1"]
-        self.lists = 0
-        self.watches: list[str] = []
-        self.says: list[Json] = []
-        self.refuse = False
-        self.asked = threading.Event()
-
-    def answer(self, path: str, query: dict[str, str]) -> Answer:
-        if self.refuse:
-            return status(503, "going down")
-        if "watch" in query:
-            if path.endswith("/nodes"):
-                self.watches.append(query["resourceVersion"])
-                said, self.says = self.says, []
-                return 200, "".join(json.dumps(line) + "\n" for line in said)
-            time.sleep(0.05)
-            return 200, ""
-        self.lists += path.endswith("/nodes")
-        return 200, page(self.names if path.endswith("/nodes") else [])
-
-
-def names_in(cluster: KubeCluster) -> list[str]:
-    return sorted(found.name for found in cluster.read().nodes)
-
-
-def change(kind: str, name: str, version: str) -> Json:
-    made = node(name)
-    made["metadata"]["resourceVersion"] = version
-    return {"type": kind, "object": made}
-
-
-def test_a_watch_is_resumed_where_it_ended_and_listed_anew_when_that_is_forgotten(tmp_path: Path) -> None:
-    nodes = WatchedNodes()
-    with api_server(nodes.answer) as connection:
-        cluster = KubeCluster(connection, watching=True)
-        assert names_in(cluster) == ["a1"]
-        assert nodes.lists == 1
-        bookmark = {"type": "BOOKMARK", "object": {"kind": "Node", "metadata": {"resourceVersion": "20"}}}
-        nodes.says = [change("ADDED", "a2", "9"), change("DELETED", "a1", "12"), bookmark]
-        eventually(lambda: names_in(cluster) == ["a2"], 10, "the change")
-        eventually(lambda: "20" in nodes.watches, 10, "the watch resumed from the bookmark")
-        assert nodes.lists == 1
-        nodes.names = ["b1"]
-        nodes.says = [{"type": "ERROR", "object": {"kind": "Status", "code": 410, "message": "too old"}}]
-        eventually(lambda: names_in(cluster) == ["b1"], 10, "a new list")
-        cluster.close()
-
-
-def test_while_a_watch_is_broken_lists_are_read_and_their_error_is_the_callers(tmp_path: Path) -> None:
-    nodes = WatchedNodes()
-    with api_server(nodes.answer) as connection:
-        cluster = KubeCluster(connection, watching=True)
-        assert names_in(cluster) == ["a1"]
-        nodes.refuse = True
-
-        def refused() -> bool:
-            try:
-                cluster.read()
-            except Retryable:
-                return True
-            return False
-
-        eventually(refused, 10, "the error")
-        nodes.refuse = False
-        nodes.names = ["a1", "a2"]
-        assert names_in(cluster) == ["a1", "a2"]
-        cluster.close()
 
 
 def test_metrics_server_gives_a_share_of_what_the_nodes_offer_or_says_why_not() -> None:

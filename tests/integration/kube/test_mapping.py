@@ -1,52 +1,17 @@
-"""From JSON of Kubernetes to values of the model: exact where understood, named where not."""
+"""From JSON of Kubernetes to values of the model: nodes, pods, volumes, budgets."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-import msgspec
 import pytest
 
-from ebbtide.adapters.kube.dump import read_dump
-from ebbtide.adapters.kube.objects import read_pod
 from ebbtide.adapters.kube.quantities import read_quantity
-from ebbtide.adapters.kube.scheduling import Understanding
-from ebbtide.adapters.kube.wire import WirePod
-from ebbtide.model.node import Market, Node, Ownership
-from ebbtide.model.pod import Pod
+from ebbtide.model.node import Market, Ownership
 from ebbtide.model.resources import Resources
-from ebbtide.model.scheduling import (
-    AntiAffinity,
-    LabelSelector,
-    Operator,
-    Requirement,
-    Spread,
-    Taint,
-    TaintEffect,
-    Toleration,
-)
-from ebbtide.model.snapshot import ClusterView
+from ebbtide.model.scheduling import Operator, Requirement, Taint, TaintEffect, Toleration
 from tests.integration.kube.objects import Json, budget, node, seen_pod
-
-APP = Requirement("app", Operator.IN, ("web",))
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-MATCH_WEB = {"matchLabels": {"app": "web"}}
-
-
-def view_of(*items: Json) -> ClusterView:
-    return read_dump(json.dumps({"kind": "List", "items": items}).encode()).view
-
-
-def node_of(**overrides: Any) -> Node:
-    return view_of(node("a1", **overrides)).nodes[0]
-
-
-def pod_of(**overrides: Any) -> Pod:
-    return read_pod(
-        msgspec.json.decode(json.dumps(seen_pod("web-1", **overrides)).encode(), type=WirePod),
-        Understanding(),
-    ).pod
+from tests.integration.kube.values import node_of, pod_of, view_of
 
 
 @pytest.mark.parametrize(
@@ -134,93 +99,6 @@ def test_taints_and_tolerations_keep_their_meaning_and_unknown_ones_err_on_the_s
     ]
     rules = pod_of(spec={"tolerations": asked}).scheduling
     assert rules.tolerations == (Toleration("k", False, "v", TaintEffect.NO_SCHEDULE), Toleration("", True))
-
-
-def test_hard_rules_are_read_and_soft_ones_passed_over() -> None:
-    soft = {"weight": 1, "preference": {}}
-    affinity = {
-        "nodeAffinity": {
-            REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [{"key": "d", "operator": "Exists"}]}]},
-            "preferredDuringSchedulingIgnoredDuringExecution": [soft],
-        },
-        "podAntiAffinity": {
-            REQUIRED: [{"topologyKey": "kubernetes.io/hostname", "labelSelector": MATCH_WEB}]
-        },
-    }
-    spread = [
-        {
-            "topologyKey": "zone",
-            "maxSkew": 1,
-            "whenUnsatisfiable": "DoNotSchedule",
-            "labelSelector": MATCH_WEB,
-        },
-        {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"},
-    ]
-    rules = pod_of(
-        spec={"affinity": affinity, "topologySpreadConstraints": spread, "nodeSelector": {"b": "2", "a": "1"}}
-    ).scheduling
-    assert rules.node_selector == (("a", "1"), ("b", "2"))
-    assert rules.node_affinity == ((Requirement("d", Operator.EXISTS),),)
-    assert rules.anti_affinity == (AntiAffinity("kubernetes.io/hostname", LabelSelector((APP,))),)
-    assert rules.spread == (Spread("zone", 1, LabelSelector((APP,))),)
-    assert not rules.unsupported
-
-
-def test_label_keys_of_a_rule_become_the_pods_own_labels() -> None:
-    rule = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
-    rules = pod_of(
-        spec={"topologySpreadConstraints": [{**rule, "matchLabelKeys": ["app", "none"]}]}
-    ).scheduling
-    assert rules.spread == (Spread("zone", 1, LabelSelector((APP,))),)
-
-
-def _near(**term: Any) -> Json:
-    return {"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "z", "labelSelector": {}, **term}]}}}
-
-
-def _spread(**rule: Any) -> Json:
-    whole = {
-        "topologyKey": "z",
-        "maxSkew": 1,
-        "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": {},
-        **rule,
-    }
-    return {"topologySpreadConstraints": [whole]}
-
-
-@pytest.mark.parametrize(
-    ("spec", "named"),
-    [
-        ({"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "z"}]}}}, "required pod affinity"),
-        (_near(namespaceSelector={}), "namespaceSelector"),
-        (_near(namespaces=["other"]), "across namespaces"),
-        (_near(somethingNew=True), "somethingNew"),
-        (_spread(minDomains=3), "minDomains"),
-        (_spread(nodeTaintsPolicy="Honor"), "nodeTaintsPolicy Honor"),
-        (_spread(nodeAffinityPolicy="Ignore"), "nodeAffinityPolicy Ignore"),
-        (_spread(whenUnsatisfiable="Perhaps"), "topology spread Perhaps"),
-        ({"affinity": {"newAffinity": {}}}, "newAffinity"),
-        ({"schedulerName": "volcano"}, "volcano"),
-        ({"schedulingGates": [{"name": "g"}]}, "scheduling gates"),
-        ({"resourceClaims": [{"name": "gpu"}]}, "resource claims"),
-        ({"containers": [{"ports": [{"hostPort": 80}]}]}, "host ports"),
-        (
-            {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [
-                {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}]}}}},
-            "node affinity by field",
-        ),
-        (
-            {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [
-                {"matchExpressions": [{"key": "k", "operator": "Near", "values": ["a"]}]}]}}}},
-            "operator Near",
-        ),
-    ],
-)  # fmt: skip
-def test_what_is_not_understood_is_named(spec: Json, named: str) -> None:
-    unsupported = pod_of(spec=spec).scheduling.unsupported
-    assert len(unsupported) == 1
-    assert named in unsupported[0]
 
 
 def test_what_keeps_a_pod_where_it_is() -> None:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ebbtide.adapters.kube.cluster import KubeCluster
+from ebbtide.adapters.kube.connection import connect
 from ebbtide.adapters.stores.sql import SqlStore
 from ebbtide.bootstrap import SystemClock
+from ebbtide.engine.tick import tick
 from ebbtide.model.log import LogKind
 from tests.integration.kube.objects import Json, bare_pod, budget, node, template, workload
-from tests.integration.kube.runner import SETTINGS
+from tests.integration.kube.runner import SETTINGS, AheadClock, Death, outside_of
 from tests.servers.processes import eventually
 from tests.servers.shared_kube import SharedKube
 
@@ -134,6 +138,33 @@ def test_three_nodes_are_removed_though_the_runner_is_killed_around_every_step(
     assert len(gone) == len(set(gone)) > 0
     assert not set(gone) & set(untouched)
     assert untouched == (uid_of(kube, "default", "solo"), uid_of(kube, "kube-system", "dns"))
+    assert kube.kubelets.least_ready["web"] >= 7
+    assert kube.kubelets.least_ready["db"] >= 2
+
+
+def test_one_runner_on_a_watched_view_removes_three_nodes_as_safely(kube: SharedKube, tmp_path: Path) -> None:
+    populate(kube, tmp_path)
+    before = len(evictions(kube))
+    clock = AheadClock(0)
+    store = SqlStore.open(f"sqlite:///{tmp_path / 'record.db'}", clock, SETTINGS.cluster)
+    cluster = KubeCluster(connect(kube.kubeconfig), watching=True)
+    outside = outside_of(tmp_path, cluster, store, clock, Death(tmp_path, strikes=False))
+    said: list[str] = []
+    try:
+        while not closed(store) and len(said) < MOST_TICKS:
+            said.append(tick(outside, SETTINGS, "runner", clock.now() + 60).says)
+            time.sleep(0.3)
+        assert "completed" in closed(store)[0]
+    finally:
+        cluster.close()
+        store.close()
+    names = {item["metadata"]["name"] for item in kube.api.items("/api/v1/nodes")}
+    print(f"{len(said)} ticks: {said[-1][:100]}")
+    assert len(names) == 3
+    assert names >= KEPT
+    check_terminations(tmp_path, set(NODES) - names)
+    gone = evictions(kube)[before:]
+    assert len(gone) == len(set(gone)) > 0
     assert kube.kubelets.least_ready["web"] >= 7
     assert kube.kubelets.least_ready["db"] >= 2
 

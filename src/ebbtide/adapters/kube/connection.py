@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -54,6 +55,7 @@ class Connection:
         self._pool: urllib3.PoolManager = api_client.rest_client.pool_manager
         self._host: str = api_client.configuration.host.rstrip("/")
         self._timeout_seconds = timeout_seconds
+        self._renewing = threading.Lock()
         self.server = urlsplit(self._host).netloc or self._host
         self.last_date = ""
         """The server's own time, as the last answer to a read gave it."""
@@ -135,7 +137,9 @@ class Connection:
     def _headers(self) -> dict[str, str]:
         """Asked for each call: an exec plugin or a mounted token may have renewed it."""
         headers = {"Accept": JSON, "User-Agent": "ebbtide"}
-        for setting in self._client.configuration.auth_settings().values():
+        with self._renewing:
+            settings = self._client.configuration.auth_settings()
+        for setting in settings.values():
             if setting["in"] == "header" and setting["value"]:
                 headers[setting["key"]] = setting["value"]
         return headers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -17,12 +18,23 @@ def simulate(
     scenario: Annotated[str, typer.Option(help="Name of the scenario; a wrong name lists them all.")] = "day",
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same run.")] = 1,
     faults: Annotated[str, typer.Option(help="Faults to inject, separated by commas.")] = "",
+    recording: Annotated[
+        Path | None, typer.Option(help="CSV of seconds,replicas[,workload] that the workloads follow.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a scenario on a virtual clock. Exit code 1 when a safety rule was violated."""
-    from ebbtide.simulator.simulate import simulate as run_scenario
+    from ebbtide.simulator.disorder import check_names
+    from ebbtide.simulator.scenarios import build, play
+    from ebbtide.simulator.simulate import Simulation
+    from ebbtide.simulator.workload import read_recording
 
-    result = run_scenario(scenario, seed, fault_names(faults))
+    named = fault_names(faults)
+    check_names(named)
+    told = build(scenario, seed)
+    if recording is not None:
+        play(told, read_recording(recording))
+    result = Simulation(told, named).run()
     if as_json:
         print(result.to_json())
     else:

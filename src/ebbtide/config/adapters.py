@@ -1,0 +1,115 @@
+"""The keys of a real cluster: its cloud, how new machines join it, where its CPU use is read.
+
+No secret is among them. Tokens are named by where they are kept: a file, a parameter of SSM, a command
+that runs on the new machine, or the variable HCLOUD_TOKEN.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from ebbtide.config.section import Section
+
+HTTP = r"^(https?://[^\s/]+.*)?$"
+IMAGE_FORM = "the name of an image, or the id of a snapshot in quotes"
+INSTALL = "curl -sfL https://get.k3s.io | sh -s - agent"
+
+
+def text(says: str, form: str = "text") -> Any:
+    return Field("", description=says, json_schema_extra={"allowed": form})
+
+
+def url(says: str, form: str) -> Any:
+    return Field("", pattern=HTTP, description=says, json_schema_extra={"allowed": form})
+
+
+class CloudKeys(Section):
+    kind: Literal["aws", "hetzner"] | None = Field(
+        None, description="Where nodes are launched; needed for a cluster of kind kubernetes."
+    )
+
+
+class JoinKeys(Section):
+    server_url: str = Field(
+        "",
+        pattern=r"^(https://[^\s/]+.*)?$",
+        description="URL of the K3s server that new nodes join; without it the image joins by itself.",
+        json_schema_extra={"allowed": "a URL such as https://10.0.0.2:6443"},
+    )
+    token_parameter: str = text("`aws`: name of the SSM parameter that holds the join token.")
+    token_command: str = Field(
+        "",
+        description="Command that prints the join token on the new machine; `hetzner` reads "
+        "/etc/ebbtide/join-token there without it.",
+        json_schema_extra={"allowed": "text", "secret": True},
+    )
+    k3s_version: str = text("Version of K3s that is installed.", "a version such as v1.34.1+k3s1")
+    install_command: str = Field(INSTALL, min_length=1, description="Command that installs the agent.")
+
+
+class AwsKeys(Section):
+    region: str = text("Region of EC2 and SQS.", "a region such as eu-central-1")
+    image: str = text("AMI of new nodes; this or a launch template is needed.", "the id of an AMI")
+    launch_template: str = text(
+        "Launch template of new nodes.", "the id or name of a template, with :VERSION where not the default"
+    )
+    subnets: dict[str, str] = Field(
+        {},
+        description="Subnet of each zone; without any, the default one of the zone.",
+        json_schema_extra={"allowed": "pairs of a zone and a subnet, such as {eu-central-1a: subnet-0aaa}"},
+    )
+    security_groups: tuple[str, ...] = Field((), description="Ids of the security groups of new nodes.")
+    instance_profile: str = text("Instance profile of new nodes, with which they read the join token.")
+    key_name: str = text("SSH key of new nodes.", "the name of a key pair")
+    queue_url: str = url("SQS queue from which spot notices are read.", "the URL of a queue")
+    endpoint: str = url("Another endpoint of EC2 and SQS, for tests.", "a URL")
+
+
+class HetznerKeys(Section):
+    image: str = text("Image of new nodes; needed.", IMAGE_FORM)
+    networks: tuple[int, ...] = Field((), description="Ids of the private networks of new nodes.")
+    ssh_keys: tuple[str, ...] = Field((), description="Names of the SSH keys of new nodes.")
+    firewalls: tuple[int, ...] = Field((), description="Ids of the firewalls of new nodes.")
+    placement_group: int = Field(
+        0,
+        ge=0,
+        description="Placement group of new nodes; 0 is none.",
+        json_schema_extra={"allowed": "the id of a placement group"},
+    )
+    public_ipv4: bool = Field(True, description="Whether new nodes get a public IPv4 address.")
+    token_file: str = text("File with the API token, where HCLOUD_TOKEN is not set.", "the path of a file")
+    endpoint: str = url("Another endpoint of the API, for tests.", "a URL")
+
+
+class MetricsKeys(Section):
+    prometheus_url: str = url(
+        "Prometheus that knows the CPU use; metrics-server is asked where it does not.",
+        "a URL such as http://prometheus.monitoring:9090",
+    )
+    query: str = text(
+        "A query of your own: CPU use from 0 to 1, by node or one figure for all.", "a query in PromQL"
+    )
+    token_file: str = text(
+        "File with the bearer token for Prometheus, read for each query.", "the path of a file"
+    )
+
+
+class AdapterSections(Section):
+    """The sections of a real cluster, all of them optional."""
+
+    cloud: CloudKeys = CloudKeys()
+    join: JoinKeys = JoinKeys()
+    aws: AwsKeys = AwsKeys()
+    hetzner: HetznerKeys = HetznerKeys()
+    metrics: MetricsKeys = MetricsKeys()
+
+
+ADAPTERS: tuple[tuple[str, type[Section]], ...] = (
+    ("cloud", CloudKeys),
+    ("join", JoinKeys),
+    ("aws", AwsKeys),
+    ("hetzner", HetznerKeys),
+    ("metrics", MetricsKeys),
+)

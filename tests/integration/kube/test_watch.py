@@ -1,0 +1,84 @@
+"""A watch that fails is never taken for a quiet cluster."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from ebbtide.adapters.kube.cluster import KubeCluster
+from ebbtide.errors import Retryable
+from tests.integration.kube.answering import Answer, api_server, page, status
+from tests.integration.kube.objects import Json, node
+from tests.servers.processes import eventually
+
+
+class WatchedNodes:
+    """A server with nodes to list, and a watch that says what the test puts in, line by line."""
+
+    def __init__(self) -> None:
+        self.names = ["a1"]
+        self.lists = 0
+        self.watches: list[str] = []
+        self.says: list[Json] = []
+        self.refuse = False
+
+    def answer(self, path: str, query: dict[str, str]) -> Answer:
+        if self.refuse:
+            return status(503, "going down")
+        if "watch" in query:
+            if path.endswith("/nodes"):
+                self.watches.append(query["resourceVersion"])
+                said, self.says = self.says, []
+                return 200, "".join(json.dumps(line) + "\n" for line in said)
+            time.sleep(0.05)
+            return 200, ""
+        self.lists += path.endswith("/nodes")
+        return 200, page(self.names if path.endswith("/nodes") else [])
+
+
+def names_in(cluster: KubeCluster) -> list[str]:
+    return sorted(found.name for found in cluster.read().nodes)
+
+
+def change(kind: str, name: str, version: str) -> Json:
+    made = node(name)
+    made["metadata"]["resourceVersion"] = version
+    return {"type": kind, "object": made}
+
+
+def test_a_watch_is_resumed_where_it_ended_and_listed_anew_when_that_is_forgotten() -> None:
+    nodes = WatchedNodes()
+    with api_server(nodes.answer) as connection:
+        cluster = KubeCluster(connection, watching=True)
+        assert names_in(cluster) == ["a1"]
+        assert nodes.lists == 1
+        bookmark = {"type": "BOOKMARK", "object": {"kind": "Node", "metadata": {"resourceVersion": "20"}}}
+        nodes.says = [change("ADDED", "a2", "9"), change("DELETED", "a1", "12"), bookmark]
+        eventually(lambda: names_in(cluster) == ["a2"], 10, "the change")
+        eventually(lambda: "20" in nodes.watches, 10, "the watch resumed from the bookmark")
+        assert nodes.lists == 1
+        nodes.names = ["b1"]
+        nodes.says = [{"type": "ERROR", "object": {"kind": "Status", "code": 410, "message": "too old"}}]
+        eventually(lambda: names_in(cluster) == ["b1"], 10, "a new list")
+        cluster.close()
+
+
+def test_while_a_watch_is_broken_lists_are_read_and_their_error_is_the_callers() -> None:
+    nodes = WatchedNodes()
+    with api_server(nodes.answer) as connection:
+        cluster = KubeCluster(connection, watching=True)
+        assert names_in(cluster) == ["a1"]
+        nodes.refuse = True
+
+        def refused() -> bool:
+            try:
+                cluster.read()
+            except Retryable:
+                return True
+            return False
+
+        eventually(refused, 10, "the error")
+        nodes.refuse = False
+        nodes.names = ["a1", "a2"]
+        assert names_in(cluster) == ["a1", "a2"]
+        cluster.close()
