@@ -38,7 +38,7 @@ def test_giving_back_with_a_lost_reply_gives_back(lossy_store: Store, lab: Store
 
 
 @once_and_twice
-def test_a_write_whose_reply_was_lost_is_ours_and_done_once(
+def test_an_sdk_retries_a_conditional_write_that_had_succeeded(
     lossy_store: Store, lab: StoreLab, times: int
 ) -> None:
     lease = lossy_store.acquire(CLUSTER_LEASE, "a", 30)

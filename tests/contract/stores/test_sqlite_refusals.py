@@ -126,7 +126,9 @@ def test_checking_makes_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sqlite_file_shared_over_a_network_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sqlite_probe, "file_system", lambda folder: "nfs4")
     assert "on a network file system (nfs4)" in refusal(tmp_path / "a.db")
     assert list(tmp_path.iterdir()) == []
@@ -141,7 +143,9 @@ def test_a_file_system_where_a_second_process_is_let_in_is_refused(
     assert "locks do not work on the file system" in refusal(tmp_path / "a.db")
 
 
-def test_a_second_process_is_really_turned_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sqlite_file_with_two_writers_turns_the_second_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: set[int] = set()
     monkeypatch.setattr(sqlite_probe, "_devices_seen_to_lock", seen)
     open_store(tmp_path / "a.db").close()
