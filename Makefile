@@ -1,6 +1,6 @@
 # Every target makes what it needs in .venv; nothing is installed outside this folder.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run check test chaos lambda bench bench-packing pictures lock clean
+.PHONY: help setup demo run check test control-plane chaos lambda bench bench-packing pictures lock clean
 .DELETE_ON_ERROR:
 
 ARGS ?=
@@ -57,6 +57,9 @@ check: $(READY) ## Lint, format, types and import rules; no tests
 test: check ## All that a change must pass: check, every test, coverage (PYTEST_ARGS="...")
 	$(BIN)/coverage run -m pytest $(PYTEST_ARGS)
 	$(BIN)/coverage report --include='$(PURE)' --fail-under=100
+
+control-plane: $(READY) ## Build a Kubernetes control plane for the tests, once, into a cache outside this folder
+	$(BIN)/python -m tests.servers.control_plane
 
 chaos: $(READY) ## Kill runners and restart real databases under them (SECONDS=600)
 	$(BIN)/python -m tests.chaos --seconds $(SECONDS)

@@ -132,6 +132,11 @@ class FirstKnown:
             problems.append(reading.problem)
         return Reading(problem="; ".join(problems))
 
+    def close(self) -> None:
+        for source in self._sources:
+            if isinstance(source, PrometheusMetrics):
+                source.close()
+
 
 def _read_answer(code: int, body: bytes) -> list[Sample]:
     try:

@@ -8,7 +8,18 @@ from typing import Annotated
 import typer
 
 from ebbtide import __version__
-from ebbtide.entrypoints.cli import configuration, db, decisions, demo, look, running, simulation, switch
+from ebbtide.entrypoints.cli import (
+    configuration,
+    costs,
+    db,
+    decisions,
+    demo,
+    doctor,
+    look,
+    running,
+    simulation,
+    switch,
+)
 from ebbtide.entrypoints.cli.options import AsJson, ConfigPath
 
 app = typer.Typer(
@@ -48,6 +59,9 @@ app.command()(decisions.replay)
 app.command()(switch.pause)
 app.command()(switch.resume)
 app.command()(simulation.simulate)
+app.command()(costs.assess)
+app.command()(doctor.doctor)
+app.add_typer(costs.app, name="prices")
 app.add_typer(configuration.app, name="config")
 app.add_typer(db.app, name="db")
 

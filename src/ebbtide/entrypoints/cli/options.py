@@ -46,15 +46,16 @@ def existing_store(config: Config) -> Store | None:
 
 
 @contextmanager
-def open_outside(config: Config) -> Iterator[Outside]:
-    """All doors, for commands that act."""
+def open_outside(config: Config, watching: bool = False) -> Iterator[Outside]:
+    """All doors, for commands that act. Who is `watching` goes on while a real cluster does not answer."""
     from ebbtide import bootstrap
     from ebbtide.entrypoints.cli.simulated import open_simulated
 
-    outside = bootstrap.build(config, open_simulated)
+    outside = bootstrap.build(config, open_simulated, watching, asking=not watching)
     try:
         yield outside
     finally:
+        bootstrap.close_doors(outside)
         outside.store.close()
 
 
@@ -63,10 +64,18 @@ def looking_only(config: Config) -> Iterator[Outside]:
     """All doors, for commands that only look: what is not there yet stands in memory and is forgotten."""
     from ebbtide import bootstrap
     from ebbtide.adapters.stores.memory import MemoryStore
-    from ebbtide.entrypoints.cli.simulated import look_at_simulated
 
-    store = existing_store(config) or MemoryStore(bootstrap.SystemClock(), config.settings.cluster)
+    if config.cluster_kind == "kubernetes":
+        world = bootstrap.open_kubernetes(config, asking=True)
+    else:
+        from ebbtide.entrypoints.cli.simulated import look_at_simulated
+
+        world = look_at_simulated(config)
     try:
-        yield bootstrap.assemble(config, store, look_at_simulated(config))
+        store = existing_store(config) or MemoryStore(bootstrap.SystemClock(), config.settings.cluster)
+        try:
+            yield bootstrap.assemble(config, store, world)
+        finally:
+            store.close()
     finally:
-        store.close()
+        bootstrap.close_doors(world)

@@ -72,7 +72,7 @@ def run(
     found = [read_config(ctx, path) for path in named]
     check_distinct(found)
     with ExitStack() as undo:
-        doors = [undo.enter_context(open_outside(each)) for each in found]
+        doors = [undo.enter_context(open_outside(each, watching=True)) for each in found]
         for outside in doors:
             outside.store.load()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,0 +1,160 @@
+"""The doors of a real cluster: Kubernetes, its cloud, its metrics and its notices.
+
+Adapters and their libraries are imported where they are used, so that only a real cluster needs them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ebbtide.bootstrap.parts import SystemClock, World
+from ebbtide.config import Config
+from ebbtide.engine.outside import Outside
+from ebbtide.errors import ConfigError, Usage
+from ebbtide.ports import Clock, Cloud, Inbox, Metrics
+
+if TYPE_CHECKING:
+    from ebbtide.adapters.clouds.join import Join
+    from ebbtide.adapters.kube.cluster import KubeCluster
+    from ebbtide.adapters.kube.connection import Connection
+
+CONNECT_SECONDS = 5
+"""Of `request_timeout_sec`, what a connection to the API server may take; the rest is for its answer."""
+PROMETHEUS_SECONDS = 10
+HETZNER_TOKEN = "HCLOUD_TOKEN"
+
+
+def open_kubernetes(config: Config, watching: bool = False, asking: bool = False) -> World:
+    """The doors of a real cluster. `watching` keeps a view current, `asking` insists on an answer now."""
+    clock = SystemClock()
+    connection = connect_kubernetes(config)
+    try:
+        with needing("kube"):
+            from ebbtide.adapters.kube.cluster import KubeCluster
+        cluster = KubeCluster(connection, watching)
+        metrics = _open_metrics(config, connection, cluster)
+        world = World(cluster, open_cloud(config), metrics, _open_inbox(config, clock), clock)
+        if asking:
+            connection.get("/version", "the version")
+        return world
+    except BaseException:
+        connection.close()
+        raise
+
+
+def connect_kubernetes(config: Config) -> Connection:
+    with needing("kube"):
+        from ebbtide.adapters.kube.connection import connect
+
+        kubeconfig = Path(config.kubeconfig).expanduser() if config.kubeconfig else None
+        return connect(kubeconfig, config.context or None, max(1, _limit(config) - CONNECT_SECONDS))
+
+
+def open_cloud(config: Config) -> Cloud:
+    keys, settings = config.adapters, config.settings
+    if keys.cloud.kind == "aws":
+        from ebbtide.adapters.clouds.aws import Ec2Cloud, Ec2Settings
+
+        own = keys.aws.model_dump(exclude={"region", "endpoint", "queue_url"})
+        return Ec2Cloud(
+            cloud_client(config), Ec2Settings(settings.cluster, settings.pools, _join(config), **own)
+        )
+    from ebbtide.adapters.clouds.hetzner import HetznerCloud, HetznerSettings
+
+    own = keys.hetzner.model_dump(exclude={"token_file", "endpoint"})
+    return HetznerCloud(
+        cloud_client(config),
+        HetznerSettings(cluster=settings.cluster, pools=settings.pools, join=_join(config), **own),
+    )
+
+
+def cloud_client(config: Config, service: str = "ec2") -> Any:
+    """The client of the configured cloud; `service` is one of AWS."""
+    keys = config.adapters
+    if keys.cloud.kind == "aws":
+        from ebbtide.adapters.clouds import aws
+
+        with needing("aws"):
+            return aws.make_client(service, keys.aws.region, keys.aws.endpoint, _limit(config))
+    if keys.cloud.kind == "hetzner":
+        from ebbtide.adapters.clouds import hetzner
+
+        with needing("hetzner"):
+            return hetzner.make_client(_hetzner_token(config), keys.hetzner.endpoint, _limit(config))
+    raise ConfigError("no cloud is configured; nothing was touched. Set cloud.kind to aws or hetzner.")
+
+
+def close_doors(doors: World | Outside) -> None:
+    for door in (doors.cloud, doors.cluster, doors.metrics, doors.inbox):
+        if shut := getattr(door, "close", None):
+            shut()
+
+
+def _open_metrics(config: Config, connection: Connection, cluster: KubeCluster) -> Metrics:
+    from ebbtide.adapters.kube.usage import MetricsServer
+    from ebbtide.adapters.prometheus import FirstKnown, PrometheusMetrics, Source
+
+    keys = config.adapters.metrics
+    of_cluster = MetricsServer(connection, lambda: cluster.cpu_milli_of)
+    if not keys.prometheus_url:
+        return of_cluster
+    token_file = Path(keys.token_file).expanduser() if keys.token_file else None
+    seconds = min(PROMETHEUS_SECONDS, _limit(config))
+    return FirstKnown(
+        PrometheusMetrics(Source(keys.prometheus_url, keys.query, token_file, seconds)), of_cluster
+    )
+
+
+def _open_inbox(config: Config, clock: Clock) -> Inbox:
+    if config.adapters.aws.queue_url:
+        from ebbtide.adapters.clouds.sqs import SqsInbox
+
+        return SqsInbox(cloud_client(config, "sqs"), config.adapters.aws.queue_url, clock)
+    from ebbtide.adapters.clouds.inbox import HandedInbox
+
+    return HandedInbox()
+
+
+def _join(config: Config) -> Join | None:
+    from ebbtide.adapters.clouds.join import Join
+
+    keys = config.adapters.join
+    return Join(**keys.model_dump()) if keys.server_url else None
+
+
+def _hetzner_token(config: Config) -> str:
+    if found := os.environ.get(HETZNER_TOKEN, "").strip():
+        return found
+    name = config.adapters.hetzner.token_file
+    if not name:
+        raise ConfigError(
+            "there is no Hetzner token; nothing was touched. "
+            "Set HCLOUD_TOKEN, or hetzner.token_file to the file that holds it."
+        )
+    try:
+        return Path(name).expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"the Hetzner token cannot be read from {name}; nothing was touched. Correct hetzner.token_file."
+        ) from error
+
+
+def _limit(config: Config) -> int:
+    return config.settings.request_timeout_seconds
+
+
+@contextmanager
+def needing(extra: str) -> Iterator[None]:
+    """Turns a library that is not installed into a sentence with the command that installs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("ebbtide"):
+            raise
+        raise Usage(
+            f"{error.name} is not installed; nothing was touched. Run: pip install 'ebbtide[{extra}]'"
+        ) from error

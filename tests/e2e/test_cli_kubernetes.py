@@ -1,0 +1,78 @@
+"""The command line on a real API server, with the rights of deploy/manifests and EC2 played by moto."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.shell import COMMAND, Shell, clean_environment
+from tests.integration.kube.objects import node
+from tests.servers.moto import CREDENTIALS, REGION, MotoServer, shared_moto
+from tests.servers.shared_kube import SharedKube, shared_kube
+
+CONFIG = """\
+cluster: {{name: {name}, kind: kubernetes, kubeconfig: {kubeconfig}}}
+cloud: {{kind: aws}}
+aws: {{region: {region}, endpoint: "{endpoint}", image: {image}}}
+join: {{server_url: "https://10.0.0.2:6443", token_parameter: /ebbtide/join-token}}
+min_workers: 2
+interval_sec: 1
+pools: [{{name: general, types: [m7i.large], zones: [{region}a, {region}b]}}]
+"""
+
+
+@pytest.fixture
+def kube() -> SharedKube:
+    found = shared_kube()
+    found.clear()
+    return found
+
+
+@pytest.fixture
+def shell(tmp_path: Path, kube: SharedKube) -> Shell:
+    made = Shell(tmp_path)
+    moto = shared_moto()
+    keys = {"kubeconfig": kube.kubeconfig, "region": REGION, "endpoint": moto.url, "image": moto.image}
+    made.write("ebbtide.yaml", CONFIG.format(name=f"e2e-{time.time_ns()}", **keys))
+    kube.api.create("/api/v1/nodes", node("server", pool=""))
+    return made
+
+
+def launched(moto: MotoServer, folder: Path) -> list[Any]:
+    name = (folder / "ebbtide.yaml").read_text().split("name: ")[1].split(",")[0]
+    wanted = [{"Name": "tag:ebbtide.dev/cluster", "Values": [name]}]
+    found = moto.client("ec2").describe_instances(Filters=wanted)
+    return [one for reservation in found["Reservations"] for one in reservation["Instances"]]
+
+
+def test_the_doctor_finds_nothing_to_fix_and_a_plan_writes_nothing(shell: Shell) -> None:
+    before = shell.contents()
+    findings = json.loads(shell.run("doctor", "--json", environ=CREDENTIALS).out)
+    assert all(one["ok"] for one in findings)
+    assert "aws shows 0 instances" in findings[-1]["says"]
+    plan = json.loads(shell.run("plan", "--json", environ=CREDENTIALS).out)
+    assert plan["action"] == "scale_up"
+    assert "No record yet" in shell.run("status", environ=CREDENTIALS).out
+    assert shell.contents() == before
+    assert launched(shared_moto(), shell.folder) == []
+
+
+def test_one_tick_launches_what_is_missing_and_the_daemon_goes_on_from_there(shell: Shell) -> None:
+    shell.run("once", environ=CREDENTIALS)
+    assert len(launched(shared_moto(), shell.folder)) == 2
+    environ = clean_environment(CREDENTIALS)
+    with subprocess.Popen(
+        [COMMAND, "run"], cwd=shell.folder, env=environ, stdout=subprocess.PIPE, text=True
+    ) as daemon:
+        time.sleep(6)
+        daemon.send_signal(signal.SIGTERM)
+        out, _ = daemon.communicate(timeout=60)
+    assert daemon.returncode == 0
+    assert "Stopped: the lease is given back" in out
+    assert len(launched(shared_moto(), shell.folder)) == 2
