@@ -22,6 +22,7 @@ cloud: {{kind: aws}}
 aws: {{region: {region}, endpoint: "{endpoint}", image: {image}}}
 join: {{server_url: "https://10.0.0.2:6443", token_parameter: /ebbtide/join-token}}
 min_workers: 2
+pending_up_sec: 0
 interval_sec: 1
 pools: [{{name: general, types: [m7i.large], zones: [{region}a, {region}b]}}]
 """
@@ -40,7 +41,9 @@ def shell(tmp_path: Path, kube: SharedKube) -> Shell:
     moto = shared_moto()
     keys = {"kubeconfig": kube.kubeconfig, "region": REGION, "endpoint": moto.url, "image": moto.image}
     made.write("ebbtide.yaml", CONFIG.format(name=f"e2e-{time.time_ns()}", **keys))
-    kube.api.create("/api/v1/nodes", node("server", pool=""))
+    kube.api.post(
+        "/api/v1/nodes", node("server", pool="", labels={"node-role.kubernetes.io/control-plane": "true"})
+    )
     return made
 
 

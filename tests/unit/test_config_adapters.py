@@ -140,6 +140,11 @@ def test_variables_win_over_the_file_here_too() -> None:
     assert 'environment variable HETZNER_NETWORKS: "one" is not allowed; allowed: a list of numbers' in says
 
 
+def test_no_default_breaks_the_table_of_keys() -> None:
+    rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `join.")]
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {6}
+
+
 def test_what_may_hold_a_secret_is_not_shown() -> None:
     config = read(
         AWS

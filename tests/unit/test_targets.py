@@ -185,3 +185,21 @@ def test_a_node_that_was_passed_over_is_not_asked_again_for_the_same_batch() -> 
     chosen, refusals = choose(make_nodes("a1", "a2", "a3"), pods, limit=2)
     assert chosen == ["a2", "a3"]
     assert list(refusals) == ["a1"]
+
+
+def test_a_try_that_fails_leaves_no_trace_for_the_next_node() -> None:
+    """The first pod of a1 finds the only GPU elsewhere, its second does not; a2 then needs that GPU."""
+    gpu = Resources(100, 100, (("nvidia.com/gpu", 1),))
+    nodes = [
+        make_node("a1", created_at=1, allocatable=Resources(2000, 4096, (("nvidia.com/gpu", 2),))),
+        make_node("a2", created_at=2, allocatable=Resources(2000, 4096, (("nvidia.com/gpu", 1),))),
+        make_node("a3", created_at=3, allocatable=Resources(2000, 4096, (("nvidia.com/gpu", 1),))),
+    ]
+    pods = [
+        make_pod("one", node_name="a1", requests=gpu),
+        make_pod("two", node_name="a1", requests=gpu),
+        make_pod("three", node_name="a2", requests=gpu),
+    ]
+    removals, refusals = choose_targets(make_snapshot(nodes, pods), make_record(), make_settings(), NOW, 1)
+    assert [removal.node_name for removal in removals] == ["a2"]
+    assert [refusal.node_name for refusal in refusals] == ["a1"]

@@ -55,7 +55,8 @@ def _default(field: FieldInfo) -> str:
     value: Any = field.default
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
-    return f"`{value}`" if value or value == 0 else "none"
+    text = str(value).replace("|", "\\|")
+    return f"`{text}`" if value or value == 0 else "none"
 
 
 def _catalogue() -> str:

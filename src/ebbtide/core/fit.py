@@ -63,6 +63,15 @@ class Room:
         for name, amount in pod.requests.extended:
             self.extended[name] = self.extended.get(name, 0) - amount
 
+    def take_back(self, pod: Pod) -> None:
+        """Undo the last `put`, which was of this pod."""
+        self.pods.pop()
+        self.cpu_milli += pod.requests.cpu_milli
+        self.memory_mib += pod.requests.memory_mib
+        self.slots += 1
+        for name, amount in pod.requests.extended:
+            self.extended[name] += amount
+
     def lacks(self, requests: Resources) -> str:
         """The first resource there is not enough of, with both figures; empty when there is enough."""
         # Who asks for none of a thing fits where more than all of it is given away.
@@ -128,7 +137,14 @@ class Placement:
 
     def first_fit(self, pod: Pod, rooms: Iterable[Room] | None = None) -> Room | None:
         candidates = self.rooms.values() if rooms is None else rooms
-        return next((room for room in candidates if not self.why_not(pod, room)), None)
+        cpu_milli, memory_mib = pod.requests.cpu_milli, pod.requests.memory_mib
+        for room in candidates:
+            # The common no first, without a sentence made for it.
+            if cpu_milli > room.cpu_milli > 0 or memory_mib > room.memory_mib > 0:
+                continue
+            if not self.why_not(pod, room):
+                return room
+        return None
 
     def _refused_by_neighbours(self, pod: Pod, room: Room) -> str:
         labels = dict(pod.labels)

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 
 from ebbtide.core.capacity import doomed, standing
 from ebbtide.core.drain import Disruptions, Treatment, plan_drain
-from ebbtide.core.fit import Placement, placement_of
+from ebbtide.core.fit import Room, placement_of
 from ebbtide.model.decision import Refusal
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Removal
+from ebbtide.model.pod import Pod
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -22,20 +23,22 @@ def choose_targets(
     snapshot: Snapshot, record: Record, settings: Settings, now: int, limit: int
 ) -> tuple[tuple[Removal, ...], tuple[Refusal, ...]]:
     remaining = list(standing(snapshot, record))
-    zones = {node.zone for node in snapshot.cluster.workers}
+    several_zones = len({node.zone for node in snapshot.cluster.workers}) > 1
     disruptions = Disruptions(snapshot.cluster.budgets, spends=False)
+    elsewhere = Elsewhere(snapshot, record)
     chosen: list[Node] = []
     refusals: dict[str, str] = {}
     while len(chosen) < limit:
+        zones, pools = (Counter(getattr(node, key) for node in remaining) for key in ("zone", "pool"))
         for node in _in_order(remaining, now):
             if node.name in refusals:
                 continue
-            alone = len(zones) > 1 and sum(1 for other in remaining if other.zone == node.zone) == 1
+            alone = several_zones and zones[node.zone] == 1
             reason = f"it is the last ready worker in zone {node.zone}" if alone else ""
             reason = reason or _why_kept(node, snapshot, record)
-            reason = reason or _why_pool_keeps(node, remaining, settings)
+            reason = reason or _why_pool_keeps(node, pools[node.pool] - 1, settings)
             reason = reason or _why_not_drainable(node, snapshot, settings, disruptions)
-            reason = reason or _why_pods_stay(snapshot, record, [*chosen, node])
+            reason = reason or elsewhere.why_not([*chosen, node])
             if not reason:
                 chosen.append(node)
                 remaining.remove(node)
@@ -69,11 +72,10 @@ def _why_kept(node: Node, snapshot: Snapshot, record: Record) -> str:
     return ""
 
 
-def _why_pool_keeps(node: Node, remaining: list[Node], settings: Settings) -> str:
+def _why_pool_keeps(node: Node, left: int, settings: Settings) -> str:
     pool = settings.pool_named(node.pool)
     if pool is None:
         return f"its pool {node.pool} is not configured"
-    left = sum(1 for other in remaining if other.pool == node.pool) - 1
     if left < pool.min_workers:
         return f"{left} would be left in pool {pool.name}, its minimum is {pool.min_workers}"
     return ""
@@ -87,23 +89,47 @@ def _why_not_drainable(node: Node, snapshot: Snapshot, settings: Settings, disru
     return ""
 
 
-def _why_pods_stay(snapshot: Snapshot, record: Record, leaving: list[Node]) -> str:
-    lost = doomed(record)
-    names = {name for name, instance in snapshot.instance_of.items() if instance.id in lost}
-    placement = placement_of(snapshot.cluster, names | {n.name for n in leaving})
-    for gone in leaving:
-        reason = _place_elsewhere(gone, snapshot, placement)
-        if reason:
-            return reason
-    return ""
+class Elsewhere:
+    """Whether the pods of some nodes fit on the others. The rooms are made once and put back after each try,
+    since this is asked of every worker."""
+
+    def __init__(self, snapshot: Snapshot, record: Record) -> None:
+        lost = doomed(record)
+        names = {name for name, instance in snapshot.instance_of.items() if instance.id in lost}
+        self._placement = placement_of(snapshot.cluster, names)
+        self._pods_on = snapshot.cluster.pods_on
+        rooms = self._placement.rooms.values()
+        self._most_cpu_milli = max((room.cpu_milli for room in rooms), default=0)
+        self._most_memory_mib = max((room.memory_mib for room in rooms), default=0)
+
+    def why_not(self, leaving: list[Node]) -> str:
+        """The first pod that would have no place; empty when all have one."""
+        pods = [pod for node in leaving for pod in self._pods_on.get(node.name, ()) if _moves(pod)]
+        for pod in pods:
+            asked = pod.requests
+            if asked.cpu_milli > self._most_cpu_milli or asked.memory_mib > self._most_memory_mib:
+                return _without_a_place(pod)
+        gone = {node.name for node in leaving}
+        rooms = [room for room in self._placement.rooms.values() if room.name not in gone]
+        taken = {name: self._placement.rooms.pop(name) for name in gone if name in self._placement.rooms}
+        placed: list[tuple[Pod, Room]] = []
+        try:
+            for pod in pods:
+                room = self._placement.first_fit(pod, rooms)
+                if room is None:
+                    return _without_a_place(pod)
+                self._placement.place(pod, room)
+                placed.append((pod, room))
+        finally:
+            for pod, room in reversed(placed):
+                room.take_back(pod)
+            self._placement.rooms.update(taken)
+        return ""
 
 
-def _place_elsewhere(node: Node, snapshot: Snapshot, placement: Placement) -> str:
-    for pod in snapshot.cluster.pods_on.get(node.name, ()):
-        if pod.mirror or pod.controller == "DaemonSet":
-            continue
-        room = placement.first_fit(pod)
-        if room is None:
-            return f"{pod.full_name} would fit on no other node"
-        placement.place(pod, room)
-    return ""
+def _moves(pod: Pod) -> bool:
+    return not pod.mirror and pod.controller != "DaemonSet"
+
+
+def _without_a_place(pod: Pod) -> str:
+    return f"{pod.full_name} would fit on no other node"

@@ -52,4 +52,4 @@ def _shown(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, tuple | list):
         return " | ".join(map(str, value)) or "none"
-    return str(value)
+    return "none" if value in (None, "", {}) else str(value)

@@ -39,9 +39,7 @@ def assess(
 @app.command()
 def show(
     ctx: typer.Context,
-    file: Annotated[
-        Path | None, typer.Option(help="Price file that wins over the built-in list.")
-    ] = None,
+    file: Annotated[Path | None, typer.Option(help="Price file that wins over the built-in list.")] = None,
     config: ConfigPath = None,
     as_json: AsJson = False,
 ) -> None:
