@@ -25,6 +25,7 @@ RESTART_EVERY_SECONDS = (6.0, 10.0)
 FREEZE_SECONDS = (0.5, 7.0)
 FREEZE_SHARE = 0.25
 SETTLE_SECONDS = 90.0
+PRELOADED = ["tests.chaos.runner", "ebbtide.adapters.stores.dynamodb", "boto3", "sqlalchemy"]
 
 
 class Database(Protocol):
@@ -82,14 +83,13 @@ class Chaos:
         self._random = random.Random(seed)
         self._seed = seed
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(
-            ["tests.chaos.host", "tests.chaos.runner", "boto3", "sqlalchemy"]
-        )
+        self._context.set_forkserver_preload(PRELOADED)
         self._world: BaseProcess | None = None
         self._runners: dict[str, BaseProcess] = {}
         self._frozen: dict[str, float] = {}
         self._born = 0
         self._kills = self._freezes = self._restarts = 0
+        self._died: list[str] = []
 
     def start(self) -> None:
         arguments = (self._url, self._seed, self._address, self._authkey)
@@ -129,6 +129,11 @@ class Chaos:
             return
         owner = self._random.choice(awake)
         process = self._runners[owner]
+        if not process.is_alive():
+            self._died.append(f"{owner} ended by itself with {process.exitcode}")
+            del self._runners[owner]
+            self._bear()
+            return
         if self._random.random() < FREEZE_SHARE:
             os.kill(process.pid or 0, signal.SIGSTOP)
             self._frozen[owner] = time.monotonic() + self._random.uniform(*FREEZE_SECONDS)
@@ -186,7 +191,7 @@ class Chaos:
             writes,
             lost,
             acts,
-            tuple(violations + broken),
+            tuple(violations + broken + self._died),
         )
 
     def end(self) -> None:

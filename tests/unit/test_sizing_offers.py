@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ebbtide.core.sizing import next_offer, offer_name, replacement_offer
+from ebbtide.core.sizing import next_offer, offer_name, plan_launch, replacement_offer
 from ebbtide.model.node import Market
 from ebbtide.model.operation import Slot
+from ebbtide.model.pod import Phase
 from ebbtide.model.pool import Pool
+from ebbtide.model.record import OfferRest
+from ebbtide.model.resources import Resources
 from tests.builders import (
+    NOW,
     make_nodes,
+    make_pod,
     make_pool,
     make_record,
     make_settings,
@@ -71,3 +76,21 @@ def test_a_replacement_is_like_for_like_in_the_zone_with_the_fewest_workers() ->
 def test_a_replacement_of_a_type_that_is_no_longer_offered_takes_the_first_one_of_the_pool() -> None:
     offer = replacement_offer(make_snapshot(), make_record(), make_pool(types=TYPES), "retired")
     assert (offer.node_type.name, offer.zone) == ("own", "a")
+
+
+def test_an_offer_that_had_no_capacity_lately_is_chosen_only_where_nothing_else_will_do() -> None:
+    waiting = make_pod("web", phase=Phase.PENDING, requests=Resources(500, 512))
+    snapshot = make_snapshot(make_nodes("b1", allocatable=Resources(0, 0)), [waiting])
+    pools = (make_pool(zones=("a", "b")),)
+    settings = make_settings(pools=pools)
+    name = pools[0].types[0].name
+    one = make_record(offer_rests=(OfferRest(f"a/on-demand/{name}", NOW + 60),))
+    both = make_record(
+        offer_rests=(*one.offer_rests, OfferRest(f"b/on-demand/{name}", NOW + 60)),
+    )
+    assert plan_launch(snapshot, make_record(), settings, 0).offers[0].zone == "a"
+    assert plan_launch(snapshot, one, settings, 0).offers[0].zone == "b"
+    assert plan_launch(snapshot, both, settings, 0).offers[0].zone == "a"
+    assert plan_launch(snapshot, one, settings, 1).offers[0].zone == "b"
+    assert replacement_offer(snapshot, make_record(), pools[0], name).zone == "a"
+    assert replacement_offer(snapshot, one, pools[0], name).zone == "b"

@@ -89,6 +89,9 @@ class Launching(Section):
     launch_timeout_sec: int = seconds(
         DEFAULTS.launch_timeout_seconds, "How long a launch without a definite answer is repeated.", 1
     )
+    offer_rest_sec: int = seconds(
+        DEFAULTS.offer_rest_seconds, "How long an offer that had no capacity is asked for last."
+    )
     gone_grace_sec: int = seconds(
         DEFAULTS.gone_grace_seconds, "How long an instance must be missing before that is believed."
     )

@@ -34,6 +34,8 @@ class Offer:
     zone: str
     residents: tuple[Pod, ...] = ()
     """DaemonSet and mirror pods that will be on the node before any other."""
+    rests: bool = False
+    """It had no capacity lately: chosen only where nothing else will do."""
 
     @property
     def price(self) -> Decimal | None:
@@ -62,7 +64,7 @@ def plan_launch(snapshot: Snapshot, record: Record, settings: Settings, at_least
     zones = workers_by_zone(snapshot, record)
     sizes = Counter({pool.name: total(snapshot, record, pool.name) for pool in settings.pools})
     placement = _expected_placement(snapshot, record, settings)
-    offers = _offers(snapshot, settings)
+    offers = _offers(snapshot, record, settings)
     waiting = [pod for pod in _largest_first(snapshot.cluster.waiting_pods) if not _will_fit(pod, placement)]
     hopeless = {pod.uid: reason for pod in waiting if (reason := why_hopeless(pod, offers))}
     waiting = [pod for pod in waiting if pod.uid not in hopeless]
@@ -99,9 +101,13 @@ def nodes_for_cpu(workers: int, cpu: float, settings: Settings) -> int:
 
 def replacement_offer(snapshot: Snapshot, record: Record, pool: Pool, type_name: str) -> Offer:
     """Like for like, in the zone of the pool with the fewest workers."""
-    zones = workers_by_zone(snapshot, record)
+    zones, resting = workers_by_zone(snapshot, record), {rest.offer for rest in record.offer_rests}
     node_type = pool.type_named(type_name) or pool.types[0]
-    return Offer(pool, node_type, min(pool.zones, key=lambda zone: (zones[zone], zone)))
+
+    def order(zone: str) -> tuple[bool, int, str]:
+        return offer_name(zone, pool.market, node_type.name) in resting, zones[zone], zone
+
+    return Offer(pool, node_type, min(pool.zones, key=order))
 
 
 def next_offer(slot: Slot, settings: Settings) -> tuple[str, Market, str] | None:
@@ -179,10 +185,11 @@ def _weight(pod: Pod) -> float:
     return pod.requests.cpu_milli / 1000 + pod.requests.memory_mib / MIB_PER_CPU
 
 
-def _offers(snapshot: Snapshot, settings: Settings) -> list[Offer]:
+def _offers(snapshot: Snapshot, record: Record, settings: Settings) -> list[Offer]:
     """All that the pools could launch."""
+    resting = {rest.offer for rest in record.offer_rests}
     return [
-        Offer(pool, node_type, zone, residents)
+        Offer(pool, node_type, zone, residents, offer_name(zone, pool.market, node_type.name) in resting)
         for pool in settings.pools
         for residents in [residents_of(snapshot.cluster, pool)]
         for zone in pool.zones
@@ -204,14 +211,14 @@ def _best_for(
     waiting: Sequence[Pod], offers: Sequence[Offer], placement: Placement, settings: Settings
 ) -> tuple[Offer, frozenset[str]] | None:
     """The offer with the least price for what it takes in; unknown prices only where none is known."""
-    best: tuple[tuple[bool, float, int], Offer, frozenset[str]] | None = None
+    best: tuple[tuple[bool, bool, float, int], Offer, frozenset[str]] | None = None
     for order, offer in enumerate(offers):
         room = offer.room(f"planned-{len(placement.rooms)}")
         taken = _fill(room, waiting, placement, settings)
         if taken:
             value = sum(_weight(pod) for pod in taken) + len(taken) / settings.pods_per_node
             price = offer.price
-            score = (price is None, float(price or 0) / value, order)
+            score = (offer.rests, price is None, float(price or 0) / value, order)
             if best is None or score < best[0]:
                 best = (score, offer, frozenset(pod.uid for pod in taken))
     if best is None:
@@ -245,6 +252,7 @@ def _cheapest_cpu(offers: Sequence[Offer]) -> tuple[Offer, frozenset[str]] | Non
     ranked = sorted(
         enumerate(offers),
         key=lambda pair: (
+            pair[1].rests,
             pair[1].price is None,
             float(pair[1].price or 0) / max(1, pair[1].node_type.allocatable.cpu_milli),
             pair[0],

@@ -37,6 +37,7 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
             idle_since=_running(idle, 0 if silent else record.idle_since, now),
             short_since=_running(short, record.short_since, now),
             rests=tuple(rest for rest in record.rests if rest.until > now),
+            offer_rests=tuple(rest for rest in record.offer_rests if rest.until > now),
             ticked_at=now,
         ),
         warnings,

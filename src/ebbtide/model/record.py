@@ -38,6 +38,14 @@ class Rest:
 
 
 @dataclass(frozen=True, slots=True)
+class OfferRest:
+    """A `zone/market/type` that answered "no capacity": until then it is asked for last."""
+
+    offer: str
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
 class Missing:
     """Since when an orphan (an instance without node, or a node without instance) has been seen."""
 
@@ -77,6 +85,7 @@ class Record:
     removal_failures: int = 0
     removal_backoff_until: int = 0
     rests: tuple[Rest, ...] = ()
+    offer_rests: tuple[OfferRest, ...] = ()
     orphans: tuple[Missing, ...] = ()
 
     paused: bool = False

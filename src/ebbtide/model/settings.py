@@ -55,6 +55,8 @@ class Settings:
     """How long a node that could not be drained is left alone."""
     backoff_seconds: int = 60
     backoff_max_seconds: int = 3600
+    offer_rest_seconds: int = 600
+    """How long a zone, market and type that had no capacity is asked for last."""
     gone_grace_seconds: int = 60
     """How long an instance must be missing from the cloud's list before that is believed."""
     orphan_grace_seconds: int = 900

@@ -1,9 +1,10 @@
-"""How long is waited after failures."""
+"""How long is waited after failures, and what is remembered of them."""
 
 from __future__ import annotations
 
-from ebbtide.core.operations.closing import backoff_until
-from tests.builders import NOW, make_settings
+from ebbtide.core.operations.closing import backoff_until, rest_offers
+from ebbtide.model.record import OfferRest
+from tests.builders import NOW, make_record, make_settings, make_slot
 
 
 def test_back_off_doubles_with_every_failure_and_is_capped() -> None:
@@ -13,3 +14,13 @@ def test_back_off_doubles_with_every_failure_and_is_capped() -> None:
 
 def test_back_off_stays_capped_after_any_number_of_failures() -> None:
     assert backoff_until(100_000, make_settings(), NOW) == NOW + 3600
+
+
+def test_an_offer_that_is_refused_again_rests_anew_and_the_others_go_on_resting() -> None:
+    record = make_record(offer_rests=(OfferRest("a/spot/small", NOW + 5), OfferRest("b/spot/small", NOW + 9)))
+    slot = make_slot(refused=("a/spot/small", "c/spot/small"))
+    assert rest_offers(record, [slot], make_settings(), NOW).offer_rests == (
+        OfferRest("b/spot/small", NOW + 9),
+        OfferRest("a/spot/small", NOW + 600),
+        OfferRest("c/spot/small", NOW + 600),
+    )

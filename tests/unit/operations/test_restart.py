@@ -137,7 +137,13 @@ def _end(small: Small) -> End:
         sum(node.unschedulable for node in view.nodes),
         small.world.machines.book.launched,
         small.world.removed,
-        replace(small.record, rev=0, last_scale_at=bool(small.record.last_scale_at), removal_backoff_until=0),
+        replace(
+            small.record,
+            rev=0,
+            last_scale_at=bool(small.record.last_scale_at),
+            removal_backoff_until=0,
+            offer_rests=tuple(replace(rest, until=0) for rest in small.record.offer_rests),
+        ),
     )
 
 

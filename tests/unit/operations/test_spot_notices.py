@@ -10,7 +10,7 @@ from ebbtide.core.operations import spot
 from ebbtide.core.operations.spot import check_invariants, close, take_in
 from ebbtide.model.node import InstanceState
 from ebbtide.model.operation import RemovalState, SlotState, SpotKind, SpotNotice
-from ebbtide.model.record import Record
+from ebbtide.model.record import OfferRest, Record
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
     NOW,
@@ -110,9 +110,16 @@ def test_a_node_that_was_given_back_does() -> None:
     assert record.spots[0].replace
 
 
+def test_what_had_no_capacity_for_a_replacement_is_remembered() -> None:
+    slot = make_slot(state=SlotState.FAILED, refused=("a/spot/small",))
+    gone = make_spot("a1", slot=slot, closing="answered")
+    closed = close(make_record(spots=(gone,)), gone, make_settings(), NOW)
+    assert closed.record.offer_rests == (OfferRest("a/spot/small", NOW + 600),)
+
+
 def test_closing_takes_only_its_own_operation_out_of_the_record() -> None:
     gone = make_spot("a1", removal=make_removal(state=RemovalState.GONE), closing="answered")
-    closed = close(make_record(spots=(gone, make_spot("b1"))), gone, NOW)
+    closed = close(make_record(spots=(gone, make_spot("b1"))), gone, make_settings(), NOW)
     assert (closed.record, closed.says, closed.succeeded) == (
         make_record(spots=(make_spot("b1"),)),
         "answered",
@@ -125,9 +132,11 @@ def test_a_node_removed_on_recommendation_starts_the_cooldown() -> None:
     gone = make_spot(
         "a1", kind=SpotKind.REBALANCE, removal=make_removal(state=RemovalState.GONE), closing="answered"
     )
-    assert close(make_record(spots=(gone,)), gone, NOW).record == make_record(last_scale_at=NOW)
+    assert close(make_record(spots=(gone,)), gone, make_settings(), NOW).record == make_record(
+        last_scale_at=NOW
+    )
     kept = replace(gone, removal=make_removal(state=RemovalState.RELEASED))
-    closed = close(make_record(spots=(kept,)), kept, NOW)
+    closed = close(make_record(spots=(kept,)), kept, make_settings(), NOW)
     assert (closed.record, closed.succeeded) == (make_record(), False)
 
 

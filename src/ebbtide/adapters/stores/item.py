@@ -23,7 +23,7 @@ from ebbtide.model.operation import (
     SlotState,
     Spot,
 )
-from ebbtide.model.record import FORMAT_VERSION, Missing, Record, Rest
+from ebbtide.model.record import FORMAT_VERSION, Missing, OfferRest, Record, Rest
 
 Item = dict[str, Any]
 T = TypeVar("T")
@@ -84,6 +84,7 @@ def to_item(record: Record) -> Item:
         "decisionLoggedEpoch": record.decision_logged_at,
         "spotOperations": msgspec.to_builtins(record.spots),
         "rests": msgspec.to_builtins(record.rests),
+        "offerRests": msgspec.to_builtins(record.offer_rests),
         "orphans": msgspec.to_builtins(record.orphans),
     }
     item.update(_operation_to_item(record.operation))
@@ -142,6 +143,7 @@ def _read(item: Mapping[str, Any], cluster: str, version: int) -> Record:
         removal_failures=int(item.get("removalFailures", 0)),
         removal_backoff_until=int(item.get("removalBackoffUntilEpoch", 0)),
         rests=_convert(item.get("rests", ()), tuple[Rest, ...]),
+        offer_rests=_convert(item.get("offerRests", ()), tuple[OfferRest, ...]),
         orphans=_convert(item.get("orphans", ()), tuple[Missing, ...]),
         paused=bool(item.get("removalsPaused", False)),
         pause_reason=str(item.get("pauseReason", "")),

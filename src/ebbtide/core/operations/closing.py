@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
-from ebbtide.model.record import Record
+from ebbtide.model.operation import Slot
+from ebbtide.model.record import OfferRest, Record
 from ebbtide.model.settings import Settings
 
 
@@ -13,6 +15,14 @@ class Closed:
     record: Record
     says: str
     succeeded: bool
+
+
+def rest_offers(record: Record, slots: Iterable[Slot], settings: Settings, now: int) -> Record:
+    """Remember what had no capacity, so that the next launch asks for it last."""
+    refused = dict.fromkeys(offer for slot in slots for offer in slot.refused)
+    kept = tuple(rest for rest in record.offer_rests if rest.offer not in refused)
+    until = now + settings.offer_rest_seconds
+    return replace(record, offer_rests=kept + tuple(OfferRest(offer, until) for offer in refused))
 
 
 def backoff_until(failures: int, settings: Settings, now: int) -> int:

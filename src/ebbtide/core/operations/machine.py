@@ -59,7 +59,7 @@ def close(work: Work, situation: Situation) -> Closed:
         case ScaleDown():
             return scale_down.close(situation.record, work, situation.settings, situation.now)
         case Spot():
-            return spot.close(situation.record, work, situation.now)
+            return spot.close(situation.record, work, situation.settings, situation.now)
         case _:
             assert_never(work)
 

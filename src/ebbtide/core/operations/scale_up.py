@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ebbtide.core.operations import slots
-from ebbtide.core.operations.closing import Closed, backoff_until
+from ebbtide.core.operations.closing import Closed, backoff_until, rest_offers
 from ebbtide.core.operations.situation import Situation, Step
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Effect, Outcome
@@ -58,7 +58,7 @@ def close(record: Record, operation: ScaleUp, settings: Settings, now: int) -> C
     ready = [slot.node_name for slot in operation.slots if slot.state is SlotState.READY]
     missed = [slot for slot in operation.slots if slot.state is not SlotState.READY]
     why = "; ".join(f"{slot.instance_id or slot.key}: {slot.reason}" for slot in missed)
-    record = replace(record, operation=None, unclean_runs=0)
+    record = rest_offers(replace(record, operation=None, unclean_runs=0), operation.slots, settings, now)
     if ready:
         record = replace(record, last_scale_at=now, launch_failures=0, launch_backoff_until=0)
         says = f"scale-up {operation.id} completed: {', '.join(ready)} ready"

@@ -19,7 +19,7 @@ from ebbtide.core import gates
 from ebbtide.core.capacity import open_removals, total
 from ebbtide.core.drain import Disruptions
 from ebbtide.core.operations import removals, slots
-from ebbtide.core.operations.closing import Closed
+from ebbtide.core.operations.closing import Closed, rest_offers
 from ebbtide.core.operations.situation import Situation, Step
 from ebbtide.core.sizing import replacement_offer
 from ebbtide.model.effect import Effect, Outcome
@@ -230,8 +230,10 @@ def is_settled(spot: Spot) -> bool:
     return bool(spot.closing)
 
 
-def close(record: Record, spot: Spot, now: int) -> Closed:
+def close(record: Record, spot: Spot, settings: Settings, now: int) -> Closed:
     record = replace(record, spots=tuple(other for other in record.spots if other.id != spot.id))
+    if spot.slot is not None:
+        record = rest_offers(record, (spot.slot,), settings, now)
     removed = spot.removal is not None and spot.removal.state is RemovalState.GONE
     if spot.kind is SpotKind.REBALANCE and removed:
         record = replace(record, last_scale_at=now)
