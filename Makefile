@@ -55,8 +55,9 @@ check: $(READY) ## Lint, format, types and import rules; no tests
 	$(BIN)/lint-imports --no-logo
 
 test: check ## All that a change must pass: check, every test, coverage (PYTEST_ARGS="...")
-	$(BIN)/coverage run -m pytest $(PYTEST_ARGS)
+	$(BIN)/coverage run -m pytest tests/unit
 	$(BIN)/coverage report --include='$(PURE)' --fail-under=100
+	$(BIN)/pytest --ignore tests/unit $(PYTEST_ARGS)
 
 control-plane: $(READY) ## Build a Kubernetes control plane for the tests, once, into a cache outside this folder
 	$(BIN)/python -m tests.servers.control_plane

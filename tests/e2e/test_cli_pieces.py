@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from dataclasses import replace
 from decimal import Decimal
 
@@ -117,7 +118,14 @@ def test_resuming_takes_up_what_was_set_aside_unless_something_else_is_open() ->
     store.write(replace(store.load(), set_aside=DRAIN, paused=True), None)
     before = with_switch(store, "resumed", paused=False)
     record = store.load()
-    assert (record.operation, record.set_aside, record.paused) == (DRAIN, None, False)
+    taken = record.operation
+    assert taken is not None
+    assert (replace(taken, started_at=DRAIN.started_at), record.set_aside, record.paused) == (
+        DRAIN,
+        None,
+        False,
+    )
+    assert time.time() - taken.started_at < 60, "it has all its time before it again"
     assert "op-1, which had been set aside, is taken up again" in resumed(before)
     busy = replace(before, operation=ScaleUp("op-2", 950, 1))
     assert "op-1 stays set aside, and removals wait, until op-2 is done" in resumed(busy)

@@ -103,12 +103,18 @@ def test_the_node_object_of_a_vanished_instance_is_forgotten() -> None:
     assert decision.reason == "forget node c1: not ready, and its instance is gone"
 
 
-def test_a_dead_node_is_known_by_its_instance_its_label_or_its_provider_id() -> None:
+def test_a_dead_node_is_known_by_its_instance_or_by_the_label_set_at_join() -> None:
     gone = make_instance_of(DEAD, state=InstanceState.GONE)
     listed = make_snapshot([*NODES, DEAD], extra_instances=[], instances=[*WITH_DEAD.instances, gone])
     assert decided(listed, overdue("uid-c1")).removals[0].instance_id == "i-c1"
-    unlabelled = make_snapshot([*NODES, replace(DEAD, instance_id="")], instances=WITH_DEAD.instances)
-    assert decided(unlabelled, overdue("uid-c1")).removals[0].instance_id == "sim://i-c1"
+    assert decided(WITH_DEAD, overdue("uid-c1")).removals[0].instance_id == "i-label"
+
+
+def test_a_stray_cordon_is_lifted_also_where_only_the_provider_id_tells_the_instance() -> None:
+    stray = make_node("c9", unschedulable=True, owner=Ownership("old", 4))
+    seen = make_snapshot([*NODES, stray], instances=make_snapshot(NODES).instances)
+    (removal,) = decided(seen, overdue("cordon:uid-c9")).removals
+    assert (removal.instance_id, removal.state) == (stray.provider_id, RemovalState.RELEASING)
 
 
 def test_a_dead_node_is_left_alone_during_its_grace() -> None:

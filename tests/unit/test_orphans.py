@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ebbtide.core.orphans import (
@@ -14,7 +16,7 @@ from ebbtide.core.orphans import (
 )
 from ebbtide.model.node import InstanceState, Ownership
 from ebbtide.model.operation import RemovalState
-from ebbtide.model.record import Missing, Record
+from ebbtide.model.record import Missing, Record, Rest
 from tests.builders import (
     NOW,
     make_instance,
@@ -64,8 +66,16 @@ DEAD = make_node("a1", ready=False)
 
 def test_a_node_is_dead_when_it_is_not_ready_and_its_instance_is_gone() -> None:
     gone = make_instance_of(DEAD, state=InstanceState.GONE)
-    assert dead_nodes(make_snapshot([DEAD], instances=[]), make_record()) == (DEAD,)
     assert dead_nodes(make_snapshot([DEAD], instances=[gone]), make_record()) == (DEAD,)
+
+
+def test_what_could_not_be_reclaimed_is_left_alone_for_a_while() -> None:
+    record = make_record(rests=(Rest("i-lone", NOW + 60, "it could not be reclaimed"),))
+    assert lone_instances(make_snapshot(instances=[LONE]), record) == ()
+
+
+def test_a_machine_that_merely_lacks_our_tag_is_not_dead() -> None:
+    assert dead_nodes(make_snapshot([DEAD], instances=[LONE]), make_record()) == ()
 
 
 def test_a_ready_node_is_never_dead_and_neither_is_one_whose_instance_runs() -> None:
@@ -92,7 +102,8 @@ def test_a_dead_node_of_k3s_is_known_by_the_label_set_at_join() -> None:
     ],
 )
 def test_a_dead_node_that_an_operation_removes_is_its_business(record: Record) -> None:
-    assert dead_nodes(make_snapshot([DEAD], instances=[]), record) == ()
+    gone = make_instance_of(DEAD, state=InstanceState.GONE)
+    assert dead_nodes(make_snapshot([DEAD], instances=[gone]), record) == ()
 
 
 CORDONED = make_node("a1", unschedulable=True, owner=Ownership("op", 3))
@@ -108,7 +119,8 @@ def test_a_cordon_of_ours_is_stray_once_its_operation_is_closed() -> None:
 
 
 def test_orphans_are_remembered_since_they_were_first_seen_and_forgotten_when_gone() -> None:
-    seen = make_snapshot([DEAD, make_node("a2", owner=Ownership("op", 1))], instances=[LONE])
+    labelled = replace(DEAD, provider_id="", instance_id="i-a1")
+    seen = make_snapshot([labelled, make_node("a2", owner=Ownership("op", 1))], instances=[LONE])
     record = make_record(orphans=(Missing("i-lone", NOW - 50), Missing("i-old", NOW - 99)))
     after = track_orphans(seen, record, NOW)
     assert after.orphans == (

@@ -21,6 +21,7 @@ def lone_instances(snapshot: Snapshot, record: Record) -> tuple[Instance, ...]:
     known_ids = {slot.instance_id for slot in expected_slots(record)}
     known_ids |= {removal.instance_id for removal in open_removals(record)}
     known_ids |= {spot.instance_id for spot in record.spots}
+    known_ids |= {rest.instance_id for rest in record.rests}
     known_keys = {slot.key for slot in expected_slots(record)}
     return tuple(
         instance
@@ -35,17 +36,20 @@ def lone_instances(snapshot: Snapshot, record: Record) -> tuple[Instance, ...]:
 
 
 def dead_nodes(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
-    """Workers that are not ready and whose instance the cloud no longer has."""
+    """Workers that are not ready and whose instance is gone: the cloud says so, or no longer lists the id
+    that was set as a label when it joined. A machine that merely lacks our tag is not one of them."""
     busy = {removal.node_uid for removal in open_removals(record)}
     busy |= {spot.removal.node_uid for spot in record.spots if spot.removal}
     return tuple(
         node
         for node in snapshot.cluster.workers
-        if not node.ready
-        and node.uid not in busy
-        and (node.provider_id or node.instance_id)
-        and (node.name not in snapshot.instance_of or not snapshot.instance_of[node.name].alive)
+        if not node.ready and node.uid not in busy and _instance_is_gone(node, snapshot)
     )
+
+
+def _instance_is_gone(node: Node, snapshot: Snapshot) -> bool:
+    instance = snapshot.instance_of.get(node.name)
+    return not instance.alive if instance is not None else bool(node.instance_id)
 
 
 def stray_cordons(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:

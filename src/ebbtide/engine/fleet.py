@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ebbtide.engine.loop import for_a_daemon, guarded_tick, step_down, wait_for_next
+from ebbtide.engine.loop import URGENT_SECONDS, for_a_daemon, guarded_tick, step_down, wait_for_next
 from ebbtide.engine.outside import Outside
 from ebbtide.engine.tick import TickReport
 from ebbtide.errors import EbbtideError
@@ -70,7 +70,10 @@ class Fleet:
                 step_down(member.outside, self._owner, ttl)
             reach = 1 if self._holds(settings.cluster) else 1 + self.held
             keeps = ttl if self._holds(settings.cluster) else 0
-            wait_for_next(member.outside, self._owner, member.interval_seconds * reach, self._stop, keeps)
+            wait = member.interval_seconds * reach
+            if report.spots_open:
+                wait = min(wait, URGENT_SECONDS)
+            wait_for_next(member.outside, self._owner, wait, self._stop, keeps)
         step_down(member.outside, self._owner, ttl)
 
     def note(self, cluster: str, held: bool) -> None:

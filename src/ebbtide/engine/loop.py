@@ -24,6 +24,8 @@ from ebbtide.model.settings import Settings
 JITTER = 0.1
 LOOK_SECONDS = 2.0
 RENEWALS_IN_A_LEASE = 3
+URGENT_SECONDS = 5.0
+"""The longest wait for the next tick while an interruption is being answered."""
 
 OnReport = Callable[[TickReport], None]
 
@@ -43,6 +45,8 @@ def run_loop(
         report = guarded_tick(outside, settings, owner, interval_seconds, keeps_lease=True)
         on_report(report)
         wait = interval_seconds * (1 + JITTER * chance.uniform(-1, 1))
+        if report.spots_open:
+            wait = min(wait, URGENT_SECONDS)
         wait_for_next(outside, owner, wait, stop, ttl if report.held else 0)
     step_down(outside, owner, ttl)
 

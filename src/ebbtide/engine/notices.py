@@ -14,7 +14,7 @@ from ebbtide.core.operations import spot
 from ebbtide.core.operations.spot import with_spot
 from ebbtide.engine.observe import observe
 from ebbtide.engine.outside import Outside
-from ebbtide.engine.rounds import Hold, advance_work
+from ebbtide.engine.rounds import Hold, InvariantBroken, advance_work
 from ebbtide.errors import Conflict, EbbtideError, LeaseLost
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import Spot, SpotNotice
@@ -90,8 +90,11 @@ def _advance(outside: Outside, settings: Settings, owner: str, deadline: float, 
             advance_work(hold, lambda record: record.spot_for(open_spot.instance_id))
             _count_clean(hold, open_spot.instance_id)
     except Conflict as error:
+        _forgive(outside, open_spot.instance_id)
         sentences.append(f"{open_spot.id} left to another runner: {error}")
-    except Exception:
+    except Exception as error:
+        if isinstance(error, EbbtideError) and not isinstance(error, InvariantBroken):
+            _forgive(outside, open_spot.instance_id)
         with suppress(EbbtideError):
             outside.store.release(lease)
         raise
@@ -126,6 +129,15 @@ def _counted(hold: Hold, instance_id: str) -> bool:
         return False
     hold.write(with_spot(hold.record, replace(current, unclean_runs=current.unclean_runs + 1)))
     return True
+
+
+def _forgive(outside: Outside, instance_id: str) -> None:
+    """A run that was stopped by a fault outside is not held against its answer."""
+    with suppress(EbbtideError):
+        record = outside.store.load()
+        current = record.spot_for(instance_id)
+        if current is not None and current.unclean_runs:
+            outside.store.write(with_spot(record, replace(current, unclean_runs=0)), None)
 
 
 def _count_clean(hold: Hold, instance_id: str) -> None:

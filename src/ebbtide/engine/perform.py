@@ -56,7 +56,7 @@ def _do(effect: Effect, outside: Outside, settings: Settings, lease: Lease) -> O
         case Cordon():
             outside.cluster.cordon(effect, lease.token)
         case Uncordon():
-            outside.cluster.uncordon(effect, lease.token)
+            outside.cluster.uncordon(effect, max(lease.token, effect.signed_token))
         case Evict():
             outside.cluster.evict(effect)
         case DeleteNode():

@@ -22,7 +22,7 @@ from ebbtide.errors import Conflict, EbbtideError, LeaseLost
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import Operation
-from ebbtide.model.record import CLUSTER_LEASE, Lease
+from ebbtide.model.record import CLUSTER_LEASE
 from ebbtide.model.settings import Settings
 
 ENDLESS = 4
@@ -37,6 +37,8 @@ class TickReport:
     decision: Decision | None = None
     held: bool = True
     """Whether this runner had the cluster's lease."""
+    spots_open: int = 0
+    """Spot notices that are still being answered: the next tick must not be long in coming."""
 
 
 def tick(
@@ -50,22 +52,25 @@ def tick(
     except LeaseLost as held:
         return TickReport(int(outside.clock.now()), "; ".join([*sentences, f"stood by: {held}"]), held=False)
     decision = None
+    spots_open = 0
     try:
         record, snapshot = outside.store.load(), observe(outside, settings)
         ttl = settings.lock_ttl_seconds
-        decision = _run(Hold(outside, settings, lease, deadline, record, snapshot, ttl, sentences))
+        hold = Hold(outside, settings, lease, deadline, record, snapshot, ttl, sentences)
+        decision = _run(hold)
+        spots_open = len(hold.record.spots)
     except Conflict as error:
+        _forgive(outside)
         sentences.append(f"left the rest to the next tick: {error}")
     except Exception as error:
         if isinstance(error, EbbtideError) and not isinstance(error, InvariantBroken):
-            with suppress(EbbtideError):
-                _forgive(outside, lease)
+            _forgive(outside)
         with suppress(EbbtideError):
             outside.store.release(lease)
         raise
     if not keeps_lease:
         outside.store.release(lease)
-    return TickReport(int(outside.clock.now()), "; ".join(sentences), decision)
+    return TickReport(int(outside.clock.now()), "; ".join(sentences), decision, spots_open=spots_open)
 
 
 def _run(hold: Hold) -> Decision | None:
@@ -85,11 +90,13 @@ def _run(hold: Hold) -> Decision | None:
     return decision
 
 
-def _forgive(outside: Outside, lease: Lease) -> None:
-    """A run that was stopped by a fault outside is not held against its operation."""
-    record = outside.store.load()
-    if record.operation is not None and record.unclean_runs:
-        outside.store.write(replace(record, unclean_runs=0), lease)
+def _forgive(outside: Outside) -> None:
+    """A run that was stopped by a fault outside is not held against its operation. The lease may be over by
+    now; that the record did not change meanwhile is condition enough for a counter."""
+    with suppress(EbbtideError):
+        record = outside.store.load()
+        if record.operation is not None and record.unclean_runs:
+            outside.store.write(replace(record, unclean_runs=0), None)
 
 
 def _bring_up_to_date(hold: Hold) -> None:

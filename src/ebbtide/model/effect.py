@@ -22,9 +22,13 @@ class Cordon:
 
 @dataclass(frozen=True, slots=True)
 class Uncordon:
+    """`signed_token` is the one seen on the node: tokens of different leases cannot be compared, so what
+    this operation signed under another lease is lifted under the token it was signed with."""
+
     node_name: str
     node_uid: str
     operation_id: str
+    signed_token: int = 0
 
 
 @dataclass(frozen=True, slots=True)

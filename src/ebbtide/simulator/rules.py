@@ -36,7 +36,7 @@ class Rules:
     """From Node object to Ready."""
     terminate: Span = Span(15, 40)
     """From the call to gone."""
-    listed_seconds: float = 600.0
+    listed_seconds: float = 3600.0
     """How long an instance that is gone is still listed."""
     invisible_seconds: float = 0.0
     """How long a new instance is not listed yet."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ebbtide.core.operations.removals import release
-from ebbtide.model.effect import Uncordon
+from ebbtide.core.operations.removals import absorb_removal, release
+from ebbtide.model.effect import Outcome, OutcomeKind, Uncordon
 from ebbtide.model.node import Ownership
 from ebbtide.model.operation import RemovalState
 from tests.builders import NOW, make_node, make_nodes, make_removal, make_snapshot
@@ -21,7 +21,7 @@ from tests.unit.operations.builders import (
 RELEASING = make_removal(
     state=RemovalState.RELEASING, fence_token=TOKEN, fence_until=NOW + 60, reason="paused"
 )
-UNCORDON = Uncordon("a1", "uid-a1", "op")
+UNCORDON = Uncordon("a1", "uid-a1", "op", TOKEN)
 
 
 def test_giving_up_keeps_the_reason_and_whether_the_node_is_to_blame() -> None:
@@ -71,3 +71,17 @@ def test_a_node_that_is_given_up_is_not_deleted_because_its_instance_is_not_list
     missing = without_instance(fleet(cordoned(ready=False)), "i-a1")
     removal = replace(RELEASING, missing_since=NOW)
     assert advance_removal(removal, make_situation(missing, now=NOW + 600)) == (removal, (UNCORDON,))
+
+
+def test_a_cordon_signed_under_another_lease_is_lifted_under_the_token_it_was_signed_with() -> None:
+    signed = cordoned(token=40)
+    _, effects = advance_removal(RELEASING, make_situation(fleet(signed)))
+    assert effects == (Uncordon("a1", "uid-a1", "op", 40),)
+
+
+def test_an_uncordon_that_is_refused_leaves_the_node_to_whoever_signed_it() -> None:
+    refused = Outcome(UNCORDON, OutcomeKind.REFUSED, "signed with a higher token")
+    after = absorb_removal(RELEASING, refused, make_situation())
+    assert (after.state, after.reason) == (RemovalState.RELEASED, "signed with a higher token")
+    draining = replace(RELEASING, state=RemovalState.DRAINING)
+    assert absorb_removal(draining, refused, make_situation()) == draining

@@ -9,7 +9,7 @@ import pytest
 from ebbtide.model.effect import DeleteNode, Terminate
 from ebbtide.model.node import InstanceState, Node
 from ebbtide.model.operation import SlotState
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import ClusterView, Snapshot
 from tests.builders import NOW, make_instance, make_node, make_nodes, make_slot, make_snapshot
 from tests.unit.operations.builders import advance_slot, make_situation
 
@@ -125,3 +125,15 @@ def test_a_node_that_leaves_again_is_waited_for_anew() -> None:
     joined = replace(LAUNCHED, state=SlotState.JOINED, node_name="a1")
     after, effects = advance_slot(joined, make_situation(seen()))
     assert (after.state, effects) == (SlotState.LAUNCHED, ())
+
+
+def test_an_instance_is_not_reclaimed_while_a_ready_node_that_came_since_may_be_its_own() -> None:
+    """One that joined by itself, without provider id or label: terminating it would take its pods along."""
+    launched = make_slot(state=SlotState.LAUNCHED, instance_id="i-a9", since=NOW - 600)
+    nobodys = make_node("stranger", provider_id="", private_ip="", created_at=NOW - 500)
+    seen = make_snapshot([nobodys], instances=[make_instance("i-a9", key=launched.key)])
+    after, effects = advance_slot(launched, make_situation(seen))
+    assert (after.state, effects) == (SlotState.LAUNCHED, ())
+    assert after.reason == "a ready node that matches no instance may be this one"
+    older = replace(seen, cluster=ClusterView((replace(nobodys, created_at=NOW - 700),)))
+    assert advance_slot(launched, make_situation(older))[0].state is SlotState.RECLAIMING

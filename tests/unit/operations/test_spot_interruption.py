@@ -26,6 +26,7 @@ from tests.builders import (
     make_spot,
 )
 from tests.unit.operations.builders import (
+    TOKEN,
     cordoned,
     fleet,
     make_situation,
@@ -148,7 +149,7 @@ def test_an_interruption_that_does_not_come_gives_the_node_back() -> None:
     after, effects = advance(work, fleet(shut()), now=NOW + 180)
     assert after.removal is not None
     assert (after.removal.state, effects) == (RemovalState.RELEASING, ())
-    assert advance(after, fleet(shut()), now=NOW + 180) == (after, (Uncordon("a1", "uid-a1", ID),))
+    assert advance(after, fleet(shut()), now=NOW + 180) == (after, (Uncordon("a1", "uid-a1", ID, TOKEN),))
     after, _ = advance(after, now=NOW + 181)
     assert after.closing == "interruption of i-a1 ended: the node stays (the interruption did not come)"
 

@@ -15,7 +15,7 @@ from ebbtide.adapters.stores.guards import Attempt, action_id
 from ebbtide.adapters.stores.item import OPTIONAL_ATTRIBUTES, to_item
 from ebbtide.model.record import CLUSTER_LEASE, Lease
 
-LOCK_ITEMS_OUTLIVE_SECONDS = 7 * 24 * 3600
+LOCK_ITEMS_OUTLIVE_SECONDS = 400 * 24 * 3600
 OUTBOX = "logOutbox"
 
 TAKE = "SET lockOwner = :owner, lockUntilEpoch = :until"

@@ -268,7 +268,7 @@ def _releasing(removal: Removal, node: Node | None, operation_id: str, situation
         return removal, ()
     if node is None or not (node.owner is not None and node.owner.operation_id == operation_id):
         return _to(removal, RemovalState.RELEASED, situation, removal.reason), ()
-    return removal, (Uncordon(node.name, node.uid, operation_id),)
+    return removal, (Uncordon(node.name, node.uid, operation_id, node.owner.token),)
 
 
 def absorb_removal(removal: Removal, outcome: Outcome, situation: Situation) -> Removal:
@@ -278,6 +278,10 @@ def absorb_removal(removal: Removal, outcome: Outcome, situation: Situation) -> 
         case Cordon(node_uid=uid) if refused and uid == removal.node_uid:
             if removal.state is RemovalState.DRAINING and situation.notice_for(removal.instance_id) is None:
                 return replace(_to(removal, RemovalState.RELEASING, situation, outcome.detail), blamed=True)
+        case Uncordon(node_uid=uid) if refused and uid == removal.node_uid:
+            if removal.state is RemovalState.RELEASING:
+                # Another signed it since: it is theirs, and must not hold this operation open.
+                return _to(removal, RemovalState.RELEASED, situation, outcome.detail)
         case Evict(node_name=name) if refused and name == removal.node_name:
             if removal.state is RemovalState.DRAINING and situation.notice_for(removal.instance_id) is None:
                 return _attempt_failed(removal, situation, outcome.detail)

@@ -113,6 +113,8 @@ def _joining(slot: Slot, operation_id: str, situation: Situation) -> Advance:
         # JOINED is written even when both are seen at once, so that the log shows each step.
         state = SlotState.READY if slot.state is SlotState.JOINED else SlotState.JOINED
         return replace(slot, state=state, node_name=node.name), ()
+    if node is None and _may_be_there(slot, situation):
+        return replace(slot, reason="a ready node that matches no instance may be this one"), ()
     if situation.now - slot.since >= situation.settings.join_timeout_seconds:
         waited = situation.settings.join_timeout_seconds
         reason = f"{'not ready' if node else 'no node'} {waited} s after launch"
@@ -122,6 +124,16 @@ def _joining(slot: Slot, operation_id: str, situation: Situation) -> Advance:
     if node is not None:
         return replace(slot, state=SlotState.JOINED, node_name=node.name), ()
     return (replace(slot, state=SlotState.LAUNCHED) if slot.state is SlotState.JOINED else slot), ()
+
+
+def _may_be_there(slot: Slot, situation: Situation) -> bool:
+    """Whether a node that came since the launch is Ready and nobody's: one that joined by itself, without
+    provider id or label. Terminating its instance would take the pods on it along."""
+    matched = situation.snapshot.instance_of
+    return any(
+        node.ready and not node.control_plane and node.name not in matched and node.created_at >= slot.since
+        for node in situation.snapshot.cluster.nodes
+    )
 
 
 def _reclaiming(slot: Slot, operation_id: str, situation: Situation) -> Advance:

@@ -64,7 +64,7 @@ def with_switch(store: Store, says: str, paused: bool, reason: str = "") -> Reco
             after = replace(before, paused=paused, pause_reason=reason)
             entry = LogEntry(new_id(), int(time.time()), LogKind.SWITCH, says)
             try:
-                store.write(after if paused else _taken_up(after), None, [entry])
+                store.write(after if paused else taken_up(after, int(time.time())), None, [entry])
             except Conflict:
                 if attempt == ATTEMPTS - 1:
                     raise
@@ -76,8 +76,10 @@ def with_switch(store: Store, says: str, paused: bool, reason: str = "") -> Reco
         store.close()
 
 
-def _taken_up(record: Record) -> Record:
-    """An operation that was set aside is open again, unless another is: then it waits."""
+def taken_up(record: Record, now: int) -> Record:
+    """An operation that was set aside is open again, with all its time before it, unless another is open:
+    then it waits."""
     if record.set_aside is None or record.operation is not None:
         return record
-    return replace(record, operation=record.set_aside, set_aside=None, unclean_runs=0)
+    operation = replace(record.set_aside, started_at=now)
+    return replace(record, operation=operation, set_aside=None, unclean_runs=0)
