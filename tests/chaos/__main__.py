@@ -22,6 +22,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--database", choices=("both", "postgresql", "dynamodb"), default="both")
     arguments = parser.parse_args()
+    os.environ.update(CREDENTIALS)  # before any process starts that starts others
     wanted = ("postgresql", "dynamodb") if arguments.database == "both" else (arguments.database,)
     total = Figures()
     for name in wanted:
@@ -44,7 +45,6 @@ def on_postgresql(seconds: float, seed: int) -> Figures:
 
 
 def on_dynamodb(seconds: float, seed: int) -> Figures:
-    os.environ.update(CREDENTIALS)
     with folder() as place, dynamodb_server(durable=True) as server:
         if server.standing_in:
             print(f"dynamodb: not run, {server.standing_in}")

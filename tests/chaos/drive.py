@@ -20,7 +20,7 @@ from tests.chaos.stores import open_store
 from tests.chaos.verify import verify_writes
 
 RUNNERS = 3
-KILL_EVERY_SECONDS = (0.3, 1.1)
+KILL_EVERY_SECONDS = (0.2, 0.8)
 RESTART_EVERY_SECONDS = (6.0, 10.0)
 FREEZE_SECONDS = (0.5, 7.0)
 FREEZE_SHARE = 0.25
@@ -181,6 +181,8 @@ class Chaos:
         if not SETTINGS.min_workers <= ready <= SETTINGS.max_workers:
             violations.append(f"{ready} ready workers at the end")
         writes, lost, broken = verify_writes(self._folder, store)
+        if not writes or not figures["launched"] or not figures["removed"]:
+            broken.append("nothing was ever written, launched or removed, so nothing was shown")
         acts = ", ".join(f"{number} {name}" for name, number in figures.items())
         store.close()
         return Figures(
