@@ -188,7 +188,7 @@ def test_nodes_show_only_the_identity_they_are_told_to(identity: Identity) -> No
     site = Site(replace(Rules(), identity=identity))
     node = site.world.add_node("general", "cpx32", "a")
     assert bool(node.provider_id) == (identity is Identity.PROVIDER)
-    assert bool(node.instance_id) == (identity is Identity.LABEL)
+    assert bool(node.instance_id) == (identity is not Identity.ADDRESS)
     assert node.private_ip
 
 

@@ -201,7 +201,7 @@ class Machines:
             machine.node,
             name=f"ip-{instance.private_ip.replace('.', '-')}" if by_address else f"node-{instance.id}",
             provider_id=instance.provider_id if identity is Identity.PROVIDER else "",
-            instance_id=instance.id if identity is Identity.LABEL else "",
+            instance_id="" if identity is Identity.ADDRESS else instance.id,
             private_ip=instance.private_ip,
             zone=instance.zone,
             instance_type=instance.instance_type,

@@ -19,7 +19,8 @@ class Span:
 
 
 class Identity(StrEnum):
-    """By what a node can be matched to its instance."""
+    """By what a node can be matched to its instance: by provider id and label, as our join sets them, by
+    the label alone, or only by its address."""
 
     PROVIDER = "provider"
     LABEL = "label"
