@@ -49,6 +49,8 @@ def clamp_stamps(record: Record, settings: Settings, now: int) -> tuple[Record, 
     latest = dict.fromkeys(STAMPS, now)
     latest |= dict.fromkeys(BACKOFFS, now + settings.backoff_max_seconds)
     late: dict[str, Any] = {name: limit for name, limit in latest.items() if getattr(record, name) > limit}
+    if not late and not record.rests:
+        return record, ()
     warnings = tuple(
         f"{name} was {getattr(record, name) - now} s in the future and is taken as "
         + (f"{limit - now} s from now" if limit > now else "now")
