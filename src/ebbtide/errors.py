@@ -3,7 +3,8 @@
     EbbtideError
     ├── Usage            wrong input of a person: exit code 2, nothing touched
     │   ├── ConfigError
-    │   └── StoreUnusable    corrupt, too old, too new, not writable
+    │   ├── StoreUnusable    corrupt, too old, too new, not writable
+    │   └── NameTaken        another policy has this name
     ├── Conflict         somebody else wrote first: read again
     │   └── LeaseLost        the lease is held by another, or has run out
     ├── Retryable        definitely not done; the same call may work later
@@ -12,6 +13,7 @@
     ├── Unanswered       no definite answer: it may have been done
     └── Final            definitely not done, and repeating it will not help
         ├── NoCapacity       the cloud has none of this type, market and zone now
+        ├── NotFound         there is no such thing
         ├── NotOurs          fenced off: another owner, another node under the name, a newer token
         └── NewerRecord      written by a newer version of Ebbtide
 
@@ -34,6 +36,10 @@ class ConfigError(Usage):
 
 
 class StoreUnusable(Usage):
+    pass
+
+
+class NameTaken(Usage):
     pass
 
 
@@ -66,6 +72,10 @@ class Final(EbbtideError):
 
 
 class NoCapacity(Final):
+    pass
+
+
+class NotFound(Final):
     pass
 
 

@@ -1,4 +1,4 @@
-"""The six doors to the outside. Adapters implement them, the simulator too; one contract suite each.
+"""The doors to the outside. Adapters implement them, the simulator too; one contract suite each.
 
 Common to all: errors are those of `ebbtide.errors`. A call that raises `Unanswered` may have been
 carried out, one that raises anything else was not.
@@ -9,13 +9,18 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, Uncordon
+from ebbtide.model.decision import Decision
+from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, Outcome, Uncordon
+from ebbtide.model.idle import IdleState
+from ebbtide.model.ledger import LedgerDay
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.node import Instance
-from ebbtide.model.operation import SpotNotice
+from ebbtide.model.operation import Operation, Spot, SpotNotice
 from ebbtide.model.pod import Pod
+from ebbtide.model.policy import Policy
 from ebbtide.model.record import Lease, Record
-from ebbtide.model.snapshot import ClusterView, Reading
+from ebbtide.model.snapshot import ClusterView, Reading, Snapshot
+from ebbtide.model.workload import Workload, WorkloadRef
 
 
 class Clock(Protocol):
@@ -60,6 +65,75 @@ class Store(Protocol):
     def find_entry(self, entry_id: str) -> LogEntry | None: ...
 
     def close(self) -> None: ...
+
+
+class PolicyStore(Protocol):
+    """Policies of one cluster, their states and their ledger. Reads are consistent. Leases are those of
+    `Store` (the idle loop takes the one named `policies`); safety comes from the conditions alone."""
+
+    def list_policies(self, after: str = "", limit: int = 100) -> Sequence[Policy]:
+        """By name, those whose name comes after `after`."""
+
+    def find_policy(self, policy_id: str) -> Policy | None: ...
+
+    def find_policy_named(self, name: str) -> Policy | None: ...
+
+    def put_policy(self, policy: Policy, entries: Sequence[LogEntry] = ()) -> Policy:
+        """Create (`version` 0) or replace the one of this id and version; returned with its new version.
+        `Conflict` when that is no longer its version, `NameTaken` when another has its name. A new
+        policy gets its state (rev 1, ACTIVE, last activity and stretch from `created_at`) in the same
+        write."""
+
+    def delete_policy(self, policy_id: str, version: int, entries: Sequence[LogEntry] = ()) -> None:
+        """With its state; its ledger and log stay. `Conflict` as above; gone already is success."""
+
+    def find_state(self, policy_id: str) -> IdleState | None: ...
+
+    def list_states(self) -> Sequence[IdleState]:
+        """Of all policies, in any order."""
+
+    def write_state(
+        self, state: IdleState, days: Sequence[LedgerDay] = (), entries: Sequence[LogEntry] = ()
+    ) -> IdleState:
+        """Replace the state, add each day's figures to the row of its policy, date and currency, append
+        the entries: all or nothing, and only while `rev` is still that of `state` (else `Conflict`).
+        Returned with its new `rev`. A write whose reply was lost is recognised as our own."""
+
+    def write_states(self, states: Sequence[IdleState]) -> Sequence[IdleState]:
+        """Many at once, each under its own condition, without ledger or log; those that were written
+        (with their new `rev`) are returned, the others left as they were."""
+
+    def list_days(self, policy_id: str = "", first: str = "", last: str = "") -> Sequence[LedgerDay]:
+        """By date, then policy; of all policies and days where none is named, both ends included."""
+
+    def replace_days(self, policy_id: str, days: Sequence[LedgerDay]) -> None:
+        """All rows of one policy, by these: for a rebuild."""
+
+    def keep_once(self, key: str, value: str, expires_at: int, now: int) -> str:
+        """Remember the value under this key until then, unless it has one already; the value that holds.
+        Idempotency keys and webhook ids live here."""
+
+
+class Workloads(Protocol):
+    """Deployments and StatefulSets."""
+
+    def read(self, ref: WorkloadRef) -> Workload:
+        """`NotFound` where there is none."""
+
+    def scale(self, seen: Workload, replicas: int, note: str) -> Workload:
+        """Set the replicas and note why (an annotation), provided that nothing changed since it was
+        `seen` (else `Conflict`). It always changes `version`, also where the replicas were these
+        already: whoever saw the workload earlier can then no longer scale it. `NotFound` as above."""
+
+    def wait_ready(self, ref: WorkloadRef, until: float) -> Workload:
+        """Return the moment a watch says that it is ready, or what was last seen at `until`. Many
+        callers share one watch; nothing is polled on a grid."""
+
+
+class Signals(Protocol):
+    def read_values(self, queries: Sequence[str]) -> Sequence[Reading]:
+        """One reading for each PromQL query, in their order: the sum over its series. Never raises:
+        what is gone, slow, empty, NaN, stale or malformed is not known, and says why."""
 
 
 class Cluster(Protocol):
@@ -111,3 +185,25 @@ class Inbox(Protocol):
 class Notifier(Protocol):
     def notify(self, entry: LogEntry) -> None:
         """Tell people. Must not raise."""
+
+
+class Observer(Protocol):
+    """Told what a runner sees and does, for figures and for people; deciding does not depend on it. Must not
+    raise and must not take long."""
+
+    def looked(self, snapshot: Snapshot, record: Record) -> None:
+        """What was seen and recorded at the end of a tick under the cluster's lease."""
+
+    def decided(self, decision: Decision) -> None: ...
+
+    def began(self, work: Operation | Spot) -> None: ...
+
+    def advanced(self, before: Operation | Spot, after: Operation | Spot) -> None:
+        """A step that was written."""
+
+    def performed(self, outcomes: Sequence[Outcome]) -> None: ...
+
+    def closed(self, work: Operation | Spot, succeeded: bool) -> None: ...
+
+    def ticked(self, seconds: float, held: bool, error: str) -> None:
+        """A tick ended: how long it took, whether under the lease, and the kind of error that ended it."""

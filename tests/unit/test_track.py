@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ebbtide.core.track import BACKOFFS, STAMPS, clamp_stamps, is_idle, track
-from ebbtide.model.pod import Phase
-from ebbtide.model.record import Record, Rest
+from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.record import Emptied, Record, Rest
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
     NOW,
     make_daemon,
+    make_node,
     make_nodes,
     make_pod,
     make_record,
@@ -26,6 +28,7 @@ NODES = make_nodes("a1", "a2", "b1")
 CALM = make_snapshot(NODES)
 WAITING = make_pod("web", phase=Phase.PENDING)
 BUSY = make_snapshot(NODES, [*(make_daemon(node.name) for node in NODES), WAITING])
+HOME = make_pod("home", node_name="a1")
 
 
 def tracked(snapshot: Snapshot, **record: Any) -> Record:
@@ -148,3 +151,54 @@ def test_an_implausibly_small_cluster_is_not_taken_over_before_ten_minutes() -> 
 def test_a_cluster_without_any_pod_is_never_taken_over() -> None:
     after = tracked(make_snapshot(NODES, pods=[]), worker_count=3, pod_count=9, shrunk_since=NOW - 9000)
     assert (after.pod_count, after.shrunk_since) == (9, NOW - 9000)
+
+
+def emptied(snapshot: Snapshot, **record: Any) -> dict[str, int]:
+    return {node.node_uid: node.since for node in tracked(snapshot, **record).emptied}
+
+
+def test_a_worker_is_empty_from_the_first_look_without_a_pod_that_counts() -> None:
+    done = make_pod("done", node_name="b1", phase=Phase.SUCCEEDED)
+    mirror = make_pod("mirror", node_name="a2", mirror=True)
+    busy = make_snapshot(NODES, [*(make_daemon(node.name) for node in NODES), HOME, done, mirror])
+    assert emptied(busy) == {"uid-a2": NOW, "uid-b1": NOW}
+    assert emptied(busy, emptied=(Emptied("uid-a2", NOW - 60),), ticked_at=NOW - 60) == {
+        "uid-a2": NOW - 60,
+        "uid-b1": NOW,
+    }
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [HOME, make_pod("new", node_name="a1", phase=Phase.PENDING), replace(HOME, terminating=True)],
+    ids=["running", "being started", "being stopped"],
+)
+def test_a_pod_that_comes_ends_the_emptiness_of_its_worker(pod: Pod) -> None:
+    full = make_snapshot(NODES[:1], [pod])
+    assert emptied(full, emptied=(Emptied("uid-a1", NOW - 60),), ticked_at=NOW - 60) == {}
+
+
+def test_a_node_that_is_no_worker_or_has_gone_is_not_kept() -> None:
+    nodes = (make_node("a1", system=True), make_node("a2", pool=""), make_node("b1", uid=""))
+    before = (Emptied("uid-a1", NOW - 60), Emptied("uid-gone", NOW - 60))
+    assert emptied(make_snapshot(nodes), emptied=before, ticked_at=NOW - 60) == {}
+
+
+def test_neither_an_incomplete_look_nor_missed_ticks_are_time_in_which_a_worker_was_empty() -> None:
+    before = {"emptied": (Emptied("uid-a1", NOW - 9000),), "ticked_at": NOW - 301}
+    assert emptied(make_snapshot(NODES, problems=("?",)), **before) == {}
+    after, warnings = track(make_snapshot(NODES[:1]), make_record(**before), make_settings(), NOW)
+    assert after.emptied == (Emptied("uid-a1", NOW),)
+    assert warnings == ("no tick for 301 s: that time does not count as idle",)
+
+
+def test_an_emptiness_from_the_future_begins_now_with_a_warning() -> None:
+    before = make_record(emptied=(Emptied("uid-a1", NOW - 5), Emptied("uid-a2", NOW + 40)))
+    record, warnings = clamp_stamps(before, make_settings(), NOW)
+    assert record.emptied == (Emptied("uid-a1", NOW - 5), Emptied("uid-a2", NOW))
+    assert warnings == ("a node was empty from 40 s in the future and is taken as empty from now",)
+
+
+def test_the_record_tells_since_when_a_node_is_empty() -> None:
+    record = make_record(emptied=(Emptied("uid-a1", NOW - 5), Emptied("uid-a2", NOW)))
+    assert [record.emptied_since(uid) for uid in ("uid-a2", "uid-b1")] == [NOW, None]

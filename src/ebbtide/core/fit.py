@@ -108,7 +108,7 @@ def room_of_new(name: str, pool: Pool, node_type: NodeType, zone: str, residents
 def residents_of(view: ClusterView, pool: Pool) -> tuple[Pod, ...]:
     """What every node of the pool carries anyway, by the worker of it that carries most."""
     kept = [
-        tuple(pod for pod in view.pods_on.get(node.name, ()) if pod.mirror or pod.controller == "DaemonSet")
+        tuple(pod for pod in view.pods_on.get(node.name, ()) if pod.tied_to_node)
         for node in view.workers
         if node.pool == pool.name
     ]

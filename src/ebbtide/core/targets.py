@@ -104,7 +104,7 @@ class Elsewhere:
 
     def why_not(self, leaving: list[Node]) -> str:
         """The first pod that would have no place; empty when all have one."""
-        pods = [pod for node in leaving for pod in self._pods_on.get(node.name, ()) if _moves(pod)]
+        pods = [pod for node in leaving for pod in self._pods_on.get(node.name, ()) if not pod.tied_to_node]
         for pod in pods:
             asked = pod.requests
             if asked.cpu_milli > self._most_cpu_milli or asked.memory_mib > self._most_memory_mib:
@@ -125,10 +125,6 @@ class Elsewhere:
                 room.take_back(pod)
             self._placement.rooms.update(taken)
         return ""
-
-
-def _moves(pod: Pod) -> bool:
-    return not pod.mirror and pod.controller != "DaemonSet"
 
 
 def _without_a_place(pod: Pod) -> str:

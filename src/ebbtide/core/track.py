@@ -1,4 +1,5 @@
-"""Timers of the record: since when pods wait, the cluster idles, workers are short, numbers shrank.
+"""Timers of the record: since when pods wait, the cluster idles, a worker is empty, workers are short,
+numbers shrank.
 
 A timer runs only over what was really seen: an unknown reading or a long silence between two ticks
 is not idle time. Stamps from the future are set to now, with a warning.
@@ -11,7 +12,7 @@ from typing import Any
 
 from ebbtide.core.capacity import expected_slots, standing
 from ebbtide.core.gates import placed_pods, plausible
-from ebbtide.model.record import Record
+from ebbtide.model.record import Emptied, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 
@@ -23,10 +24,10 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
     """The record with its timers brought up to now, and warnings to say aloud."""
     record, warnings = clamp_stamps(record, settings, now)
     if snapshot.problems:
-        return replace(record, idle_since=0, ticked_at=now), warnings
+        return replace(record, idle_since=0, emptied=(), ticked_at=now), warnings
     idle = is_idle(snapshot, settings)
     silent = record.ticked_at > 0 and now - record.ticked_at > settings.max_tick_gap_seconds
-    if silent and record.idle_since:
+    if silent and (record.idle_since or record.emptied):
         warnings += (f"no tick for {now - record.ticked_at} s: that time does not count as idle",)
     short = len(standing(snapshot, record)) + len(expected_slots(record)) < settings.min_workers
     record = _track_size(snapshot, record, settings, now)
@@ -38,6 +39,7 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
             short_since=_running(short, record.short_since, now),
             rests=tuple(rest for rest in record.rests if rest.until > now),
             offer_rests=tuple(rest for rest in record.offer_rests if rest.until > now),
+            emptied=_emptied(snapshot, () if silent else record.emptied, now),
             ticked_at=now,
         ),
         warnings,
@@ -49,21 +51,37 @@ def clamp_stamps(record: Record, settings: Settings, now: int) -> tuple[Record, 
     latest = dict.fromkeys(STAMPS, now)
     latest |= dict.fromkeys(BACKOFFS, now + settings.backoff_max_seconds)
     late: dict[str, Any] = {name: limit for name, limit in latest.items() if getattr(record, name) > limit}
-    if not late and not record.rests:
+    early = max((node.since for node in record.emptied), default=0)
+    if not late and not record.rests and early <= now:
         return record, ()
     warnings = tuple(
         f"{name} was {getattr(record, name) - now} s in the future and is taken as "
         + (f"{limit - now} s from now" if limit > now else "now")
         for name, limit in late.items()
     )
+    if early > now:
+        warnings += (f"a node was empty from {early - now} s in the future and is taken as empty from now",)
     longest = now + settings.node_rest_seconds
     rests = tuple(replace(rest, until=min(rest.until, longest)) for rest in record.rests)
-    return replace(record, **late, rests=rests), warnings
+    emptied = tuple(replace(node, since=min(node.since, now)) for node in record.emptied)
+    return replace(record, **late, rests=rests, emptied=emptied), warnings
 
 
 def is_idle(snapshot: Snapshot, settings: Settings) -> bool:
     cpu = snapshot.cpu.value
     return cpu is not None and cpu < settings.cpu_down and not snapshot.cluster.waiting_pods
+
+
+def _emptied(snapshot: Snapshot, before: tuple[Emptied, ...], now: int) -> tuple[Emptied, ...]:
+    """The workers without a pod that counts, each since it was first seen so without a break."""
+    since = {node.node_uid: node.since for node in before}
+    pods_on = snapshot.cluster.pods_on
+    empty = (
+        node.uid
+        for node in snapshot.cluster.workers
+        if all(pod.tied_to_node for pod in pods_on.get(node.name, ()))
+    )
+    return tuple(Emptied(uid, since.get(uid, now)) for uid in sorted(filter(None, empty)))
 
 
 def _running(condition: bool, since: int, now: int) -> int:

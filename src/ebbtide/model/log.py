@@ -17,6 +17,15 @@ class LogKind(StrEnum):
     SPOT_EVENT = "spot.event"
     ALARM = "alarm"
     SWITCH = "switch"
+    POLICY = "policy"
+    """Written, deleted, paused, kept up."""
+    IDLE = "idle"
+    """A change of phase, or why there was none."""
+    WAKE = "wake"
+    STRETCH = "ledger.stretch"
+    """A closed stretch of the ledger; `data` is what a rebuild needs."""
+    RULE = "rule"
+    CONSOLIDATION = "consolidation.evaluated"
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,6 +119,38 @@ class ScaleDown:
     """Set once, and never taken back: what is not yet TERMINATING is being released."""
 
 
+class MoveState(StrEnum):
+    PLANNED = "PLANNED"
+    EVICTING = "EVICTING"
+    MOVED = "MOVED"
+    """Its place is taken by a pod of the same controller that is ready elsewhere."""
+    LEFT = "LEFT"
+    """Not moved, and not to be moved any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One pod to be moved off a node. `to_node` is where room is reserved for it (the key of a slot for a
+    node that is yet to come); where the scheduler puts it is the scheduler's choice."""
+
+    pod_uid: str
+    pod_name: str
+    """`namespace/name`."""
+    from_node: str
+    to_node: str
+    owner_uid: str = ""
+    """The controller whose new pod takes its place."""
+    owner_ready: int = 0
+    """How many ready pods that controller had when this one was evicted."""
+    state: MoveState = MoveState.PLANNED
+    since: int = 0
+    reason: str = ""
+
+    @property
+    def settled(self) -> bool:
+        return self.state in (MoveState.MOVED, MoveState.LEFT)
+
+
 Operation = ScaleUp | ScaleDown
 
 

@@ -49,6 +49,11 @@ class Pod:
         return self.phase in (Phase.SUCCEEDED, Phase.FAILED)
 
     @property
+    def tied_to_node(self) -> bool:
+        """Comes and goes with its node, so that it neither keeps one busy nor moves to another."""
+        return self.mirror or self.controller == "DaemonSet"
+
+    @property
     def waiting(self) -> bool:
         """Waits for a node: accepted, not placed, not on its way out."""
         return self.phase is Phase.PENDING and not self.node_name and not self.terminating

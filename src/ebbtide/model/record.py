@@ -54,6 +54,15 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
+class Emptied:
+    """Since when a worker has been seen without a pod that counts (mirror, DaemonSet and finished ones
+    do not): the LastContainerRemovedAt of the policy, for as long as it was looked at."""
+
+    node_uid: str
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     cluster: str = "cluster"
     format_version: int = FORMAT_VERSION
@@ -87,6 +96,8 @@ class Record:
     rests: tuple[Rest, ...] = ()
     offer_rests: tuple[OfferRest, ...] = ()
     orphans: tuple[Missing, ...] = ()
+    emptied: tuple[Emptied, ...] = ()
+    """Workers that are empty now, by node UID."""
 
     paused: bool = False
     pause_reason: str = ""
@@ -98,6 +109,10 @@ class Record:
     @property
     def scaling_in_progress(self) -> bool:
         return self.operation is not None
+
+    def emptied_since(self, node_uid: str) -> int | None:
+        """Since when the node has been empty; none where it is not, or was not seen to be."""
+        return next((node.since for node in self.emptied if node.node_uid == node_uid), None)
 
     def spot_for(self, instance_id: str) -> Spot | None:
         return next((spot for spot in self.spots if spot.instance_id == instance_id), None)

@@ -17,7 +17,7 @@ from ebbtide.model.operation import (
     Spot,
     SpotKind,
 )
-from ebbtide.model.record import Missing, Record, Rest
+from ebbtide.model.record import Emptied, Missing, Record, Rest
 
 AT = 1_730_000_300
 
@@ -67,6 +67,7 @@ RECORDS = {
         pause_reason="“Wartung” ☂",
         rests=(Rest("i-ddd", AT + 900, "drain failed"),),
         orphans=(Missing("i-zzz", AT),),
+        emptied=(Emptied("uid-d", AT - 60), Emptied("uid-e", AT)),
         removal_failures=2,
         removal_backoff_until=AT + 60,
         pending_since=AT,

@@ -31,14 +31,27 @@ from ebbtide.model.operation import (
     SlotState,
     Spot,
 )
-from ebbtide.model.record import CLUSTER_LEASE, FORMAT_VERSION, Missing, Record, Rest, spot_lease_name
+from ebbtide.model.record import (
+    CLUSTER_LEASE,
+    FORMAT_VERSION,
+    Emptied,
+    Missing,
+    Record,
+    Rest,
+    spot_lease_name,
+)
 from tests.contract.stores.lab import DynamoLab
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 DOCUMENTS: dict[str, dict[str, Any]] = json.loads((GOLDEN / "documents.json").read_text())
 ACTION = "1730000300-req-xyz"
 BEGUN = 1730000300
-IDLE = Record(last_scale_at=1730000000, idle_since=1730000100, worker_count=2)
+IDLE = Record(
+    last_scale_at=1730000000,
+    idle_since=1730000100,
+    worker_count=2,
+    emptied=(Emptied("5f1b0c52-uid-of-a-node", 1730000100),),
+)
 
 
 def scale_up(*states: SlotState) -> ScaleUp:
@@ -153,10 +166,17 @@ def with_every_field(kind: type[Any]) -> st.SearchStrategy[Any]:
     return st.builds(kind, **dict.fromkeys((field.name for field in fields(kind)), ...))
 
 
+def in_order(emptied: dict[str, int]) -> tuple[Emptied, ...]:
+    """Each node once, by UID, as the record keeps them."""
+    return tuple(Emptied(uid, since) for uid, since in sorted(emptied.items()))
+
+
 for part in (Slot, Removal, ScaleUp, ScaleDown, Spot, Rest, Missing):
     st.register_type_strategy(part, with_every_field(part))
-records = with_every_field(Record).map(
-    lambda record: replace(record, cluster="c", format_version=FORMAT_VERSION)
+records = st.builds(
+    lambda record, emptied: replace(record, cluster="c", format_version=FORMAT_VERSION, emptied=emptied),
+    with_every_field(Record),
+    st.dictionaries(st.text(min_size=1), st.integers()).map(in_order),
 )
 
 
@@ -180,6 +200,8 @@ def test_any_record_comes_back_from_its_item(record: Record) -> None:
         {"scalingInProgress": False, "scaleUpActionId": "a", "scaleUpStartedEpoch": 1},
         {"spotOperations": [{"id": 1}]},
         {"rests": "none"},
+        {"lastContainerRemovedAt": [1]},
+        {"lastContainerRemovedAt": {"uid": "early"}},
         {"setAside": "x"},
         {"scaleDownActionId": "a", "scaleDownStartedEpoch": 1, "scaleDownRemovals": [{"state": "FLYING"}]},
     ],

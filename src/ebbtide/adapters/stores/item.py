@@ -23,7 +23,7 @@ from ebbtide.model.operation import (
     SlotState,
     Spot,
 )
-from ebbtide.model.record import FORMAT_VERSION, Missing, OfferRest, Record, Rest
+from ebbtide.model.record import FORMAT_VERSION, Emptied, Missing, OfferRest, Record, Rest
 
 Item = dict[str, Any]
 T = TypeVar("T")
@@ -86,6 +86,7 @@ def to_item(record: Record) -> Item:
         "rests": msgspec.to_builtins(record.rests),
         "offerRests": msgspec.to_builtins(record.offer_rests),
         "orphans": msgspec.to_builtins(record.orphans),
+        "lastContainerRemovedAt": {node.node_uid: node.since for node in record.emptied},
     }
     item.update(_operation_to_item(record.operation))
     if record.set_aside is not None:
@@ -145,6 +146,10 @@ def _read(item: Mapping[str, Any], cluster: str, version: int) -> Record:
         rests=_convert(item.get("rests", ()), tuple[Rest, ...]),
         offer_rests=_convert(item.get("offerRests", ()), tuple[OfferRest, ...]),
         orphans=_convert(item.get("orphans", ()), tuple[Missing, ...]),
+        emptied=tuple(
+            Emptied(uid, since)
+            for uid, since in sorted(_convert(item.get("lastContainerRemovedAt", {}), dict[str, int]).items())
+        ),
         paused=bool(item.get("removalsPaused", False)),
         pause_reason=str(item.get("pauseReason", "")),
         decision_key=str(item.get("decisionKey", "")),

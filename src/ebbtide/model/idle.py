@@ -1,0 +1,114 @@
+"""What is known of one policy since it was written: activity, sleep, wakes. Durable, one row each.
+
+    ACTIVE ──quiet──> IDLE ──threshold + keep-alive──> FALLING ──scaled──> ZERO
+      ^                 │                                 │                  │
+      └────activity─────┘        wake: always wins        v      wake        v
+      ^                                                 WAKING <─────────────┘
+      └──────────────────────ready────────────────────────┘
+
+Every write is conditional on `rev`. A wake raises `wake_count`; the write that commits to ZERO is
+conditional on the count it saw, and a call to the cluster on the version of the workload it saw, which
+a wake changes. So no wake is lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+
+from ebbtide.model.workload import WorkloadRef
+
+
+class Phase(StrEnum):
+    ACTIVE = "active"
+    IDLE = "idle"
+    FALLING = "falling"
+    """Decided and recorded, perhaps not yet scaled."""
+    ZERO = "zero"
+    WAKING = "waking"
+
+
+class WakeReason(StrEnum):
+    MANUAL = "manual"
+    SCHEDULED = "scheduled"
+    WEBHOOK = "webhook"
+    API_REQUEST = "api_request"
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """The replicas a workload had before it went to zero."""
+
+    ref: WorkloadRef
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class WakeTime:
+    """How long one wake took, and how much of it was waiting for a node."""
+
+    at: int
+    seconds: float
+    node_seconds: float = 0.0
+    reason: WakeReason = WakeReason.MANUAL
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTimer:
+    """Since when the rule of this position (and content) has held; 0 while it does not."""
+
+    rule: str
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """What the target costs an hour while up, and who says so."""
+
+    per_hour: Decimal
+    currency: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class IdleState:
+    policy_id: str
+    rev: int = 0
+    phase: Phase = Phase.ACTIVE
+    last_activity_at: int = 0
+    idle_since: int | None = None
+    scaled_to_zero_at: int | None = None
+    last_wake_at: int | None = None
+    wake_reason: WakeReason | None = None
+    wake_count: int = 0
+    """Raised by every wake, whatever it found."""
+    remembered: tuple[Remembered, ...] = ()
+    wakes: tuple[WakeTime, ...] = ()
+    """The last ones, newest last; `estimated_ready_seconds` is learned from them."""
+    keep_up_until: int = 0
+    paused: bool = False
+    extra_keep_alive_seconds: int = 0
+    """What the flap guard has added."""
+    last_scaled_at: int = 0
+    """For the cooldown of the rules."""
+    timers: tuple[RuleTimer, ...] = ()
+    scheduled_until: int = 0
+    """Schedules have been answered up to this moment."""
+    checked_at: int = 0
+    """When it was last looked at; a long silence is not idle time."""
+    rate: Rate | None = None
+    """The price of the stretch that is under way; a change of price closes it."""
+    stretch_since: int = 0
+    """Since when the present stretch (of phase and rate) has run; what is before is in the ledger."""
+    left_alone: str = ""
+    """Why it is not touched at present: an HPA, a person's hand, a workload that is not there."""
+
+    @property
+    def is_scaled_to_zero(self) -> bool:
+        return self.phase is Phase.ZERO
+
+
+def wake_id(policy_id: str, wake_count: int) -> str:
+    """The id by which one wake is known to its callers."""
+    return f"wake-{policy_id}-{wake_count}"
