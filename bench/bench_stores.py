@@ -1,7 +1,9 @@
 """Acquire, write, release on each store, against its bare driver making the same round trips.
 
-Both sides run in turns, in small batches, so that a busy machine slows them alike; the figure that counts
-is the ratio of the medians. `python -m bench.bench_stores [--cycles N]`
+The bare side changes the same columns by as many bytes under the same kind of conditions, as durably, in
+three statements that each commit by themselves. Both sides run in turns, in small batches, so that a busy
+machine slows them alike; the figure that counts is the ratio of the medians.
+`python -m bench.bench_stores [--cycles N]`
 """
 
 from __future__ import annotations
@@ -19,10 +21,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psycopg
 
 from ebbtide.adapters.stores.dynamodb import DynamoStore
 from ebbtide.adapters.stores.dynamodb_tables import create_tables, make_client, parse_tables
+from ebbtide.adapters.stores.item import to_item
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.adapters.stores.migrate import upgrade
 from ebbtide.adapters.stores.sql import SqlStore
@@ -35,12 +39,20 @@ AIM = 1.3
 BATCH = 10
 Cycle = Callable[[], None]
 
-numbers = itertools.count()
-
-
-def new_body() -> str:
-    """As long as a record at rest, and never the same: an unchanged page would not be written at all."""
-    return f'{{"x": "{next(numbers):0700d}"}}'
+BARE_COLUMNS = (
+    "pk TEXT PRIMARY KEY, rev BIGINT, owner TEXT, until BIGINT, token BIGINT, nonce TEXT, body JSON"
+)
+BARE_ROW = "INSERT INTO t VALUES ('cluster', 0, '', 0, 0, '', NULL)"
+BARE_TAKE = (
+    "UPDATE t SET owner = {0}, until = {0}, token = token + 1 WHERE pk = {0} AND owner = {0} "
+    "RETURNING token, until"
+)
+BARE_WRITE = (
+    "UPDATE t SET rev = rev + 1, nonce = {0}, body = {0} "
+    "WHERE pk = {0} AND rev = {0} AND owner = {0} AND token = {0} AND until >= {0}"
+)
+BARE_RELEASE = "UPDATE t SET owner = {0}, until = {0} WHERE pk = {0} AND owner = {0} AND token = {0}"
+BODY = msgspec.json.encode(to_item(Record())).decode()
 
 
 class SystemClock:
@@ -55,12 +67,19 @@ class SystemClock:
 class Timed:
     cycle: Cycle
     seconds: list[float] = field(default_factory=list)
+    busy: list[float] = field(default_factory=list)
+    """What the cycle cost this process in CPU time."""
 
     def run(self, times: int) -> None:
         for _ in range(times):
-            start = time.perf_counter()
+            start, busy = time.perf_counter(), time.process_time()
             self.cycle()
+            self.busy.append(time.process_time() - busy)
             self.seconds.append(time.perf_counter() - start)
+
+    def forget(self) -> None:
+        self.seconds.clear()
+        self.busy.clear()
 
     @property
     def median(self) -> float:
@@ -69,7 +88,11 @@ class Timed:
     def says(self) -> str:
         p99 = statistics.quantiles(self.seconds, n=100)[98]
         each_second = 1 / statistics.fmean(self.seconds)
-        return f"{each_second:8.0f}/s  p50 {self.median * 1e3:7.3f} ms  p99 {p99 * 1e3:7.3f} ms"
+        busy = statistics.median(self.busy)
+        return (
+            f"{each_second:8.0f}/s  p50 {self.median * 1e3:7.3f} ms  p99 {p99 * 1e3:7.3f} ms"
+            f"  CPU {busy * 1e3:6.3f} ms"
+        )
 
 
 def cycle_of(store: Store) -> Cycle:
@@ -88,7 +111,7 @@ def measure(name: str, store: Store, bare: Cycle | None, cycles: int) -> float:
     theirs = Timed(bare) if bare else None
     for side in filter(None, (ours, theirs)):
         side.run(BATCH)
-        side.seconds.clear()
+        side.forget()
     for _ in range(cycles // BATCH):
         ours.run(BATCH)
         if theirs:
@@ -105,29 +128,21 @@ def bare_sqlite(path: Path) -> tuple[sqlite3.Connection, Cycle]:
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("CREATE TABLE t (pk TEXT PRIMARY KEY, owner TEXT, n INTEGER, body TEXT)")
-    connection.execute("INSERT INTO t VALUES ('cluster', '', 0, '')")
+    return connection, bare_sql(connection, "?")
+
+
+def bare_sql(connection: sqlite3.Connection | psycopg.Connection[Any], mark: str) -> Cycle:
+    execute: Callable[..., Any] = connection.execute
+    take, write, release = (text.format(mark) for text in (BARE_TAKE, BARE_WRITE, BARE_RELEASE))
+    execute(f"CREATE TABLE t ({BARE_COLUMNS})")
+    execute(BARE_ROW)
+    revs = itertools.count()
 
     def cycle() -> None:
-        taken = "UPDATE t SET owner = ?, n = n + 1 WHERE pk = ? AND owner = '' RETURNING n"
-        connection.execute(taken, ("a", "cluster")).fetchone()
-        connection.execute("UPDATE t SET body = ? WHERE pk = ? AND owner = ?", (new_body(), "cluster", "a"))
-        connection.execute("UPDATE t SET owner = '' WHERE pk = ? AND owner = ?", ("cluster", "a"))
-
-    return connection, cycle
-
-
-def bare_postgres(connection: psycopg.Connection[Any]) -> Cycle:
-    connection.execute("CREATE TABLE t (pk TEXT PRIMARY KEY, owner TEXT, n BIGINT, body JSON)")
-    connection.execute("INSERT INTO t VALUES ('cluster', '', 0, NULL)")
-
-    def cycle() -> None:
-        taken = "UPDATE t SET owner = %s, n = n + 1 WHERE pk = %s AND owner = '' RETURNING n"
-        connection.execute(taken, ("a", "cluster")).fetchone()
-        connection.execute(
-            "UPDATE t SET body = %s WHERE pk = %s AND owner = %s", (new_body(), "cluster", "a")
-        )
-        connection.execute("UPDATE t SET owner = '' WHERE pk = %s AND owner = %s", ("cluster", "a"))
+        now, rev = int(time.time()), next(revs)
+        token, _ = execute(take, ("bench", now + 300, "cluster", "")).fetchone()
+        execute(write, (f"{rev:032d}", BODY, "cluster", rev, "bench", token, now))
+        execute(release, ("", 0, "cluster", "bench", token))
 
     return cycle
 
@@ -172,7 +187,7 @@ def each(cycles: int) -> Iterator[list[float]]:
         direct = stack.enter_context(
             psycopg.connect(host=str(server.socket_folder), user="postgres", autocommit=True)
         )
-        ratios.append(measure("postgresql", store, bare_postgres(direct), cycles))
+        ratios.append(measure("postgresql", store, bare_sql(direct, "%s"), cycles))
         os.environ.update(CREDENTIALS)
         dynamo = stack.enter_context(dynamodb_server())
         url = dynamo.url("bench-state", "bench-logs")

@@ -13,11 +13,11 @@ out=$(realpath -m "${OUT:-build/ebbtide-lambda.zip}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# What boto3, kubernetes, msgspec, pydantic and pyyaml need, less what only Kubernetes' second client does;
+# What boto3, kubernetes, msgspec, pydantic, pyyaml and schedules need, less what only Kubernetes' second client does;
 # versions and hashes are those of the lock.
 needed='boto3|botocore|s3transfer|jmespath|python-dateutil|six|urllib3|kubernetes|certifi|requests|idna|oauthlib'
 needed+='|charset-normalizer|requests-oauthlib|websocket-client|durationpy|msgspec|pyyaml|pydantic|pydantic-core'
-needed+='|annotated-types|typing-extensions|typing-inspection'
+needed+='|annotated-types|typing-extensions|typing-inspection|cronsim|tzdata'
 awk -v name="^($needed)==" '/^[^ #]/ { keep = $0 ~ name } keep && !/^ *#/' requirements.lock > "$work/needed.txt"
 "$python" -m pip install --disable-pip-version-check --no-input --quiet --target "$work/package" \
   --platform "manylinux2014_$arch" --platform "manylinux_2_28_$arch" --implementation cp \

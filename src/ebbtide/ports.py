@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from ebbtide.model.decision import Decision
-from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, Outcome, Uncordon
+from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, Outcome, SoftTaint, Uncordon
 from ebbtide.model.idle import IdleState
 from ebbtide.model.ledger import LedgerDay
 from ebbtide.model.log import LogEntry, LogKind
@@ -58,9 +58,15 @@ class Store(Protocol):
         """Append alone; an entry whose id is there already is left as it is."""
 
     def read_log(
-        self, kinds: Collection[LogKind] = (), subject: str = "", limit: int = 100
+        self,
+        kinds: Collection[LogKind] = (),
+        subject: str = "",
+        limit: int = 100,
+        before: str = "",
+        brief: bool = False,
     ) -> Sequence[LogEntry]:
-        """The newest entries first, by their ids; of all kinds and subjects where none is named."""
+        """The newest entries first, by their ids; of all kinds and subjects where none is named, and only
+        those whose ids come before `before` where that is given. In `brief` without their data."""
 
     def find_entry(self, entry_id: str) -> LogEntry | None: ...
 
@@ -143,12 +149,17 @@ class Cluster(Protocol):
     def read_pods_on(self, node_name: str) -> Sequence[Pod]:
         """Asked afresh, past any cache."""
 
+    def soft_taint(self, effect: SoftTaint, token: int) -> None:
+        """Sign with operation and token and prefer no new pods (`model.node.LEAVING`); the node stays
+        schedulable. Repeating it is harmless, also after the cordon. `NotOurs` as for cordon."""
+
     def cordon(self, effect: Cordon, token: int) -> None:
         """Mark unschedulable and sign with operation and token. Repeating it is harmless. `NotOurs`
         for another node under that name, another owner, a higher token, or a person's cordon."""
 
     def uncordon(self, effect: Uncordon, token: int) -> None:
-        """Lift a cordon of this operation; done already is success. `NotOurs` as for cordon."""
+        """Lift soft taint and cordon of this operation; done already is success. A person's cordon of a
+        node that only has our taint stays. `NotOurs` as for cordon."""
 
     def evict(self, effect: Evict) -> None:
         """Ask for eviction of exactly this pod (by UID); gone already is success.

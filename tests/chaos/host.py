@@ -12,7 +12,7 @@ from multiprocessing.managers import BaseManager
 from typing import Any, TypeVar
 
 from ebbtide.errors import EbbtideError
-from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, Uncordon
+from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, SoftTaint, Uncordon
 from ebbtide.model.node import Instance
 from ebbtide.model.operation import SpotNotice
 from ebbtide.model.pod import Pod
@@ -73,6 +73,9 @@ class Host:
 
     def read_pods_on(self, node_name: str) -> Sequence[Pod]:
         return self._call(lambda: self._cluster.read_pods_on(node_name))
+
+    def soft_taint(self, effect: SoftTaint, token: int) -> None:
+        self._call(lambda: self._cluster.soft_taint(effect, token))
 
     def cordon(self, effect: Cordon, token: int) -> None:
         self._call(lambda: self._cluster.cordon(effect, token))

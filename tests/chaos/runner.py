@@ -54,9 +54,14 @@ class Acknowledged:
         self._note(0, 0, entries)
 
     def read_log(
-        self, kinds: Collection[LogKind] = (), subject: str = "", limit: int = 100
+        self,
+        kinds: Collection[LogKind] = (),
+        subject: str = "",
+        limit: int = 100,
+        before: str = "",
+        brief: bool = False,
     ) -> Sequence[LogEntry]:
-        return self._inner.read_log(kinds, subject, limit)
+        return self._inner.read_log(kinds, subject, limit, before, brief)
 
     def find_entry(self, entry_id: str) -> LogEntry | None:
         return self._inner.find_entry(entry_id)

@@ -11,8 +11,16 @@ import pytest
 
 from ebbtide.adapters.stores.dynamodb_tables import create_tables
 from ebbtide.adapters.stores.migrate import upgrade
-from ebbtide.ports import Store
-from tests.contract.stores.lab import KINDS, DynamoLab, MemoryLab, PostgresLab, SqliteLab, StoreLab
+from ebbtide.ports import PolicyStore, Store
+from tests.contract.stores.lab import (
+    KINDS,
+    DynamoLab,
+    MemoryLab,
+    PostgresLab,
+    SqliteLab,
+    StoreLab,
+    policies_of,
+)
 from tests.servers.dynamodb import CREDENTIALS, DynamoServer, dynamodb_server
 from tests.servers.lossy import lossy_forwarder, to_port, to_unix
 from tests.servers.postgres import PostgresServer, postgres_server
@@ -85,6 +93,11 @@ def store(lab: StoreLab, cluster: str) -> Iterator[Store]:
     opened = lab.open(cluster)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def policies(store: Store) -> PolicyStore:
+    return policies_of(store)
 
 
 @pytest.fixture

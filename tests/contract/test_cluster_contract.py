@@ -13,8 +13,8 @@ from typing import Protocol
 import pytest
 
 from ebbtide.errors import BudgetExhausted, NotOurs
-from ebbtide.model.effect import Cordon, DeleteNode, Evict, Uncordon
-from ebbtide.model.node import Node, Ownership
+from ebbtide.model.effect import Cordon, DeleteNode, Evict, SoftTaint, Uncordon
+from ebbtide.model.node import LEAVING, Node, Ownership
 from ebbtide.model.pod import Pod
 from ebbtide.ports import Cluster
 from ebbtide.simulator.catalogue import deployment, guarded, pool
@@ -97,6 +97,10 @@ def cordon(node: Node, operation: str = "op-1") -> Cordon:
     return Cordon(node.name, node.uid, operation)
 
 
+def taint(node: Node, operation: str = "op-1") -> SoftTaint:
+    return SoftTaint(node.name, node.uid, operation)
+
+
 def uncordon(node: Node, operation: str = "op-1") -> Uncordon:
     return Uncordon(node.name, node.uid, operation)
 
@@ -114,6 +118,50 @@ def test_a_view_shows_nodes_pods_and_budgets(lab: Lab) -> None:
     assert [node.ready for node in view.workers] == [True]
     assert len(web_pods(lab)) == 3
     assert [budget.disruptions_allowed for budget in view.budgets if budget.name == "web"] == [1]
+
+
+def test_a_soft_taint_is_signed_and_leaves_the_node_schedulable(lab: Lab) -> None:
+    lab.cluster.soft_taint(taint(worker(lab)), token=5)
+    lab.cluster.soft_taint(taint(worker(lab)), token=5)
+    node = worker(lab)
+    assert (node.unschedulable, node.taints) == (False, (LEAVING,))
+    assert node.owner == Ownership("op-1", 5, cordoned=False)
+
+
+def test_a_cordon_after_a_soft_taint_is_ours_and_one_release_lifts_both(lab: Lab) -> None:
+    lab.cluster.soft_taint(taint(worker(lab)), token=5)
+    lab.cluster.cordon(cordon(worker(lab)), token=5)
+    lab.cluster.soft_taint(taint(worker(lab)), token=6)
+    node = worker(lab)
+    assert (node.cordoned_by_us, node.owner) == (True, Ownership("op-1", 6))
+    assert LEAVING in node.taints
+    lab.cluster.uncordon(uncordon(node), token=6)
+    node = worker(lab)
+    assert (node.unschedulable, LEAVING in node.taints, node.owner) == (False, False, None)
+
+
+def test_a_soft_taint_alone_is_lifted_and_a_persons_cordon_meanwhile_stays(lab: Lab) -> None:
+    lab.cluster.soft_taint(taint(worker(lab)), token=5)
+    lab.person_cordons(worker(lab).name)
+    with pytest.raises(NotOurs):
+        lab.cluster.soft_taint(taint(worker(lab)), token=6)
+    with pytest.raises(NotOurs):
+        lab.cluster.cordon(cordon(worker(lab)), token=6)
+    lab.cluster.uncordon(uncordon(worker(lab)), token=6)
+    node = worker(lab)
+    assert (node.unschedulable, LEAVING in node.taints, node.owner) == (True, False, None)
+
+
+def test_a_soft_taint_is_fenced_like_a_cordon(lab: Lab) -> None:
+    node = worker(lab)
+    lab.cluster.soft_taint(taint(node), token=5)
+    for wrong in ((taint(node), 4), (taint(node, "op-2"), 9), (SoftTaint(node.name, "another", "op-1"), 9)):
+        with pytest.raises(NotOurs):
+            lab.cluster.soft_taint(wrong[0], token=wrong[1])
+    lab.cluster.uncordon(uncordon(node), token=6)
+    with pytest.raises(NotOurs):
+        lab.cluster.soft_taint(taint(node), token=5)
+    assert worker(lab).taints == ()
 
 
 def test_a_cordon_is_signed_with_operation_and_token(lab: Lab) -> None:

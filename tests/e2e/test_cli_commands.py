@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+import urllib.request
 from dataclasses import replace
 from pathlib import Path
 
@@ -118,6 +119,41 @@ def test_an_open_operation_is_shown_and_planned(shell: Shell) -> None:
     assert shell.contents() == before
 
 
+def test_a_scale_up_chooses_by_the_price_file_beside_the_configuration(shell: Shell) -> None:
+    shell.run("once")
+    text = "currency: EUR\nas_of: 2026-01-01\nprices: {cpx32: 9, cpx22: 0.001}"
+    assert "launch cpx32" in shell.run("plan", environ=GROW).out, "otherwise the file changes nothing"
+    shell.write("ebbtide-prices.yaml", text)
+    done = shell.run("once", environ=GROW)
+    assert "launch cpx22" in done.out
+    assert "days old" in done.err
+    status = json.loads(shell.run("status", "--json").out)
+    assert {(row["type"], row["per hour"], row["source"], row["as of"]) for row in status["prices"]} == {
+        ("cpx32", "9", "ebbtide-prices.yaml", "2026-01-01"),
+        ("cpx22", "0.001", "ebbtide-prices.yaml", "2026-01-01"),
+    }
+
+
+def test_the_budgets_and_the_prices_are_shown(shell: Shell) -> None:
+    budget = {"BUDGETS": "[{nodes: 0, reasons: [idle], schedule: '* * * * *', duration: 1h}]"}
+    shell.run("once")
+    told = shell.run("status", environ=budget).out
+    assert "budget  10% of the workers, or 1; 0 of 1 leaving\n" in told
+    assert "budget  0 nodes for idle from '* * * * *' in UTC for 1h; 0 of 0 leaving, for another " in told
+    assert "prices  2 of 2 known (Ebbtide built-in list, 2026-11-15)" in told
+    shown = json.loads(shell.run("status", "--json", environ=budget).out)["budgets"]
+    assert [(line["of"], line["active"], line["limit"]) for line in shown] == [
+        ("cluster", True, 1),
+        ("cluster", True, 0),
+    ]
+
+
+def test_a_price_file_that_is_named_and_missing_is_refused_before_anything_is_touched(shell: Shell) -> None:
+    refused = shell.run("once", environ={"PRICES_FILE": "none.yaml"}, code=2)
+    assert "PRICES_FILE: the price file none.yaml cannot be read: No such file or directory" in refused.err
+    assert shell.files() == []
+
+
 def test_removals_are_paused_and_resumed(shell: Shell) -> None:
     assert "Removals are paused (upgrade)" in shell.run("pause", "--reason", "upgrade").out
     assert "paused (upgrade)" in shell.run("status").out
@@ -197,7 +233,7 @@ def test_pods_are_packed_from_files(shell: Shell) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_running_autoscaler_ends_gracefully(shell: Shell, number: signal.Signals) -> None:
-    shell.write("ebbtide.yaml", "interval_sec: 1\n")
+    shell.write("ebbtide.yaml", "interval_sec: 1\nmetrics_addr: 127.0.0.1:0\n")
     process = subprocess.Popen(
         [COMMAND, "run"],
         cwd=shell.folder,
@@ -209,7 +245,11 @@ def test_a_running_autoscaler_ends_gracefully(shell: Shell, number: signal.Signa
     try:
         assert process.stdout is not None
         assert process.stdout.readline().startswith(f"ebbtide {__version__}: cluster 'cluster' (simulator)")
+        address = process.stdout.readline().removeprefix("Figures: ").strip()
         assert "nothing to do" in process.stdout.readline()
+        for page in ("metrics", "healthz", "readyz"):
+            with urllib.request.urlopen(address.replace("metrics", page), timeout=10) as answer:
+                assert answer.status == 200
         os.kill(process.pid, number)
         out, err = process.communicate(timeout=30)
     finally:

@@ -17,12 +17,13 @@ from ebbtide.bootstrap import LineNotifier, SystemClock, TimeOrderedIds
 from ebbtide.config import Config
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
+from ebbtide.engine.switch import resumed
 from ebbtide.entrypoints.cli import WHAT_NOW, main
 from ebbtide.entrypoints.cli.demo import news
 from ebbtide.entrypoints.cli.demo_view import Size, Told, screen
 from ebbtide.entrypoints.cli.describe import decision_lines, record_lines
 from ebbtide.entrypoints.cli.simulated import new_world
-from ebbtide.entrypoints.cli.switch import resumed, with_switch
+from ebbtide.entrypoints.cli.switch import with_switch
 from ebbtide.entrypoints.cli.writing import span
 from ebbtide.errors import ConfigError, EbbtideError
 from ebbtide.model.decision import Action, Check, Decision, Refusal, Verdict

@@ -54,11 +54,17 @@ class Refused(Exception):
         )
 
 
+def in_group(server: dict[str, Any]) -> int:
+    """The placement group of a server; 0 where it has none."""
+    return int((server.get("placement_group") or {}).get("id", 0))
+
+
 class HetznerServer:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.servers: dict[int, dict[str, Any]] = {}
         self.closed_locations: set[str] = set()
+        self.group_size = 10
         self.calls: Counter[str] = Counter()
         self._lost: Counter[str] = Counter()
         self._ordered: list[tuple[str, str]] = []
@@ -142,6 +148,8 @@ class HetznerServer:
         server = self.make(body["name"], body["location"], body["server_type"], body.get("labels", {}))
         server["user_data"] = body.get("user_data", "")
         server["asked"] = body
+        if group := body.get("placement_group"):
+            server["placement_group"] = {"id": group, "name": f"group-{group}", "type": "spread"}
         return 201, {
             "server": server,
             "action": action("create_server", server["id"]),
@@ -185,6 +193,9 @@ class HetznerServer:
             raise Refused("uniqueness_error", "server name is already used")
         if body["location"] in self.closed_locations:
             raise Refused("resource_unavailable", "we are currently out of this type")
+        group = body.get("placement_group")
+        if group and sum(in_group(server) == group for server in self.servers.values()) >= self.group_size:
+            raise Refused("placement_error", "the placement group is full")
 
 
 def _handler(server: HetznerServer) -> type[BaseHTTPRequestHandler]:

@@ -15,7 +15,7 @@ from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.engine.loop import guarded_tick
 from ebbtide.engine.outside import Outside
 from ebbtide.model.money import Price
-from ebbtide.model.node import Market
+from ebbtide.model.node import LEAVING, Market
 from ebbtide.model.operation import ScaleDown
 from ebbtide.model.pool import NodeType, Pool
 from ebbtide.model.record import Record
@@ -159,6 +159,8 @@ class Telling:
         for node in self.world.inventory.nodes.values():
             if node.worker and node.unschedulable:
                 found.append(f"{node.name} is left cordoned")
+            if node.owner is not None or LEAVING in node.taints:
+                found.append(f"{node.name} is left with our mark")
         if self.ready_workers() != self.story.nodes_at_the_end:
             found.append(f"{self.ready_workers()} workers at the end, not {self.story.nodes_at_the_end}")
         waiting = [pod.full_name for pod in self.world.inventory.pods.values() if pod.waiting]

@@ -12,8 +12,9 @@ from functools import cache, partial
 import pytest
 
 from ebbtide.simulator.plans import CrashPlan, Strike
+from tests.simulation import repack_stories, stories
 from tests.simulation.conftest import CRASH_POINTS
-from tests.simulation.stories import STORIES, TICK_SECONDS, Story, Telling
+from tests.simulation.stories import TICK_SECONDS, Story, Telling
 
 CALLS_AFTER_THE_LAST_EFFECT = 8
 STRIKES = (
@@ -24,6 +25,7 @@ STRIKES = (
     Strike.THROTTLED,
     Strike.STALL,
 )
+STORIES = (*stories.STORIES, *repack_stories.STORIES)
 by_name = pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
 
 

@@ -15,8 +15,8 @@ from ebbtide.core.operations import machine
 from ebbtide.core.operations.situation import Situation
 from ebbtide.engine.observe import observe
 from ebbtide.errors import LeaseLost, NewerRecord, NotOurs
-from ebbtide.model.effect import Uncordon
-from ebbtide.model.node import InstanceState
+from ebbtide.model.effect import SoftTaint, Uncordon
+from ebbtide.model.node import LEAVING, InstanceState
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown, ScaleUp, SlotState, SpotKind, SpotNotice
 from ebbtide.model.record import CLUSTER_LEASE, Record
 from ebbtide.simulator.clock import VirtualClock
@@ -110,6 +110,33 @@ def test_crash_after_cordon() -> None:
     assert node.owner is not None
     assert node.owner.operation_id == telling.record.operation.id
     ends_well(telling)
+
+
+def test_crash_between_taint_and_cordon() -> None:
+    telling = Telling(SCALE_DOWN)
+    strike(telling, "cluster.soft_taint", Strike.CRASH_AFTER)
+    node = telling.world.inventory.nodes[removal_of(telling.record).node_name]
+    assert (node.unschedulable, node.taints) == (False, (LEAVING,))
+    telling.store.write(replace(telling.record, paused=True, pause_reason="test"), None)
+    for _ in range(10):
+        telling.wait(30)
+        telling.tick(owner="another")
+    assert telling.record.operation is None
+    released = telling.world.inventory.nodes[node.name]
+    assert (released.taints, released.owner) == ((), None)
+
+
+def test_a_stray_soft_taint_is_lifted_after_a_grace() -> None:
+    telling = Telling(replace(SCALE_DOWN, nodes_at_the_end=4, settings=replace(SETTINGS, min_workers=4)))
+    node = next(node for node in telling.world.inventory.nodes.values() if node.worker)
+    cluster = telling.outside(CrashPlan()).cluster
+    cluster.soft_taint(SoftTaint(node.name, node.uid, "closed-long-ago"), 1)
+    for _ in range(SETTINGS.orphan_grace_seconds // 30 + 3):
+        telling.tick()
+        telling.wait(30)
+    released = telling.world.inventory.nodes[node.name]
+    assert (released.taints, released.owner) == ((), None)
+    assert telling.checker.violations == []
 
 
 def test_only_our_own_cordons_are_ever_lifted() -> None:

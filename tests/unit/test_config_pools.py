@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from ebbtide.config.catalogue import CATALOGUE
+from ebbtide.adapters.clouds.catalogue import CATALOGUE
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
 from ebbtide.errors import ConfigError

@@ -35,7 +35,7 @@ def effective(config: Config) -> dict[str, tuple[object, str]]:
 
 def test_every_setting_has_a_key() -> None:
     keys = {path_text(path) for path, _ in leaf_fields()}
-    names = {key_of(field.name) for field in fields(Settings)} - {"cluster"}
+    names = {key_of(field.name) for field in fields(Settings)} - {"cluster", "consolidation"}
     assert names <= keys
     assert "cluster.name" in keys
 
@@ -103,7 +103,6 @@ def test_a_variable_is_read_as_the_kind_of_its_key(variable: str, text: str, key
     [
         ("MIN_WORKERS", "two", '"two" is not allowed; allowed: a whole number from 0 to 100000'),
         ("MIN_WORKERS", "1_0", '"1_0" is not allowed'),
-        ("MIN_WORKERS", "", "is empty; allowed: a whole number"),
         ("MIN_WORKERS", "12", "12 is above max_workers (10)"),
         ("IDLE_DOWN_SEC", "-1", "-1 is not allowed; allowed: a whole number of seconds"),
         ("CPU_UP", "nan", '"nan" is not allowed'),
@@ -117,6 +116,13 @@ def test_a_wrong_variable_is_refused_by_its_own_name(variable: str, text: str, s
     with pytest.raises(ConfigError) as caught:
         read("min_workers: 3", **{variable: text})
     assert f"environment variable {variable}: {says}" in str(caught.value)
+
+
+def test_an_empty_variable_counts_as_unset_whichever_key_it_is_of() -> None:
+    every = {variable_of(path): " " for path, _ in leaf_fields()}
+    config = read("min_workers: 3", **every)
+    assert config.effective == read("min_workers: 3").effective
+    assert config.settings == read("min_workers: 3").settings
 
 
 def test_a_wrong_pool_in_the_environment_names_variable_and_place() -> None:

@@ -190,7 +190,7 @@ def test_doing_nothing_is_explained_for_both_directions() -> None:
     assert decision.reason == (
         "no scale-up: CPU 0.50 is not above 0.70, no pod waits; no scale-down: CPU 0.50 is not below 0.30"
     )
-    assert len(decision.verdicts) == 5
+    assert len(decision.verdicts) == 6
 
 
 def test_the_last_worker_stays_even_where_the_minimum_is_zero() -> None:

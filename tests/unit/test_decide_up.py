@@ -25,6 +25,7 @@ from tests.builders import (
     make_slot,
     make_snapshot,
     make_spot,
+    make_type,
 )
 
 NODES = make_nodes("a1", "b1")
@@ -97,6 +98,21 @@ def test_fewer_ready_workers_than_the_minimum_are_made_up_for() -> None:
     assert failed(decided(alone, make_record(short_since=NOW - 179))).name == "pressure"
     decision = decided(alone, make_record(short_since=NOW - 180))
     assert decision.reason == "launch small in b: 1 ready workers are below MIN_WORKERS 2"
+
+
+def test_a_pool_below_its_own_minimum_is_made_up_for_in_that_pool() -> None:
+    dear = make_type("dear", price="9")
+    pools = (make_pool(), make_pool("gpu", types=(dear,), min_workers=2), make_pool("third", min_workers=1))
+    record = make_record(short_since=NOW - 180)
+    decision = decided(make_snapshot(NODES), record, pools=pools, max_batch_up=5)
+    assert sorted(slot.pool for slot in decision.slots) == ["gpu", "gpu", "third"]
+    assert decision.reason.endswith(
+        ": pool gpu lacks 2 workers of its minimum; pool third lacks 1 workers of its minimum"
+    )
+    there = make_snapshot((*NODES, *make_nodes("a2", "b2", pool="gpu")))
+    spots = (make_spot("b1", slot=make_slot("spot-0", pool="third")),)
+    satisfied = make_record(short_since=NOW - 180, spots=spots)
+    assert {slot.pool for slot in decided(there, satisfied, pools=pools, min_workers=9).slots} == {"workers"}
 
 
 def test_workers_on_their_way_are_not_made_up_for_twice() -> None:

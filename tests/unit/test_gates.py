@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ebbtide.core import gates
+from ebbtide.model.budget import RemovalReason
 from ebbtide.model.node import Node
 from ebbtide.model.operation import RemovalState
 from ebbtide.model.record import Record
@@ -22,6 +23,7 @@ from tests.builders import (
 )
 
 SETTINGS = make_settings()
+IDLE = RemovalReason.IDLE
 
 
 def names(count: int, zone: str = "a") -> list[str]:
@@ -141,15 +143,25 @@ def test_an_unready_worker_does_not_keep_a_zone() -> None:
 @pytest.mark.parametrize(("workers", "allowed"), [(1, 1), (9, 1), (19, 1), (20, 2), (100, 10)])
 def test_at_most_a_tenth_of_the_workers_or_one_go_at_the_same_time(workers: int, allowed: int) -> None:
     snapshot = make_snapshot(make_nodes(*names(workers)))
-    assert gates.budget(snapshot, SETTINGS) == allowed
-    assert gates.within_budget(snapshot, make_record(), SETTINGS, allowed).passed
-    assert not gates.within_budget(snapshot, make_record(), SETTINGS, allowed + 1).passed
+    going = [make_removal(name) for name in names(workers)] + [make_removal("extra")]
+    assert gates.cluster_room(snapshot, make_record(), SETTINGS, IDLE).count == allowed
+    assert gates.within_budget(snapshot, make_record(), SETTINGS, going[:allowed], IDLE).passed
+    assert not gates.within_budget(snapshot, make_record(), SETTINGS, going[: allowed + 1], IDLE).passed
 
 
 def test_removals_under_way_use_up_the_budget() -> None:
     snapshot = make_snapshot(make_nodes(*names(10)))
-    check = gates.within_budget(snapshot, make_record(operation=make_scale_down(make_removal())), SETTINGS, 1)
-    assert (check.passed, check.says) == (False, "2 removals at once, the budget is 1")
+    busy = make_record(operation=make_scale_down(make_removal("a1")))
+    check = gates.within_budget(snapshot, busy, SETTINGS, [make_removal("a2")], IDLE)
+    assert (check.passed, check.says) == (
+        False,
+        "1 asked for, 0 may go: 1 of at most 1 are leaving (budget_fraction is 0.1)",
+    )
+    left = gates.budget_left(snapshot, busy, SETTINGS, IDLE)
+    assert (left.passed, left.says) == (
+        False,
+        "0 more may go: 1 of at most 1 are leaving (budget_fraction is 0.1)",
+    )
 
 
 DRAINED = make_removal("a1", state=RemovalState.DRAINED)

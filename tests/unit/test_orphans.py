@@ -9,6 +9,7 @@ import pytest
 from ebbtide.core.orphans import (
     cordon_id,
     dead_nodes,
+    graces,
     lone_instances,
     overdue,
     stray_cordons,
@@ -145,3 +146,14 @@ def test_an_orphan_is_overdue_after_the_grace() -> None:
     assert overdue(record, "cordon:uid-a1", make_settings(), NOW)
     assert not overdue(record, "i-lone", make_settings(), NOW)
     assert not overdue(record, "i-unknown", make_settings(), NOW)
+
+
+def test_where_nearly_half_seem_to_have_no_node_it_is_rather_the_list_of_nodes_that_is_wrong() -> None:
+    other = make_instance("i-other", key="op-1")
+    few = make_snapshot(make_nodes("a1", "b1", "c1"), extra_instances=[LONE, other])
+    many = make_snapshot(make_nodes("a1", "b1"), extra_instances=[LONE, other])
+    single = make_snapshot(make_nodes("a1"), extra_instances=[LONE])
+    assert [graces(seen, make_record(), make_settings()) for seen in (few, many, single)] == [1, 4, 1]
+    record = make_record(orphans=(Missing("i-lone", NOW - 3599),))
+    assert not overdue(record, "i-lone", make_settings(), NOW, 4)
+    assert overdue(record, "i-lone", make_settings(), NOW + 1, 4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ebbtide.core.sizing import next_offer, offer_name, plan_launch, replacement_offer
+from ebbtide.core.sizing import currencies, next_offer, offer_name, plan_launch, replacement_offer
 from ebbtide.model.node import Market
 from ebbtide.model.operation import Slot
 from ebbtide.model.pod import Phase
@@ -94,3 +94,15 @@ def test_an_offer_that_had_no_capacity_lately_is_chosen_only_where_nothing_else_
     assert plan_launch(snapshot, one, settings, 1).offers[0].zone == "b"
     assert replacement_offer(snapshot, make_record(), pools[0], name).zone == "a"
     assert replacement_offer(snapshot, one, pools[0], name).zone == "b"
+
+
+def test_prices_of_two_currencies_are_never_compared() -> None:
+    euro, yen = make_type("euro", price="0.9"), make_type("yen", price="0.1")
+    assert yen.price is not None
+    yen = replace(yen, price=replace(yen.price, currency="JPY"))
+    pods = [make_pod("web", 1000, phase=Phase.PENDING)]
+    for types, chosen in (((euro, yen), "euro"), ((yen, euro), "yen")):
+        settings = make_settings(pools=(make_pool(types=types),))
+        plan = plan_launch(make_snapshot((), pods), make_record(), settings, 1)
+        assert [offer.node_type.name for offer in plan.offers] == [chosen]
+    assert currencies((make_pool(types=(yen, euro)),)) == ("JPY", "EUR")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ebbtide.core.targets import choose_targets
-from ebbtide.model.node import Node
+from ebbtide.model.node import Node, Ownership
 from ebbtide.model.pod import Budget, Pod
 from ebbtide.model.record import Record, Rest
 from ebbtide.model.resources import Resources
@@ -94,6 +94,7 @@ def test_a_removal_knows_instance_node_zone_and_pool() -> None:
     [
         ({"provider_id": ""}, "the cloud lists no instance of ours for it"),
         ({"unschedulable": True}, "it was cordoned by someone else"),
+        ({"owner": Ownership("op", 1, cordoned=False)}, "it still carries the mark of operation op"),
         ({"pool": "old"}, "its pool old is not configured"),
     ],
 )

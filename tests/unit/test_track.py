@@ -17,6 +17,7 @@ from tests.builders import (
     make_node,
     make_nodes,
     make_pod,
+    make_pool,
     make_record,
     make_scale_up,
     make_settings,
@@ -95,6 +96,13 @@ def test_workers_are_short_while_fewer_than_the_minimum_stand_or_are_on_their_wa
     assert tracked(alone).short_since == NOW
     assert tracked(alone, operation=make_scale_up(make_slot())).short_since == 0
     assert tracked(CALM, short_since=NOW - 5).short_since == 0
+
+
+def test_workers_are_short_where_a_single_pool_is_below_its_minimum() -> None:
+    settings = make_settings(pools=(make_pool(), make_pool("gpu", min_workers=1)))
+    assert track(CALM, make_record(), settings, NOW)[0].short_since == NOW
+    coming = make_record(operation=make_scale_up(make_slot(pool="gpu")))
+    assert track(CALM, coming, settings, NOW)[0].short_since == 0
 
 
 @pytest.mark.parametrize("name", STAMPS)

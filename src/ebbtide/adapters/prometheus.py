@@ -85,6 +85,14 @@ class PrometheusMetrics:
         except Unknown as why:
             return Reading(problem=f"CPU is unknown: {why}")
 
+    def why_not(self) -> str:
+        """Why it cannot be asked anything at all; empty where it answers."""
+        try:
+            self._ask("vector(1)")
+        except Unknown as why:
+            return str(why)
+        return ""
+
     def close(self) -> None:
         self._pool.clear()
 

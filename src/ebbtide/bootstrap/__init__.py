@@ -12,6 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 from ebbtide.bootstrap.kubernetes import close_doors, open_kubernetes
 from ebbtide.bootstrap.parts import LineNotifier, SystemClock, TimeOrderedIds, World
 from ebbtide.config import Config
+from ebbtide.engine.observers import Observers
 from ebbtide.engine.outside import Outside
 from ebbtide.errors import ConfigError
 from ebbtide.ports import Store
@@ -64,6 +65,7 @@ def assemble(config: Config, store: Store, world: World) -> Outside:
         notifier=LineNotifier(sys.stderr, as_json=config.log_format == "json"),
         clock=world.clock,
         new_id=TimeOrderedIds(),
+        observer=Observers(*world.observers),
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ebbtide.adapters.clouds.join import Join
     from ebbtide.adapters.kube.cluster import KubeCluster
     from ebbtide.adapters.kube.connection import Connection
+    from ebbtide.adapters.prometheus import PrometheusMetrics
 
 CONNECT_SECONDS = 5
 """Of `request_timeout_sec`, what a connection to the API server may take; the rest is for its answer."""
@@ -37,7 +38,8 @@ def open_kubernetes(config: Config, watching: bool = False, asking: bool = False
             from ebbtide.adapters.kube.cluster import KubeCluster
         cluster = KubeCluster(connection, watching)
         metrics = _open_metrics(config, connection, cluster)
-        world = World(cluster, open_cloud(config), metrics, _open_inbox(config, clock), clock)
+        inbox = _open_inbox(config, clock)
+        world = World(cluster, open_cloud(config), metrics, inbox, clock, (cluster.teller,))
         if asking:
             connection.get("/version", "the version")
         return world
@@ -89,24 +91,32 @@ def cloud_client(config: Config, service: str = "ec2") -> Any:
 
 
 def close_doors(doors: World | Outside) -> None:
-    for door in (doors.cloud, doors.cluster, doors.metrics, doors.inbox):
-        if shut := getattr(door, "close", None):
-            shut()
+    """Every door that can be closed, the store last; one that fails keeps no other open."""
+    with ExitStack() as last_first:
+        for name in ("store", "inbox", "metrics", "cluster", "cloud"):
+            if shut := getattr(getattr(doors, name, None), "close", None):
+                last_first.callback(shut)
 
 
 def _open_metrics(config: Config, connection: Connection, cluster: KubeCluster) -> Metrics:
     from ebbtide.adapters.kube.usage import MetricsServer
-    from ebbtide.adapters.prometheus import FirstKnown, PrometheusMetrics, Source
+    from ebbtide.adapters.prometheus import FirstKnown
 
-    keys = config.adapters.metrics
     of_cluster = MetricsServer(connection, lambda: cluster.cpu_milli_of)
+    prometheus = open_prometheus(config)
+    return of_cluster if prometheus is None else FirstKnown(prometheus, of_cluster)
+
+
+def open_prometheus(config: Config) -> PrometheusMetrics | None:
+    """None where none is configured."""
+    keys = config.adapters.metrics
     if not keys.prometheus_url:
-        return of_cluster
+        return None
+    from ebbtide.adapters.prometheus import PrometheusMetrics, Source
+
     token_file = Path(keys.token_file).expanduser() if keys.token_file else None
     seconds = min(PROMETHEUS_SECONDS, _limit(config))
-    return FirstKnown(
-        PrometheusMetrics(Source(keys.prometheus_url, keys.query, token_file, seconds)), of_cluster
-    )
+    return PrometheusMetrics(Source(keys.prometheus_url, keys.query, token_file, seconds))
 
 
 def _open_inbox(config: Config, clock: Clock) -> Inbox:

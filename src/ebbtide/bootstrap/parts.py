@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 from ebbtide.model.log import LogEntry
-from ebbtide.ports import Clock, Cloud, Cluster, Inbox, Metrics
+from ebbtide.ports import Clock, Cloud, Cluster, Inbox, Metrics, Observer
 
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 _TIME_DIGITS, _ORDER_DIGITS, _RANDOM_DIGITS = 10, 3, 5
@@ -28,6 +28,7 @@ class World:
     metrics: Metrics
     inbox: Inbox
     clock: Clock
+    observers: tuple[Observer, ...] = ()
 
 
 class SystemClock:

@@ -72,11 +72,8 @@ class HetznerKeys(Section):
     networks: tuple[int, ...] = Field((), description="Ids of the private networks of new nodes.")
     ssh_keys: tuple[str, ...] = Field((), description="Names of the SSH keys of new nodes.")
     firewalls: tuple[int, ...] = Field((), description="Ids of the firewalls of new nodes.")
-    placement_group: int = Field(
-        0,
-        ge=0,
-        description="Placement group of new nodes; 0 is none.",
-        json_schema_extra={"allowed": "the id of a placement group"},
+    placement_groups: tuple[int, ...] = Field(
+        (), description="Ids of the placement groups of new nodes; of several, the emptiest is taken."
     )
     public_ipv4: bool = Field(True, description="Whether new nodes get a public IPv4 address.")
     token_file: str = text("File with the API token, where HCLOUD_TOKEN is not set.", "the path of a file")

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from urllib.parse import urlsplit
 
 from ebbtide.config.adapter_checks import check_adapters
+from ebbtide.config.api_checks import check_api
+from ebbtide.config.budgets import BudgetKeys
 from ebbtide.config.pools import PoolKeys
 from ebbtide.config.problems import Problem, shown
 from ebbtide.config.schema import STORE_FORMS, Document
@@ -17,7 +19,9 @@ def check(document: Document) -> Iterator[Problem]:
     yield from _times(document)
     yield from _store(document)
     yield from _pools(document)
+    yield from _budgets(document)
     yield from check_adapters(document)
+    yield from check_api(document.api)
 
 
 def _limits(d: Document) -> Iterator[Problem]:
@@ -114,6 +118,21 @@ def _pool(pool: PoolKeys, number: int) -> Iterator[Problem]:
             yield Problem(("pools", number, key), f"{shown(twice)} stands twice in it; name each once")
     if "" in pool.zones:
         yield Problem(("pools", number, "zones"), "holds an empty name; name each zone")
+
+
+def _budgets(d: Document) -> Iterator[Problem]:
+    places: list[tuple[tuple[str | int, ...], BudgetKeys]] = [
+        (("budgets", number), budget) for number, budget in enumerate(d.budgets)
+    ]
+    for at, pool in enumerate(d.pools):
+        places += [(("pools", at, "budgets", number), budget) for number, budget in enumerate(pool.budgets)]
+    for path, budget in places:
+        if budget.schedule is not None and budget.duration is None:
+            yield Problem((*path, "schedule"), "needs duration; say how long the budget holds, such as 8h")
+        for key in ("duration", "zone"):
+            if budget.schedule is None and key in budget.model_fields_set:
+                says = "is given without schedule; say when it begins, such as 0 9 * * mon-fri"
+                yield Problem((*path, key), says)
 
 
 def _sums(d: Document) -> Iterator[Problem]:

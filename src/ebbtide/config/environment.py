@@ -1,4 +1,7 @@
-"""Environment variables laid over what the file says. A variable is text, read as the kind of its key."""
+"""Environment variables laid over what the file says. A variable is text, read as the kind of its key.
+
+One that is empty counts as unset: unit files, templates and other programs leave such behind.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +26,17 @@ def with_environment(
     found: list[Problem] = []
     for path, field in leaf_fields():
         variable = variable_of(path)
-        if variable not in environ:
+        text = environ.get(variable, "").strip()
+        if not text:
             continue
         variables[path] = variable
-        text = environ[variable].strip()
         try:
             _put(values, path, _read(text, field))
         except ValueError:
             _drop(values, path)
-            given = f"{shown(text)} is not allowed" if text else "is empty"
-            found.append(Problem(path, f"{given}; allowed: {allowed(field, str(path[-1]))}"))
+            found.append(
+                Problem(path, f"{shown(text)} is not allowed; allowed: {allowed(field, str(path[-1]))}")
+            )
     return values, variables, found
 
 
@@ -55,8 +59,6 @@ def _drop(values: dict[str, Any], path: Path) -> None:
 def _read(text: str, field: FieldInfo) -> Any:
     """Raises `ValueError` where the text is not of the key's kind."""
     kind: object = field.annotation
-    if not text:
-        raise ValueError("a variable that is set must say something")
     if kind is int:
         return int(_matched(r"[-+]?\d+", text))
     if kind is float:

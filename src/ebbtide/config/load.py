@@ -6,22 +6,26 @@ The environment wins over the file, the file over the defaults. All problems are
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from ebbtide.adapters.clouds.catalogue import CATALOGUE
+from ebbtide.adapters.clouds.prices import PriceBook, book_of_pools
 from ebbtide.config.adapters import AdapterSections
-from ebbtide.config.catalogue import CATALOGUE
+from ebbtide.config.api import ApiKeys
 from ebbtide.config.checks import check
 from ebbtide.config.document import Read, read_document
 from ebbtide.config.environment import with_environment
 from ebbtide.config.places import Path as KeyPath
 from ebbtide.config.places import leaf_fields, path_text
+from ebbtide.config.prices import price_file_of, read_book
 from ebbtide.config.problems import Problem, mask, problems_in
 from ebbtide.config.schema import Document
+from ebbtide.core.budgets import described
 from ebbtide.errors import ConfigError
 from ebbtide.model.pool import Pool
 from ebbtide.model.settings import Settings
@@ -30,7 +34,9 @@ FILE_NAME = "ebbtide.yaml"
 FILE_VARIABLE = "EBBTIDE_CONFIG"
 
 SIMULATED_POOL = Pool(
-    name="workers", types=(CATALOGUE["cpx22"], CATALOGUE["cpx32"]), zones=("zone-a", "zone-b", "zone-c")
+    name="workers",
+    types=tuple(replace(CATALOGUE[name], price=None) for name in ("cpx22", "cpx32")),
+    zones=("zone-a", "zone-b", "zone-c"),
 )
 """Stands in where a simulated cluster is given no pool, so that a first try needs no file."""
 
@@ -59,20 +65,30 @@ class Config:
     effective: tuple[Effective, ...] = ()
     kubeconfig: str = ""
     context: str = ""
+    metrics_addr: str = "off"
+    api: ApiKeys = field(default_factory=ApiKeys)
     adapters: AdapterSections = field(default_factory=AdapterSections)
+    prices: PriceBook = field(default_factory=PriceBook)
+    """All that is known: the built-in list, the price file over it, the pools' own prices over both."""
+    price_file_named: str = ""
+    price_file: Path | None = None
+    """The price file that was read."""
 
 
-def load(path: Path | None, environ: Mapping[str, str]) -> Config:
-    """`path` is what the user named; without it the variable, then the file in this folder, if any."""
+def load(path: Path | None, environ: Mapping[str, str], with_prices: bool = True) -> Config:
+    """`path` is what the user named; without it the variable, then the file in this folder, if any.
+
+    Without prices, the price file need not be there: for who is about to write it.
+    """
     named = path or (Path(environ[FILE_VARIABLE]) if environ.get(FILE_VARIABLE) else None)
     default = Path(FILE_NAME)
     read = Read()
     if named is not None or default.exists():
         read = read_document(named or default)
-    return build_config(read, environ)
+    return build_config(read, environ, with_prices)
 
 
-def build_config(read: Read, environ: Mapping[str, str]) -> Config:
+def build_config(read: Read, environ: Mapping[str, str], with_prices: bool = True) -> Config:
     values, variables, found = with_environment(read.values, environ)
     try:
         document = Document.model_validate(values)
@@ -81,9 +97,14 @@ def build_config(read: Read, environ: Mapping[str, str]) -> Config:
         document = _without_wrong_keys(values, found)
     wrong = {problem.path[0] for problem in found if problem.path}
     found.extend(p for p in check(document) if not wrong.intersection((p.path[0], *p.others)))
+    file = price_file_of(document.prices.file, read.name) if with_prices and "prices" not in wrong else None
+    try:
+        book = read_book(file)
+    except ConfigError as error:
+        found.append(Problem(("prices", "file"), str(error)))
     if found:
         raise ConfigError(_report(found, read, variables))
-    return _config(document, read, variables)
+    return _config(document, read, variables, (file, book))
 
 
 def _without_wrong_keys(values: Mapping[str, Any], found: Iterable[Problem]) -> Document:
@@ -113,9 +134,18 @@ def _line(problem: Problem, read: Read, variables: Mapping[KeyPath, str]) -> tup
     return read.line(path), f"{place}, {path_text(path)}: {problem.says}"
 
 
-def _config(document: Document, read: Read, variables: Mapping[KeyPath, str]) -> Config:
-    pools = tuple(pool.pool() for pool in document.pools) or (SIMULATED_POOL,)
-    given: dict[str, Any] = {"cluster": document.cluster.name, "pools": pools}
+def _config(
+    document: Document, read: Read, variables: Mapping[KeyPath, str], prices: tuple[Path | None, PriceBook]
+) -> Config:
+    own = tuple(pool.pool() for pool in document.pools)
+    price_file, book = prices
+    pools = tuple(book.priced_pool(pool) for pool in own or (SIMULATED_POOL,))
+    given: dict[str, Any] = {
+        "cluster": document.cluster.name,
+        "pools": pools,
+        "budgets": tuple(budget.budget() for budget in document.budgets),
+        "consolidation": document.consolidation.settings(),
+    }
     for one in fields(Settings):
         if one.name not in given:
             given[one.name] = getattr(document, key_of(one.name))
@@ -132,7 +162,12 @@ def _config(document: Document, read: Read, variables: Mapping[KeyPath, str]) ->
         effective=tuple(_effective(document, read, variables, pools)),
         kubeconfig=document.cluster.kubeconfig,
         context=document.cluster.context,
+        metrics_addr=document.metrics_addr,
+        api=document.api,
         adapters=document,
+        prices=book.under(book_of_pools(own)),
+        price_file_named=document.prices.file,
+        price_file=price_file,
     )
 
 
@@ -152,6 +187,8 @@ def _effective(
             value = getattr(value, str(part))
         if path == ("pools",):
             value = [_pool_line(pool) for pool in pools]
+        if path == ("budgets",):
+            value = [described(budget.budget()) for budget in document.budgets]
         if path in variables:
             origin = f"environment {variables[path]}"
         else:
@@ -171,4 +208,5 @@ def _pool_line(pool: Pool) -> str:
     types = ", ".join(node_type.name for node_type in pool.types)
     most = f"to {pool.max_workers}" if pool.max_workers is not None else "or more"
     limits = f"{pool.min_workers} {most}"
-    return f"{pool.name}: {types} in {', '.join(pool.zones)}; {pool.market}; {limits}"
+    budgets = "".join(f"; budget {described(budget)}" for budget in pool.budgets)
+    return f"{pool.name}: {types} in {', '.join(pool.zones)}; {pool.market}; {limits}{budgets}"

@@ -35,7 +35,8 @@ def leaf_fields() -> Iterator[tuple[Path, FieldInfo]]:
     for name, section in NESTED:
         for key, field in section.model_fields.items():
             yield (name, key), field
-    yield ("pools",), Document.model_fields["pools"]
+    for name in ("budgets", "pools"):
+        yield (name,), Document.model_fields[name]
 
 
 def clean_path(loc: Sequence[str | int]) -> Path:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
-from ebbtide.config.catalogue import CATALOGUE, EC2_FAMILIES, HETZNER
+from ebbtide.adapters.clouds.catalogue import CATALOGUE, EC2_FAMILIES, HETZNER
+from ebbtide.config.budgets import BudgetKeys
 from ebbtide.config.quantities import Amount, read_cpu_milli, read_memory_mib, read_price
 from ebbtide.config.section import Section
 from ebbtide.model.money import Price
@@ -48,12 +50,12 @@ class TypeKeys(Section):
     pods: int = Field(110, ge=1, le=10_000, description="Pods it can hold.")
     price: Annotated[Amount | None, BeforeValidator(read_price)] = Field(
         None,
-        description="Price per hour on demand; unknown where it is left out.",
+        description="Price per hour on demand; else that of the price book, else unknown.",
         json_schema_extra={"allowed": "a number above 0"},
     )
     spot_price: Annotated[Amount | None, BeforeValidator(read_price)] = Field(
         None,
-        description="Price per hour on the spot market; unknown where it is left out.",
+        description="Price per hour on the spot market; else as above.",
         json_schema_extra={"allowed": "a number above 0"},
     )
     currency: str = Field(
@@ -126,11 +128,18 @@ class PoolKeys(Section):
     )
     labels: dict[str, str] = Field({}, description="Labels that its nodes carry.")
     taints: tuple[TaintKeys, ...] = Field((), description="Taints that its nodes carry, as below.")
+    budgets: tuple[BudgetKeys, ...] = Field(
+        (),
+        description="Limits to what leaves this pool at a time, as below; those of the cluster hold besides.",
+    )
 
     def pool(self) -> Pool:
+        """With no price but those that stand here; the price book has the others."""
         return Pool(
             name=self.name,
-            types=tuple(CATALOGUE[t] if isinstance(t, str) else t.node_type() for t in self.types),
+            types=tuple(
+                replace(CATALOGUE[t], price=None) if isinstance(t, str) else t.node_type() for t in self.types
+            ),
             zones=self.zones,
             market=Market(self.market),
             on_demand_fallback=self.on_demand_fallback,
@@ -138,4 +147,5 @@ class PoolKeys(Section):
             max_workers=self.max,
             labels=tuple(sorted(self.labels.items())),
             taints=tuple(Taint(t.key, TaintEffect(t.effect), t.value) for t in self.taints),
+            budgets=tuple(budget.budget() for budget in self.budgets),
         )

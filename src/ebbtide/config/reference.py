@@ -12,7 +12,9 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from ebbtide.config.catalogue import CATALOGUE
+from ebbtide.adapters.clouds.catalogue import CATALOGUE
+from ebbtide.config.api import TokenKeys
+from ebbtide.config.budgets import BudgetKeys
 from ebbtide.config.places import allowed, variable_of
 from ebbtide.config.pools import PoolKeys, TaintKeys, TypeKeys
 from ebbtide.config.schema import NESTED, SECTIONS
@@ -24,9 +26,11 @@ END = "<!-- keys: end -->"
 def reference() -> str:
     parts = [_section(title, "", model) for title, model in SECTIONS]
     parts += [_section(f"`{name}`", name, model) for name, model in NESTED]
+    parts.append(_entries("A token, in `api.tokens`", TokenKeys))
     parts.append(_entries("`pools`: each entry", PoolKeys))
     parts.append(_entries("A type defined inline, in `pools[].types`", TypeKeys))
     parts.append(_entries("A taint, in `pools[].taints`", TaintKeys))
+    parts.append(_entries("A budget, in `budgets` and `pools[].budgets`", BudgetKeys))
     parts.append(_catalogue())
     return "\n\n".join(parts)
 

@@ -11,6 +11,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ebbtide.config.adapters import ADAPTERS, AdapterSections
+from ebbtide.config.api import ADDRESS, ApiKeys
+from ebbtide.config.budgets import BudgetKeys
+from ebbtide.config.consolidation import ConsolidationKeys
 from ebbtide.config.pools import PoolKeys
 from ebbtide.config.section import Section
 from ebbtide.model.settings import Settings
@@ -162,6 +165,12 @@ class Running(Section):
         DEFAULTS.decision_log_seconds, "A decision that only repeats the last is logged again after this."
     )
     log_format: Literal["plain", "json"] = Field("plain", description="How notices are written to stderr.")
+    metrics_addr: str = Field(
+        "127.0.0.1:9808",
+        pattern=ADDRESS,
+        description="Where `ebbtide run` serves `/metrics`, `/healthz` and `/readyz`.",
+        json_schema_extra={"allowed": "HOST:PORT, such as 0.0.0.0:9808, or off"},
+    )
     state_table: str = Field(
         "k3s-autoscaler-state", min_length=1, description="DynamoDB table of the record; SQL has its own."
     )
@@ -200,6 +209,15 @@ class StoreKeys(Section):
     )
 
 
+class PricesKeys(Section):
+    file: str = Field(
+        "",
+        description="Price file, whose prices win over the built-in ones; "
+        "else `ebbtide-prices.yaml` beside the configuration, where there is one.",
+        json_schema_extra={"allowed": "the path of a file as `ebbtide prices update` writes it"},
+    )
+
+
 class Document(
     WhenToScale, HowMany, Lease, Launching, Draining, SpotKeys, SafetyGates, Running, AdapterSections
 ):
@@ -207,6 +225,12 @@ class Document(
 
     cluster: ClusterKeys = ClusterKeys()
     store: StoreKeys = StoreKeys()
+    prices: PricesKeys = PricesKeys()
+    api: ApiKeys = ApiKeys()
+    consolidation: ConsolidationKeys = ConsolidationKeys()
+    budgets: tuple[BudgetKeys, ...] = Field(
+        (), description="Limits to what leaves at a time, besides `budget_fraction`; see below."
+    )
     pools: tuple[PoolKeys, ...] = Field(
         (), description="Groups of nodes that may be launched and removed; see below."
     )
@@ -222,4 +246,11 @@ SECTIONS: tuple[tuple[str, type[Section]], ...] = (
     ("Safety gates", SafetyGates),
     ("Running", Running),
 )
-NESTED: tuple[tuple[str, type[Section]], ...] = (("cluster", ClusterKeys), ("store", StoreKeys), *ADAPTERS)
+NESTED: tuple[tuple[str, type[Section]], ...] = (
+    ("cluster", ClusterKeys),
+    ("store", StoreKeys),
+    ("prices", PricesKeys),
+    ("api", ApiKeys),
+    ("consolidation", ConsolidationKeys),
+    *ADAPTERS,
+)

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from ebbtide.model.node import Node
-from ebbtide.model.operation import Operation, Removal, ScaleDown, ScaleUp, Slot, SpotKind
+from ebbtide.model.operation import Consolidate, Operation, Removal, ScaleDown, ScaleUp, Slot, SpotKind
+from ebbtide.model.pool import Pool
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import Snapshot
 
@@ -26,7 +27,7 @@ def open_removals(record: Record) -> tuple[Removal, ...]:
 
 
 def expected_slots(record: Record) -> tuple[Slot, ...]:
-    slots = [slot for op in _operations(record) if isinstance(op, ScaleUp) for slot in op.slots]
+    slots = [slot for op in _operations(record) if isinstance(op, ScaleUp | Consolidate) for slot in op.slots]
     slots += [spot.slot for spot in record.spots if spot.slot is not None]
     return tuple(slot for slot in slots if slot.expected)
 
@@ -49,6 +50,13 @@ def standing(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
         if node.ready and not leaving:
             found.append(node)
     return tuple(found)
+
+
+def missing_by_pool(snapshot: Snapshot, record: Record, pools: Iterable[Pool]) -> Counter[str]:
+    """How many workers each pool lacks of its own minimum; those on their way are there already."""
+    there = Counter(node.pool for node in standing(snapshot, record))
+    there.update(slot.pool for slot in expected_slots(record))
+    return Counter({p.name: lack for p in pools if (lack := p.min_workers - there[p.name]) > 0})
 
 
 def total(snapshot: Snapshot, record: Record, pool: str | None = None) -> int:

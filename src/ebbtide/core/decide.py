@@ -7,42 +7,22 @@ order of `STRATEGIES`, what people wait for first; the first whose preconditions
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from ebbtide.core import gates
-from ebbtide.core.capacity import expected_slots, standing, total
-from ebbtide.core.orphans import cordon_id, dead_nodes, lone_instances, overdue, stray_cordons
+from ebbtide.core.capacity import expected_slots, missing_by_pool, standing, total
+from ebbtide.core.consolidating import consolidate
+from ebbtide.core.orphans import cordon_id, dead_nodes, graces, lone_instances, overdue, stray_cordons
+from ebbtide.core.question import Answer, Question, Strategy, no_operation
 from ebbtide.core.sizing import nodes_for_cpu, plan_launch
 from ebbtide.core.targets import choose_targets
-from ebbtide.model.decision import Action, Check, Decision, Refusal, Verdict
+from ebbtide.model.budget import RemovalReason
+from ebbtide.model.decision import Action, Check, Decision, Verdict
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Removal, RemovalState, Slot, SlotState
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    snapshot: Snapshot
-    record: Record
-    settings: Settings
-    now: int
-    operation_id: str
-
-
-@dataclass(slots=True)
-class Answer:
-    """Filled by a strategy while its checks are asked one after the other."""
-
-    reason: str = ""
-    slots: tuple[Slot, ...] = ()
-    removals: tuple[Removal, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
-
-
-Strategy = Callable[[Question, Answer], Iterator[Check]]
 
 
 def decide(snapshot: Snapshot, record: Record, settings: Settings, now: int, decision_id: str) -> Decision:
@@ -58,9 +38,19 @@ def decide(snapshot: Snapshot, record: Record, settings: Settings, now: int, dec
         verdicts.append(Verdict(action, tuple(checks), answer.refusals))
         if checks[-1].passed:
             return Decision(
-                decision_id, now, action, answer.reason, tuple(verdicts), answer.slots, answer.removals
+                decision_id,
+                now,
+                action,
+                answer.reason,
+                tuple(verdicts),
+                answer.slots,
+                answer.removals,
+                answer.consolidation,
             )
-    return Decision(decision_id, now, Action.NOTHING, _why_nothing(verdicts), tuple(verdicts))
+    said = _why_nothing(verdicts)
+    return Decision(
+        decision_id, now, Action.NOTHING, said, tuple(verdicts), consolidation=answer.consolidation
+    )
 
 
 def operation_id(now: int, decision_id: str) -> str:
@@ -69,29 +59,24 @@ def operation_id(now: int, decision_id: str) -> str:
 
 def _why_nothing(verdicts: list[Verdict]) -> str:
     told = [v for v in verdicts if v.action in (Action.SCALE_UP, Action.SCALE_DOWN)]
+    told += [v for v in verdicts if v.action is Action.CONSOLIDATE and v.checks[0].passed]
     return "; ".join(f"no {_spoken(v.action)}: {v.failed.says}" for v in told if v.failed)
 
 
 def _spoken(action: Action) -> str:
-    return action.value.replace("_", "-")
-
-
-def _no_operation(q: Question) -> Check:
-    operation = q.record.operation
-    says = f"operation {operation.id} is under way" if operation else "no operation is under way"
-    return Check("no operation in progress", operation is None, says)
+    return "consolidation" if action is Action.CONSOLIDATE else action.value.replace("_", "-")
 
 
 def _adopt(q: Question, answer: Answer) -> Iterator[Check]:
     """What is adopted and does not join is terminated, so that this passes the gates of a removal."""
-    yield _no_operation(q)
+    yield no_operation(q)
     yield gates.complete(q.snapshot)
     yield gates.plausible(q.snapshot, q.record, q.settings)
     yield gates.not_paused(q.record)
     yield gates.all_matched(q.snapshot)
-    lone = lone_instances(q.snapshot, q.record)
-    late = [i for i in lone if overdue(q.record, i.id, q.settings, q.now)]
-    grace = q.settings.orphan_grace_seconds
+    lone, times = lone_instances(q.snapshot, q.record), graces(q.snapshot, q.record, q.settings)
+    late = [i for i in lone if overdue(q.record, i.id, q.settings, q.now, times)]
+    grace = q.settings.orphan_grace_seconds * times
     yield Check(
         "orphan instance", bool(late), f"{len(late)} of {len(lone)} lone instances are older than {grace} s"
     )
@@ -112,7 +97,7 @@ def _adopt(q: Question, answer: Answer) -> Iterator[Check]:
 
 
 def _forget(q: Question, answer: Answer) -> Iterator[Check]:
-    yield _no_operation(q)
+    yield no_operation(q)
     yield gates.complete(q.snapshot)
     yield gates.plausible(q.snapshot, q.record, q.settings)
     yield gates.healthy(q.snapshot, q.settings)
@@ -134,7 +119,7 @@ def _instance_id(q: Question, node: Node) -> str:
 
 
 def _release(q: Question, answer: Answer) -> Iterator[Check]:
-    yield _no_operation(q)
+    yield no_operation(q)
     yield gates.complete(q.snapshot)
     stray = stray_cordons(q.snapshot, q.record)
     late = [n for n in stray if overdue(q.record, cordon_id(n), q.settings, q.now)]
@@ -160,7 +145,7 @@ def _release(q: Question, answer: Answer) -> Iterator[Check]:
 
 def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     settings, record = q.settings, q.record
-    yield _no_operation(q)
+    yield no_operation(q)
     yield gates.complete(q.snapshot)
     trigger, at_least = _pressure(q)
     yield trigger
@@ -190,9 +175,12 @@ def _pressure(q: Question) -> tuple[Check, int]:
         needed = nodes_for_cpu(len(standing(q.snapshot, record)), cpu, settings)
         says.append(f"CPU {cpu:.2f} is above {settings.cpu_up:.2f}")
     if record.short_since and q.now - record.short_since >= settings.pending_up_seconds:
-        ready = len(standing(q.snapshot, record))
-        needed = max(needed, settings.min_workers - ready - len(expected_slots(record)))
-        says.append(f"{ready} ready workers are below MIN_WORKERS {settings.min_workers}")
+        ready, lack = len(standing(q.snapshot, record)), missing_by_pool(q.snapshot, record, settings.pools)
+        lack_of_all = settings.min_workers - ready - len(expected_slots(record))
+        needed = max(needed, lack_of_all, lack.total())
+        if lack_of_all > 0 or not lack:
+            says.append(f"{ready} ready workers are below MIN_WORKERS {settings.min_workers}")
+        says += [f"pool {pool} lacks {count} workers of its minimum" for pool, count in lack.items()]
     if waiting and waited >= settings.pending_up_seconds:
         says.append(f"{len(waiting)} pods have waited {waited} s, at least {settings.pending_up_seconds}")
     if says:
@@ -227,7 +215,7 @@ def _backed_off(failures: int, until: int, now: int) -> Check:
 
 def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     settings, record, snapshot = q.settings, q.record, q.snapshot
-    yield _no_operation(q)
+    yield no_operation(q)
     yield gates.not_paused(record)
     yield gates.complete(snapshot)
     yield gates.plausible(snapshot, record, settings)
@@ -237,10 +225,13 @@ def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     yield _backed_off(record.removal_failures, record.removal_backoff_until, q.now)
     spots = len(record.spots)
     yield Check("no spot notice open", not spots, f"{spots} spot notices are being answered")
+    yield _nothing_leaves(q)
     ready = len(standing(snapshot, record))
     spare = ready - settings.min_workers
     yield Check("above minimum", spare > 0, f"{ready} ready workers, MIN_WORKERS is {settings.min_workers}")
-    limit = min(settings.max_batch_down, spare, gates.budget(snapshot, settings), _cool_enough(q, ready))
+    yield gates.budget_left(snapshot, record, settings, RemovalReason.IDLE)
+    room = gates.cluster_room(snapshot, record, settings, RemovalReason.IDLE).count
+    limit = min(settings.max_batch_down, spare, room, _cool_enough(q, ready))
     after = ready - max(limit, 1)
     cpu = snapshot.cpu.value or 0.0
     says = (
@@ -254,11 +245,17 @@ def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     yield Check("a node can go", bool(removals), says)
     yield gates.keeps_minimum(snapshot, record, settings, removals)
     yield gates.keeps_zones(snapshot, record, removals)
-    yield gates.within_budget(snapshot, record, settings, len(removals))
+    yield gates.within_budget(snapshot, record, settings, removals, RemovalReason.IDLE)
     answer.removals = removals
     names = ", ".join(removal.node_name for removal in removals)
     idle = q.now - record.idle_since
     answer.reason = f"remove {names}: CPU {cpu:.2f} and no pod waiting for {idle} s"
+
+
+def _nothing_leaves(q: Question) -> Check:
+    """What consolidation has emptied goes first: draining another node would only fill it again."""
+    names = ", ".join(one.node_name for one in q.record.leaving)
+    return Check("nothing leaves", not names, f"{names} is leaving" if names else "no node is leaving")
 
 
 def _idle(q: Question) -> Iterator[Check]:
@@ -291,4 +288,5 @@ STRATEGIES: tuple[tuple[Action, Strategy], ...] = (
     (Action.ADOPT, _adopt),
     (Action.FORGET, _forget),
     (Action.SCALE_DOWN, _scale_down),
+    (Action.CONSOLIDATE, consolidate),
 )

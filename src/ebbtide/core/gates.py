@@ -7,11 +7,15 @@ termination irrevocable.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Protocol
 
+from ebbtide.core.budgets import allowed
 from ebbtide.core.capacity import open_removals, standing
+from ebbtide.model.budget import Allowance, RemovalReason
 from ebbtide.model.decision import Check
-from ebbtide.model.operation import Removal
+from ebbtide.model.operation import Consolidate, Removal, ScaleDown
+from ebbtide.model.pool import Pool
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -101,16 +105,86 @@ def keeps_zones(snapshot: Snapshot, record: Record, removing: Sequence[Removal])
     return Check("zone kept", True, "every zone concerned keeps a ready worker")
 
 
-def within_budget(snapshot: Snapshot, record: Record, settings: Settings, more: int) -> Check:
-    """At most a tenth of the workers, or one, are taken away at the same time."""
-    allowed = budget(snapshot, settings)
-    under_way = len(open_removals(record)) + more
-    says = f"{under_way} removals at once, the budget is {allowed}"
-    return Check("within budget", under_way <= allowed, says)
+class Going(Protocol):
+    """A node that is on its way out, or is asked for."""
+
+    @property
+    def instance_id(self) -> str: ...
+    @property
+    def node_name(self) -> str: ...
+    @property
+    def pool(self) -> str: ...
 
 
-def budget(snapshot: Snapshot, settings: Settings) -> int:
-    return max(1, int(settings.budget_fraction * len(snapshot.cluster.workers)))
+def leaving(record: Record, besides: Collection[str] = ()) -> tuple[Going, ...]:
+    """All that is on its way out, whoever asked for it; `besides` are instances not to be counted."""
+    found: dict[str, Going] = {removal.instance_id: removal for removal in open_removals(record)}
+    for operation in (record.operation, record.set_aside):
+        if isinstance(operation, Consolidate):
+            found |= {source.instance_id: source for source in operation.sources if not source.settled}
+    return tuple(going for key, going in found.items() if key not in besides)
+
+
+def cluster_room(
+    snapshot: Snapshot,
+    record: Record,
+    settings: Settings,
+    reason: RemovalReason,
+    besides: Collection[str] = (),
+) -> Allowance:
+    """How many more of all workers may go now: a tenth or one at a time, and the cluster's budgets."""
+    going = leaving(record, besides)
+    workers = len({node.name for node in snapshot.cluster.workers} | {one.node_name for one in going})
+    limit = max(1, int(settings.budget_fraction * workers))
+    says = f"{len(going)} of at most {limit} are leaving (budget_fraction is {settings.budget_fraction:g})"
+    usual = Allowance(max(0, limit - len(going)), says)
+    own = allowed(settings.budgets, "", reason, workers, len(going), snapshot.at)
+    return min(usual, own, key=lambda allowance: allowance.count)
+
+
+def pool_room(
+    snapshot: Snapshot,
+    record: Record,
+    pool: Pool,
+    reason: RemovalReason,
+    besides: Collection[str] = (),
+) -> Allowance:
+    """How many more workers of a pool may go now by its own budgets; those of the cluster hold besides."""
+    going = [one for one in leaving(record, besides) if one.pool == pool.name]
+    workers = {node.name for node in snapshot.cluster.workers if node.pool == pool.name}
+    count = len(workers | {one.node_name for one in going})
+    return allowed(pool.budgets, pool.name, reason, count, len(going), snapshot.at)
+
+
+def budget_left(snapshot: Snapshot, record: Record, settings: Settings, reason: RemovalReason) -> Check:
+    room = cluster_room(snapshot, record, settings, reason)
+    return Check("budget left", room.count > 0, f"{room.count} more may go: {room.says}")
+
+
+def within_budget(
+    snapshot: Snapshot,
+    record: Record,
+    settings: Settings,
+    removing: Sequence[Going],
+    reason: RemovalReason,
+) -> Check:
+    """Whether all of these may go now, by the budgets of the cluster and of every pool concerned."""
+    ids = {one.instance_id for one in removing}
+    room = cluster_room(snapshot, record, settings, reason, ids)
+    asked = len(removing)
+    for pool in settings.pools:
+        of_pool = sum(1 for one in removing if one.pool == pool.name)
+        if asked <= room.count and of_pool:
+            asked, room = of_pool, pool_room(snapshot, record, pool, reason, ids)
+    return Check("within budget", asked <= room.count, f"{asked} asked for, {room.count} may go: {room.says}")
+
+
+def reason_of(removal: Removal, record: Record) -> RemovalReason:
+    """On whose behalf a removal of the record is under way."""
+    if any(spot.removal and spot.removal.instance_id == removal.instance_id for spot in record.spots):
+        return RemovalReason.REBALANCE
+    only_empty = isinstance(record.operation, ScaleDown) and record.operation.only_empty
+    return RemovalReason.EMPTY if only_empty else RemovalReason.IDLE
 
 
 def may_terminate(removal: Removal, snapshot: Snapshot, record: Record, settings: Settings) -> Check | None:
@@ -122,6 +196,6 @@ def may_terminate(removal: Removal, snapshot: Snapshot, record: Record, settings
         not_paused(record),
         keeps_minimum(snapshot, record, settings, (removal,)),
         keeps_zones(snapshot, record, (removal,)),
-        within_budget(snapshot, record, settings, 0),
+        within_budget(snapshot, record, settings, (removal,), reason_of(removal, record)),
     )
     return next((check for check in checks if not check.passed), None)

@@ -1,5 +1,5 @@
 """What a crash may leave behind: instances of ours that no operation knows and that never became a
-node, Node objects whose instance is gone, cordons of ours whose operation is closed.
+node, Node objects whose instance is gone, soft taints and cordons of ours whose operation is closed.
 
 Each is acted on only after a grace, on positive evidence; no Ready node is ever taken for one that
 may be removed.
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ebbtide.core.capacity import expected_slots, open_removals
+from ebbtide.core.leaving import keeps_mark
 from ebbtide.model.node import Instance, Node
 from ebbtide.model.record import Missing, Record
 from ebbtide.model.settings import Settings
@@ -53,13 +54,16 @@ def _instance_is_gone(node: Node, snapshot: Snapshot) -> bool:
 
 
 def stray_cordons(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
-    """Workers that carry the signature of an operation that is not open."""
+    """Workers that carry the signature of an operation that is not open: tainted, and perhaps cordoned.
+    What consolidation has emptied keeps its mark until it is removed or forgotten."""
     open_ids = {op.id for op in (record.operation, record.set_aside) if op is not None}
     open_ids |= {spot.id for spot in record.spots}
     return tuple(
         node
         for node in snapshot.cluster.workers
-        if node.owner is not None and node.owner.operation_id not in open_ids
+        if node.owner is not None
+        and node.owner.operation_id not in open_ids
+        and not keeps_mark(node, record)
     )
 
 
@@ -78,8 +82,20 @@ def track_orphans(snapshot: Snapshot, record: Record, now: int) -> Record:
     return replace(record, orphans=tuple(Missing(id, min(since.get(id, now), now)) for id in ids))
 
 
-def overdue(record: Record, orphan_id: str, settings: Settings, now: int) -> bool:
+MANY_TIMES = 4
+"""How many times the grace is waited where much of the cluster seems to have no node."""
+
+
+def graces(snapshot: Snapshot, record: Record, settings: Settings) -> int:
+    """How many times the grace a lone instance is waited for. A crash leaves one or two behind; where nearly
+    half of all are without a node it is rather the list of nodes that is wrong, and they are full of pods."""
+    lone = len(lone_instances(snapshot, record))
+    alive = sum(1 for instance in snapshot.instances if instance.alive and instance.pool)
+    return MANY_TIMES if lone > 1 and lone > settings.unready_fraction * alive else 1
+
+
+def overdue(record: Record, orphan_id: str, settings: Settings, now: int, times: int = 1) -> bool:
     return any(
-        missing.id == orphan_id and now - missing.since >= settings.orphan_grace_seconds
+        missing.id == orphan_id and now - missing.since >= settings.orphan_grace_seconds * times
         for missing in record.orphans
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from math import ceil
 
-from ebbtide.core.capacity import doomed, expected_slots, total, workers_by_zone
+from ebbtide.core.capacity import doomed, expected_slots, missing_by_pool, total, workers_by_zone
 from ebbtide.core.fit import Placement, Room, placement_of, residents_of, room_of_new
 from ebbtide.model.node import Market
 from ebbtide.model.operation import Slot
@@ -36,11 +36,13 @@ class Offer:
     """DaemonSet and mirror pods that will be on the node before any other."""
     rests: bool = False
     """It had no capacity lately: chosen only where nothing else will do."""
+    currency: str = ""
+    """In which prices are compared: one in another counts as unknown. Empty: any will do."""
 
     @property
     def price(self) -> Decimal | None:
         known = self.node_type.price_in(self.pool.market)
-        return None if known is None else known.per_hour
+        return None if known is None or self.currency not in ("", known.currency) else known.per_hour
 
     def slot(self, key: str) -> Slot:
         return Slot(key, self.pool.name, self.zone, self.node_type.name, self.pool.market)
@@ -59,10 +61,12 @@ class LaunchPlan:
 
 
 def plan_launch(snapshot: Snapshot, record: Record, settings: Settings, at_least: int) -> LaunchPlan:
-    """Offers for the pods that wait, and further ones up to `at_least`; within batch and maxima."""
+    """Offers for the pods that wait, and further ones up to `at_least`, in pools below their minimum first;
+    within batch and maxima."""
     limit = min(settings.max_batch_up, settings.max_workers - total(snapshot, record))
     zones = workers_by_zone(snapshot, record)
     sizes = Counter({pool.name: total(snapshot, record, pool.name) for pool in settings.pools})
+    lack = missing_by_pool(snapshot, record, settings.pools)
     placement = _expected_placement(snapshot, record, settings)
     offers = _offers(snapshot, record, settings)
     waiting = [pod for pod in _largest_first(snapshot.cluster.waiting_pods) if not _will_fit(pod, placement)]
@@ -72,7 +76,12 @@ def plan_launch(snapshot: Snapshot, record: Record, settings: Settings, at_least
     stopped = ""
     while len(chosen) < limit and (waiting or len(chosen) < at_least):
         candidates = _open(offers, zones, sizes)
-        best = _best_for(waiting, candidates, placement, settings) if waiting else _cheapest_cpu(candidates)
+        below = [offer for offer in candidates if lack[offer.pool.name] > 0]
+        best = (
+            _best_for(waiting, candidates, placement, settings)
+            if waiting
+            else _cheapest_cpu(below or candidates)
+        )
         if best is None:
             stopped = stopped or _why_stopped(waiting, candidates)
             if not waiting:
@@ -84,6 +93,7 @@ def plan_launch(snapshot: Snapshot, record: Record, settings: Settings, at_least
         chosen.append(offer)
         zones[offer.zone] += 1
         sizes[offer.pool.name] += 1
+        lack[offer.pool.name] -= 1
         waiting = [pod for pod in waiting if pod.uid not in taken]
     return LaunchPlan(tuple(chosen), tuple(hopeless.values()), stopped)
 
@@ -145,9 +155,18 @@ def why_hopeless(pod: Pod, offers: Iterable[Offer]) -> str:
     return f"{pod.full_name} fits no type of any pool: {reason}"
 
 
-def _price_order(node_type: NodeType, market: Market) -> tuple[bool, Decimal, str]:
+def currencies(pools: Iterable[Pool]) -> tuple[str, ...]:
+    """Those of the pools' prices, that of the first type first. Only prices in that one are compared."""
+    prices = (node_type.price_in(pool.market) for pool in pools for node_type in pool.types)
+    return tuple(dict.fromkeys(price.currency for price in prices if price is not None))
+
+
+def _price_order(node_type: NodeType, market: Market) -> tuple[bool, str, Decimal, str]:
+    """Amounts are compared within a currency, never across two."""
     price = node_type.price_in(market)
-    return (price is None, Decimal(0) if price is None else price.per_hour, node_type.name)
+    if price is None:
+        return (True, "", Decimal(0), node_type.name)
+    return (False, price.currency, price.per_hour, node_type.name)
 
 
 def _expected_placement(snapshot: Snapshot, record: Record, settings: Settings) -> Placement:
@@ -188,8 +207,16 @@ def _weight(pod: Pod) -> float:
 def _offers(snapshot: Snapshot, record: Record, settings: Settings) -> list[Offer]:
     """All that the pools could launch."""
     resting = {rest.offer for rest in record.offer_rests}
+    currency = next(iter(currencies(settings.pools)), "")
     return [
-        Offer(pool, node_type, zone, residents, offer_name(zone, pool.market, node_type.name) in resting)
+        Offer(
+            pool,
+            node_type,
+            zone,
+            residents,
+            offer_name(zone, pool.market, node_type.name) in resting,
+            currency,
+        )
         for pool in settings.pools
         for residents in [residents_of(snapshot.cluster, pool)]
         for zone in pool.zones

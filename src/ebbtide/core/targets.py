@@ -5,11 +5,13 @@ pods fit elsewhere. Every node passed over is named with the reason.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from ebbtide.core.capacity import doomed, standing
 from ebbtide.core.drain import Disruptions, Treatment, plan_drain
 from ebbtide.core.fit import Room, placement_of
+from ebbtide.core.gates import pool_room
+from ebbtide.model.budget import Allowance, RemovalReason
 from ebbtide.model.decision import Refusal
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Removal
@@ -28,6 +30,7 @@ def choose_targets(
     elsewhere = Elsewhere(snapshot, record)
     chosen: list[Node] = []
     refusals: dict[str, str] = {}
+    rooms = {p.name: pool_room(snapshot, record, p, RemovalReason.IDLE) for p in settings.pools}
     while len(chosen) < limit:
         zones, pools = (Counter(getattr(node, key) for node in remaining) for key in ("zone", "pool"))
         for node in _in_order(remaining, now):
@@ -35,8 +38,9 @@ def choose_targets(
                 continue
             alone = several_zones and zones[node.zone] == 1
             reason = f"it is the last ready worker in zone {node.zone}" if alone else ""
-            reason = reason or _why_kept(node, snapshot, record)
+            reason = reason or why_kept(node, snapshot, record)
             reason = reason or _why_pool_keeps(node, pools[node.pool] - 1, settings)
+            reason = reason or _why_budget_keeps(node, chosen, rooms)
             reason = reason or _why_not_drainable(node, snapshot, settings, disruptions)
             reason = reason or elsewhere.why_not([*chosen, node])
             if not reason:
@@ -60,12 +64,14 @@ def _removal(node: Node, snapshot: Snapshot) -> Removal:
     return Removal(snapshot.instance_of[node.name].id, node.name, node.uid, node.zone, node.pool)
 
 
-def _why_kept(node: Node, snapshot: Snapshot, record: Record) -> str:
+def why_kept(node: Node, snapshot: Snapshot, record: Record) -> str:
     instance = snapshot.instance_of.get(node.name)
     if instance is None:
         return "the cloud lists no instance of ours for it"
     if node.unschedulable:
         return "it was cordoned by someone else"
+    if node.owner is not None:
+        return f"it still carries the mark of operation {node.owner.operation_id}"
     for rest in record.rests:
         if rest.instance_id == instance.id:
             return f"it rests until {rest.until}: {rest.reason}"
@@ -79,6 +85,12 @@ def _why_pool_keeps(node: Node, left: int, settings: Settings) -> str:
     if left < pool.min_workers:
         return f"{left} would be left in pool {pool.name}, its minimum is {pool.min_workers}"
     return ""
+
+
+def _why_budget_keeps(node: Node, chosen: Sequence[Node], rooms: Mapping[str, Allowance]) -> str:
+    room = rooms[node.pool]
+    used = sum(1 for other in chosen if other.pool == node.pool)
+    return f"{room.count} more of its pool may go: {room.says}" if used >= room.count else ""
 
 
 def _why_not_drainable(node: Node, snapshot: Snapshot, settings: Settings, disruptions: Disruptions) -> str:

@@ -10,13 +10,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ebbtide.core.capacity import expected_slots, standing
+from ebbtide.core.capacity import expected_slots, missing_by_pool, standing
 from ebbtide.core.gates import placed_pods, plausible
 from ebbtide.model.record import Emptied, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 
-STAMPS = ("last_scale_at", "pending_since", "idle_since", "short_since", "shrunk_since", "ticked_at")
+STAMPS = (
+    "last_scale_at",
+    "last_consolidation_at",
+    "pending_since",
+    "idle_since",
+    "short_since",
+    "shrunk_since",
+    "ticked_at",
+)
 BACKOFFS = ("launch_backoff_until", "removal_backoff_until")
 
 
@@ -30,6 +38,7 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
     if silent and (record.idle_since or record.emptied):
         warnings += (f"no tick for {now - record.ticked_at} s: that time does not count as idle",)
     short = len(standing(snapshot, record)) + len(expected_slots(record)) < settings.min_workers
+    short = short or bool(missing_by_pool(snapshot, record, settings.pools))
     record = _track_size(snapshot, record, settings, now)
     return (
         replace(

@@ -12,9 +12,20 @@ import msgspec
 from ebbtide.core.operations.machine import Work
 from ebbtide.errors import Usage
 from ebbtide.model.decision import Decision
-from ebbtide.model.effect import DeleteNode, Effect, Evict, Launch, Outcome, Terminate
+from ebbtide.model.effect import DeleteNode, Effect, Evict, Launch, Outcome, SoftTaint, Terminate
 from ebbtide.model.log import LogEntry, LogKind
-from ebbtide.model.operation import Operation, Removal, RemovalState, ScaleDown, ScaleUp, Slot, Spot
+from ebbtide.model.operation import (
+    Consolidate,
+    Move,
+    Operation,
+    Removal,
+    RemovalState,
+    ScaleDown,
+    ScaleUp,
+    Slot,
+    Source,
+    Spot,
+)
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -65,6 +76,8 @@ def _read_record(data: dict[str, Any]) -> Record:
 def _read_operation(data: dict[str, Any] | None) -> Operation | None:
     if data is None:
         return None
+    if "moves" in data:
+        return msgspec.convert(data, Consolidate)
     return msgspec.convert(data, ScaleUp) if "slots" in data else msgspec.convert(data, ScaleDown)
 
 
@@ -74,17 +87,26 @@ def _part(entry: LogEntry, name: str) -> Any:
     return entry.data[name]
 
 
-def parts(work: Work) -> Iterator[Slot | Removal]:
+Part = Slot | Removal | Source | Move
+
+
+def parts(work: Work) -> Iterator[Part]:
     match work:
         case ScaleUp():
             yield from work.slots
         case ScaleDown():
             yield from work.removals
+        case Consolidate():
+            yield from work.slots
+            yield from work.sources
+            yield from work.moves
         case Spot():
             yield from (part for part in (work.removal, work.slot) if part is not None)
 
 
-def part_name(part: Slot | Removal) -> str:
+def part_name(part: Part) -> str:
+    if isinstance(part, Move):
+        return part.pod_name
     if isinstance(part, Slot):
         return part.node_name or part.instance_id or part.key
     return part.node_name or part.instance_id
@@ -102,8 +124,10 @@ def transitions(before: Work, after: Work) -> Iterator[tuple[LogKind, str, str]]
             yield kind, part_name(part), f"{part_name(part)} {was} -> {part.state}{why}"
 
 
-def _identity(part: Slot | Removal) -> str:
-    if isinstance(part, Removal):
+def _identity(part: Part) -> str:
+    if isinstance(part, Move):
+        return f"pod {part.pod_uid}"
+    if isinstance(part, Removal | Source):
         return part.instance_id
     return f"slot {part.key.rpartition('r')[0] if part.refused else part.key}"
 
@@ -113,6 +137,7 @@ def waits(work: Work) -> str:
     steps = [
         f"{part_name(part)} {part.state}" + (f" ({part.reason})" if part.reason else "")
         for part in parts(work)
+        if not (isinstance(work, Consolidate) and part.settled)
     ]
     return f"{work.id} goes on: {', '.join(steps)}"
 
@@ -145,5 +170,7 @@ def _effect_name(effect: Effect) -> str:
             return f"evict {effect.namespace}/{effect.name} from {effect.node_name}"
         case DeleteNode():
             return f"delete node {effect.node_name}"
+        case SoftTaint():
+            return f"taint {effect.node_name} softly"
         case _:
             return f"{type(effect).__name__.lower()} {effect.node_name}"

@@ -26,6 +26,8 @@ LOOK_SECONDS = 2.0
 RENEWALS_IN_A_LEASE = 3
 URGENT_SECONDS = 5.0
 """The longest wait for the next tick while an interruption is being answered."""
+UNEXPECTED = "Unexpected"
+"""The kind of an error that is none of ours: a bug."""
 
 OnReport = Callable[[TickReport], None]
 
@@ -98,11 +100,15 @@ def guarded_tick(
     start = outside.clock.now()
     deadline = start + max(budget_seconds, settings.request_timeout_seconds)
     try:
-        return tick(outside, settings, owner, deadline, keeps_lease)
+        report = tick(outside, settings, owner, deadline, keeps_lease)
     except EbbtideError as error:
-        says = f"tick failed: {error}"
+        kind, says = type(error).__name__, f"tick failed: {error}"
     except Exception as error:  # a daemon must outlive a bug in one tick; the operation's runs are counted
-        says = f"tick failed unexpectedly: {type(error).__name__}: {error}"
+        kind, says = UNEXPECTED, f"tick failed unexpectedly: {type(error).__name__}: {error}"
+    else:
+        outside.observer.ticked(outside.clock.now() - start, report.held, "")
+        return report
+    outside.observer.ticked(outside.clock.now() - start, False, kind)
     alarm = LogEntry(outside.new_id(), int(start), LogKind.ALARM, says)
     outside.notifier.notify(alarm)
     return TickReport(int(start), says, held=False)

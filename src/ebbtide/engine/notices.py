@@ -71,6 +71,9 @@ def _take_in(outside: Outside, settings: Settings, notice: SpotNotice, snapshot:
                 outside.store.write(changed, None, [entry])
         except Conflict:
             continue
+        begun = changed.spot_for(notice.instance_id)
+        if begun is not None and record.spot_for(notice.instance_id) is None:
+            outside.observer.began(begun)
         outside.inbox.acknowledge(notice)
         return [says]
     return [f"{notice.kind} of {notice.instance_id} waits: the record changes too often"]
@@ -126,6 +129,7 @@ def _counted(hold: Hold, instance_id: str) -> bool:
         spots = tuple(other for other in hold.record.spots if other.id != current.id)
         hold.write(replace(hold.record, spots=spots), [alarm])
         hold.outside.notifier.notify(alarm)
+        hold.outside.observer.closed(current, False)
         return False
     hold.write(with_spot(hold.record, replace(current, unclean_runs=current.unclean_runs + 1)))
     return True

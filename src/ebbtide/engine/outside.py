@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ebbtide.ports import Clock, Cloud, Cluster, Inbox, Metrics, Notifier, Store
+from ebbtide.engine.observers import Observers
+from ebbtide.ports import Clock, Cloud, Cluster, Inbox, Metrics, Notifier, Observer, Store
+
+NOBODY = Observers()
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +22,4 @@ class Outside:
     clock: Clock
     new_id: Callable[[], str]
     """Ids that are unique and grow with time."""
+    observer: Observer = NOBODY

@@ -19,6 +19,7 @@ from ebbtide.model.effect import (
     Launch,
     Outcome,
     OutcomeKind,
+    SoftTaint,
     Terminate,
     Uncordon,
 )
@@ -53,6 +54,8 @@ def _attempt(effect: Effect, outside: Outside, settings: Settings, lease: Lease)
 
 def _do(effect: Effect, outside: Outside, settings: Settings, lease: Lease) -> Outcome:
     match effect:
+        case SoftTaint():
+            outside.cluster.soft_taint(effect, lease.token)
         case Cordon():
             outside.cluster.cordon(effect, lease.token)
         case Uncordon():

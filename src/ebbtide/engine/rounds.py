@@ -142,6 +142,7 @@ def _write_work(hold: Hold, before: Work, after: Work) -> None:
     entries = [hold.entry(kind, says, name) for kind, name, says in journal.transitions(before, after)]
     hold.sentences.extend(entry.says for entry in entries)
     hold.write(machine.written(hold.record, after), entries)
+    hold.outside.observer.advanced(before, after)
 
 
 def _take_in(hold: Hold, work: Work, outcomes: Sequence[Outcome]) -> None:
@@ -152,6 +153,7 @@ def _take_in(hold: Hold, work: Work, outcomes: Sequence[Outcome]) -> None:
         if outcome.kind is not OutcomeKind.SKIPPED
     ]
     hold.sentences.extend(entry.says for entry in entries)
+    hold.outside.observer.performed(outcomes)
     after = machine.absorb(work, outcomes, hold.situation)
     _refuse_if_broken(work, after)
     if after == work:
@@ -163,6 +165,7 @@ def _take_in(hold: Hold, work: Work, outcomes: Sequence[Outcome]) -> None:
     except Conflict:
         hold.outside.store.append(entries)  # what was done was done, whoever writes the record
         raise
+    hold.outside.observer.advanced(work, after)
 
 
 def _close(hold: Hold, before: Work, after: Work) -> None:
@@ -171,3 +174,5 @@ def _close(hold: Hold, before: Work, after: Work) -> None:
     entries.append(hold.entry(LogKind.OPERATION_CLOSED, closed.says, after.id))
     hold.sentences.append(closed.says)
     hold.write(closed.record, entries)
+    hold.outside.observer.advanced(before, after)
+    hold.outside.observer.closed(after, closed.succeeded)

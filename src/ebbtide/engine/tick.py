@@ -10,7 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ebbtide.core.decide import decide, operation_id
-from ebbtide.core.operations import scale_down, scale_up
+from ebbtide.core.leaving import track_leaving
+from ebbtide.core.operations import consolidate, scale_down, scale_up
 from ebbtide.core.orphans import track_orphans
 from ebbtide.core.track import track
 from ebbtide.engine.journal import Inputs, decision_entry, waits
@@ -21,8 +22,7 @@ from ebbtide.engine.rounds import Hold, InvariantBroken, advance_work
 from ebbtide.errors import Conflict, EbbtideError, LeaseLost
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.log import LogEntry, LogKind
-from ebbtide.model.operation import Operation
-from ebbtide.model.record import CLUSTER_LEASE
+from ebbtide.model.record import CLUSTER_LEASE, Record
 from ebbtide.model.settings import Settings
 
 ENDLESS = 4
@@ -59,6 +59,7 @@ def tick(
         hold = Hold(outside, settings, lease, deadline, record, snapshot, ttl, sentences)
         decision = _run(hold)
         spots_open = len(hold.record.spots)
+        outside.observer.looked(hold.snapshot, hold.record)
     except Conflict as error:
         _forgive(outside)
         sentences.append(f"left the rest to the next tick: {error}")
@@ -102,6 +103,7 @@ def _forgive(outside: Outside) -> None:
 def _bring_up_to_date(hold: Hold) -> None:
     """Timers and orphans; kept in memory until the next write of this tick."""
     record, warnings = track(hold.snapshot, hold.record, hold.settings, hold.now)
+    record = track_leaving(hold.snapshot, record, hold.now)
     hold.record = track_orphans(hold.snapshot, record, hold.now)
     hold.sentences.extend(warnings)
     for warning in warnings:
@@ -117,12 +119,16 @@ def _decide(hold: Hold) -> Decision:
     if _is_news(decision, hold):
         entries.append(decision_entry(decision, inputs))
         record = replace(record, decision_key=decision.key, decision_logged_at=now)
-    operation = _begin(decision, hold)
+    record = _begin(decision, record, hold)
+    operation = record.operation
     if operation is not None:
-        record = replace(record, operation=operation, unclean_runs=1)
+        record = replace(record, unclean_runs=1)
         begun = f"begun {operation.id}: {operation.reason}"
         entries.append(hold.entry(LogKind.OPERATION_BEGUN, begun, operation.id))
     hold.write(record, entries)
+    hold.outside.observer.decided(decision)
+    if operation is not None:
+        hold.outside.observer.began(operation)
     return decision
 
 
@@ -137,19 +143,22 @@ def _is_news(decision: Decision, hold: Hold) -> bool:
     return hold.now - hold.record.decision_logged_at >= hold.settings.decision_log_seconds
 
 
-def _begin(decision: Decision, hold: Hold) -> Operation | None:
+def _begin(decision: Decision, record: Record, hold: Hold) -> Record:
     name = operation_id(decision.at, decision.id)
     match decision.action:
         case Action.SCALE_UP | Action.ADOPT:
-            return scale_up.begin(decision, name)
+            return replace(record, operation=scale_up.begin(decision, name))
         case Action.SCALE_DOWN | Action.FORGET:
-            return scale_down.begin(decision, name)
+            return replace(record, operation=scale_down.begin(decision, name))
         case Action.RELEASE:
             # Only the operation that signed a cordon may lift it, so that one is opened again.
             owner = hold.snapshot.cluster.node_named[decision.removals[0].node_name].owner
-            return scale_down.begin(decision, owner.operation_id if owner else name)
+            same = owner.operation_id if owner else name
+            return replace(record, operation=scale_down.begin(decision, same))
+        case Action.CONSOLIDATE:
+            return consolidate.begun(record, decision, name, hold.settings)
         case Action.NOTHING:
-            return None
+            return record
 
 
 def _count_run(hold: Hold) -> None:

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from ebbtide.adapters.clouds.prices import PriceBook
 from ebbtide.core.targets import choose_targets
 from ebbtide.model.money import Price
-from ebbtide.model.node import Instance, Market, Node
+from ebbtide.model.node import Instance, Node
 from ebbtide.model.pod import Pod
-from ebbtide.model.pool import NodeType, Pool
+from ebbtide.model.pool import Pool
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import ClusterView, Snapshot
@@ -24,8 +25,6 @@ HOURS_PER_MONTH = 730
 MOST_LOOKED_AT = 300
 MOST_REMOVED = 30
 """Enough to see what is there to be had; a large cluster is not worked through to the last node."""
-
-PriceBook = Mapping[str, NodeType]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +144,6 @@ def _why_kept(node: Node, looked_at: frozenset[str], reasons: Mapping[str, str],
 def _figures(node: Node, view: ClusterView, prices: PriceBook, removable: bool, reason: str) -> NodeFigures:
     pods = view.pods_on.get(node.name, ())
     cpu, memory = _shares(node, pods)
-    known = prices.get(node.instance_type)
     return NodeFigures(
         name=node.name,
         type=node.instance_type,
@@ -154,7 +152,7 @@ def _figures(node: Node, view: ClusterView, prices: PriceBook, removable: bool, 
         cpu_share=cpu,
         memory_share=memory,
         pods=len(pods),
-        price=known.price_in(Market(node.market)) if known else None,
+        price=prices.price(node.instance_type, node.market),
         removable=removable,
         reason="" if removable else reason,
     )

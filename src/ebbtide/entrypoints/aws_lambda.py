@@ -13,6 +13,7 @@ import secrets
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -45,10 +46,13 @@ def open_outside() -> tuple[Outside, Settings]:
     """What the configuration in the package or in the environment says."""
     from ebbtide.bootstrap import build
     from ebbtide.config import load
+    from ebbtide.config.prices import price_warnings
 
     if parameter := os.environ.get(KUBECONFIG_PARAMETER):
         os.environ["KUBECONFIG"] = str(fetch_kubeconfig(parameter, Path(tempfile.gettempdir())))
     config = load(None, os.environ)
+    for warning in price_warnings(config, datetime.now(UTC).date()):
+        _told({"warning": warning})
     return build(config), config.settings
 
 
@@ -71,6 +75,8 @@ def fetch_kubeconfig(parameter: str, folder: Path) -> Path:
 
 
 def run(raw: object, context: Context, opener: OpenOutside) -> Mapping[str, Any]:
+    from ebbtide.bootstrap import close_doors
+
     outside, settings = opener()
     try:
         event = read_event(raw, outside.clock.now())
@@ -82,7 +88,7 @@ def run(raw: object, context: Context, opener: OpenOutside) -> Mapping[str, Any]
         report = tick(replace(outside, inbox=inbox), settings, owner, deadline)
         answer = _told({"event": event.kind, **_summary(report)})
     finally:
-        close(outside)
+        close_doors(outside)
     if inbox.waiting:
         names = ", ".join(notice.instance_id for notice in inbox.waiting)
         raise Retryable(f"the notice for {names} was not taken in ({report.says}): Lambda delivers it again")
@@ -93,13 +99,6 @@ def budget_seconds(context: Context, settings: Settings) -> float:
     """What is left, less one call that may just have been started; never less than half of it."""
     left = context.get_remaining_time_in_millis() / MILLI
     return max(left - settings.request_timeout_seconds, left / 2)
-
-
-def close(outside: Outside) -> None:
-    for door in (outside.cloud, outside.cluster, outside.metrics, outside.inbox, outside.store):
-        shut = getattr(door, "close", None)
-        if shut is not None:
-            shut()
 
 
 def _summary(report: TickReport) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ebbtide.adapters.clouds.price_file import read_price_file, write_price_file
-from ebbtide.adapters.clouds.prices import PriceBook, built_in_book, read_ec2_spot, read_hetzner
+from ebbtide.adapters.clouds.prices import PriceBook, read_ec2_spot, read_hetzner
 from ebbtide.errors import Usage
 from ebbtide.model.money import Price
 from ebbtide.model.node import Market
@@ -35,12 +35,6 @@ class Row:
         return (self.type_name, str(self.market), amount, price.currency, price.source, price.as_of, pools)
 
 
-def book_of(price_file: Path | None) -> PriceBook:
-    """The built-in list, with the user's own prices over it."""
-    book = built_in_book()
-    return book if price_file is None else book.under(read_price_file(price_file))
-
-
 def rows_of(pools: Sequence[Pool], book: PriceBook) -> list[Row]:
     """One row for each type and market that the pools may launch; the whole book where there is no pool."""
     if not pools:
@@ -58,11 +52,24 @@ def rows_of(pools: Sequence[Pool], book: PriceBook) -> list[Row]:
     ]
 
 
-def show(pools: Sequence[Pool], price_file: Path | None, as_json: bool = False) -> int:
+def as_data(rows: Sequence[Row]) -> list[dict[str, str]]:
+    return [dict(zip(HEADINGS, row.line(), strict=True)) for row in rows]
+
+
+def in_short(rows: Sequence[Row]) -> str:
+    """For `ebbtide status`: how many are known and from whom, and which are not."""
+    known = [row.price for row in rows if row.price is not None]
+    sources = sorted({f"{price.source}, {price.as_of or 'no day'}" for price in known})
+    told = f"{len(known)} of {len(rows)} known" + (f" ({'; '.join(sources)})" if sources else "")
+    unknown = sorted({row.type_name for row in rows if row.price is None})
+    return f"{told}; unknown: {', '.join(unknown)}" if unknown else told
+
+
+def show(pools: Sequence[Pool], book: PriceBook, as_json: bool = False) -> int:
     """Print the prices; the number of those that are not known."""
-    rows = rows_of(pools, book_of(price_file))
+    rows = rows_of(pools, book)
     if as_json:
-        print(json.dumps([dict(zip(HEADINGS, row.line(), strict=True)) for row in rows], indent=2))
+        print(json.dumps(as_data(rows), indent=2))
     else:
         lines = [HEADINGS, *(row.line() for row in rows)]
         widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]

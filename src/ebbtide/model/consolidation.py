@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ebbtide.model.decision import Check, Refusal
+from ebbtide.model.check import Check, Refusal
 from ebbtide.model.operation import Move, Removal, Slot
 
 

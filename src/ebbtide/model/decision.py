@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ebbtide.model.check import Check, Refusal
+from ebbtide.model.consolidation import ConsolidationReport
 from ebbtide.model.operation import Removal, Slot
+
+__all__ = ["Action", "Check", "Decision", "Refusal", "Verdict"]
 
 
 class Action(StrEnum):
@@ -17,24 +21,9 @@ class Action(StrEnum):
     """Lift a cordon of ours whose operation is no longer open."""
     SCALE_UP = "scale_up"
     SCALE_DOWN = "scale_down"
+    CONSOLIDATE = "consolidate"
+    """Remove nodes that are empty, or empty some onto others so that they can be removed."""
     NOTHING = "nothing"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One precondition: a stable name, whether it held, and a sentence with both figures."""
-
-    name: str
-    passed: bool
-    says: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A node that was looked at for removal and passed over, and why."""
-
-    node_name: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +48,8 @@ class Decision:
     verdicts: tuple[Verdict, ...]
     slots: tuple[Slot, ...] = ()
     removals: tuple[Removal, ...] = ()
+    consolidation: ConsolidationReport | None = None
+    """All that was asked and found about repacking, where that was looked into."""
 
     @property
     def key(self) -> str:

@@ -14,6 +14,15 @@ from ebbtide.model.operation import Slot
 
 
 @dataclass(frozen=True, slots=True)
+class SoftTaint:
+    """Sign the node and ask the scheduler to prefer others: the step before a cordon."""
+
+    node_name: str
+    node_uid: str
+    operation_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Cordon:
     node_name: str
     node_uid: str
@@ -22,7 +31,7 @@ class Cordon:
 
 @dataclass(frozen=True, slots=True)
 class Uncordon:
-    """`signed_token` is the one seen on the node: tokens of different leases cannot be compared, so what
+    """Lift soft taint and cordon. `signed_token` is the one seen on the node: tokens of different leases cannot be compared, so what
     this operation signed under another lease is lifted under the token it was signed with."""
 
     node_name: str
@@ -62,7 +71,7 @@ class Launch:
     operation_id: str
 
 
-Effect = Cordon | Uncordon | Evict | Terminate | DeleteNode | Launch
+Effect = SoftTaint | Cordon | Uncordon | Evict | Terminate | DeleteNode | Launch
 
 
 class OutcomeKind(StrEnum):

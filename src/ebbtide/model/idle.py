@@ -52,6 +52,8 @@ class WakeTime:
     seconds: float
     node_seconds: float = 0.0
     reason: WakeReason = WakeReason.MANUAL
+    slept_seconds: float = 0.0
+    """How long it had been at zero before: what the wake is weighed against."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class Rate:
     per_hour: Decimal
     currency: str
     source: str
+    realised_per_hour: Decimal = Decimal(0)
+    """At zero: how much of it is really not paid now, since the nodes are gone too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ class LogKind(StrEnum):
     STRETCH = "ledger.stretch"
     """A closed stretch of the ledger; `data` is what a rebuild needs."""
     RULE = "rule"
+    COST = "cost"
+    """What the workers cost an hour, noted when it changes."""
     CONSOLIDATION = "consolidation.evaluated"
 
 

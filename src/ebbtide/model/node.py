@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ebbtide.model.resources import NOTHING, Resources
-from ebbtide.model.scheduling import Labels, Taint
+from ebbtide.model.scheduling import Labels, Taint, TaintEffect
+
+LEAVING = Taint("ebbtide.dev/leaving", TaintEffect.PREFER_NO_SCHEDULE)
+"""On a node that is to go, from before its cordon until it is given back: better not here."""
 
 
 class Market(StrEnum):
@@ -19,10 +22,13 @@ class Market(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """The annotation that a cordon of ours leaves on a node."""
+    """The annotation that a soft taint or a cordon of ours leaves on a node."""
 
     operation_id: str
     token: int
+    cordoned: bool = True
+    """Whether the cordon, where there is one, is ours too; before that there is only the soft taint, and
+    a cordon is a person's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,10 @@ class Node:
     max_pods: int = 110
     owner: Ownership | None = None
     volumes_attached: tuple[str, ...] = ()
+
+    @property
+    def cordoned_by_us(self) -> bool:
+        return self.unschedulable and self.owner is not None and self.owner.cordoned
 
     @property
     def worker(self) -> bool:

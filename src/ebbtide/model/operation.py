@@ -1,4 +1,4 @@
-"""Work that spans ticks: launching nodes, removing nodes, answering a spot notice.
+"""Work that spans ticks: launching nodes, removing nodes, moving pods, answering a spot notice.
 
 An operation is a plain value kept in the record. `ebbtide.core.operations` says how each moves on.
 """
@@ -6,6 +6,7 @@ An operation is a plain value kept in the record. `ebbtide.core.operations` says
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
 
 from ebbtide.model.node import Market
@@ -117,6 +118,8 @@ class ScaleDown:
     reason: str = ""
     abort_reason: str = ""
     """Set once, and never taken back: what is not yet TERMINATING is being released."""
+    only_empty: bool = False
+    """Begun by consolidation: a node goes only as long as nothing is on it; no pod is evicted for it."""
 
 
 class MoveState(StrEnum):
@@ -151,7 +154,52 @@ class Move:
         return self.state in (MoveState.MOVED, MoveState.LEFT)
 
 
-Operation = ScaleUp | ScaleDown
+class SourceState(StrEnum):
+    PLANNED = "PLANNED"
+    MARKED = "MARKED"
+    EMPTIED = "EMPTIED"
+    RELEASING = "RELEASING"
+    RELEASED = "RELEASED"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One node that is being emptied; removed later, by an operation of its own."""
+
+    instance_id: str
+    node_name: str
+    node_uid: str
+    zone: str = ""
+    pool: str = ""
+    state: SourceState = SourceState.PLANNED
+    since: int = 0
+    fence_token: int = 0
+    fence_until: int = 0
+    """As for a removal: the token of the last effects on the node, and when the last may have started."""
+    reason: str = ""
+
+    @property
+    def settled(self) -> bool:
+        return self.state in (SourceState.EMPTIED, SourceState.RELEASED)
+
+
+@dataclass(frozen=True, slots=True)
+class Consolidate:
+    """Nodes emptied onto others, and onto cheaper ones that are launched first."""
+
+    id: str
+    started_at: int
+    slots: tuple[Slot, ...] = ()
+    sources: tuple[Source, ...] = ()
+    moves: tuple[Move, ...] = ()
+    savings_per_hour: Decimal = Decimal(0)
+    currency: str = ""
+    reason: str = ""
+    abort_reason: str = ""
+    """Set once, and never taken back: nothing more is moved, and what is not empty is released."""
+
+
+Operation = ScaleUp | ScaleDown | Consolidate
 
 
 class SpotKind(StrEnum):

@@ -39,6 +39,10 @@ class Pod:
     labels: Labels = ()
     scheduling: Scheduling = ANYWHERE
     volumes: tuple[str, ...] = ()
+    annotations: Labels = ()
+    """Those that say something about a game server (`core.servers`), sorted by key."""
+    owner_uid: str = ""
+    """UID of the owning controller: what takes the place of this pod has the same."""
 
     @property
     def full_name(self) -> str:

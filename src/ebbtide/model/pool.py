@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ebbtide.model.budget import RemovalBudget
 from ebbtide.model.money import Price
 from ebbtide.model.node import Market
 from ebbtide.model.resources import Resources
@@ -34,6 +35,7 @@ class Pool:
     max_workers: int | None = None
     labels: Labels = ()
     taints: tuple[Taint, ...] = ()
+    budgets: tuple[RemovalBudget, ...] = ()
 
     def type_named(self, name: str) -> NodeType | None:
         return next((node_type for node_type in self.types if node_type.name == name), None)

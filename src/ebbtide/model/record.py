@@ -63,6 +63,18 @@ class Emptied:
 
 
 @dataclass(frozen=True, slots=True)
+class Leaving:
+    """A node that consolidation has emptied and that is removed once it was idle long enough; it keeps the
+    mark of that operation until then, and is forgotten when pods come back or the time is over."""
+
+    node_name: str
+    node_uid: str
+    instance_id: str
+    operation_id: str
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     cluster: str = "cluster"
     format_version: int = FORMAT_VERSION
@@ -75,7 +87,7 @@ class Record:
     pending_since: int = 0
     idle_since: int = 0
     short_since: int = 0
-    """Since when fewer workers than the minimum have been ready or on their way."""
+    """Since when fewer workers than the minimum, of the cluster or of a pool, are ready or on their way."""
     worker_count: int = 0
     pod_count: int = 0
     """Running pods at the last believable look."""
@@ -98,6 +110,10 @@ class Record:
     orphans: tuple[Missing, ...] = ()
     emptied: tuple[Emptied, ...] = ()
     """Workers that are empty now, by node UID."""
+
+    last_consolidation_at: int = 0
+    """When the last consolidation began, whatever became of it: its cooldown counts from then."""
+    leaving: tuple[Leaving, ...] = ()
 
     paused: bool = False
     pause_reason: str = ""

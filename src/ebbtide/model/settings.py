@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ebbtide.model.budget import RemovalBudget
+from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.pool import Pool
 
 
@@ -63,6 +65,8 @@ class Settings:
     max_unclean_runs: int = 5
 
     budget_fraction: float = 0.10
+    """Of all workers, or one: holds always, whatever `budgets` say."""
+    budgets: tuple[RemovalBudget, ...] = ()
     unready_fraction: float = 0.45
     unready_count: int = 3
     shrink_accepted_seconds: int = 600
@@ -76,6 +80,7 @@ class Settings:
     movable_system_workloads: tuple[str, ...] = ()
     """kube-system workloads that may be moved, as `name` or `name-prefix*`."""
     evict_local_storage: bool = False
+    consolidation: ConsolidationSettings = ConsolidationSettings()
 
     def pool_named(self, name: str) -> Pool | None:
         return next((pool for pool in self.pools if pool.name == name), None)

@@ -21,6 +21,8 @@ class Reading:
     value: float | None = None
     at: int = 0
     problem: str = ""
+    failed: bool = False
+    """Nobody answered, or not in a way that can be read; else the answer was there and said too little."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class Snapshot:
     instances: tuple[Instance, ...] = ()
     cpu: Reading = Reading(problem="not read")
     problems: tuple[str, ...] = ()
+    players: tuple[tuple[str, int], ...] = ()
+    """Players by `namespace/pod`, where a query for them is configured."""
 
     @cached_property
     def instance_with_id(self) -> Mapping[str, Instance]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from ebbtide.model.money import Price
+from ebbtide.adapters.clouds.catalogue import HETZNER
 from ebbtide.model.node import Market
 from ebbtide.model.pool import NodeType, Pool
 from ebbtide.model.resources import Resources
@@ -19,28 +19,18 @@ ZONES = ("a", "b", "c")
 SPOT_SHARE = Decimal("0.4")
 """What a spot node costs of the listed price, in this cloud."""
 
-CPX = {
-    "cpx22": (2, 4, "0.0096"),
-    "cpx32": (4, 8, "0.0168"),
-    "cpx42": (8, 16, "0.0312"),
-    "cpx52": (12, 24, "0.0624"),
-    "cpx62": (16, 32, "0.1056"),
-}
-"""Virtual CPUs, GB of memory and EUR per hour."""
-
 EVERYWHERE = Scheduling(tolerations=(Toleration(exists=True),))
 CONTROL_PLANE_ONLY = replace(EVERYWHERE, node_selector=CONTROL_PLANE_LABELS)
 
 
 def node_type(name: str) -> NodeType:
     """Of what the machine has, the system keeps 200m CPU and 700 MiB for itself."""
-    cpus, gigabytes, per_hour = CPX[name]
-    price = Price(Decimal(per_hour), CURRENCY, "simulator")
-    return NodeType(
-        name,
-        Resources(cpus * 1000 - 200, gigabytes * 1024 - 700),
-        price=price,
-        spot_price=replace(price, per_hour=price.per_hour * SPOT_SHARE),
+    listed = HETZNER[name]
+    offered = listed.allocatable
+    return replace(
+        listed,
+        allocatable=Resources(offered.cpu_milli - 200, offered.memory_mib - 700),
+        spot_price=listed.price and replace(listed.price, per_hour=listed.price.per_hour * SPOT_SHARE),
     )
 
 

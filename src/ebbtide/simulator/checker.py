@@ -19,6 +19,7 @@ from ebbtide.model.operation import Operation, Removal, RemovalState, ScaleDown,
 from ebbtide.model.record import Lease, Record
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.judge import judge
+from ebbtide.simulator.repacking import Repacking
 from ebbtide.simulator.world import Act, ActKind, World
 
 SLACK_SECONDS = 600.0
@@ -31,13 +32,14 @@ class Checker:
     def __init__(self, world: World, settings: Settings) -> None:
         self._world = world
         self._settings = settings
-        self._record: Record | None = None
+        self.record: Record | None = None
         self._tokens: dict[str, int] = {}
         self._ids_of_key: dict[str, str] = {}
         self._ended: dict[str, int] = {}
         """How many disturbances there had been when an instance was last asked to go."""
         self.violations: list[str] = []
         self.acts: list[Act] = []
+        self._repacking = Repacking(world, settings, self.say)
         world.witnesses.append(self.saw)
 
     def say(self, sentence: str) -> None:
@@ -45,16 +47,18 @@ class Checker:
 
     def saw(self, act: Act) -> None:
         self.acts.append(act)
-        for sentence in judge(self._world, act, self._record):
+        for sentence in judge(self._world, act, self.record):
             self.say(sentence)
-        if act.kind is ActKind.LAUNCH:
+        if act.kind is ActKind.EVICT:
+            self._repacking.evicts(act, self.record)
+        elif act.kind is ActKind.LAUNCH:
             self._saw_launch(act)
         elif act.kind is ActKind.TERMINATE:
             self._saw_terminate(act)
 
     def knows(self, record: Record | None) -> None:
         """Judge the next acts by this record: for a watcher that cannot see every write."""
-        self._record = record
+        self.record = record
 
     def leased(self, lease: Lease) -> None:
         if lease.token < self._tokens.get(lease.name, 0):
@@ -62,17 +66,19 @@ class Checker:
         self._tokens[lease.name] = max(lease.token, self._tokens.get(lease.name, 0))
 
     def wrote(self, after: Record, guard: Lease | None) -> None:
-        before, self._record = self._record, after
+        before, self.record = self.record, after
         if guard is not None and guard.token < self._tokens.get(guard.name, 0):
             self.say(f"a write under the old token {guard.token} of lease {guard.name} landed")
         if before is not None:
             self._check_one_operation(before.operation, after.operation)
+            self._repacking.wrote(before, after)
         self._check_one_owner(after)
         known = {r.instance_id for r in _doomed_for_good(before)} if before is not None else set()
         voluntary = {r.instance_id for r in _voluntary(after)}
         for removal in _doomed_for_good(after):
             if removal.instance_id not in known and removal.instance_id in voluntary:
                 self._check_intent(removal, after)
+                self._repacking.intends(removal, after)
 
     def finish(self, record: Record) -> None:
         """After the last tick: what must not be left behind."""
@@ -100,8 +106,9 @@ class Checker:
         open_ids |= {spot.id for spot in record.spots}
         limit = self._settings.orphan_grace_seconds + SLACK_SECONDS
         for node in self._world.inventory.nodes.values():
-            if node.owner is not None and node.owner.operation_id not in open_ids:
-                self.say(f"node {node.name} is left cordoned by {node.owner.operation_id}, which is closed")
+            leaves = any(one.node_uid == node.uid for one in record.leaving)
+            if node.owner is not None and node.owner.operation_id not in open_ids and not leaves:
+                self.say(f"node {node.name} is left marked by {node.owner.operation_id}, which is closed")
             machine = self._world.nodes.machine_of(node.name)
             ended_at = machine.ended_at if machine is not None else 1.0
             left = node.worker and ended_at and self._world.now - ended_at > limit

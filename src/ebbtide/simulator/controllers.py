@@ -46,7 +46,9 @@ class Controllers:
         self._timeline.after(0, "demand", key)
 
     def set_wanted(self, key: str, wanted: int) -> None:
-        self._pods.book.workloads[key].wanted = wanted
+        workload = self._pods.book.workloads[key]
+        workload.wanted = wanted
+        workload.version += 1
         self._timeline.after(self._rules.react_seconds, "reconcile", key)
 
     def budgets(self) -> tuple[Budget, ...]:

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from ebbtide.engine.outside import Outside
 from ebbtide.errors import EbbtideError, Retryable, Throttled, Unanswered
-from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, Uncordon
+from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, SoftTaint, Uncordon
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.node import Instance
 from ebbtide.model.operation import SpotNotice
@@ -125,9 +125,14 @@ class FaultyStore:
         self._gate.act("store.append", lambda: self._inner.append(entries))
 
     def read_log(
-        self, kinds: Collection[LogKind] = (), subject: str = "", limit: int = 100
+        self,
+        kinds: Collection[LogKind] = (),
+        subject: str = "",
+        limit: int = 100,
+        before: str = "",
+        brief: bool = False,
     ) -> Sequence[LogEntry]:
-        return self._inner.read_log(kinds, subject, limit)
+        return self._inner.read_log(kinds, subject, limit, before, brief)
 
     def find_entry(self, entry_id: str) -> LogEntry | None:
         return self._inner.find_entry(entry_id)
@@ -156,6 +161,9 @@ class FaultyCluster:
     def read_pods_on(self, node_name: str) -> Sequence[Pod]:
         self._gate.read("cluster.read_pods_on")
         return self._inner.read_pods_on(node_name)
+
+    def soft_taint(self, effect: SoftTaint, token: int) -> None:
+        self._gate.act("cluster.soft_taint", lambda: self._inner.soft_taint(effect, token))
 
     def cordon(self, effect: Cordon, token: int) -> None:
         self._gate.act("cluster.cordon", lambda: self._inner.cordon(effect, token))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from ebbtide.model.node import Node
-from ebbtide.model.operation import Operation, Removal, ScaleUp, Slot, Spot
+from ebbtide.model.operation import Consolidate, MoveState, Operation, Removal, ScaleUp, Slot, Spot
 from ebbtide.model.record import Record
 from ebbtide.simulator.world import World
 
@@ -93,7 +93,7 @@ def _state(node: Node, alive: bool, noticed: bool, record: Record) -> str:
 
 
 def _slots(operation: Operation | None) -> tuple[Slot, ...]:
-    return operation.slots if isinstance(operation, ScaleUp) else ()
+    return operation.slots if isinstance(operation, ScaleUp | Consolidate) else ()
 
 
 def describe(record: Record) -> str:
@@ -102,9 +102,18 @@ def describe(record: Record) -> str:
     operation = record.operation
     if isinstance(operation, ScaleUp):
         parts.append("adding " + ", ".join(_slot(slot) for slot in operation.slots))
+    elif isinstance(operation, Consolidate):
+        parts.append(_consolidate(operation))
     elif operation is not None:
         parts.append("removing " + ", ".join(_removal(removal) for removal in operation.removals))
     return "; ".join(parts)
+
+
+def _consolidate(operation: Consolidate) -> str:
+    nodes = ", ".join(f"{source.node_name} ({source.state})" for source in operation.sources)
+    moved = sum(1 for move in operation.moves if move.state is MoveState.MOVED)
+    coming = "".join(f", adding {_slot(slot)}" for slot in operation.slots)
+    return f"emptying {nodes}, {moved} of {len(operation.moves)} pods moved{coming}"
 
 
 def _slot(slot: Slot) -> str:

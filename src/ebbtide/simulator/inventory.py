@@ -23,6 +23,8 @@ class Inventory:
         self.waiting: dict[str, Pod] = {}
         self.waited_seconds = 0.0
         self._waiting_since = timeline.now
+        self.empty_since: dict[str, float] = {}
+        """Since when a node has had no pod but those that are tied to it, by node name."""
         self._on: dict[str, dict[str, Pod]] = {}
         self._followers: list[set[str]] = []
         self._stale = self.follow()
@@ -38,10 +40,12 @@ class Inventory:
 
     def put_node(self, node: Node) -> None:
         self.nodes[node.name] = node
+        self._note_empty(node.name)
         self._mark(node.name)
 
     def drop_node(self, name: str) -> None:
         del self.nodes[name]
+        self.empty_since.pop(name, None)
         self._mark(name)
 
     def put_pod(self, pod: Pod) -> None:
@@ -51,6 +55,7 @@ class Inventory:
         self.pods[pod.uid] = pod
         if pod.node_name:
             self._on.setdefault(pod.node_name, {})[pod.uid] = pod
+            self._note_empty(pod.node_name)
         self._wait(pod.uid, pod if pod.waiting else None)
         self._mark(pod.node_name)
 
@@ -93,7 +98,15 @@ class Inventory:
             there.pop(pod.uid, None)
             if not there:
                 del self._on[pod.node_name]
+            self._note_empty(pod.node_name)
             self._mark(pod.node_name)
+
+    def _note_empty(self, node_name: str) -> None:
+        there = self._on.get(node_name, {}).values()
+        if any(not pod.tied_to_node and not pod.finished for pod in there):
+            self.empty_since.pop(node_name, None)
+        elif node_name in self.nodes:
+            self.empty_since.setdefault(node_name, self._timeline.now)
 
     def _wait(self, uid: str, pod: Pod | None) -> None:
         if (uid in self.waiting) != (pod is not None):

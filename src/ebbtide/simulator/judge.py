@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from ebbtide.core.capacity import expected_slots, open_removals
 from ebbtide.core.labels import matches
-from ebbtide.model.operation import RemovalState, SlotState
+from ebbtide.model.node import Node
+from ebbtide.model.operation import Consolidate, MoveState, RemovalState, SlotState
 from ebbtide.model.record import Record
 from ebbtide.simulator.machines import Machine
 from ebbtide.simulator.world import Act, ActKind, World
@@ -18,8 +19,8 @@ def judge(world: World, act: Act, record: Record | None) -> Iterator[str]:
         case ActKind.TERMINATE:
             yield from _terminate(world, act, record)
         case ActKind.EVICT:
-            yield from _evict(world, act)
-        case ActKind.CORDON | ActKind.UNCORDON:
+            yield from _evict(world, act, record)
+        case ActKind.SOFT_TAINT | ActKind.CORDON | ActKind.UNCORDON:
             yield from _cordon(world, act, record)
         case ActKind.DELETE_NODE:
             yield from _delete_node(world, act)
@@ -59,7 +60,7 @@ def _intended(record: Record, instance_id: str, key: str) -> bool:
     return by_removal or by_slot or any(orphan.id == instance_id for orphan in record.orphans)
 
 
-def _evict(world: World, act: Act) -> Iterator[str]:
+def _evict(world: World, act: Act, record: Record | None) -> Iterator[str]:
     pod = world.inventory.pods[act.pod_uid]
     node = world.inventory.nodes.get(act.node_name)
     if node is None:
@@ -67,7 +68,7 @@ def _evict(world: World, act: Act) -> Iterator[str]:
         return
     if not node.worker:
         yield f"pod {pod.full_name} was evicted from {node.name}, which is not a worker of ours"
-    if not node.unschedulable or node.owner is None:
+    if not node.cordoned_by_us and not _moved(node, pod.uid, record):
         yield f"pod {pod.full_name} was evicted from {node.name}, which is not cordoned by us"
     if pod.mirror or pod.controller == "DaemonSet":
         yield f"pod {pod.full_name}, which belongs to its node, was evicted"
@@ -78,6 +79,17 @@ def _evict(world: World, act: Act) -> Iterator[str]:
     machine = world.nodes.machine_of(node.name)
     if machine is not None and machine.asked_to_go:
         yield f"node {node.name} was drained again after its termination was asked for"
+
+
+def _moved(node: Node, pod_uid: str, record: Record | None) -> bool:
+    """Whether the consolidation that has marked the node wrote down that it evicts this pod."""
+    operation = record.operation if record is not None else None
+    return (
+        isinstance(operation, Consolidate)
+        and node.owner is not None
+        and node.owner.operation_id == operation.id
+        and any(move.pod_uid == pod_uid and move.state is not MoveState.PLANNED for move in operation.moves)
+    )
 
 
 def _cordon(world: World, act: Act, record: Record | None) -> Iterator[str]:

@@ -12,21 +12,27 @@ something, saves it. Reads save nothing: a world that is loaded again catches up
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from ebbtide.errors import StoreUnusable
-from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, Uncordon
+from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, SoftTaint, Uncordon
 from ebbtide.model.node import Instance
 from ebbtide.model.operation import SpotNotice
 from ebbtide.model.pod import Pod
 from ebbtide.model.snapshot import ClusterView, Reading
+from ebbtide.model.workload import Workload, WorkloadRef
 from ebbtide.ports import Clock
 from ebbtide.simulator.clock import VirtualClock
 from ebbtide.simulator.ports import SimCloud, SimCluster, SimInbox, SimMetrics
 from ebbtide.simulator.saving import load, save
+from ebbtide.simulator.scaling import SimSignals, SimWorkloads
 from ebbtide.simulator.world import World
+
+LOOK_SECONDS = 0.2
+T = TypeVar("T")
 
 
 class WorldFile:
@@ -44,6 +50,14 @@ class WorldFile:
             if self.exists():
                 raise StoreUnusable(f"{self.path} is there already: move it away to start afresh")
             save(world, self.path)
+
+    def wait_for(self, look: Callable[[], T], done: Callable[[T], bool], until: float) -> T:
+        """What is simulated happens when somebody looks, so that there is nothing to watch but the time."""
+        seen = look()
+        while not done(seen) and self._clock.now() < until:
+            self._clock.sleep(min(LOOK_SECONDS, until - self._clock.now()))
+            seen = look()
+        return seen
 
     @contextmanager
     def reading(self) -> Iterator[tuple[World, VirtualClock]]:
@@ -99,6 +113,10 @@ class FileCluster:
     def read_pods_on(self, node_name: str) -> Sequence[Pod]:
         with self._file.reading() as (world, clock):
             return SimCluster(world, clock).read_pods_on(node_name)
+
+    def soft_taint(self, effect: SoftTaint, token: int) -> None:
+        with self._file.changing() as (world, clock):
+            SimCluster(world, clock).soft_taint(effect, token)
 
     def cordon(self, effect: Cordon, token: int) -> None:
         with self._file.changing() as (world, clock):
@@ -157,3 +175,31 @@ class FileInbox:
     def acknowledge(self, notice: SpotNotice) -> None:
         with self._file.changing() as (world, clock):
             SimInbox(world, clock).acknowledge(notice)
+
+
+class FileWorkloads:
+    def __init__(self, file: WorldFile) -> None:
+        self._file = file
+
+    def read(self, ref: WorkloadRef) -> Workload:
+        with self._file.reading() as (world, clock):
+            return SimWorkloads(world, clock).read(ref)
+
+    def scale(self, seen: Workload, replicas: int, note: str) -> Workload:
+        with self._file.changing() as (world, clock):
+            return SimWorkloads(world, clock).scale(seen, replicas, note)
+
+    def wait_ready(self, ref: WorkloadRef, until: float) -> Workload:
+        return self._file.wait_for(lambda: self.read(ref), lambda seen: seen.ready, until)
+
+
+class FileSignals:
+    def __init__(self, file: WorldFile) -> None:
+        self._file = file
+
+    def read_values(self, queries: Sequence[str]) -> Sequence[Reading]:
+        try:
+            with self._file.reading() as (world, clock):
+                return SimSignals(world, clock).read_values(queries)
+        except StoreUnusable as error:
+            return [Reading(problem=str(error), failed=True) for _ in queries]

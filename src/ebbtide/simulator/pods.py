@@ -27,6 +27,8 @@ class Workload:
     made: int = 0
     """How many pods were ever made; the last part of their names."""
     ready: int = 0
+    version: int = 0
+    """Raised by every change of what is wanted."""
 
 
 @dataclass(slots=True)
@@ -87,6 +89,7 @@ class Pods:
             created_at=int(self._timeline.now),
             controller=CONTROLLER_OF[spec.kind],
             mirror=spec.kind is Kind.STATIC,
+            owner_uid="" if spec.kind is Kind.BARE else f"owner-of-{spec.key}",
         )
         if spec.volume:
             pod = self._with_volume(pod)

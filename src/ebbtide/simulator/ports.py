@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ebbtide.errors import NotOurs
-from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, Uncordon
+from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, SoftTaint, Uncordon
 from ebbtide.model.log import LogEntry
-from ebbtide.model.node import Instance, Node, Ownership
+from ebbtide.model.node import LEAVING, Instance, Node, Ownership
 from ebbtide.model.operation import SpotNotice
 from ebbtide.model.pod import Pod
+from ebbtide.model.scheduling import Taint
 from ebbtide.model.snapshot import ClusterView, Reading
 from ebbtide.simulator.clock import VirtualClock
 from ebbtide.simulator.world import Act, ActKind, World
@@ -25,6 +26,10 @@ from ebbtide.simulator.world import Act, ActKind, World
 def _spend(world: World, clock: VirtualClock) -> None:
     clock.sleep(world.rules.call_seconds)
     world.advance_to(clock.now())
+
+
+def _marked(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
+    return taints if LEAVING in taints else (*taints, LEAVING)
 
 
 class SimCluster:
@@ -40,13 +45,17 @@ class SimCluster:
         _spend(self._world, self._clock)
         return tuple(pod for pod in self._world.pods_on(node_name))
 
+    def soft_taint(self, effect: SoftTaint, token: int) -> None:
+        _spend(self._world, self._clock)
+        node = self._ours(effect, token)
+        self._tell(ActKind.SOFT_TAINT, effect)
+        self._sign(effect, token)
+        owner = Ownership(effect.operation_id, token, node.unschedulable)
+        self._world.inventory.put_node(replace(node, taints=_marked(node.taints), owner=owner))
+
     def cordon(self, effect: Cordon, token: int) -> None:
         _spend(self._world, self._clock)
-        node = self._fenced(effect, token)
-        if node is None:
-            raise NotOurs(f"there is no node {effect.node_name} with UID {effect.node_uid}")
-        if node.unschedulable and node.owner is None:
-            raise NotOurs(f"node {node.name} was cordoned by a person")
+        node = self._ours(effect, token)
         self._tell(ActKind.CORDON, effect)
         fresh = not node.unschedulable
         self._sign(effect, token)
@@ -64,7 +73,9 @@ class SimCluster:
             raise NotOurs(f"node {node.name} was cordoned by a person")
         self._tell(ActKind.UNCORDON, effect)
         self._sign(effect, token)
-        self._world.inventory.put_node(replace(node, unschedulable=False, owner=None))
+        persons = node.unschedulable and not node.owner.cordoned
+        taints = tuple(taint for taint in node.taints if taint.key != LEAVING.key)
+        self._world.inventory.put_node(replace(node, unschedulable=persons, taints=taints, owner=None))
         self._world.pods.reschedule()
 
     def evict(self, effect: Evict) -> None:
@@ -83,7 +94,15 @@ class SimCluster:
             self._world.tell(Act(ActKind.DELETE_NODE, node_name=node.name))
             self._world.nodes.delete(node.name)
 
-    def _fenced(self, effect: Cordon | Uncordon, token: int) -> Node | None:
+    def _ours(self, effect: SoftTaint | Cordon, token: int) -> Node:
+        node = self._fenced(effect, token)
+        if node is None:
+            raise NotOurs(f"there is no node {effect.node_name} with UID {effect.node_uid}")
+        if node.unschedulable and not node.cordoned_by_us:
+            raise NotOurs(f"node {node.name} was cordoned by a person")
+        return node
+
+    def _fenced(self, effect: SoftTaint | Cordon | Uncordon, token: int) -> Node | None:
         """The node, if this operation and token may change it; None when it is gone."""
         node = self._world.inventory.nodes.get(effect.node_name)
         if node is None:
@@ -97,10 +116,10 @@ class SimCluster:
             raise NotOurs(f"node {node.name} was signed with token {highest}, which is above {token}")
         return node
 
-    def _sign(self, effect: Cordon | Uncordon, token: int) -> None:
+    def _sign(self, effect: SoftTaint | Cordon | Uncordon, token: int) -> None:
         self._world.fences[f"{effect.node_uid}/{effect.operation_id}"] = token
 
-    def _tell(self, kind: ActKind, effect: Cordon | Uncordon) -> None:
+    def _tell(self, kind: ActKind, effect: SoftTaint | Cordon | Uncordon) -> None:
         self._world.tell(Act(kind, node_name=effect.node_name, operation_id=effect.operation_id))
 
 

@@ -111,6 +111,8 @@ class WorkloadSpec:
     """For a Job: how long one pod works."""
     volume: bool = False
     """For a StatefulSet: each pod has a volume, bound to the zone where it first runs."""
+    requests: Demand | None = None
+    """Requests a second that people send to it as time goes by; none where nobody counts them."""
 
     @property
     def key(self) -> str:

@@ -14,6 +14,7 @@ from ebbtide.simulator.clock import SkewedClock, VirtualClock
 from ebbtide.simulator.faults import faulty_outside
 from ebbtide.simulator.plans import Plan
 from ebbtide.simulator.ports import SimCloud, SimCluster, SimInbox, SimMetrics, SimNotifier
+from ebbtide.simulator.repacking import Bookkeeper
 from ebbtide.simulator.watch import WatchedStore
 from ebbtide.simulator.world import World
 
@@ -28,6 +29,7 @@ class Stage:
     database: MemoryDatabase
     checker: Checker
     notifier: SimNotifier
+    bookkeeper: Bookkeeper
     ids: int = 0
 
     def new_id(self) -> str:
@@ -45,6 +47,7 @@ def stage_of(world: World, settings: Settings, keep_entries: int = 1000) -> Stag
         MemoryDatabase(keep_entries),
         Checker(world, settings),
         SimNotifier(),
+        Bookkeeper(world.machines),
     )
 
 
@@ -65,6 +68,7 @@ def outside_of(stage: Stage, clock: SkewedClock | VirtualClock | None = None) ->
         notifier=stage.notifier,
         clock=clock or true,
         new_id=stage.new_id,
+        observer=stage.bookkeeper,
     )
 
 

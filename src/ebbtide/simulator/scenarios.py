@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 from ebbtide.errors import ConfigError
+from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.node import Market
 from ebbtide.model.pool import Pool
 from ebbtide.model.settings import Settings
@@ -173,6 +175,24 @@ def _crashy(seed: int, start: int) -> Scenario:
     return Scenario("", seed, world, settings, 12 * HOUR, faults=faults)
 
 
+def _consolidation(seed: int, start: int) -> Scenario:
+    """Day after day a tide of work, with consolidation on and dear nodes beside cheap ones: what the night
+    leaves half empty is repacked, and cheaper nodes take the place of dearer ones."""
+    pools = (pool("general", ("cpx32", "cpx42", "cpx52", "cpx62")),)
+    settings = replace(
+        _settings(*pools, max_workers=16),
+        cpu_down=0.0,  # nothing but consolidation removes a node
+        consolidation=ConsolidationSettings(enabled=True, min_savings_per_hour=Decimal("0.02")),
+    )
+    world = _world(settings, seed, start, Rules(call_seconds=0.05))
+    for zone in ZONES:
+        world.add_node("general", "cpx62", zone)
+    for number in range(3):
+        demand = Demand(Curve.DAY, 4, 14, step_seconds=1200 + 300 * number)
+        world.add_workload(*guarded(deployment(f"web-{number}", 700, 1024, demand), 2))
+    return Scenario("", seed, world, settings, 48 * HOUR)
+
+
 SCENARIOS: dict[str, Callable[[int, int], Scenario]] = {
     "day": _day,
     "burst": _burst,
@@ -181,4 +201,5 @@ SCENARIOS: dict[str, Callable[[int, int], Scenario]] = {
     "stuck-drain": _stuck_drain,
     "never-join": _never_join,
     "crashy": _crashy,
+    "consolidation": _consolidation,
 }

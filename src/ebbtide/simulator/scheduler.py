@@ -1,7 +1,8 @@
 """The scheduler: puts waiting pods on nodes by exactly what the core calls fitting.
 
 It looks only when something changed, and keeps the rooms of nodes that did not. Among the nodes that
-a pod fits it takes the emptiest, as the scheduler of Kubernetes does by default.
+a pod fits it takes the emptiest, as the scheduler of Kubernetes does by default; one with a soft taint
+only where there is no other.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from heapq import heapify, heappop, heappush
 
 from ebbtide.core.fit import Placement, Room, room_of
 from ebbtide.model.pod import Pod
+from ebbtide.model.scheduling import TaintEffect
 from ebbtide.simulator.inventory import Inventory
 
 
@@ -48,13 +50,13 @@ class Scheduler:
         node = self._inventory.nodes[node_name]
         return self._placement.why_not(pod, room_of(node, _present(self._inventory, node_name)))
 
-    def _choose(self, pod: Pod, emptiest: list[tuple[int, str]]) -> Room | None:
+    def _choose(self, pod: Pod, emptiest: list[tuple[bool, int, str]]) -> Room | None:
         """The emptiest room that it fits, taken off the heap."""
         passed_over = []
         found = None
         while emptiest and found is None:
             entry = heappop(emptiest)
-            room = self._placement.rooms[entry[1]]
+            room = self._placement.rooms[entry[2]]
             if self._placement.why_not(pod, room):
                 passed_over.append(entry)
             else:
@@ -86,5 +88,6 @@ def _present(inventory: Inventory, node_name: str) -> list[Pod]:
     return [pod for pod in inventory.on(node_name) if not pod.finished]
 
 
-def _by_space(room: Room) -> tuple[int, str]:
-    return (-room.cpu_milli, room.name)
+def _by_space(room: Room) -> tuple[bool, int, str]:
+    reluctant = any(taint.effect is TaintEffect.PREFER_NO_SCHEDULE for taint in room.taints)
+    return (reluctant, -room.cpu_milli, room.name)

@@ -22,6 +22,7 @@ from ebbtide.simulator.catalogue import CURRENCY
 from ebbtide.simulator.disorder import check_names, plan_for, spoil
 from ebbtide.simulator.faults import RunnerCrashed
 from ebbtide.simulator.frames import Frame, describe, draw
+from ebbtide.simulator.repacking import Repacked
 from ebbtide.simulator.runner import Runner, stage_of, store_of
 from ebbtide.simulator.scenarios import Scenario, build
 
@@ -52,6 +53,7 @@ class Result:
     failed_ticks: int
     alarms: int
     strikes: dict[str, int]
+    consolidation: Repacked
     violations: tuple[str, ...] = field(default=())
 
     def to_json(self) -> str:
@@ -211,5 +213,6 @@ class Simulation:
             failed_ticks=self.failed_ticks,
             alarms=len(self.stage.notifier.entries),
             strikes=dict(sorted(self._plan.counts.items())),
+            consolidation=self.stage.bookkeeper.figures,
             violations=tuple(self.stage.checker.violations),
         )

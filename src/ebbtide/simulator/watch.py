@@ -42,9 +42,14 @@ class WatchedStore:
         self._inner.append(entries)
 
     def read_log(
-        self, kinds: Collection[LogKind] = (), subject: str = "", limit: int = 100
+        self,
+        kinds: Collection[LogKind] = (),
+        subject: str = "",
+        limit: int = 100,
+        before: str = "",
+        brief: bool = False,
     ) -> Sequence[LogEntry]:
-        return self._inner.read_log(kinds, subject, limit)
+        return self._inner.read_log(kinds, subject, limit, before, brief)
 
     def find_entry(self, entry_id: str) -> LogEntry | None:
         return self._inner.find_entry(entry_id)

@@ -38,6 +38,7 @@ FOUR_CORES = Resources(4000, 8192)
 
 
 class ActKind(StrEnum):
+    SOFT_TAINT = "soft taint"
     CORDON = "cordon"
     UNCORDON = "uncordon"
     EVICT = "evict"

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.node import Market
 from ebbtide.model.operation import (
+    Consolidate,
+    Move,
+    MoveState,
     Operation,
     Removal,
     RemovalState,
@@ -14,10 +18,12 @@ from ebbtide.model.operation import (
     ScaleUp,
     Slot,
     SlotState,
+    Source,
+    SourceState,
     Spot,
     SpotKind,
 )
-from ebbtide.model.record import Emptied, Missing, Record, Rest
+from ebbtide.model.record import Emptied, Leaving, Missing, Record, Rest
 
 AT = 1_730_000_300
 
@@ -44,6 +50,17 @@ SCALE_DOWN = ScaleDown(
     reason="CPU 0.12 is below 0.30 – “quiet”",
 )
 
+CONSOLIDATION = Consolidate(
+    id="1730000500-req-def",
+    started_at=AT + 200,
+    slots=(Slot("k-2", "workers", "a", "t3.small", state=SlotState.READY, instance_id="i-ggg"),),
+    sources=(Source("i-ccc", "node-c", "uid-c", "a", "workers", SourceState.MARKED, AT + 210),),
+    moves=(Move("uid-p", "default/web-1", "node-c", "k-2", "uid-rs", 3, MoveState.EVICTING, AT + 220),),
+    savings_per_hour=Decimal("0.1368"),
+    currency="EUR",
+    reason="consolidation: empty node-c",
+)
+
 SPOT = Spot(
     id="spot:i-eee",
     instance_id="i-eee",
@@ -59,6 +76,10 @@ RECORDS = {
     "idle": IDLE,
     "scaling up": replace(IDLE, operation=SCALE_UP),
     "scaling down": replace(IDLE, operation=SCALE_DOWN),
+    "consolidating": replace(IDLE, operation=CONSOLIDATION, last_consolidation_at=AT + 200),
+    "nodes that leave": replace(
+        IDLE, leaving=(Leaving("node-c", "uid-c", "i-ccc", "1730000500-req-def", AT + 2700),)
+    ),
     "two spot notices": replace(IDLE, spots=(SPOT, Spot("spot:i-f", "i-f", SpotKind.REBALANCE, AT, AT + 9))),
     "set aside": replace(IDLE, set_aside=SCALE_DOWN, unclean_runs=3),
     "paused and resting": replace(

@@ -17,7 +17,7 @@ from ebbtide.adapters.stores.dynamodb import DynamoStore
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.adapters.stores.sql import SqlStore
 from ebbtide.adapters.stores.sql_engine import make_engine, parse
-from ebbtide.ports import Store
+from ebbtide.ports import PolicyStore, Store
 from tests.servers.dynamodb import DynamoServer
 from tests.servers.lossy import LossyForwarder
 from tests.servers.postgres import PostgresServer
@@ -35,6 +35,11 @@ class StillClock:
 
     def sleep(self, seconds: float) -> None:
         """Waiting between attempts costs a test nothing."""
+
+
+def policies_of(store: Store) -> PolicyStore:
+    assert isinstance(store, MemoryStore | SqlStore | DynamoStore)
+    return store.policies()
 
 
 class StoreLab(Protocol):
@@ -84,6 +89,10 @@ SQL_OF_CALL = {
     "write with entries": "COMMIT",
     "its repetition": "UPDATE ebbtide_state SET rev",
     "append": "COMMIT",
+    "policy transaction": "COMMIT",
+    "write state": "UPDATE scaling_idle_state",
+    "write states": "COMMIT",
+    "keep once": "INSERT INTO scaling_once",
 }
 
 
@@ -190,6 +199,10 @@ DYNAMODB_CALL = {
     "write with entries": "TransactWriteItems",
     "its repetition": "TransactWriteItems",
     "append": "PutItem",
+    "policy transaction": "TransactWriteItems",
+    "write state": "PutItem",
+    "write states": "PutItem",
+    "keep once": "PutItem",
 }
 
 

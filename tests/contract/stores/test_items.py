@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import fields, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,14 @@ from hypothesis import strategies as st
 
 from ebbtide.adapters.stores.dynamodb_tables import make_client, parse_tables
 from ebbtide.adapters.stores.dynamodb_values import from_wire_item, to_wire_item
-from ebbtide.adapters.stores.item import OPTIONAL_ATTRIBUTES, from_item, item_key, lock_key, to_item
+from ebbtide.adapters.stores.item import from_item, item_key, lock_key, to_item
+from ebbtide.adapters.stores.operation_item import OPTIONAL_ATTRIBUTES
 from ebbtide.errors import StoreUnusable
 from ebbtide.model.node import Market
 from ebbtide.model.operation import (
+    Consolidate,
+    Move,
+    MoveState,
     Operation,
     Removal,
     RemovalState,
@@ -29,12 +34,15 @@ from ebbtide.model.operation import (
     ScaleUp,
     Slot,
     SlotState,
+    Source,
+    SourceState,
     Spot,
 )
 from ebbtide.model.record import (
     CLUSTER_LEASE,
     FORMAT_VERSION,
     Emptied,
+    Leaving,
     Missing,
     Record,
     Rest,
@@ -51,6 +59,8 @@ IDLE = Record(
     idle_since=1730000100,
     worker_count=2,
     emptied=(Emptied("5f1b0c52-uid-of-a-node", 1730000100),),
+    last_consolidation_at=1730000000,
+    leaving=(Leaving("node-c", "uid-c", "i-ccc", "1730000000-req-abc", 1730002700),),
 )
 
 
@@ -81,6 +91,19 @@ def scale_down(*states: RemovalState) -> ScaleDown:
     return ScaleDown(ACTION, BEGUN, removals, "CPU 0.12 is below 0.30")
 
 
+def consolidation(state: MoveState) -> Consolidate:
+    return Consolidate(
+        ACTION,
+        BEGUN,
+        slots=(replace(scale_up(SlotState.READY).slots[0], node_name="node-b"),),
+        sources=(Source("i-aaa", "node-a", "uid-a", "eu-central-1a", "workers", SourceState.MARKED, BEGUN),),
+        moves=(Move("uid-web", "default/web-1", "node-a", "node-b", "uid-rs", 2, state, BEGUN),),
+        savings_per_hour=Decimal("0.1368"),
+        currency="EUR",
+        reason="consolidation: empty node-a by 1 moves",
+    )
+
+
 STATES: dict[str, Operation | None] = {
     "idle": None,
     "scale-up begun": scale_up(SlotState.RESERVED, SlotState.RESERVED),
@@ -90,6 +113,8 @@ STATES: dict[str, Operation | None] = {
     "scale-down draining": scale_down(RemovalState.DRAINED, RemovalState.DRAINING),
     "scale-down terminating": scale_down(RemovalState.TERMINATING, RemovalState.DRAINED),
     "scale-down progress": scale_down(RemovalState.GONE, RemovalState.TERMINATING),
+    "consolidation moving": consolidation(MoveState.EVICTING),
+    "consolidation given up": replace(consolidation(MoveState.LEFT), abort_reason="pods have waited 180 s"),
 }
 
 
@@ -171,8 +196,17 @@ def in_order(emptied: dict[str, int]) -> tuple[Emptied, ...]:
     return tuple(Emptied(uid, since) for uid, since in sorted(emptied.items()))
 
 
-for part in (Slot, Removal, ScaleUp, ScaleDown, Spot, Rest, Missing):
+for part in (Slot, Removal, ScaleUp, ScaleDown, Source, Move, Spot, Rest, Missing, Leaving):
     st.register_type_strategy(part, with_every_field(part))
+# The amount that an operation saves is always finite.
+st.register_type_strategy(
+    Consolidate,
+    st.builds(
+        Consolidate,
+        **{field.name: ... for field in fields(Consolidate) if field.name != "savings_per_hour"},  # type: ignore[arg-type]
+        savings_per_hour=st.decimals(allow_nan=False, allow_infinity=False, places=6),
+    ),
+)
 records = st.builds(
     lambda record, emptied: replace(record, cluster="c", format_version=FORMAT_VERSION, emptied=emptied),
     with_every_field(Record),
@@ -196,6 +230,11 @@ def test_any_record_comes_back_from_its_item(record: Record) -> None:
         {"formatVersion": "one"},
         {"scaleUpActionId": "a"},
         {"scaleUpActionId": "a", "scaleDownActionId": "b"},
+        {"scaleDownActionId": "a", "consolidateActionId": "b"},
+        {"consolidateActionId": "a", "consolidateStartedEpoch": 1},
+        {**to_item(Record(operation=consolidation(MoveState.LEFT))), "consolidateSavingsPerHour": "much"},
+        {**to_item(Record(operation=consolidation(MoveState.LEFT))), "consolidateMoves": [{"state": "?"}]},
+        {"leaving": "all"},
         {"scalingInProgress": True},
         {"scalingInProgress": False, "scaleUpActionId": "a", "scaleUpStartedEpoch": 1},
         {"spotOperations": [{"id": 1}]},

@@ -119,9 +119,15 @@ class StoreMachine(RuleBasedStateMachine):
     def append(self, added: list[LogEntry], handle: int) -> None:
         self.both(lambda store: store.append(added), handle)
 
-    @rule(wanted=st.sets(kinds, max_size=3), subject=subjects, limit=st.integers(0, 9))
-    def read_log(self, wanted: set[LogKind], subject: str, limit: int) -> None:
-        self.both(lambda store: list(store.read_log(wanted, subject, limit)))
+    @rule(
+        wanted=st.sets(kinds, max_size=3),
+        subject=subjects,
+        limit=st.integers(0, 9),
+        before=st.just("") | st.integers(0, 30).map(str),
+        brief=st.booleans(),
+    )
+    def read_log(self, wanted: set[LogKind], subject: str, limit: int, before: str, brief: bool) -> None:
+        self.both(lambda store: list(store.read_log(wanted, subject, limit, before, brief)))
 
     @rule(entry_id=st.integers(0, 30).map(str))
     def find_entry(self, entry_id: str) -> None:

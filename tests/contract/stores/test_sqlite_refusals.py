@@ -43,7 +43,7 @@ def refusal(path: Path) -> str:
 def test_a_new_file_is_made_and_ready(tmp_path: Path) -> None:
     path = tmp_path / "new.db"
     open_store(path).close()
-    assert check(f"sqlite:///{path}").endswith("is ready at schema 0001")
+    assert check(f"sqlite:///{path}").endswith("is ready at schema 0002")
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
@@ -157,8 +157,7 @@ def test_a_full_disk_is_said_and_leaves_nothing_half_written(made: Path) -> None
     record = store.load()
     with closing(sqlite3.connect(made)) as limiter:
         pages = limiter.execute("PRAGMA page_count").fetchone()[0]
-    with store._engine.connect() as connection:
-        connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
+    store._driver.ask(lambda lent: lent.say(f"PRAGMA max_page_count={pages}"))
     with pytest.raises(StoreUnusable, match="disk is full: free some space"):
         store.write(record, None, [make_entry("9", text=os.urandom(20_000).hex())])
     assert store.load() == record
@@ -181,4 +180,4 @@ def test_many_processes_open_a_new_file_at_once(tmp_path: Path) -> None:
 def test_upgrading_twice_changes_nothing(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'a.db'}"
     assert "has its tables now" in upgrade(url)
-    assert "is at schema 0001 already" in upgrade(url)
+    assert "is at schema 0002 already" in upgrade(url)

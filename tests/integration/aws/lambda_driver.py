@@ -22,7 +22,7 @@ from ebbtide.adapters.stores.dynamodb_tables import create_tables
 from ebbtide.bootstrap import LineNotifier, SystemClock, TimeOrderedIds
 from ebbtide.engine.outside import Outside
 from ebbtide.entrypoints import aws_lambda
-from ebbtide.model.effect import Cordon, DeleteNode, Evict, Uncordon
+from ebbtide.model.effect import Cordon, DeleteNode, Evict, SoftTaint, Uncordon
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod
 from ebbtide.model.pool import NodeType, Pool
@@ -42,6 +42,8 @@ class OneServer:
 
     def read_pods_on(self, node_name: str) -> Sequence[Pod]:
         return ()
+
+    def soft_taint(self, effect: SoftTaint, token: int) -> None: ...
 
     def cordon(self, effect: Cordon, token: int) -> None: ...
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ebbtide.adapters.clouds.prices import read_ec2_spot
+from ebbtide.config.prices import read_book
 from ebbtide.entrypoints import prices
 from ebbtide.errors import Throttled, Usage
 from ebbtide.model.node import Market
@@ -62,7 +63,7 @@ def test_prices_are_read_from_ec2_and_kept_in_the_file(bench: Ec2Bench, tmp_path
     path.write_text("currency: USD\nas_of: 2026-01-01\nprices: {m7i.large: 0.11}\n")
     says = prices.update("aws", bench.cloud._client, [pool], path, TODAY)
     assert "1 prices read from aws, 2 in prices.yaml; no price was named for m99.colossal" in says
-    book = prices.book_of(path)
+    book = read_book(path)
     own, spot = book.price("m7i.large"), book.price("m7i.large", Market.SPOT)
     assert own is not None
     assert spot is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from ebbtide.model.node import Market
 from ebbtide.model.operation import Slot, SlotState
 from ebbtide.simulator.faults import RunnerCrashed
 from tests.servers.clouds import HETZNER_POOL, HetznerBench
+from tests.servers.hetzner import in_group
 from tests.servers.stage import CrashesAfterLaunch, Stage
 
 KEY = "1730000300-abc-0"
@@ -80,12 +82,37 @@ def test_a_server_carries_its_labels_and_a_name_from_its_slot(bench: HetznerBenc
 
 
 def test_a_launch_asks_for_network_keys_and_placement_group() -> None:
-    bench = HetznerBench(networks=(7,), ssh_keys=("ops",), placement_group=3, public_ipv4=False)
+    bench = HetznerBench(networks=(7,), ssh_keys=("ops",), placement_groups=(3,), public_ipv4=False)
     bench.cloud.launch(ask())
     asked = bench.made()[0]["asked"]
     assert (asked["networks"], asked["ssh_keys"], asked["placement_group"]) == ([7], ["ops"], 3)
     assert asked["public_net"]["enable_ipv4"] is False
     assert (asked["location"], asked["image"], asked["server_type"]) == ("fsn1", "debian-12", "cpx32")
+    bench.close()
+
+
+def test_nodes_are_spread_over_the_placement_groups_and_a_full_one_leads_to_the_next() -> None:
+    bench = HetznerBench(placement_groups=(3, 4))
+
+    def groups() -> Counter[int]:
+        return Counter(map(in_group, bench.made()))
+
+    for number in range(3):
+        bench.cloud.launch(ask(key=f"op-{number}"))
+    assert groups() == {3: 2, 4: 1}
+    bench.server.group_size = 2
+    successor = bench.connect()
+    successor.list_instances()
+    successor.launch(ask(key="op-3"))
+    assert groups() == {3: 2, 4: 2}, "what was listed is known"
+    for _ in range(2):
+        with pytest.raises(NoCapacity, match=r"give one more in hetzner\.placement_groups"):
+            successor.launch(ask(key="op-4"))
+    bench.server.group_size = 3
+    successor.list_instances()
+    successor.launch(ask(key="op-4"))
+    assert groups().total() == 5
+    successor.close()
     bench.close()
 
 

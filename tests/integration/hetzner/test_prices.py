@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ebbtide.adapters.clouds.prices import read_hetzner
+from ebbtide.config.prices import read_book
 from ebbtide.entrypoints import prices
 from ebbtide.errors import Final
 from tests.servers.clouds import HETZNER_POOL, HetznerBench
@@ -25,7 +26,7 @@ def test_prices_are_kept_in_the_file(bench: HetznerBench, tmp_path: Path) -> Non
     assert "3 prices read from hetzner" in prices.update(
         "hetzner", bench.cloud._client, [HETZNER_POOL], path, TODAY
     )
-    assert prices.book_of(path).price("cpx42") is not None
+    assert read_book(path).price("cpx42") is not None
 
 
 def test_a_wrong_token_changes_nothing(bench: HetznerBench, tmp_path: Path) -> None:

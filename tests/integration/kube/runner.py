@@ -52,7 +52,7 @@ SETTINGS = Settings(
     max_unclean_runs=LONG,
     gone_grace_seconds=1,
 )
-CHANGING = {"write", "cordon", "uncordon", "evict", "delete_node", "terminate"}
+CHANGING = {"write", "soft_taint", "cordon", "uncordon", "evict", "delete_node", "terminate"}
 
 
 class AheadClock:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ebbtide.adapters.clouds.prices import built_in_book
 from ebbtide.adapters.kube.cluster import KubeCluster
 from ebbtide.adapters.kube.connection import connect
 from ebbtide.adapters.kube.doctor import examine
@@ -92,10 +93,10 @@ def test_a_live_assessment_says_the_same_and_ends_with_2(
 ) -> None:
     kube.api.post("/api/v1/nodes", node("w1"))
     monkeypatch.setenv("KUBECONFIG", str(kube.server.kubeconfig("expired", token="expired")))
-    assert assess_command("live", None, False, None) == 2
+    assert assess_command("live", built_in_book(), False, None) == 2
     assert "renew the token" in capsys.readouterr().err
     monkeypatch.setenv("KUBECONFIG", str(kube.server.kubeconfig()))
-    assert assess_command("live", None, False, None) == 0
+    assert assess_command("live", built_in_book(), False, None) == 0
     assert "1 nodes" in capsys.readouterr().out
 
 

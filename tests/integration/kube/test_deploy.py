@@ -30,6 +30,19 @@ NEEDED = [
     "create events -n default",
     "delete secrets/worker-1.node-password.k3s -n kube-system",
 ]
+SCALING = [
+    *(
+        f"{verb} {kind}.apps -A"
+        for verb in ("get", "list", "watch")
+        for kind in ("deployments", "statefulsets")
+    ),
+    *(
+        f"patch {kind}.apps --subresource={part} -n shop"
+        for kind in ("deployments", "statefulsets")
+        for part in ("scale", "status")
+    ),
+    *(f"{verb} horizontalpodautoscalers.autoscaling -A" for verb in ("list", "watch")),
+]
 FORBIDDEN = [
     "delete pods -n shop",
     "create pods -n shop",
@@ -46,7 +59,14 @@ FORBIDDEN = [
     "patch nodes --subresource=status",
     "deletecollection nodes",
     "delete poddisruptionbudgets.policy -n shop",
-    "patch deployments.apps -n shop",
+    *(
+        f"{verb} {kind}.apps -n shop"
+        for verb in ("patch", "update", "create", "delete")
+        for kind in ("deployments", "statefulsets")
+    ),
+    "update deployments.apps --subresource=scale -n shop",
+    "patch replicasets.apps --subresource=scale -n shop",
+    "patch horizontalpodautoscalers.autoscaling -n shop",
     "impersonate users",
     "create clusterrolebindings.rbac.authorization.k8s.io",
 ]
@@ -78,7 +98,17 @@ def test_pods_run_without_root_or_a_writable_disk_with_probes_two_of_them_under_
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
-    assert {"startupProbe", "readinessProbe", "livenessProbe"} <= set(container)
+    asked = {name: container[f"{name}Probe"]["httpGet"] for name in ("startup", "readiness", "liveness")}
+    assert {name: probe["path"] for name, probe in asked.items()} == {
+        "startup": "/healthz",
+        "readiness": "/readyz",
+        "liveness": "/healthz",
+    }
+    assert {probe["port"] for probe in asked.values()} == {container["ports"][0]["name"]}
+    port = container["ports"][0]["containerPort"]
+    assert {"name": "METRICS_ADDR", "value": f"0.0.0.0:{port}"} in container["env"]
+    scraped = deployment["template"]["metadata"]["annotations"]
+    assert (scraped["prometheus.io/scrape"], scraped["prometheus.io/port"]) == ("true", str(port))
     assert container["resources"]["limits"]["memory"]
     budget = of_kind(documents, "PodDisruptionBudget")["spec"]
     labels = deployment["template"]["metadata"]["labels"]
@@ -94,7 +124,7 @@ def rights(documents: list[Any]) -> dict[str, Any]:
     return {d["metadata"]["name"]: d["rules"] for d in documents if d["kind"] in ("ClusterRole", "Role")}
 
 
-def test_without_named_k3s_nodes_there_is_no_right_on_any_secret() -> None:
+def test_without_named_k3s_nodes_and_scaling_there_is_no_right_on_any_secret_or_workload() -> None:
     assert list(rights(render_chart(CHART))) == ["ebbtide"]
 
 
@@ -102,7 +132,7 @@ def test_a_real_server_takes_the_manifests_and_grants_what_is_needed_and_nothing
     kube: SharedKube, tmp_path: Path
 ) -> None:
     kubectl, rendered = kube.server.kubectl, tmp_path / "chart.yaml"
-    chart = render_chart(CHART, K3S, RELEASE)
+    chart = render_chart(CHART, ALL, RELEASE)
     assert not kubectl("create", "namespace", RELEASE).returncode
     rendered.write_text(yaml.safe_dump_all(chart))
     for source in (str(DEPLOY / "manifests"), str(rendered)):
@@ -114,11 +144,17 @@ def test_a_real_server_takes_the_manifests_and_grants_what_is_needed_and_nothing
     assert applied.returncode == 0, applied.stderr
     try:
         eventually(lambda: kube.server.can_i(ACCOUNT, NEEDED[-1]), 30, "the rights of the chart")
-        assert [question for question in NEEDED if not kube.server.can_i(ACCOUNT, question)] == []
+        needed = [*NEEDED, *SCALING]
+        assert [question for question in needed if not kube.server.can_i(ACCOUNT, question)] == []
         assert may_list_node_metrics(kube)
         assert [question for question in FORBIDDEN if kube.server.can_i(ACCOUNT, question)] == []
+        workloads = [d for d in roles if d["metadata"]["name"].endswith("-workloads")]
+        rendered.with_name("workloads.yaml").write_text(yaml.safe_dump_all(workloads))
+        assert not kubectl("delete", "-f", str(rendered.with_name("workloads.yaml"))).returncode
+        eventually(lambda: not kube.server.can_i(ACCOUNT, SCALING[0]), 30, "no right on workloads")
+        assert [question for question in SCALING if kube.server.can_i(ACCOUNT, question)] == []
     finally:
-        kubectl("delete", "-f", str(rendered))
+        kubectl("delete", "--ignore-not-found", "-f", str(rendered))
         kubectl("delete", "namespace", RELEASE, "--wait=false")
 
 

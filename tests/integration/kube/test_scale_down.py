@@ -27,7 +27,7 @@ NODES = ("a1", "a2", "a3", "b1", "b2", "b3")
 KEPT = {"a1", "b1"}
 """They hold the bare pod and the kube-system pod."""
 LEASE_SECONDS = SETTINGS.lock_ttl_seconds + 1
-STEPS = ("write", "cordon", "evict", "terminate", "delete_node")
+STEPS = ("write", "soft_taint", "cordon", "evict", "terminate", "delete_node")
 MOST_TICKS = 300
 
 

@@ -1,72 +1,241 @@
-"""Scaling workloads to zero and back on a real server."""
+"""Replicas on a real server, with the rights of the service account and those for workloads alone."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from ebbtide.adapters.kube.connection import connect
-from ebbtide.adapters.kube.workloads import Kind, Target, Workloads
-from ebbtide.errors import NotOurs
+from ebbtide.adapters.kube.workloads import MARK, NOTE, KubeWorkloads
+from ebbtide.errors import Conflict, NotFound, Usage
+from ebbtide.model.resources import Resources
+from ebbtide.model.workload import Workload, WorkloadKind, WorkloadRef
 from tests.integration.kube.objects import Json, node, template, workload
+from tests.servers.kube import NOBODY_TOKEN
 from tests.servers.processes import eventually
-from tests.servers.shared_kube import RBAC, SharedKube
+from tests.servers.shared_kube import RBAC, SharedKube, shared_kube
 
 RIGHTS = RBAC.with_name("workload-scaling.yaml")
 APPS = "/apis/apps/v1/namespaces/default/"
 AUTOSCALERS = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
-WEB, DB = Target(Kind.DEPLOYMENT, "default", "web"), Target(Kind.STATEFUL_SET, "default", "db")
+WEB = WorkloadRef(WorkloadKind.DEPLOYMENT, "default", "web")
+DB = WorkloadRef(WorkloadKind.STATEFUL_SET, "default", "db")
+LONG = 60.0
+
+
+@pytest.fixture(scope="module")
+def rights() -> Iterator[None]:
+    """Those for scaling workloads, beside those of the service account."""
+    server = shared_kube().server
+    assert not server.kubectl("apply", "-f", str(RIGHTS)).returncode
+    question = "list horizontalpodautoscalers.autoscaling -n default"
+    eventually(lambda: server.can_i("ebbtide:ebbtide", question), 30, "the rights")
+    yield
+    server.kubectl("delete", "-f", str(RIGHTS))
+
+
+@pytest.fixture(params=[False, True], ids=["listing", "watching"])
+def workloads(kube: SharedKube, rights: None, request: pytest.FixtureRequest) -> Iterator[KubeWorkloads]:
+    connection = connect(kube.kubeconfig)
+    found = KubeWorkloads(connection, request.param)
+    yield found
+    found.close()
+    connection.close()
 
 
 @pytest.fixture
-def workloads(kube: SharedKube) -> Iterator[Workloads]:
-    """With the rights of the service account and those for scaling workloads, and no others."""
-    assert not kube.server.kubectl("apply", "-f", str(RIGHTS)).returncode
-    question = "list horizontalpodautoscalers.autoscaling -n default"
-    eventually(lambda: kube.server.can_i("ebbtide:ebbtide", question), 30, "the rights")
+def listing(kube: SharedKube, rights: None) -> Iterator[KubeWorkloads]:
     connection = connect(kube.kubeconfig)
-    yield Workloads(connection)
+    found = KubeWorkloads(connection)
+    yield found
+    found.close()
     connection.close()
-    kube.server.kubectl("delete", "-f", str(RIGHTS))
 
 
-def running(kube: SharedKube) -> int:
-    return len(kube.api.items("/api/v1/namespaces/default/pods"))
+def create(kube: SharedKube, ref: WorkloadRef, replicas: int) -> Json:
+    made = workload(ref.kind, ref.name, replicas, template(ref.name))
+    found: Json = kube.api.post(f"{APPS}{ref.kind.lower()}s", made)
+    return found
 
 
-def test_replicas_go_to_zero_and_come_back_as_they_were(kube: SharedKube, workloads: Workloads) -> None:
+def object_of(kube: SharedKube, ref: WorkloadRef) -> Json:
+    found: Json = kube.api.get(f"{APPS}{ref.kind.lower()}s/{ref.name}")
+    return found
+
+
+def settled(workloads: KubeWorkloads, ref: WorkloadRef, ready: int) -> Workload:
+    """Ready with so many, and its controller has nothing more to write."""
+    before = ""
+
+    def reached() -> bool:
+        nonlocal before
+        seen = workloads.read(ref)
+        same, before = seen.version == before, seen.version
+        return same and seen.ready_replicas == ready
+
+    eventually(reached, 30, f"{ready} ready")
+    return workloads.read(ref)
+
+
+@pytest.mark.parametrize("ref", [WEB, DB], ids=["Deployment", "StatefulSet"])
+def test_replicas_go_to_zero_and_come_back_and_a_note_says_why(
+    kube: SharedKube, listing: KubeWorkloads, ref: WorkloadRef
+) -> None:
     kube.api.post("/api/v1/nodes", node("w1"))
-    kube.api.post(APPS + "deployments", workload("Deployment", "web", 3, template("web")))
-    kube.api.post(APPS + "statefulsets", workload("StatefulSet", "db", 2, template("db")))
-    eventually(lambda: running(kube) == 5, 30, "all pods")
-    before = {target: workloads.scale(target, 0) for target in (WEB, DB)}
-    assert before == {WEB: 3, DB: 2}
-    assert workloads.scale(WEB, 0) == 0
-    eventually(lambda: running(kube) == 0, 30, "no pod")
-    for target, replicas in before.items():
-        workloads.scale(target, replicas)
-    eventually(lambda: running(kube) == 5, 30, "all pods again")
+    create(kube, ref, 2)
+    seen = settled(listing, ref, 2)
+    assert (seen.replicas, seen.ready, seen.requests) == (2, True, Resources(100, 128))
+    asleep = listing.scale(seen, 0, "idle for 1800 s")
+    assert (asleep.replicas, asleep.version != seen.version) == (0, True)
+    found = object_of(kube, ref)
+    assert found["metadata"]["annotations"][NOTE] == "idle for 1800 s"
+    assert found["metadata"]["resourceVersion"] == asleep.version
+    eventually(lambda: not kube.api.items("/api/v1/namespaces/default/pods"), 30, "no pod")
+    eventually(lambda: settled(listing, ref, 0).replicas == 0, 30, "rest")
+    woken = listing.scale(listing.read(ref), 2, "woken")
+    assert (woken.replicas, woken.ready) == (2, False)
+    ready = listing.wait_ready(ref, time.time() + LONG)
+    assert (ready.ready, ready.ready_replicas) == (True, 2)
 
 
-def test_a_workload_that_an_autoscaler_scales_is_left_to_it(kube: SharedKube, workloads: Workloads) -> None:
-    kube.api.post(APPS + "deployments", workload("Deployment", "web", 3, template("web")))
-    spec: Json = {
-        "maxReplicas": 5,
-        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-    }
+def test_whoever_saw_it_earlier_scales_no_more_even_where_the_replicas_are_the_same(
+    kube: SharedKube, listing: KubeWorkloads
+) -> None:
+    create(kube, WEB, 0)
+    seen = settled(listing, WEB, 0)
+    again = listing.scale(seen, 0, "a wake that found it so")
+    assert (again.replicas, again.version != seen.version) == (0, True)
+    with pytest.raises(Conflict, match="nothing was done to it"):
+        listing.scale(seen, 3, "too late")
+    assert object_of(kube, WEB)["spec"]["replicas"] == 0
+    assert object_of(kube, WEB)["metadata"]["annotations"][NOTE] == "a wake that found it so"
+
+
+class Meddled(KubeWorkloads):
+    """Something happens just after the note was written."""
+
+    kube: SharedKube
+    meddle: Json
+    part = ""
+
+    def _note(self, seen: Workload, note: str, mark: str) -> object:  # type: ignore[override]
+        noted = super()._note(seen, note, mark)
+        self.kube.api.patch(f"{APPS}deployments/web{self.part}", self.meddle)
+        return noted
+
+
+@pytest.mark.parametrize(
+    ("part", "meddle", "others"),
+    [
+        ("/status", {"status": {"collisionCount": 1}}, False),
+        ("/scale", {"spec": {"replicas": 7}}, True),
+        ("/status", {"metadata": {"annotations": {MARK: "another"}}}, True),
+    ],
+    ids=["a controller's status", "a person's scaling", "another runner's note"],
+)
+def test_between_note_and_scale_only_a_controller_may_write(
+    kube: SharedKube, rights: None, part: str, meddle: Json, others: bool
+) -> None:
+    create(kube, WEB, 0)
+    connection = connect(kube.kubeconfig)
+    meddled = Meddled(connection)
+    meddled.kube, meddled.meddle, meddled.part = kube, meddle, part
+    seen = settled(meddled, WEB, 0)
+    if others:
+        with pytest.raises(Conflict, match="changed by somebody else"):
+            meddled.scale(seen, 3, "wake")
+        assert object_of(kube, WEB)["spec"]["replicas"] == meddle.get("spec", {}).get("replicas", 0)
+    else:
+        assert meddled.scale(seen, 3, "wake").replicas == 3
+        assert object_of(kube, WEB)["spec"]["replicas"] == 3
+    meddled.close()
+    connection.close()
+
+
+def test_an_autoscaler_on_the_same_target_is_noticed(kube: SharedKube, workloads: KubeWorkloads) -> None:
+    create(kube, WEB, 1)
+    create(kube, replace(WEB, name="other"), 1)
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    spec: Json = {"maxReplicas": 5, "scaleTargetRef": target}
     kube.api.post(AUTOSCALERS, {"metadata": {"name": "busy"}, "spec": spec})
     try:
-        with pytest.raises(NotOurs, match="HorizontalPodAutoscaler busy"):
-            workloads.scale(WEB, 0)
+        eventually(lambda: workloads.read(WEB).autoscaler == "busy", 10, "the autoscaler")
+        assert workloads.read(replace(WEB, name="other")).autoscaler == ""
     finally:
         kube.api.delete(f"{AUTOSCALERS}/busy")
-    found = workloads.read(WEB)
-    assert found is not None
-    assert (found.replicas, found.autoscaler) == (3, "")
+    eventually(lambda: workloads.read(WEB).autoscaler == "", 10, "no autoscaler")
 
 
-def test_a_workload_that_is_not_there_is_said_to_be_missing(kube: SharedKube, workloads: Workloads) -> None:
-    assert workloads.read(WEB) is None
-    with pytest.raises(NotOurs, match="there is no Deployment default/web"):
-        workloads.scale(WEB, 1)
+def test_a_new_pod_template_is_a_deployment_and_scaling_is_none(
+    kube: SharedKube, listing: KubeWorkloads
+) -> None:
+    made = create(kube, WEB, 0)
+    seen = settled(listing, WEB, 0)
+    assert seen.deployed_at == seen.created_at > 0
+    scaled = listing.scale(seen, 1, "wake")
+    assert listing.read(WEB).deployed_at == seen.deployed_at == scaled.deployed_at
+    eventually(lambda: time.time() > seen.created_at + 1, 5, "another second")
+    grace = {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 9}}}}
+    kube.api.patch(f"{APPS}deployments/web", grace)
+    assert made["metadata"]["uid"]
+    assert listing.read(WEB).deployed_at > seen.deployed_at
+
+
+def test_many_wait_by_one_watch_and_all_are_told_at_once(kube: SharedKube, listing: KubeWorkloads) -> None:
+    kube.api.post("/api/v1/nodes", node("w1"))
+    create(kube, WEB, 0)
+    told: list[Workload] = []
+    waiting = [
+        threading.Thread(target=lambda: told.append(listing.wait_ready(WEB, time.time() + LONG)))
+        for _ in range(20)
+    ]
+    for thread in waiting:
+        thread.start()
+    eventually(lambda: listing.waits == {WEB: 20}, 30, "all waiting by one watch")
+    assert not told
+    listing.scale(settled(listing, WEB, 0), 1, "wake")
+    for thread in waiting:
+        thread.join(LONG)
+    assert [seen.ready for seen in told] == [True] * 20
+    assert listing.waits == {}
+
+
+def test_who_waits_in_vain_gets_what_was_last_seen(kube: SharedKube, listing: KubeWorkloads) -> None:
+    create(kube, WEB, 1)  # and no node to run on
+    seen = listing.wait_ready(WEB, time.time() + 0.5)
+    assert (seen.replicas, seen.ready) == (1, False)
+
+
+def test_a_workload_that_is_not_there_or_goes_while_waited_for_is_said_to_be_missing(
+    kube: SharedKube, listing: KubeWorkloads
+) -> None:
+    with pytest.raises(NotFound, match="there is no Deployment default/web"):
+        listing.read(WEB)
+    with pytest.raises(NotFound):
+        listing.scale(Workload(WEB, 1, version="1"), 1, "wake")
+    create(kube, WEB, 1)
+    gone: list[str] = []
+
+    def wait() -> None:
+        with pytest.raises(NotFound) as missing:
+            listing.wait_ready(WEB, time.time() + LONG)
+        gone.append(str(missing.value))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    eventually(lambda: listing.waits == {WEB: 1}, 30, "the wait")
+    kube.api.delete(f"{APPS}deployments/web")
+    thread.join(LONG)
+    assert gone == ["there is no Deployment default/web"]
+
+
+def test_without_the_rights_nothing_is_scaled_and_the_message_says_what_to_apply(kube: SharedKube) -> None:
+    create(kube, WEB, 1)
+    connection = connect(kube.server.kubeconfig("nobody", token=NOBODY_TOKEN))
+    with pytest.raises(Usage, match="apply the RBAC rules"):
+        KubeWorkloads(connection).read(WEB)
+    connection.close()

@@ -58,7 +58,15 @@ def test_a_schedule_calls_for_a_tick() -> None:
     assert read_event(aws_events.schedule(NOW - 9000), NOW).calls_for_a_tick
 
 
-@pytest.mark.parametrize("make", [aws_events.interruption, aws_events.rebalance, aws_events.maintenance])
+def test_maintenance_is_news_until_it_begins_however_late_it_is_read() -> None:
+    event = aws_events.maintenance(NOW - 6 * 86_400)
+    (notice,) = read_event(event, NOW).notices
+    assert (notice.noticed_at, notice.deadline) == (NOW, NOW + 86_400)
+    late = read_event(event, NOW + 86_400)
+    assert (late.kind, late.notices, late.says) == (EventKind.STALE, (), "maintenance began 0 s ago")
+
+
+@pytest.mark.parametrize("make", [aws_events.interruption, aws_events.rebalance])
 def test_what_is_too_old_is_dropped(make: Any) -> None:
     event = read_event(make(NOW - 901), NOW)
     assert (event.kind, event.notices, event.calls_for_a_tick) == (EventKind.STALE, (), False)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from ebbtide.adapters.clouds.catalogue import CATALOGUE
 from ebbtide.adapters.clouds.price_file import read_price_file, write_price_file
-from ebbtide.adapters.clouds.prices import PriceBook, built_in_book, built_in_types
-from ebbtide.config.catalogue import CATALOGUE
+from ebbtide.adapters.clouds.prices import PriceBook, built_in_book
+from ebbtide.config.prices import read_book
 from ebbtide.entrypoints import prices
 from ebbtide.errors import ConfigError, Usage
 from ebbtide.model.money import Price
@@ -25,7 +26,7 @@ def usd(amount: str, as_of: str = TODAY) -> Price:
 
 
 def test_the_built_in_list_has_hetzner_in_euro_and_ec2_in_dollars() -> None:
-    types = built_in_types()
+    types = CATALOGUE
     assert len([t for t in types if t.startswith("cpx")]) == 6
     assert len(types) == 54
     for name, node_type in types.items():
@@ -35,16 +36,6 @@ def test_the_built_in_list_has_hetzner_in_euro_and_ec2_in_dollars() -> None:
         assert node_type.price.as_of
         assert node_type.allocatable.cpu_milli > 0
         assert node_type.price.per_hour > 0
-
-
-def test_the_built_in_list_agrees_with_the_types_that_a_configuration_can_name() -> None:
-    types = built_in_types()
-    for name, node_type in CATALOGUE.items():
-        assert node_type.price is not None
-        assert types[name].allocatable == node_type.allocatable
-        known = types[name].price
-        assert known is not None
-        assert (known.per_hour, known.currency) == (node_type.price.per_hour, node_type.price.currency)
 
 
 def test_the_list_price_of_a_known_type_is_that_of_the_table() -> None:
@@ -69,7 +60,7 @@ def test_a_type_that_says_its_price_keeps_it() -> None:
 def test_the_users_file_wins_over_the_built_in_list(tmp_path: Path) -> None:
     path = tmp_path / "prices.yaml"
     path.write_text("currency: USD\nas_of: 2026-11-01\nprices:\n  m7i.large: 0.09\n  x.y: {spot: '0.02'}\n")
-    book = prices.book_of(path)
+    book = read_book(path)
     assert book.price("m7i.large") == Price(Decimal("0.09"), "USD", "prices.yaml", "2026-11-01")
     spot = book.price("x.y", Market.SPOT)
     assert spot is not None
@@ -130,7 +121,7 @@ def test_showing_names_each_price_with_its_source_and_counts_the_unknown(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     pool = make_pool("batch", types=(make_type("m7i.large", price=None),), market=Market.SPOT)
-    assert prices.show([pool], None) == 1
+    assert prices.show([pool], built_in_book()) == 1
     told = capsys.readouterr().out.splitlines()
     assert told[0].split()[:3] == ["type", "market", "per"]
     assert (
@@ -141,7 +132,7 @@ def test_showing_names_each_price_with_its_source_and_counts_the_unknown(
 
 
 def test_showing_as_json_and_without_pools_gives_the_whole_book(capsys: pytest.CaptureFixture[str]) -> None:
-    assert prices.show([], None, as_json=True) == 0
+    assert prices.show([], built_in_book(), as_json=True) == 0
     assert len(json.loads(capsys.readouterr().out)) == 54
 
 

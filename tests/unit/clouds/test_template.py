@@ -132,6 +132,24 @@ def test_every_rule_of_the_template_matches_an_event_that_is_understood() -> Non
         assert sum(_matches(pattern, event) for pattern in patterns) == 1
 
 
+def test_what_cannot_be_delivered_or_fails_ends_in_the_dead_letter_queue() -> None:
+    resources = read_template()["Resources"]
+    tick, queue = resources["Tick"]["Properties"], "<DeadLetters.Arn>"
+    rules = [rule["Properties"] for rule in tick["Events"].values() if rule["Type"] == "EventBridgeRule"]
+    assert [rule["DeadLetterConfig"]["Arn"] for rule in rules] == [queue] * len(rules)
+    assert tick["EventInvokeConfig"]["DestinationConfig"]["OnFailure"]["Destination"] == queue
+    assert allows(FUNCTION, Request("sqs:SendMessage", queue))
+    (policy,) = [r["Properties"] for r in resources.values() if r["Type"] == "AWS::SQS::QueuePolicy"]
+    (statement,) = policy["PolicyDocument"]["Statement"]
+    assert policy["Queues"] == ["<DeadLetters>"]
+    assert (statement["Principal"], statement["Action"]) == (
+        {"Service": "events.amazonaws.com"},
+        "sqs:SendMessage",
+    )
+    source = statement["Condition"]["ArnLike"]["aws:SourceArn"]
+    assert source == "arn:aws:events:eu-central-1:123456789012:rule/*", "only rules of this account"
+
+
 def _matches(pattern: dict[str, Any], event: dict[str, Any]) -> bool:
     return all(
         _matches(wanted, event[key]) if isinstance(wanted, dict) else event.get(key) in wanted

@@ -20,6 +20,7 @@ from ebbtide.model.effect import (
     Launch,
     Outcome,
     OutcomeKind,
+    SoftTaint,
     Terminate,
     Uncordon,
 )
@@ -45,7 +46,13 @@ from tests.unit.operations.builders import make_situation
 
 SETTINGS = make_settings(min_workers=1)
 NAMES = ("a1", "a2", "b1")
-OWNERS = (None, Ownership("op", 1), Ownership("spot:i-a1", 1), Ownership("another", 9))
+OWNERS = (
+    None,
+    Ownership("op", 1),
+    Ownership("op", 1, cordoned=False),
+    Ownership("spot:i-a1", 1),
+    Ownership("another", 9),
+)
 OPEN_REMOVALS = [state for state in RemovalState if removals.ALLOWED[state]]
 OPEN_SLOTS = [state for state in SlotState if slots.ALLOWED[state]]
 KEYS = {"i-a1": "op-0", "i-a2": "spot:i-a1-0", "i-b1": "op-1"}
@@ -140,7 +147,7 @@ def check(work: Work, effects: Sequence[Effect], snapshot: Snapshot, irrevocable
                 # A removal that never learned its node has only the signature to know it by.
                 assert owner.operation_id == work.id
                 assert effect.node_uid in own or "" in own
-            case Cordon():
+            case SoftTaint() | Cordon():
                 assert effect.node_uid in own
             case DeleteNode() if isinstance(work, ScaleDown):
                 assert effect.node_uid in own

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from ebbtide.core.operations.removals import absorb_removal
-from ebbtide.model.effect import Cordon, Effect, Evict, Outcome, OutcomeKind
-from ebbtide.model.node import Ownership
+from ebbtide.model.effect import Cordon, Effect, Evict, Outcome, OutcomeKind, SoftTaint
+from ebbtide.model.node import Node, Ownership
 from ebbtide.model.operation import Removal, RemovalState
 from tests.builders import (
     NOW,
@@ -24,7 +25,7 @@ from tests.builders import (
 )
 from tests.unit.operations.builders import TOKEN, advance_removal, cordoned, fleet, make_situation, with_pods
 
-CORDON = Cordon("a1", "uid-a1", "op")
+TAINT, CORDON = SoftTaint("a1", "uid-a1", "op"), Cordon("a1", "uid-a1", "op")
 DRAINING = make_removal(
     state=RemovalState.DRAINING, attempts=1, drain_deadline=NOW + 300, fence_token=TOKEN, fence_until=NOW + 60
 )
@@ -33,8 +34,43 @@ EVICT_WEB = Evict("default", "web", "uid-web", "a1", 30)
 HURRIED = make_record(spots=(make_spot("a1"),))
 
 
-def test_a_planned_removal_is_written_as_draining_before_its_node_is_cordoned() -> None:
+def tainted(operation_id: str = "op", **overrides: Any) -> Node:
+    return make_node("a1", owner=Ownership(operation_id, TOKEN, cordoned=False), **overrides)
+
+
+def test_a_planned_removal_first_taints_its_node_softly_and_fences_that() -> None:
     after, effects = advance_removal(make_removal(since=NOW - 60), make_situation(fleet(make_node("a1"))))
+    assert (after.state, after.attempts, after.since) == (RemovalState.PLANNED, 0, NOW - 60)
+    assert (after.fence_token, after.fence_until) == (TOKEN, NOW + 60)
+    assert effects == (TAINT,)
+
+
+def test_the_mark_of_another_operation_is_not_taken_for_ours() -> None:
+    after, effects = advance_removal(make_removal(), make_situation(fleet(tainted("another"))))
+    assert (after.state, effects) == (RemovalState.PLANNED, (TAINT,))
+
+
+def test_a_refused_taint_gives_the_removal_up_unless_the_node_is_lost_anyway() -> None:
+    refused = Outcome(TAINT, OutcomeKind.REFUSED, "cordoned by a person")
+    after = absorb_removal(make_removal(), refused, make_situation())
+    assert (after.state, after.reason, after.blamed) == (
+        RemovalState.RELEASING,
+        "cordoned by a person",
+        True,
+    )
+    assert absorb_removal(make_removal(), refused, make_situation(record=HURRIED)) == make_removal()
+    assert absorb_removal(DRAINING, refused, make_situation()) == DRAINING
+    for kind in (OutcomeKind.DONE, OutcomeKind.UNKNOWN, OutcomeKind.LATER):
+        assert absorb_removal(make_removal(), Outcome(TAINT, kind), make_situation()) == make_removal()
+
+
+def test_a_persons_cordon_of_a_tainted_node_is_not_ours_to_drain_under() -> None:
+    after, effects = advance_removal(DRAINING, make_situation(fleet(tainted(unschedulable=True))))
+    assert (after.state, effects) == (RemovalState.DRAINING, (CORDON,))
+
+
+def test_a_planned_removal_is_written_as_draining_before_its_node_is_cordoned() -> None:
+    after, effects = advance_removal(make_removal(since=NOW - 60), make_situation(fleet(tainted())))
     assert (after.state, after.attempts, after.since) == (RemovalState.DRAINING, 1, NOW)
     assert after.drain_deadline == NOW + 300
     assert (after.fence_token, after.fence_until) == (TOKEN, NOW + 60)
@@ -44,7 +80,7 @@ def test_a_planned_removal_is_written_as_draining_before_its_node_is_cordoned() 
 def test_a_plan_that_names_only_the_instance_learns_its_node() -> None:
     after, effects = advance_removal(Removal("i-a1"), make_situation(fleet(make_node("a1"))))
     assert (after.node_name, after.node_uid, after.zone, after.pool) == ("a1", "uid-a1", "a", "workers")
-    assert effects == (CORDON,)
+    assert effects == (TAINT,)
 
 
 def test_a_planned_removal_whose_node_is_not_in_the_cluster_is_released_at_once() -> None:
@@ -63,6 +99,11 @@ def test_between_two_attempts_nothing_is_done_until_the_retry_is_due() -> None:
     assert advance_removal(waiting, situation) == (waiting, ())
     after, _ = advance_removal(waiting, make_situation(fleet(cordoned()), now=NOW + 30))
     assert (after.state, after.attempts) == (RemovalState.DRAINING, 2)
+
+
+def test_an_interruption_does_not_wait_for_a_soft_taint() -> None:
+    after, effects = advance_removal(make_removal(), make_situation(fleet(make_node("a1")), record=HURRIED))
+    assert (after.state, effects) == (RemovalState.DRAINING, (CORDON,))
 
 
 def test_an_interruption_does_not_wait_for_the_next_attempt() -> None:

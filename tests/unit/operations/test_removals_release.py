@@ -55,6 +55,14 @@ def test_a_signature_without_a_cordon_is_cleaned_up_too() -> None:
     assert advance_removal(RELEASING, make_situation(fleet(signed)))[1] == (UNCORDON,)
 
 
+def test_crash_between_taint_and_cordon_is_cleaned_up_too() -> None:
+    tainted = make_node("a1", owner=Ownership("op", TOKEN, cordoned=False))
+    planned = make_removal(fence_token=TOKEN, fence_until=NOW + 60)
+    given_up = release(planned, make_situation(), "paused")
+    assert advance_removal(given_up, make_situation(fleet(tainted)))[1] == (UNCORDON,)
+    assert advance_removal(given_up, make_situation(fleet(tainted), token=9, now=NOW + 89))[1] == ()
+
+
 def test_crash_after_cordon_never_lifts_the_cordon_of_a_person_or_of_another_operation() -> None:
     for node in (make_node("a1", unschedulable=True), cordoned(operation_id="another")):
         after, effects = advance_removal(RELEASING, make_situation(fleet(node)))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ebbtide.core.operations import spot
-from ebbtide.model.effect import Cordon, Effect, Terminate
-from ebbtide.model.node import InstanceState
+from ebbtide.model.effect import Cordon, Effect, SoftTaint, Terminate
+from ebbtide.model.node import InstanceState, Ownership
 from ebbtide.model.operation import RemovalState, SlotState, Spot, SpotKind
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import Snapshot
@@ -24,7 +24,14 @@ from tests.builders import (
     make_slot,
     make_spot,
 )
-from tests.unit.operations.builders import cordoned, fleet, make_situation, with_instance, without_instance
+from tests.unit.operations.builders import (
+    TOKEN,
+    cordoned,
+    fleet,
+    make_situation,
+    with_instance,
+    without_instance,
+)
 
 ID = "spot:i-a1"
 SEEN = fleet(make_node("a1"))
@@ -59,6 +66,9 @@ def test_once_the_replacement_is_ready_the_node_is_removed_like_any_other() -> N
     planned, effects = advance(recommended(slot=READY))
     assert effects == ()
     after, effects = advance(planned)
+    assert after.removal is not None
+    assert (after.removal.state, effects) == (RemovalState.PLANNED, (SoftTaint("a1", "uid-a1", ID),))
+    after, effects = advance(after, fleet(make_node("a1", owner=Ownership(ID, TOKEN, cordoned=False))))
     assert after.removal is not None
     assert (after.removal.state, effects) == (RemovalState.DRAINING, (Cordon("a1", "uid-a1", ID),))
     drained = replace(after, removal=replace(after.removal, state=RemovalState.DRAINED, since=NOW - 10))

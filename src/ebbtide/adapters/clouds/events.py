@@ -74,6 +74,8 @@ def read_event(raw: object, now: float) -> Event:
 
 
 def _read(kind: EventKind, detail: Mapping[str, Any], at: int, now: float) -> Event:
+    if kind is EventKind.MAINTENANCE:
+        return _maintenance(detail, at, int(now))
     if now - at > STALE_SECONDS:
         return Event(EventKind.STALE, says=f"{kind} is {int(now - at)} s old, more than {STALE_SECONDS}")
     match kind:
@@ -84,22 +86,26 @@ def _read(kind: EventKind, detail: Mapping[str, Any], at: int, now: float) -> Ev
         case EventKind.REBALANCE:
             instance_id = _instance_id(detail["instance-id"])
             return Event(kind, (SpotNotice(instance_id, SpotKind.REBALANCE, at, at + STALE_SECONDS),))
-        case EventKind.MAINTENANCE:
-            return _maintenance(detail, at)
         case _:
             says = f"{_instance_id(detail['instance-id'])} is {detail['state']}: the cloud is looked at"
             return Event(kind, says=says)
 
 
-def _maintenance(detail: Mapping[str, Any], at: int) -> Event:
-    """The instance is still well, so that it is treated as a recommendation: its replacement comes first."""
+def _maintenance(detail: Mapping[str, Any], at: int, now: int) -> Event:
+    """The instance is still well, so that it is treated as a recommendation: its replacement comes first.
+
+    It is announced days ahead, so that the event is not too old before its time has come: whenever it is
+    read until then, it is news.
+    """
     wanted = (detail["service"], detail["eventTypeCategory"]) == ("EC2", "scheduledChange")
     if not wanted or detail.get("statusCode") == "closed":
         return Event(EventKind.FOREIGN, says=f"{detail['eventTypeCode']} announces no change to an instance")
     starts = int(_moment(detail["startTime"])) if detail.get("startTime") else at + STALE_SECONDS
+    if now >= max(starts, at + STALE_SECONDS):
+        return Event(EventKind.STALE, says=f"maintenance began {now - starts} s ago")
     ids = [entity["entityValue"] for entity in _entities(detail)]
     ours = sorted({value for value in ids if INSTANCE_ID.fullmatch(value)})
-    notices = tuple(SpotNotice(value, SpotKind.REBALANCE, at, max(starts, at)) for value in ours)
+    notices = tuple(SpotNotice(value, SpotKind.REBALANCE, now, max(starts, now)) for value in ours)
     return Event(EventKind.MAINTENANCE, notices, "" if notices else "no instance is named")
 
 

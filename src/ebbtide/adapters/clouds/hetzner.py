@@ -6,12 +6,13 @@ answer. Nothing without the cluster's label is ever deleted. hcloud repeats noth
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ebbtide.adapters.clouds import identity
-from ebbtide.adapters.clouds.hetzner_errors import Answered, translated
+from ebbtide.adapters.clouds.hetzner_errors import Answered, meaning, translated
 from ebbtide.adapters.clouds.identity import label_value, read_label_value
 from ebbtide.adapters.clouds.join import Join, hetzner_metadata, join_script
 from ebbtide.errors import ConfigError, NoCapacity, NotOurs, Unanswered
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from hcloud.servers.client import BoundServer
 
 TAKEN = frozenset({"uniqueness_error"})
+FULL = frozenset({"placement_error"})
+GROUP_SIZE = 10
+"""Servers that Hetzner puts into one placement group of type spread, at most."""
 GONE = frozenset({"not_found"})
 CONNECT_SECONDS = 3
 API = "https://api.hetzner.cloud/v1"
@@ -50,7 +54,8 @@ class HetznerSettings:
     networks: tuple[int, ...] = ()
     ssh_keys: tuple[str, ...] = ()
     firewalls: tuple[int, ...] = ()
-    placement_group: int = 0
+    placement_groups: tuple[int, ...] = ()
+    """A group holds few servers, so that a large cluster needs several: the emptiest is taken."""
     public_ipv4: bool = True
 
     def __post_init__(self) -> None:
@@ -63,17 +68,24 @@ class HetznerCloud:
         self._client = client
         self._settings = settings
         self._of_cluster = f"{identity.CLUSTER}={label_value(settings.cluster)}"
+        self._in_group: Counter[int] = Counter()
+        """Servers of ours in each placement group, as last listed."""
 
     def launch(self, effect: Launch) -> Instance:
         slot = effect.slot
         what = f"launch of {slot.instance_type} in {slot.zone} for slot {slot.key}"
         if slot.market is Market.SPOT:
             raise NoCapacity(f"{what}: Hetzner has no spot market")
-        request = create_request(effect, self._settings)
+        group = min(self._settings.placement_groups, key=lambda number: self._in_group[number], default=0)
+        self._in_group[group] += 1
+        request = create_request(effect, self._settings, group)
         try:
-            with translated(what, TAKEN):
+            with translated(what, TAKEN | FULL):
                 return self._read(self._client.servers.create(**request).server, slot)
-        except Answered:
+        except Answered as answer:
+            if str(answer) in FULL:
+                self._in_group[group] += GROUP_SIZE  # so that another is asked until the next look
+                raise meaning(str(answer), "", what) from answer
             return self._adopted(request["name"], slot, what)
 
     def terminate(self, instance_id: str) -> None:
@@ -96,6 +108,8 @@ class HetznerCloud:
     def list_instances(self) -> Sequence[Instance]:
         with translated("the list of servers"):
             found = self._client.servers.get_all(label_selector=self._of_cluster)
+        groups = (server.placement_group for server in found)
+        self._in_group = Counter(group.id for group in groups if group is not None and group.id)
         return tuple(self._read(server) for server in found)
 
     def close(self) -> None:
@@ -132,8 +146,8 @@ class HetznerCloud:
         )
 
 
-def create_request(effect: Launch, settings: HetznerSettings) -> dict[str, Any]:
-    """The call, a pure function of slot and settings."""
+def create_request(effect: Launch, settings: HetznerSettings, placement_group: int = 0) -> dict[str, Any]:
+    """The call, a pure function of slot, settings and group; what makes it unique is the name alone."""
     from hcloud.firewalls import Firewall
     from hcloud.images import Image
     from hcloud.locations import Location
@@ -156,8 +170,8 @@ def create_request(effect: Launch, settings: HetznerSettings) -> dict[str, Any]:
         "firewalls": [Firewall(id=number) for number in settings.firewalls],
         "public_net": ServerCreatePublicNetwork(enable_ipv4=settings.public_ipv4, enable_ipv6=True),
     }
-    if settings.placement_group:
-        request["placement_group"] = PlacementGroup(id=settings.placement_group)
+    if placement_group:
+        request["placement_group"] = PlacementGroup(id=placement_group)
     if settings.join is not None:
         metadata = hetzner_metadata(settings.join)
         request["user_data"] = join_script(settings.join, metadata, slot, settings.pools)

@@ -9,7 +9,7 @@ from ebbtide.errors import EbbtideError, Final, NoCapacity, Retryable, Throttled
 
 NO_CAPACITY = {
     "resource_unavailable": "Hetzner has none of it now",
-    "placement_error": "the placement group has no host left for it",
+    "placement_error": "the placement group is full: give one more in hetzner.placement_groups",
     "resource_limit_exceeded": "the project's limit is reached: ask Hetzner for a higher one",
     "server_limit_exceeded": "the project's limit is reached: ask Hetzner for a higher one",
     "primary_ip_limit_exceeded": "the project's limit of addresses is reached: ask Hetzner for a higher one",

@@ -36,13 +36,13 @@ def read_price_file(path: Path) -> PriceBook:
     except OSError as error:
         raise ConfigError(f"the price file {path} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the price file {path} is no YAML: {error}") from error
+        told = " ".join(str(error).split())
+        raise ConfigError(f"the price file {path} is no YAML: {told}") from error
     problems: list[str] = []
     prices = dict(_entries(document, path.name, problems))
     if problems:
-        told = "\n".join(f"  {path.name}, {problem}" for problem in problems)
         raise ConfigError(
-            f"the price file has {len(problems)} problem(s); none of its prices is used.\n{told}"
+            f"the price file {path} is wrong, and none of its prices is used: {'; '.join(problems)}"
         )
     return PriceBook(prices)
 

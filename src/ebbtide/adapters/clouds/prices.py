@@ -1,7 +1,7 @@
 """The price book: what a node of a type costs an hour, from whom that is known, and since when.
 
-Books are laid over each other: the built-in list, then the cloud's own prices, then the user's file. A price
-that no book has is unknown, and unknown is never zero.
+Books are laid over each other: the built-in list, then the price file (which `ebbtide prices update` fills
+from the cloud), then what a pool says of its types. A price that no book has is unknown, never zero.
 """
 
 from __future__ import annotations
@@ -11,28 +11,16 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from ebbtide.adapters.clouds import ec2_types
 from ebbtide.adapters.clouds.aws_errors import translated
+from ebbtide.adapters.clouds.catalogue import CATALOGUE
 from ebbtide.adapters.clouds.hetzner_errors import translated as translated_hetzner
 from ebbtide.model.money import Price
 from ebbtide.model.node import Market
 from ebbtide.model.pool import NodeType, Pool
-from ebbtide.model.resources import Resources
 
 if TYPE_CHECKING:
     from hcloud import Client
 
-HETZNER_SOURCE = "Ebbtide built-in list"
-HETZNER_AS_OF = "2026-11-15"
-_MIB = 1024
-_HETZNER = (
-    ("cpx12", 1, 2, "0.0048"),
-    ("cpx22", 2, 4, "0.0096"),
-    ("cpx32", 4, 8, "0.0168"),
-    ("cpx42", 8, 16, "0.0312"),
-    ("cpx52", 12, 24, "0.0624"),
-    ("cpx62", 16, 32, "0.1056"),
-)
 Prices = Mapping[tuple[str, Market], Price]
 
 
@@ -59,26 +47,22 @@ class PriceBook:
         return replace(pool, types=tuple(self.priced(node_type) for node_type in pool.types))
 
 
-def built_in_types() -> dict[str, NodeType]:
-    """Every type that can be named without being defined."""
-    found = [
-        NodeType(
-            name,
-            Resources(cpus * 1000, memory_gib * _MIB),
-            price=Price(Decimal(per_hour), "EUR", HETZNER_SOURCE, HETZNER_AS_OF),
-        )
-        for name, cpus, memory_gib, per_hour in _HETZNER
-    ]
-    for line in ec2_types.TABLE.strip().splitlines()[1:]:
-        name, cpu_milli, memory_mib, pods, per_hour = line.split()
-        price = Price(Decimal(per_hour), "USD", ec2_types.SOURCE, ec2_types.AS_OF)
-        found.append(NodeType(name, Resources(int(cpu_milli), int(memory_mib)), int(pods), price))
-    return {node_type.name: node_type for node_type in found}
-
-
 def built_in_book() -> PriceBook:
-    types = built_in_types().values()
+    types = CATALOGUE.values()
     return PriceBook({(t.name, Market.ON_DEMAND): t.price for t in types if t.price is not None})
+
+
+def book_of_pools(pools: Iterable[Pool]) -> PriceBook:
+    """What the pools themselves say of their types."""
+    return PriceBook(
+        {
+            (node_type.name, market): price
+            for pool in pools
+            for node_type in pool.types
+            for market in Market
+            if (price := node_type.price_in(market)) is not None
+        }
+    )
 
 
 def read_ec2_spot(client: Any, type_names: Iterable[str], zones: Iterable[str], day: str) -> PriceBook:

@@ -84,3 +84,11 @@ class SqsInbox:
                 self._client.delete_message(QueueUrl=self._queue_url, ReceiptHandle=receipt)
         except EbbtideError as error:
             _log.warning("%s", error)
+
+
+def count_messages(client: Any, queue_url: str) -> int:
+    """How many wait, about; hides none of them from whoever receives."""
+    name = "ApproximateNumberOfMessages"
+    with translated(f"looking at the queue {queue_url}"):
+        found = client.get_queue_attributes(QueueUrl=queue_url, AttributeNames=[name])["Attributes"]
+    return int(found.get(name, 0))

@@ -1,4 +1,4 @@
-"""Changing the cluster: cordon, uncordon, evict, delete a node. Each call is safe to repeat.
+"""Changing the cluster: taint, cordon, uncordon, evict, delete a node. Each call is safe to repeat.
 
 A node is changed only as it was just seen (its resource version), a pod or a node deleted only by its
 UID. What has become of a request without an answer is not guessed: that is `Unanswered`.
@@ -24,10 +24,10 @@ from ebbtide.adapters.kube.answers import (
 )
 from ebbtide.adapters.kube.connection import MERGE_PATCH, Call, Connection
 from ebbtide.adapters.kube.events import Events, Subject
-from ebbtide.adapters.kube.signing import Patch, plan_cordon, plan_uncordon
+from ebbtide.adapters.kube.signing import Patch, plan_cordon, plan_soft_taint, plan_uncordon
 from ebbtide.adapters.kube.wire import Meta, Struct, WireNode
 from ebbtide.errors import BudgetExhausted, EbbtideError, Final, NotOurs, Retryable, Unanswered, Usage
-from ebbtide.model.effect import Cordon, DeleteNode, Evict, Uncordon
+from ebbtide.model.effect import Cordon, DeleteNode, Evict, SoftTaint, Uncordon
 
 T = TypeVar("T")
 Plan = Callable[[WireNode | None], Patch | None]
@@ -47,13 +47,23 @@ class Actor:
         self._connection = connection
         self._events = events
 
-    def cordon(self, effect: Cordon, token: int) -> WireNode | None:
+    def soft_taint(self, effect: SoftTaint, token: int) -> WireNode | None:
         """The node as it is now, None where nothing had to be changed."""
 
         def plan(node: WireNode | None) -> Patch | None:
-            if node is None:
-                raise NotOurs(f"there is no node {effect.node_name} with UID {effect.node_uid}")
-            return plan_cordon(node, effect, token)
+            return plan_soft_taint(_there(node, effect), effect, token)
+
+        changed = self._change(effect.node_name, plan, f"taint {effect.node_name}")
+        if changed is not None:
+            says = (
+                f"better no new pods: operation {effect.operation_id} of Ebbtide is about to remove this node"
+            )
+            self._events.tell(_node(effect.node_name, effect.node_uid), "Leaving", says)
+        return changed
+
+    def cordon(self, effect: Cordon, token: int) -> WireNode | None:
+        def plan(node: WireNode | None) -> Patch | None:
+            return plan_cordon(_there(node, effect), effect, token)
 
         changed = self._change(effect.node_name, plan, f"cordon {effect.node_name}")
         if changed is not None:
@@ -167,6 +177,12 @@ class Actor:
             return self._connection.try_get(path, what)
         except Usage as error:
             raise Retryable(str(error)) from error
+
+
+def _there(node: WireNode | None, effect: SoftTaint | Cordon) -> WireNode:
+    if node is None:
+        raise NotOurs(f"there is no node {effect.node_name} with UID {effect.node_uid}")
+    return node
 
 
 def _not_evicted(refused: Refused, what: str, server: str) -> EbbtideError:

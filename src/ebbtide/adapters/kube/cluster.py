@@ -14,8 +14,9 @@ from ebbtide.adapters.kube.acting import Actor
 from ebbtide.adapters.kube.connection import Connection
 from ebbtide.adapters.kube.events import Events
 from ebbtide.adapters.kube.reading import Watches, list_pods_on, list_view
+from ebbtide.adapters.kube.telling import NodeTeller
 from ebbtide.adapters.kube.wire import WireNode
-from ebbtide.model.effect import Cordon, DeleteNode, Evict, Uncordon
+from ebbtide.model.effect import Cordon, DeleteNode, Evict, SoftTaint, Uncordon
 from ebbtide.model.pod import Pod
 from ebbtide.model.snapshot import ClusterView
 
@@ -25,7 +26,10 @@ FIRST_LIST_SECONDS = 60.0
 class KubeCluster:
     def __init__(self, connection: Connection, watching: bool = False) -> None:
         self._connection = connection
-        self._actor = Actor(connection, Events(connection))
+        events = Events(connection)
+        self._actor = Actor(connection, events)
+        self.teller = NodeTeller(events, lambda: {node.name: node.uid for node in self._view.nodes})
+        """Tells on nodes why they are kept; the observer of whoever decides."""
         self._watching = watching
         self._watches: Watches | None = None
         self._view = ClusterView()
@@ -42,6 +46,9 @@ class KubeCluster:
 
     def read_pods_on(self, node_name: str) -> Sequence[Pod]:
         return list_pods_on(self._connection, node_name)
+
+    def soft_taint(self, effect: SoftTaint, token: int) -> None:
+        self._show(self._actor.soft_taint(effect, token))
 
     def cordon(self, effect: Cordon, token: int) -> None:
         self._show(self._actor.cordon(effect, token))
@@ -64,6 +71,7 @@ class KubeCluster:
             self._watches.await_node_gone(effect.node_name, effect.node_uid)
 
     def close(self) -> None:
+        self.teller.close()
         if self._watches is not None:
             self._watches.close()
         self._connection.close()

@@ -157,7 +157,7 @@ def connect(
     configuration = client.Configuration()
     found = kubeconfig or _default_kubeconfig()
     try:
-        if found is None and IN_CLUSTER in os.environ:
+        if found is None and os.environ.get(IN_CLUSTER):
             loading.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         else:
             loading.load_kube_config(  # type: ignore[no-untyped-call]

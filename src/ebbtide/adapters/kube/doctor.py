@@ -14,6 +14,8 @@ import msgspec
 
 from ebbtide.adapters.kube.answers import Refused
 from ebbtide.adapters.kube.connection import Call, Connection
+from ebbtide.adapters.kube.lists import NODES, read_list
+from ebbtide.adapters.kube.reading import Readers
 from ebbtide.adapters.kube.usage import PATH as USAGE_PATH
 from ebbtide.errors import EbbtideError
 
@@ -71,6 +73,11 @@ def examine(connection: Connection) -> Iterator[Finding]:
     yield _clock(connection)
     yield _rights(connection)
     yield _metrics_server(connection)
+
+
+def worker_names(connection: Connection) -> list[str]:
+    nodes, _ = read_list(connection, NODES, Readers().node)
+    return [node.name for node in nodes if node.worker]
 
 
 def _clock(connection: Connection) -> Finding:

@@ -6,6 +6,7 @@ object is told once in a while only.
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,11 +33,14 @@ class Subject:
 class Events:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._told: dict[tuple[str, str], float] = {}
+        self._told: dict[tuple[str, ...], float] = {}
+        self._lock = threading.Lock()
 
     def tell(self, subject: Subject, reason: str, message: str, warning: bool = False) -> None:
-        if self._told_before(subject.uid, reason):
-            return
+        if self.is_news((subject.uid, reason), AGAIN_SECONDS):
+            self.send(subject, reason, message, warning)
+
+    def send(self, subject: Subject, reason: str, message: str, warning: bool = False) -> None:
         namespace = subject.namespace or "default"
         at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         body = {
@@ -63,11 +67,13 @@ class Events:
         with suppress(EbbtideError, Refused):
             self._connection.try_act(call, SECONDS)
 
-    def _told_before(self, uid: str, reason: str) -> bool:
+    def is_news(self, about: tuple[str, ...], again_seconds: float) -> bool:
+        """Whether this was not told of late; it counts as told from now on."""
         now = time.monotonic()
-        if now - self._told.get((uid, reason), -AGAIN_SECONDS) < AGAIN_SECONDS:
+        with self._lock:
+            if now - self._told.get(about, -again_seconds) < again_seconds:
+                return False
+            if len(self._told) >= REMEMBERED:
+                self._told.clear()
+            self._told[about] = now
             return True
-        if len(self._told) >= REMEMBERED:
-            self._told.clear()
-        self._told[uid, reason] = now
-        return False

@@ -57,9 +57,12 @@ class Follower(Generic[Wire, Item]):
         resource: Resource[Wire],
         read: Callable[[Wire], Item],
         changed: threading.Condition,
+        only: Mapping[str, str] | None = None,
     ) -> None:
+        """`only` is a selector, as a query has it."""
         self._connection = connection
         self._resource = resource
+        self._only = dict(only or {})
         self._read = read
         self._decoder = msgspec.json.Decoder(resource.wire)
         self._items: dict[str, tuple[int, Item]] = {}
@@ -126,7 +129,7 @@ class Follower(Generic[Wire, Item]):
         self._stop.wait(PAUSE_SECONDS[min(self.failures, len(PAUSE_SECONDS)) - 1])
 
     def _list(self) -> None:
-        pairs, version = read_list(self._connection, self._resource, self._kept)
+        pairs, version = read_list(self._connection, self._resource, self._kept, self._only)
         with self._changed:
             self._items = dict(pairs)
             self._version = version
@@ -140,6 +143,7 @@ class Follower(Generic[Wire, Item]):
 
     def _watch(self) -> None:
         query: Mapping[str, str | int] = {
+            **self._only,
             "watch": "1",
             "resourceVersion": self._version,
             "allowWatchBookmarks": "true",

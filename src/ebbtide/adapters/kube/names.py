@@ -9,8 +9,11 @@ INSTANCE_TYPE = "ebbtide.dev/instance-type"
 MARKET = "ebbtide.dev/market"
 
 OWNER = "ebbtide.dev/cordoned-by"
-"""Annotation: the operation whose cordon this is; there only while it is ours."""
+"""Annotation: the operation whose soft taint and cordon these are; there only while they are ours."""
 TOKEN = "ebbtide.dev/cordon-token"
+STAGE = "ebbtide.dev/cordon-stage"
+"""Annotation: `tainted` while there is only our soft taint, and a cordon would be a person's."""
+TAINTED = "tainted"
 FENCES = "ebbtide.dev/fences"
 """Annotation: the highest token seen from each operation, newest last; it outlives the cordon."""
 

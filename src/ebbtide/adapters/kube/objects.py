@@ -27,6 +27,7 @@ from ebbtide.adapters.kube.wire import (
     WirePod,
     WireTaint,
 )
+from ebbtide.core import servers
 from ebbtide.model.node import Market, Node, Ownership
 from ebbtide.model.pod import Budget, Phase, Pod
 from ebbtide.model.resources import Resources
@@ -83,7 +84,8 @@ def read_owner(annotations: Mapping[str, str]) -> Ownership | None:
     if not operation:
         return None
     # A token that a person has mangled fences off every runner, which is the safe side.
-    return Ownership(operation, int(token) if token.isascii() and token.isdigit() else 2**63)
+    number = int(token) if token.isascii() and token.isdigit() else 2**63
+    return Ownership(operation, number, annotations.get(names.STAGE) != names.TAINTED)
 
 
 def read_pod(wire: WirePod, understanding: Understanding) -> PodSeen:
@@ -91,6 +93,7 @@ def read_pod(wire: WirePod, understanding: Understanding) -> PodSeen:
     labels, annotations = understanding.labels(meta.labels), meta.annotations or {}
     safe = _first(annotations, names.SAFE_TO_EVICT)
     grace = spec.termination_grace_period_seconds
+    owner = next((owner for owner in meta.owner_references or () if owner.controller), None)
     pod = Pod(
         namespace=meta.namespace,
         name=meta.name,
@@ -101,7 +104,7 @@ def read_pod(wire: WirePod, understanding: Understanding) -> PodSeen:
         created_at=read_time(meta.creation_timestamp),
         terminating=meta.deletion_timestamp is not None,
         requests=understanding.requests(_asked_key(wire), lambda: read_pod_requests(wire)),
-        controller=next((owner.kind for owner in meta.owner_references or () if owner.controller), ""),
+        controller=owner.kind if owner is not None else "",
         mirror=names.MIRROR in annotations,
         priority_class=_priority_class(spec),
         local_storage=_keeps_data(spec.volumes or (), annotations),
@@ -110,6 +113,8 @@ def read_pod(wire: WirePod, understanding: Understanding) -> PodSeen:
         grace_seconds=DEFAULT_GRACE_SECONDS if grace is None else grace,
         labels=labels,
         scheduling=understanding.scheduling(spec, meta.namespace, labels),
+        annotations=tuple((key, annotations[key]) for key in servers.KEYS if key in annotations),
+        owner_uid=owner.uid if owner is not None else "",
     )
     return PodSeen(pod, tuple(_claims(meta.name, spec.volumes or ())))
 

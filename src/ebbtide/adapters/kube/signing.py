@@ -1,7 +1,8 @@
 """Who may change a node, told by the annotations that it carries. Pure: the patch is sent by others.
 
-The owner is there while a cordon is ours. The fences outlive it: they hold the highest token seen from
-each of the last operations, so that a runner that stalled cannot undo what its successor did.
+The owner is there while a soft taint or a cordon is ours. The fences outlive it: they hold the highest token
+seen from each of the last operations, so that a runner that stalled cannot undo what its successor did.
+Taints are an atomic list: all are sent back as they were, on the resource version they were read with.
 """
 
 from __future__ import annotations
@@ -14,26 +15,41 @@ import msgspec
 
 from ebbtide.adapters.kube import names
 from ebbtide.adapters.kube.objects import read_owner
-from ebbtide.adapters.kube.wire import WireNode
+from ebbtide.adapters.kube.wire import WireNode, WireTaint
 from ebbtide.errors import NotOurs
-from ebbtide.model.effect import Cordon, Uncordon
+from ebbtide.model.effect import Cordon, SoftTaint, Uncordon
+from ebbtide.model.node import LEAVING
 
 REMEMBERED = 8
 """Operations whose tokens a node remembers; the oldest is forgotten first."""
 
 Patch = dict[str, Any]
+OUR_TAINT = WireTaint(LEAVING.key, LEAVING.effect)
+
+
+def plan_soft_taint(node: WireNode, effect: SoftTaint, token: int) -> Patch | None:
+    """The patch that signs and taints, None where nothing is left to do."""
+    fences = _fenced(node, effect, token)
+    owner = read_owner(node.metadata.annotations or {})
+    _refuse_if_persons(node, effect)
+    tainted = any(taint.key == OUR_TAINT.key for taint in node.spec.taints or ())
+    if owner is not None and owner.token == token and tainted:
+        return None
+    stage = None if node.spec.unschedulable else names.TAINTED
+    signed = {names.OWNER: effect.operation_id, names.TOKEN: str(token), names.STAGE: stage}
+    annotations = {**signed, **_sign(fences, effect.operation_id, token)}
+    return _patch(node, annotations, {"taints": _taints(node, OUR_TAINT)})
 
 
 def plan_cordon(node: WireNode, effect: Cordon, token: int) -> Patch | None:
     """The patch that cordons, None where nothing is left to do. `NotOurs` as the port says."""
     fences = _fenced(node, effect, token)
     owner = read_owner(node.metadata.annotations or {})
-    if node.spec.unschedulable and owner is None:
-        raise NotOurs(f"node {effect.node_name} was cordoned by a person")
+    _refuse_if_persons(node, effect)
     if node.spec.unschedulable and owner is not None and owner.token == token:
         return None
-    signed = {names.OWNER: effect.operation_id, names.TOKEN: str(token)}
-    return _patch(node, {**signed, **_sign(fences, effect.operation_id, token)}, True)
+    signed = {names.OWNER: effect.operation_id, names.TOKEN: str(token), names.STAGE: None}
+    return _patch(node, {**signed, **_sign(fences, effect.operation_id, token)}, {"unschedulable": True})
 
 
 def plan_uncordon(node: WireNode, effect: Uncordon, token: int) -> Patch | None:
@@ -43,11 +59,31 @@ def plan_uncordon(node: WireNode, effect: Uncordon, token: int) -> Patch | None:
         raise NotOurs(f"node {effect.node_name} was cordoned by a person")
     if owner is None:
         return None
-    cleared = {names.OWNER: None, names.TOKEN: None}
-    return _patch(node, {**cleared, **_sign(fences, effect.operation_id, token)}, None)
+    cleared = {names.OWNER: None, names.TOKEN: None, names.STAGE: None}
+    lifted: Patch = {"taints": _taints(node)}
+    if owner.cordoned:
+        lifted["unschedulable"] = None
+    return _patch(node, {**cleared, **_sign(fences, effect.operation_id, token)}, lifted)
 
 
-def _fenced(node: WireNode, effect: Cordon | Uncordon, token: int) -> dict[str, int]:
+def _refuse_if_persons(node: WireNode, effect: SoftTaint | Cordon) -> None:
+    owner = read_owner(node.metadata.annotations or {})
+    if node.spec.unschedulable and (owner is None or not owner.cordoned):
+        raise NotOurs(f"node {effect.node_name} was cordoned by a person")
+
+
+def _taints(node: WireNode, *ours: WireTaint) -> list[dict[str, Any]] | None:
+    """All taints of others, and ours; None where none is left."""
+    kept = [taint for taint in node.spec.taints or () if taint.key != OUR_TAINT.key]
+    return [_wire_taint(taint) for taint in (*kept, *ours)] or None
+
+
+def _wire_taint(taint: WireTaint) -> dict[str, Any]:
+    given = {"key": taint.key, "effect": taint.effect, "value": taint.value, "timeAdded": taint.time_added}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _fenced(node: WireNode, effect: SoftTaint | Cordon | Uncordon, token: int) -> dict[str, int]:
     """The fences of the node, if this operation and token may change it."""
     name, annotations = node.metadata.name, node.metadata.annotations or {}
     if node.metadata.uid != effect.node_uid:
@@ -79,7 +115,7 @@ def _sign(fences: Mapping[str, int], operation_id: str, token: int) -> dict[str,
     return {names.FENCES: json.dumps(kept)}
 
 
-def _patch(node: WireNode, annotations: Mapping[str, str | None], unschedulable: bool | None) -> Patch:
+def _patch(node: WireNode, annotations: Mapping[str, str | None], spec: Patch) -> Patch:
     meta = node.metadata
     seen = {"uid": meta.uid, "resourceVersion": meta.resource_version}
-    return {"metadata": {**seen, "annotations": annotations}, "spec": {"unschedulable": unschedulable}}
+    return {"metadata": {**seen, "annotations": annotations}, "spec": spec}

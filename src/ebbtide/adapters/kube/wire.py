@@ -18,6 +18,7 @@ class Struct(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 class Owner(Struct, frozen=True):
     kind: str = ""
+    uid: str = ""
     controller: bool | None = None
 
 
@@ -43,6 +44,7 @@ class WireTaint(Struct, frozen=True):
     key: str
     effect: str
     value: str | None = None
+    time_added: str | None = None
 
 
 class NodeSpec(Struct, frozen=True):

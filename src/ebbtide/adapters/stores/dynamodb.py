@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ebbtide.adapters.stores.dynamodb_errors import ConditionFailed, translated
 from ebbtide.adapters.stores.dynamodb_log import DynamoLog
@@ -25,17 +25,28 @@ from ebbtide.adapters.stores.dynamodb_record import (
     renew_lease,
     take_lease,
 )
-from ebbtide.adapters.stores.dynamodb_tables import Tables, make_client, parse_tables, refuse_unfit
+from ebbtide.adapters.stores.dynamodb_tables import (
+    RETENTION_SECONDS,
+    Tables,
+    make_client,
+    parse_tables,
+    refuse_unfit,
+    refuse_unfit_policies,
+)
+from ebbtide.adapters.stores.dynamodb_transact import transact
 from ebbtide.adapters.stores.dynamodb_values import Wire, from_wire_item, to_wire, to_wire_item
 from ebbtide.adapters.stores.entries import distinct
-from ebbtide.adapters.stores.guards import Attempt, Held, Stored, held_by_another
-from ebbtide.adapters.stores.item import Item, from_item, item_key, lock_key
+from ebbtide.adapters.stores.guards import Attempt, Held, Stored, held_by_another, written
+from ebbtide.adapters.stores.item import from_item, item_key, lock_key
+from ebbtide.adapters.stores.operation_item import Item, action_id
 from ebbtide.adapters.stores.repeat import repeat
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
 from ebbtide.ports import Clock
 
-RETENTION_SECONDS = 90 * 24 * 3600
+if TYPE_CHECKING:
+    from ebbtide.adapters.stores.policies_dynamodb import DynamoPolicies
+
 ENTRIES_IN_TRANSACTION = 98
 T = TypeVar("T")
 
@@ -117,19 +128,31 @@ class DynamoStore:
         repeat(self._clock, write)
         if outbox:
             self._flush(outbox, attempt.nonce)
-        return replace(record, rev=record.rev + 1)
+        return written(record)
 
     def append(self, entries: Sequence[LogEntry]) -> None:
         for head in self._prepare(entries):
             self._put(head)
 
     def read_log(
-        self, kinds: Collection[LogKind] = (), subject: str = "", limit: int = 100
+        self,
+        kinds: Collection[LogKind] = (),
+        subject: str = "",
+        limit: int = 100,
+        before: str = "",
+        brief: bool = False,
     ) -> Sequence[LogEntry]:
-        return self._ask(lambda: self._log.read(kinds, subject, limit))
+        return self._ask(lambda: self._log.read(kinds, subject, limit, before, brief))
 
     def find_entry(self, entry_id: str) -> LogEntry | None:
         return self._ask(lambda: self._log.find(entry_id)) if entry_id else None
+
+    def policies(self) -> DynamoPolicies:
+        """The policies of the same cluster, over the same client; `StoreUnusable` without their table."""
+        from ebbtide.adapters.stores.policies_dynamodb import DynamoPolicies
+
+        refuse_unfit_policies(self._client, self._tables)
+        return DynamoPolicies(self._client, self._tables, self._clock, self._cluster)
 
     def close(self) -> None:
         self._client.close()
@@ -147,20 +170,7 @@ class DynamoStore:
         if guard is not None and on_lock_item:
             lock = {"TableName": self._tables.state, "Key": {"pk": to_wire(self._pk(guard.name))}}
             steps.append({"ConditionCheck": lock | guard_check(guard, now)})
-        self._transact(steps, heads)
-
-    def _transact(self, steps: list[dict[str, Any]], heads: list[Wire]) -> None:
-        """All or nothing. An entry that is there already stays as it is and does not stop the rest."""
-        try:
-            with translated(self._tables.where):
-                self._client.transact_write_items(
-                    TransactItems=[*steps, *({"Put": self._log.put(head)} for head in heads)]
-                )
-        except ConditionFailed as refused:
-            if any(place < len(steps) for place in refused.at):
-                raise
-            there = {place - len(steps) for place in refused.at}
-            self._transact(steps, [head for place, head in enumerate(heads) if place not in there])
+        transact(self._client, self._tables.where, steps, [self._log.put(head) for head in heads])
 
     def _settle(self, attempt: Attempt) -> None:
         """Say why a write was refused; return when it was not, but is our own of which the reply was lost."""
@@ -168,7 +178,7 @@ class DynamoStore:
             item = self._read(self._key)
             guard = attempt.guard
             lock = {} if guard is None else self._read(self._pk(guard.name))
-        under_way = item.get("scaleUpActionId") or item.get("scaleDownActionId") or ""
+        under_way = action_id(item)
         stored = Stored(item.get("rev", 0), under_way, item.get("nonce", ""))
         held = Held(lock.get("lockOwner", ""), lock.get("lockUntilEpoch", 0), lock.get("lockToken", 0))
         attempt.settle(stored, held, self._now())

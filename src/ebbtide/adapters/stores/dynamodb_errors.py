@@ -69,7 +69,7 @@ def _answered(response: Any, where: str, says: str) -> EbbtideError:
     if code in _NO_ACCESS:
         return StoreUnusable(
             f"{where}: access is denied ({code}): check the credentials, and that their policy allows "
-            "GetItem, PutItem, UpdateItem, ConditionCheckItem, Query and DescribeTable on both tables"
+            "GetItem, PutItem, UpdateItem, DeleteItem, ConditionCheckItem, Query, DescribeTable on the tables"
         )
     if response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= _SERVER_ERROR:
         return Unanswered(f"{where} failed ({code}): it may have been done")

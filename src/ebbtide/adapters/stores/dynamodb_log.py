@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -24,6 +25,18 @@ CHUNK_BYTES = 350 * 1024
 CHUNKS_OUTLIVE_SECONDS = 7 * 24 * 3600
 SUBJECT_KEY_CHARACTERS = 200
 ABSENT = "attribute_not_exists(pk)"
+KEPT_FOR_GOOD = frozenset({LogKind.STRETCH})
+"""The ledger is rebuilt from these; everything else expires."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Entries whose key in an index begins with a prefix, up to and with the entry `before`, if given."""
+
+    index: str
+    key: str
+    prefix: str
+    before: str
 
 
 class DynamoLog:
@@ -46,12 +59,13 @@ class DynamoLog:
             "says": entry.says,
             "kindKey": f"{entry.kind}#{entry.id}",
             "subjectKey": f"{_shortened(entry.subject)}#{entry.id}",
-            TTL_ATTRIBUTE: expires,
         }
+        if entry.kind not in KEPT_FOR_GOOD:
+            head[TTL_ATTRIBUTE] = expires
         if len(block) <= INLINE_BYTES:
             head["data"] = block
         else:
-            head["dataKey"] = self._store_chunks(entry.id, block, expires + CHUNKS_OUTLIVE_SECONDS)
+            head["dataKey"] = self._store_chunks(entry.id, block, head.get(TTL_ATTRIBUTE, 0))
             head["dataBytes"] = len(block)
         return to_wire_item(head)
 
@@ -65,20 +79,25 @@ class DynamoLog:
             return None
         return self._entry(from_wire_item(found))
 
-    def read(self, kinds: Collection[LogKind], subject: str, limit: int) -> Sequence[LogEntry]:
+    def read(
+        self, kinds: Collection[LogKind], subject: str, limit: int, before: str = "", brief: bool = False
+    ) -> Sequence[LogEntry]:
+        most = limit + 1 if before else limit
+        heads: Iterator[dict[str, Any]]
         if subject:
-            heads = self._newest(BY_SUBJECT, "subjectKey", f"{_shortened(subject)}#", limit)
-            heads = (head for head in heads if head["subject"] == subject)
+            found = Span(BY_SUBJECT, "subjectKey", f"{_shortened(subject)}#", before)
+            heads = (head for head in self._newest(found, most) if head["subject"] == subject)
         elif kinds:
-            each = [self._newest(BY_KIND, "kindKey", f"{kind}#", limit) for kind in sorted(set(kinds))]
+            spans = [Span(BY_KIND, "kindKey", f"{kind}#", before) for kind in sorted(set(kinds))]
+            each = [self._newest(span, most) for span in spans]
             heads = heapq.merge(*each, key=lambda head: str(head["sk"]), reverse=True)
         else:
-            heads = self._newest("", "", "", limit)
+            heads = self._newest(Span("", "sk", "", before), most)
         wanted = frozenset(kinds) or KNOWN_KINDS
-        fitting = (head for head in heads if head["kind"] in wanted)
-        return [self._entry(head) for head in islice(fitting, limit)]
+        fitting = (head for head in heads if head["kind"] in wanted and (not before or head["sk"] < before))
+        return [self._entry(head, brief) for head in islice(fitting, limit)]
 
-    def _newest(self, index: str, key: str, prefix: str, limit: int) -> Iterator[dict[str, Any]]:
+    def _newest(self, span: Span, limit: int) -> Iterator[dict[str, Any]]:
         asked: dict[str, Any] = {
             "TableName": self._table,
             "KeyConditionExpression": "pk = :pk",
@@ -87,10 +106,15 @@ class DynamoLog:
             "ConsistentRead": True,
             "Limit": max(1, min(limit, 500)),
         }
-        if index:
-            asked["IndexName"] = index
-            asked["KeyConditionExpression"] += f" AND begins_with({key}, :prefix)"
-            asked["ExpressionAttributeValues"][":prefix"] = to_wire(prefix)
+        if span.index:
+            asked["IndexName"] = span.index
+        if span.before:
+            asked["KeyConditionExpression"] += f" AND {span.key} BETWEEN :first AND :last"
+            asked["ExpressionAttributeValues"][":first"] = to_wire(span.prefix or " ")
+            asked["ExpressionAttributeValues"][":last"] = to_wire(f"{span.prefix}{span.before}")
+        elif span.index:
+            asked["KeyConditionExpression"] += f" AND begins_with({span.key}, :prefix)"
+            asked["ExpressionAttributeValues"][":prefix"] = to_wire(span.prefix)
         while True:
             page = self._client.query(**asked)
             yield from map(from_wire_item, page["Items"])
@@ -98,17 +122,21 @@ class DynamoLog:
                 return
             asked["ExclusiveStartKey"] = page["LastEvaluatedKey"]
 
-    def _entry(self, head: dict[str, Any]) -> LogEntry:
-        block = head["data"] if "data" in head else self._read_chunks(head)
-        data = unpack(bytes(block), head["sk"])
+    def _entry(self, head: dict[str, Any], brief: bool = False) -> LogEntry:
+        data: dict[str, object] = {}
+        if not brief:
+            block = head["data"] if "data" in head else self._read_chunks(head)
+            data = unpack(bytes(block), head["sk"])
         return LogEntry(head["sk"], head["at"], LogKind(head["kind"]), head["says"], head["subject"], data)
 
     def _store_chunks(self, entry_id: str, block: bytes, expires: int) -> str:
         data_key = f"data#{self._partition}#{entry_id}#{hashlib.sha256(block).hexdigest()[:16]}"
         for number, start in enumerate(range(0, len(block), CHUNK_BYTES)):
-            chunk = {"pk": data_key, "sk": f"{number:06d}", "data": block[start : start + CHUNK_BYTES]}
-            item = to_wire_item({**chunk, TTL_ATTRIBUTE: expires})
-            self._client.put_item(TableName=self._table, Item=item)
+            part = block[start : start + CHUNK_BYTES]
+            chunk: dict[str, Any] = {"pk": data_key, "sk": f"{number:06d}", "data": part}
+            if expires:
+                chunk[TTL_ATTRIBUTE] = expires + CHUNKS_OUTLIVE_SECONDS
+            self._client.put_item(TableName=self._table, Item=to_wire_item(chunk))
         return data_key
 
     def _read_chunks(self, head: dict[str, Any]) -> bytes:

@@ -12,7 +12,8 @@ from typing import Any
 from ebbtide.adapters.stores.dynamodb_tables import TTL_ATTRIBUTE
 from ebbtide.adapters.stores.dynamodb_values import Wire, to_wire
 from ebbtide.adapters.stores.guards import Attempt, action_id
-from ebbtide.adapters.stores.item import OPTIONAL_ATTRIBUTES, to_item
+from ebbtide.adapters.stores.item import to_item
+from ebbtide.adapters.stores.operation_item import OPTIONAL_ATTRIBUTES
 from ebbtide.model.record import CLUSTER_LEASE, Lease
 
 LOCK_ITEMS_OUTLIVE_SECONDS = 400 * 24 * 3600
@@ -29,7 +30,7 @@ NEVER_WRITTEN = "(attribute_not_exists(rev) OR rev = :expectedRev)"
 STILL_AT_REV = "rev = :expectedRev"
 NO_OTHER_OPERATION = (
     "(attribute_not_exists(scalingInProgress) OR scalingInProgress = :no"
-    " OR scaleUpActionId = :action OR scaleDownActionId = :action)"
+    " OR scaleUpActionId = :action OR scaleDownActionId = :action OR consolidateActionId = :action)"
 )
 _KEPT_BY_THE_LEASE = frozenset({"pk", "lockOwner", "lockUntilEpoch", "lockToken"})
 

@@ -1,7 +1,8 @@
-"""The two tables on DynamoDB: how a store URL names them, how they are made, whether they are fit to use.
+"""The tables on DynamoDB: how a store URL names them, how they are made, whether they are fit to use.
 
 `dynamodb://STATE_TABLE/LOGS_TABLE?region=R&endpoint=URL`; each part may be left out, then the variables
-STATE_TABLE and LOGS_TABLE, or the defaults, and AWS's own settings hold.
+STATE_TABLE and LOGS_TABLE, or the defaults, and AWS's own settings hold. Policies have a third table, named
+after that of the state; only who uses policies needs it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ebbtide.errors import StoreUnusable
 DEFAULT_STATE_TABLE = "k3s-autoscaler-state"
 DEFAULT_LOGS_TABLE = "k3s-autoscaler-logs"
 TTL_ATTRIBUTE = "expiresEpoch"
+RETENTION_SECONDS = 90 * 24 * 3600
 BY_KIND = "by-kind"
 BY_SUBJECT = "by-subject"
 FORM = "dynamodb://STATE_TABLE/LOGS_TABLE?region=REGION"
@@ -30,6 +32,10 @@ class Tables:
     logs: str = DEFAULT_LOGS_TABLE
     region: str = ""
     endpoint: str = ""
+
+    @property
+    def policies(self) -> str:
+        return f"{self.state}-policies"
 
     @property
     def where(self) -> str:
@@ -90,8 +96,9 @@ def open_client(url: str) -> Iterator[tuple[Tables, Any]]:
 def create_tables(url: str) -> str:
     """Make what is missing: billed on demand, expiring by TTL, recoverable to any moment."""
     with open_client(url) as (tables, client):
-        made = [_create(client, **spec) for spec in (_state_spec(tables.state), _logs_spec(tables.logs))]
-        for name in (tables.state, tables.logs):
+        specs = (_state_spec(tables.state), _logs_spec(tables.logs), _policies_spec(tables.policies))
+        made = [_create(client, **spec) for spec in specs]
+        for name in (tables.state, tables.logs, tables.policies):
             client.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1})
             _set_expiry(client, name)
             _set_recovery(client, name)
@@ -101,19 +108,29 @@ def create_tables(url: str) -> str:
 def check_tables(url: str) -> str:
     with open_client(url) as (tables, client):
         refuse_unfit(client, tables)
+        refuse_unfit_policies(client, tables)
     return f"{tables.where} is ready"
 
 
 def refuse_unfit(client: Any, tables: Tables) -> None:
-    for name, spec in ((tables.state, _state_spec), (tables.logs, _logs_spec)):
-        with translated(tables.where):
-            found = client.describe_table(TableName=name)["Table"]
-        if found["KeySchema"] != spec(name)["KeySchema"]:
-            raise StoreUnusable(f"the table {name} has other keys than Ebbtide's: name another table")
-        indexes = {index["IndexName"] for index in found.get("LocalSecondaryIndexes", ())}
-        wanted = {index["IndexName"] for index in spec(name).get("LocalSecondaryIndexes", ())}
-        if not wanted <= indexes:
-            raise StoreUnusable(f"the table {name} lacks an index: make another with `ebbtide db create`")
+    for spec in (_state_spec(tables.state), _logs_spec(tables.logs)):
+        _refuse_other(client, tables, spec)
+
+
+def refuse_unfit_policies(client: Any, tables: Tables) -> None:
+    _refuse_other(client, tables, _policies_spec(tables.policies))
+
+
+def _refuse_other(client: Any, tables: Tables, spec: dict[str, Any]) -> None:
+    name = spec["TableName"]
+    with translated(tables.where):
+        found = client.describe_table(TableName=name)["Table"]
+    if found["KeySchema"] != spec["KeySchema"]:
+        raise StoreUnusable(f"the table {name} has other keys than Ebbtide's: name another table")
+    indexes = {index["IndexName"] for index in found.get("LocalSecondaryIndexes", ())}
+    wanted = {index["IndexName"] for index in spec.get("LocalSecondaryIndexes", ())}
+    if not wanted <= indexes:
+        raise StoreUnusable(f"the table {name} lacks an index: make another with `ebbtide db create`")
 
 
 def _create(client: Any, **spec: Any) -> bool:
@@ -149,21 +166,30 @@ def _state_spec(name: str) -> dict[str, Any]:
     }
 
 
-def _logs_spec(name: str) -> dict[str, Any]:
-    def keys(sort_key: str) -> list[dict[str, str]]:
-        return [
-            {"AttributeName": "pk", "KeyType": "HASH"},
-            {"AttributeName": sort_key, "KeyType": "RANGE"},
-        ]
+def _policies_spec(name: str) -> dict[str, Any]:
+    return {
+        "TableName": name,
+        "AttributeDefinitions": [{"AttributeName": key, "AttributeType": "S"} for key in ("pk", "sk")],
+        "KeySchema": _keys("sk"),
+    }
 
+
+def _keys(sort_key: str) -> list[dict[str, str]]:
+    return [
+        {"AttributeName": "pk", "KeyType": "HASH"},
+        {"AttributeName": sort_key, "KeyType": "RANGE"},
+    ]
+
+
+def _logs_spec(name: str) -> dict[str, Any]:
     return {
         "TableName": name,
         "AttributeDefinitions": [
             {"AttributeName": key, "AttributeType": "S"} for key in ("pk", "sk", "kindKey", "subjectKey")
         ],
-        "KeySchema": keys("sk"),
+        "KeySchema": _keys("sk"),
         "LocalSecondaryIndexes": [
-            {"IndexName": index, "KeySchema": keys(key), "Projection": {"ProjectionType": "ALL"}}
+            {"IndexName": index, "KeySchema": _keys(key), "Projection": {"ProjectionType": "ALL"}}
             for index, key in ((BY_KIND, "kindKey"), (BY_SUBJECT, "subjectKey"))
         ],
     }

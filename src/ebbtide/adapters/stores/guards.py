@@ -8,10 +8,24 @@ Seconds are whole: a lease is held up to and including `until`, and may be taken
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 
 from ebbtide.errors import Conflict, LeaseLost, Unanswered
 from ebbtide.model.record import Lease, Record
+
+
+_fields = [field.name for field in fields(Record)]
+_field_values = attrgetter(*_fields)
+_rev = _fields.index("rev")
+
+
+def written(record: Record) -> Record:
+    """The record as a write leaves it, one `rev` on. `dataclasses.replace` inspects each field on the way,
+    which alone takes a third of the time that a store spends on a write beside its database."""
+    values = list(_field_values(record))
+    values[_rev] += 1
+    return Record(*values)
 
 
 @dataclass(frozen=True, slots=True)

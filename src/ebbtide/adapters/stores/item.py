@@ -8,44 +8,14 @@ refused. `scalingInProgress` is written from the operation and checked against i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
+from ebbtide.adapters.stores.operation_item import Item, convert, operation_from_item, operation_to_item
 from ebbtide.errors import NewerRecord, StoreUnusable
-from ebbtide.model.operation import (
-    Operation,
-    Removal,
-    RemovalState,
-    ScaleDown,
-    ScaleUp,
-    Slot,
-    SlotState,
-    Spot,
-)
-from ebbtide.model.record import FORMAT_VERSION, Emptied, Missing, OfferRest, Record, Rest
-
-Item = dict[str, Any]
-T = TypeVar("T")
-
-OPTIONAL_ATTRIBUTES = (
-    "scaleUpActionId",
-    "scaleUpStartedEpoch",
-    "scaleUpRequested",
-    "scaleUpInstanceIds",
-    "scaleUpReason",
-    "scaleUpSlots",
-    "scaleDownActionId",
-    "scaleDownStartedEpoch",
-    "scaleDownPhase",
-    "scaleDownTargetInstanceIds",
-    "scaleDownCompletedInstanceIds",
-    "scaleDownReason",
-    "scaleDownAbortReason",
-    "scaleDownRemovals",
-    "setAside",
-)
-"""What an item has only while there is an operation; removed again when that is closed."""
+from ebbtide.model.operation import Spot
+from ebbtide.model.record import FORMAT_VERSION, Emptied, Leaving, Missing, OfferRest, Record, Rest
 
 
 def item_key(cluster: str) -> str:
@@ -87,10 +57,12 @@ def to_item(record: Record) -> Item:
         "offerRests": msgspec.to_builtins(record.offer_rests),
         "orphans": msgspec.to_builtins(record.orphans),
         "lastContainerRemovedAt": {node.node_uid: node.since for node in record.emptied},
+        "lastConsolidationEpoch": record.last_consolidation_at,
+        "leaving": msgspec.to_builtins(record.leaving),
     }
-    item.update(_operation_to_item(record.operation))
+    item.update(operation_to_item(record.operation))
     if record.set_aside is not None:
-        item["setAside"] = _operation_to_item(record.set_aside)
+        item["setAside"] = operation_to_item(record.set_aside)
     return item
 
 
@@ -135,115 +107,25 @@ def _read(item: Mapping[str, Any], cluster: str, version: int) -> Record:
         pod_count=int(item.get("podCount", 0)),
         shrunk_since=int(item.get("shrunkSinceEpoch", 0)),
         ticked_at=int(item.get("tickedEpoch", 0)),
-        operation=_operation_from_item(item),
-        spots=_convert(item.get("spotOperations", ()), tuple[Spot, ...]),
-        set_aside=None if aside is None else _operation_from_item(aside),
+        operation=operation_from_item(item),
+        spots=convert(item.get("spotOperations", ()), tuple[Spot, ...]),
+        set_aside=None if aside is None else operation_from_item(aside),
         unclean_runs=int(item.get("uncleanRuns", 0)),
         launch_failures=int(item.get("launchFailures", 0)),
         launch_backoff_until=int(item.get("launchBackoffUntilEpoch", 0)),
         removal_failures=int(item.get("removalFailures", 0)),
         removal_backoff_until=int(item.get("removalBackoffUntilEpoch", 0)),
-        rests=_convert(item.get("rests", ()), tuple[Rest, ...]),
-        offer_rests=_convert(item.get("offerRests", ()), tuple[OfferRest, ...]),
-        orphans=_convert(item.get("orphans", ()), tuple[Missing, ...]),
+        rests=convert(item.get("rests", ()), tuple[Rest, ...]),
+        offer_rests=convert(item.get("offerRests", ()), tuple[OfferRest, ...]),
+        orphans=convert(item.get("orphans", ()), tuple[Missing, ...]),
         emptied=tuple(
             Emptied(uid, since)
-            for uid, since in sorted(_convert(item.get("lastContainerRemovedAt", {}), dict[str, int]).items())
+            for uid, since in sorted(convert(item.get("lastContainerRemovedAt", {}), dict[str, int]).items())
         ),
+        last_consolidation_at=int(item.get("lastConsolidationEpoch", 0)),
+        leaving=convert(item.get("leaving", ()), tuple[Leaving, ...]),
         paused=bool(item.get("removalsPaused", False)),
         pause_reason=str(item.get("pauseReason", "")),
         decision_key=str(item.get("decisionKey", "")),
         decision_logged_at=int(item.get("decisionLoggedEpoch", 0)),
-    )
-
-
-def _convert(value: Any, into: type[T]) -> T:
-    return msgspec.convert(value, into)
-
-
-def _operation_to_item(operation: Operation | None) -> Item:
-    match operation:
-        case ScaleUp():
-            return {
-                "scaleUpActionId": operation.id,
-                "scaleUpStartedEpoch": operation.started_at,
-                "scaleUpRequested": operation.requested,
-                "scaleUpInstanceIds": [slot.instance_id for slot in operation.slots if slot.instance_id],
-                "scaleUpReason": operation.reason,
-                "scaleUpSlots": msgspec.to_builtins(operation.slots),
-            }
-        case ScaleDown():
-            return {
-                "scaleDownActionId": operation.id,
-                "scaleDownStartedEpoch": operation.started_at,
-                "scaleDownPhase": _phase(operation),
-                "scaleDownTargetInstanceIds": [r.instance_id for r in operation.removals],
-                "scaleDownCompletedInstanceIds": [
-                    r.instance_id for r in operation.removals if r.state is RemovalState.GONE
-                ],
-                "scaleDownReason": operation.reason,
-                "scaleDownAbortReason": operation.abort_reason,
-                "scaleDownRemovals": msgspec.to_builtins(operation.removals),
-            }
-        case None:
-            return {}
-
-
-def _phase(operation: ScaleDown) -> str:
-    terminating = any(r.state is RemovalState.TERMINATING for r in operation.removals)
-    return "TERMINATING" if terminating else "DRAINING"
-
-
-def _operation_from_item(item: Mapping[str, Any]) -> Operation | None:
-    if "scaleUpActionId" in item and "scaleDownActionId" in item:
-        raise ValueError("it holds a scale-up and a scale-down at once")
-    if "scaleUpActionId" in item:
-        return ScaleUp(
-            id=item["scaleUpActionId"],
-            started_at=int(item["scaleUpStartedEpoch"]),
-            requested=int(item.get("scaleUpRequested", len(item.get("scaleUpInstanceIds", ())))),
-            slots=_slots(item),
-            reason=str(item.get("scaleUpReason", "")),
-        )
-    if "scaleDownActionId" in item:
-        return ScaleDown(
-            id=item["scaleDownActionId"],
-            started_at=int(item["scaleDownStartedEpoch"]),
-            removals=_removals(item),
-            reason=str(item.get("scaleDownReason", "")),
-            abort_reason=str(item.get("scaleDownAbortReason", "")),
-        )
-    return None
-
-
-def _slots(item: Mapping[str, Any]) -> tuple[Slot, ...]:
-    if "scaleUpSlots" in item:
-        return _convert(item["scaleUpSlots"], tuple[Slot, ...])
-    started = int(item["scaleUpStartedEpoch"])
-    return tuple(
-        Slot(
-            key=f"{item['scaleUpActionId']}-{number}",
-            pool="",
-            zone="",
-            instance_type="",
-            state=SlotState.LAUNCHED,
-            since=started,
-            instance_id=instance_id,
-        )
-        for number, instance_id in enumerate(item.get("scaleUpInstanceIds", ()))
-    )
-
-
-def _removals(item: Mapping[str, Any]) -> tuple[Removal, ...]:
-    if "scaleDownRemovals" in item:
-        return _convert(item["scaleDownRemovals"], tuple[Removal, ...])
-    completed = set(item.get("scaleDownCompletedInstanceIds", ()))
-    started = int(item["scaleDownStartedEpoch"])
-    return tuple(
-        Removal(
-            instance_id=instance_id,
-            state=RemovalState.GONE if instance_id in completed else RemovalState.PLANNED,
-            since=started,
-        )
-        for instance_id in item["scaleDownTargetInstanceIds"]
     )

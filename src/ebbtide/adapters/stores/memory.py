@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, replace
 
 from ebbtide.adapters.stores.entries import pack, unpack
 from ebbtide.adapters.stores.guards import Held, Stored, refusal
-from ebbtide.adapters.stores.item import Item, from_item, item_key, lock_key, to_item
+from ebbtide.adapters.stores.item import from_item, item_key, lock_key, to_item
+from ebbtide.adapters.stores.operation_item import Item, action_id
+from ebbtide.adapters.stores.policies_memory import MemoryPolicies, PolicyTables
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
 from ebbtide.ports import Clock
@@ -57,6 +59,7 @@ class MemoryDatabase:
         self.lock = threading.RLock()
         self.items: dict[str, Item] = {}
         self.logs: dict[str, _Log] = {}
+        self.policies: dict[str, PolicyTables] = {}
         self.keep_entries = keep_entries
 
 
@@ -116,21 +119,33 @@ class MemoryStore:
             self._add(entries, blocks)
 
     def read_log(
-        self, kinds: Collection[LogKind] = (), subject: str = "", limit: int = 100
+        self,
+        kinds: Collection[LogKind] = (),
+        subject: str = "",
+        limit: int = 100,
+        before: str = "",
+        brief: bool = False,
     ) -> Sequence[LogEntry]:
         found: list[LogEntry] = []
         with self._lock:
             for entry_id in reversed(self._log.ids):
                 if len(found) >= limit:
                     break
+                if before and entry_id >= before:
+                    continue
                 entry, _ = self._log.entries[entry_id]
                 if (not kinds or entry.kind in kinds) and (not subject or entry.subject == subject):
-                    found.append(self._log.get(entry_id))
+                    found.append(replace(entry, data={}) if brief else self._log.get(entry_id))
         return found
 
     def find_entry(self, entry_id: str) -> LogEntry | None:
         with self._lock:
             return self._log.get(entry_id) if entry_id in self._log.entries else None
+
+    def policies(self) -> MemoryPolicies:
+        """The policies of the same cluster in the same database."""
+        tables = self._database.policies.setdefault(self._cluster, PolicyTables())
+        return MemoryPolicies(self, self._lock, tables)
 
     def close(self) -> None:
         """Nothing to give back; the database lives on as long as somebody holds it."""
@@ -155,7 +170,7 @@ class MemoryStore:
             if not held.holds(guard, int(self._clock.now())):
                 raise held.lost(guard)
         item = self._items.get(self._key, {})
-        under_way = item.get("scaleUpActionId") or item.get("scaleDownActionId") or ""
+        under_way = action_id(item)
         refused = refusal(Stored(item.get("rev", 0), under_way), record)
         if refused is not None:
             raise refused

@@ -26,6 +26,14 @@ from ebbtide.adapters.stores.sqlite_probe import prefer_wal, probe
 from ebbtide.errors import StoreUnusable
 
 _UPGRADE_LOCK = 0x65626274
+_RIGHTS = {
+    "ebbtide_state": "SELECT, INSERT, UPDATE",
+    "ebbtide_log": "SELECT, INSERT",
+    "scaling_policies": "SELECT, INSERT, UPDATE, DELETE",
+    "scaling_idle_state": "SELECT, INSERT, UPDATE, DELETE",
+    "scaling_cost_savings": "SELECT, INSERT, UPDATE, DELETE",
+    "scaling_once": "SELECT, INSERT, UPDATE, DELETE",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +143,7 @@ def _refuse_without_rights(connection: Connection, url: URL) -> None:
         raise StoreUnusable(
             f"{describe(url)} is read-only: connect to the primary server, or end its read-only mode"
         )
-    for table, rights in (("ebbtide_state", "SELECT, INSERT, UPDATE"), ("ebbtide_log", "SELECT, INSERT")):
+    for table, rights in _RIGHTS.items():
         for right in rights.split(", "):
             asked = sa.select(sa.func.has_table_privilege(table, right))
             if not connection.execute(asked).scalar():

@@ -1,4 +1,4 @@
-"""The store on SQLite and PostgreSQL, through SQLAlchemy Core.
+"""The store on SQLite and PostgreSQL, in statements that SQLAlchemy Core builds.
 
 Every change is one conditional statement, or one transaction of a conditional statement and its log
 entries. A nonce in each write tells our own write from somebody else's, so every call may be repeated
@@ -7,34 +7,31 @@ after a lost reply and is, a few times.
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import sqlalchemy as sa
-from sqlalchemy.engine import Connection, CursorResult, Engine, Row
+import msgspec
+from sqlalchemy.engine import Engine
 
 from ebbtide.adapters.stores.entries import KNOWN_KINDS, distinct, pack, unpack
-from ebbtide.adapters.stores.guards import Attempt, Held, Stored, action_id, held_by_another
-from ebbtide.adapters.stores.item import Item, from_item, item_key, lock_key, to_item
+from ebbtide.adapters.stores.guards import Attempt, Held, Stored, action_id, held_by_another, written
+from ebbtide.adapters.stores.item import from_item, item_key, lock_key, to_item
 from ebbtide.adapters.stores.migrate import migrate, read_schema, refuse_unusable
+from ebbtide.adapters.stores.operation_item import Item
 from ebbtide.adapters.stores.repeat import repeat
-from ebbtide.adapters.stores.schema import log
-from ebbtide.adapters.stores.sql_engine import (
-    connected,
-    is_sqlite,
-    make_engine,
-    parse,
-    sqlite_path,
-    transaction,
-)
-from ebbtide.adapters.stores.sql_statements import Statements, newest_entries
+from ebbtide.adapters.stores.sql_driver import Driver, Lent
+from ebbtide.adapters.stores.sql_engine import connected, is_sqlite, make_engine, parse, sqlite_path
+from ebbtide.adapters.stores.sql_statements import LogRow, Statements, StateRow
 from ebbtide.adapters.stores.sqlite_probe import probe
 from ebbtide.errors import Conflict
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
 from ebbtide.ports import Clock
+
+if TYPE_CHECKING:
+    from ebbtide.adapters.stores.policies_sql import SqlPolicies
 
 _COLUMN_ATTRIBUTES = ("pk", "rev", "lockOwner", "lockUntilEpoch", "lockToken")
 T = TypeVar("T")
@@ -46,12 +43,12 @@ class _Refused(Conflict):
 
 class SqlStore:
     def __init__(self, engine: Engine, clock: Clock, cluster: str = "cluster") -> None:
-        self._engine = engine
         self._clock = clock
         self._cluster = cluster
         self._key = item_key(cluster)
         self._on_sqlite = is_sqlite(engine.url)
-        self._sql = Statements(engine.dialect.name)
+        self._driver = Driver(engine)
+        self._sql = Statements(engine.dialect)
 
     @classmethod
     def open(cls, url: str, clock: Clock, cluster: str = "cluster") -> SqlStore:
@@ -75,40 +72,41 @@ class SqlStore:
     def acquire(self, name: str, owner: str, ttl_seconds: int) -> Lease:
         values = self._values(key=self._pk(name), owner=owner, ttl=ttl_seconds)
 
-        def take(connection: Connection) -> Lease:
-            row = connection.execute(self._sql.take, values).first()
-            if row is None:
-                raise held_by_another(name, _held(self._row(connection, self._pk(name))))
-            return Lease(name, owner, row.lock_token, row.lock_until_epoch)
+        def take(lent: Lent) -> Lease:
+            taken = lent.run(self._sql.take, values).fetchone()
+            if taken is None:
+                raise held_by_another(name, _held(self._row(lent, self._pk(name))))
+            token, until = taken
+            return Lease(name, owner, token, until)
 
         return self._ask(take)
 
     def renew(self, lease: Lease, ttl_seconds: int) -> Lease:
         values = self._values(key=self._pk(lease.name), ttl=ttl_seconds, **_signed(lease))
 
-        def renew(connection: Connection) -> Lease:
-            until = connection.execute(self._sql.renew, values).scalar()
-            if until is None:
-                raise _held(self._row(connection, self._pk(lease.name))).lost(lease)
-            return replace(lease, until=until)
+        def renew(lent: Lent) -> Lease:
+            renewed = lent.run(self._sql.renew, values).fetchone()
+            if renewed is None:
+                raise _held(self._row(lent, self._pk(lease.name))).lost(lease)
+            return replace(lease, until=renewed[0])
 
         return self._ask(renew)
 
     def release(self, lease: Lease) -> None:
         values = {"key": self._pk(lease.name), **_signed(lease)}
-        self._ask(lambda connection: connection.execute(self._sql.release, values))
+        self._ask(lambda lent: lent.run(self._sql.release, values))
 
     def load(self) -> Record:
-        row = self._ask(lambda connection: self._row(connection, self._key))
+        row = self._ask(lambda lent: self._row(lent, self._key))
         if row is None:
             return Record(cluster=self._cluster)
-        item: Item = dict(row.body or {})
-        item |= {"pk": row.pk, "rev": row.rev, "lockToken": row.lock_token}
+        item: Item = msgspec.json.decode(row.body) if row.body else {}
+        item |= {"pk": self._key, "rev": row.rev, "lockToken": row.lock_token}
         item |= {"lockOwner": row.lock_owner, "lockUntilEpoch": row.lock_until_epoch}
         return from_item(item, self._cluster)
 
     def write(self, record: Record, guard: Lease | None, entries: Sequence[LogEntry] = ()) -> Record:
-        attempt = Attempt(record, guard, nonce=uuid.uuid4().hex)
+        attempt = Attempt(record, guard, nonce=secrets.token_hex(16))
         values, rows = self._write_values(attempt), self._log_rows(entries)
 
         def write(reply_lost: bool) -> Record:
@@ -116,7 +114,7 @@ class SqlStore:
                 self._write_once(attempt, values, rows)
             except _Refused:
                 self._settle(replace(attempt, reply_lost=reply_lost))
-            return replace(record, rev=record.rev + 1)
+            return written(record)
 
         return repeat(self._clock, write)
 
@@ -125,64 +123,74 @@ class SqlStore:
         if not rows:
             return
 
-        def append(_: bool) -> None:
-            with transaction(self._engine) as connection:
-                connection.execute(self._sql.append, rows)
+        def append(lent: Lent) -> None:
+            lent.run_each(self._sql.append, rows)
 
-        repeat(self._clock, append)
+        repeat(self._clock, lambda _: self._driver.ask_as_one(append))
 
     def read_log(
-        self, kinds: Collection[LogKind] = (), subject: str = "", limit: int = 100
+        self,
+        kinds: Collection[LogKind] = (),
+        subject: str = "",
+        limit: int = 100,
+        before: str = "",
+        brief: bool = False,
     ) -> Sequence[LogEntry]:
-        asked = newest_entries(self._cluster, kinds, subject, limit)
-        rows = self._ask(lambda connection: connection.execute(asked).all())
-        return [_entry(row) for row in rows if row.kind in KNOWN_KINDS]
+        asked = self._sql.newest_entries(kinds, subject, before, brief)
+        values = {"cluster": self._cluster, "subject": subject, "limit": limit, "before": before}
+        rows = self._ask(lambda lent: lent.run(asked, values).fetchall())
+        return [_entry(row) for row in map(LogRow._make, rows) if row.kind in KNOWN_KINDS]
 
     def find_entry(self, entry_id: str) -> LogEntry | None:
-        asked = sa.select(log).where(log.c.cluster == self._cluster, log.c.id == entry_id)
-        row = self._ask(lambda connection: connection.execute(asked).first())
-        return None if row is None or row.kind not in KNOWN_KINDS else _entry(row)
+        values = {"cluster": self._cluster, "entry_id": entry_id}
+        found = self._ask(lambda lent: lent.run(self._sql.find_entry, values).fetchone())
+        row = found and LogRow._make(found)
+        return _entry(row) if row and row.kind in KNOWN_KINDS else None
+
+    def policies(self) -> SqlPolicies:
+        """The policies of the same cluster, over the same connections; closed with this store."""
+        from ebbtide.adapters.stores.policies_sql import SqlPolicies
+
+        return SqlPolicies(self._driver, self._clock, self._cluster)
 
     def close(self) -> None:
-        self._engine.dispose()
+        self._driver.close()
 
-    def _ask(self, question: Callable[[Connection], T]) -> T:
-        def ask(_: bool) -> T:
-            with connected(self._engine) as connection:
-                return question(connection)
-
-        return repeat(self._clock, ask)
+    def _ask(self, question: Callable[[Lent], T]) -> T:
+        return repeat(self._clock, lambda _: self._driver.ask(question))
 
     def _write_once(self, attempt: Attempt, values: Mapping[str, Any], rows: Sequence[Item]) -> None:
         guard = attempt.guard
         on_record = guard is not None and guard.name == CLUSTER_LEASE
-        statement = self._sql.write_guarded if on_record else self._sql.write
-        if on_record and not rows:
-            with connected(self._engine) as connection:
-                _demand(connection.execute(statement, values))
-            return
-        with transaction(self._engine) as connection:
-            if (
-                guard is not None
-                and not on_record
-                and not connection.execute(self._sql.lock_guard, values).all()
-            ):
+
+        def write(lent: Lent) -> None:
+            if lent.run(self._sql.write_guarded if on_record else self._sql.write, values).rowcount != 1:
+                raise _Refused
+
+        def write_all(lent: Lent) -> None:
+            if guard is not None and not on_record and not lent.run(self._sql.lock_guard, values).fetchall():
                 raise _Refused
             if attempt.record.rev == 0:
-                connection.execute(self._sql.make_item, values)
-            _demand(connection.execute(statement, values))
+                lent.run(self._sql.make_item, values)
+            write(lent)
             if rows:
-                connection.execute(self._sql.append, rows)
+                lent.run_each(self._sql.append, rows)
+
+        if on_record and not rows:
+            self._driver.ask(write)
+        else:
+            self._driver.ask_as_one(write_all)
 
     def _settle(self, attempt: Attempt) -> None:
         """Say why a write was refused; return when it was not, but is our own of which the reply was lost."""
         guard = attempt.guard
 
-        def look(connection: Connection) -> tuple[Stored, Held, int]:
-            row = self._row(connection, self._key)
+        def look(lent: Lent) -> tuple[Stored, Held, int]:
+            row = self._row(lent, self._key)
             stored = Stored() if row is None else Stored(row.rev, row.action_id, row.nonce)
-            held = Held() if guard is None else _held(self._row(connection, self._pk(guard.name)))
-            return stored, held, connection.execute(self._sql.time, self._values()).scalar_one()
+            held = Held() if guard is None else _held(self._row(lent, self._pk(guard.name)))
+            (now,) = lent.run(self._sql.time, self._values()).fetchone()
+            return stored, held, now
 
         attempt.settle(*self._ask(look))
 
@@ -201,7 +209,7 @@ class SqlStore:
             expected_rev=attempt.record.rev,
             under_way=action_id(attempt.record),
             new_nonce=attempt.nonce,
-            new_body=item,
+            new_body=msgspec.json.encode(item).decode(),
         )
         if attempt.guard is not None:
             values |= {"lock_key": self._pk(attempt.guard.name), **_signed(attempt.guard)}
@@ -221,23 +229,19 @@ class SqlStore:
             for entry in distinct(entries)
         ]
 
-    def _row(self, connection: Connection, key: str) -> Row[Any] | None:
-        return connection.execute(self._sql.load, {"key": key}).first()
+    def _row(self, lent: Lent, key: str) -> StateRow | None:
+        row = lent.run(self._sql.load, {"key": key}).fetchone()
+        return None if row is None else StateRow._make(row)
 
 
 def _signed(lease: Lease) -> dict[str, Any]:
     return {"owner": lease.owner, "token": lease.token}
 
 
-def _held(row: Row[Any] | None) -> Held:
+def _held(row: StateRow | None) -> Held:
     return Held() if row is None else Held(row.lock_owner, row.lock_until_epoch, row.lock_token)
 
 
-def _demand(result: CursorResult[Any]) -> None:
-    if result.rowcount != 1:
-        raise _Refused
-
-
-def _entry(row: Row[Any]) -> LogEntry:
-    data = unpack(bytes(row.data), row.id)
+def _entry(row: LogRow) -> LogEntry:
+    data = unpack(row.data, row.id) if row.data is not None else {}
     return LogEntry(row.id, row.at, LogKind(row.kind), row.says, row.subject, data)

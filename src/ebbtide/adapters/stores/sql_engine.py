@@ -13,10 +13,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
 
 from ebbtide.adapters.stores.sql_errors import translate, translate_connect
 from ebbtide.errors import StoreUnusable
@@ -54,6 +54,11 @@ def is_sqlite(url: URL) -> bool:
     return url.get_backend_name() == "sqlite"
 
 
+def begins(url: URL) -> str:
+    """On SQLite the write lock is taken at once, so that a transaction cannot fail half-way."""
+    return "BEGIN IMMEDIATE" if is_sqlite(url) else "BEGIN"
+
+
 def sqlite_path(url: URL) -> Path:
     if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
         raise StoreUnusable("store.url names no file: write sqlite:///FILE")
@@ -76,9 +81,9 @@ def make_engine(url: URL) -> Engine:
         engine = sa.create_engine(
             url,
             isolation_level="AUTOCOMMIT",
+            poolclass=NullPool,
             connect_args=connect_args,
-            json_serializer=lambda value: msgspec.json.encode(value).decode(),
-            json_deserializer=msgspec.json.decode,
+            paramstyle="named" if is_sqlite(url) else "pyformat",
         )
     except (ImportError, NoSuchModuleError) as error:
         raise StoreUnusable(
@@ -96,19 +101,19 @@ def connected(engine: Engine) -> Iterator[Connection]:
     try:
         connection = engine.connect()
     except DBAPIError as error:
-        raise translate_connect(error, where) from error
+        raise translate_connect(error.orig, where) from error
     with connection:
         try:
             yield connection
         except DBAPIError as error:
-            raise translate(error, where) from error
+            raise translate(error.orig, where, error.connection_invalidated) from error
 
 
 @contextmanager
 def transaction(engine: Engine) -> Iterator[Connection]:
-    """All or nothing; on SQLite the write lock is taken at once, so that it cannot fail half-way."""
+    """All or nothing."""
     with connected(engine) as connection:
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if is_sqlite(engine.url) else "BEGIN")
+        connection.exec_driver_sql(begins(engine.url))
         try:
             yield connection
             connection.exec_driver_sql("COMMIT")

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import sqlite3
 
-from sqlalchemy.exc import DBAPIError
-
 from ebbtide.errors import EbbtideError, Retryable, StoreUnusable, Unanswered
 
 _SQLITE_UNUSABLE = {
@@ -26,7 +24,8 @@ _POSTGRES_UNUSABLE = {
     "42P01": "the tables of Ebbtide are missing: run `ebbtide db upgrade`",
     "42703": "the tables of Ebbtide are too old: run `ebbtide db upgrade`",
     "3F000": "the schema of the search path does not exist: create it, then run `ebbtide db upgrade`",
-    "42501": "this user lacks a right: grant SELECT, INSERT and UPDATE on the ebbtide_ tables",
+    "42501": "this user lacks a right: grant SELECT, INSERT and UPDATE on all tables of Ebbtide, and DELETE "
+    "on those that begin with scaling_",
     "25006": "the database is read-only: connect to the primary server, or end its read-only mode",
     "53100": "the disk of the server is full: free some space there and try again",
     "28P01": "user or password is wrong: correct store.url",
@@ -53,9 +52,8 @@ _CONNECT_UNUSABLE = {
 }
 
 
-def translate(error: DBAPIError, where: str) -> EbbtideError:
-    """For a statement that was sent."""
-    origin = error.orig
+def translate(origin: BaseException | None, where: str, broken: bool) -> EbbtideError:
+    """For a statement that was sent; `broken` where the connection is gone."""
     if isinstance(origin, sqlite3.Error):
         return _from_sqlite(origin, where)
     code = getattr(origin, "sqlstate", None) or ""
@@ -63,14 +61,13 @@ def translate(error: DBAPIError, where: str) -> EbbtideError:
         return StoreUnusable(f"{where}: {_POSTGRES_UNUSABLE[code]}")
     if code in _POSTGRES_LATER:
         return Retryable(f"{where}: {_POSTGRES_LATER[code]}; nothing was done, try again")
-    if error.connection_invalidated or code.startswith(("57P", "08")) or not code:
+    if broken or code.startswith(("57P", "08")) or not code:
         return Unanswered(f"{where} did not answer ({_first_line(origin)}): it may have been done")
     return StoreUnusable(f"{where} refused ({_first_line(origin)}): run `ebbtide db check`")
 
 
-def translate_connect(error: DBAPIError, where: str) -> EbbtideError:
+def translate_connect(origin: BaseException | None, where: str) -> EbbtideError:
     """For a connection that did not come about: nothing was done."""
-    origin = error.orig
     if isinstance(origin, sqlite3.Error):
         answer = _from_sqlite(origin, where)
         return StoreUnusable(str(answer)) if isinstance(answer, Unanswered) else answer

@@ -1,4 +1,4 @@
-"""The statements of the SQL store, built once: each carries its conditions to where the data is.
+"""The statements of the SQL store: each carries its conditions to where the data is.
 
 `now` is the server's time on PostgreSQL, so that runners whose clocks differ agree on when a lease ends;
 on SQLite, where all runners share one machine, it is the caller's.
@@ -7,59 +7,110 @@ on SQLite, where all runners share one machine, it is the caller's.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam, func
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.sql import ColumnElement, Executable
+from sqlalchemy.engine import Dialect
+from sqlalchemy.sql import ClauseElement, ColumnElement
 
 from ebbtide.adapters.stores.schema import log, state
+from ebbtide.adapters.stores.sql_driver import Statement, compiled
 from ebbtide.model.log import LogKind
 
 _c = state.c
 
 
+class StateRow(NamedTuple):
+    """An item as `load` finds it; the body is JSON text."""
+
+    rev: int
+    lock_owner: str
+    lock_until_epoch: int
+    lock_token: int
+    action_id: str
+    nonce: str
+    body: str | None
+
+
+class LogRow(NamedTuple):
+    id: str
+    at: int
+    kind: str
+    subject: str
+    says: str
+    data: bytes | None
+    """Not asked for where it is None."""
+
+
 class Statements:
-    def __init__(self, dialect: str) -> None:
-        self.insert: Any = postgresql.insert if dialect == "postgresql" else sqlite.insert
-        self.now: ColumnElement[int] = (
+    def __init__(self, dialect: Dialect) -> None:
+        on_postgres = dialect.name == "postgresql"
+        self._dialect = dialect
+        self._insert: Any = postgresql.insert if on_postgres else sqlite.insert
+        self._now: ColumnElement[int] = (
             sa.cast(func.floor(func.extract("epoch", func.clock_timestamp())), sa.BigInteger)
-            if dialect == "postgresql"
+            if on_postgres
             else bindparam("now", type_=sa.BigInteger)
         )
-        self.take = self._take()
-        self.renew = (
+        self.take = self._compiled(self._take())
+        self.renew = self._compiled(
             sa.update(state)
             .where(_c.pk == bindparam("key"), *self._held())
-            .values(lock_until_epoch=self.now + bindparam("ttl", type_=sa.BigInteger))
+            .values(lock_until_epoch=self._now + bindparam("ttl", type_=sa.BigInteger))
             .returning(_c.lock_until_epoch)
         )
-        self.release = (
+        self.release = self._compiled(
             sa.update(state)
             .where(_c.pk == bindparam("key"), *_ours())
             .values(lock_owner="", lock_until_epoch=0)
         )
-        self.make_item = self.insert(state).values(pk=bindparam("key")).on_conflict_do_nothing()
-        self.write = self._write()
-        self.write_guarded = self._write().where(*self._held())
-        self.lock_guard = (
+        self.make_item = self._compiled(
+            self._insert(state).values(pk=bindparam("key")).on_conflict_do_nothing()
+        )
+        self.write = self._compiled(self._write())
+        self.write_guarded = self._compiled(self._write().where(*self._held()))
+        self.lock_guard = self._compiled(
             sa.select(_c.pk).where(_c.pk == bindparam("lock_key"), *self._held()).with_for_update()
         )
-        self.append = (
-            self.insert(log)
+        self.append = self._compiled(
+            self._insert(log)
             .values({column.name: bindparam(column.name) for column in log.c})
             .on_conflict_do_nothing()
         )
-        self.load = sa.select(state).where(_c.pk == bindparam("key"))
-        self.time = sa.select(self.now)
+        self.load = self._compiled(
+            sa.select(
+                *(sa.cast(_c[name], sa.Text) if name == "body" else _c[name] for name in StateRow._fields)
+            ).where(_c.pk == bindparam("key"))
+        )
+        self.time = self._compiled(sa.select(self._now))
+        self.find_entry = self._compiled(_entries().where(log.c.id == bindparam("entry_id")))
 
-    def _take(self) -> Executable:
+    def newest_entries(self, kinds: Collection[LogKind], subject: str, before: str, brief: bool) -> Statement:
+        """Each part walks one index from its newest end: a long log costs no more than a short one."""
+        limit = bindparam("limit", type_=sa.BigInteger)
+        newest = _entries(brief).order_by(log.c.id.desc()).limit(limit)
+        if before:
+            newest = newest.where(log.c.id < bindparam("before"))
+        is_kind = [log.c.kind == str(kind) for kind in sorted(set(kinds))]
+        if subject:
+            newest = newest.where(log.c.subject == bindparam("subject"))
+            return self._compiled(newest.where(sa.or_(*is_kind)) if kinds else newest)
+        if not kinds:
+            return self._compiled(newest)
+        parts = [sa.select(newest.where(condition).subquery()) for condition in is_kind]
+        return self._compiled(sa.union_all(*parts).order_by(sa.desc("id")).limit(limit))
+
+    def _compiled(self, built: ClauseElement) -> Statement:
+        return compiled(built, self._dialect)
+
+    def _take(self) -> ClauseElement:
         owner = bindparam("owner", type_=sa.Text)
-        until = self.now + bindparam("ttl", type_=sa.BigInteger)
+        until = self._now + bindparam("ttl", type_=sa.BigInteger)
         values = {"pk": bindparam("key"), "lock_owner": owner, "lock_until_epoch": until, "lock_token": 1}
-        taken: Executable = (
-            self.insert(state)
+        taken: ClauseElement = (
+            self._insert(state)
             .values(values)
             .on_conflict_do_update(
                 index_elements=[_c.pk],
@@ -68,7 +119,7 @@ class Statements:
                     "lock_until_epoch": until,
                     "lock_token": _c.lock_token + sa.case((_c.lock_owner == owner, 0), else_=1),
                 },
-                where=sa.or_(_c.lock_owner == "", _c.lock_owner == owner, _c.lock_until_epoch < self.now),
+                where=sa.or_(_c.lock_owner == "", _c.lock_owner == owner, _c.lock_until_epoch < self._now),
             )
             .returning(_c.lock_token, _c.lock_until_epoch)
         )
@@ -92,26 +143,14 @@ class Statements:
         )
 
     def _held(self) -> tuple[ColumnElement[bool], ...]:
-        return (*_ours(), _c.lock_until_epoch >= self.now)
+        return (*_ours(), _c.lock_until_epoch >= self._now)
 
 
-def newest_entries(
-    cluster: str, kinds: Collection[LogKind], subject: str, limit: int
-) -> sa.Select[Any] | sa.CompoundSelect[Any]:
-    """Each part walks one index from its newest end, so that a long log costs no more than a short one."""
-    mine = sa.select(log).where(log.c.cluster == cluster)
-    newest_first = log.c.id.desc()
-    if subject:
-        mine = mine.where(log.c.subject == subject)
-        if kinds:
-            mine = mine.where(log.c.kind.in_([str(kind) for kind in kinds]))
-    elif kinds:
-        parts = [
-            mine.where(log.c.kind == str(kind)).order_by(newest_first).limit(limit).subquery()
-            for kind in sorted(set(kinds))
-        ]
-        return sa.union_all(*map(sa.select, parts)).order_by(sa.desc("id")).limit(limit)
-    return mine.order_by(newest_first).limit(limit)
+def _entries(brief: bool = False) -> sa.Select[Any]:
+    columns = [
+        sa.null().label("data") if brief and name == "data" else log.c[name] for name in LogRow._fields
+    ]
+    return sa.select(*columns).where(log.c.cluster == bindparam("cluster"))
 
 
 def _ours() -> tuple[ColumnElement[bool], ...]:

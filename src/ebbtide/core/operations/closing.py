@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ebbtide.model.operation import Slot
-from ebbtide.model.record import OfferRest, Record
+from ebbtide.model.operation import Slot, SlotState
+from ebbtide.model.record import OfferRest, Record, Rest
 from ebbtide.model.settings import Settings
 
 
@@ -23,6 +23,16 @@ def rest_offers(record: Record, slots: Iterable[Slot], settings: Settings, now: 
     kept = tuple(rest for rest in record.offer_rests if rest.offer not in refused)
     until = now + settings.offer_rest_seconds
     return replace(record, offer_rests=kept + tuple(OfferRest(offer, until) for offer in refused))
+
+
+def stubborn_rests(slots: Iterable[Slot], settings: Settings, now: int) -> tuple[Rest, ...]:
+    """What could not be reclaimed is left alone for a while instead of being adopted again at once."""
+    until = now + settings.node_rest_seconds
+    return tuple(
+        Rest(slot.instance_id, until, slot.reason)
+        for slot in slots
+        if slot.state is SlotState.FAILED and slot.instance_id
+    )
 
 
 def backoff_until(failures: int, settings: Settings, now: int) -> int:

@@ -1,4 +1,4 @@
-"""One face for the three machines, so that the shell has one way to run them all."""
+"""One face for the four machines, so that the shell has one way to run them all."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from ebbtide.core.operations import scale_down, scale_up, spot
+from ebbtide.core.operations import consolidate, scale_down, scale_up, spot
 from ebbtide.core.operations.closing import Closed
 from ebbtide.core.operations.situation import Situation, Step
 from ebbtide.model.effect import Outcome
-from ebbtide.model.operation import ScaleDown, ScaleUp, Spot
+from ebbtide.model.operation import Consolidate, ScaleDown, ScaleUp, Spot
 from ebbtide.model.record import Record
 
-Work = ScaleUp | ScaleDown | Spot
+Work = ScaleUp | ScaleDown | Consolidate | Spot
+Advanced = Step[ScaleUp] | Step[ScaleDown] | Step[Consolidate] | Step[Spot]
 
 
-def advance(work: Work, situation: Situation) -> Step[ScaleUp] | Step[ScaleDown] | Step[Spot]:
+def advance(work: Work, situation: Situation) -> Advanced:
     match work:
         case ScaleUp():
             return scale_up.advance(work, situation)
         case ScaleDown():
             return scale_down.advance(work, situation)
+        case Consolidate():
+            return consolidate.advance(work, situation)
         case Spot():
             return spot.advance(work, situation)
         case _:
@@ -34,6 +37,8 @@ def absorb(work: Work, outcomes: Sequence[Outcome], situation: Situation) -> Wor
             return scale_up.absorb(work, outcomes, situation)
         case ScaleDown():
             return scale_down.absorb(work, outcomes, situation)
+        case Consolidate():
+            return consolidate.absorb(work, outcomes, situation)
         case Spot():
             return spot.absorb(work, outcomes, situation)
         case _:
@@ -46,6 +51,8 @@ def is_settled(work: Work) -> bool:
             return scale_up.is_settled(work)
         case ScaleDown():
             return scale_down.is_settled(work)
+        case Consolidate():
+            return consolidate.is_settled(work)
         case Spot():
             return spot.is_settled(work)
         case _:
@@ -58,6 +65,8 @@ def close(work: Work, situation: Situation) -> Closed:
             return scale_up.close(situation.record, work, situation.settings, situation.now)
         case ScaleDown():
             return scale_down.close(situation.record, work, situation.settings, situation.now)
+        case Consolidate():
+            return consolidate.close(situation.record, work, situation.settings, situation.now)
         case Spot():
             return spot.close(situation.record, work, situation.settings, situation.now)
         case _:
@@ -71,6 +80,8 @@ def check_invariants(before: Work, after: Work) -> tuple[str, ...]:
             return scale_up.check_invariants(before, after)
         case ScaleDown(), ScaleDown():
             return scale_down.check_invariants(before, after)
+        case Consolidate(), Consolidate():
+            return consolidate.check_invariants(before, after)
         case Spot(), Spot():
             return spot.check_invariants(before, after)
         case _:

@@ -1,11 +1,11 @@
 """Removal of one node: the safe way down.
 
-    PLANNED      written, nothing done (or between two attempts)    -> DRAINING, RELEASING, RELEASED
+    PLANNED      written; a soft taint (or between two attempts)    -> DRAINING, RELEASING, RELEASED
     DRAINING     cordoned, pods are evicted until the deadline      -> DRAINED, PLANNED, RELEASING
     DRAINED      nothing left that is not passed over               -> TERMINATING, DRAINING, RELEASING
     TERMINATING  irrevocable; the instance is going                 -> GONE
     GONE         instance and Node object are gone                  (settled)
-    RELEASING    given up, our cordon is being lifted               -> RELEASED
+    RELEASING    given up, our taint and cordon are being lifted    -> RELEASED
     RELEASED     as before                                          (settled)
 
 From any state but TERMINATING, an instance that the cloud has already taken leads to GONE.
@@ -27,6 +27,7 @@ from ebbtide.model.effect import (
     Evict,
     Outcome,
     OutcomeKind,
+    SoftTaint,
     Terminate,
     Uncordon,
 )
@@ -126,14 +127,20 @@ def _alive(removal: Removal, situation: Situation) -> bool:
 def _planned(removal: Removal, node: Node | None, operation_id: str, situation: Situation) -> Advance:
     if node is None:
         return _to(removal, RemovalState.RELEASED, situation, "its node is not in the cluster"), ()
-    if situation.now < removal.retry_at and situation.notice_for(removal.instance_id) is None:
+    hurried = situation.notice_for(removal.instance_id) is not None
+    if situation.now < removal.retry_at and not hurried:
         return removal, ()
-    started = replace(
-        _fenced(_to(removal, RemovalState.DRAINING, situation), situation),
+    known = replace(
+        _fenced(removal, situation),
         node_name=node.name,
         node_uid=node.uid,
         zone=removal.zone or node.zone,
         pool=removal.pool or node.pool,
+    )
+    if not hurried and not signed_by(node, operation_id):
+        return known, (SoftTaint(node.name, node.uid, operation_id),)
+    started = replace(
+        _to(known, RemovalState.DRAINING, situation),
         attempts=removal.attempts + 1,
         drain_deadline=_drain_deadline(removal, situation),
     )
@@ -169,8 +176,13 @@ def _draining(
     return _evict(removal, plan, situation)
 
 
+def signed_by(node: Node, operation_id: str) -> bool:
+    """Whether our taint or cordon is on it, put there by this operation."""
+    return node.owner is not None and node.owner.operation_id == operation_id
+
+
 def cordoned_by(node: Node, operation_id: str) -> bool:
-    return node.unschedulable and node.owner is not None and node.owner.operation_id == operation_id
+    return node.cordoned_by_us and signed_by(node, operation_id)
 
 
 def _shut(node: Node, operation_id: str, hurried: bool) -> bool:
@@ -266,15 +278,18 @@ def _releasing(removal: Removal, node: Node | None, operation_id: str, situation
     passed_on = situation.notice_for(removal.instance_id) is not None and not _involuntary(operation_id)
     if not same_runner and not passed_on and situation.now < stalled_until:
         return removal, ()
-    if node is None or not (node.owner is not None and node.owner.operation_id == operation_id):
+    if node is None or node.owner is None or not signed_by(node, operation_id):
         return _to(removal, RemovalState.RELEASED, situation, removal.reason), ()
     return removal, (Uncordon(node.name, node.uid, operation_id, node.owner.token),)
 
 
 def absorb_removal(removal: Removal, outcome: Outcome, situation: Situation) -> Removal:
-    """Take in what cannot be learned by looking: a refused cordon or eviction, an accepted terminate."""
+    """Take in what cannot be learned by looking: refused taints, cordons, evictions, an accepted terminate."""
     refused = outcome.kind is OutcomeKind.REFUSED
     match outcome.effect:
+        case SoftTaint(node_uid=uid) if refused and uid == removal.node_uid:
+            if removal.state is RemovalState.PLANNED and situation.notice_for(removal.instance_id) is None:
+                return replace(_to(removal, RemovalState.RELEASING, situation, outcome.detail), blamed=True)
         case Cordon(node_uid=uid) if refused and uid == removal.node_uid:
             if removal.state is RemovalState.DRAINING and situation.notice_for(removal.instance_id) is None:
                 return replace(_to(removal, RemovalState.RELEASING, situation, outcome.detail), blamed=True)

@@ -25,9 +25,9 @@ from ebbtide.model.record import Record, Rest
 from ebbtide.model.settings import Settings
 
 
-def begin(decision: Decision, operation_id: str) -> ScaleDown:
+def begin(decision: Decision, operation_id: str, only_empty: bool = False) -> ScaleDown:
     planned = tuple(replace(removal, since=decision.at) for removal in decision.removals)
-    return ScaleDown(operation_id, decision.at, planned, decision.reason)
+    return ScaleDown(operation_id, decision.at, planned, decision.reason, only_empty=only_empty)
 
 
 def advance(operation: ScaleDown, situation: Situation) -> Step[ScaleDown]:
@@ -74,10 +74,26 @@ def _why_abort(operation: ScaleDown, situation: Situation) -> tuple[str, bool]:
     urgent = bool(record.pending_since) and waited >= settings.pending_up_seconds
     if urgent and _holds_capacity(operation, situation):
         return f"pods have waited {waited} s meanwhile", False
+    in_use = _why_in_use(operation, situation) if operation.only_empty else ""
+    if in_use:
+        return in_use, False
     for removal in operation.removals:
         if removal.state in (RemovalState.RELEASING, RemovalState.RELEASED):
             return removal.reason or f"{removal.node_name or removal.instance_id} was given up", False
     return "", False
+
+
+def _why_in_use(operation: ScaleDown, situation: Situation) -> str:
+    """Consolidation takes what is empty: a pod that came, or waits for a node, is worth more than that."""
+    waiting = situation.snapshot.cluster.waiting_pods
+    if waiting:
+        return f"{waiting[0].full_name} waits for a node"
+    for removal in operation.removals:
+        pods = situation.snapshot.cluster.pods_on.get(removal.node_name, ())
+        came = next((pod for pod in pods if not pod.tied_to_node), None)
+        if came is not None and removal.dooms:
+            return f"{came.full_name} came onto {removal.node_name}"
+    return ""
 
 
 def _holds_capacity(operation: ScaleDown, situation: Situation) -> bool:

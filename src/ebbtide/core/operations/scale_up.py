@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ebbtide.core.operations import slots
-from ebbtide.core.operations.closing import Closed, backoff_until, rest_offers
+from ebbtide.core.operations.closing import Closed, backoff_until, rest_offers, stubborn_rests
 from ebbtide.core.operations.situation import Situation, Step
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Effect, Outcome
-from ebbtide.model.operation import ScaleUp, Slot, SlotState
-from ebbtide.model.record import Record, Rest
+from ebbtide.model.operation import ScaleUp, SlotState
+from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 
 
@@ -58,10 +58,8 @@ def close(record: Record, operation: ScaleUp, settings: Settings, now: int) -> C
     ready = [slot.node_name for slot in operation.slots if slot.state is SlotState.READY]
     missed = [slot for slot in operation.slots if slot.state is not SlotState.READY]
     why = "; ".join(f"{slot.instance_id or slot.key}: {slot.reason}" for slot in missed)
-    until = now + settings.node_rest_seconds
-    # What could not be reclaimed is left alone for a while instead of being adopted again at once.
-    stubborn = tuple(Rest(slot.instance_id, until, slot.reason) for slot in missed if _stubborn(slot))
-    record = replace(record, operation=None, unclean_runs=0, rests=record.rests + stubborn)
+    rests = record.rests + stubborn_rests(missed, settings, now)
+    record = replace(record, operation=None, unclean_runs=0, rests=rests)
     record = rest_offers(record, operation.slots, settings, now)
     if ready:
         record = replace(record, last_scale_at=now, launch_failures=0, launch_backoff_until=0)
@@ -72,10 +70,6 @@ def close(record: Record, operation: ScaleUp, settings: Settings, now: int) -> C
         until = backoff_until(failures, settings, now)
         record = replace(record, launch_failures=failures, launch_backoff_until=until)
     return Closed(record, f"scale-up {operation.id} failed: {why or 'nothing was to be launched'}", False)
-
-
-def _stubborn(slot: Slot) -> bool:
-    return slot.state is SlotState.FAILED and bool(slot.instance_id)
 
 
 def check_invariants(before: ScaleUp, after: ScaleUp) -> tuple[str, ...]:

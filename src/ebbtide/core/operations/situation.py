@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ebbtide.model.effect import Effect
-from ebbtide.model.operation import ScaleDown, ScaleUp, Spot, SpotKind
+from ebbtide.model.operation import Consolidate, ScaleDown, ScaleUp, Spot, SpotKind
 from ebbtide.model.record import Lease, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 
-Machine = TypeVar("Machine", ScaleUp, ScaleDown, Spot)
+Machine = TypeVar("Machine", ScaleUp, ScaleDown, Consolidate, Spot)
 
 
 @dataclass(frozen=True, slots=True)

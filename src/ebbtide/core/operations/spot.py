@@ -22,6 +22,7 @@ from ebbtide.core.operations import removals, slots
 from ebbtide.core.operations.closing import Closed, rest_offers
 from ebbtide.core.operations.situation import Situation, Step
 from ebbtide.core.sizing import replacement_offer
+from ebbtide.model.budget import RemovalReason
 from ebbtide.model.effect import Effect, Outcome
 from ebbtide.model.operation import (
     Removal,
@@ -157,7 +158,7 @@ def _recommended(spot: Spot, situation: Situation) -> Spot:
             return replace(spot, removal=removals.release(spot.removal, situation, "it took too long"))
         return spot
     instance = situation.snapshot.instance_with_id.get(spot.instance_id)
-    if instance is None or not instance.alive or _why_wait(situation):
+    if instance is None or not instance.alive or _why_wait(spot, situation):
         return spot
     if spot.slot is None:
         return _with_replacement(spot, situation)
@@ -166,7 +167,7 @@ def _recommended(spot: Spot, situation: Situation) -> Spot:
     return spot
 
 
-def _why_wait(situation: Situation) -> str:
+def _why_wait(spot: Spot, situation: Situation) -> str:
     """The first gate that keeps a recommendation from being followed now."""
     snapshot, record, settings = situation.snapshot, situation.record, situation.settings
     if record.operation is not None:
@@ -175,7 +176,9 @@ def _why_wait(situation: Situation) -> str:
         gates.not_paused(record),
         gates.plausible(snapshot, record, settings),
         gates.healthy(snapshot, settings),
-        gates.within_budget(snapshot, record, settings, 1),
+        gates.within_budget(
+            snapshot, record, settings, (_removal(spot, situation),), RemovalReason.REBALANCE
+        ),
     )
     failed = next((check for check in checks if not check.passed), None)
     return failed.says if failed else ""
@@ -198,7 +201,7 @@ def _closing(spot: Spot, situation: Situation) -> str:
     if spot.slot is not None and spot.slot.state is not SlotState.READY:
         return f"{name} not followed: no replacement came ({spot.slot.reason})"
     if situation.now >= _lapse(spot, situation):
-        return f"{name} lapsed: {_why_wait(situation) or 'no room for a replacement within max'}"
+        return f"{name} lapsed: {_why_wait(spot, situation) or 'no room for a replacement within max'}"
     return ""
 
 

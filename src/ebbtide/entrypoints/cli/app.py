@@ -17,6 +17,7 @@ from ebbtide.entrypoints.cli import (
     doctor,
     look,
     running,
+    serving,
     simulation,
     switch,
 )
@@ -51,6 +52,7 @@ def root(
 app.command()(demo.demo)
 app.command()(running.run)
 app.command()(running.once)
+app.command()(serving.serve)
 app.command()(look.status)
 app.command()(look.log)
 app.command()(decisions.plan)
@@ -64,6 +66,7 @@ app.command()(doctor.doctor)
 app.add_typer(costs.app, name="prices")
 app.add_typer(configuration.app, name="config")
 app.add_typer(db.app, name="db")
+app.add_typer(serving.tokens, name="token")
 
 
 @app.command()

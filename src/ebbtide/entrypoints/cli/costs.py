@@ -15,14 +15,18 @@ if TYPE_CHECKING:
     from ebbtide.model.pool import Pool
 
 app = typer.Typer(no_args_is_help=True, help="Show what node types cost, or ask the cloud for it.")
-DEFAULT_FILE = Path("ebbtide-prices.yaml")
+PriceFile = Annotated[
+    Path | None,
+    typer.Option(help="Price file; else `prices.file`, else ebbtide-prices.yaml beside the configuration."),
+]
 
 
 def assess(
+    ctx: typer.Context,
     source: Annotated[
         str, typer.Argument(metavar="FILE", help="A dump of kubectl, - for standard input, or live.")
     ],
-    prices: Annotated[Path | None, typer.Option(help="A price book of your own.")] = None,
+    prices: PriceFile = None,
     html: Annotated[Path | None, typer.Option(help="Also write the report as a page.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -32,37 +36,40 @@ def assess(
     with needing("kube"):
         from ebbtide.entrypoints.assess import assess_command
 
-        code = assess_command(source, prices, as_json, html)
+        book = read_config(ctx, None, price_file=prices).prices
+        code = assess_command(source, book, as_json, html)
     raise typer.Exit(code)
 
 
 @app.command()
 def show(
     ctx: typer.Context,
-    file: Annotated[Path | None, typer.Option(help="Price file that wins over the built-in list.")] = None,
+    file: PriceFile = None,
     config: ConfigPath = None,
     as_json: AsJson = False,
 ) -> None:
     """List the prices of the pools' types, or of all known types where no pool is configured."""
     from ebbtide.entrypoints.prices import show as show_prices
 
-    found = file or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
-    show_prices(_pools(read_config(ctx, config)), found, as_json)
+    found = read_config(ctx, config, price_file=file)
+    show_prices(_pools(found), found.prices, as_json)
 
 
 @app.command()
 def update(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Option(help="Price file to write.")] = DEFAULT_FILE,
+    file: PriceFile = None,
     config: ConfigPath = None,
 ) -> None:
     """Ask the configured cloud for prices and keep them in the price file."""
     from datetime import UTC, datetime
 
     from ebbtide.bootstrap.kubernetes import cloud_client
+    from ebbtide.config.prices import price_file_to_write
     from ebbtide.entrypoints.prices import update as update_prices
 
-    found = read_config(ctx, config)
+    found = read_config(ctx, config, with_prices=False)
+    file = file or price_file_to_write(found)
     client = cloud_client(found)
     day = datetime.now(UTC).date().isoformat()
     says = update_prices(found.adapters.cloud.kind or "", client, found.settings.pools, file, day)

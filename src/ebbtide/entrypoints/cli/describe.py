@@ -7,9 +7,14 @@ from typing import assert_never
 
 from rich.text import Text
 
+from ebbtide.engine.journal import Part, parts
+from ebbtide.entrypoints.budgets import BudgetLine
 from ebbtide.entrypoints.cli.writing import BAD, GOOD, QUIET, STRONG, ago, moment, rows, span
 from ebbtide.model.decision import Action, Decision, Verdict
 from ebbtide.model.operation import (
+    Consolidate,
+    Move,
+    MoveState,
     Operation,
     Removal,
     RemovalState,
@@ -17,13 +22,14 @@ from ebbtide.model.operation import (
     ScaleUp,
     Slot,
     SlotState,
+    SourceState,
     Spot,
 )
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 
-DONE = (SlotState.READY, RemovalState.GONE)
-UNDONE = (SlotState.RECLAIMED, SlotState.FAILED, RemovalState.RELEASED)
+DONE = (SlotState.READY, RemovalState.GONE, SourceState.EMPTIED, MoveState.MOVED)
+UNDONE = (SlotState.RECLAIMED, SlotState.FAILED, RemovalState.RELEASED, MoveState.LEFT)
 
 
 def spoken(action: Action) -> str:
@@ -36,6 +42,8 @@ def operation_title(operation: Operation, now: float) -> str:
             kind = f"scale-up by {operation.requested}"
         case ScaleDown():
             kind = "scale-down (aborting)" if operation.abort_reason else "scale-down"
+        case Consolidate():
+            kind = "consolidation (aborting)" if operation.abort_reason else "consolidation"
         case _:
             assert_never(operation)
     return f"{kind} {operation.id}, begun {ago(operation.started_at, now)}"
@@ -43,15 +51,17 @@ def operation_title(operation: Operation, now: float) -> str:
 
 def operation_lines(operation: Operation, now: float) -> list[Text]:
     lines = [Text(operation_title(operation, now), STRONG)]
-    why = operation.abort_reason if isinstance(operation, ScaleDown) else ""
+    why = "" if isinstance(operation, ScaleUp) else operation.abort_reason
     lines += [Text(f"  {said}", QUIET) for said in (operation.reason, why) if said]
-    parts = operation.slots if isinstance(operation, ScaleUp) else operation.removals
-    return lines + [Text("  ") + part_line(part, now) for part in parts]
+    return lines + [Text("  ") + part_line(part, now) for part in parts(operation)]
 
 
-def part_line(part: Slot | Removal, now: float) -> Text:
-    """One node of an operation: what it is, how far it is, since when."""
-    name = part.node_name or part.instance_id
+def part_line(part: Part, now: float) -> Text:
+    """One node or pod of an operation: what it is, how far it is, since when."""
+    if isinstance(part, Move):
+        name = f"{part.pod_name} from {part.from_node} to {part.to_node}"
+    else:
+        name = part.node_name or part.instance_id
     if isinstance(part, Slot):
         name = name or f"{part.instance_type} in {part.zone}"
     style = GOOD if part.state in DONE else BAD if part.state in UNDONE else "yellow"
@@ -82,6 +92,9 @@ def decision_lines(decision: Decision) -> Iterator[Text]:
     yield Text.assemble((spoken(decision.action), STRONG), f": {decision.reason}")
     for slot in decision.slots:
         yield Text(f"  launch {slot.instance_type} ({slot.market}) in {slot.zone}, pool {slot.pool}")
+    plan = decision.consolidation.plan if decision.consolidation is not None else None
+    for move in plan.moves if plan is not None else ():
+        yield Text(f"  move {move.pod_name} from {move.from_node} to {move.to_node}")
     for removal in decision.removals:
         yield Text(
             f"  remove {removal.node_name or removal.instance_id} in {removal.zone}, pool {removal.pool}"
@@ -105,6 +118,16 @@ def verdict_lines(verdict: Verdict) -> Iterator[Text]:
         width = max(len(refusal.node_name) for refusal in verdict.refusals)
         for refusal in verdict.refusals:
             yield Text(f"    {refusal.node_name:<{width}}  {refusal.reason}")
+
+
+def budget_text(line: BudgetLine, now: float) -> Text:
+    whose = "" if line.of == "cluster" else f"pool {line.of}: "
+    used = f"{line.leaving} leaving" if line.limit is None else f"{line.leaving} of {line.limit} leaving"
+    held = f", for another {span(line.changes_at - now)}" if line.changes_at is not None else ""
+    if line.active:
+        return Text(f"{whose}{line.says}; {used}{held}")
+    begins = f", begins in {span(line.changes_at - now)}" if line.changes_at is not None else ""
+    return Text(f"{whose}{line.says}; not now{begins}", QUIET)
 
 
 def record_lines(record: Record, settings: Settings, now: float) -> list[Text]:
@@ -140,6 +163,10 @@ def _record_pairs(record: Record, settings: Settings, now: float) -> Iterator[tu
     yield "removals", Text(f"paused{why}", BAD) if record.paused else "allowed"
     for rest in record.rests:
         yield "left alone", f"{rest.instance_id} for another {span(rest.until - now)}: {rest.reason}"
+    if record.last_consolidation_at:
+        yield "last consolidation", ago(record.last_consolidation_at, now)
+    for one in record.leaving:
+        yield "leaving", f"{one.node_name}, for another {span(one.until - now)} at most"
     for spot in record.spots:
         yield "spot", spot_line(spot, now)
     if record.operation is None:

@@ -1,4 +1,4 @@
-"""`ebbtide doctor`: whether cluster and cloud can be reached and may be worked with. Changes nothing."""
+"""`ebbtide doctor`: whether all that Ebbtide needs can be reached and may be worked with. Changes nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def doctor(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
-    """Examine the cluster and its cloud, and say what must be fixed. Exit code 1 when something must."""
+    """Examine cluster, cloud, store, metrics and prices, and say what must be fixed; code 1 when something must."""
     found = read_config(ctx, config)
     if found.cluster_kind != "kubernetes":
         raise Usage("the cluster is simulated: there is nothing to examine. Set cluster.kind to kubernetes.")
@@ -32,28 +32,38 @@ def doctor(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = Fals
 
 
 def _examine(config: Config) -> Iterator[Finding]:
-    from ebbtide.bootstrap.kubernetes import connect_kubernetes, needing
+    from ebbtide.bootstrap.kubernetes import needing
 
-    connection = connect_kubernetes(config)
+    with needing("kube"):
+        from ebbtide.entrypoints import examining
+    workers: list[str] = []
+    yield from _cluster(config, workers)
+    yield examining.examine_cloud(config)
+    yield from examining.examine_store(config)
+    yield examining.examine_metrics(config, workers)
+    queue = examining.examine_queue(config)
+    if queue is not None:
+        yield queue
+    yield from examining.examine_prices(config)
+
+
+def _cluster(config: Config, workers: list[str]) -> Iterator[Finding]:
+    """What the cluster answers; its workers are put into the list."""
+    from ebbtide.adapters.kube.doctor import Finding, examine, worker_names
+    from ebbtide.bootstrap.kubernetes import connect_kubernetes
+
     try:
-        with needing("kube"):
-            from ebbtide.adapters.kube.doctor import examine
+        connection = connect_kubernetes(config)
+    except EbbtideError as error:
+        yield Finding(False, str(error), "check cluster.kubeconfig and cluster.context")
+        return
+    try:
         yield from examine(connection)
+        workers += worker_names(connection)
+    except EbbtideError:
+        return  # said by `examine` already
     finally:
         connection.close()
-    yield _cloud(config)
-
-
-def _cloud(config: Config) -> Finding:
-    from ebbtide.adapters.kube.doctor import Finding
-    from ebbtide.bootstrap.kubernetes import open_cloud
-
-    kind = config.adapters.cloud.kind
-    try:
-        count = len(open_cloud(config).list_instances())
-    except EbbtideError as error:
-        return Finding(False, f"the cloud does not answer: {error}", f"check the access to {kind}")
-    return Finding(True, f"{kind} shows {count} instances of cluster {config.settings.cluster!r}")
 
 
 def _line(finding: Finding) -> Text:

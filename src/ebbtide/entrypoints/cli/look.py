@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, existing_store, read_config
-from ebbtide.entrypoints.cli.writing import QUIET, STRONG, moment, write_json, write_lines
+from ebbtide.entrypoints.cli.writing import QUIET, STRONG, moment, rows, write_json, write_lines
 from ebbtide.model.log import LogEntry, LogKind
 
 if TYPE_CHECKING:
@@ -26,16 +26,21 @@ def status(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = Fals
         return
     try:
         record = store.load()
-        last = next(iter(store.read_log([LogKind.DECISION], limit=1)), None)
-        alarm = next(iter(store.read_log([LogKind.ALARM], limit=1)), None)
+        last = next(iter(store.read_log([LogKind.DECISION], limit=1, brief=True)), None)
+        alarm = next(iter(store.read_log([LogKind.ALARM], limit=1, brief=True)), None)
     finally:
         store.close()
     if as_json:
         write_json(_as_json(found, record, last, alarm))
         return
-    from ebbtide.entrypoints.cli.describe import record_lines
+    from ebbtide.entrypoints import budgets, prices
+    from ebbtide.entrypoints.cli.describe import budget_text, record_lines
 
-    lines = [_title(found), *record_lines(record, found.settings, time.time())]
+    now = time.time()
+    lines = [_title(found), *record_lines(record, found.settings, now), Text()]
+    held = budgets.budget_lines(found.settings, record, int(now))
+    known = prices.in_short(prices.rows_of(found.settings.pools, found.prices))
+    lines += rows([*(("budget", budget_text(line, now)) for line in held), ("prices", known)])
     if last is not None:
         lines += [Text(), Text.assemble(("last decision ", QUIET), last.subject or last.id), Text(last.says)]
     if alarm is not None:
@@ -58,11 +63,15 @@ def _write_nothing_yet(config: Config, as_json: bool) -> None:
 
 def _as_json(config: Config, record: Record, last: LogEntry | None, alarm: LogEntry | None) -> dict[str, Any]:
     from ebbtide.adapters.stores.item import to_item
+    from ebbtide.entrypoints import budgets, prices
 
+    held = budgets.budget_lines(config.settings, record, int(time.time()))
     return {
         "cluster": config.settings.cluster,
         "kind": config.cluster_kind,
         "record": to_item(record),
+        "budgets": [budgets.as_data(line) for line in held],
+        "prices": prices.as_data(prices.rows_of(config.settings.pools, config.prices)),
         "lastDecision": None if last is None else _entry_json(last),
         "lastAlarm": None if alarm is None else _entry_json(alarm),
     }
@@ -86,7 +95,7 @@ def log(
     entries: list[LogEntry] = []
     if store is not None:
         try:
-            entries = list(store.read_log(kind or (), subject, limit))
+            entries = list(store.read_log(kind or (), subject, limit, brief=True))
         finally:
             store.close()
     if as_json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
@@ -24,11 +25,18 @@ ConfigPath = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def read_config(ctx: typer.Context, path: Path | None) -> Config:
-    """The configuration named at the command, before the command, or by default."""
+def read_config(
+    ctx: typer.Context, path: Path | None, with_prices: bool = True, price_file: Path | None = None
+) -> Config:
+    """The configuration named at the command, before the command, or by default. Doubtful prices are said."""
     from ebbtide.config import load
+    from ebbtide.config.prices import price_warnings
 
-    return load(path or ctx.find_root().params.get("config"), os.environ)
+    environ = {**os.environ, "PRICES_FILE": str(price_file)} if price_file else os.environ
+    config = load(path or ctx.find_root().params.get("config"), environ, with_prices)
+    for warning in price_warnings(config, datetime.now(UTC).date()):
+        typer.echo(f"ebbtide: {warning}", err=True)
+    return config
 
 
 def open_store(config: Config) -> Store:
@@ -56,7 +64,6 @@ def open_outside(config: Config, watching: bool = False) -> Iterator[Outside]:
         yield outside
     finally:
         bootstrap.close_doors(outside)
-        outside.store.close()
 
 
 @contextmanager

@@ -66,6 +66,8 @@ def run(
     config: ConfigPath = None,
 ) -> None:
     """Run until stopped: a tick every `interval_sec`. SIGTERM and Ctrl-C finish the tick, then end."""
+    from ebbtide.bootstrap.figures import figures_served
+
     stop = threading.Event()
     out = console()
     named: list[Path | None] = [*files] if files else [config]
@@ -81,7 +83,9 @@ def run(
         owner = new_owner()
         for each in found:
             out.print(_greeting(each, owner))
-        _run_all(list(zip(found, doors, strict=True)), owner, stop, out)
+        clusters = list(zip(found, doors, strict=True))
+        watched = undo.enter_context(figures_served(clusters, lambda says: out.print(Text(says))))
+        _run_all(list(zip(found, watched, strict=True)), owner, stop, out)
     out.print("Stopped: the lease is given back, and what is open is in the record.")
 
 

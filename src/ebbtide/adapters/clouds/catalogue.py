@@ -1,6 +1,7 @@
 """The node types that can be named without being defined, with their list prices.
 
-A price says where it came from and from which day; a user's own list goes into the pool inline.
+The one list of them: pools, the price book, the simulator and the documentation all read it. A price says
+where it came from and from which day.
 """
 
 from __future__ import annotations

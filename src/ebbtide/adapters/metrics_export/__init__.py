@@ -1,0 +1,1 @@
+"""Our own figures for Prometheus, and whether this process is alive and ready. Needs prometheus-client."""

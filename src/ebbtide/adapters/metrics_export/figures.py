@@ -1,0 +1,135 @@
+"""Every figure that Ebbtide exports, in one registry: defined here and nowhere else.
+
+    figures = Figures()
+    outside = replace(outside, observer=figures.of(settings))     # one for each cluster
+    prometheus_client.generate_latest(figures.registry)
+
+Counters grow as things happen. What is a state (nodes, pods, cost) is computed when it is scraped, from the
+last look, and only by the runner that holds the lease: a replica that stands by would tell old news.
+Labels have few values: checks, actions, kinds and states have fixed names, pools and currencies are
+configured.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client.process_collector import ProcessCollector
+
+from ebbtide import __version__
+from ebbtide.adapters.metrics_export.states import Look, States
+from ebbtide.model.decision import Decision
+from ebbtide.model.effect import Outcome
+from ebbtide.model.operation import Operation, Spot
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+
+TICK_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+
+
+class Figures:
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self.registry = CollectorRegistry()
+        self.now = now
+        self.lock = threading.Lock()
+        self.looks: dict[str, Look] = {}
+        """The last look at each cluster whose lease is held here."""
+        self.clusters: dict[str, ClusterFigures] = {}
+        Info("ebbtide_build", "Which Ebbtide this is.", registry=self.registry).info({"version": __version__})
+        ProcessCollector(registry=self.registry)
+        self.registry.register(States(self))
+        self.ticks = self._count("ebbtide_ticks", "Ticks by how they ended.", "result")
+        self.tick_seconds = Histogram(
+            "ebbtide_tick_seconds",
+            "How long a tick took.",
+            ["cluster"],
+            buckets=TICK_BUCKETS,
+            registry=self.registry,
+        )
+        self.last_tick = self._gauge("ebbtide_last_tick_timestamp_seconds", "When the last tick ended.")
+        self.lease_held = self._gauge("ebbtide_lease_held", "1 where this runner acts, 0 where it stands by.")
+        self.errors = self._count("ebbtide_errors", "Errors that ended a tick, by kind.", "kind")
+        self.decisions = self._count("ebbtide_decisions", "Decisions by action.", "action")
+        self.refused = self._count(
+            "ebbtide_actions_refused", "Actions not taken, by the first check that failed.", "action", "check"
+        )
+        self.opened = self._count("ebbtide_operations_opened", "Operations that were begun.", "kind")
+        self.closed = self._count("ebbtide_operations_closed", "Operations that ended.", "kind", "result")
+        self.effects = self._count(
+            "ebbtide_effects", "Launches, evictions, cordons and the like, by outcome.", "effect", "outcome"
+        )
+
+    def of(self, settings: Settings) -> ClusterFigures:
+        """The observer of one cluster."""
+        return self.clusters.setdefault(settings.cluster, ClusterFigures(self, settings))
+
+    def _count(self, name: str, says: str, *labels: str) -> Counter:
+        return Counter(name, says, ["cluster", *labels], registry=self.registry)
+
+    def _gauge(self, name: str, says: str) -> Gauge:
+        return Gauge(name, says, ["cluster"], registry=self.registry)
+
+
+class ClusterFigures:
+    """What one cluster's runner tells, counted; and what of it says whether the runner is well."""
+
+    def __init__(self, figures: Figures, settings: Settings) -> None:
+        self._figures = figures
+        self._settings = settings
+        self._cluster = settings.cluster
+        self.started_at = figures.now()
+        self.ticked_at = 0.0
+        self.error = ""
+        """The kind of error that ended the last tick; empty where none did."""
+        self.sees_cluster = True
+        """Whether the last look, if it was ours to take, showed any node."""
+
+    def looked(self, snapshot: Snapshot, record: Record) -> None:
+        self.sees_cluster = bool(snapshot.cluster.nodes)
+        with self._figures.lock:
+            self._figures.looks[self._cluster] = Look(self._settings, snapshot, record)
+
+    def decided(self, decision: Decision) -> None:
+        self._figures.decisions.labels(self._cluster, decision.action).inc()
+        for verdict in decision.verdicts:
+            if verdict.failed is not None:
+                self._figures.refused.labels(self._cluster, verdict.action, verdict.failed.name).inc()
+
+    def began(self, work: Operation | Spot) -> None:
+        self._figures.opened.labels(self._cluster, kind_of(work)).inc()
+
+    def advanced(self, before: Operation | Spot, after: Operation | Spot) -> None:
+        """Steps are not counted: they show as effects, and in the states of nodes."""
+
+    def performed(self, outcomes: Sequence[Outcome]) -> None:
+        for outcome in outcomes:
+            self._figures.effects.labels(self._cluster, kind_of(outcome.effect), outcome.kind).inc()
+
+    def closed(self, work: Operation | Spot, succeeded: bool) -> None:
+        result = "succeeded" if succeeded else "failed"
+        self._figures.closed.labels(self._cluster, kind_of(work), result).inc()
+
+    def ticked(self, seconds: float, held: bool, error: str) -> None:
+        figures = self._figures
+        result = "failed" if error else "acted" if held else "stood_by"
+        figures.ticks.labels(self._cluster, result).inc()
+        figures.tick_seconds.labels(self._cluster).observe(seconds)
+        figures.lease_held.labels(self._cluster).set(held)
+        self.ticked_at, self.error = figures.now(), error
+        figures.last_tick.labels(self._cluster).set(self.ticked_at)
+        if error:
+            figures.errors.labels(self._cluster, error).inc()
+        if not held:
+            self.sees_cluster = True  # not ours to look at: the one who acts says so
+            with figures.lock:
+                figures.looks.pop(self._cluster, None)
+
+
+def kind_of(value: object) -> str:
+    """`ScaleDown` is `scale_down`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(value).__name__).lower()

@@ -1,0 +1,47 @@
+"""Whether this process is alive (it ticks) and ready (its last tick reached the store and the cluster)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ebbtide.adapters.metrics_export.figures import ClusterFigures, Figures
+
+SLACK_SECONDS = 300.0
+"""Beyond three intervals: a tick may last as long as its slowest calls together."""
+MISSED_TICKS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    figures: Figures
+    interval_seconds: float
+    """The longest of all clusters."""
+
+    @property
+    def limit_seconds(self) -> float:
+        """A replica of a fleet reaches for a cluster less often the more it holds."""
+        return MISSED_TICKS * self.interval_seconds * max(1, len(self.figures.clusters)) + SLACK_SECONDS
+
+    def why_dead(self) -> str:
+        """Empty where every loop ticks."""
+        now = self.figures.now()
+        for name, cluster in self.figures.clusters.items():
+            silent = now - max(cluster.ticked_at, cluster.started_at)
+            if silent > self.limit_seconds:
+                return f"{name}: no tick for {silent:.0f} s, the limit is {self.limit_seconds:.0f}"
+        return ""
+
+    def why_not_ready(self) -> str:
+        for name, cluster in self.figures.clusters.items():
+            if why := _why_not_ready(cluster):
+                return f"{name}: {why}"
+        return ""
+
+
+def _why_not_ready(cluster: ClusterFigures) -> str:
+    """Kinds, not sentences: who may ask need not know what stands in our log."""
+    if not cluster.ticked_at:
+        return "no tick has ended yet"
+    if cluster.error:
+        return f"the last tick failed ({cluster.error}); the log says why"
+    return "" if cluster.sees_cluster else "the cluster could not be read at the last tick; the log says why"

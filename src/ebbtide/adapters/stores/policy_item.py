@@ -1,0 +1,176 @@
+"""Policies and their states as every store keeps them, and the way back.
+
+The whole value is one JSON text, the `body`, and only that is read: ten thousand of them in a fraction of a
+second. Beside it stand the columns that the specification names, for people, reports and conditions; they
+are written with the body and never read back. Money is a decimal in a string, so nothing is rounded.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import re
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from ebbtide.errors import StoreUnusable, Usage
+from ebbtide.model.idle import IdleState
+from ebbtide.model.log import LogEntry
+from ebbtide.model.policy import Policy
+
+ENTRIES_IN_WRITE = 50
+"""A transaction of DynamoDB holds a hundred items; half of it is left for the months of the ledger."""
+LONGEST_NAME = 253
+LARGEST_INTEGER = 2**31 - 1
+LAST_MOMENT = 253_402_300_799
+"""The end of the year 9999, which is as far as the databases' own time goes."""
+REMEMBERED_FROM = 1000
+
+Row = dict[str, Any]
+T = TypeVar("T")
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_encoder = msgspec.json.Encoder()
+_policies = msgspec.json.Decoder(Policy)
+
+
+class Bodies(Generic[T]):
+    """Reads bodies. What it read in the last long list it knows by its text and need not read again: from
+    one round to the next few policies and not all states change."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._kind = kind.__name__
+        self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind)
+        self._known: dict[str, T] = {}
+
+    def read(self, body: str) -> T:
+        try:
+            return self._decoder.decode(body)
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            raise StoreUnusable(
+                f"a {self._kind} cannot be read ({error}) in {body[:120]!r}: it was left as it is; "
+                "run the newer version of Ebbtide if one wrote it, or restore it from a backup"
+            ) from error
+
+    def read_all(self, bodies: Collection[str]) -> list[T]:
+        known = self._known
+        with collector_paused():
+            read = {body: known.get(body) or self.read(body) for body in bodies}
+        if len(read) >= REMEMBERED_FROM:
+            self._known = read
+        return list(read.values())
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Thousands of new values make the collector go through all of them again and again, for cycles that
+    frozen values cannot form; that takes twice as long as reading them."""
+    was_running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_running:
+            gc.enable()
+
+
+def is_policy_id(text: str) -> bool:
+    """PostgreSQL keeps ids as UUIDs and would refuse anything else even in a question."""
+    return _UUID.fullmatch(text) is not None
+
+
+def policy_body(policy: Policy) -> str:
+    """`Usage` where a store could not give back what it was given."""
+    if not is_policy_id(policy.id):
+        raise Usage(f"the id of a policy is a UUID in small letters, not {policy.id!r}; nothing was changed")
+    if not 0 < len(policy.name) <= LONGEST_NAME or not policy.name.isprintable():
+        raise Usage(
+            f"the name of a policy has 1 to {LONGEST_NAME} printable characters, not {policy.name!r}; "
+            "nothing was changed"
+        )
+    for name, value in policy_columns(policy).items():
+        if (
+            isinstance(value, int)
+            and name not in ("created_at", "updated_at")
+            and abs(value) > LARGEST_INTEGER
+        ):
+            raise Usage(f"{name} of policy {policy.name!r} is too large ({value}); nothing was changed")
+    body = _encoder.encode(policy)
+    try:
+        kept: Policy | None = _policies.decode(body)
+    except msgspec.ValidationError:
+        kept = None
+    if kept != policy:
+        raise Usage(
+            f"policy {policy.name!r} has a value that cannot be kept, such as a number that is not finite; "
+            "nothing was changed"
+        )
+    return body.decode()
+
+
+def state_body(state: IdleState) -> str:
+    for wake in state.wakes:
+        if not (math.isfinite(wake.seconds) and math.isfinite(wake.node_seconds)):
+            raise ValueError(f"a wake of {state.policy_id} took {wake.seconds} s: that cannot be kept")
+    return _encoder.encode(state).decode()
+
+
+def policy_columns(policy: Policy) -> Row:
+    return {
+        "version": policy.version,
+        "name": policy.name,
+        "enabled": policy.enabled,
+        "scale_to_zero": policy.scale_to_zero,
+        "min_replicas": policy.min_replicas,
+        "max_replicas": policy.max_replicas,
+        "cooldown_seconds": policy.cooldown_seconds,
+        "max_hourly_cost": None if policy.max_hourly_cost is None else str(policy.max_hourly_cost),
+        "idle_threshold_seconds": policy.idle_threshold_seconds,
+        "keep_alive_window_seconds": policy.keep_alive_window_seconds,
+        "cold_start_timeout_seconds": policy.cold_start_timeout_seconds,
+        "created_at": _moment(policy.created_at),
+        "updated_at": _moment(policy.updated_at),
+    }
+
+
+def state_columns(state: IdleState) -> Row:
+    return {
+        "last_activity_at": _moment(state.last_activity_at),
+        "idle_since": _moment(state.idle_since),
+        "scaled_to_zero_at": _moment(state.scaled_to_zero_at),
+        "last_wake_at": _moment(state.last_wake_at),
+        "wake_reason": None if state.wake_reason is None else str(state.wake_reason),
+        "is_scaled_to_zero": state.is_scaled_to_zero,
+    }
+
+
+def next_policy(policy: Policy) -> Policy:
+    return replace(policy, version=policy.version + 1)
+
+
+def next_state(state: IdleState) -> IdleState:
+    return replace(state, rev=state.rev + 1)
+
+
+def first_state(policy: Policy) -> IdleState:
+    """What a policy starts with."""
+    return IdleState(policy.id, rev=1, last_activity_at=policy.created_at, stretch_since=policy.created_at)
+
+
+def one_for_each(states: Sequence[IdleState]) -> Sequence[IdleState]:
+    if len({state.policy_id for state in states}) != len(states):
+        raise ValueError("a policy has two states in one write; only one can be meant")
+    return states
+
+
+def refuse_too_many(entries: Sequence[LogEntry]) -> None:
+    if len(entries) > ENTRIES_IN_WRITE:
+        raise ValueError(f"{len(entries)} log entries in one write; at most {ENTRIES_IN_WRITE} are kept")
+
+
+def _moment(at: int | None) -> int | None:
+    return None if at is None else min(max(at, 0), LAST_MOMENT)

@@ -1,0 +1,80 @@
+"""The keys of the HTTP API. Tokens are named by the digest of them: no secret is among these keys."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Literal
+
+from pydantic import Field
+
+from ebbtide.config.section import Section
+
+PORT = r"(6553[0-5]|655[0-2]\d|65[0-4]\d{2}|6[0-4]\d{3}|[1-5]\d{4}|\d{1,4})"
+ADDRESS = rf"^(off|(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):{PORT})$"
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+
+
+class TokenKeys(Section):
+    name: str = Field(min_length=1, max_length=63, description="Who has it; shown where it is refused.")
+    scope: Literal["read", "wake", "admin"] = Field(
+        description="What it may do; each may what those before may."
+    )
+    sha256: str = Field(
+        pattern=r"^[0-9a-fA-F]{64}$",
+        description="Digest of the token, as `ebbtide token new` prints it.",
+        json_schema_extra={"allowed": "64 hexadecimal digits"},
+    )
+    expires: str = Field(
+        "",
+        pattern=r"^(\d{4}-\d{2}-\d{2})?$",
+        description="First day, in UTC, on which it is no longer valid.",
+        json_schema_extra={"allowed": "a day such as 2027-01-31"},
+    )
+
+
+class ApiKeys(Section):
+    listen: str = Field(
+        "off",
+        pattern=ADDRESS,
+        description="Where `ebbtide run` and `ebbtide serve` answer the API and the pages.",
+        json_schema_extra={"allowed": "HOST:PORT, such as 127.0.0.1:8808, or off"},
+    )
+    hosts: tuple[str, ...] = Field(
+        LOOPBACK_NAMES, description="Names under which it may be asked for; `*` is any."
+    )
+    tokens: tuple[TokenKeys, ...] = Field(
+        (),
+        description="Who may use it; needed to listen beyond loopback.",
+        json_schema_extra={"allowed": "a list, each with name, scope and sha256"},
+    )
+    open_reading: bool = Field(
+        True, description="Whether reading needs no token, on loopback and while no token is given."
+    )
+    webhook_secrets_file: str = Field(
+        "",
+        description="File with the secrets of signed webhooks, one a line, newest first.",
+        json_schema_extra={"allowed": "the path of a file"},
+    )
+    notify_url: str = Field(
+        "",
+        pattern=r"^(https?://[^\s/]+.*)?$",
+        description="Where signed notifications of sleep and wake are sent.",
+        json_schema_extra={"allowed": "a URL"},
+    )
+    rate_per_minute: int = Field(600, ge=1, le=1_000_000, description="Requests a minute for each caller.")
+    wakes_per_minute: int = Field(120, ge=1, le=1_000_000, description="Wakes a minute for each caller.")
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def beyond_loopback(address: str) -> bool:
+    host, _ = host_and_port(address)
+    if host == "localhost":
+        return False
+    try:
+        return not ip_address(host).is_loopback
+    except ValueError:
+        return True

@@ -1,0 +1,55 @@
+"""What the workers cost an hour, and what was paid over a time in which that changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from ebbtide.model.money import Price
+from ebbtide.model.node import Node
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+
+SECONDS_PER_HOUR = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class CostPoint:
+    """From this moment on, until the next point, the workers cost so much an hour."""
+
+    at: int
+    per_hour: Mapping[str, Decimal]
+    """By currency: money of two currencies is never added up."""
+    unpriced: int = 0
+    """Workers whose price is not known."""
+
+
+def price_of(node: Node, settings: Settings) -> Price | None:
+    pool = settings.pool_named(node.pool)
+    node_type = pool.type_named(node.instance_type) if pool is not None else None
+    return None if node_type is None else node_type.price_in(node.market)
+
+
+def cost_point(snapshot: Snapshot, settings: Settings) -> CostPoint:
+    total: dict[str, Decimal] = {}
+    unpriced = 0
+    for node in snapshot.cluster.workers:
+        price = price_of(node, settings)
+        if price is None:
+            unpriced += 1
+        else:
+            total[price.currency] = total.get(price.currency, Decimal(0)) + price.per_hour
+    return CostPoint(snapshot.at, total, unpriced)
+
+
+def paid(points: Sequence[CostPoint], currency: str, since: int, until: int) -> Decimal:
+    """What was paid from `since` to `until`, by points in the order of time. What was before the first point
+    is not known and not counted."""
+    total = Decimal(0)
+    for number, point in enumerate(points):
+        end = points[number + 1].at if number + 1 < len(points) else until
+        seconds = min(end, until) - max(point.at, since)
+        if seconds > 0:
+            total += point.per_hour.get(currency, Decimal(0)) * seconds
+    return total / SECONDS_PER_HOUR

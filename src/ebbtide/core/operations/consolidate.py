@@ -1,0 +1,307 @@
+"""Consolidation: empty some nodes onto others, so that they can be removed.
+
+launch   cheaper nodes that the plan asks for are launched and seen to be Ready   (`slots`)
+mark     every source gets a soft taint                                           (`sources`)
+move     a few pods at a time; room, budgets and rules are asked before each      (`moves`)
+close    what is empty keeps its mark and is noted as leaving: once idle for long enough it is removed
+         by a scale-down, through all gates
+abort    a node that did not come, a pod that is not ready in time or has no place, a pod that came,
+         paused, pods that wait too long, a spot notice: nothing more is moved, what is not empty is
+         given back; once set, the abort is never taken back
+
+A state is written before its effect. An eviction that may or may not have been sent is seen by whether
+the pod is still there, and nothing is ever forced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ebbtide.core import gates
+from ebbtide.core.leaving import note_leaving
+from ebbtide.core.operations import moves, scale_down, slots, sources
+from ebbtide.core.operations.closing import Closed, rest_offers, stubborn_rests
+from ebbtide.core.operations.removals import signed_by
+from ebbtide.core.operations.situation import Situation, Step
+from ebbtide.model.consolidation import ConsolidationPlan
+from ebbtide.model.decision import Decision
+from ebbtide.model.effect import Effect, Evict, Outcome, OutcomeKind, SoftTaint
+from ebbtide.model.operation import (
+    Consolidate,
+    Move,
+    MoveState,
+    Slot,
+    SlotState,
+    Source,
+    SourceState,
+)
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+
+LONGEST = 3
+"""After so many times the longest that another operation may take, it is given up; the shell would set
+aside what takes longer still."""
+
+
+def begun(record: Record, decision: Decision, operation_id: str, settings: Settings) -> Record:
+    """The record with this consolidation begun; its cooldown counts from now, whatever becomes of it.
+
+    Empty nodes are removed at once, as many as may go; the others leave after them under the same id. So
+    do those that an earlier consolidation has emptied, of which only that one may lift the mark.
+    """
+    plan = decision.consolidation.plan if decision.consolidation is not None else None
+    if plan is None:
+        same = record.leaving[0].operation_id
+        return replace(record, operation=scale_down.begin(decision, same, only_empty=True))
+    record = replace(record, last_consolidation_at=decision.at)
+    if plan.sources:
+        return replace(record, operation=begin(plan, operation_id, decision.at, decision.reason))
+    record = note_leaving(record, plan.empties, operation_id, settings, decision.at)
+    return replace(record, operation=scale_down.begin(decision, operation_id, only_empty=True))
+
+
+def begin(plan: ConsolidationPlan, operation_id: str, now: int, reason: str) -> Consolidate:
+    """What is empty already needs no move, and leaves with the others."""
+    leaving = (*plan.sources, *plan.empties)
+    return Consolidate(
+        id=operation_id,
+        started_at=now,
+        slots=plan.slots,
+        sources=tuple(
+            Source(one.instance_id, one.node_name, one.node_uid, one.zone, one.pool, since=now)
+            for one in leaving
+        ),
+        moves=tuple(replace(move, since=now) for move in plan.moves),
+        savings_per_hour=plan.savings_per_hour,
+        currency=plan.currency,
+        reason=reason,
+    )
+
+
+def advance(operation: Consolidate, situation: Situation) -> Step[Consolidate]:
+    if situation.snapshot.problems:
+        return Step(operation)
+    reason = operation.abort_reason or _why_abort(operation, situation)
+    if reason and not operation.abort_reason:
+        return Step(give_up(operation, situation, reason))
+    advanced = [slots.advance_slot(slot, operation.id, situation) for slot in operation.slots]
+    followed = replace(operation, slots=tuple(slot for slot, _ in advanced))
+    effects: tuple[Effect, ...] = tuple(effect for _, wanted in advanced for effect in wanted)
+    if reason:
+        return _release(followed, effects, situation)
+    if followed != operation or effects or not all(slot.settled for slot in followed.slots):
+        return Step(followed, effects)
+    return _empty(operation, situation)
+
+
+def _release(operation: Consolidate, effects: tuple[Effect, ...], situation: Situation) -> Step[Consolidate]:
+    released = [sources.advance_release(source, operation.id, situation) for source in operation.sources]
+    lifted = tuple(effect for _, wanted in released for effect in wanted)
+    return Step(replace(operation, sources=tuple(source for source, _ in released)), effects + lifted)
+
+
+def _empty(operation: Consolidate, situation: Situation) -> Step[Consolidate]:
+    """Every node that was to be launched is ready."""
+    marked = [_marked(source, operation.id, situation) for source in operation.sources]
+    wanted = tuple(effect for _, effects in marked for effect in effects)
+    if wanted:
+        return Step(replace(operation, sources=tuple(source for source, _ in marked)), wanted)
+    settled = _settle(operation, situation)
+    if settled != operation:
+        return Step(settled)
+    following = moves.next_moves(operation, situation)
+    if following.forbids:
+        return Step(give_up(operation, situation, following.forbids))
+    return _move(operation, following, situation)
+
+
+def _marked(source: Source, operation_id: str, situation: Situation) -> sources.Advance:
+    return (source, ()) if source.settled else sources.mark(source, operation_id, situation)
+
+
+def _settle(operation: Consolidate, situation: Situation) -> Consolidate:
+    operation = moves.settle(operation, situation)
+    busy = {move.from_node for move in operation.moves if not move.settled}
+    return replace(
+        operation,
+        sources=tuple(
+            sources.to(source, SourceState.EMPTIED, situation)
+            if source.state is SourceState.MARKED
+            and source.node_name not in busy
+            and not sources.counting_pods(source.node_name, situation)
+            else source
+            for source in operation.sources
+        ),
+    )
+
+
+def _move(operation: Consolidate, following: moves.Next, situation: Situation) -> Step[Consolidate]:
+    begun = {move.pod_uid: move for move, _ in following.begun}
+    nodes = {move.from_node for move in begun.values()}
+    effects = tuple(moves.eviction(pod) for _, pod in following.begun)
+    return Step(
+        replace(
+            operation,
+            moves=tuple(begun.get(move.pod_uid, move) for move in operation.moves),
+            sources=tuple(
+                sources.fence(source, situation) if source.node_name in nodes else source
+                for source in operation.sources
+            ),
+        ),
+        effects,
+    )
+
+
+def give_up(operation: Consolidate, situation: Situation, reason: str) -> Consolidate:
+    """Nothing more is moved; what was not asked of the cloud is not asked for any more."""
+    return replace(
+        operation,
+        abort_reason=reason,
+        slots=tuple(_without(slot, reason) for slot in operation.slots),
+        sources=tuple(sources.release(source, situation, reason) for source in operation.sources),
+        moves=tuple(
+            move if move.settled else moves.to(move, MoveState.LEFT, situation, reason)
+            for move in operation.moves
+        ),
+    )
+
+
+def _without(slot: Slot, reason: str) -> Slot:
+    return replace(slot, state=SlotState.FAILED, reason=reason) if slot.state is SlotState.RESERVED else slot
+
+
+def _why_abort(operation: Consolidate, situation: Situation) -> str:
+    """Whatever must not wait for the end of a consolidation, or has made its plan untrue."""
+    record, settings, now = situation.record, situation.settings, situation.now
+    paused = gates.not_paused(record)
+    if not paused.passed:
+        return paused.says
+    if record.spots:
+        return f"{record.spots[0].kind} of {record.spots[0].instance_id} is being answered"
+    waited = now - record.pending_since
+    if record.pending_since and waited >= settings.pending_up_seconds:
+        return f"pods have waited {waited} s meanwhile"
+    longest = LONGEST * max(settings.stuck_seconds, settings.join_timeout_seconds)
+    if now - operation.started_at >= longest:
+        return f"not finished after {longest} s"
+    for slot in operation.slots:
+        # Another offer than the planned one may be dearer, or too small for what is to move there.
+        if slot.refused or (slot.settled and slot.state is not SlotState.READY):
+            return f"{slot.key} did not come: {slot.reason}"
+    return _why_sources_changed(operation, situation) or _why_moves_stop(operation, situation)
+
+
+def _why_sources_changed(operation: Consolidate, situation: Situation) -> str:
+    planned = {move.pod_uid for move in operation.moves}
+    for source in operation.sources:
+        if source.settled:
+            continue
+        node = sources.observed_node(source, situation)
+        if node is None:
+            return f"{source.node_name} is not the node it was"
+        if node.unschedulable:
+            return f"{source.node_name} was cordoned meanwhile"
+        if node.owner is not None and not signed_by(node, operation.id):
+            return f"{source.node_name} belongs to operation {node.owner.operation_id}"
+        for pod in sources.counting_pods(source.node_name, situation):
+            if pod.uid not in planned and not pod.terminating:
+                return f"{pod.full_name} came onto {source.node_name}"
+    return ""
+
+
+def _why_moves_stop(operation: Consolidate, situation: Situation) -> str:
+    reason = moves.why_stop(operation, situation)
+    marked = [source.since for source in operation.sources if source.state is SourceState.MARKED]
+    if reason or not marked:
+        return reason
+    seconds = situation.settings.consolidation.move_timeout_seconds
+    progress = max([*marked, *(move.since for move in operation.moves)])
+    if situation.now - progress < seconds:
+        return ""
+    waits = moves.next_moves(operation, situation).waits
+    return f"nothing could be moved for {seconds} s" + (f": {waits}" if waits else "")
+
+
+def absorb(operation: Consolidate, outcomes: Sequence[Outcome], situation: Situation) -> Consolidate:
+    """Take in what cannot be learned by looking: answers of the cloud, and definite refusals."""
+    for outcome in outcomes:
+        operation = replace(
+            operation,
+            slots=tuple(
+                slots.absorb_slot(slot, outcome, situation.settings, situation.now)
+                for slot in operation.slots
+            ),
+            sources=tuple(sources.absorb_source(one, outcome, situation) for one in operation.sources),
+            moves=tuple(_told(move, outcome) for move in operation.moves),
+        )
+        stops = isinstance(outcome.effect, SoftTaint | Evict) and outcome.kind is OutcomeKind.REFUSED
+        if stops and not operation.abort_reason:
+            operation = give_up(operation, situation, outcome.detail)
+    return operation
+
+
+def _told(move: Move, outcome: Outcome) -> Move:
+    """Why an eviction is put off shows where it is waited for."""
+    mine = isinstance(outcome.effect, Evict) and outcome.effect.uid == move.pod_uid
+    return replace(move, reason=outcome.detail) if mine and move.state is MoveState.EVICTING else move
+
+
+def is_settled(operation: Consolidate) -> bool:
+    parts: tuple[Slot | Source | Move, ...] = (*operation.slots, *operation.sources, *operation.moves)
+    return all(part.settled for part in parts)
+
+
+def close(record: Record, operation: Consolidate, settings: Settings, now: int) -> Closed:
+    emptied = [source for source in operation.sources if source.state is SourceState.EMPTIED]
+    rests = record.rests + stubborn_rests(operation.slots, settings, now)
+    record = replace(record, operation=None, unclean_runs=0, rests=rests)
+    record = note_leaving(record, emptied, operation.id, settings, now)
+    record = rest_offers(record, operation.slots, settings, now)
+    moved = sum(1 for move in operation.moves if move.state is MoveState.MOVED)
+    names = ", ".join(source.node_name for source in emptied)
+    did = f"{moved} pods moved, {names or 'no node'} emptied"
+    if operation.abort_reason:
+        says = f"consolidation {operation.id} given up: {operation.abort_reason}; {did}"
+        return Closed(record, says, False)
+    return Closed(record, f"consolidation {operation.id} completed: {did}", True)
+
+
+def check_invariants(before: Consolidate, after: Consolidate) -> tuple[str, ...]:
+    if _names(before) != _names(after):
+        return (f"consolidation {before.id} changed its plan",)
+    broken = [
+        text for pair in zip(before.slots, after.slots, strict=True) for text in slots.check_invariants(*pair)
+    ]
+    broken += [
+        text
+        for pair in zip(before.sources, after.sources, strict=True)
+        for text in sources.check_invariants(*pair)
+    ]
+    broken += [
+        text for pair in zip(before.moves, after.moves, strict=True) for text in moves.check_invariants(*pair)
+    ]
+    if before.abort_reason and after.abort_reason != before.abort_reason:
+        broken.append(f"consolidation {before.id} took its abort back")
+    return (*broken, *_too_early(before, after))
+
+
+def _names(operation: Consolidate) -> tuple[object, ...]:
+    return (
+        len(operation.slots),
+        [source.instance_id for source in operation.sources],
+        [move.pod_uid for move in operation.moves],
+    )
+
+
+def _too_early(before: Consolidate, after: Consolidate) -> list[str]:
+    """No pod is moved before every new node is ready and its own node is marked, nor after the abort."""
+    marked = {source.node_name for source in before.sources if source.state is SourceState.MARKED}
+    sound = all(slot.state is SlotState.READY for slot in after.slots) and not after.abort_reason
+    return [
+        f"{new.pod_name} was to be moved although nothing may be moved"
+        for old, new in zip(before.moves, after.moves, strict=True)
+        if new.state is MoveState.EVICTING
+        and old.state is MoveState.PLANNED
+        and not (sound and new.from_node in marked)
+    ]

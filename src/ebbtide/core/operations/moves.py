@@ -1,0 +1,197 @@
+"""Moving pods off the sources of a consolidation, a few at a time.
+
+    PLANNED   not touched yet                                      -> EVICTING, LEFT
+    EVICTING  written, then evicted by UID; its successor starts   -> MOVED, LEFT
+    MOVED     its controller has as many ready pods as before      (settled)
+    LEFT      gone by itself, or given up                          (settled)
+
+Room is asked for anew before every eviction: all pods that are still to move must fit on nodes that are
+no sources, the evicted one among them. The next few begin only when those before have all settled, so
+that no pod is on its way whose room could be counted twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from ebbtide.core import gates
+from ebbtide.core.capacity import doomed
+from ebbtide.core.drain import Disruptions, Treatment, judge
+from ebbtide.core.fit import Placement, Room, placement_of
+from ebbtide.core.operations.situation import Situation
+from ebbtide.core.servers import why_not_movable
+from ebbtide.model.effect import Evict
+from ebbtide.model.operation import Consolidate, Move, MoveState
+from ebbtide.model.pod import Pod
+
+AT_ONCE = 4
+"""Pods that are on their way at the same time at most, each of another controller."""
+
+ALLOWED: dict[MoveState, frozenset[MoveState]] = {
+    MoveState.PLANNED: frozenset({MoveState.EVICTING, MoveState.LEFT}),
+    MoveState.EVICTING: frozenset({MoveState.MOVED, MoveState.LEFT}),
+    MoveState.MOVED: frozenset(),
+    MoveState.LEFT: frozenset(),
+}
+
+
+def check_invariants(before: Move, after: Move) -> tuple[str, ...]:
+    broken = []
+    if after.state is not before.state and after.state not in ALLOWED[before.state]:
+        broken.append(f"the move of {before.pod_name} went from {before.state} to {after.state}")
+    if (after.pod_uid, after.from_node) != (before.pod_uid, before.from_node):
+        broken.append(f"the move of {before.pod_name} changed its pod")
+    return tuple(broken)
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """Which pods may be evicted now; none where something must be waited for, or forbids it for good."""
+
+    begun: tuple[tuple[Move, Pod], ...] = ()
+    waits: str = ""
+    forbids: str = ""
+
+
+def pods_by_uid(situation: Situation) -> Mapping[str, Pod]:
+    """Pods that are on a node and not finished."""
+    return {pod.uid: pod for pods in situation.snapshot.cluster.pods_on.values() for pod in pods}
+
+
+def settle(operation: Consolidate, situation: Situation) -> Consolidate:
+    """Note what has come to pass: successors that are ready, and pods that went by themselves."""
+    there = pods_by_uid(situation)
+    ready = _ready_by_owner(situation)
+    return replace(
+        operation, moves=tuple(_settled(move, there, ready, situation) for move in operation.moves)
+    )
+
+
+def _settled(move: Move, there: Mapping[str, Pod], ready: Mapping[str, int], situation: Situation) -> Move:
+    if move.pod_uid in there or move.settled:
+        return move
+    if move.state is MoveState.PLANNED:
+        return to(move, MoveState.LEFT, situation, "it is no longer there")
+    if ready.get(move.owner_uid, 0) >= move.owner_ready:
+        return to(move, MoveState.MOVED, situation)
+    return move
+
+
+def _ready_by_owner(situation: Situation) -> Counter[str]:
+    pods = situation.snapshot.cluster.pods_on.values()
+    return Counter(pod.owner_uid for some in pods for pod in some if pod.ready and not pod.terminating)
+
+
+def why_stop(operation: Consolidate, situation: Situation) -> str:
+    """The move that did not come off in time, or whose pod has no place; empty while all goes well."""
+    seconds = situation.settings.consolidation.move_timeout_seconds
+    under_way = [move for move in operation.moves if move.state is MoveState.EVICTING]
+    for move in under_way:
+        if situation.now - move.since >= seconds:
+            why = f" ({move.reason})" if move.reason else ""
+            return f"{move.pod_name} was not ready elsewhere within {seconds} s{why}"
+    owners = {move.owner_uid for move in under_way}
+    waiting = [pod for pod in situation.snapshot.cluster.waiting_pods if pod.owner_uid in owners]
+    if waiting:
+        placement = placement_of(situation.snapshot.cluster, _closed(operation, situation))
+        for pod in waiting:
+            if placement.first_fit(pod) is None:
+                return f"{pod.full_name} waits, and fits on no node"
+    return ""
+
+
+def next_moves(operation: Consolidate, situation: Situation) -> Next:
+    snapshot, record, settings = situation.snapshot, situation.record, situation.settings
+    checks = (gates.plausible(snapshot, record, settings), gates.healthy(snapshot, settings))
+    failed = next((check for check in checks if not check.passed), None)
+    if failed is not None:
+        return Next(waits=failed.says)
+    waiting = snapshot.cluster.waiting_pods
+    if waiting:
+        return Next(waits=f"{waiting[0].full_name} waits for a node")
+    there = pods_by_uid(situation)
+    begun = [move for move in operation.moves if move.state is MoveState.EVICTING]
+    for move in begun:
+        if move.pod_uid not in there or there[move.pod_uid].terminating:
+            return Next(waits=f"{move.pod_name} is on its way")
+    homeless = _why_no_room(operation, there, situation)
+    if homeless:
+        return Next(forbids=homeless)
+    return _judged(begun or list(_first_few(operation)), there, situation)
+
+
+def _first_few(operation: Consolidate) -> Iterator[Move]:
+    """In the order of the plan, no two of one controller."""
+    owners: set[str] = set()
+    for move in operation.moves:
+        if move.state is MoveState.PLANNED and move.owner_uid not in owners and len(owners) < AT_ONCE:
+            owners.add(move.owner_uid)
+            yield move
+
+
+def _judged(moves: list[Move], there: Mapping[str, Pod], situation: Situation) -> Next:
+    disruptions = Disruptions(situation.snapshot.cluster.budgets)
+    ready = _ready_by_owner(situation)
+    players = dict(situation.snapshot.players)
+    begun: list[tuple[Move, Pod]] = []
+    waits = ""
+    for move in moves:
+        pod = there[move.pod_uid]
+        stays = why_not_movable(pod, players)
+        if stays:
+            return Next(forbids=f"{pod.full_name} {stays}")
+        judgement = judge(pod, disruptions, situation.settings)
+        if judgement.treatment is Treatment.WAIT:
+            waits = judgement.says
+        elif judgement.treatment is not Treatment.EVICT:
+            return Next(forbids=judgement.says)
+        elif move.state is MoveState.EVICTING:
+            begun.append((move, pod))
+        else:
+            asked = to(move, MoveState.EVICTING, situation)
+            # What has no controller may be evicted where it says so; nothing takes its place.
+            count = ready[pod.owner_uid] if pod.owner_uid else 0
+            begun.append((replace(asked, owner_uid=pod.owner_uid, owner_ready=count), pod))
+    return Next(tuple(begun), waits)
+
+
+def eviction(pod: Pod) -> Evict:
+    return Evict(pod.namespace, pod.name, pod.uid, pod.node_name, pod.grace_seconds)
+
+
+def _why_no_room(operation: Consolidate, there: Mapping[str, Pod], situation: Situation) -> str:
+    """The first pod that is still to move and would have no place beside the others."""
+    placement = placement_of(situation.snapshot.cluster, _closed(operation, situation))
+    names = {slot.key: slot.node_name for slot in operation.slots}
+    for move in operation.moves:
+        pod = there.get(move.pod_uid)
+        if move.settled or pod is None or pod.terminating:
+            continue
+        room = _reserved(pod, placement, names.get(move.to_node, move.to_node))
+        if room is None:
+            return f"{pod.full_name} would fit on no other node any more"
+        placement.place(pod, room)
+    return ""
+
+
+def _reserved(pod: Pod, placement: Placement, name: str) -> Room | None:
+    """The room that the plan has for it, or any other."""
+    planned = placement.rooms.get(name)
+    if planned is not None and not placement.why_not(pod, planned):
+        return planned
+    return placement.first_fit(pod)
+
+
+def _closed(operation: Consolidate, situation: Situation) -> set[str]:
+    """Nodes that nothing is to move to: the sources, and what leaves for another reason."""
+    lost = doomed(situation.record)
+    names = {source.node_name for source in operation.sources}
+    names |= {node.node_name for node in situation.record.leaving}
+    names |= {name for name, one in situation.snapshot.instance_of.items() if one.id in lost}
+    return names
+
+
+def to(move: Move, state: MoveState, situation: Situation, reason: str = "") -> Move:
+    return replace(move, state=state, since=situation.now, reason=reason)

@@ -1,0 +1,132 @@
+"""Deletion alone: one node after the other is emptied onto those that are left, as long as that works.
+
+Every beginning of the run is a draft of its own, since what was moved before it does not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from ebbtide.core.repack.draft import Draft, Layout, Space, largest_first
+from ebbtide.core.repack.scene import Scene, Site
+
+MOST_LOOKS = 100_000
+"""Rooms looked at before the rest is given up: on a large cluster the first steps are the good ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """A run of removals, of which every beginning is a draft."""
+
+    removed: tuple[int, ...] = ()
+    moves: tuple[tuple[int, str], ...] = ()
+    marks: tuple[tuple[int, int, Decimal], ...] = ()
+    """After each removal: how many sites, how many moves, and the cost."""
+
+    def draft(self, mark: int) -> Draft:
+        sites, moves, cost = self.marks[mark]
+        return Draft(self.removed[:sites], self.moves[:moves], (), cost)
+
+
+def eliminate(layout: Layout, order: Sequence[int]) -> Steps:
+    """Try each site in this order; the layout is put back at the end."""
+    scene = layout.scene
+    places = [layout.spaces[number] for number in keep_order(scene) if scene.sites[number].target]
+    marks: list[tuple[int, int, Decimal]] = []
+    looks = 0
+    for number in order:
+        space = layout.spaces[number]
+        if space.taken_in or not layout.allows(number):
+            continue
+        looks += len(places) * len(scene.sites[number].parcels) + 1
+        if looks > MOST_LOOKS:
+            break
+        left = [place for place in places if place is not space]
+        if _emptied(layout, number, left):
+            layout.drop(number)
+            places = left
+            marks.append((len(layout.removed), len(layout.moves), layout.cost))
+    moves = tuple((number, space.name) for number, space in layout.moves)
+    steps = Steps(tuple(layout.removed), moves, tuple(marks))
+    layout.reset()
+    return steps
+
+
+def _emptied(layout: Layout, number: int, places: Sequence[Space]) -> bool:
+    before = len(layout.moves)
+    for each in largest_first(layout.scene, layout.scene.sites[number].parcels):
+        parcel = layout.scene.parcels[each]
+        layout.lift(parcel)
+        place = layout.first_fit(each, places)
+        if place is None:
+            layout.lift(parcel, 1)
+            while len(layout.moves) > before:
+                layout.take_back()
+            return False
+        layout.put(each, place)
+    return True
+
+
+def keep_order(scene: Scene) -> list[int]:
+    """Which nodes had best be kept, and so filled: those with pods, the cheap, the new."""
+
+    def order(number: int) -> tuple[bool, object, int, str]:
+        site = scene.sites[number]
+        return not _occupied(site), site.price, -site.node.created_at, site.node.name
+
+    return sorted(range(len(scene.sites)), key=order)
+
+
+def _occupied(site: Site) -> bool:
+    return bool(site.parcels) or not site.removable
+
+
+def removal_order(scene: Scene) -> list[int]:
+    """The policy's own: the dear, the old, the long idle first; empty ones before those with pods."""
+
+    def order(number: int) -> tuple[bool, object, int, int, str]:
+        site = scene.sites[number]
+        idle_since = site.idle_since or site.node.created_at
+        return bool(site.parcels), -site.price, site.node.created_at, idle_since, site.node.name
+
+    return sorted(_removable(scene), key=order)
+
+
+def waste_order(scene: Scene) -> list[int]:
+    """What is paid for nothing, for each pod that has to move: the most first."""
+
+    def order(number: int) -> tuple[float, object, int, str]:
+        site = scene.sites[number]
+        held = sum(scene.worths[scene.parcels[each].kind] for each in site.parcels)
+        waste = float(site.price) - held
+        rate = waste / len(site.parcels) if site.parcels else float("inf")
+        return -rate, -site.price, site.node.created_at, site.node.name
+
+    return sorted(_removable(scene), key=order)
+
+
+def emptiest_order(scene: Scene) -> list[int]:
+    """By the share of its price that is paid for nothing, however many pods have to move."""
+
+    def order(number: int) -> tuple[float, object, int, str]:
+        site = scene.sites[number]
+        held = sum(scene.worths[scene.parcels[each].kind] for each in site.parcels)
+        return held / float(site.price), -site.price, site.node.created_at, site.node.name
+
+    return sorted(_removable(scene), key=order)
+
+
+def dear_order(scene: Scene) -> list[int]:
+    """The dear first, with or without pods: an empty cheap node may take in what a dear one holds."""
+
+    def order(number: int) -> tuple[object, int, int, str]:
+        site = scene.sites[number]
+        return -site.price, len(site.parcels), site.node.created_at, site.node.name
+
+    return sorted(_removable(scene), key=order)
+
+
+def _removable(scene: Scene) -> Iterator[int]:
+    return (number for number, site in enumerate(scene.sites) if site.removable)

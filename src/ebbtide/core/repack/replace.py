@@ -1,0 +1,198 @@
+"""Emptying a whole set of nodes: what fits goes into the rooms of those that stay, the rest onto new nodes.
+
+New nodes are there before the first pod moves, so that a spread has to count with their empty domains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+
+from ebbtide.core.fit import room_of_new
+from ebbtide.core.packing import Item, NodeType, Rules, pack
+from ebbtide.core.packing.budget import Budget
+from ebbtide.core.packing.pack import PLAIN_UNITS
+from ebbtide.core.repack.draft import Draft, Fresh, Layout, Space, largest_first
+from ebbtide.core.repack.eliminate import keep_order
+from ebbtide.core.repack.fill import Content, fill
+from ebbtide.core.repack.scene import Offered
+
+Keys = Callable[[int], str]
+"""The key of the launch slot with this number."""
+
+
+def replaced(layout: Layout, removed: Sequence[int], budget: Budget, keys: Keys) -> Draft | None:
+    """Without these sites; none where a pod would have no place. The layout is put back."""
+    work = _Replacement(layout, removed, budget, keys)
+    try:
+        return work.draft()
+    finally:
+        work.undo()
+
+
+class _Replacement:
+    def __init__(self, layout: Layout, removed: Sequence[int], budget: Budget, keys: Keys) -> None:
+        self._layout = layout
+        self._scene = layout.scene
+        self._removed = removed
+        self._budget = budget
+        self._keys = keys
+        self._lifted: list[int] = []
+        self._opened: list[tuple[int, str]] = []
+        self._fresh: list[Fresh] = []
+        self._fresh_spaces: list[Space] = []
+        self._admitted: list[int] = []
+        """Shapes that admit all that was packed onto each new node."""
+
+    def draft(self) -> Draft | None:
+        layout, scene = self._layout, self._scene
+        for number in self._removed:
+            layout.drop(number)
+        gone = set(self._removed)
+        kept = [layout.spaces[n] for n in keep_order(scene) if n not in gone and scene.sites[n].target]
+        for offer in _one_of_each_place(scene.offers):
+            room = room_of_new(self._keys(-1), offer.pool, offer.node_type, offer.zone)
+            self._opened += layout.neighbours.open_room(room)
+        alone = self._place_alone(kept)
+        moves = self._place_many(kept)
+        if moves is None:
+            return None
+        if not alone:
+            self._balance()
+        if not all(self._place_fresh(number) for number in alone):
+            return None
+        cost = layout.cost + sum((fresh.offer.price for fresh in self._fresh), Decimal(0))
+        placed = {number: space.name for number, space in layout.moves} | moves
+        order = [n for site in self._removed for n in largest_first(scene, scene.sites[site].parcels)]
+        return Draft(tuple(self._removed), tuple((n, placed[n]) for n in order), tuple(self._fresh), cost)
+
+    def undo(self) -> None:
+        placed = {number for number, _ in self._layout.moves}
+        for number in self._lifted:
+            if number not in placed:
+                self._layout.lift(self._scene.parcels[number], 1)
+        self._layout.reset()
+        self._layout.neighbours.forget(self._opened)
+
+    def _place_alone(self, kept: Sequence[Space]) -> list[int]:
+        """Those with rules of their own, in the order of the moves; those left need a new node."""
+        left: list[int] = []
+        for site in self._removed:
+            for number in largest_first(self._scene, self._scene.sites[site].parcels):
+                parcel = self._scene.parcels[number]
+                if not parcel.alone:
+                    break
+                self._lifted.append(number)
+                self._layout.lift(parcel)
+                space = self._layout.first_fit(number, kept)
+                if space is None:
+                    left.append(number)
+                else:
+                    self._layout.put(number, space)
+        return left
+
+    def _place_many(self, kept: Sequence[Space]) -> dict[int, str] | None:
+        scene = self._scene
+        waiting: list[list[int]] = [[] for _ in scene.kinds]
+        for site in self._removed:
+            for number in scene.sites[site].parcels:
+                if not scene.parcels[number].alone:
+                    waiting[scene.parcels[number].kind].append(number)
+        left = [len(numbers) for numbers in waiting]
+        moves: dict[int, str] = {}
+        for space, content in self._filled(kept, left):
+            for kind, count in content:
+                moves.update((waiting[kind].pop(), space.name) for _ in range(count))
+        packed = self._packed(waiting)
+        return None if packed is None else moves | packed
+
+    def _filled(self, kept: Sequence[Space], left: list[int]) -> list[tuple[Space, Content]]:
+        if sum(left) > PLAIN_UNITS:
+            try:
+                from ebbtide.core.repack.fill_many import fill_many
+            except ImportError:
+                pass
+            else:
+                return fill_many(self._scene, kept, left, self._budget.seed)
+        return fill(self._scene, kept, left)
+
+    def _packed(self, waiting: Sequence[Sequence[int]]) -> dict[int, str] | None:
+        scene = self._scene
+        items = [
+            Item(kind.cpu_milli, kind.memory_mib, tuple(map(str, numbers)), 1, self._rules(kind.admitted))
+            for kind, numbers in zip(scene.kinds, waiting, strict=True)
+            if numbers
+        ]
+        if not items:
+            return {}
+        if not scene.offers:
+            return None
+        types = [NodeType(o.name, *o.room, price=float(o.price), zone=o.zone) for o in scene.offers]
+        plan = pack(
+            items, types, deadline=self._budget.deadline, clock=self._budget.clock, seed=self._budget.seed
+        )
+        if plan.unplaced:
+            return None
+        offered = {offer.name: offer for offer in scene.offers}
+        moves: dict[int, str] = {}
+        for node in plan.nodes:
+            space = self._open(offered[node.type.name])
+            for name in node.pods:
+                kind = scene.kinds[scene.parcels[int(name)].kind]
+                space.cpu -= kind.cpu_milli
+                space.memory -= kind.memory_mib
+                space.slots -= 1
+                moves[int(name)] = space.name
+                self._admitted[-1] &= kind.admitted
+        return moves
+
+    def _rules(self, admitted: int) -> Rules:
+        names = frozenset(o.name for o in self._scene.offers if admitted >> o.shape & 1)
+        return Rules() if len(names) == len(self._scene.offers) else Rules(types=names)
+
+    def _place_fresh(self, number: int) -> bool:
+        """A pod with rules of its own: on a new node that has room, else on the cheapest of its own."""
+        layout, parcel = self._layout, self._scene.parcels[number]
+        space = layout.first_fit(number, self._fresh_spaces)
+        if space is None:
+            for offer in sorted(self._scene.offers, key=lambda offer: (offer.price, offer.name)):
+                if layout.fits(parcel, self._space("", offer)):
+                    space = self._open(offer)
+                    break
+        if space is None:
+            return False
+        layout.put(number, space)
+        return True
+
+    def _open(self, offer: Offered) -> Space:
+        fresh = Fresh(self._keys(len(self._fresh)), offer)
+        space = self._space(fresh.key, offer)
+        self._opened += self._layout.neighbours.open_room(space.room)
+        self._fresh.append(fresh)
+        self._admitted.append(-1)
+        self._fresh_spaces.append(space)
+        return space
+
+    def _space(self, name: str, offer: Offered) -> Space:
+        room = room_of_new(name, offer.pool, offer.node_type, offer.zone)
+        return Space(name, offer.room, offer.shape, room)
+
+    def _balance(self) -> None:
+        """Where another zone will do as well at the same price, the one with the fewest nodes is taken."""
+        gone = set(self._removed)
+        zones = Counter(site.node.zone for n, site in enumerate(self._scene.sites) if n not in gone)
+        for number, fresh in enumerate(self._fresh):
+            same = [
+                offer
+                for offer in self._scene.offers
+                if (offer.pool.name, offer.node_type.name, offer.price)
+                == (fresh.offer.pool.name, fresh.offer.node_type.name, fresh.offer.price)
+                and self._admitted[number] >> offer.shape & 1
+            ]
+            best = min(same, key=lambda offer: (zones[offer.zone], offer.zone))
+            zones[best.zone] += 1
+            self._fresh[number] = Fresh(fresh.key, best)
+
+
+def _one_of_each_place(offers: Sequence[Offered]) -> list[Offered]:
+    return list({(offer.pool.name, offer.zone): offer for offer in offers}.values())

@@ -1,0 +1,62 @@
+"""A draft asked again, by the rules of `ebbtide.core.fit` alone: what would happen if its moves were made."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from ebbtide.core.capacity import doomed
+from ebbtide.core.fit import Placement, Room, placement_of, residents_of, room_of_new
+from ebbtide.core.repack.draft import Draft
+from ebbtide.core.repack.scene import Scene
+from ebbtide.model.record import Record
+from ebbtide.model.snapshot import Snapshot
+
+MOST_ASKED = 500
+"""Moves that are asked again one by one; more are made over many rounds, each planned anew."""
+
+
+def why_not_fitting(draft: Draft, scene: Scene, snapshot: Snapshot, record: Record) -> str:
+    """The first move that a scheduler would refuse, in the order of the plan; empty when it makes all."""
+    lost = doomed(record)
+    leaving = [name for name, instance in snapshot.instance_of.items() if instance.id in lost]
+    placement = placement_of(snapshot.cluster, leaving)
+    pools = {fresh.offer.pool.name: fresh.offer.pool for fresh in draft.fresh}
+    residents = {name: residents_of(snapshot.cluster, pool) for name, pool in pools.items()}
+    for fresh in draft.fresh:
+        offer = fresh.offer
+        room = room_of_new(fresh.key, offer.pool, offer.node_type, offer.zone, residents[offer.pool.name])
+        placement.rooms[room.name] = room
+    for number, to in draft.moves[:MOST_ASKED]:
+        pod = scene.parcels[number].pod
+        _take_out(placement, pod.node_name, pod.uid)
+        room = placement.rooms[to]
+        why = placement.why_not(pod, room)
+        if why:
+            return f"{pod.full_name} would not fit on {to}: {why}"
+        placement.place(pod, room)
+    return ""
+
+
+def _take_out(placement: Placement, name: str, uid: str) -> None:
+    room: Room = placement.rooms[name]
+    index = next(index for index, pod in enumerate(room.pods) if pod.uid == uid)
+    # The room undoes only its last `put`, so that this pod is made the last.
+    room.pods.append(room.pods.pop(index))
+    room.take_back(room.pods[-1])
+
+
+def free_after(draft: Draft, scene: Scene, snapshot: Snapshot) -> Decimal:
+    """The scarcer of CPU and memory, as the share of all that the remaining nodes offer."""
+    gone = {scene.sites[number].node.name for number in draft.removed}
+    left = [site.node for site in scene.sites if site.node.name not in gone]
+    offers = [node.allocatable for node in left] + [
+        fresh.offer.node_type.allocatable for fresh in draft.fresh
+    ]
+    pods = [pod for node in left for pod in snapshot.cluster.pods_on.get(node.name, ())]
+    pods += [scene.parcels[number].pod for number, _ in draft.moves]
+    free = Decimal(1)
+    for name in ("cpu_milli", "memory_mib"):
+        offered = sum(getattr(offer, name) for offer in offers)
+        used = sum(max(getattr(pod.requests, name), 0) for pod in pods)
+        free = min(free, 1 - Decimal(used) / offered) if offered else free
+    return free

@@ -1,0 +1,184 @@
+"""Rules and schedules: how many replicas an awake target should have.
+
+A rule fires once it has held for its duration; up wins over down, and of several the one that asks for most.
+What has held since when is in the state, so a restart forgets nothing; a reading that is not known, or a
+silence of the loop, starts the rule anew. A schedule is answered once: of those that came due while nobody
+looked, only the latest counts.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+from ebbtide.core.schedule import last_fire, next_fire
+from ebbtide.model.idle import IdleState, Rate, Remembered, RuleTimer
+from ebbtide.model.policy import Operator, Policy, Rule, Schedule
+from ebbtide.model.snapshot import Reading
+from ebbtide.model.workload import Workload
+
+COMPARE: Mapping[Operator, Callable[[float, float], bool]] = {
+    Operator.GT: operator.gt,
+    Operator.LT: operator.lt,
+    Operator.GTE: operator.ge,
+    Operator.LTE: operator.le,
+    Operator.EQ: operator.eq,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What the target should be brought to, and why; `replicas` is empty where nothing changes."""
+
+    replicas: tuple[Remembered, ...] = ()
+    says: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The latest time of any schedule that was not answered yet."""
+
+    at: int
+    replicas: int
+    schedule: Schedule
+
+
+def rule_key(number: int, rule: Rule) -> str:
+    """Changes with the rule, so that what held of the old one does not count for the new."""
+    return f"{number}: {describe(rule)}"
+
+
+def describe(rule: Rule) -> str:
+    compared = f"{rule.metric} {rule.operator} {rule.threshold:g}"
+    return f"{compared} for {rule.duration_seconds} s: {rule.scale_by:+d}"
+
+
+def follow(
+    policy: Policy, state: IdleState, readings: Mapping[str, Reading], now: int, gap_seconds: int
+) -> tuple[RuleTimer, ...]:
+    """The timers of the rules that hold now."""
+    silent = now - state.checked_at > gap_seconds
+    since = {} if silent else {timer.rule: min(timer.since, now) for timer in state.timers}
+    return tuple(
+        RuleTimer(key, since.get(key) or now)
+        for number, rule in enumerate(policy.rules)
+        if holds(rule, readings.get(rule.metric))
+        for key in (rule_key(number, rule),)
+    )
+
+
+def holds(rule: Rule, reading: Reading | None) -> bool:
+    if reading is None or reading.value is None:
+        return False
+    return COMPARE[rule.operator](reading.value, rule.threshold)
+
+
+def fired(policy: Policy, timers: Sequence[RuleTimer], now: int) -> Rule | None:
+    since = {timer.rule: timer.since for timer in timers}
+    ripe = [
+        rule
+        for number, rule in enumerate(policy.rules)
+        if (begun := since.get(rule_key(number, rule))) is not None and now - begun >= rule.duration_seconds
+    ]
+    if not ripe:
+        return None
+    most = max(ripe, key=lambda rule: rule.scale_by)
+    return most if most.scale_by > 0 else min(ripe, key=lambda rule: rule.scale_by)
+
+
+def scale_for(
+    policy: Policy, state: IdleState, rule: Rule, workloads: Sequence[Workload], rate: Rate | None, now: int
+) -> Scale:
+    """What a rule that fired makes of the replicas, within all bounds."""
+    said = f"rule {describe(rule)}"
+    if scaler := next((each for each in workloads if each.autoscaler), None):
+        return Scale(
+            says=f"{said}: left alone, HorizontalPodAutoscaler {scaler.autoscaler} scales {scaler.ref}"
+        )
+    rest = state.last_scaled_at + policy.cooldown_seconds - now
+    if rest > 0:
+        return Scale(says=f"{said}: cooling down for another {rest} s")
+    wanted = tuple(
+        Remembered(each.ref, _bounded(policy, each.replicas + rule.scale_by))
+        for each in workloads
+        if each.replicas
+    )
+    changed = _changed(wanted, workloads)
+    if not changed:
+        return Scale(says=f"{said}: {policy.target} is at its bound already")
+    if rule.scale_by > 0 and (why := _too_dear(policy, wanted, workloads, rate)):
+        return Scale(says=f"{said}: {why}")
+    return Scale(changed, f"{said}: {_told(changed, workloads)}")
+
+
+def scale_to(policy: Policy, replicas: int, workloads: Sequence[Workload]) -> tuple[Remembered, ...]:
+    """What a schedule of more than 0 makes of the replicas: within min and max, whatever the cooldown."""
+    wanted = tuple(Remembered(each.ref, _bounded(policy, replicas)) for each in workloads)
+    return _changed(wanted, workloads)
+
+
+def _bounded(policy: Policy, replicas: int) -> int:
+    return min(max(replicas, policy.min_replicas, 1), max(policy.max_replicas, 1))
+
+
+def _changed(wanted: Sequence[Remembered], workloads: Sequence[Workload]) -> tuple[Remembered, ...]:
+    have = {each.ref: each.replicas for each in workloads}
+    return tuple(one for one in wanted if one.replicas != have[one.ref])
+
+
+def _told(wanted: Sequence[Remembered], workloads: Sequence[Workload]) -> str:
+    have = {each.ref: each.replicas for each in workloads}
+    return ", ".join(f"{one.ref} from {have[one.ref]} to {one.replicas}" for one in wanted)
+
+
+def _too_dear(
+    policy: Policy, wanted: Sequence[Remembered], workloads: Sequence[Workload], rate: Rate | None
+) -> str:
+    """By the present price of one replica, on average over the group."""
+    if policy.max_hourly_cost is None:
+        return ""
+    limit = f"max_hourly_cost is {policy.max_hourly_cost} {policy.currency}"
+    have = sum(each.replicas for each in workloads)
+    if rate is None or rate.currency != policy.currency or not have:
+        return f"its price is not known in {policy.currency} and {limit}"
+    cost = rate.per_hour / have * sum(one.replicas for one in wanted)
+    if cost <= policy.max_hourly_cost:
+        return ""
+    return f"it would cost {cost.quantize(Decimal('0.0001'))} {policy.currency} an hour, {limit}"
+
+
+Fires = Callable[[str, str, int], tuple[int | None, int | None]]
+
+
+def fires_around(cron: str, zone: str, now: int) -> tuple[int | None, int | None]:
+    """The last time up to now and the next one after it."""
+    return last_fire(cron, zone, now), next_fire(cron, zone, now)
+
+
+def due(policy: Policy, state: IdleState, now: int, fires: Fires = fires_around) -> Due | None:
+    """The latest time that any schedule came due since they were last answered. `fires` may remember what
+    it found: many policies share their cron lines."""
+    answered = state.scheduled_until or policy.created_at
+    found: Due | None = None
+    for schedule in policy.schedules:
+        at = fires(schedule.cron, schedule.zone, now)[0]
+        while at is not None and at > answered and (start := _exempt_since(schedule, at)):
+            at = last_fire(schedule.cron, schedule.zone, start - 1)
+        if at is not None and at > answered and (found is None or at >= found.at):
+            found = Due(at, schedule.replicas, schedule)
+    return found
+
+
+def _exempt_since(schedule: Schedule, at: int) -> int:
+    """The beginning of the day, where it is one on which the schedule does not fire; else 0."""
+    if not schedule.except_dates:
+        return 0
+    local = datetime.fromtimestamp(at, UTC).astimezone(ZoneInfo(schedule.zone))
+    if local.date().isoformat() not in schedule.except_dates:
+        return 0
+    midnight = local.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+    return min(int(midnight.timestamp()), at)

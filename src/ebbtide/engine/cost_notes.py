@@ -1,0 +1,84 @@
+"""An observer that notes in the log what the workers cost an hour, whenever that has changed.
+
+What was noted last is remembered by the process and found in the log by the next one, so that a Lambda
+that starts afresh each minute notes no more than a daemon does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+
+from ebbtide.core.costs import CostPoint, cost_point
+from ebbtide.model.decision import Decision
+from ebbtide.model.effect import Outcome
+from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.operation import Operation, Spot
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+from ebbtide.ports import Store
+
+REPEAT_SECONDS = 3600
+
+
+class CostNotes:
+    def __init__(self, store: Store, settings: Settings, new_id: Callable[[], str]) -> None:
+        self._store = store
+        self._settings = settings
+        self._new_id = new_id
+        self._last: CostPoint | None = None
+
+    def looked(self, snapshot: Snapshot, _record: Record) -> None:
+        if snapshot.problems:
+            return
+        point = cost_point(snapshot, self._settings)
+        if self._last is None:
+            self._last = next(iter(read_points(self._store, 1)), None)
+        if self._last is None or _is_news(self._last, point):
+            self._store.append([cost_entry(self._new_id(), point)])
+            self._last = point
+
+    def decided(self, decision: Decision) -> None: ...
+
+    def began(self, work: Operation | Spot) -> None: ...
+
+    def advanced(self, before: Operation | Spot, after: Operation | Spot) -> None: ...
+
+    def performed(self, outcomes: Sequence[Outcome]) -> None: ...
+
+    def closed(self, work: Operation | Spot, succeeded: bool) -> None: ...
+
+    def ticked(self, seconds: float, held: bool, error: str) -> None: ...
+
+
+def _is_news(last: CostPoint, point: CostPoint) -> bool:
+    changed = (last.per_hour, last.unpriced) != (point.per_hour, point.unpriced)
+    return changed or point.at - last.at >= REPEAT_SECONDS
+
+
+def cost_entry(entry_id: str, point: CostPoint) -> LogEntry:
+    amounts = ", ".join(f"{amount} {currency}" for currency, amount in sorted(point.per_hour.items()))
+    unpriced = f"; {point.unpriced} workers have no known price" if point.unpriced else ""
+    data = {
+        "perHour": {currency: str(amount) for currency, amount in point.per_hour.items()},
+        "unpriced": point.unpriced,
+    }
+    says = f"the workers cost {amounts or 'nothing that is known'} an hour{unpriced}"
+    return LogEntry(entry_id, point.at, LogKind.COST, says, "", data)
+
+
+def read_points(store: Store, limit: int) -> list[CostPoint]:
+    """The newest so many, in the order of time."""
+    entries = store.read_log([LogKind.COST], limit=limit)
+    return [_point(entry) for entry in reversed(entries)]
+
+
+def _point(entry: LogEntry) -> CostPoint:
+    amounts, unpriced = entry.data.get("perHour"), entry.data.get("unpriced")
+    known = amounts if isinstance(amounts, dict) else {}
+    return CostPoint(
+        entry.at,
+        {str(currency): Decimal(str(amount)) for currency, amount in known.items()},
+        unpriced if isinstance(unpriced, int) else 0,
+    )

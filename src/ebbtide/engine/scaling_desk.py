@@ -1,0 +1,100 @@
+"""What every part of scaling to zero shares: the doors, and one way to write a state and what goes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from ebbtide.core.savings import fold
+from ebbtide.errors import NotFound
+from ebbtide.model.idle import IdleState
+from ebbtide.model.ledger import Stretch
+from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.policy import Policy, ZeroDefaults
+from ebbtide.model.settings import Settings
+from ebbtide.model.workload import Workload
+from ebbtide.ports import Clock, Cluster, Notifier, PolicyStore, Signals, Store, Workloads
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingOutside:
+    store: Store
+    policies: PolicyStore
+    workloads: Workloads
+    signals: Signals
+    notifier: Notifier
+    clock: Clock
+    new_id: Callable[[], str]
+    """Ids that are unique and grow with time."""
+    cluster: Cluster | None = None
+    """For prices, and to tell whether a wake needs a node; without it both are less exact."""
+    threads: int = 1
+    """How many calls to the cluster may be under way at once."""
+    follows: bool = False
+    """Whether a wake is followed, in a thread of its own, until it is ready: for a process that stays."""
+
+
+class Desk:
+    def __init__(self, outside: ScalingOutside, defaults: ZeroDefaults, settings: Settings) -> None:
+        self.outside = outside
+        self.defaults = defaults
+        self.settings = settings
+
+    @property
+    def now(self) -> int:
+        return int(self.outside.clock.now())
+
+    def find(self, policy_id: str) -> tuple[Policy, IdleState]:
+        policy = self.outside.policies.find_policy(policy_id)
+        state = self.outside.policies.find_state(policy_id) if policy is not None else None
+        if policy is None or state is None:
+            raise NotFound(
+                f"there is no policy {policy_id}; nothing was changed. `ebbtide policy list` shows all"
+            )
+        return policy, state
+
+    def save(
+        self,
+        policy: Policy,
+        state: IdleState,
+        stretches: Sequence[Stretch] = (),
+        says: str = "",
+        kind: LogKind = LogKind.IDLE,
+    ) -> IdleState:
+        """Write the state with the stretches that ended, in the ledger and in the log, all or nothing."""
+        kept = stretches if self.defaults.cost_tracking else ()
+        entries = [self.stretch_entry(stretch) for stretch in kept]
+        told = [self.entry(kind, policy, says)] if says else []
+        written = self.outside.policies.write_state(state, fold(kept), [*entries, *told])
+        for entry in told:
+            self.outside.notifier.notify(entry)
+        return written
+
+    def entry(self, kind: LogKind, policy: Policy, says: str) -> LogEntry:
+        return LogEntry(self.outside.new_id(), self.now, kind, f"policy {policy.name}: {says}", policy.id)
+
+    def tell(self, kind: LogKind, policy: Policy, says: str) -> None:
+        """Log what changes no state."""
+        entry = self.entry(kind, policy, says)
+        self.outside.store.append([entry])
+        self.outside.notifier.notify(entry)
+
+    def stretch_entry(self, stretch: Stretch) -> LogEntry:
+        length = stretch.until - stretch.since
+        says = f"{stretch.phase} for {length} s"
+        data = {"stretch": msgspec.to_builtins(stretch)}
+        return LogEntry(self.outside.new_id(), self.now, LogKind.STRETCH, says, stretch.policy_id, data)
+
+    def note(self, policy: Policy, says: str) -> str:
+        """What is noted at a workload that is scaled."""
+        return f"policy {policy.name}: {says}"
+
+
+def read_stretch(entry: LogEntry) -> Stretch:
+    return msgspec.convert(entry.data["stretch"], Stretch)
+
+
+def replicas_of(workloads: Sequence[Workload]) -> int:
+    return sum(each.replicas for each in workloads)

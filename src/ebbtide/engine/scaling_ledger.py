@@ -1,0 +1,105 @@
+"""What was saved: read from the ledger with the stretch under way added, and rebuilt from the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ebbtide.core.savings import SavingsReport, fold, open_stretch, report
+from ebbtide.engine.scaling_desk import Desk, read_stretch
+from ebbtide.errors import NotFound
+from ebbtide.model.ledger import LedgerDay, Stretch
+from ebbtide.model.log import LogKind
+from ebbtide.model.policy import Policy
+
+PAGE = 1000
+MOST_READS = 10
+MOST_POLICIES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    total: SavingsReport
+    policies: tuple[SavingsReport, ...]
+    """One for each policy with figures, by its id; the total is their sum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    policy_id: str
+    stretches: int
+    days: int
+    changed: bool
+    """Whether the ledger was not what its log says."""
+
+
+class Ledger:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._outside = desk.outside
+
+    def savings(self, policy_id: str, first: str, last: str) -> SavingsReport:
+        policy = self._outside.policies.find_policy(policy_id)
+        rows = list(self._outside.policies.list_days(policy_id, first, last))
+        if policy is None and not rows and not self._outside.policies.list_days(policy_id):
+            raise NotFound(f"there is no policy {policy_id} and nothing of it in the ledger")
+        return report(policy_id, first, last, [*rows, *self._open(policy)])
+
+    def summary(self, first: str, last: str) -> Summary:
+        rows = list(self._outside.policies.list_days("", first, last))
+        states = {state.policy_id: state for state in self._outside.policies.list_states()}
+        for policy in self._policies():
+            if (state := states.get(policy.id)) is not None:
+                stretch = open_stretch(policy, state, self._desk.now)
+                rows += fold([stretch] if stretch and self._desk.defaults.cost_tracking else [])
+        by_policy: dict[str, list[LedgerDay]] = {}
+        for row in rows:
+            by_policy.setdefault(row.policy_id, []).append(row)
+        each = (report(one, first, last, by_policy[one]) for one in sorted(by_policy))
+        return Summary(report("", first, last, rows), tuple(one for one in each if one.days))
+
+    def rebuild(self, policy_id: str = "") -> Sequence[Rebuilt]:
+        """From the stretches in the log. They may grow meanwhile, so it is done again until they did not:
+        a row written in between is in the log as well."""
+        known = {row.policy_id for row in self._outside.policies.list_days(policy_id)}
+        known |= {policy_id} if policy_id else {policy.id for policy in self._policies()}
+        return [self._rebuild(one) for one in sorted(known)]
+
+    def _rebuild(self, policy_id: str) -> Rebuilt:
+        before = tuple(self._outside.policies.list_days(policy_id))
+        stretches = self._stretches(policy_id)
+        for _ in range(MOST_READS):
+            self._outside.policies.replace_days(policy_id, fold(stretches))
+            again = self._stretches(policy_id)
+            if len(again) == len(stretches):
+                break
+            stretches = again
+        days = fold(stretches)
+        return Rebuilt(policy_id, len(stretches), len(days), _plain(before) != _plain(days))
+
+    def _stretches(self, policy_id: str) -> list[Stretch]:
+        found: list[Stretch] = []
+        before = ""
+        while page := self._outside.store.read_log([LogKind.STRETCH], policy_id, PAGE, before):
+            found.extend(read_stretch(entry) for entry in page)
+            before = page[-1].id
+            if len(page) < PAGE:
+                break
+        return found[::-1]
+
+    def _open(self, policy: Policy | None) -> Sequence[LedgerDay]:
+        state = self._outside.policies.find_state(policy.id) if policy is not None else None
+        if policy is None or state is None or not self._desk.defaults.cost_tracking:
+            return ()
+        stretch = open_stretch(policy, state, self._desk.now)
+        return fold([stretch]) if stretch else ()
+
+    def _policies(self) -> Iterator[Policy]:
+        after = ""
+        while page := self._outside.policies.list_policies(after, MOST_POLICIES):
+            yield from page
+            after = page[-1].name
+
+
+def _plain(days: Sequence[LedgerDay]) -> list[LedgerDay]:
+    return sorted(days, key=lambda day: (day.date, day.currency))

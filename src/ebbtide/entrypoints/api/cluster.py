@@ -1,0 +1,159 @@
+"""What is going on and why: status, nodes, operations, decisions, the log, and the pause switch."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Depends, Query
+
+from ebbtide.core.decide import decide
+from ebbtide.engine.journal import read_decision, read_inputs
+from ebbtide.engine.switch import resumed, set_switch
+from ebbtide.entrypoints.api import paging
+from ebbtide.entrypoints.api.guard import Needs
+from ebbtide.entrypoints.api.problems import Problem
+from ebbtide.entrypoints.api.scopes import Scope
+from ebbtide.entrypoints.api.shapes import (
+    DecisionShape,
+    EntriesShape,
+    NodesShape,
+    PauseBody,
+    ReplayShape,
+    StatusShape,
+    SwitchShape,
+)
+from ebbtide.entrypoints.api.site import Site
+from ebbtide.entrypoints.api.telling import News, entry_shape, node_shape, status_shape
+from ebbtide.model.log import LogEntry, LogKind
+
+READ = [Depends(Needs(Scope.READ))]
+ADMIN = [Depends(Needs(Scope.ADMIN))]
+OPERATION_KINDS = (
+    LogKind.OPERATION_BEGUN,
+    LogKind.OPERATION_CLOSED,
+    LogKind.TRANSITION,
+    LogKind.EFFECT,
+    LogKind.DRAIN_RESULT,
+    LogKind.SPOT_EVENT,
+)
+
+Limit = Annotated[int, Query(ge=1, le=500, description="Entries on one page.")]
+Page = Annotated[str, Query(max_length=500, description="`next_page_token` of the page before.")]
+Subject = Annotated[str, Query(max_length=300, description="Only about this node, operation or decision.")]
+
+
+def router(site: Site) -> APIRouter:
+    routes = APIRouter(prefix="/api/v1", tags=["cluster"])
+
+    @routes.get("/status", dependencies=READ)
+    def status() -> StatusShape:
+        """What is under way, what holds it back, and what the last decision said."""
+        snapshot, record = site.sight.snapshot(), site.store.load()
+        news = News(newest(site, LogKind.DECISION, brief=True), newest(site, LogKind.ALARM, brief=True))
+        return status_shape(record, snapshot, site.settings, site.kind, int(site.clock.now()), news)
+
+    @routes.get("/nodes", dependencies=READ)
+    def nodes() -> NodesShape:
+        """Every node that is seen, with its state, its use, its price, and why it was kept."""
+        snapshot, record = site.sight.snapshot(), site.store.load()
+        kept = last_refusals(site)
+        shapes = [node_shape(node, snapshot, record, site.settings, kept) for node in snapshot.cluster.nodes]
+        return NodesShape(at=snapshot.at, nodes=shapes, problems=list(snapshot.problems))
+
+    @routes.get("/operations", dependencies=READ)
+    def operations(limit: Limit = 50, page_token: Page = "", subject: Subject = "") -> EntriesShape:
+        """Operations and every step of them, newest first."""
+        return page_of(site, "operations", OPERATION_KINDS, subject, limit, page_token)
+
+    @routes.get("/decisions", dependencies=READ)
+    def decisions(limit: Limit = 50, page_token: Page = "") -> EntriesShape:
+        """Decisions, newest first."""
+        return page_of(site, "decisions", (LogKind.DECISION,), "", limit, page_token)
+
+    @routes.get("/decisions/{decision_id}", dependencies=READ)
+    def decision(decision_id: str) -> DecisionShape:
+        """One decision: every precondition with both figures, and how much was seen."""
+        entry = find(site, decision_id)
+        found, inputs = read_decision(entry), read_inputs(entry)
+        snapshot = inputs.snapshot
+        return DecisionShape(
+            id=found.id,
+            at=found.at,
+            action=found.action,
+            reason=found.reason,
+            decision=msgspec.to_builtins(found),
+            snapshot={
+                "at": snapshot.at,
+                "nodes": len(snapshot.cluster.nodes),
+                "workers": len(snapshot.cluster.workers),
+                "pods": len(snapshot.cluster.pods),
+                "waiting": len(snapshot.cluster.waiting_pods),
+                "instances": len(snapshot.instances),
+                "cpu": snapshot.cpu.value,
+                "problems": list(snapshot.problems),
+            },
+        )
+
+    @routes.get("/decisions/{decision_id}/replay", dependencies=READ)
+    def replay(decision_id: str) -> ReplayShape:
+        """Compute it again from its stored inputs, and say whether it comes out the same."""
+        entry = find(site, decision_id)
+        stored, inputs = read_decision(entry), read_inputs(entry)
+        again = decide(inputs.snapshot, inputs.record, inputs.settings, inputs.now, stored.id)
+        return ReplayShape(id=stored.id, equal=again == stored, action=again.action, reason=again.reason)
+
+    @routes.get("/log", dependencies=READ)
+    def log(
+        limit: Limit = 50,
+        page_token: Page = "",
+        subject: Subject = "",
+        kind: Annotated[list[LogKind] | None, Query(description="Only these kinds.")] = None,
+    ) -> EntriesShape:
+        """The log, newest first."""
+        return page_of(site, "log", tuple(kind or ()), subject, limit, page_token)
+
+    @routes.put("/pause", dependencies=ADMIN)
+    def pause(body: PauseBody) -> SwitchShape:
+        """Stop all removals. What is already being terminated goes on; launches go on."""
+        why = f" ({body.reason})" if body.reason else ""
+        set_switch(site.store, site.clock, site.new_id, f"removals paused by the API{why}", True, body.reason)
+        return SwitchShape(paused=True, reason=body.reason, says="Removals are paused.")
+
+    @routes.delete("/pause", dependencies=ADMIN)
+    def resume() -> SwitchShape:
+        """Allow removals again, and take up what was set aside."""
+        before = set_switch(site.store, site.clock, site.new_id, "removals resumed by the API", False)
+        return SwitchShape(paused=False, reason="", says=resumed(before))
+
+    return routes
+
+
+def find(site: Site, decision_id: str) -> LogEntry:
+    entry = site.store.find_entry(decision_id)
+    if entry is None or entry.kind is not LogKind.DECISION:
+        raise Problem(404, f"there is no decision {decision_id!r}")
+    return entry
+
+
+def newest(site: Site, kind: LogKind, brief: bool = False) -> LogEntry | None:
+    return next(iter(site.store.read_log([kind], limit=1, brief=brief)), None)
+
+
+def page_of(
+    site: Site, name: str, kinds: tuple[LogKind, ...], subject: str, limit: int, token: str
+) -> EntriesShape:
+    before = paging.unpack(name, token)
+    entries = site.store.read_log(kinds, subject, limit + 1, before, brief=True)
+    shown = entries[:limit]
+    more = paging.pack(name, shown[-1].id) if len(entries) > limit else ""
+    return EntriesShape(entries=[entry_shape(entry) for entry in shown], next_page_token=more)
+
+
+def last_refusals(site: Site) -> dict[str, str]:
+    """Why each node was passed over, by the newest decision that looked at it."""
+    entry = newest(site, LogKind.DECISION)
+    if entry is None:
+        return {}
+    verdicts = read_decision(entry).verdicts
+    return {refusal.node_name: refusal.reason for verdict in verdicts for refusal in verdict.refusals}

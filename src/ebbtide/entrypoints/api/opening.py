@@ -1,0 +1,68 @@
+"""From a configuration and its open doors to the site that the API stands on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ebbtide.config.api import ApiKeys, TokenKeys, beyond_loopback
+from ebbtide.engine.observe import observe
+from ebbtide.entrypoints.api.scopes import Scope, Token
+from ebbtide.entrypoints.api.site import Sight, Site
+from ebbtide.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ebbtide.config import Config
+    from ebbtide.engine.outside import Outside
+    from ebbtide.engine.scaling import Scaling
+
+
+def open_site(config: Config, outside: Outside, listen: str, scaling: Scaling | None = None) -> Site:
+    keys, settings = config.api, config.settings
+    return Site(
+        store=outside.store,
+        settings=settings,
+        sight=Sight(lambda: observe(outside, settings), outside.clock),
+        clock=outside.clock,
+        new_id=outside.new_id,
+        scaling=scaling,
+        tokens=tuple(token_of(each) for each in keys.tokens),
+        hosts=keys.hosts,
+        open_reading=reads_openly(keys, listen),
+        webhook_secrets=webhook_secrets(keys.webhook_secrets_file),
+        rate_per_minute=keys.rate_per_minute,
+        wakes_per_minute=keys.wakes_per_minute,
+        kind=config.cluster_kind,
+    )
+
+
+def reads_openly(keys: ApiKeys, listen: str) -> bool:
+    return keys.open_reading and not keys.tokens and not beyond_loopback(listen)
+
+
+def token_of(keys: TokenKeys) -> Token:
+    expires = None
+    if keys.expires:
+        try:
+            day = datetime.strptime(keys.expires, "%Y-%m-%d").replace(tzinfo=UTC)
+        except ValueError as error:
+            raise ConfigError(
+                f"api.tokens: {keys.expires!r}, when {keys.name!r} expires, is no day; nothing was touched. "
+                "Write it as 2027-01-31."
+            ) from error
+        expires = int(day.timestamp())
+    return Token(keys.name, Scope[keys.scope.upper()], keys.sha256, expires)
+
+
+def webhook_secrets(path: str) -> tuple[str, ...]:
+    if not path:
+        return ()
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError as error:
+        raise ConfigError(
+            f"api.webhook_secrets_file {path!r} cannot be read ({error.strerror or error}); nothing was "
+            "touched. Make it, with one secret a line."
+        ) from error
+    return tuple(line.strip() for line in lines if line.strip())

@@ -1,0 +1,20 @@
+"""All routers, in the order of the document."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from ebbtide.entrypoints.api.cluster import router as cluster_routes
+from ebbtide.entrypoints.api.demo import router as demo_routes
+from ebbtide.entrypoints.api.events import router as event_routes
+from ebbtide.entrypoints.api.health import router as health_routes
+from ebbtide.entrypoints.api.money import router as money_routes
+from ebbtide.entrypoints.api.site import Site
+from ebbtide.entrypoints.dashboard import router as pages
+
+
+def routers(site: Site) -> list[APIRouter]:
+    found = [pages(), health_routes(site), cluster_routes(site), money_routes(site), event_routes(site)]
+    if site.demo is not None:
+        found.append(demo_routes(site.demo))
+    return found

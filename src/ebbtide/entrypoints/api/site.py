@@ -1,0 +1,85 @@
+"""What the API stands on: one cluster's record and log, a look at it, its policies, and who may do what."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from ebbtide.entrypoints.api.scopes import Token
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+from ebbtide.ports import Clock, PolicyStore, Store
+
+if TYPE_CHECKING:
+    from ebbtide.engine.scaling import Scaling
+
+LOOK_SECONDS = 5.0
+
+
+class Sight:
+    """What is seen of the cluster, looked at again when it is older than a few seconds: however many pages
+    are open, the cluster and the cloud are asked no more often than that."""
+
+    def __init__(self, look: Callable[[], Snapshot], clock: Clock, seconds: float = LOOK_SECONDS) -> None:
+        self._look = look
+        self._clock = clock
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._seen: Snapshot | None = None
+        self._at = 0.0
+
+    def snapshot(self) -> Snapshot:
+        with self._lock:
+            now = self._clock.now()
+            if self._seen is None or not 0 <= now - self._at < self._seconds:
+                self._seen, self._at = self._look(), now
+            return self._seen
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that can be broken in the demo, and what that will show."""
+
+    id: str
+    name: str
+    says: str
+
+
+class Demo(Protocol):
+    """What the demo lets a person do beyond looking."""
+
+    says: str
+    faults: tuple[Fault, ...]
+
+    def strike(self, fault_id: str) -> str:
+        """Break it, and say what was done. `NotFound` where there is no such fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    store: Store
+    settings: Settings
+    sight: Sight
+    clock: Clock
+    new_id: Callable[[], str]
+    policies: PolicyStore | None = None
+    scaling: Scaling | None = None
+    tokens: tuple[Token, ...] = ()
+    hosts: tuple[str, ...] = ("localhost", "127.0.0.1", "::1")
+    """Names under which it may be asked for. A page of another site that had its name point here would
+    ask under that name."""
+    open_reading: bool = False
+    """Whether reading needs no token; only where nobody but this machine can reach it."""
+    webhook_secrets: tuple[str, ...] = ()
+    rate_per_minute: int = 600
+    wakes_per_minute: int = 120
+    max_body_bytes: int = 256 * 1024
+    kind: str = ""
+    demo: Demo | None = None
+    metrics: Callable[[], tuple[bytes, str]] | None = None
+    """The text of `/metrics` and its media type."""
+    healthy: Callable[[], str] = field(default=lambda: "")
+    """What is wrong with the process; empty while it is well."""
+    ready: Callable[[], str] = field(default=lambda: "")

@@ -1,0 +1,218 @@
+"""Records, snapshots and log entries in the shapes of the API. Pure: values in, shapes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from ebbtide.core.costs import CostPoint, cost_point, price_of
+from ebbtide.engine.journal import Part, part_name, parts
+from ebbtide.entrypoints.api.shapes import (
+    Brake,
+    EntryShape,
+    NodeShape,
+    OperationShape,
+    StatusShape,
+    Step,
+)
+from ebbtide.model.log import LogEntry
+from ebbtide.model.node import Node
+from ebbtide.model.operation import (
+    Move,
+    Operation,
+    Removal,
+    RemovalState,
+    ScaleUp,
+    Slot,
+    SlotState,
+    Source,
+    Spot,
+)
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+
+DEMO = "demo"
+"""The kind of a cluster in which everything is simulated and may be broken."""
+KINDS = {"ScaleUp": "scale-up", "ScaleDown": "scale-down", "Consolidate": "consolidation"}
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """The newest of each kind in the log."""
+
+    decision: LogEntry | None
+    alarm: LogEntry | None
+
+
+def entry_shape(entry: LogEntry) -> EntryShape:
+    return EntryShape(id=entry.id, at=entry.at, kind=entry.kind, subject=entry.subject, says=entry.says)
+
+
+def operation_shape(operation: Operation) -> OperationShape:
+    return OperationShape(
+        id=operation.id,
+        kind=KINDS[type(operation).__name__],
+        started_at=operation.started_at,
+        reason=operation.reason,
+        abort_reason=getattr(operation, "abort_reason", ""),
+        steps=[_step(part) for part in parts(operation)],
+    )
+
+
+def spot_shape(spot: Spot) -> OperationShape:
+    return OperationShape(
+        id=spot.id,
+        kind=f"spot {spot.kind}",
+        started_at=spot.noticed_at,
+        reason=f"{spot.instance_id} is to be gone by {spot.deadline}",
+        steps=[_step(part) for part in parts(spot)],
+    )
+
+
+STEPS = {Slot: "launch", Removal: "removal", Source: "emptying", Move: "move"}
+
+
+def _step(part: Part) -> Step:
+    return Step(
+        kind=STEPS[type(part)],
+        name=part_name(part),
+        state=part.state,
+        since=part.since,
+        zone="" if isinstance(part, Move) else part.zone,
+        reason=part.reason or (f"from {part.from_node}" if isinstance(part, Move) else ""),
+    )
+
+
+def status_shape(
+    record: Record,
+    snapshot: Snapshot,
+    settings: Settings,
+    kind: str,
+    now: int,
+    news: News,
+) -> StatusShape:
+    decision, alarm = news.decision, news.alarm
+    point = cost_point(snapshot, settings)
+    cost, currency = total_of(point)
+    held = record.lock_owner if record.lock_until > now else ""
+    return StatusShape(
+        cluster=settings.cluster,
+        kind=kind,
+        now=now,
+        rev=record.rev,
+        ticked_at=record.ticked_at,
+        says=decision.says if decision else "nothing was decided yet",
+        last_decision=entry_shape(decision) if decision else None,
+        last_alarm=entry_shape(alarm) if alarm else None,
+        operation=operation_shape(record.operation) if record.operation else None,
+        set_aside=operation_shape(record.set_aside) if record.set_aside else None,
+        spots=[spot_shape(spot) for spot in record.spots],
+        brakes=list(brakes(record, settings, now)),
+        lease_holder=held,
+        workers=len(snapshot.cluster.workers),
+        min_workers=settings.min_workers,
+        max_workers=settings.max_workers,
+        pods=sum(len(pods) for pods in snapshot.cluster.pods_on.values()),
+        waiting=[pod.full_name for pod in snapshot.cluster.waiting_pods[:100]],
+        cpu=snapshot.cpu.value,
+        cost_per_hour=None if cost is None else str(cost),
+        currency=currency,
+        unpriced=point.unpriced,
+        problems=list(snapshot.problems),
+        demo=kind == DEMO,
+    )
+
+
+def total_of(point: CostPoint) -> tuple[Decimal | None, str]:
+    """Cost an hour and its currency. Money of two currencies is not added up: then there is no total."""
+    if len(point.per_hour) > 1:
+        return None, ""
+    return next(((amount, currency) for currency, amount in point.per_hour.items()), (Decimal(0), ""))
+
+
+def brakes(record: Record, settings: Settings, now: int) -> Iterator[Brake]:
+    why = f": {record.pause_reason}" if record.pause_reason else ""
+    yield Brake(name="pause", on=record.paused, says=f"removals are paused{why}" if record.paused else "off")
+    for name, seconds in (
+        ("cooldown up", settings.cooldown_up_seconds),
+        ("cooldown down", settings.cooldown_down_seconds),
+    ):
+        until = record.last_scale_at + seconds if record.last_scale_at else 0
+        left = until - now
+        says = f"{left} s left of {seconds} s" if left > 0 else "over"
+        yield Brake(name=name, on=left > 0, says=says, until=until if left > 0 else None)
+    for name, failures, until in (
+        ("launch back-off", record.launch_failures, record.launch_backoff_until),
+        ("removal back-off", record.removal_failures, record.removal_backoff_until),
+    ):
+        on = until > now
+        says = f"{failures} failures in a row, {until - now} s left" if on else "none"
+        yield Brake(name=name, on=on, says=says, until=until if on else None)
+    aside = record.set_aside
+    says = f"{aside.id} waits for `ebbtide resume`" if aside else "nothing"
+    yield Brake(name="set aside", on=aside is not None, says=says)
+    for rest in record.rests:
+        if rest.until > now:
+            yield Brake(name=f"{rest.instance_id} rests", on=True, says=rest.reason, until=rest.until)
+
+
+def node_shape(
+    node: Node, snapshot: Snapshot, record: Record, settings: Settings, kept: Mapping[str, str]
+) -> NodeShape:
+    pods = snapshot.cluster.pods_on.get(node.name, ())
+    price = price_of(node, settings)
+    instance = snapshot.instance_of.get(node.name)
+    cpu = sum(pod.requests.cpu_milli for pod in pods) / max(node.allocatable.cpu_milli, 1)
+    memory = sum(pod.requests.memory_mib for pod in pods) / max(node.allocatable.memory_mib, 1)
+    return NodeShape(
+        name=node.name,
+        uid=node.uid,
+        instance_id=instance.id if instance else node.instance_id,
+        zone=node.zone,
+        pool=node.pool,
+        instance_type=node.instance_type,
+        market=node.market,
+        state=node_state(node, instance.id if instance else node.instance_id, record),
+        worker=node.worker,
+        created_at=node.created_at,
+        pods=len(pods),
+        cpu_requested=round(cpu, 3),
+        memory_requested=round(memory, 3),
+        price_per_hour=str(price.per_hour) if price else None,
+        currency=price.currency if price else "",
+        price_source=price.source if price else "",
+        idle_since=idle_since(record).get(node.uid),
+        kept_because=kept.get(node.name, ""),
+    )
+
+
+def idle_since(record: Record) -> dict[str, int]:
+    return {emptied.node_uid: emptied.since for emptied in record.emptied}
+
+
+def node_state(node: Node, instance_id: str, record: Record) -> str:
+    """What the record says of it first, then what the cluster shows."""
+    for removal in _removals(record):
+        if removal.instance_id == instance_id or (removal.node_uid and removal.node_uid == node.uid):
+            if removal.state is RemovalState.PLANNED:
+                return "chosen"
+            if not removal.settled:
+                return removal.state.lower()
+    if record.spot_for(instance_id) is not None:
+        return "interrupted"
+    operation = record.operation
+    if isinstance(operation, ScaleUp) and any(
+        slot.node_name == node.name and slot.state is SlotState.JOINED for slot in operation.slots
+    ):
+        return "joining"
+    if not node.ready:
+        return "not ready"
+    return "cordoned" if node.unschedulable else "ready"
+
+
+def _removals(record: Record) -> Iterator[Removal]:
+    works = [work for work in (record.operation, *record.spots) if work is not None]
+    for work in works:
+        yield from (part for part in parts(work) if isinstance(part, Removal))

@@ -1,0 +1,87 @@
+"""`ebbtide serve` and `ebbtide token`: the API and its pages, and who may use them."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, open_outside, read_config
+from ebbtide.entrypoints.cli.writing import write_json, write_lines
+from ebbtide.errors import Usage
+
+DEFAULT_LISTEN = "127.0.0.1:8808"
+
+tokens = typer.Typer(no_args_is_help=True, help="Tokens of the API.")
+
+
+class ScopeName(StrEnum):
+    READ = "read"
+    WAKE = "wake"
+    ADMIN = "admin"
+
+
+@tokens.command("new")
+def new(
+    name: Annotated[str, typer.Option(help="Who will have it.")],
+    scope: Annotated[ScopeName, typer.Option(help="What it may do.")] = ScopeName.READ,
+    days: Annotated[int, typer.Option(min=0, max=3650, help="Valid for so many days; 0 is for ever.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Make a token. It is shown once and kept nowhere; the configuration holds its digest."""
+    from ebbtide.entrypoints.api.scopes import digest_of, new_token
+
+    token = new_token()
+    entry = {"name": name, "scope": scope.value, "sha256": digest_of(token)}
+    if days:
+        entry["expires"] = (datetime.now(UTC) + timedelta(days=days)).date().isoformat()
+    if as_json:
+        write_json({"token": token, "entry": entry})
+        return
+    fields = ", ".join(f'{key}: "{value}"' for key, value in entry.items())
+    write_lines(
+        [
+            f"The token, shown this once:  {token}",
+            "",
+            "In ebbtide.yaml:",
+            "api:",
+            "  tokens:",
+            f"    - {{{fields}}}",
+        ]
+    )
+
+
+def serve(
+    ctx: typer.Context,
+    listen: Annotated[str, typer.Option(help=f"HOST:PORT; else api.listen, else {DEFAULT_LISTEN}.")] = "",
+    config: ConfigPath = None,
+) -> None:
+    """Serve the API and the pages alone, beside runners elsewhere (a Lambda, other replicas)."""
+    from ebbtide.config.api import beyond_loopback, host_and_port
+    from ebbtide.entrypoints.api import make_app
+    from ebbtide.entrypoints.api.opening import open_site
+    from ebbtide.entrypoints.api.serving import served
+
+    found = read_config(ctx, config)
+    configured = found.api.listen if found.api.listen != "off" else ""
+    address = listen or configured or DEFAULT_LISTEN
+    if not address.rpartition(":")[2].isdigit() or not address.rpartition(":")[0]:
+        raise Usage(f"{address!r} is no HOST:PORT; nothing was touched. Write it as {DEFAULT_LISTEN}.")
+    if beyond_loopback(address) and not found.api.tokens:
+        raise Usage(
+            f"{address} can be reached from other machines, and api.tokens is empty; nothing was touched. "
+            "Make a token with `ebbtide token new`, or listen on 127.0.0.1."
+        )
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    host, port = host_and_port(address)
+    with open_outside(found, watching=True) as outside:
+        outside.store.load()
+        with served(make_app(open_site(found, outside, address)), host, port) as at:
+            write_lines([f"Pages and API: http://{host}:{at}/  (Ctrl-C stops it)"])
+            stop.wait()

@@ -1,0 +1,60 @@
+// Elements from plain values. Text is always set as text, so that no name can become markup.
+
+export function h(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  set(element, properties);
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+
+export function s(tag, attributes = {}, ...children) {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children.flat());
+  return element;
+}
+
+function set(element, properties) {
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "class") element.className = value;
+    else if (value === true) element.setAttribute(name, "");
+    else element.setAttribute(name, value);
+  }
+}
+
+export function card(title, ...children) {
+  return h("section", { class: "card" }, h("h2", {}, title), ...children);
+}
+
+export function source(path) {
+  return h("p", { class: "source" }, h("a", { href: path }, `from ${path.split("?")[0]}`));
+}
+
+export function figures(pairs) {
+  return h("dl", { class: "figures" }, pairs.map(([name, value, tone]) =>
+    h("div", {}, h("dt", {}, name), h("dd", { class: tone ?? "" }, value))));
+}
+
+export function table(caption, columns, rows) {
+  const head = columns.map(([name, kind]) => h("th", { scope: "col", class: kind ?? "" }, name));
+  const body = rows.map((cells) => h("tr", {}, cells.map((cell, at) => h("td", { class: columns[at][1] ?? "" }, cell))));
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    h("table", {}, h("caption", { class: "quiet", hidden: true }, caption), h("thead", {}, h("tr", {}, head)), h("tbody", {}, body)));
+}
+
+export function replaceChildren(parent, ...children) {
+  parent.replaceChildren(...children.flat().filter(Boolean));
+}
+
+// What was typed, unfolded and focused survives when a part of the page is drawn anew.
+export function redraw(parent, children) {
+  const open = new Set([...parent.querySelectorAll("details[open]")].map((each) => each.dataset.key));
+  const focused = document.activeElement?.dataset?.key;
+  replaceChildren(parent, children);
+  for (const each of parent.querySelectorAll("details")) if (open.has(each.dataset.key)) each.open = true;
+  if (focused) parent.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
+}

@@ -1,0 +1,102 @@
+// The frame: which page is shown, whether the server is there, the token, light or dark.
+
+import { ask, hasToken, listen, setToken } from "./api.js";
+import { now } from "./now.js";
+import { why } from "./why.js";
+import { money } from "./money.js";
+import { sleep } from "./sleep.js";
+
+const PAGES = { now, why, money, sleep };
+const main = document.getElementById("page");
+const live = document.getElementById("live");
+const trouble = document.getElementById("trouble");
+let shown = null;
+let busy = false;
+let again = false;
+
+export function say(text) {
+  trouble.textContent = text;
+  trouble.hidden = !text;
+}
+
+function place() {
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
+  const [name, ...rest] = path.split("/");
+  return { name: PAGES[name] ? name : "now", rest: rest.map(decodeURIComponent), query: new URLSearchParams(query ?? "") };
+}
+
+async function show() {
+  const { name, rest, query } = place();
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.hash === `#/${name}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  document.title = `${name[0].toUpperCase()}${name.slice(1)} · Ebbtide`;
+  main.replaceChildren();
+  shown = PAGES[name](main, { rest, query, say, refresh });
+  await refresh();
+}
+
+// One refresh at a time; what comes meanwhile asks for one more, and no more than one.
+export async function refresh() {
+  if (busy) { again = true; return; }
+  busy = true;
+  do {
+    again = false;
+    const page = shown;
+    try {
+      await page?.refresh();
+      if (page === shown) say("");
+    } catch (error) {
+      const hint = error.status === 401 ? "\nPress Token at the top and enter one." : "";
+      say(`${error.message}${hint}`);
+    }
+  } while (again);
+  busy = false;
+}
+
+function onState(state) {
+  live.textContent = state;
+  live.className = `pill ${state === "live" ? "good" : "warn"}`;
+  if (state === "live") refresh();
+}
+
+let timer = null;
+function soon() {
+  timer ??= setTimeout(() => { timer = null; refresh(); }, 250);
+}
+
+const dialog = document.getElementById("token-dialog");
+document.getElementById("token-button").addEventListener("click", () => dialog.showModal());
+dialog.addEventListener("close", () => {
+  const field = document.getElementById("token-field");
+  if (dialog.returnValue === "use") setToken(field.value);
+  if (dialog.returnValue === "forget") setToken("");
+  field.value = "";
+  if (dialog.returnValue !== "cancel") refresh();
+});
+
+const themes = document.getElementById("theme-button");
+const wishes = matchMedia("(prefers-color-scheme: dark)");
+function dark() {
+  const set = document.documentElement.dataset.theme;
+  return set ? set === "dark" : wishes.matches;
+}
+function tellTheme() { themes.setAttribute("aria-pressed", String(dark())); }
+themes.addEventListener("click", () => {
+  document.documentElement.dataset.theme = dark() ? "light" : "dark";
+  localStorage.setItem("ebbtide-theme", document.documentElement.dataset.theme);
+  tellTheme();
+});
+const kept = localStorage.getItem("ebbtide-theme");
+if (kept === "dark" || kept === "light") document.documentElement.dataset.theme = kept;
+tellTheme();
+wishes.addEventListener("change", tellTheme);
+
+addEventListener("hashchange", () => { show(); main.focus({ preventScroll: true }); });
+show();
+listen(soon, onState);
+setInterval(refresh, 10000);
+ask("/api/v1/status").then((status) => {
+  document.getElementById("cluster").textContent = status.cluster;
+}).catch(() => { if (!hasToken()) dialog.hidden = false; });

@@ -1,0 +1,57 @@
+// Money: cost an hour over time, savings by day, what consolidation could still save, and where prices come from.
+
+import { ask } from "./api.js";
+import { barsByDay, lineOver } from "./chart.js";
+import { card, figures, h, redraw, source, table } from "./dom.js";
+import { money as sum } from "./words.js";
+
+export function money(main) {
+  const parts = { cost: h("div"), savings: h("div"), possible: h("div"), prices: h("div") };
+  main.append(h("h1", {}, "Money"), h("div", { class: "grid" }, parts.cost, parts.savings, parts.possible, parts.prices));
+
+  function drawCost(costs) {
+    const points = costs.points.map((point) => ({ at: point.at, value: Number(point.per_hour) }));
+    redraw(parts.cost, card("Cost an hour", figures([["now", sum(costs.per_hour, costs.currency)], ["last 24 hours", sum(costs.last_day, costs.currency, 2)]]),
+      points.length > 1 ? lineOver(points, "Cost an hour over time", 3) : h("p", { class: "quiet" }, "Not enough was seen yet to draw a line."),
+      source("/api/v1/costs")));
+  }
+
+  function drawSavings(summary) {
+    const days = summary.daily_breakdown.map((day) => ({ date: day.date, potential: Number(day.potential), realised: Number(day.realised), net: Number(day.net) })).reverse();
+    const yesterday = summary.daily_breakdown.find((day) => day.date === summary.yesterday);
+    const total = summary.totals;
+    redraw(parts.savings, card("Saved by day",
+      figures([["yesterday, net", sum(yesterday?.net ?? "0", summary.currency, 2)], ["30 days, net", sum(total.net, summary.currency, 2)]]),
+      days.length ? [barsByDay(days, ["potential", "realised", "net"], "Savings by day"),
+        h("ul", { class: "legend" }, h("li", { "data-state": "idle" }, "potential: workloads freed"), h("li", { "data-state": "ready" }, "realised: nodes really not paid"), h("li", { "data-state": "joining" }, "net: after wakes and churn")),
+        h("details", { "data-key": "savings-table" }, h("summary", {}, "As a table"), table("Savings by day", [["day"], ["potential", "number"], ["realised", "number"], ["net", "number"]],
+          days.slice().reverse().map((day) => [day.date, day.potential.toFixed(4), day.realised.toFixed(4), day.net.toFixed(4)])))]
+        : h("p", { class: "quiet" }, "Nothing has slept yet. A policy with scale_to_zero saves while its workload is at zero."),
+      source("/api/v1/scaling/savings/summary")));
+  }
+
+  function drawPossible(report) {
+    const plan = report.candidate;
+    redraw(parts.possible, card("What consolidation could still save", plan
+      ? [figures([["possible", `${sum(plan.savings_per_hour, plan.currency)} an hour`], ["cost after", sum(plan.cost_after, plan.currency)], ["proven bound", sum(plan.bound, plan.currency)], ["pods to move", plan.moves]]),
+        h("p", {}, report.refused ? `Not done: ${report.refused}.` : "It may be done now.")]
+      : h("p", { class: "quiet" }, report.refused ? `Nothing to gain, or not to be said: ${report.refused}.` : "Nothing to gain."),
+    source("/api/v1/consolidation")));
+  }
+
+  function drawPrices(prices) {
+    redraw(parts.prices, card("Prices", table("Prices", [["pool"], ["type"], ["market"], ["an hour", "number"], ["from"]],
+      prices.prices.map((price) => [price.pool, price.instance_type, price.market, sum(price.per_hour, price.currency), [price.source, price.as_of].filter(Boolean).join(", ") || "–"])),
+    source("/api/v1/prices")));
+  }
+
+  return {
+    async refresh() {
+      const [costs, summary, report, prices] = await Promise.all([ask("/api/v1/costs"), ask("/api/v1/scaling/savings/summary"), ask("/api/v1/consolidation"), ask("/api/v1/prices")]);
+      drawCost(costs);
+      drawSavings(summary);
+      drawPossible(report);
+      drawPrices(prices);
+    },
+  };
+}

@@ -1,0 +1,105 @@
+// Now: nodes, what waits, what the last tick said, what is under way, and the brakes.
+
+import { ask } from "./api.js";
+import { card, figures, h, redraw, source } from "./dom.js";
+import { faults } from "./faults.js";
+import { Tiles, legend } from "./tiles.js";
+import { clock, money, share, span } from "./words.js";
+
+export function now(main, { say, refresh }) {
+  let status = null;
+  let nodes = null;
+  let offered = false;
+  const tiles = new Tiles((name) => { tiles.picked = tiles.picked === name ? "" : name; draw(); });
+  const parts = { says: h("div"), numbers: h("div"), picked: h("div", { "aria-live": "polite" }), operation: h("div"), waiting: h("div"), brakes: h("div"), demo: h("div") };
+  main.append(
+    h("h1", {}, "Now"),
+    parts.demo,
+    parts.says,
+    card("Cluster", parts.numbers, source("/api/v1/status")),
+    card("Nodes", tiles.element, legend(), parts.picked, source("/api/v1/nodes")),
+    h("div", { class: "grid" }, parts.operation, parts.waiting, parts.brakes),
+  );
+
+  function draw() {
+    tiles.update(nodes.nodes.filter((node) => node.worker), status.now);
+    redraw(parts.says, card("The last decision", h("p", { class: "says" }, status.says),
+      h("p", { class: "quiet" }, status.last_decision ? `${clock(status.last_decision.at)} · ` : "", status.last_decision
+        ? h("a", { href: `#/why/${encodeURIComponent(status.last_decision.id)}` }, "why, in full") : ""),
+      status.problems.map((problem) => h("p", { class: "bad" }, problem)),
+      status.last_alarm && status.now - status.last_alarm.at < 3600
+        ? h("p", { class: "warn" }, `Alarm at ${clock(status.last_alarm.at)}: ${status.last_alarm.says}`) : null));
+    redraw(parts.numbers, figures([
+      ["workers", `${status.workers} of ${status.min_workers} to ${status.max_workers}`],
+      ["pods", status.pods], ["waiting", status.waiting.length, status.waiting.length ? "warn" : ""],
+      ["CPU", share(status.cpu)],
+      ["cost an hour", money(status.cost_per_hour, status.currency)],
+      ["last tick", status.ticked_at ? `${span(status.now - status.ticked_at)} ago` : "never"],
+    ]));
+    redraw(parts.picked, picked());
+    redraw(parts.operation, card("Under way", operations()));
+    redraw(parts.waiting, card("Pods waiting", status.waiting.length
+      ? h("ul", {}, status.waiting.slice(0, 20).map((name) => h("li", {}, name)))
+      : h("p", { class: "quiet" }, "No pod waits for a node.")));
+    redraw(parts.brakes, brakes());
+  }
+
+  function picked() {
+    const node = nodes.nodes.find((each) => each.name === tiles.picked);
+    if (!node) return [h("p", { class: "quiet" }, "Choose a node to see what is known of it.")];
+    const idle = node.idle_since ? `${span(status.now - node.idle_since)}` : "it has pods";
+    return [h("h3", {}, node.name), figures([
+      ["state", node.state], ["type", node.instance_type], ["zone", node.zone], ["pods", node.pods],
+      ["CPU asked for", share(node.cpu_requested)], ["memory asked for", share(node.memory_requested)],
+      ["age", span(status.now - node.created_at)], ["empty for", idle],
+      ["price an hour", money(node.price_per_hour, node.currency)],
+    ]), h("p", {}, node.kept_because ? `Not removed: ${node.kept_because}.` : notRemoved(node)),
+    h("p", {}, h("a", { href: `#/why/?node=${encodeURIComponent(node.name)}` }, "Its whole life"))];
+  }
+
+  // Where the decision never came to look at single nodes, what stopped it is the answer for all of them.
+  function notRemoved(node) {
+    if (node.state !== "ready") return "";
+    return `Not removed: ${status.says}.`;
+  }
+
+  function operations() {
+    const all = [status.operation, ...status.spots, status.set_aside].filter(Boolean);
+    if (!all.length) return [h("p", { class: "quiet" }, "Nothing is under way.")];
+    return all.map((each) => h("div", {}, h("h3", {}, each.kind), h("p", {}, each.reason),
+      each.abort_reason ? h("p", { class: "bad" }, `Aborting: ${each.abort_reason}`) : null,
+      each === status.set_aside ? h("p", { class: "bad" }, "Set aside: it waits for `ebbtide resume`.") : null,
+      h("p", { class: "quiet" }, `${each.id}, begun ${span(status.now - each.started_at)} ago`),
+      h("ul", { class: "steps" }, each.steps.map((step) => h("li", {},
+        h("strong", {}, step.name), ` ${step.state.toLowerCase()}`,
+        step.since ? ` for ${span(status.now - step.since)}` : "", step.reason ? h("span", { class: "quiet" }, `: ${step.reason}`) : "")))));
+  }
+
+  function brakes() {
+    const paused = status.brakes.find((brake) => brake.name === "pause")?.on;
+    const lines = status.brakes.map((brake) => h("li", { class: brake.on ? "warn" : "" },
+      h("span", { class: "mark", "aria-hidden": "true" }, brake.on ? "■" : "□"), `${brake.name}: ${brake.says}`));
+    const lease = h("li", {}, h("span", { class: "mark", "aria-hidden": "true" }, "□"), `lease: ${status.lease_holder ? `held by ${status.lease_holder}` : "free"}`);
+    const button = h("button", { type: "button", class: paused ? "" : "danger", "data-key": "pause", onclick: () => turn(!paused) },
+      paused ? "Allow removals again" : "Pause all removals");
+    return card("Brakes", h("ul", { class: "steps" }, lines, lease), h("p", {}, button));
+  }
+
+  async function turn(on) {
+    try {
+      await ask("/api/v1/pause", on ? { method: "PUT", body: { reason: "from the page" } } : { method: "DELETE" });
+      await refresh();
+    } catch (error) { say(`${on ? "Pausing" : "Resuming"} was refused: ${error.message}`); }
+  }
+
+  return {
+    async refresh() {
+      [status, nodes] = await Promise.all([ask("/api/v1/status"), ask("/api/v1/nodes")]);
+      if (status.demo && !offered) {
+        offered = true;
+        await faults(parts.demo, say);
+      }
+      draw();
+    },
+  };
+}

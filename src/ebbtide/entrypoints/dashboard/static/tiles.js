@@ -1,0 +1,92 @@
+// Nodes as a picture, by zone. A tile is made once for each node and then only changed where something changed,
+// so that a thousand of them can be kept up to date.
+
+import { h } from "./dom.js";
+import { share, span } from "./words.js";
+
+const MANY = 120;
+
+export class Tiles {
+  constructor(onPick) {
+    this.onPick = onPick;
+    this.zones = new Map();
+    this.tiles = new Map();
+    this.picked = "";
+    this.element = h("div", { class: "zones" });
+  }
+
+  update(nodes, now) {
+    const many = nodes.length > MANY;
+    const seen = new Set();
+    const order = new Map();
+    for (const node of nodes) {
+      const zone = this.zone(node.zone || "no zone");
+      const key = node.uid || node.name;
+      seen.add(key);
+      const tile = this.tile(key, node);
+      this.paint(tile, node, now);
+      if (tile.element.parentElement !== zone.list) zone.list.append(tile.element);
+      order.set(zone, (order.get(zone) ?? 0) + 1);
+    }
+    for (const [key, tile] of this.tiles) {
+      if (seen.has(key)) continue;
+      tile.element.remove();
+      this.tiles.delete(key);
+    }
+    for (const [name, zone] of this.zones) {
+      const count = order.get(zone) ?? 0;
+      zone.element.hidden = count === 0;
+      text(zone.title, `Zone ${name}: ${count} ${count === 1 ? "node" : "nodes"}`);
+      zone.list.classList.toggle("many", many);
+    }
+  }
+
+  zone(name) {
+    if (!this.zones.has(name)) {
+      const title = h("h3", {});
+      const list = h("ul", { class: "tiles" });
+      const element = h("div", { class: "zone" }, title, list);
+      this.zones.set(name, { title, list, element });
+      const after = [...this.zones.keys()].sort().indexOf(name);
+      this.element.insertBefore(element, this.element.children[after] ?? null);
+    }
+    return this.zones.get(name);
+  }
+
+  tile(key, node) {
+    if (!this.tiles.has(key)) {
+      const fill = h("i", {});
+      const label = h("b", {});
+      const button = h("button", { type: "button", class: "tile", "data-key": `node-${key}`, onclick: () => this.onPick(node.name) }, fill, label);
+      this.tiles.set(key, { element: h("li", {}, button), button, fill, label, was: "" });
+    }
+    return this.tiles.get(key);
+  }
+
+  paint(tile, node, now) {
+    const idle = node.idle_since && node.state === "ready" ? now - node.idle_since : 0;
+    const state = idle ? "idle" : node.state;
+    const full = Math.min(1, Math.max(node.cpu_requested, node.memory_requested));
+    const clock = idle ? `, empty for ${span(idle)}` : "";
+    const says = `${node.name}: ${node.state}${clock}, ${share(full)} asked for, ${node.pods} pods, ${node.instance_type}${node.market === "spot" ? ", spot" : ""}`;
+    const is = `${says}|${this.picked === node.name}`;
+    if (tile.was === is) return;
+    tile.was = is;
+    tile.button.dataset.state = state;
+    tile.button.dataset.market = node.market;
+    tile.button.setAttribute("aria-label", says);
+    tile.button.setAttribute("aria-pressed", String(this.picked === node.name));
+    tile.button.title = says;
+    tile.fill.style.setProperty("--fill", full.toFixed(2));
+    text(tile.label, node.name.slice(-10));
+  }
+}
+
+function text(element, value) {
+  if (element.textContent !== value) element.textContent = value;
+}
+
+export function legend() {
+  const states = [["ready", "ready"], ["idle", "empty, with its clock"], ["joining", "joining"], ["draining", "chosen or draining"], ["terminating", "terminating, lost or not ready"]];
+  return h("ul", { class: "legend" }, states.map(([state, says]) => h("li", { "data-state": state }, says)), h("li", { "data-market": "spot" }, "spot (dashed)"));
+}

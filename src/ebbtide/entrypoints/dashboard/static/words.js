@@ -1,0 +1,27 @@
+// Times, spans and money as people say them.
+
+export function clock(seconds) {
+  return seconds ? new Date(seconds * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" }) : "never";
+}
+
+export function moment(seconds) {
+  if (!seconds) return "never";
+  return new Date(seconds * 1000).toLocaleString([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" });
+}
+
+export function span(seconds) {
+  const whole = Math.max(0, Math.round(seconds));
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  if (whole < 86400) return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
+  return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
+}
+
+export function money(amount, currency, digits = 4) {
+  if (amount === null || amount === undefined) return "unknown";
+  return `${Number(amount).toFixed(digits)} ${currency ?? ""}`.trim();
+}
+
+export function share(value) {
+  return value === null || value === undefined ? "unknown" : `${Math.round(value * 100)} %`;
+}

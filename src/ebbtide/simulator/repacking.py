@@ -1,0 +1,147 @@
+"""Watches consolidation: what it must never do, and what came of it.
+
+A pod that it evicts has a place again within a minute, unless the workload shrank or a node was lost
+meanwhile. A node goes by it only when old, idle and not the last. Two of it are a cooldown apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from ebbtide.core.capacity import doomed
+from ebbtide.engine.observers import Observers
+from ebbtide.model.operation import (
+    Consolidate,
+    MoveState,
+    Operation,
+    Removal,
+    RemovalState,
+    ScaleDown,
+    SlotState,
+    SourceState,
+    Spot,
+)
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+from ebbtide.simulator.machines import Machines
+from ebbtide.simulator.world import Act, World
+
+PLACE_SECONDS = 60.0
+"""When a pod that consolidation evicted must have a node again."""
+WAITED_SECONDS = 30.0
+"""A pod that was only just made does not count as one without a place."""
+UNSEEN_SECONDS = 120.0
+"""A pod that came and went between two looks was not seen by anybody."""
+LOOK = "look for a place"
+
+
+class Repacking:
+    """The rules, asked by the world as it really is."""
+
+    def __init__(self, world: World, settings: Settings, say: Callable[[str], None]) -> None:
+        self._world = world
+        self._settings = settings
+        self._say = say
+        world.timeline.on(LOOK, self._look_for_place)
+
+    def evicts(self, act: Act, record: Record | None) -> None:
+        """Just before the eviction: how many pods of the workload have a node, this one among them."""
+        if record is None or not isinstance(record.operation, Consolidate):
+            return
+        key = self._world.pods.book.workload_of[act.pod_uid]
+        self._world.timeline.after(PLACE_SECONDS, LOOK, f"{self._placed(key)} {self._losses()} {key}")
+
+    def wrote(self, before: Record, after: Record) -> None:
+        since = after.last_consolidation_at - before.last_consolidation_at
+        cooldown = self._settings.consolidation.cooldown_seconds
+        if before.last_consolidation_at and 0 < since < cooldown:
+            self._say(f"a consolidation began {since} s after the last, the cooldown is {cooldown}")
+
+    def intends(self, removal: Removal, record: Record) -> None:
+        """A removal became irrevocable."""
+        operation, wanted = record.operation, self._settings.consolidation
+        node = self._world.inventory.nodes.get(removal.node_name)
+        by_it = isinstance(operation, ScaleDown) and operation.only_empty
+        if not by_it or node is None or node.uid != removal.node_uid:
+            return
+        age = self._world.now - node.created_at
+        if age < wanted.min_uptime_seconds:
+            self._say(f"consolidation removes {node.name} at an age of {age:.0f} s")
+        idle = self._world.now - self._world.inventory.empty_since.get(node.name, self._world.now)
+        if idle + UNSEEN_SECONDS < wanted.min_idle_seconds:
+            self._say(f"consolidation removes {node.name}, empty for {idle:.0f} s")
+        going = doomed(record)
+        machines = (self._world.nodes.machine_of(n.name) for n in self._world.view().workers if n.ready)
+        left = sum(1 for machine in machines if machine and machine.instance.id not in going)
+        if left < max(1, wanted.min_nodes):
+            self._say(f"consolidation removes {node.name} and leaves {left} ready workers")
+
+    def _losses(self) -> int:
+        return self._world.incidents.mail.interruptions + len(self._world.nodes.lost_at)
+
+    def _placed(self, key: str) -> int:
+        members = self._world.pods.members[key]
+        return sum(1 for uid in members if self._world.inventory.pods[uid].node_name)
+
+    def _look_for_place(self, subject: str) -> None:
+        placed, losses, key = subject.split(" ", 2)
+        wanted = min(int(placed), self._world.pods.book.workloads[key].wanted)
+        short = self._losses() == int(losses) and self._placed(key) < wanted
+        if short and any(self._waits(uid) for uid in self._world.pods.members[key]):
+            self._say(f"{PLACE_SECONDS:.0f} s after consolidation evicted a pod of {key}, one has no place")
+
+    def _waits(self, uid: str) -> bool:
+        pod = self._world.inventory.pods[uid]
+        return pod.waiting and self._world.now - pod.created_at >= WAITED_SECONDS
+
+
+@dataclass(slots=True)
+class Repacked:
+    """What consolidation did, in figures."""
+
+    begun: int = 0
+    pods_moved: int = 0
+    nodes_emptied: int = 0
+    nodes_removed: int = 0
+    nodes_launched: int = 0
+    saved_per_hour: Decimal = Decimal(0)
+    """Prices of what it removed, less those of what it launched."""
+    given_up: dict[str, int] = field(default_factory=dict)
+    """Why it was given up, and how often."""
+
+
+class Bookkeeper(Observers):
+    """Keeps those figures, by what a runner tells."""
+
+    def __init__(self, machines: Machines) -> None:
+        super().__init__()
+        self._machines = machines
+        self._known: set[str] = set()
+        self.figures = Repacked()
+
+    def began(self, work: Operation | Spot) -> None:
+        by_it = isinstance(work, Consolidate) or (isinstance(work, ScaleDown) and work.only_empty)
+        if by_it and work.id not in self._known:
+            self._known.add(work.id)
+            self.figures.begun += 1
+
+    def closed(self, work: Operation | Spot, succeeded: bool) -> None:  # noqa: ARG002 - the reason says more
+        figures = self.figures
+        if isinstance(work, Consolidate):
+            figures.pods_moved += sum(move.state is MoveState.MOVED for move in work.moves)
+            figures.nodes_emptied += sum(source.state is SourceState.EMPTIED for source in work.sources)
+            launched = [slot.instance_id for slot in work.slots if slot.state is SlotState.READY]
+            figures.nodes_launched += len(launched)
+            figures.saved_per_hour -= self._price(launched)
+            if work.abort_reason:
+                figures.given_up[work.abort_reason] = figures.given_up.get(work.abort_reason, 0) + 1
+        elif isinstance(work, ScaleDown) and work.only_empty:
+            gone = [r.instance_id for r in work.removals if r.terminated and r.state is RemovalState.GONE]
+            figures.nodes_removed += len(gone)
+            figures.saved_per_hour += self._price(gone)
+
+    def _price(self, instance_ids: list[str]) -> Decimal:
+        machines = map(self._machines.find, instance_ids)
+        return sum((machine.price for machine in machines if machine is not None), Decimal(0))

@@ -1,0 +1,239 @@
+"""Runners that can be stopped at any call: each ticks in a greenlet of its own, and asks before every call
+what is to become of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Protocol, cast
+
+from greenlet import greenlet
+
+from ebbtide.core.capacity import open_removals
+from ebbtide.engine.notices import answer_notices
+from ebbtide.engine.outside import NOBODY, Outside
+from ebbtide.engine.rounds import InvariantBroken
+from ebbtide.engine.tick import tick
+from ebbtide.errors import EbbtideError, Retryable, Unanswered
+from ebbtide.model.operation import RemovalState
+from ebbtide.model.record import Lease, Record
+from ebbtide.model.snapshot import ClusterView
+from ebbtide.ports import Cloud, Cluster, Inbox, Metrics, Store
+from ebbtide.simulator.faults import RunnerCrashed
+from ebbtide.simulator.runner import Stage, outside_of
+
+READS = ("read", "list", "load", "find", "receive", "close")
+UNASKED = {"metrics.read_cpu", "store.read_log", "store.find_entry", "store.close"}
+"""Calls that nothing others do can change, or that the engine never makes."""
+
+
+LOOKS = {"cluster.read", "cloud.list_instances"}
+
+
+class Director(Protocol):
+    """Says what becomes of a call."""
+
+    def point(self, actor: Actor, verb: str) -> str: ...
+
+    def answered(self, actor: Actor, verb: str, answer: str) -> None: ...
+
+
+class Actor:
+    """One runner. `kind` is "tick" for one that does all, "spot" for one that answers notices alone."""
+
+    def __init__(self, kind: str, owner: str, keeps_lease: bool) -> None:
+        self.kind = kind
+        self.owner = owner
+        self.keeps_lease = keeps_lease
+        self.thread: greenlet | None = None
+        self.chain = 0
+        """All that it has been told in this tick, as one number; 0 between two ticks."""
+        self.started = 0.0
+        self.begins = 0
+        """The state in which its tick began."""
+        self.wakes_at = -1.0
+        """When frozen: until when; -1 while it is not frozen."""
+        self.wakes_after = 0
+        """When frozen: how many runs of anybody must have come to an end before it goes on."""
+        self.crashed = False
+        self.rev = 0
+        self.token = 0
+        self.doors: list[Door] = []
+        self.blind: set[str] = set()
+        self.last: dict[str, Any] = {}
+        """What each list showed when it was last read, for stale answers."""
+
+    @property
+    def frozen(self) -> bool:
+        return self.wakes_at >= 0
+
+    def fork(self) -> Actor:
+        """A copy between two ticks."""
+        return Actor(self.kind, self.owner, self.keeps_lease)
+
+    def start(self, stage: Stage, director: Director, seconds: float) -> None:
+        self.chain = hash((self.kind, self.begins))
+        outside = doors_of(self, stage, director)
+        deadline = stage.clock.now() + seconds
+        self.thread = greenlet(lambda: self._run(stage, outside, deadline))
+
+    def _run(self, stage: Stage, outside: Outside, deadline: float) -> None:
+        try:
+            if self.kind == "spot":
+                answer_notices(outside, stage.settings, self.owner, deadline)
+            else:
+                tick(outside, stage.settings, self.owner, deadline, self.keeps_lease)
+        except RunnerCrashed:
+            pass
+        except InvariantBroken as error:
+            stage.checker.say(f"a machine broke its own invariant: {error}")
+        except EbbtideError:
+            pass  # a tick that failed: the next one starts from the record
+        except Exception as error:  # whatever it is, it is a find
+            stage.checker.say(f"the tick failed unexpectedly: {type(error).__name__}: {error}")
+
+    def end_tick(self) -> None:
+        for door in self.doors:
+            vars(door).clear()
+        self.doors.clear()
+        self.thread, self.chain, self.wakes_at = None, 0, -1.0
+        self.blind.clear()
+        self.last.clear()
+
+
+class Door:
+    """A port of one runner; every method of it, also one that is added later, is a point of choice."""
+
+    def __init__(self, inner: object, name: str, actor: Actor, stage: Stage, director: Director) -> None:
+        self._inner, self._name = inner, name
+        self._actor, self._stage, self._director = actor, stage, director
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        verb = f"{self._name}.{method}"
+        call = getattr(self._inner, method)
+        if verb in UNASKED:
+            answers: Callable[..., Any] = call
+        elif method.startswith(READS):
+            answers = self._reader(verb, call)
+        else:
+            answers = self._effect(verb, call)
+        self.__dict__[method] = answers
+        return answers
+
+    def _reader(self, verb: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def answer(*arguments: Any) -> Any:
+            actor = self._actor
+            self._alive()
+            choice = self._director.point(actor, verb)
+            actor.blind.discard(verb)
+            if choice == "crash before":
+                raise self._crash(verb)
+            if choice == "unread":
+                self._blind(verb, "unread")
+                raise Retryable(f"{verb} failed")
+            if choice == "shown empty":
+                self._blind(verb, "empty")
+                return ClusterView() if verb == "cluster.read" else ()
+            if choice == "shown stale":
+                self._stage.world.disturbances += 1
+                self._director.answered(actor, verb, "stale")
+                return actor.last[verb]
+            seen = call(*arguments)
+            if isinstance(seen, Record):
+                actor.rev = seen.rev
+            elif verb in LOOKS:
+                actor.last[verb] = seen
+            self._director.answered(actor, verb, "seen")
+            return seen
+
+        return answer
+
+    def _blind(self, verb: str, how: str) -> None:
+        self._stage.world.disturbances += 1
+        if verb in LOOKS:
+            self._actor.blind.add(verb)
+        self._director.answered(self._actor, verb, how)
+
+    def _effect(self, verb: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def answer(*arguments: Any) -> Any:
+            actor = self._actor
+            self._alive()
+            choice = self._director.point(actor, verb)
+            if choice != "go":
+                self._stage.world.disturbances += 1
+            if verb == "store.write":
+                self._watch_the_blind(arguments[0])
+            match choice:
+                case "crash before":
+                    raise self._crash(verb)
+                case "crash after":
+                    with suppress(EbbtideError):
+                        call(*arguments)
+                    raise self._crash(verb)
+                case "lost reply":
+                    with suppress(EbbtideError):
+                        call(*arguments)
+                    self._director.answered(actor, verb, "lost")
+                    raise Unanswered(f"the reply to {verb} was lost")
+                case "failed":
+                    self._director.answered(actor, verb, "failed")
+                    raise Retryable(f"{verb} failed")
+            try:
+                done = call(*arguments)
+            except EbbtideError as error:
+                self._director.answered(actor, verb, type(error).__name__)
+                raise
+            if isinstance(done, Record):
+                actor.rev = done.rev
+            elif isinstance(done, Lease):
+                actor.token = done.token
+            self._director.answered(actor, verb, "done")
+            return done
+
+        return answer
+
+    def _watch_the_blind(self, record: Record) -> None:
+        """Who did not see all must not make a removal irrevocable."""
+        if self._actor.blind:
+            known = {r.instance_id for r in open_removals(self._inner.load()) if _irrevocable(r.state)}  # type: ignore[attr-defined]  # only a store writes
+            for removal in open_removals(record):
+                if _irrevocable(removal.state) and removal.instance_id not in known:
+                    seen = ", ".join(sorted(self._actor.blind))
+                    self._stage.checker.say(f"{removal.instance_id} is to go, decided without {seen}")
+
+    def _alive(self) -> None:
+        if self._actor.crashed:
+            raise RunnerCrashed("this runner has crashed")
+
+    def _crash(self, verb: str) -> RunnerCrashed:
+        self._actor.crashed = True
+        return RunnerCrashed(f"crashed at {verb}")
+
+
+def _irrevocable(state: RemovalState) -> bool:
+    return state is RemovalState.TERMINATING
+
+
+def doors_of(actor: Actor, stage: Stage, director: Director) -> Outside:
+    sound = outside_of(stage)
+
+    def door(name: str) -> Door:
+        actor.doors.append(Door(getattr(sound, name), name, actor, stage, director))
+        return actor.doors[-1]
+
+    return replace(
+        sound,
+        store=cast(Store, door("store")),
+        cluster=cast(Cluster, door("cluster")),
+        cloud=cast(Cloud, door("cloud")),
+        metrics=cast(Metrics, door("metrics")),
+        inbox=cast(Inbox, door("inbox")),
+        new_id=lambda: _new_id(stage),
+        observer=NOBODY,
+    )
+
+
+def _new_id(stage: Stage) -> str:
+    stage.ids += 1
+    return f"x{stage.ids}"

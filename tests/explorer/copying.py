@@ -1,0 +1,120 @@
+"""A stage copied, so that many futures can be tried from one present.
+
+Frozen values are shared. What can change is copied once, however many hold it, and an object of a class
+that is not known here is refused: a copy that shares something by mistake would make the search worthless.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import is_dataclass, replace
+from decimal import Decimal
+from enum import Enum
+from types import FunctionType, MethodType, NoneType
+from typing import Any
+
+from ebbtide.adapters.stores.memory import MemoryDatabase
+from ebbtide.simulator.checker import Checker
+from ebbtide.simulator.clock import VirtualClock
+from ebbtide.simulator.ports import SimNotifier
+from ebbtide.simulator.runner import Stage
+from ebbtide.simulator.world import World
+
+PLAIN = {int, str, float, bool, bytes, tuple, frozenset, NoneType, Decimal, random.Random}
+CALLS = {FunctionType, MethodType}
+REBUILT = {"_placement"}
+"""Caches of mutable values: the copy starts with its own, empty."""
+
+Memo = dict[int, Any]
+
+
+def copy_stage(stage: Stage) -> Stage:
+    world = copy_world(stage.world)
+    checker = Checker(world, stage.settings)
+    memo: Memo = {id(stage.world): world, id(stage.settings): stage.settings}
+    _transfer(stage.checker, checker, memo)
+    database = MemoryDatabase()
+    database.items = {key: dict(item) for key, item in stage.database.items.items()}
+    clock = VirtualClock(stage.clock.now())
+    return replace(
+        stage, world=world, clock=clock, database=database, checker=checker, notifier=SimNotifier()
+    )
+
+
+def dismantle(stage: Stage) -> None:
+    """Untie what is no longer needed, so that it goes at once: the search makes too many to let them pile up."""
+    world = stage.world
+    for part in [*vars(world).values(), world.pods.scheduler, stage.checker]:
+        if hasattr(part, "__dict__"):
+            vars(part).clear()
+    vars(world).clear()
+
+
+def copy_world(world: World) -> World:
+    fresh = World(world.rules, tuple(world.machines.book.pools.values()), world.seed, world.now)
+    memo: Memo = {}
+    _transfer(world, fresh, memo)
+    scheduler = fresh.pods.scheduler
+    vars(scheduler)["_stale"].update(fresh.inventory.nodes)
+    return fresh
+
+
+def _transfer(source: object, target: object, memo: Memo) -> None:
+    """Give `target`, freshly made and of the same class, all that `source` has."""
+    memo[id(source)] = target
+    mine = vars(target)
+    for name, value in vars(source).items():
+        if name in REBUILT or name == "witnesses":
+            continue
+        kind = type(value)
+        if kind in PLAIN:
+            mine[name] = value
+        elif kind in CALLS:
+            continue
+        elif id(value) in memo:
+            mine[name] = memo[id(value)]
+        elif hasattr(value, "__dict__") and not is_dataclass(value):
+            _transfer(value, mine[name], memo)
+        else:
+            copied = _copied(value, memo)
+            if copied is not None:
+                mine[name] = copied
+
+
+def _copied(value: Any, memo: Memo) -> Any:
+    """A copy, the value itself where it is frozen, or None for a table of calls."""
+    kind = type(value)
+    if kind in PLAIN or isinstance(value, Enum):
+        return value
+    known = memo.get(id(value))
+    if known is not None:
+        return known
+    fresh: Any
+    if kind is dict:
+        first = next(iter(value.values()), None)
+        if type(first) in CALLS:
+            return None
+        fresh = dict(value) if _frozen(first) else {key: _copied(one, memo) for key, one in value.items()}
+    elif kind is list:
+        fresh = list(value) if not value or _frozen(value[0]) else [_copied(one, memo) for one in value]
+    elif kind is set:
+        fresh = set(value)
+    elif is_dataclass(value):
+        if _frozen(value):
+            return value
+        fresh = object.__new__(kind)
+        memo[id(value)] = fresh
+        for name in kind.__slots__:
+            setattr(fresh, name, _copied(getattr(value, name), memo))
+    else:
+        raise TypeError(f"the explorer does not know how to copy a {kind.__name__}: teach tests/explorer/copying")
+    memo[id(value)] = fresh
+    return fresh
+
+
+def _frozen(value: object) -> bool:
+    kind = type(value)
+    if kind in PLAIN or isinstance(value, Enum):
+        return True
+    parameters = getattr(kind, "__dataclass_params__", None)
+    return parameters is not None and bool(parameters.frozen)

@@ -1,0 +1,392 @@
+"""One path through a scene: who runs when, what goes wrong, and which state that leads to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ebbtide.engine.journal import parts
+from ebbtide.model.record import Record
+from tests.explorer.actors import Actor
+from tests.explorer.canonical import Names, between, digest_record, digest_world, ranks
+from tests.explorer.copying import copy_stage, dismantle
+from tests.explorer.entries import Entry, Left, Snapshot
+from tests.explorer.scenes import STEP
+
+if TYPE_CHECKING:
+    from tests.explorer.search import Search
+
+LONG_STEPS = 4
+"""Steps that a long freeze lasts: more than a lease."""
+TICK_SECONDS = 30.0
+FAULTS = ("crash before", "crash after", "lost reply", "failed")
+FAULTS_BEFORE_ANOTHER = ("crash before", "lost reply", "failed")
+"""Dead after a call is dead before the next; so it is left out unless this may be the last."""
+LAST_CALLS = ("store.release", "store.append", "inbox.acknowledge", "store.write")
+READ_FAULTS = {
+    "store.load": ("unread",),
+    "inbox.receive": ("unread",),
+    "cluster.read": ("unread", "shown empty", "shown stale"),
+    "cloud.list_instances": ("unread", "shown empty", "shown stale"),
+    "cluster.read_pods_on": ("unread",),
+}
+COST = {"freeze": 1, "freeze long": 1, "switch": 1, "skip": 1}
+
+
+class Pruned(BaseException):
+    """This state is known, with no less to spend: all that follows was, or will be, seen."""
+
+
+def _closure(left: Left) -> int:
+    """A bit for every budget that is covered by having explored this one."""
+    return sum(
+        1 << _bit((f, d, e))
+        for f in range(left[0] + 1)
+        for d in range(left[1] + 1)
+        for e in range(left[2] + 1)
+    )
+
+
+def _bit(left: Left) -> int:
+    return (left[0] * 4 + left[1]) * 4 + left[2]
+
+
+_closures: dict[Left, int] = {}
+
+
+def _successor(actor: Actor) -> Actor:
+    """Who comes after one that died; with a name of its own, so that it has to wait for the lease."""
+    return Actor(actor.kind, f"{actor.owner}'", actor.keeps_lease)
+
+
+class Path:
+    def __init__(self, search: Search, entry: Entry, warms: bool = False, replays: bool = False) -> None:
+        self.search, self.entry, self.warms, self.replays = search, entry, warms, replays
+        snapshot = self.snapshot = entry.snapshot
+        self.stage = copy_stage(snapshot.stage)
+        self.actors = [actor.fork() for actor in snapshot.actors]
+        self.step, self.turn, self.left = snapshot.step, snapshot.turn, snapshot.left
+        self.taken: list[int] = []
+        self.trail: list[str] = []
+        self.moves = 0
+        self.runs = 0
+        self.in_turn = False
+        """Whether who runs now does so in its turn, and not because it woke."""
+        self.at_the_end = False
+        self.handed_on = False
+        """Whether the stage now belongs to a snapshot."""
+        self._world: tuple[tuple[object, ...], int, dict[str, int]] | None = None
+        self._record: tuple[object, int, int] | None = None
+
+    @property
+    def calm(self) -> bool:
+        return self.warms or self.step >= self.search.bounds.steps or self.left == (0, 0, 0)
+
+    # -- who runs when -------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        while True:
+            if self.turn == len(self.actors):
+                if not self._next_step():
+                    return
+                continue
+            actor = self.actors[self.turn]
+            if not actor.frozen:
+                self._tick(actor)
+            self.turn += 1
+            self._wake()
+            if self._stops_here():
+                return
+
+    def _tick(self, actor: Actor) -> None:
+        while True:
+            choice = self._choose(self._turn_options(), f"{actor.owner} turn")
+            if choice == "go":
+                break
+            if choice == "skip":
+                return
+            kind, _, subject = choice.partition(" ")
+            self.stage.world.disturbances += 1
+            self.stage.world.plan(self.stage.world.now, kind, subject)
+            self.stage.world.advance_to(self.stage.world.now)
+            self.search.met.add(("event", kind))
+        actor.started = self.stage.clock.now()
+        actor.begins = hash((self._world_digest(), self._record_digest()))
+        actor.start(self.stage, self, TICK_SECONDS)
+        self.in_turn = True
+        self._drive(actor)
+        self.in_turn = False
+
+    def _drive(self, actor: Actor) -> None:
+        """Let it run until its tick is over or it is frozen."""
+        actor.wakes_at = -1.0
+        assert actor.thread is not None
+        actor.thread.switch()
+        self.runs += 1
+        if not actor.thread.dead:
+            return
+        actor.end_tick()
+        if actor.crashed:
+            number = self.actors.index(actor)
+            self.actors[number] = _successor(actor)
+
+    def _wake(self) -> None:
+        """Those go on whose time has come and who were frozen while somebody else ran."""
+        now = self.stage.clock.now()
+        while True:
+            due = [a for a in self.actors if a.frozen and a.wakes_at <= now and self.runs > a.wakes_after]
+            if not due:
+                return
+            self._drive(min(due, key=lambda actor: actor.wakes_after))
+
+    def _next_step(self) -> bool:
+        """Let time move on; False when this path ends here."""
+        if self.search_ends():
+            self.at_the_end = True
+            return False
+        if any(actor.frozen for actor in self.actors) and not self.replays:
+            if self.moves == self.entry.moves:
+                self._note(self._digest("time moves on"))
+                self._later()
+                return False
+            self.moves += 1
+        clock = self.stage.clock
+        clock.sleep(STEP)
+        self.stage.world.advance_to(clock.now())
+        self.step += 1
+        self.turn = 0
+        self.trail.append(f"-- {clock.now():.0f}")
+        self._wake()
+        return True
+
+    def search_ends(self) -> bool:
+        if self.warms:
+            return self.step >= 0
+        return self.step >= self.search.bounds.steps + self.search.scene.calm_steps
+
+    def _later(self) -> None:
+        self.search.push(self.step + 1, Entry(self.snapshot, tuple(self.taken), self.moves + 1))
+
+    def _stops_here(self) -> bool:
+        """Between two ticks, with nobody frozen, the state can be copied: others go on from there."""
+        if self.warms or self.replays or any(actor.frozen for actor in self.actors):
+            return bool(self.stage.checker.violations)
+        self._note(self._digest("between"))
+        if self.calm or self.stage.checker.violations:
+            return bool(self.stage.checker.violations)
+        self.search.push(self.step, Entry(self.snapshot_now()))
+        return True
+
+    def snapshot_now(self) -> Snapshot:
+        """At the end of this path, which has no further use for its stage."""
+        self.handed_on = True
+        self.stage.checker.acts.clear()
+        choices = self.snapshot.choices + tuple(self.taken)
+        return Snapshot(self.stage, self.actors, self.step, self.turn, self.left, choices)
+
+    def leave(self) -> None:
+        """Let go of all that this path alone held."""
+        if not self.handed_on:
+            for actor in self.actors:
+                actor.end_tick()
+            dismantle(self.stage)
+
+    def _crash_here(self, actor: Actor, chosen: int) -> None:
+        """What would be left if the runner died now can be copied at once, without going this way again."""
+        number = self.actors.index(actor)
+        turn, left, disturbances = self.turn, self.left, self.stage.world.disturbances
+        self.actors[number] = _successor(actor)
+        self.turn, self.left = turn + self.in_turn, (left[0] - 1, left[1], left[2])
+        try:
+            self._note(self._digest("between"))
+            self.stage.world.disturbances += 1
+            stage = copy_stage(self.stage)
+            stage.checker.acts.clear()
+            choices = (*self.snapshot.choices, *self.taken, chosen)
+            actors = [one.fork() for one in self.actors]
+            snapshot = Snapshot(stage, actors, self.step, self.turn, self.left, choices)
+            self.search.push(self.step, Entry(snapshot))
+        except Pruned:
+            pass
+        self.actors[number] = actor
+        self.turn, self.left, self.stage.world.disturbances = turn, left, disturbances
+
+    # -- what goes wrong -----------------------------------------------------------------------------
+
+    def _turn_options(self) -> list[str]:
+        options = ["go"]
+        if not self.calm:
+            if self.left[1]:
+                options.append("skip")
+            if self.left[2]:
+                options += [f"{kind} {subject}" for kind, subject in self.search.scene.events(self.stage)]
+        return options
+
+    def _options(self, actor: Actor, verb: str) -> list[str]:
+        options = ["go"]
+        if self.calm:
+            return options
+        if self.left[0]:
+            read = READ_FAULTS.get(verb)
+            if read is None:
+                options += FAULTS if verb in LAST_CALLS else FAULTS_BEFORE_ANOTHER
+            else:
+                options += [one for one in read if one != "shown stale" or verb in actor.last]
+        if self.left[1]:
+            options.append("freeze")
+            if verb != "cluster.evict":
+                # An eviction carries no token: how late it may land is bounded by its client's timeout.
+                options.append("freeze long")
+            if any(other.frozen for other in self.actors):
+                options.append("switch")
+        return options
+
+    def point(self, actor: Actor, verb: str) -> str:
+        while True:
+            choice = self._choose(self._options(actor, verb), f"{actor.owner} {verb}", actor)
+            if choice not in COST:
+                return choice
+            self._freeze(actor, choice)
+
+    def _freeze(self, actor: Actor, how: str) -> None:
+        now = self.stage.clock.now()
+        actor.wakes_at = now + LONG_STEPS * STEP if how == "freeze long" else now
+        actor.wakes_after = self.runs + 1
+        if how == "switch":
+            for other in self.actors:
+                if other.frozen and other is not actor:
+                    other.wakes_at, other.wakes_after = now, self.runs
+        self.stage.world.disturbances += 1
+        assert actor.thread is not None
+        assert actor.thread.parent is not None
+        actor.thread.parent.switch()
+        # From here on it depends on what the others have made of the world meanwhile.
+        actor.chain = hash((actor.chain, self._world_digest(), self._record_digest()))
+
+    def _choose(self, options: list[str], where: str, actor: Actor | None = None) -> str:
+        number = len(self.taken)
+        known = self.entry.choices
+        if number < len(known):
+            chosen = known[number]
+        else:
+            chosen = 0
+            if not self.warms and not self.replays:
+                self._note(self._digest(where.partition(" ")[2], actor))
+                self._branch(options, actor)
+        self.taken.append(chosen)
+        choice = options[chosen]
+        if chosen:
+            self._pay(choice)
+            self.search.met.add((where.partition(" ")[2], choice.partition(" ")[0] if actor is None else choice))
+        self.trail.append(where if choice == "go" else f"{where}: {choice}")
+        return choice
+
+    def _branch(self, options: list[str], actor: Actor | None) -> None:
+        taken = tuple(self.taken)
+        alone = actor is not None and not any(other.frozen for other in self.actors)
+        for chosen in range(1, len(options)):
+            if actor is not None and alone and options[chosen] == "crash before":
+                self._crash_here(actor, chosen)
+            else:
+                self.search.push(self.step, Entry(self.snapshot, (*taken, chosen), self.moves))
+
+    def _pay(self, choice: str) -> None:
+        faults, delays, events = self.left
+        if choice in COST:
+            self.left = (faults, delays - 1, events)
+        elif choice in FAULTS or choice.startswith(("unread", "shown")):
+            self.left = (faults - 1, delays, events)
+        else:
+            self.left = (faults, delays, events - 1)
+
+    # -- which state that is -------------------------------------------------------------------------
+
+    def _note(self, digest: int) -> None:
+        left = (0, 0, 0) if self.calm else self.left
+        seen = self.search.seen
+        covered = seen.get(digest, 0)
+        if covered >> _bit(left) & 1:
+            raise Pruned
+        if not covered:
+            self.search.states += 1
+        if left not in _closures:
+            _closures[left] = _closure(left)
+        seen[digest] = covered | _closures[left]
+
+    def answered(self, actor: Actor, verb: str, answer: str) -> None:
+        actor.chain = hash((actor.chain, verb, answer))
+        if answer not in ("done", "seen"):
+            self.search.met.add((verb, answer))
+
+    def _world_digest(self) -> int:
+        world = self.stage.world
+        mail = world.incidents.mail
+        version = (world.view(), world.machines.listed(), world.timeline.serial, world.now, len(mail.arrived))
+        known = self._world
+        if known is not None and all(a is b or a == b for a, b in zip(version[2:], known[0][2:], strict=True)):
+            if known[0][0] is version[0] and known[0][1] is version[1]:
+                return known[1]
+        names = Names(int(world.now))
+        digest = digest_world(world, names)
+        self._world = (version, digest, names.known)
+        return digest
+
+    def _record_digest(self) -> int:
+        world = self._world_digest()
+        record = self.stage.checker.record
+        known = self._record
+        if known is not None and known[0] is record and known[1] == world:
+            return known[2]
+        assert self._world is not None
+        names = Names(int(self.stage.world.now), self._world[2])
+        digest = digest_record(record, names) if record is not None else 0
+        self._record = (record, world, digest)
+        if record is not None:
+            self._meet(record)
+        return digest
+
+    def _meet(self, record: Record) -> None:
+        met = self.search.met
+        for work in (record.operation, record.set_aside, *record.spots):
+            if work is not None:
+                for part in parts(work):
+                    met.add((type(part).__name__, part.state))
+
+    def _digest(self, where: str, current: Actor | None = None) -> int:
+        now = self.stage.clock.now()
+        world, record = self._world_digest(), self._record_digest()
+        leases, tokens, token, rev = self._leases(now)
+        runners = []
+        for actor in self.actors:
+            if actor.thread is None:
+                runners.append((actor.kind, 0))
+                continue
+            tokens.append(actor.token)
+            frozen = (actor.frozen, between(actor.wakes_at, int(now)), actor.wakes_after - self.runs)
+            runners.append((actor.kind, actor.chain, actor.rev == rev, now - actor.started, *frozen, actor is current))
+        return hash((world, record, leases, ranks(tokens, token), tuple(runners), self.turn, where))
+
+    def _leases(self, now: float) -> tuple[tuple[object, ...], list[int], int, int]:
+        """Leases with their holders, all tokens, the cluster's token and the revision."""
+        items = self.stage.database.items
+        owners = {actor.owner: number for number, actor in enumerate(self.actors)}
+        leases, tokens = [], []
+        token = rev = 0
+        for key, item in items.items():
+            mine = item.get("lockToken", 0)
+            if key == "cluster":
+                token, rev = mine, item.get("rev", 0)
+            owner = item.get("lockOwner", "")
+            left = item.get("lockUntilEpoch", 0) - int(now)
+            held = owner and left >= 0
+            leases.append((key[:9], owners.get(owner, -1) if held else -2, left if held else -1))
+            tokens.append(mine)
+        world = self.stage.world
+        tokens += [node.owner.token for node in world.inventory.nodes.values() if node.owner is not None]
+        record = self.stage.checker.record
+        if record is not None:
+            open_ids = {work.id for work in (record.operation, record.set_aside, *record.spots) if work is not None}
+            tokens += [token for key, token in world.fences.items() if key.partition("/")[2] in open_ids]
+            for work in (record.operation, record.set_aside, *record.spots):
+                if work is not None:
+                    tokens += [getattr(part, "fence_token", 0) for part in parts(work)]
+        return tuple(leases), tokens, token, rev

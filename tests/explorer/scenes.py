@@ -1,0 +1,148 @@
+"""Small worlds to be explored: a few nodes in two zones, two or three runners, and what may befall them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ebbtide.model.node import Market
+from ebbtide.model.settings import Settings
+from ebbtide.simulator.rules import BudgetSpec, Kind, Rules, Span, WorkloadSpec, pod_template
+from ebbtide.simulator.runner import Stage
+from ebbtide.simulator.workload import Demand
+from ebbtide.simulator.world import World
+from tests.simulation.stories import POOL, SPOT_POOL, START, small_world
+
+STEP = 30
+PLAIN = Rules(boot=Span(20, 20), join=Span(20, 20), ready=Span(10, 10), terminate=Span(20, 20), detach=Span(5, 5))
+SETTINGS = Settings(
+    pools=(POOL, SPOT_POOL),
+    min_workers=2,
+    max_workers=4,
+    max_batch_up=1,
+    pending_up_seconds=30,
+    idle_down_seconds=30,
+    cooldown_up_seconds=30,
+    cooldown_down_seconds=30,
+    lock_ttl_seconds=60,
+    spot_lock_ttl_seconds=60,
+    lease_margin_seconds=5,
+    join_timeout_seconds=150,
+    launch_timeout_seconds=120,
+    drain_timeout_seconds=120,
+    drain_attempts=2,
+    stuck_seconds=240,
+    rebalance_seconds=240,
+    node_rest_seconds=600,
+    backoff_seconds=30,
+    backoff_max_seconds=120,
+    offer_rest_seconds=120,
+    orphan_grace_seconds=120,
+)
+
+Event = tuple[str, str]
+"""Kind and subject, as `World.plan` takes them."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How many faults, delays of a runner and events of the world one path may hold."""
+
+    faults: int
+    delays: int
+    events: int
+    steps: int
+    """For how many steps of time anything may still go wrong."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    name: str
+    build: Callable[[], World]
+    settings: Settings
+    runners: tuple[str, ...] = ("tick", "tick")
+    keeps_lease: bool = False
+    warm_steps: int = 0
+    """Undisturbed steps before the exploration begins."""
+    calm_steps: int = 40
+    """Undisturbed steps after it: by then all must be well."""
+    events: Callable[[Stage], Sequence[Event]] = lambda _: ()
+    quick: Bounds = Bounds(1, 1, 1, 8)
+    deep: Bounds = Bounds(2, 2, 1, 10)
+
+
+def _deployment(world: World, name: str, replicas: int, cpu_milli: int, budget: int | None = None) -> None:
+    spec = WorkloadSpec(pod_template(name, cpu_milli, 256), demand=Demand(low=replicas), use_fraction=0.1)
+    budgets = [] if budget is None else [BudgetSpec(f"{name}-budget", spec.key, max_unavailable=budget)]
+    world.add_workload(spec, *budgets)
+
+
+def idle_world() -> World:
+    """Three workers, two of them in one zone, with so little to do that one can go."""
+    world = small_world(PLAIN)
+    for number, zone in enumerate(("a", "b", "a")):
+        world.add_node("general", "small", zone, age_seconds=7200 - number)
+    world.add_foreign_node("a")
+    _deployment(world, "web", 3, 300, budget=1)
+    volume = WorkloadSpec(
+        pod_template("db", 200, 256), Kind.STATEFUL_SET, Demand(low=1), use_fraction=0.1, volume=True
+    )
+    world.add_workload(volume)
+    return world
+
+
+def busy_world() -> World:
+    """Two full workers and a pod that waits."""
+    world = small_world(PLAIN)
+    for zone in ("a", "b"):
+        world.add_node("general", "small", zone)
+    _deployment(world, "web", 7, 600)
+    return world
+
+
+def spot_world(kind: str, *at: int) -> World:
+    """A spot worker beside two others; the cloud says at these times that it will take it, or had better."""
+    world = small_world(PLAIN)
+    for zone in ("a", "b"):
+        world.add_node("general", "small", zone)
+    node = world.add_node("spot", "small", "a", Market.SPOT)
+    _deployment(world, "web", 5, 600, budget=2)
+    machine = world.nodes.machine_of(node.name)
+    assert machine is not None
+    for moment in at:
+        world.plan(START + moment, kind, machine.instance.id)
+    return world
+
+
+def workers_die(stage: Stage) -> Sequence[Event]:
+    """Any worker may be lost without notice."""
+    machines = stage.world.machines.book.machines.values()
+    return [("machine-dies", m.instance.id) for m in machines if m.ours and m.instance.alive]
+
+
+def targets_are_interrupted(stage: Stage) -> Sequence[Event]:
+    """The cloud takes back any one worker; and any one may die."""
+    machines = stage.world.machines.book.machines.values()
+    ids = [m.instance.id for m in machines if m.ours and m.instance.alive and not m.noticed]
+    return [*workers_die(stage), *(("interrupt", one) for one in ids)]
+
+
+NO_REMOVALS = replace(SETTINGS, cpu_down=0.0)
+SCENES = (
+    Scene("scale-down", idle_world, SETTINGS, warm_steps=1, events=targets_are_interrupted),
+    Scene("scale-up", busy_world, NO_REMOVALS, warm_steps=1, events=workers_die),
+    Scene(
+        "interruption",
+        lambda: spot_world("interrupt", 20),
+        NO_REMOVALS,
+        runners=("tick", "spot", "tick"),
+        events=workers_die,
+    ),
+    Scene(
+        "rebalance",
+        lambda: spot_world("rebalance", 20),
+        NO_REMOVALS,
+        runners=("tick", "spot"),
+        events=targets_are_interrupted,
+    ),
+)

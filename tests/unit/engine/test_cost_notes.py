@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from decimal import Decimal
+from itertools import count
+
+from ebbtide.adapters.stores.memory import MemoryStore
+from ebbtide.engine.cost_notes import REPEAT_SECONDS, CostNotes, read_points
+from ebbtide.model.log import LogKind
+from ebbtide.model.record import Record
+from ebbtide.model.snapshot import ClusterView, Snapshot
+from tests.unit.test_costs import SETTINGS, node
+
+
+class Still:
+    def now(self) -> float:
+        return 0.0
+
+    def sleep(self, seconds: float) -> None:
+        raise AssertionError
+
+
+def notes(store: MemoryStore, start: int = 0) -> CostNotes:
+    numbers = count(start)
+    return CostNotes(store, SETTINGS, lambda: f"{next(numbers):06d}")
+
+
+def seen(at: int, *types: str, problems: tuple[str, ...] = ()) -> Snapshot:
+    nodes = tuple(node(f"n{number}", name) for number, name in enumerate(types))
+    return Snapshot(at, ClusterView(nodes), problems=problems)
+
+
+def test_a_cost_is_noted_once_until_it_changes() -> None:
+    store = MemoryStore(Still(), "cluster")
+    watching = notes(store)
+    for snapshot in (seen(0, "small"), seen(60, "small"), seen(120, "small", "huge"), seen(180)):
+        watching.looked(snapshot, Record())
+    points = read_points(store, 10)
+    assert [(point.at, point.per_hour, point.unpriced) for point in points] == [
+        (0, {"EUR": Decimal("0.10")}, 0),
+        (120, {"EUR": Decimal("0.10")}, 1),
+        (180, {}, 0),
+    ]
+    says = [entry.says for entry in store.read_log([LogKind.COST])]
+    assert says[1] == "the workers cost 0.10 EUR an hour; 1 workers have no known price"
+    assert says[0] == "the workers cost nothing that is known an hour"
+
+
+def test_an_unchanged_cost_is_noted_again_after_an_hour() -> None:
+    store = MemoryStore(Still(), "cluster")
+    watching = notes(store)
+    watching.looked(seen(0, "small"), Record())
+    watching.looked(seen(REPEAT_SECONDS, "small"), Record())
+    assert len(read_points(store, 10)) == 2
+
+
+def test_a_new_process_does_not_repeat_what_the_last_one_noted() -> None:
+    store = MemoryStore(Still(), "cluster")
+    notes(store).looked(seen(0, "small"), Record())
+    notes(store, 100).looked(seen(60, "small"), Record())
+    assert len(read_points(store, 10)) == 1
+
+
+def test_what_was_not_read_whole_says_nothing_about_money() -> None:
+    store = MemoryStore(Still(), "cluster")
+    notes(store).looked(seen(0, problems=("cloud: gone",)), Record())
+    assert read_points(store, 10) == []

@@ -1,0 +1,198 @@
+"""Rules with timers that outlive a runner, their bounds, and schedules that are answered once."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ebbtide.core.rules import due, fired, follow, holds, rule_key, scale_for, scale_to
+from ebbtide.model.idle import IdleState, Rate, Remembered, RuleTimer
+from ebbtide.model.policy import Operator, Policy, Rule, Schedule
+from ebbtide.model.snapshot import Reading
+from tests.builders import NOW
+from tests.yard import make_policy, make_ref, make_state, make_workload
+
+UP = Rule("queue", Operator.GT, 10, duration_seconds=120, scale_by=2)
+DOWN = Rule("queue", Operator.LTE, 1, duration_seconds=60, scale_by=-1)
+MONDAY_8 = 1_704_700_800
+"""2024-01-08 08:00 UTC."""
+HOUR = 3600
+
+
+def read(value: float | None) -> dict[str, Reading]:
+    return {"queue": Reading(value, NOW)}
+
+
+def timers(policy: Policy, state: IdleState, value: float | None, now: int = NOW) -> tuple[RuleTimer, ...]:
+    return follow(policy, state, read(value), now, 300)
+
+
+@pytest.mark.parametrize(
+    ("operator", "value", "holds_so"),
+    [
+        (Operator.GT, 10.0, False), (Operator.GT, 10.1, True), (Operator.LT, 10.0, False),
+        (Operator.LT, 9.9, True), (Operator.GTE, 10.0, True), (Operator.LTE, 10.0, True),
+        (Operator.EQ, 10.0, True), (Operator.EQ, 9.0, False), (Operator.GTE, None, False),
+    ],
+)  # fmt: skip
+def test_a_rule_holds_as_its_operator_says(operator: Operator, value: float | None, holds_so: bool) -> None:
+    assert holds(Rule("queue", operator, 10), Reading(value, NOW)) is holds_so
+
+
+def test_a_rule_whose_metric_was_not_read_does_not_hold() -> None:
+    assert not holds(UP, None)
+
+
+def test_a_rule_fires_once_it_has_held_for_its_duration() -> None:
+    policy = make_policy(rules=(UP,))
+    begun = timers(policy, make_state(), 11)
+    assert begun == (RuleTimer(rule_key(0, UP), NOW),)
+    state = make_state(timers=begun, checked_at=NOW + 119)
+    assert fired(policy, timers(policy, state, 11, NOW + 119), NOW + 119) is None
+    assert fired(policy, timers(policy, state, 11, NOW + 120), NOW + 120) is UP
+
+
+def test_a_rule_that_ceases_to_hold_or_is_not_known_begins_anew() -> None:
+    policy = make_policy(rules=(UP,))
+    state = make_state(timers=(RuleTimer(rule_key(0, UP), NOW - 1000),))
+    assert timers(policy, state, 10) == ()
+    assert timers(policy, state, None) == ()
+
+
+def test_a_silence_of_the_loop_starts_every_rule_anew() -> None:
+    policy = make_policy(rules=(UP,))
+    held = (RuleTimer(rule_key(0, UP), NOW - 1000),)
+    assert timers(policy, make_state(timers=held, checked_at=NOW - 300), 11) == held
+    assert timers(policy, make_state(timers=held, checked_at=NOW - 301), 11)[0].since == NOW
+
+
+def test_a_rule_that_was_changed_begins_anew_and_a_timer_from_the_future_counts_as_now() -> None:
+    other = make_policy(rules=(DOWN, UP))
+    state = make_state(timers=(RuleTimer(rule_key(0, UP), NOW - 1000), RuleTimer(rule_key(1, UP), NOW + 9)))
+    assert timers(other, state, 11) == (RuleTimer(rule_key(1, UP), NOW),)
+
+
+def test_up_wins_over_down_and_the_strongest_counts() -> None:
+    ups = (Rule("a", Operator.GT, 0, scale_by=1), Rule("a", Operator.GT, 0, scale_by=3))
+    downs = (Rule("a", Operator.GT, 0, scale_by=-1), Rule("a", Operator.GT, 0, scale_by=-4))
+    for rules, wanted in (((*downs, *ups), 3), (downs, -4)):
+        policy = make_policy(rules=rules)
+        held = follow(policy, make_state(), {"a": Reading(1.0, NOW)}, NOW, 300)
+        found = fired(policy, held, NOW)
+        assert found is not None
+        assert found.scale_by == wanted
+
+
+def test_scaling_is_within_min_and_max() -> None:
+    policy = make_policy(min_replicas=2, max_replicas=5)
+    up = scale_for(policy, make_state(), UP, [make_workload(replicas=4)], None, NOW)
+    assert up.replicas == (Remembered(make_ref(), 5),)
+    assert "from 4 to 5" in up.says
+    down = scale_for(policy, make_state(), DOWN, [make_workload(replicas=2)], None, NOW)
+    assert down.replicas == ()
+    assert "at its bound already" in down.says
+
+
+def test_rules_never_go_to_zero_and_leave_a_sleeping_member_alone() -> None:
+    policy = make_policy("pair", make_ref("web"), make_ref("api"), min_replicas=0)
+    workloads = [make_workload("web", 1), make_workload("api", 0)]
+    assert scale_for(policy, make_state(), DOWN, workloads, None, NOW).replicas == ()
+    assert scale_for(policy, make_state(), UP, workloads, None, NOW).replicas == (
+        Remembered(make_ref("web"), 3),
+    )
+
+
+def test_a_rule_waits_for_the_cooldown() -> None:
+    policy = make_policy(cooldown_seconds=300)
+    done = scale_for(policy, make_state(last_scaled_at=NOW - 299), UP, [make_workload()], None, NOW)
+    assert (done.replicas, "another 1 s" in done.says) == ((), True)
+    assert scale_for(policy, make_state(last_scaled_at=NOW - 300), UP, [make_workload()], None, NOW).replicas
+
+
+def test_a_rule_leaves_an_autoscaler_alone() -> None:
+    done = scale_for(make_policy(), make_state(), UP, [make_workload(autoscaler="hpa")], None, NOW)
+    assert (done.replicas, "hpa scales" in done.says) == ((), True)
+
+
+@pytest.mark.parametrize(
+    ("limit", "rate", "why"),
+    [
+        ("0.04", Rate(Decimal("0.02"), "EUR", "t"), ""),
+        ("0.0399", Rate(Decimal("0.02"), "EUR", "t"), "it would cost 0.0400 EUR an hour"),
+        ("9", None, "its price is not known in EUR"),
+        ("9", Rate(Decimal("0.02"), "USD", "t"), "its price is not known in EUR"),
+    ],
+)
+def test_a_rule_stays_within_the_hourly_cost(limit: str, rate: Rate | None, why: str) -> None:
+    policy = make_policy(max_hourly_cost=Decimal(limit))
+    done = scale_for(policy, make_state(), UP, [make_workload(replicas=2)], rate, NOW)
+    assert bool(done.replicas) is not bool(why)
+    assert why in done.says
+
+
+def test_scaling_down_is_never_too_dear() -> None:
+    policy = make_policy(max_hourly_cost=Decimal("0.001"))
+    assert scale_for(policy, make_state(), DOWN, [make_workload(replicas=5)], None, NOW).replicas
+
+
+def test_a_schedule_sets_the_replicas_within_the_bounds() -> None:
+    policy = make_policy(min_replicas=2, max_replicas=6)
+    assert scale_to(policy, 9, [make_workload(replicas=2)]) == (Remembered(make_ref(), 6),)
+    assert scale_to(policy, 1, [make_workload(replicas=2)]) == ()
+
+
+def at_eight(**overrides: Any) -> Schedule:
+    return Schedule(**{"cron": "0 8 * * *", "replicas": 3, **overrides})
+
+
+def answered(until: int, *schedules: Schedule, now: int = MONDAY_8) -> tuple[int, int] | None:
+    found = due(make_policy(schedules=schedules), make_state(scheduled_until=until), now)
+    return None if found is None else (found.at, found.replicas)
+
+
+def test_a_schedule_is_due_from_its_time_until_it_is_answered() -> None:
+    assert answered(MONDAY_8 - 60, at_eight(), now=MONDAY_8 - 1) is None
+    assert answered(MONDAY_8 - 60, at_eight()) == (MONDAY_8, 3)
+    assert answered(MONDAY_8 - 60, at_eight(), now=MONDAY_8 + 900) == (MONDAY_8, 3)
+    assert answered(MONDAY_8, at_eight()) is None
+
+
+def test_of_those_that_were_missed_only_the_latest_counts() -> None:
+    sleep = Schedule("0 20 * * *", replicas=0)
+    week_ago = MONDAY_8 - 7 * 24 * HOUR
+    assert answered(week_ago, sleep, at_eight(), now=MONDAY_8 + HOUR) == (MONDAY_8, 3)
+    assert answered(week_ago, at_eight(), sleep, now=MONDAY_8 + 13 * HOUR) == (MONDAY_8 + 12 * HOUR, 0)
+
+
+def test_a_new_policy_does_not_answer_what_was_before_it() -> None:
+    policy = make_policy(schedules=(at_eight(),), created_at=MONDAY_8 + 1)
+    assert due(policy, make_state(), MONDAY_8 + HOUR) is None
+
+
+def test_a_schedule_follows_its_zone() -> None:
+    berlin = at_eight(zone="Europe/Berlin")
+    assert answered(MONDAY_8 - 4 * HOUR, berlin) == (MONDAY_8 - HOUR, 3)
+
+
+def test_on_a_holiday_of_its_zone_a_schedule_does_not_fire() -> None:
+    holiday = at_eight(except_dates=("2024-01-08",))
+    assert answered(MONDAY_8 - HOUR, holiday) is None
+    assert answered(MONDAY_8 - 48 * HOUR, holiday, now=MONDAY_8 + HOUR) == (MONDAY_8 - 24 * HOUR, 3)
+    other_day = at_eight(except_dates=("2024-01-07",))
+    assert answered(MONDAY_8 - HOUR, other_day) == (MONDAY_8, 3)
+
+
+def test_a_schedule_that_never_was_is_not_due() -> None:
+    assert answered(1, Schedule("0 0 29 2 *", replicas=2), now=1000) is None
+
+
+@given(st.integers(0, 10 * 24 * HOUR), st.integers(0, 10 * 24 * HOUR))
+def test_a_schedule_once_answered_is_not_due_again_before_its_next_time(before: int, after: int) -> None:
+    first = answered(MONDAY_8 - before, at_eight(), now=MONDAY_8 + after)
+    if first is not None:
+        assert MONDAY_8 - before < first[0] <= MONDAY_8 + after
+        assert answered(first[0], at_eight(), now=MONDAY_8 + after) is None

@@ -1,0 +1,186 @@
+"""What a wake makes of a state, what it restores, how long it takes, and what the flap guard learns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ebbtide.core.wake import (
+    UNLEARNED_SECONDS,
+    cold_start_timeout,
+    estimate,
+    guard,
+    percentile,
+    ready,
+    scaled,
+    target_of,
+    targets,
+    wake,
+)
+from ebbtide.model.idle import Phase, Remembered, WakeReason, WakeTime
+from tests.builders import NOW
+from tests.yard import DEFAULTS, make_policy, make_ref, make_state
+
+
+@pytest.mark.parametrize("phase", [Phase.FALLING, Phase.ZERO])
+def test_a_wake_wins_over_zero_and_must_be_carried_out(phase: Phase) -> None:
+    state = make_state(phase, wake_count=4, last_scaled_at=NOW - 60)
+    done = wake(make_policy(), state, WakeReason.WEBHOOK, NOW)
+    assert (done.acts, done.joined) == (True, False)
+    assert (done.state.phase, done.state.wake_count) == (Phase.WAKING, 5)
+    assert (done.state.wake_reason, done.state.last_wake_at) == (WakeReason.WEBHOOK, NOW)
+    assert done.state.last_scaled_at == 0
+    assert done.stretches[0].wakes == 1
+
+
+@pytest.mark.parametrize("phase", [Phase.ACTIVE, Phase.IDLE])
+def test_a_wake_of_what_runs_restarts_the_idle_clock_and_scales_nothing(phase: Phase) -> None:
+    done = wake(make_policy(), make_state(phase), WakeReason.MANUAL, NOW)
+    assert not done.acts
+    assert (done.state.phase, done.state.idle_since, done.state.wake_count) == (Phase.ACTIVE, None, 1)
+    assert done.state.last_activity_at == NOW
+    assert len(done.stretches) == (phase is Phase.IDLE)
+
+
+def test_a_wake_brings_up_what_somebody_put_to_zero() -> None:
+    done = wake(make_policy(), make_state(), WakeReason.MANUAL, NOW, at_zero=True)
+    assert (done.acts, done.state.phase) == (True, Phase.WAKING)
+
+
+def test_a_wake_that_is_under_way_is_joined() -> None:
+    state = make_state(Phase.WAKING, last_wake_at=NOW - 60, last_scaled_at=NOW - 59)
+    done = wake(make_policy(), state, WakeReason.MANUAL, NOW)
+    assert (done.joined, done.acts, done.state) == (True, False, state)
+
+
+def test_a_wake_whose_caller_died_is_carried_out_by_whoever_joins_it() -> None:
+    state = make_state(Phase.WAKING, last_wake_at=NOW - 9, last_scaled_at=0)
+    assert not wake(make_policy(), state, WakeReason.MANUAL, NOW).acts
+    assert wake(make_policy(), state, WakeReason.MANUAL, NOW + 1).acts
+    assert scaled(state, NOW).last_scaled_at == NOW
+
+
+@pytest.mark.parametrize(
+    ("remembered", "least", "most", "target"),
+    [(None, 1, 10, 1), (None, 0, 10, 1), (None, 3, 10, 3), (5, 1, 10, 5), (2, 3, 10, 3), (15, 1, 10, 10)],
+)
+def test_a_wake_restores_what_was_there_within_the_bounds(
+    remembered: int | None, least: int, most: int, target: int
+) -> None:
+    policy = make_policy(min_replicas=least, max_replicas=most)
+    assert target_of(policy, remembered) == target
+
+
+def test_a_member_that_was_at_zero_before_the_others_is_left_there() -> None:
+    policy = make_policy("pair", make_ref("web"), make_ref("api"), make_ref("new"))
+    state = make_state(
+        Phase.ZERO, remembered=(Remembered(make_ref("web"), 4), Remembered(make_ref("api"), 0))
+    )
+    assert targets(policy, state) == (Remembered(make_ref("web"), 4), Remembered(make_ref("new"), 1))
+
+
+def test_what_a_wake_took_is_learned() -> None:
+    state = make_state(
+        Phase.WAKING, last_wake_at=NOW - 40, scaled_to_zero_at=NOW - 7240, stretch_since=NOW - 40,
+        wake_reason=WakeReason.SCHEDULED, remembered=(Remembered(make_ref(), 2),),
+    )  # fmt: skip
+    done = ready(make_policy(), state, NOW + 0.25, 25.0, DEFAULTS)
+    assert done.state.wakes == (WakeTime(NOW - 40, 40.25, 25.0, WakeReason.SCHEDULED, 7200.0),)
+    assert (done.state.phase, done.state.remembered, done.state.scaled_to_zero_at) == (Phase.ACTIVE, (), None)
+    assert done.stretches[0].wake_seconds == 40
+    assert done.says == "ready after 40.2 s, 25.0 s of them for a node"
+
+
+def test_a_wake_of_a_target_that_never_reached_zero_saved_nothing() -> None:
+    state = make_state(Phase.WAKING, last_wake_at=None, scaled_to_zero_at=None, stretch_since=NOW)
+    done = ready(make_policy(), replace(state, last_wake_at=NOW), NOW, 0.0, DEFAULTS)
+    assert done.state.wakes[0].slept_seconds == 0
+    assert done.stretches == ()
+    assert "node" not in done.says
+
+
+def test_only_the_last_wakes_are_kept() -> None:
+    old = tuple(WakeTime(NOW - 90_000, 1) for _ in range(20))
+    done = ready(make_policy(), make_state(Phase.WAKING, last_wake_at=NOW - 5, wakes=old), NOW, 0, DEFAULTS)
+    assert len(done.state.wakes) == 20
+    assert done.state.wakes[-1].at == NOW - 5
+
+
+def woken(*pairs: tuple[float, float], extra: int = 0) -> tuple[int, str]:
+    """The flap guard after wakes that took so long, after sleeps of so long."""
+    wakes = tuple(WakeTime(NOW - 60, took, slept_seconds=slept) for took, slept in pairs)
+    return guard(make_policy(), make_state(wakes=wakes, extra_keep_alive_seconds=extra), DEFAULTS, NOW)
+
+
+def test_where_waking_costs_more_than_sleeping_saves_the_window_doubles_and_says_so() -> None:
+    extra, says = woken((40, 30))
+    assert extra == 300
+    assert says == ("waking cost 40 s in a day and sleeping saved 30 s: the keep-alive window grows to 600 s")
+    assert woken((40, 30), (40, 20), extra=300)[0] == 900
+
+
+def test_the_window_grows_up_to_its_limit_and_no_further() -> None:
+    assert woken((40, 30), extra=13_000)[0] == 14_100
+    assert woken((40, 30), extra=14_100) == (14_100, "")
+
+
+def test_a_window_of_nothing_still_grows() -> None:
+    state = make_state(wakes=(WakeTime(NOW, 9),))
+    assert guard(make_policy(keep_alive_window_seconds=0), state, DEFAULTS, NOW)[0] == 60
+
+
+def test_a_window_configured_above_the_limit_stays() -> None:
+    state = make_state(wakes=(WakeTime(NOW, 9),))
+    assert guard(make_policy(keep_alive_window_seconds=20_000), state, DEFAULTS, NOW) == (0, "")
+
+
+def test_where_sleeping_pays_again_what_was_added_halves() -> None:
+    assert woken((40, 3600), extra=900) == (
+        450,
+        "sleeping pays again: the keep-alive window shrinks to 750 s",
+    )
+    assert woken((40, 3600), extra=119)[0] == 0
+    assert woken((40, 3600)) == (0, "")
+
+
+def test_after_a_day_without_a_wake_nothing_is_added() -> None:
+    old = (WakeTime(NOW - 86_400, 40),)
+    state = make_state(wakes=old, extra_keep_alive_seconds=300)
+    extra, says = guard(make_policy(), state, DEFAULTS, NOW)
+    assert (extra, says) == (0, "no wake for a day: the keep-alive window is as configured again")
+    assert guard(make_policy(), make_state(wakes=old), DEFAULTS, NOW) == (0, "")
+
+
+def test_a_wake_that_was_never_timed_takes_half_a_minute() -> None:
+    assert estimate((), None) == UNLEARNED_SECONDS == 30
+
+
+def test_the_estimate_tells_nodes_from_pods() -> None:
+    wakes = [WakeTime(NOW, 10), WakeTime(NOW, 12), WakeTime(NOW, 95, node_seconds=80)]
+    assert estimate(wakes, needs_node=False) == 15
+    assert estimate(wakes, needs_node=True) == 95
+    assert estimate(wakes, needs_node=None) == 15
+    assert estimate([wakes[2], wakes[2], wakes[0]], needs_node=None) == 95
+    assert estimate([wakes[0]], needs_node=True) == 10
+    assert estimate([WakeTime(NOW, 0.1)], needs_node=None) == 1
+
+
+def test_a_policy_may_have_a_cold_start_timeout_of_its_own() -> None:
+    assert cold_start_timeout(make_policy(), DEFAULTS) == 120
+    assert cold_start_timeout(make_policy(cold_start_timeout_seconds=7), DEFAULTS) == 7
+
+
+@given(st.lists(st.floats(0, 1000), min_size=1, max_size=40))
+def test_a_percentile_is_one_of_the_values_and_few_are_above_it(values: list[float]) -> None:
+    found = percentile(values, 0.95)
+    assert found in values
+    assert sum(1 for value in values if value > found) <= 0.05 * len(values)
+
+
+@given(st.lists(st.tuples(st.floats(0, 600), st.floats(0, 86_400)), max_size=20), st.integers(0, 14_100))
+def test_the_window_never_leaves_its_limits(pairs: list[tuple[float, float]], extra: int) -> None:
+    after, _ = woken(*pairs, extra=extra)
+    assert 0 <= after <= 14_100
