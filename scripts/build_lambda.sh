@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds build/ebbtide-lambda.zip: Ebbtide, what it needs in a Lambda function, and nothing else.
 #   PYTHON_VERSION  of the function's runtime (3.13)        ARCH  x86_64 or aarch64 (x86_64)
-#   CONFIG          an ebbtide.yaml to put into the package (none)
+#   CONFIG          an ebbtide.yaml to put into the package, with the price file beside it (none)
 #   OUT             the zip to write (build/ebbtide-lambda.zip)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -23,7 +23,11 @@ awk -v name="^($needed)==" '/^[^ #]/ { keep = $0 ~ name } keep && !/^ *#/' requi
   --platform "manylinux2014_$arch" --platform "manylinux_2_28_$arch" --implementation cp \
   --python-version "$version" --only-binary=:all: --no-compile --no-deps --require-hashes -r "$work/needed.txt"
 find src/ebbtide -name '*.py' -o -name py.typed | tar -cf - -T - | tar -xf - -C "$work/package" --strip-components=1
-[ -z "${CONFIG:-}" ] || cp "$CONFIG" "$work/package/ebbtide.yaml"
+if [ -n "${CONFIG:-}" ]; then
+  cp "$CONFIG" "$work/package/ebbtide.yaml"
+  prices=$(dirname "$CONFIG")/ebbtide-prices.yaml
+  [ ! -e "$prices" ] || cp "$prices" "$work/package/"
+fi
 
 # boto3 brings the description of every AWS service, in every version, and Kubernetes a second client that
 # nobody here asks for: what is used stays.

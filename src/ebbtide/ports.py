@@ -70,6 +70,11 @@ class Store(Protocol):
 
     def find_entry(self, entry_id: str) -> LogEntry | None: ...
 
+    def prune_log(self, before: int) -> int:
+        """Forget the entries of before that second, but for those that the ledger is rebuilt from, and
+        leases of instances that ended so long ago that none of them still stands. Returns how many entries
+        it removed. Cut short, repeated or done by two at once, it does no harm."""
+
     def close(self) -> None: ...
 
 

@@ -54,11 +54,12 @@ def launched(moto: MotoServer, folder: Path) -> list[Any]:
     return [one for reservation in found["Reservations"] for one in reservation["Instances"]]
 
 
-def test_the_doctor_finds_nothing_to_fix_and_a_plan_writes_nothing(shell: Shell) -> None:
+def test_the_doctor_misses_nothing_but_a_source_of_cpu_and_a_plan_writes_nothing(shell: Shell) -> None:
     before = shell.contents()
-    findings = json.loads(shell.run("doctor", "--json", environ=CREDENTIALS).out)
-    assert all(one["ok"] for one in findings)
-    assert "aws shows 0 instances" in findings[-1]["says"]
+    findings = json.loads(shell.run("doctor", "--json", environ=CREDENTIALS, code=1).out)
+    wrong = [one for one in findings if not one["ok"]]
+    assert [one["fix"] for one in wrong] == ["install metrics-server, or set metrics.prometheus_url"]
+    assert any("aws shows 0 instances" in one["says"] for one in findings)
     plan = json.loads(shell.run("plan", "--json", environ=CREDENTIALS).out)
     assert plan["action"] == "scale_up"
     assert "No record yet" in shell.run("status", environ=CREDENTIALS).out

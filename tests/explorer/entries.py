@@ -8,8 +8,8 @@ from ebbtide.simulator.runner import Stage
 from tests.explorer.actors import Actor
 from tests.explorer.copying import dismantle
 
-Left = tuple[int, int, int]
-"""Faults, delays and events that may still be spent."""
+Left = tuple[int, int, int, int]
+"""Faults, delays and events that may still be spent, and how many of all together."""
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
 
 from ebbtide.engine.journal import parts
@@ -29,7 +30,8 @@ READ_FAULTS = {
     "cloud.list_instances": ("unread", "shown empty", "shown stale"),
     "cluster.read_pods_on": ("unread",),
 }
-COST = {"freeze": 1, "freeze long": 1, "switch": 1, "skip": 1}
+DELAYS = ("freeze", "freeze long", "switch", "skip")
+NOTHING: Left = (0, 0, 0, 0)
 
 
 class Pruned(BaseException):
@@ -38,16 +40,11 @@ class Pruned(BaseException):
 
 def _closure(left: Left) -> int:
     """A bit for every budget that is covered by having explored this one."""
-    return sum(
-        1 << _bit((f, d, e))
-        for f in range(left[0] + 1)
-        for d in range(left[1] + 1)
-        for e in range(left[2] + 1)
-    )
+    return sum(1 << _bit((f, d, e, t)) for f, d, e, t in product(*(range(one + 1) for one in left)))
 
 
 def _bit(left: Left) -> int:
-    return (left[0] * 4 + left[1]) * 4 + left[2]
+    return left[0] + 3 * left[1] + 9 * left[2] + 27 * left[3]
 
 
 _closures: dict[Left, int] = {}
@@ -79,7 +76,7 @@ class Path:
 
     @property
     def calm(self) -> bool:
-        return self.warms or self.step >= self.search.bounds.steps or self.left == (0, 0, 0)
+        return self.warms or self.step >= self.search.bounds.steps or self.left[3] == 0
 
     # -- who runs when -------------------------------------------------------------------------------
 
@@ -195,7 +192,8 @@ class Path:
         number = self.actors.index(actor)
         turn, left, disturbances = self.turn, self.left, self.stage.world.disturbances
         self.actors[number] = _successor(actor)
-        self.turn, self.left = turn + self.in_turn, (left[0] - 1, left[1], left[2])
+        self.turn = turn + self.in_turn
+        self._pay("crash before")
         try:
             self._note(self._digest("between"))
             self.stage.world.disturbances += 1
@@ -243,7 +241,7 @@ class Path:
     def point(self, actor: Actor, verb: str) -> str:
         while True:
             choice = self._choose(self._options(actor, verb), f"{actor.owner} {verb}", actor)
-            if choice not in COST:
+            if choice not in DELAYS:
                 return choice
             self._freeze(actor, choice)
 
@@ -290,18 +288,18 @@ class Path:
                 self.search.push(self.step, Entry(self.snapshot, (*taken, chosen), self.moves))
 
     def _pay(self, choice: str) -> None:
-        faults, delays, events = self.left
-        if choice in COST:
-            self.left = (faults, delays - 1, events)
+        faults, delays, events, total = self.left
+        if choice in DELAYS:
+            self.left = (faults, delays - 1, events, total - 1)
         elif choice in FAULTS or choice.startswith(("unread", "shown")):
-            self.left = (faults - 1, delays, events)
+            self.left = (faults - 1, delays, events, total - 1)
         else:
-            self.left = (faults, delays, events - 1)
+            self.left = (faults, delays, events - 1, total - 1)
 
     # -- which state that is -------------------------------------------------------------------------
 
     def _note(self, digest: int) -> None:
-        left = (0, 0, 0) if self.calm else self.left
+        left = NOTHING if self.calm else self.left
         seen = self.search.seen
         covered = seen.get(digest, 0)
         if covered >> _bit(left) & 1:

@@ -46,13 +46,19 @@ Event = tuple[str, str]
 
 @dataclass(frozen=True)
 class Bounds:
-    """How many faults, delays of a runner and events of the world one path may hold."""
+    """How many faults, delays of a runner and events of the world one path may hold, each two at most, and
+    how many of all together."""
 
     faults: int
     delays: int
     events: int
+    total: int
     steps: int
     """For how many steps of time anything may still go wrong."""
+
+    @property
+    def left(self) -> tuple[int, int, int, int]:
+        return self.faults, self.delays, self.events, self.total
 
 
 @dataclass(frozen=True)
@@ -67,8 +73,8 @@ class Scene:
     calm_steps: int = 40
     """Undisturbed steps after it: by then all must be well."""
     events: Callable[[Stage], Sequence[Event]] = lambda _: ()
-    quick: Bounds = Bounds(1, 1, 1, 8)
-    deep: Bounds = Bounds(2, 2, 1, 10)
+    quick: Bounds = Bounds(1, 1, 1, 2, 8)
+    deep: Bounds = Bounds(2, 2, 1, 3, 10)
 
 
 def _deployment(world: World, name: str, replicas: int, cpu_milli: int, budget: int | None = None) -> None:

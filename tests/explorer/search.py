@@ -11,6 +11,7 @@ Earlier moments come first, so that a state is first met with the most time befo
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
@@ -78,6 +79,8 @@ class Search:
                 return
             _, _, entry = heappop(self._queue)
             self.paths += 1
+            if self.paths % 10_000 == 0:
+                gc.collect()
             self.take(Path(self, entry))
 
     def take(self, path: Path) -> None:
@@ -104,7 +107,7 @@ class Search:
             Actor(kind, f"r{number}", self.scene.keeps_lease) for number, kind in enumerate(self.scene.runners)
         ]
         bounds = self.bounds
-        start = Snapshot(stage, actors, -self.scene.warm_steps, 0, (bounds.faults, bounds.delays, bounds.events))
+        start = Snapshot(stage, actors, -self.scene.warm_steps, 0, bounds.left)
         stage.world.advance_to(START)
         if not self.scene.warm_steps:
             return start

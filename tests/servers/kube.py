@@ -9,9 +9,12 @@ There is no kubelet: `tests.servers.kubelets` stands in for them.
 
 from __future__ import annotations
 
+import base64
+import json
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -19,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from tests.servers.control_plane import ensure_control_plane
 from tests.servers.dynamodb import free_port
@@ -30,6 +33,7 @@ from tests.servers.processes import running
 
 ADMIN_TOKEN = "admin-of-the-tests"
 NOBODY_TOKEN = "nobody-of-the-tests"
+ISSUER = "https://ebbtide.test"
 CONTROLLERS = (
     "deployment-controller,replicaset-controller,statefulset-controller,daemonset-controller,"
     "disruption-controller,garbage-collector-controller,namespace-controller"
@@ -77,6 +81,27 @@ class KubeServer:
         path.write_text(yaml.safe_dump(document))
         return path
 
+    def account_token(self, account: str, lasts_seconds: int) -> str:
+        """A token of a service account (`namespace:name`) as the server itself signs them, with any end: the
+        server's own way to get one (TokenRequest) makes none that lasts less than ten minutes."""
+        namespace, _, name = account.partition(":")
+        uid = self.api.get(f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}")["metadata"]["uid"]
+        now = int(time.time())
+        claims = {
+            "iss": ISSUER,
+            "aud": [ISSUER],
+            "sub": f"system:serviceaccount:{account}",
+            "iat": now - 7200,
+            "nbf": now - 7200,
+            "exp": now + lasts_seconds,
+            "kubernetes.io": {"namespace": namespace, "serviceaccount": {"name": name, "uid": uid}},
+        }
+        parts = [_base64(json.dumps(part).encode()) for part in ({"alg": "RS256", "typ": "JWT"}, claims)]
+        key = serialization.load_pem_private_key((self.folder / "sa.key").read_bytes(), None)
+        assert isinstance(key, rsa.RSAPrivateKey)
+        signature = key.sign(".".join(parts).encode(), padding.PKCS1v15(), hashes.SHA256())
+        return ".".join([*parts, _base64(signature)])
+
     def kubectl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [str(self.binaries / "kubectl"), f"--kubeconfig={self.kubeconfig()}", *arguments]
         cache = f"--cache-dir={self.folder / 'kubectl-cache'}"
@@ -86,6 +111,10 @@ class KubeServer:
         """`kubectl auth can-i` for a service account, as `namespace:name`."""
         asked = ["auth", "can-i", f"--as=system:serviceaccount:{account}", *question.split()]
         return self.kubectl(*asked).stdout.strip() == "yes"
+
+
+def _base64(part: bytes) -> str:
+    return base64.urlsafe_b64encode(part).rstrip(b"=").decode()
 
 
 @contextmanager
@@ -123,7 +152,7 @@ def _api_server_command(server: KubeServer, etcd: str) -> list[str]:
         f"--cert-dir={folder / 'certs'}",
         f"--service-account-key-file={folder / 'sa.pub'}",
         f"--service-account-signing-key-file={folder / 'sa.key'}",
-        "--service-account-issuer=https://ebbtide.test",
+        f"--service-account-issuer={ISSUER}",
         f"--token-auth-file={folder / 'tokens.csv'}",
         "--authorization-mode=RBAC",
         "--service-cluster-ip-range=10.0.0.0/24",

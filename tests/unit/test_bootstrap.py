@@ -140,12 +140,14 @@ def test_the_doctor_says_what_must_be_fixed(folder: Path, capsys: pytest.Capture
         HETZNER.replace("debian-12", "debian-12, endpoint: 'http://127.0.0.1:9'")
     )
     code, out, _ = ended(capsys, "doctor", "--json")
-    cluster, cloud = json.loads(out)
+    cluster, cloud, store, prices = json.loads(out)
     assert code == 1
     assert not cluster["ok"]
     assert cluster["says"].startswith("the cluster does not answer")
     assert not cloud["ok"]
     assert cloud["says"].startswith("the cloud does not answer")
+    assert (store["ok"], prices["ok"]) == (True, True)
+    assert "is not there yet: the first run makes it" in store["says"]
     assert ended(capsys, "doctor")[1].count("wrong  the ") == 2
 
 

@@ -73,7 +73,10 @@ def open_store(config: Config) -> Store:
     if config.store_url.startswith("dynamodb"):
         from ebbtide.adapters.stores.dynamodb import DynamoStore
 
-        return DynamoStore.open(with_tables(config), SystemClock(), config.settings.cluster)
+        settings = config.settings
+        return DynamoStore.open(
+            with_tables(config), SystemClock(), settings.cluster, settings.log_retention_days
+        )
     from ebbtide.adapters.stores.sql import SqlStore
 
     return SqlStore.open(config.store_url, SystemClock(), config.settings.cluster)

@@ -164,6 +164,13 @@ class Running(Section):
     decision_log_sec: int = seconds(
         DEFAULTS.decision_log_seconds, "A decision that only repeats the last is logged again after this."
     )
+    log_retention_days: int = Field(
+        DEFAULTS.log_retention_days,
+        ge=0,
+        le=36_500,
+        description="Log entries are removed after this many days; 0 keeps them for ever.",
+        json_schema_extra={"allowed": "a whole number of days from 0 to 36500"},
+    )
     log_format: Literal["plain", "json"] = Field("plain", description="How notices are written to stderr.")
     metrics_addr: str = Field(
         "127.0.0.1:9808",

@@ -66,7 +66,7 @@ def evaluate(policy: Policy, state: IdleState, look: Look, defaults: ZeroDefault
             return _falling(policy, state, look, defaults, now)
         case Phase.ZERO:
             return _asleep(policy, state, look, defaults, now)
-        case Phase.WAKING:
+        case _:
             return _waking(policy, state, look, now)
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from ebbtide.engine.loop import URGENT_SECONDS, for_a_daemon, guarded_tick, step_down, wait_for_next
 from ebbtide.engine.outside import Outside
+from ebbtide.engine.pruning import Pruning
 from ebbtide.engine.tick import TickReport
 from ebbtide.errors import EbbtideError
 from ebbtide.model.settings import Settings
@@ -61,9 +62,11 @@ class Fleet:
     def _follow(self, member: Member) -> None:
         settings = for_a_daemon(member.settings)
         ttl = settings.lock_ttl_seconds
+        pruning = Pruning(member.outside, settings)
         while not self._stop.is_set():
             report = guarded_tick(member.outside, settings, self._owner, member.interval_seconds, True)
             self._on_report(settings.cluster, report)
+            pruning.after(report)
             self.note(settings.cluster, report.held)
             if report.held and self.offers(member, settings.cluster):
                 self.note(settings.cluster, False)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from ebbtide.engine.outside import Outside
+from ebbtide.engine.pruning import Pruning
 from ebbtide.engine.tick import TickReport, tick
 from ebbtide.errors import EbbtideError, LeaseLost
 from ebbtide.model.log import LogEntry, LogKind
@@ -43,9 +44,11 @@ def run_loop(
     settings = for_a_daemon(settings)
     ttl = settings.lock_ttl_seconds
     chance = random.Random(owner)  # spreads replicas over time; the owner id is fresh for each process
+    pruning = Pruning(outside, settings)
     while not stop.is_set():
         report = guarded_tick(outside, settings, owner, interval_seconds, keeps_lease=True)
         on_report(report)
+        pruning.after(report)
         wait = interval_seconds * (1 + JITTER * chance.uniform(-1, 1))
         if report.spots_open:
             wait = min(wait, URGENT_SECONDS)

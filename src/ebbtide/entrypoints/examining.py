@@ -71,14 +71,14 @@ def _store_fix(url: str) -> str:
     return "run `ebbtide db upgrade`, and check the address, the password and the rights of the user"
 
 
-def examine_metrics(config: Config, workers: Sequence[str]) -> Finding:
-    """Of Prometheus, where one is named; without one metrics-server has been asked by the cluster's part."""
+def examine_metrics(config: Config, workers: Sequence[str]) -> Finding | None:
+    """Of Prometheus; None where none is configured: metrics-server has been asked with the cluster."""
     from ebbtide.bootstrap.kubernetes import open_prometheus
     from ebbtide.engine.observe import fresh
 
     prometheus = open_prometheus(config)
     if prometheus is None:
-        return Finding(True, "no Prometheus is configured: CPU comes from metrics-server")
+        return None
     url = config.adapters.metrics.prometheus_url
     try:
         if not workers:

@@ -76,6 +76,8 @@ class Settings:
     """A longer silence between two ticks is not idle time."""
     decision_log_seconds: int = 3600
     """A decision that only repeats the last one is logged again after this long."""
+    log_retention_days: int = 90
+    """How long log entries are kept; 0 is for ever."""
 
     movable_system_workloads: tuple[str, ...] = ()
     """kube-system workloads that may be moved, as `name` or `name-prefix*`."""

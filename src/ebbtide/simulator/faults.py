@@ -137,6 +137,9 @@ class FaultyStore:
     def find_entry(self, entry_id: str) -> LogEntry | None:
         return self._inner.find_entry(entry_id)
 
+    def prune_log(self, before: int) -> int:
+        return self._inner.prune_log(before)
+
     def close(self) -> None:
         self._inner.close()
 

@@ -1,15 +1,21 @@
-"""`ebbtide db create`, `upgrade` and `check`: one sentence each, exit code 2 with the next step."""
+"""`ebbtide db create`, `upgrade`, `check` and `prune`: one sentence each, exit code 2 with the next step."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ebbtide.adapters.stores.sql import SqlStore
+from tests.contract.stores.examples import make_entry
+from tests.contract.stores.hammer import SystemClock
 from tests.servers.dynamodb import DynamoServer, free_port
 from tests.servers.postgres import PostgresServer
 
@@ -30,9 +36,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         postgres.run("DROP DATABASE cli WITH (FORCE)")
 
 
-def ebbtide_db(url: str, command: str, folder: Path) -> tuple[int, str]:
+def ebbtide_db(url: str, command: str, folder: Path, *options: str) -> tuple[int, str]:
     done = subprocess.run(
-        [sys.executable, "-c", COMMAND, "db", command],
+        [sys.executable, "-c", COMMAND, "db", command, *options],
         capture_output=True,
         text=True,
         cwd=folder,
@@ -56,7 +62,30 @@ def test_a_store_is_made_once_and_then_ready(url: str, tmp_path: Path) -> None:
     assert "already" in says or "need no upgrade" in says
 
 
-@pytest.mark.parametrize("command", ["check", "upgrade", "create"])
+def test_old_entries_are_removed_and_counted(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'a.db'}"
+    assert ebbtide_db(url, "prune", tmp_path) == (0, "There is no store yet, so nothing to remove.")
+    assert list(tmp_path.iterdir()) == []
+    with closing(SqlStore.open(url, SystemClock())) as store:
+        ages = {"1": 100, "2": 50, "3": 1}
+        now = int(time.time())
+        store.append([replace(make_entry(name), at=now - days * 86_400) for name, days in ages.items()])
+        code, says = ebbtide_db(url, "prune", tmp_path)
+        assert (code, says.split(" of before ")[0]) == (0, "1 entry")
+        code, says = ebbtide_db(url, "prune", tmp_path, "--older-than", "30d")
+        assert (code, says.split(" of before ")[0]) == (0, "1 entry")
+        assert says.endswith("removed from the log of cluster 'cluster'.")
+        assert [entry.id for entry in store.read_log()] == ["3"]
+
+
+@pytest.mark.parametrize("asked", ["0d", "90", "soon", "-3d"])
+def test_an_age_that_is_none_removes_nothing(tmp_path: Path, asked: str) -> None:
+    code, says = ebbtide_db(f"sqlite:///{tmp_path / 'a.db'}", "prune", tmp_path, f"--older-than={asked}")
+    assert code == 2
+    assert "is no number of days; nothing was removed" in says
+
+
+@pytest.mark.parametrize("command", ["check", "upgrade", "create", "prune"])
 def test_a_server_that_is_not_there_is_exit_code_two(
     dynamodb: DynamoServer, command: str, tmp_path: Path
 ) -> None:

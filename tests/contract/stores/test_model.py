@@ -24,7 +24,7 @@ from ebbtide.errors import EbbtideError
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record, spot_lease_name
 from ebbtide.ports import Store
-from tests.contract.stores.examples import RECORDS, make_entry
+from tests.contract.stores.examples import AT, RECORDS, make_entry
 from tests.contract.stores.lab import StoreLab
 
 NUMBER = itertools.count()
@@ -37,11 +37,15 @@ seconds = st.integers(0, 60)
 subjects = st.sampled_from(["", "i-1", "i-1#2"])
 kinds = st.sampled_from(LogKind)
 entries = st.builds(
-    make_entry,
-    st.integers(0, 30).map(str),
-    kinds,
-    subjects,
-    x=st.none() | st.integers(0, 9) | st.floats(0, 1),
+    lambda entry, at: replace(entry, at=at),
+    st.builds(
+        make_entry,
+        st.integers(0, 30).map(str),
+        kinds,
+        subjects,
+        x=st.none() | st.integers(0, 9) | st.floats(0, 1),
+    ),
+    st.integers(AT, AT + 2),
 )
 records = st.sampled_from([name for name in RECORDS if name != "five hundred slots"])
 
@@ -132,6 +136,10 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(entry_id=st.integers(0, 30).map(str))
     def find_entry(self, entry_id: str) -> None:
         self.both(lambda store: store.find_entry(entry_id))
+
+    @rule(before=st.integers(AT - 1, AT + 3))
+    def prune_log(self, before: int) -> None:
+        self.both(lambda store: store.prune_log(before))
 
     def teardown(self) -> None:
         for store in self.stores:

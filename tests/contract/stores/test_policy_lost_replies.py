@@ -1,4 +1,4 @@
-"""A write of policies, states or days that was carried out and whose reply was lost is done, and done once."""
+"""A write of policies, states or days whose reply was lost is done, and done once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def state_of(policies: PolicyStore, number: int = 1) -> IdleState:
 
 @once_and_twice
 def test_a_policy_is_created_once(lossy: PolicyStore, lossy_store: Store, lab: StoreLab, times: int) -> None:
-    lab.lose_reply_to(*["policy transaction"] * times)
+    lab.lose_reply_to(*["policy transaction", "its repeated creation"][:times])
     created = lossy.put_policy(make_policy(), [make_entry("1")])
     assert (created.version, list(lossy.list_policies())) == (1, [created])
     assert state_of(lossy).rev == 1
@@ -41,7 +41,7 @@ def test_a_policy_is_created_once(lossy: PolicyStore, lossy_store: Store, lab: S
 @once_and_twice
 def test_a_policy_is_renamed_once(lossy: PolicyStore, lab: StoreLab, times: int) -> None:
     created = lossy.put_policy(make_policy())
-    lab.lose_reply_to(*["policy transaction"] * times)
+    lab.lose_reply_to(*["policy transaction", "its repeated renaming"][:times])
     renamed = lossy.put_policy(replace(created, name="other"), [make_entry("1")])
     assert (renamed.version, list(lossy.list_policies())) == (2, [renamed])
 
@@ -67,7 +67,7 @@ def test_a_state_is_written_once(lossy: PolicyStore, lab: StoreLab, times: int) 
 def test_days_are_added_once(lossy: PolicyStore, lossy_store: Store, lab: StoreLab, times: int) -> None:
     lossy.put_policy(make_policy())
     state = lossy.write_state(state_of(lossy), [make_day()])
-    lab.lose_reply_to(*["policy transaction"] * times)
+    lab.lose_reply_to(*["policy transaction", "its repeated state"][:times])
     assert lossy.write_state(state, [make_day()], [make_entry("1")]).rev == 3
     (row,) = lossy.list_days()
     assert row.zero_price_seconds == 2 * make_day().zero_price_seconds

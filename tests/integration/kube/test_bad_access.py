@@ -54,8 +54,10 @@ def test_who_may_not_is_told_so_in_one_sentence_and_nothing_is_touched(
     before = kube.api.get("/api/v1/nodes/w1")
     uid = before["metadata"]["uid"]
     kubeconfig = kube.server.kubeconfig
+    expired = kube.server.account_token("ebbtide:ebbtide", lasts_seconds=-60)
     cases: list[tuple[Path, type[EbbtideError], type[EbbtideError], str]] = [
-        (kubeconfig("expired", token="expired"), Usage, Retryable, "renew the token"),
+        (kubeconfig("expired", token=expired), Usage, Retryable, "renew the token"),
+        (kubeconfig("unknown", token="nobody knows it"), Usage, Retryable, "renew the token"),
         (kubeconfig("nobody", token=NOBODY_TOKEN), Usage, Final, "apply the RBAC rules"),
         (
             kubeconfig("wrong-ca", authority=another_authority(tmp_path, kube)),
@@ -88,11 +90,25 @@ def test_who_may_not_is_told_so_in_one_sentence_and_nothing_is_touched(
     assert kube.api.get("/api/v1/nodes/w1") == before
 
 
+def test_a_token_works_until_it_has_expired_and_then_nothing_is_touched(kube: SharedKube) -> None:
+    kube.api.post("/api/v1/nodes", node("w1"))
+    good = kube.server.account_token("ebbtide:ebbtide", lasts_seconds=600)
+    cluster = KubeCluster(connect(kube.server.kubeconfig("good", token=good)))
+    assert [found.name for found in cluster.read().nodes] == ["w1"]
+    cluster.close()
+    late = kube.server.account_token("ebbtide:ebbtide", lasts_seconds=-60)
+    cluster = KubeCluster(connect(kube.server.kubeconfig("late", token=late)))
+    with pytest.raises(Usage, match="does not accept our credentials: renew the token or log in again"):
+        cluster.read()
+    cluster.close()
+
+
 def test_a_live_assessment_says_the_same_and_ends_with_2(
     kube: SharedKube, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kube.api.post("/api/v1/nodes", node("w1"))
-    monkeypatch.setenv("KUBECONFIG", str(kube.server.kubeconfig("expired", token="expired")))
+    expired = kube.server.account_token("ebbtide:ebbtide", lasts_seconds=-60)
+    monkeypatch.setenv("KUBECONFIG", str(kube.server.kubeconfig("expired", token=expired)))
     assert assess_command("live", built_in_book(), False, None) == 2
     assert "renew the token" in capsys.readouterr().err
     monkeypatch.setenv("KUBECONFIG", str(kube.server.kubeconfig()))

@@ -63,7 +63,8 @@ class Version(msgspec.Struct, frozen=True, rename="camel"):
     git_version: str
 
 
-def examine(connection: Connection) -> Iterator[Finding]:
+def examine(connection: Connection, cpu_from_cluster: bool = False) -> Iterator[Finding]:
+    """`cpu_from_cluster`: whether there is no Prometheus, so that metrics-server is needed."""
     try:
         version = msgspec.json.decode(connection.get("/version", "the version"), type=Version).git_version
     except (EbbtideError, msgspec.DecodeError) as error:
@@ -72,7 +73,7 @@ def examine(connection: Connection) -> Iterator[Finding]:
     yield Finding(True, f"{connection.server} runs Kubernetes {version}")
     yield _clock(connection)
     yield _rights(connection)
-    yield _metrics_server(connection)
+    yield _metrics_server(connection, cpu_from_cluster)
 
 
 def worker_names(connection: Connection) -> list[str]:
@@ -116,9 +117,12 @@ def _may(connection: Connection, right: Right) -> bool:
     return msgspec.json.decode(answer, type=Review).status.allowed
 
 
-def _metrics_server(connection: Connection) -> Finding:
+def _metrics_server(connection: Connection, needed: bool) -> Finding:
     try:
         connection.try_get(USAGE_PATH, "node metrics", {"limit": 1})
     except (EbbtideError, Refused):
-        return Finding(True, "there is no metrics-server: CPU must come from Prometheus")
+        if needed:
+            says = "there is neither metrics-server nor Prometheus: CPU is unknown, and nothing is removed"
+            return Finding(False, says, "install metrics-server, or set metrics.prometheus_url")
+        return Finding(True, "there is no metrics-server: CPU comes from Prometheus alone")
     return Finding(True, "metrics-server answers")

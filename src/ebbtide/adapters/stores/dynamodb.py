@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ebbtide.adapters.stores.dynamodb_errors import ConditionFailed, translated
 from ebbtide.adapters.stores.dynamodb_log import DynamoLog
 from ebbtide.adapters.stores.dynamodb_record import (
-    LOCK_ITEMS_OUTLIVE_SECONDS,
     OUTBOX,
     guard_check,
     keep_lease,
@@ -26,7 +25,6 @@ from ebbtide.adapters.stores.dynamodb_record import (
     take_lease,
 )
 from ebbtide.adapters.stores.dynamodb_tables import (
-    RETENTION_SECONDS,
     Tables,
     make_client,
     parse_tables,
@@ -36,7 +34,14 @@ from ebbtide.adapters.stores.dynamodb_tables import (
 from ebbtide.adapters.stores.dynamodb_transact import transact
 from ebbtide.adapters.stores.dynamodb_values import Wire, from_wire_item, to_wire, to_wire_item
 from ebbtide.adapters.stores.entries import distinct
-from ebbtide.adapters.stores.guards import Attempt, Held, Stored, held_by_another, written
+from ebbtide.adapters.stores.guards import (
+    LEASES_OUTLIVE_SECONDS,
+    Attempt,
+    Held,
+    Stored,
+    held_by_another,
+    written,
+)
 from ebbtide.adapters.stores.item import from_item, item_key, lock_key
 from ebbtide.adapters.stores.operation_item import Item, action_id
 from ebbtide.adapters.stores.repeat import repeat
@@ -61,9 +66,9 @@ class DynamoStore:
         self._log = DynamoLog(client, tables.logs, self._key)
 
     @classmethod
-    def open(cls, url: str, clock: Clock, cluster: str = "cluster") -> DynamoStore:
+    def open(cls, url: str, clock: Clock, cluster: str = "cluster", retention_days: int = 90) -> DynamoStore:
         """A store whose tables are there and fit, or `StoreUnusable`."""
-        tables = parse_tables(url)
+        tables = replace(parse_tables(url), retention_days=retention_days)
         client = make_client(tables)
         try:
             refuse_unfit(client, tables)
@@ -147,6 +152,11 @@ class DynamoStore:
     def find_entry(self, entry_id: str) -> LogEntry | None:
         return self._ask(lambda: self._log.find(entry_id)) if entry_id else None
 
+    def prune_log(self, before: int) -> int:
+        """Entries and leases expire here by themselves (the tables have a TTL): as a rule nothing is left
+        to do. What counts is when retention was shortened, or is done by hand."""
+        return self._ask(lambda: self._log.prune(before))
+
     def policies(self) -> DynamoPolicies:
         """The policies of the same cluster, over the same client; `StoreUnusable` without their table."""
         from ebbtide.adapters.stores.policies_dynamodb import DynamoPolicies
@@ -184,7 +194,7 @@ class DynamoStore:
         attempt.settle(stored, held, self._now())
 
     def _prepare(self, entries: Sequence[LogEntry]) -> list[Wire]:
-        expires = self._now() + RETENTION_SECONDS
+        expires = self._tables.expires(self._now())
         return [self._ask(partial(self._log.prepare, entry, expires)) for entry in distinct(entries)]
 
     def _put(self, head: Wire) -> None:
@@ -254,7 +264,7 @@ class DynamoStore:
         return int(self._clock.now())
 
     def _expires(self, lease: Lease) -> int:
-        return lease.until + LOCK_ITEMS_OUTLIVE_SECONDS
+        return lease.until + LEASES_OUTLIVE_SECONDS
 
 
 def _held(item: Any) -> Held:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ebbtide.adapters.stores.dynamodb_tables import BY_KIND, BY_SUBJECT, TTL_ATTRIBUTE
 from ebbtide.adapters.stores.dynamodb_values import Wire, from_wire_item, to_wire, to_wire_item
-from ebbtide.adapters.stores.entries import KNOWN_KINDS, pack, unpack
+from ebbtide.adapters.stores.entries import KEPT_FOR_GOOD, KNOWN_KINDS, pack, unpack
 from ebbtide.errors import StoreUnusable
 from ebbtide.model.log import LogEntry, LogKind
 
@@ -25,8 +25,6 @@ CHUNK_BYTES = 350 * 1024
 CHUNKS_OUTLIVE_SECONDS = 7 * 24 * 3600
 SUBJECT_KEY_CHARACTERS = 200
 ABSENT = "attribute_not_exists(pk)"
-KEPT_FOR_GOOD = frozenset({LogKind.STRETCH})
-"""The ledger is rebuilt from these; everything else expires."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,7 @@ class DynamoLog:
             "kindKey": f"{entry.kind}#{entry.id}",
             "subjectKey": f"{_shortened(entry.subject)}#{entry.id}",
         }
-        if entry.kind not in KEPT_FOR_GOOD:
+        if expires and entry.kind not in KEPT_FOR_GOOD:
             head[TTL_ATTRIBUTE] = expires
         if len(block) <= INLINE_BYTES:
             head["data"] = block
@@ -68,6 +66,24 @@ class DynamoLog:
             head["dataKey"] = self._store_chunks(entry.id, block, head.get(TTL_ATTRIBUTE, 0))
             head["dataBytes"] = len(block)
         return to_wire_item(head)
+
+    def prune(self, before: int) -> int:
+        """Delete entries of before that second: from the oldest id on and, as ids grow with time, no
+        further than to a page on which all are younger."""
+        pruned = 0
+        asked = {
+            "ProjectionExpression": "sk, #at, kind, dataKey, dataBytes",
+            "ExpressionAttributeNames": {"#at": "at"},
+        }
+        for page in self._pages(self._partition, asked):
+            old = [head for head in map(from_wire_item, page) if head["at"] < before]
+            if not old:
+                break
+            for head in old:
+                if head["kind"] not in KEPT_FOR_GOOD:
+                    self._delete(head)
+                    pruned += 1
+        return pruned
 
     def put(self, head: Wire) -> dict[str, Any]:
         return {"TableName": self._table, "Item": head, "ConditionExpression": ABSENT}
@@ -98,29 +114,43 @@ class DynamoLog:
         return [self._entry(head, brief) for head in islice(fitting, limit)]
 
     def _newest(self, span: Span, limit: int) -> Iterator[dict[str, Any]]:
-        asked: dict[str, Any] = {
-            "TableName": self._table,
-            "KeyConditionExpression": "pk = :pk",
-            "ExpressionAttributeValues": {":pk": to_wire(self._partition)},
-            "ScanIndexForward": False,
-            "ConsistentRead": True,
-            "Limit": max(1, min(limit, 500)),
-        }
+        asked: dict[str, Any] = {"ScanIndexForward": False, "Limit": max(1, min(limit, 500))}
+        condition, values = "", {}
         if span.index:
             asked["IndexName"] = span.index
         if span.before:
-            asked["KeyConditionExpression"] += f" AND {span.key} BETWEEN :first AND :last"
-            asked["ExpressionAttributeValues"][":first"] = to_wire(span.prefix or " ")
-            asked["ExpressionAttributeValues"][":last"] = to_wire(f"{span.prefix}{span.before}")
+            condition = f" AND {span.key} BETWEEN :first AND :last"
+            values[":first"] = to_wire(span.prefix or " ")
+            values[":last"] = to_wire(f"{span.prefix}{span.before}")
         elif span.index:
-            asked["KeyConditionExpression"] += f" AND begins_with({span.key}, :prefix)"
-            asked["ExpressionAttributeValues"][":prefix"] = to_wire(span.prefix)
+            condition = f" AND begins_with({span.key}, :prefix)"
+            values[":prefix"] = to_wire(span.prefix)
+        for page in self._pages(self._partition, asked, condition, values):
+            yield from map(from_wire_item, page)
+
+    def _pages(
+        self, pk: str, asked: dict[str, Any], condition: str = "", values: Wire | None = None
+    ) -> Iterator[list[Wire]]:
+        question = {
+            "TableName": self._table,
+            "KeyConditionExpression": f"pk = :pk{condition}",
+            "ExpressionAttributeValues": {":pk": to_wire(pk), **(values or {})},
+            "ConsistentRead": True,
+            **asked,
+        }
         while True:
-            page = self._client.query(**asked)
-            yield from map(from_wire_item, page["Items"])
+            page = self._client.query(**question)
+            yield page["Items"]
             if "LastEvaluatedKey" not in page:
                 return
-            asked["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+            question["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+
+    def _delete(self, head: dict[str, Any]) -> None:
+        """The head first, so that no head is ever without its chunks."""
+        chunks = range(0, head.get("dataBytes", 0), CHUNK_BYTES)
+        keys = [(self._partition, head["sk"]), *((head["dataKey"], _chunk(n)) for n, _ in enumerate(chunks))]
+        for pk, sk in keys:
+            self._client.delete_item(TableName=self._table, Key={"pk": to_wire(pk), "sk": to_wire(sk)})
 
     def _entry(self, head: dict[str, Any], brief: bool = False) -> LogEntry:
         data: dict[str, object] = {}
@@ -133,32 +163,24 @@ class DynamoLog:
         data_key = f"data#{self._partition}#{entry_id}#{hashlib.sha256(block).hexdigest()[:16]}"
         for number, start in enumerate(range(0, len(block), CHUNK_BYTES)):
             part = block[start : start + CHUNK_BYTES]
-            chunk: dict[str, Any] = {"pk": data_key, "sk": f"{number:06d}", "data": part}
+            chunk: dict[str, Any] = {"pk": data_key, "sk": _chunk(number), "data": part}
             if expires:
                 chunk[TTL_ATTRIBUTE] = expires + CHUNKS_OUTLIVE_SECONDS
             self._client.put_item(TableName=self._table, Item=to_wire_item(chunk))
         return data_key
 
     def _read_chunks(self, head: dict[str, Any]) -> bytes:
-        asked: dict[str, Any] = {
-            "TableName": self._table,
-            "KeyConditionExpression": "pk = :pk",
-            "ExpressionAttributeValues": {":pk": to_wire(head["dataKey"])},
-            "ConsistentRead": True,
-        }
-        parts: list[bytes] = []
-        while True:
-            page = self._client.query(**asked)
-            parts += [item["data"]["B"] for item in page["Items"]]
-            if "LastEvaluatedKey" not in page:
-                break
-            asked["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+        parts = [item["data"]["B"] for page in self._pages(head["dataKey"], {}) for item in page]
         block = b"".join(parts)
         if len(block) != head["dataBytes"]:
             raise StoreUnusable(
                 f"the data of log entry {head['sk']!r} is incomplete in {self._table}: restore the table"
             )
         return block
+
+
+def _chunk(number: int) -> str:
+    return f"{number:06d}"
 
 
 def _shortened(subject: str) -> str:

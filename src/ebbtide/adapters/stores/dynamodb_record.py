@@ -16,7 +16,6 @@ from ebbtide.adapters.stores.item import to_item
 from ebbtide.adapters.stores.operation_item import OPTIONAL_ATTRIBUTES
 from ebbtide.model.record import CLUSTER_LEASE, Lease
 
-LOCK_ITEMS_OUTLIVE_SECONDS = 400 * 24 * 3600
 OUTBOX = "logOutbox"
 
 TAKE = "SET lockOwner = :owner, lockUntilEpoch = :until"

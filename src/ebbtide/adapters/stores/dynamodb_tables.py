@@ -20,7 +20,7 @@ from ebbtide.errors import StoreUnusable
 DEFAULT_STATE_TABLE = "k3s-autoscaler-state"
 DEFAULT_LOGS_TABLE = "k3s-autoscaler-logs"
 TTL_ATTRIBUTE = "expiresEpoch"
-RETENTION_SECONDS = 90 * 24 * 3600
+DAY_SECONDS = 24 * 3600
 BY_KIND = "by-kind"
 BY_SUBJECT = "by-subject"
 FORM = "dynamodb://STATE_TABLE/LOGS_TABLE?region=REGION"
@@ -32,6 +32,12 @@ class Tables:
     logs: str = DEFAULT_LOGS_TABLE
     region: str = ""
     endpoint: str = ""
+    retention_days: int = 90
+    """How long a log entry lives; 0 is for ever."""
+
+    def expires(self, now: int) -> int:
+        """When an entry of now expires; 0 is never."""
+        return now + self.retention_days * DAY_SECONDS if self.retention_days else 0
 
     @property
     def policies(self) -> str:

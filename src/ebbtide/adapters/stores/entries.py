@@ -17,6 +17,8 @@ from ebbtide.model.log import LogEntry, LogKind
 
 COMPRESS_ABOVE_BYTES = 1024
 KNOWN_KINDS = frozenset(LogKind)
+KEPT_FOR_GOOD = frozenset({LogKind.STRETCH})
+"""The ledger is rebuilt from these: they neither expire nor are pruned."""
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(dict[str, object])

@@ -12,8 +12,11 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 
 from ebbtide.errors import Conflict, LeaseLost, Unanswered
-from ebbtide.model.record import Lease, Record
+from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
 
+LEASES_OUTLIVE_SECONDS = 400 * 24 * 3600
+"""How long the lease of an instance is remembered after its end. Its token fences what is done to a node, so
+it must not begin anew while that node may stand."""
 
 _fields = [field.name for field in fields(Record)]
 _field_values = attrgetter(*_fields)
@@ -55,6 +58,12 @@ class Held:
         return LeaseLost(
             f"the lease {lease.name!r} is no longer ours (token {lease.token}): {holder}, token {self.token}"
         )
+
+
+def given_back(lease: Lease) -> int:
+    """The `until` of a lease that nobody holds: none on a cluster's; the others keep theirs, as it tells
+    when they can be forgotten."""
+    return 0 if lease.name == CLUSTER_LEASE else lease.until
 
 
 def held_by_another(name: str, held: Held) -> LeaseLost:

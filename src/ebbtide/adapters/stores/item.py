@@ -17,13 +17,20 @@ from ebbtide.errors import NewerRecord, StoreUnusable
 from ebbtide.model.operation import Spot
 from ebbtide.model.record import FORMAT_VERSION, Emptied, Leaving, Missing, OfferRest, Record, Rest
 
+LOCKS = "lock#"
+"""How the keys of leases other than a cluster's begin."""
+
 
 def item_key(cluster: str) -> str:
     return "cluster" if cluster == "cluster" else f"cluster#{cluster}"
 
 
+def is_lock(pk: str) -> bool:
+    return pk.startswith(LOCKS)
+
+
 def lock_key(cluster: str, lease_name: str) -> str:
-    return f"lock#{lease_name}" if cluster == "cluster" else f"lock#{cluster}#{lease_name}"
+    return f"{LOCKS}{lease_name}" if cluster == "cluster" else f"{LOCKS}{cluster}#{lease_name}"
 
 
 def to_item(record: Record) -> Item:

@@ -11,9 +11,9 @@ from bisect import insort
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from ebbtide.adapters.stores.entries import pack, unpack
-from ebbtide.adapters.stores.guards import Held, Stored, refusal
-from ebbtide.adapters.stores.item import from_item, item_key, lock_key, to_item
+from ebbtide.adapters.stores.entries import KEPT_FOR_GOOD, pack, unpack
+from ebbtide.adapters.stores.guards import LEASES_OUTLIVE_SECONDS, Held, Stored, given_back, refusal, written
+from ebbtide.adapters.stores.item import from_item, is_lock, item_key, lock_key, to_item
 from ebbtide.adapters.stores.operation_item import Item, action_id
 from ebbtide.adapters.stores.policies_memory import MemoryPolicies, PolicyTables
 from ebbtide.model.log import LogEntry, LogKind
@@ -42,6 +42,17 @@ class _Log:
         for entry_id in surplus:
             del self.entries[entry_id]
         del self.ids[: len(surplus)]
+
+    def prune(self, before: int) -> int:
+        old = {
+            entry.id
+            for entry, _ in self.entries.values()
+            if entry.at < before and entry.kind not in KEPT_FOR_GOOD
+        }
+        for entry_id in old:
+            del self.entries[entry_id]
+        self.ids[:] = [entry_id for entry_id in self.ids if entry_id not in old]
+        return len(old)
 
     def get(self, entry_id: str) -> LogEntry:
         entry, block = self.entries[entry_id]
@@ -94,7 +105,7 @@ class MemoryStore:
     def release(self, lease: Lease) -> None:
         with self._lock:
             if self._held(lease.name).is_ours(lease):
-                self._keep(replace(lease, owner="", until=0))
+                self._keep(replace(lease, owner="", until=given_back(lease)))
 
     def load(self) -> Record:
         with self._lock:
@@ -102,8 +113,8 @@ class MemoryStore:
             return Record(cluster=self._cluster) if item is None else from_item(item, self._cluster)
 
     def write(self, record: Record, guard: Lease | None, entries: Sequence[LogEntry] = ()) -> Record:
-        written = replace(record, rev=record.rev + 1)
-        item = to_item(written)
+        after = written(record)
+        item = to_item(after)
         blocks = [pack(entry.data) for entry in entries]
         with self._lock:
             self._check(record, guard)
@@ -111,7 +122,7 @@ class MemoryStore:
             item["lockOwner"], item["lockUntilEpoch"], item["lockToken"] = held.owner, held.until, held.token
             self._items[self._key] = item
             self._add(entries, blocks)
-        return written
+        return after
 
     def append(self, entries: Sequence[LogEntry]) -> None:
         blocks = [pack(entry.data) for entry in entries]
@@ -142,6 +153,12 @@ class MemoryStore:
         with self._lock:
             return self._log.get(entry_id) if entry_id in self._log.entries else None
 
+    def prune_log(self, before: int) -> int:
+        with self._lock:
+            for pk in [pk for pk, item in self._items.items() if self._is_long_over(pk, item)]:
+                del self._items[pk]
+            return self._log.prune(before)
+
     def policies(self) -> MemoryPolicies:
         """The policies of the same cluster in the same database."""
         tables = self._database.policies.setdefault(self._cluster, PolicyTables())
@@ -163,6 +180,9 @@ class MemoryStore:
         pk = self._pk(lease.name)
         item = self._items.setdefault(pk, {"pk": pk})
         item["lockOwner"], item["lockUntilEpoch"], item["lockToken"] = lease.owner, lease.until, lease.token
+
+    def _is_long_over(self, pk: str, item: Item) -> bool:
+        return is_lock(pk) and item["lockUntilEpoch"] + LEASES_OUTLIVE_SECONDS < int(self._clock.now())
 
     def _check(self, record: Record, guard: Lease | None) -> None:
         if guard is not None:

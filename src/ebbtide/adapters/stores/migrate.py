@@ -27,8 +27,8 @@ from ebbtide.errors import StoreUnusable
 
 _UPGRADE_LOCK = 0x65626274
 _RIGHTS = {
-    "ebbtide_state": "SELECT, INSERT, UPDATE",
-    "ebbtide_log": "SELECT, INSERT",
+    "ebbtide_state": "SELECT, INSERT, UPDATE, DELETE",
+    "ebbtide_log": "SELECT, INSERT, DELETE",
     "scaling_policies": "SELECT, INSERT, UPDATE, DELETE",
     "scaling_idle_state": "SELECT, INSERT, UPDATE, DELETE",
     "scaling_cost_savings": "SELECT, INSERT, UPDATE, DELETE",

@@ -12,7 +12,7 @@ from typing import Any
 
 from ebbtide.adapters.stores.dynamodb_errors import ConditionFailed
 from ebbtide.adapters.stores.dynamodb_log import DynamoLog
-from ebbtide.adapters.stores.dynamodb_tables import RETENTION_SECONDS, TTL_ATTRIBUTE, Tables
+from ebbtide.adapters.stores.dynamodb_tables import TTL_ATTRIBUTE, Tables
 from ebbtide.adapters.stores.dynamodb_values import from_wire_item
 from ebbtide.adapters.stores.item import item_key
 from ebbtide.adapters.stores.policies_dynamodb_ledger import DynamoLedger
@@ -62,6 +62,7 @@ STEPS_IN_TRANSACTION = 100
 
 class DynamoPolicies:
     def __init__(self, client: Any, tables: Tables, clock: Clock, cluster: str = "cluster") -> None:
+        self._tables = tables
         self._clock = clock
         self._keys = Keys(cluster)
         self._table = PolicyTable(client, tables, clock, DynamoLog(client, tables.logs, item_key(cluster)))
@@ -254,7 +255,7 @@ class DynamoPolicies:
         return self._table.get(self._keys.policy(name)) if 0 < len(name) <= LONGEST_NAME else {}
 
     def _prepare(self, entries: Sequence[LogEntry]) -> list[Step]:
-        return self._table.prepare(entries, int(self._clock.now()) + RETENTION_SECONDS)
+        return self._table.prepare(entries, self._tables.expires(int(self._clock.now())))
 
 
 def _at_version(policy_id: str, version: int) -> Condition:

@@ -38,6 +38,8 @@ class DynamoLedger:
         self._keys = keys
 
     def list_days(self, policy_id: str, begin: str, end: str) -> Sequence[LedgerDay]:
+        if begin > end:
+            return []
         owners = [policy_id] if policy_id else self._table.query(self._keys.owner("").pk, "sk")
         found = self._table.at_once(lambda owner: self._days_of(owner, begin, end), owners)
         return by_day(day for days in found for day in days if begin <= day.date <= end)

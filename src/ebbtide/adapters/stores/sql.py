@@ -16,7 +16,15 @@ import msgspec
 from sqlalchemy.engine import Engine
 
 from ebbtide.adapters.stores.entries import KNOWN_KINDS, distinct, pack, unpack
-from ebbtide.adapters.stores.guards import Attempt, Held, Stored, action_id, held_by_another, written
+from ebbtide.adapters.stores.guards import (
+    Attempt,
+    Held,
+    Stored,
+    action_id,
+    given_back,
+    held_by_another,
+    written,
+)
 from ebbtide.adapters.stores.item import from_item, item_key, lock_key, to_item
 from ebbtide.adapters.stores.migrate import migrate, read_schema, refuse_unusable
 from ebbtide.adapters.stores.operation_item import Item
@@ -33,6 +41,7 @@ from ebbtide.ports import Clock
 if TYPE_CHECKING:
     from ebbtide.adapters.stores.policies_sql import SqlPolicies
 
+PRUNED_AT_ONCE = 1000
 _COLUMN_ATTRIBUTES = ("pk", "rev", "lockOwner", "lockUntilEpoch", "lockToken")
 T = TypeVar("T")
 
@@ -93,7 +102,7 @@ class SqlStore:
         return self._ask(renew)
 
     def release(self, lease: Lease) -> None:
-        values = {"key": self._pk(lease.name), **_signed(lease)}
+        values = {"key": self._pk(lease.name), "until": given_back(lease), **_signed(lease)}
         self._ask(lambda lent: lent.run(self._sql.release, values))
 
     def load(self) -> Record:
@@ -146,6 +155,18 @@ class SqlStore:
         found = self._ask(lambda lent: lent.run(self._sql.find_entry, values).fetchone())
         row = found and LogRow._make(found)
         return _entry(row) if row and row.kind in KNOWN_KINDS else None
+
+    def prune_log(self, before: int) -> int:
+        """In small steps, so that nobody waits long for the rows or, on SQLite, for the file."""
+        values = {"cluster": self._cluster, "before": before, "limit": PRUNED_AT_ONCE}
+        pruned = 0
+        while True:
+            gone: int = self._ask(lambda lent: lent.run(self._sql.prune_log, values).rowcount)
+            pruned += gone
+            if gone < PRUNED_AT_ONCE:
+                break
+        self._ask(lambda lent: lent.run(self._sql.prune_leases, self._values()))
+        return pruned
 
     def policies(self) -> SqlPolicies:
         """The policies of the same cluster, over the same connections; closed with this store."""

@@ -24,8 +24,7 @@ _POSTGRES_UNUSABLE = {
     "42P01": "the tables of Ebbtide are missing: run `ebbtide db upgrade`",
     "42703": "the tables of Ebbtide are too old: run `ebbtide db upgrade`",
     "3F000": "the schema of the search path does not exist: create it, then run `ebbtide db upgrade`",
-    "42501": "this user lacks a right: grant SELECT, INSERT and UPDATE on all tables of Ebbtide, and DELETE "
-    "on those that begin with scaling_",
+    "42501": "this user lacks a right: grant SELECT, INSERT, UPDATE and DELETE on all tables of Ebbtide",
     "25006": "the database is read-only: connect to the primary server, or end its read-only mode",
     "53100": "the disk of the server is full: free some space there and try again",
     "28P01": "user or password is wrong: correct store.url",

@@ -15,6 +15,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql import ClauseElement, ColumnElement
 
+from ebbtide.adapters.stores.entries import KEPT_FOR_GOOD
+from ebbtide.adapters.stores.guards import LEASES_OUTLIVE_SECONDS
+from ebbtide.adapters.stores.item import LOCKS
 from ebbtide.adapters.stores.schema import log, state
 from ebbtide.adapters.stores.sql_driver import Statement, compiled
 from ebbtide.model.log import LogKind
@@ -64,7 +67,7 @@ class Statements:
         self.release = self._compiled(
             sa.update(state)
             .where(_c.pk == bindparam("key"), *_ours())
-            .values(lock_owner="", lock_until_epoch=0)
+            .values(lock_owner="", lock_until_epoch=bindparam("until"))
         )
         self.make_item = self._compiled(
             self._insert(state).values(pk=bindparam("key")).on_conflict_do_nothing()
@@ -83,6 +86,14 @@ class Statements:
             sa.select(
                 *(sa.cast(_c[name], sa.Text) if name == "body" else _c[name] for name in StateRow._fields)
             ).where(_c.pk == bindparam("key"))
+        )
+        self.prune_log = self._compiled(_prune_log())
+        self.prune_leases = self._compiled(
+            sa.delete(state).where(
+                _c.pk.startswith(LOCKS, autoescape=True),
+                _c.lock_until_epoch > 0,
+                _c.lock_until_epoch < self._now - LEASES_OUTLIVE_SECONDS,
+            )
         )
         self.time = self._compiled(sa.select(self._now))
         self.find_entry = self._compiled(_entries().where(log.c.id == bindparam("entry_id")))
@@ -151,6 +162,13 @@ def _entries(brief: bool = False) -> sa.Select[Any]:
         sa.null().label("data") if brief and name == "data" else log.c[name] for name in LogRow._fields
     ]
     return sa.select(*columns).where(log.c.cluster == bindparam("cluster"))
+
+
+def _prune_log() -> sa.Delete:
+    mine = log.c.cluster == bindparam("cluster")
+    prunable = sa.and_(log.c.at < bindparam("before"), *(log.c.kind != str(kind) for kind in KEPT_FOR_GOOD))
+    oldest = sa.select(log.c.id).where(mine, prunable).order_by(log.c.id)
+    return sa.delete(log).where(mine, log.c.id.in_(oldest.limit(bindparam("limit", type_=sa.BigInteger))))
 
 
 def _ours() -> tuple[ColumnElement[bool], ...]:

@@ -217,10 +217,12 @@ def _why_moves_stop(operation: Consolidate, situation: Situation) -> str:
         return reason
     seconds = situation.settings.consolidation.move_timeout_seconds
     progress = max([*marked, *(move.since for move in operation.moves)])
-    if situation.now - progress < seconds:
+    if situation.now - progress < seconds or moves.settle(operation, situation) != operation:
         return ""
-    waits = moves.next_moves(operation, situation).waits
-    return f"nothing could be moved for {seconds} s" + (f": {waits}" if waits else "")
+    following = moves.next_moves(operation, situation)
+    if following.begun or following.forbids:
+        return following.forbids
+    return f"nothing could be moved for {seconds} s" + (f": {following.waits}" if following.waits else "")
 
 
 def absorb(operation: Consolidate, outcomes: Sequence[Outcome], situation: Situation) -> Consolidate:

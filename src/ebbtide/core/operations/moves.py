@@ -85,13 +85,17 @@ def _ready_by_owner(situation: Situation) -> Counter[str]:
 
 
 def why_stop(operation: Consolidate, situation: Situation) -> str:
-    """The move that did not come off in time, or whose pod has no place; empty while all goes well."""
+    """The move that did not come off in time, or whose pod has no place; empty while all goes well. What
+    is as it should be is noted first: the time without a runner is nobody's fault."""
     seconds = situation.settings.consolidation.move_timeout_seconds
+    operation = settle(operation, situation)
+    there = pods_by_uid(situation)
     under_way = [move for move in operation.moves if move.state is MoveState.EVICTING]
     for move in under_way:
-        if situation.now - move.since >= seconds:
-            why = f" ({move.reason})" if move.reason else ""
-            return f"{move.pod_name} was not ready elsewhere within {seconds} s{why}"
+        pod = there.get(move.pod_uid)
+        gone = pod is None or pod.terminating
+        if gone and situation.now - move.since >= seconds:
+            return f"{move.pod_name} was not ready elsewhere within {seconds} s"
     owners = {move.owner_uid for move in under_way}
     waiting = [pod for pod in situation.snapshot.cluster.waiting_pods if pod.owner_uid in owners]
     if waiting:
@@ -148,7 +152,7 @@ def _judged(moves: list[Move], there: Mapping[str, Pod], situation: Situation) -
         elif judgement.treatment is not Treatment.EVICT:
             return Next(forbids=judgement.says)
         elif move.state is MoveState.EVICTING:
-            begun.append((move, pod))
+            begun.append((replace(move, since=situation.now), pod))
         else:
             asked = to(move, MoveState.EVICTING, situation)
             # What has no controller may be evicted where it says so; nothing takes its place.

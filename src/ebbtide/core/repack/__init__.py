@@ -1,14 +1,6 @@
 """Which nodes to empty so that the cluster costs less: existing nodes with what they hold, a price for
 moving, and new nodes where they are cheaper.
 
-`scene` says what stands where and what may move; `draft` is one way to rearrange it; `sweep` makes many
-drafts and keeps those that are cheaper for their number of moves.
+`look` judges what was seen and `build` makes a `scene` of it: what stands where, what may move. `eliminate`
+and `replace` make drafts of a rearrangement, `sweep` the frontier of them, `choose` picks on it.
 """
-
-from __future__ import annotations
-
-from ebbtide.core.repack.draft import Draft
-from ebbtide.core.repack.scene import Offered, Scene, Site
-from ebbtide.core.repack.sweep import Limits, sweep
-
-__all__ = ["Draft", "Limits", "Offered", "Scene", "Site", "sweep"]

@@ -5,6 +5,7 @@ New nodes are there before the first pod moves, so that a spread has to count wi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 
@@ -42,7 +43,7 @@ class _Replacement:
         self._fresh: list[Fresh] = []
         self._fresh_spaces: list[Space] = []
         self._admitted: list[int] = []
-        """Shapes that admit all that was packed onto each new node."""
+        """Shapes that admit all that is on each new node."""
 
     def draft(self) -> Draft | None:
         layout, scene = self._layout, self._scene
@@ -53,14 +54,12 @@ class _Replacement:
         for offer in _one_of_each_place(scene.offers):
             room = room_of_new(self._keys(-1), offer.pool, offer.node_type, offer.zone)
             self._opened += layout.neighbours.open_room(room)
-        alone = self._place_alone(kept)
-        moves = self._place_many(kept)
+        if not self._place_alone(kept):
+            return None
+        moves = self._place_many([*kept, *self._fresh_spaces])
         if moves is None:
             return None
-        if not alone:
-            self._balance()
-        if not all(self._place_fresh(number) for number in alone):
-            return None
+        self._balance()
         cost = layout.cost + sum((fresh.offer.price for fresh in self._fresh), Decimal(0))
         placed = {number: space.name for number, space in layout.moves} | moves
         order = [n for site in self._removed for n in largest_first(scene, scene.sites[site].parcels)]
@@ -74,22 +73,27 @@ class _Replacement:
         self._layout.reset()
         self._layout.neighbours.forget(self._opened)
 
-    def _place_alone(self, kept: Sequence[Space]) -> list[int]:
-        """Those with rules of their own, in the order of the moves; those left need a new node."""
-        left: list[int] = []
+    def _place_alone(self, kept: Sequence[Space]) -> bool:
+        """Those with rules of their own, in the order of the moves, since each changes what the next may do:
+        on a node that stays, else on a new one that has room, else on the cheapest of its own."""
+        layout, scene = self._layout, self._scene
+        offers = sorted(scene.offers, key=lambda offer: (offer.price, offer.name))
         for site in self._removed:
-            for number in largest_first(self._scene, self._scene.sites[site].parcels):
-                parcel = self._scene.parcels[number]
+            for number in largest_first(scene, scene.sites[site].parcels):
+                parcel = scene.parcels[number]
                 if not parcel.alone:
                     break
                 self._lifted.append(number)
-                self._layout.lift(parcel)
-                space = self._layout.first_fit(number, kept)
+                layout.lift(parcel)
+                space = layout.first_fit(number, (*kept, *self._fresh_spaces))
                 if space is None:
-                    left.append(number)
-                else:
-                    self._layout.put(number, space)
-        return left
+                    fitting = (o for o in offers if layout.fits(parcel, self._space(self._keys(-1), o)))
+                    offer = next(fitting, None)
+                    if offer is None:
+                        return False
+                    space = self._open(offer, 1 << offer.shape)
+                layout.put(number, space)
+        return True
 
     def _place_many(self, kept: Sequence[Space]) -> dict[int, str] | None:
         scene = self._scene
@@ -136,7 +140,7 @@ class _Replacement:
         offered = {offer.name: offer for offer in scene.offers}
         moves: dict[int, str] = {}
         for node in plan.nodes:
-            space = self._open(offered[node.type.name])
+            space = self._open(offered[node.type.name], -1)
             for name in node.pods:
                 kind = scene.kinds[scene.parcels[int(name)].kind]
                 space.cpu -= kind.cpu_milli
@@ -150,26 +154,12 @@ class _Replacement:
         names = frozenset(o.name for o in self._scene.offers if admitted >> o.shape & 1)
         return Rules() if len(names) == len(self._scene.offers) else Rules(types=names)
 
-    def _place_fresh(self, number: int) -> bool:
-        """A pod with rules of its own: on a new node that has room, else on the cheapest of its own."""
-        layout, parcel = self._layout, self._scene.parcels[number]
-        space = layout.first_fit(number, self._fresh_spaces)
-        if space is None:
-            for offer in sorted(self._scene.offers, key=lambda offer: (offer.price, offer.name)):
-                if layout.fits(parcel, self._space("", offer)):
-                    space = self._open(offer)
-                    break
-        if space is None:
-            return False
-        layout.put(number, space)
-        return True
-
-    def _open(self, offer: Offered) -> Space:
+    def _open(self, offer: Offered, admitted: int) -> Space:
         fresh = Fresh(self._keys(len(self._fresh)), offer)
         space = self._space(fresh.key, offer)
         self._opened += self._layout.neighbours.open_room(space.room)
         self._fresh.append(fresh)
-        self._admitted.append(-1)
+        self._admitted.append(admitted)
         self._fresh_spaces.append(space)
         return space
 

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from ebbtide.engine.policies import Policies
 from ebbtide.entrypoints.api.cluster import router as cluster_routes
 from ebbtide.entrypoints.api.demo import router as demo_routes
+from ebbtide.entrypoints.api.desk import Desk
 from ebbtide.entrypoints.api.events import router as event_routes
 from ebbtide.entrypoints.api.health import router as health_routes
 from ebbtide.entrypoints.api.money import router as money_routes
+from ebbtide.entrypoints.api.policies import router as policy_routes
+from ebbtide.entrypoints.api.savings import router as saving_routes
 from ebbtide.entrypoints.api.site import Site
+from ebbtide.entrypoints.api.wakes import router as wake_routes
 from ebbtide.entrypoints.dashboard import router as pages
 
 
 def routers(site: Site) -> list[APIRouter]:
     found = [pages(), health_routes(site), cluster_routes(site), money_routes(site), event_routes(site)]
+    if site.scaling is not None:
+        desk = Desk(site, site.scaling, Policies(site.scaling.outside.policies, site.clock, site.new_id))
+        found += [policy_routes(desk), wake_routes(desk), saving_routes(desk)]
     if site.demo is not None:
         found.append(demo_routes(site.demo))
     return found

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from ebbtide.entrypoints.api.scopes import Token
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
-from ebbtide.ports import Clock, PolicyStore, Store
+from ebbtide.ports import Clock, Store
 
 if TYPE_CHECKING:
     from ebbtide.engine.scaling import Scaling
@@ -64,7 +64,6 @@ class Site:
     sight: Sight
     clock: Clock
     new_id: Callable[[], str]
-    policies: PolicyStore | None = None
     scaling: Scaling | None = None
     tokens: tuple[Token, ...] = ()
     hosts: tuple[str, ...] = ("localhost", "127.0.0.1", "::1")

@@ -61,12 +61,14 @@ def operation_shape(operation: Operation) -> OperationShape:
     )
 
 
-def spot_shape(spot: Spot) -> OperationShape:
+def spot_shape(spot: Spot, now: int) -> OperationShape:
+    left = spot.deadline - now
+    when = f"in {left} s" if left > 0 else "now: its time is up"
     return OperationShape(
         id=spot.id,
         kind=f"spot {spot.kind}",
         started_at=spot.noticed_at,
-        reason=f"{spot.instance_id} is to be gone by {spot.deadline}",
+        reason=f"the cloud takes {spot.instance_id} back {when}",
         steps=[_step(part) for part in parts(spot)],
     )
 
@@ -108,7 +110,7 @@ def status_shape(
         last_alarm=entry_shape(alarm) if alarm else None,
         operation=operation_shape(record.operation) if record.operation else None,
         set_aside=operation_shape(record.set_aside) if record.set_aside else None,
-        spots=[spot_shape(spot) for spot in record.spots],
+        spots=[spot_shape(spot, now) for spot in record.spots],
         brakes=list(brakes(record, settings, now)),
         lease_holder=held,
         workers=len(snapshot.cluster.workers),

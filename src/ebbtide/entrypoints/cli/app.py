@@ -10,6 +10,7 @@ import typer
 from ebbtide import __version__
 from ebbtide.entrypoints.cli import (
     configuration,
+    consolidating,
     costs,
     db,
     decisions,
@@ -61,6 +62,7 @@ app.command()(decisions.replay)
 app.command()(switch.pause)
 app.command()(switch.resume)
 app.command()(simulation.simulate)
+app.command()(consolidating.consolidate)
 app.command()(costs.assess)
 app.command()(doctor.doctor)
 app.add_typer(costs.app, name="prices")

@@ -1,38 +1,62 @@
-"""`ebbtide db upgrade`, `check` and `create`: the tables of the store, made ready or looked at.
+"""`ebbtide db upgrade`, `check`, `create` and `prune`: the tables of the store, made ready, looked at, or
+rid of old log entries.
 
 Each prints one sentence. What goes wrong is one sentence too, with the next step, and exit code 2.
 """
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from ebbtide.entrypoints.cli.options import ConfigPath, read_config
-from ebbtide.entrypoints.cli.writing import write_lines
-from ebbtide.errors import Retryable, StoreUnusable, Unanswered
+from ebbtide.entrypoints.cli.options import ConfigPath, existing_store, read_config
+from ebbtide.entrypoints.cli.writing import moment, write_lines
+from ebbtide.errors import Retryable, StoreUnusable, Unanswered, Usage
 
-app = typer.Typer(no_args_is_help=True, help="Make the tables of the store, upgrade or check them.")
+if TYPE_CHECKING:
+    from ebbtide.config import Config
+
+app = typer.Typer(no_args_is_help=True, help="Make the tables of the store, upgrade, check or prune them.")
+DAYS = re.compile(r"([1-9][0-9]{0,4})d")
+DAY_SECONDS = 24 * 3600
 
 
 @app.command()
 def upgrade(ctx: typer.Context, config: ConfigPath = None) -> None:
     """Bring the tables of the store to this version; makes them where there are none."""
-    _say(upgrade_store, _url(ctx, config))
+    _say(partial(upgrade_store, _url(ctx, config)))
 
 
 @app.command()
 def check(ctx: typer.Context, config: ConfigPath = None) -> None:
     """Say whether the store can be used, and what to do if not. Touches nothing."""
-    _say(check_store, _url(ctx, config))
+    _say(partial(check_store, _url(ctx, config)))
 
 
 @app.command()
 def create(ctx: typer.Context, config: ConfigPath = None) -> None:
     """Make the tables of the store (on DynamoDB: billed on demand, with point-in-time recovery)."""
-    _say(create_store, _url(ctx, config))
+    _say(partial(create_store, _url(ctx, config)))
+
+
+@app.command()
+def prune(
+    ctx: typer.Context,
+    config: ConfigPath = None,
+    older_than: Annotated[
+        str, typer.Option(metavar="DAYS", help="Such as 90d; else `log_retention_days` of the configuration.")
+    ] = "",
+) -> None:
+    """Remove old entries from the log of the cluster. `ebbtide run` does so once a day by itself."""
+    found = read_config(ctx, config)
+    _say(partial(prune_log, found, _days(older_than, found.settings.log_retention_days)))
 
 
 def upgrade_store(url: str) -> str:
@@ -61,9 +85,30 @@ def create_store(url: str) -> str:
     return upgrade_store(url)
 
 
-def _say(do: Callable[[str], str], url: str) -> None:
+def prune_log(config: Config, days: int) -> str:
+    store = existing_store(config)
+    if store is None:
+        return "there is no store yet, so nothing to remove"
+    with closing(store):
+        before = int(time.time()) - days * DAY_SECONDS
+        gone = store.prune_log(before)
+    entries = "1 entry" if gone == 1 else f"{gone} entries"
+    return f"{entries} of before {moment(before)} removed from the log of cluster {config.settings.cluster!r}"
+
+
+def _days(asked: str, configured: int) -> int:
+    if not asked and configured:
+        return configured
+    found = DAYS.fullmatch(asked)
+    if found is None:
+        what = f"{asked!r} is no number of days" if asked else "the configuration keeps the log for ever"
+        raise Usage(f"{what}; nothing was removed. Say how old entries must be, such as --older-than 90d.")
+    return int(found[1])
+
+
+def _say(do: Callable[[], str]) -> None:
     try:
-        sentence = do(url)
+        sentence = do()
     except (Retryable, Unanswered) as error:
         raise StoreUnusable(str(error)) from error
     write_lines([Text(f"{sentence[0].upper()}{sentence[1:]}.")])

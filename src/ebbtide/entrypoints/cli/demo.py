@@ -25,7 +25,7 @@ QUIET_BEGINNINGS = ("nothing to do", "stood by")
 REMEMBERED = 200
 
 
-def demo(
+def demo(  # noqa: PLR0913, PLR0917 - the options of a command
     scenario: Annotated[
         str, typer.Option(help="Another scenario, as `ebbtide simulate` knows them; else a day of its own.")
     ] = "",
@@ -35,8 +35,19 @@ def demo(
         typer.Option(min=0.0, help=f"Simulated seconds for each real one ({SPEED:g}); 0 is at once."),
     ] = None,
     faults: Annotated[str, typer.Option(help="More faults to inject, separated by commas.")] = "",
+    terminal: Annotated[
+        bool, typer.Option("--terminal", help="One day in the terminal instead of the live page.")
+    ] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the page; 0 is a free one.")] = 0,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser, where there is one.")] = True,
 ) -> None:
-    """Watch a simulated cluster grow, shrink, lose spot nodes and survive crashes of its autoscaler."""
+    """Watch a simulated cluster grow, shrink, lose spot nodes and survive crashes of its autoscaler.
+
+    As a live page on this machine; with --terminal, --scenario or --faults in the terminal.
+    """
+    if not (terminal or scenario or faults):
+        _show_page(seed, speed, port, browser)
+        return
     from ebbtide.entrypoints.cli import story
     from ebbtide.simulator.disorder import check_names
     from ebbtide.simulator.scenarios import build
@@ -55,6 +66,35 @@ def demo(
         write_lines([f"Stopped at {show.reached}; nothing outside the simulation was touched."])
         return
     write_lines(result_lines(result.to_json()))
+
+
+def _show_page(seed: int, speed: float | None, port: int, browser: bool) -> None:
+    import signal
+    import threading
+
+    try:
+        from ebbtide.entrypoints.cli.demo_page import SPEED as PAGE_SPEED
+        from ebbtide.entrypoints.cli.demo_page import demo_served, open_browser
+    except ModuleNotFoundError as error:
+        from ebbtide.errors import Usage
+
+        if (error.name or "").startswith("ebbtide"):
+            raise
+        raise Usage(
+            f"the page needs {error.name}, which is not installed; nothing was touched. "
+            "Run: pip install 'ebbtide[api]', or take the terminal: ebbtide demo --terminal"
+        ) from error
+
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    write_lines(["Starting a simulated cluster ..."])
+    with demo_served(seed, PAGE_SPEED if speed is None else speed, port) as (url, _):
+        if browser:
+            open_browser(url)
+        write_lines([f"The page: {url}", "Ctrl-C stops it. Nothing outside the simulation is touched."])
+        stop.wait()
+    write_lines(["Stopped; nothing is left behind."])
 
 
 class PlainView:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def doctor(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
-    """Examine cluster, cloud, store, metrics and prices, and say what must be fixed; code 1 when something must."""
+    """Examine cluster, cloud, store, metrics and prices; say what to fix. Code 1 when there is something."""
     found = read_config(ctx, config)
     if found.cluster_kind != "kubernetes":
         raise Usage("the cluster is simulated: there is nothing to examine. Set cluster.kind to kubernetes.")
@@ -40,10 +40,8 @@ def _examine(config: Config) -> Iterator[Finding]:
     yield from _cluster(config, workers)
     yield examining.examine_cloud(config)
     yield from examining.examine_store(config)
-    yield examining.examine_metrics(config, workers)
-    queue = examining.examine_queue(config)
-    if queue is not None:
-        yield queue
+    optional = (examining.examine_metrics(config, workers), examining.examine_queue(config))
+    yield from (finding for finding in optional if finding is not None)
     yield from examining.examine_prices(config)
 
 
@@ -58,7 +56,7 @@ def _cluster(config: Config, workers: list[str]) -> Iterator[Finding]:
         yield Finding(False, str(error), "check cluster.kubeconfig and cluster.context")
         return
     try:
-        yield from examine(connection)
+        yield from examine(connection, cpu_from_cluster=not config.adapters.metrics.prometheus_url)
         workers += worker_names(connection)
     except EbbtideError:
         return  # said by `examine` already

@@ -50,9 +50,10 @@ export function lineOver(points, label, digits = 2) {
   return svg;
 }
 
-export function barsByDay(days, names, label, digits = 2) {
+export function barsByDay(days, names, label) {
   const svg = frame(label);
   if (!days.length) return svg;
+  const digits = Math.max(...days.flatMap((day) => names.map((name) => day[name]))) < 1 ? 4 : 2;
   const most = Math.max(...days.flatMap((day) => names.map((name) => Math.max(0, day[name])))) * 1.1 || 1;
   grid(svg, most, digits);
   const wide = (W - L) / days.length;

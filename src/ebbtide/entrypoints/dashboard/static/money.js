@@ -11,7 +11,7 @@ export function money(main) {
 
   function drawCost(costs) {
     const points = costs.points.map((point) => ({ at: point.at, value: Number(point.per_hour) }));
-    redraw(parts.cost, card("Cost an hour", figures([["now", sum(costs.per_hour, costs.currency)], ["last 24 hours", sum(costs.last_day, costs.currency, 2)]]),
+    redraw(parts.cost, card("Cost an hour", figures([["now", sum(costs.per_hour, costs.currency)], ["last 24 hours", sum(costs.last_day, costs.currency)]]),
       points.length > 1 ? lineOver(points, "Cost an hour over time", 3) : h("p", { class: "quiet" }, "Not enough was seen yet to draw a line."),
       source("/api/v1/costs")));
   }
@@ -21,7 +21,7 @@ export function money(main) {
     const yesterday = summary.daily_breakdown.find((day) => day.date === summary.yesterday);
     const total = summary.totals;
     redraw(parts.savings, card("Saved by day",
-      figures([["yesterday, net", sum(yesterday?.net ?? "0", summary.currency, 2)], ["30 days, net", sum(total.net, summary.currency, 2)]]),
+      figures([["yesterday, net", sum(yesterday?.net ?? "0", summary.currency)], ["30 days, net", sum(total.net, summary.currency)]]),
       days.length ? [barsByDay(days, ["potential", "realised", "net"], "Savings by day"),
         h("ul", { class: "legend" }, h("li", { "data-state": "idle" }, "potential: workloads freed"), h("li", { "data-state": "ready" }, "realised: nodes really not paid"), h("li", { "data-state": "joining" }, "net: after wakes and churn")),
         h("details", { "data-key": "savings-table" }, h("summary", {}, "As a table"), table("Savings by day", [["day"], ["potential", "number"], ["realised", "number"], ["net", "number"]],

@@ -78,7 +78,7 @@ export class Tiles {
     tile.button.setAttribute("aria-pressed", String(this.picked === node.name));
     tile.button.title = says;
     tile.fill.style.setProperty("--fill", full.toFixed(2));
-    text(tile.label, node.name.slice(-10));
+    text(tile.label, node.name.split(/[.]/)[0].slice(-9));
   }
 }
 

@@ -17,9 +17,11 @@ export function span(seconds) {
   return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
 }
 
-export function money(amount, currency, digits = 4) {
+export function money(amount, currency) {
   if (amount === null || amount === undefined) return "unknown";
-  return `${Number(amount).toFixed(digits)} ${currency ?? ""}`.trim();
+  const value = Number(amount);
+  const text = value.toFixed(Math.abs(value) < 10 ? 4 : 2);
+  return `${Number(text) === 0 ? "0" : text} ${currency ?? ""}`.trim();
 }
 
 export function share(value) {

@@ -8,15 +8,10 @@ for has answered, with samples that are numbers; anything else is a `problem`, n
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
-import msgspec
-import urllib3
-
+from ebbtide.adapters.prometheus.asking import Prometheus, Sample, Source, Unknown, number
 from ebbtide.model.snapshot import Reading
 from ebbtide.ports import Metrics
 
@@ -35,50 +30,19 @@ CPU_QUERY = " or ".join(
 )
 SLACK = 0.05
 """How far beyond 0 and 1 a rate may be by rounding alone."""
-MOST_BYTES = 64 * 2**20
-
-
-class Sample(msgspec.Struct, frozen=True):
-    metric: dict[str, str]
-    value: tuple[float, str]
-
-
-class Data(msgspec.Struct, frozen=True, rename="camel"):
-    result_type: str
-    result: msgspec.Raw
-
-
-class Answer(msgspec.Struct, frozen=True, rename="camel"):
-    status: str
-    data: Data | None = None
-    error: str = ""
-    warnings: list[str] | None = None
-
-
-class Unknown(Exception):
-    """Says why a figure is not known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    url: str
-    query: str = ""
-    """A query of the user's own: CPU use from 0 to 1, by node, or one figure for all workers."""
-    token_file: Path | None = None
-    timeout_seconds: float = 10.0
 
 
 class PrometheusMetrics:
     def __init__(self, source: Source, now: Callable[[], float] = time.time) -> None:
         self._source = source
         self._now = now
-        self._pool = urllib3.PoolManager()
+        self._server = Prometheus(source)
 
     def read_cpu(self, node_names: Sequence[str]) -> Reading:
         if not node_names:
             return Reading(problem="CPU is unknown: there is no worker to ask for")
         try:
-            samples = self._ask(self._source.query or CPU_QUERY)
+            samples = self._server.ask(self._source.query or CPU_QUERY)
             if self._source.query:
                 return _read_own(samples, node_names, int(self._now()))
             return _read_default(samples, node_names, int(self._now()))
@@ -88,41 +52,13 @@ class PrometheusMetrics:
     def why_not(self) -> str:
         """Why it cannot be asked anything at all; empty where it answers."""
         try:
-            self._ask("vector(1)")
+            self._server.ask("vector(1)")
         except Unknown as why:
             return str(why)
         return ""
 
     def close(self) -> None:
-        self._pool.clear()
-
-    def _ask(self, query: str) -> list[Sample]:
-        url = f"{self._source.url.rstrip('/')}/api/v1/query"
-        seconds = self._source.timeout_seconds
-        try:
-            response = self._pool.request(
-                "POST",
-                url,
-                fields={"query": query, "timeout": f"{seconds:g}s"},
-                encode_multipart=False,
-                headers=self._headers(),
-                timeout=urllib3.Timeout(total=seconds),
-                retries=False,
-                redirect=False,
-            )
-        except (urllib3.exceptions.HTTPError, OSError, ValueError) as cause:
-            if isinstance(cause, urllib3.exceptions.ReadTimeoutError):
-                raise Unknown(f"Prometheus did not answer within {seconds:g} s") from cause
-            raise Unknown(f"Prometheus at {self._source.url} cannot be reached ({_short(cause)})") from cause
-        return _read_answer(response.status, response.data[:MOST_BYTES])
-
-    def _headers(self) -> dict[str, str]:
-        if self._source.token_file is None:
-            return {}
-        try:
-            return {"Authorization": f"Bearer {self._source.token_file.read_text().strip()}"}
-        except OSError as cause:
-            raise Unknown(f"the token in {self._source.token_file} cannot be read") from cause
+        self._server.close()
 
 
 class FirstKnown:
@@ -146,25 +82,6 @@ class FirstKnown:
                 source.close()
 
 
-def _read_answer(code: int, body: bytes) -> list[Sample]:
-    try:
-        answer = msgspec.json.decode(body, type=Answer)
-    except msgspec.DecodeError as cause:
-        raise Unknown(f"the answer ({code}) is not one of Prometheus: check its address") from cause
-    if answer.status != "success" or answer.data is None:
-        raise Unknown(f"Prometheus answered {code} {answer.error}".rstrip())
-    if answer.warnings:
-        raise Unknown(f"Prometheus answered only in part ({answer.warnings[0]})")
-    try:
-        if answer.data.result_type == "scalar":
-            stamp, text = msgspec.json.decode(answer.data.result, type=tuple[float, str])
-            return [Sample({}, (stamp, text))]
-        return msgspec.json.decode(answer.data.result, type=list[Sample])
-    except msgspec.DecodeError as cause:
-        kind = answer.data.result_type
-        raise Unknown(f"the query gives a {kind} where one sample for each node is needed") from cause
-
-
 def _read_default(samples: Iterable[Sample], node_names: Sequence[str], now: int) -> Reading:
     parts: dict[str, dict[str, float]] = {"idle": {}, "all": {}, "at": {}}
     samples = list(samples)
@@ -175,7 +92,7 @@ def _read_default(samples: Iterable[Sample], node_names: Sequence[str], now: int
         name = _node_of(sample.metric, names_of, wanted)
         if found is None or name is None:
             continue
-        value = _number(sample.value[1], name)
+        value = number(sample.value[1], name)
         oldest = found.get(name, value)
         found[name] = min(oldest, value) if found is parts["at"] else found.get(name, 0.0) + value
     for part in parts.values():
@@ -191,14 +108,14 @@ def _read_own(samples: Sequence[Sample], node_names: Sequence[str], now: int) ->
     """A query of the user's own tells no sample times: it is as old as its evaluation."""
     if len(samples) == 1 and not _names(samples[0].metric):
         stamp, text = samples[0].value
-        return Reading(_share(_number(text, "the query")), min(int(stamp), now))
+        return Reading(_share(number(text, "the query")), min(int(stamp), now))
     wanted = {name.lower(): name for name in node_names}
     found: dict[str, float] = {}
     at = now
     for sample in samples:
         name = _node_of(sample.metric, {}, wanted)
         if name is not None:
-            found[name] = _number(sample.value[1], name)
+            found[name] = number(sample.value[1], name)
             at = min(at, int(sample.value[0]))
     _refuse_if_partial(found, node_names)
     return Reading(_share(sum(found.values()) / len(found)), at)
@@ -230,21 +147,7 @@ def _names(metric: Mapping[str, str]) -> list[str]:
     return [name.lower() for name in (*(metric.get(label, "") for label in NAME_LABELS), host) if name]
 
 
-def _number(text: str, whose: str) -> float:
-    try:
-        value = float(text)
-    except ValueError as cause:
-        raise Unknown(f"the sample of {whose} is {text!r}, which is no number") from cause
-    if not math.isfinite(value):
-        raise Unknown(f"the sample of {whose} is {text}")
-    return value
-
-
 def _share(value: float) -> float:
     if not -SLACK <= value <= 1 + SLACK:
         raise Unknown(f"{value:g} is no share of a CPU")
     return min(max(value, 0.0), 1.0)
-
-
-def _short(error: BaseException) -> str:
-    return (str(error).rpartition(": ")[2] or type(error).__name__)[:160]

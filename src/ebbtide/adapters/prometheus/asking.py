@@ -1,0 +1,121 @@
+"""Asking Prometheus: one query, its samples, or why it gave none."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import urllib3
+
+MOST_BYTES = 64 * 2**20
+
+
+class Sample(msgspec.Struct, frozen=True):
+    metric: dict[str, str]
+    value: tuple[float, str]
+
+
+class Data(msgspec.Struct, frozen=True, rename="camel"):
+    result_type: str
+    result: msgspec.Raw
+
+
+class Answer(msgspec.Struct, frozen=True, rename="camel"):
+    status: str
+    data: Data | None = None
+    error: str = ""
+    warnings: list[str] | None = None
+
+
+class Unknown(Exception):
+    """Says why a figure is not known: `failed` where nobody answered so that it could be read."""
+
+    def __init__(self, says: str, failed: bool = False) -> None:
+        super().__init__(says)
+        self.failed = failed
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    url: str
+    query: str = ""
+    """A query of the user's own: CPU use from 0 to 1, by node, or one figure for all workers."""
+    token_file: Path | None = None
+    timeout_seconds: float = 10.0
+
+
+class Prometheus:
+    def __init__(self, source: Source, connections: int = 1) -> None:
+        self._source = source
+        self._pool = urllib3.PoolManager(maxsize=connections)
+
+    def close(self) -> None:
+        self._pool.clear()
+
+    def ask(self, query: str) -> list[Sample]:
+        """`Unknown` where there is no answer, or not all of one."""
+        url = f"{self._source.url.rstrip('/')}/api/v1/query"
+        seconds = self._source.timeout_seconds
+        try:
+            response = self._pool.request(
+                "POST",
+                url,
+                fields={"query": query, "timeout": f"{seconds:g}s"},
+                encode_multipart=False,
+                headers=self._headers(),
+                timeout=urllib3.Timeout(total=seconds),
+                retries=False,
+                redirect=False,
+            )
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as cause:
+            if isinstance(cause, urllib3.exceptions.ReadTimeoutError):
+                raise Unknown(f"Prometheus did not answer within {seconds:g} s", failed=True) from cause
+            raise Unknown(
+                f"Prometheus at {self._source.url} cannot be reached ({_short(cause)})", failed=True
+            ) from cause
+        return read_answer(response.status, response.data[:MOST_BYTES])
+
+    def _headers(self) -> dict[str, str]:
+        if self._source.token_file is None:
+            return {}
+        try:
+            return {"Authorization": f"Bearer {self._source.token_file.read_text().strip()}"}
+        except OSError as cause:
+            raise Unknown(f"the token in {self._source.token_file} cannot be read", failed=True) from cause
+
+
+def read_answer(code: int, body: bytes) -> list[Sample]:
+    try:
+        answer = msgspec.json.decode(body, type=Answer)
+    except msgspec.DecodeError as cause:
+        raise Unknown(
+            f"the answer ({code}) is not one of Prometheus: check its address", failed=True
+        ) from cause
+    if answer.status != "success" or answer.data is None:
+        raise Unknown(f"Prometheus answered {code} {answer.error}".rstrip(), failed=True)
+    if answer.warnings:
+        raise Unknown(f"Prometheus answered only in part ({answer.warnings[0]})")
+    try:
+        if answer.data.result_type == "scalar":
+            stamp, text = msgspec.json.decode(answer.data.result, type=tuple[float, str])
+            return [Sample({}, (stamp, text))]
+        return msgspec.json.decode(answer.data.result, type=list[Sample])
+    except msgspec.DecodeError as cause:
+        kind = answer.data.result_type
+        raise Unknown(f"the query gives a {kind} where one sample for each node is needed") from cause
+
+
+def number(text: str, whose: str) -> float:
+    try:
+        value = float(text)
+    except ValueError as cause:
+        raise Unknown(f"the sample of {whose} is {text!r}, which is no number") from cause
+    if not math.isfinite(value):
+        raise Unknown(f"the sample of {whose} is {text}")
+    return value
+
+
+def _short(error: BaseException) -> str:
+    return (str(error).rpartition(": ")[2] or type(error).__name__)[:160]

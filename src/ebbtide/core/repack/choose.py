@@ -1,0 +1,204 @@
+"""Which of the drafts to take: the one that is worth most among those that every check permits.
+
+What is not permitted is said with both figures. Where no draft is, the one that came furthest stands as
+the candidate: what could be saved, and what keeps it from being saved.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from functools import cached_property
+
+from ebbtide.core.capacity import total
+from ebbtide.core.packing.budget import Budget
+from ebbtide.core.question import Question
+from ebbtide.core.repack.draft import Draft, Floors, Fresh
+from ebbtide.core.repack.look import Look
+from ebbtide.core.repack.sweep import Limits, sweep
+from ebbtide.core.repack.validate import free_after, why_not_fitting
+from ebbtide.model.check import Check
+from ebbtide.model.consolidation import (
+    ConsolidationPlan,
+    ConsolidationReport,
+    FrontierPoint,
+    NodeAnalysis,
+)
+from ebbtide.model.operation import Move, Removal, Slot
+
+SECONDS_PER_HOUR = 3600
+
+
+class Choice:
+    def __init__(self, question: Question, found: Look) -> None:
+        self._snapshot = question.snapshot
+        self._record = question.record
+        self._settings = question.settings
+        self._rules = question.settings.consolidation
+        self._found = found
+        self._scene = found.scene
+        self._operation_id = question.operation_id
+
+    def report(self, before: tuple[Check, ...], budget: Budget) -> ConsolidationReport:
+        found, rules = self._found, self._rules
+        removable = sum(site.removable for site in self._scene.sites)
+        says = f"{removable} of {len(found.nodes)} workers could be removed"
+        before = (*before, Check("nodes to remove", removable > 0, says))
+        if not removable:
+            return ConsolidationReport(before, found.nodes, found.refusals)
+        # Where even the bound would not save enough, launching nodes cannot either.
+        hopeful = self._scene.cost - self._bound >= rules.min_savings_per_hour
+        limits = Limits(self._floors(), rules.replace and hopeful)
+        drafts = sweep(self._scene, found.neighbours, limits, budget, self._key)
+        cheaper = [draft for draft in drafts if draft.cost < self._scene.cost]
+        says = f"{self._money(self._scene.cost)} are paid, the bound is {self._money(self._bound)}"
+        before = (*before, Check("cheaper packing", bool(cheaper), says))
+        if not cheaper:
+            return ConsolidationReport(before, found.nodes, found.refusals)
+        best, checks = self._choose(cheaper)
+        plan = self._plan(best, cheaper)
+        checks = (*before, *checks)
+        allowed = all(check.passed for check in checks)
+        nodes = tuple(self._fates(best))
+        return ConsolidationReport(checks, nodes, found.refusals, plan if allowed else None, plan)
+
+    def _floors(self) -> Floors:
+        """Of what can be chosen from: nodes left out of any plan may stay, but are not counted on."""
+        pools = tuple((pool.name, pool.min_workers) for pool in self._settings.pools)
+        return Floors(max(self._settings.min_workers, self._rules.min_nodes), pools)
+
+    @cached_property
+    def _bound(self) -> Decimal:
+        """What the pods need at the least, and the nodes that are always kept at the least price."""
+        scene = self._scene
+        prices = [site.price for site in scene.sites] + [offer.price for offer in scene.offers]
+        return max(scene.bound, min(prices) * min(self._floors().nodes, len(scene.sites)))
+
+    def _key(self, number: int) -> str:
+        return f"{self._operation_id}-{number}"
+
+    def _choose(self, drafts: Sequence[Draft]) -> tuple[Draft, tuple[Check, ...]]:
+        """The draft worth most among those that pass every check; else the best of those that fail last."""
+        ranked = sorted(drafts, key=lambda draft: (-self._net(draft), len(draft.moves)))
+        best = ranked[0]
+        best_checks: tuple[Check, ...] = ()
+        for draft in ranked:
+            checks: list[Check] = []
+            for check in self._permits(draft):
+                checks.append(check)
+                if not check.passed:
+                    break
+            else:
+                return draft, tuple(checks)
+            if len(checks) > len(best_checks):
+                best, best_checks = draft, tuple(checks)
+        return best, best_checks
+
+    def _net(self, draft: Draft) -> Decimal:
+        """What is saved until the disturbance must have paid, less what it is held to cost."""
+        saved = (self._scene.cost - draft.cost) * self._rules.payback_seconds / SECONDS_PER_HOUR
+        return saved - len(draft.moves) * self._rules.move_cost
+
+    def _permits(self, draft: Draft) -> Iterator[Check]:
+        rules, savings, moves = self._rules, self._scene.cost - draft.cost, len(draft.moves)
+        least, currency = rules.min_savings_per_hour, self._found.currency
+        short = f"fall short of {least} by {plain(least - savings)}"
+        enough = savings >= least
+        says = f"reach the {least} asked for" if enough else short
+        yield Check("savings", enough, f"savings {plain(savings)} {currency}/h {says}")
+        cost = moves * rules.move_cost
+        returned = savings * rules.payback_seconds / SECONDS_PER_HOUR
+        says = (
+            f"{moves} moves are held to cost {plain(cost)}, {rules.payback_seconds} s save {plain(returned)}"
+        )
+        yield Check("pays back", cost <= returned, says)
+        says = f"{moves} moves, {rules.moves_per_hour} an hour are allowed"
+        yield Check("moves in budget", moves <= rules.moves_per_hour, says)
+        yield self._launches(draft)
+        why = why_not_fitting(draft, self._scene, self._snapshot, self._record)
+        yield Check("migrations fit", not why, why or f"all {moves} moves have a place")
+        yield Check("migrations safe", True, f"each of {moves} pods may be moved")
+        free, wanted = free_after(draft, self._scene, self._snapshot), 1 - rules.max_fill
+        says = f"{free:.1%} stays free, at least {wanted:.0%} is asked for"
+        yield Check("enough free", free >= wanted, says)
+
+    def _launches(self, draft: Draft) -> Check:
+        name, fresh = "launches allowed", len(draft.fresh)
+        there, most = total(self._snapshot, self._record), self._settings.max_workers
+        if fresh and there + fresh > most:
+            return Check(name, False, f"{fresh} new nodes beside {there}, MAX_WORKERS is {most}")
+        for pool in self._settings.pools:
+            new = sum(each.offer.pool.name == pool.name for each in draft.fresh)
+            there = total(self._snapshot, self._record, pool.name)
+            if new and pool.max_workers is not None and there + new > pool.max_workers:
+                says = (
+                    f"{new} new nodes beside {there} in pool {pool.name}, its maximum is {pool.max_workers}"
+                )
+                return Check(name, False, says)
+        return Check(name, True, f"{fresh} new nodes beside {there}, MAX_WORKERS is {most}")
+
+    def _plan(self, draft: Draft, drafts: Sequence[Draft]) -> ConsolidationPlan:
+        scene = self._scene
+        empties = [number for number in draft.removed if not scene.sites[number].parcels]
+        sources = [number for number in draft.removed if scene.sites[number].parcels]
+        points = [FrontierPoint(len(each.moves), each.cost) for each in drafts]
+        if points[0].pods_moved:
+            points.insert(0, FrontierPoint(0, scene.cost))
+        return ConsolidationPlan(
+            empties=tuple(self._removal(number) for number in empties),
+            sources=tuple(self._removal(number) for number in sources),
+            moves=tuple(self._move(number, to) for number, to in draft.moves),
+            slots=tuple(_slot(each) for each in draft.fresh),
+            cost_before=scene.cost,
+            cost_after=draft.cost,
+            bound=min(self._bound, draft.cost),
+            currency=self._found.currency,
+            frontier=tuple(points),
+        )
+
+    def _removal(self, number: int) -> Removal:
+        node = self._scene.sites[number].node
+        return Removal(self._snapshot.instance_of[node.name].id, node.name, node.uid, node.zone, node.pool)
+
+    def _move(self, number: int, to: str) -> Move:
+        pod = self._scene.parcels[number].pod
+        return Move(pod.uid, pod.full_name, pod.node_name, to, pod.owner_uid)
+
+    def _fates(self, draft: Draft) -> Iterator[NodeAnalysis]:
+        """The lines of the table: what goes, what stays, and why."""
+        scene, rules = self._scene, self._rules
+        gone = {scene.sites[number].node.name: scene.sites[number] for number in draft.removed}
+        taken_in = Counter(to for _, to in draft.moves)
+        for node in self._found.nodes:
+            site = gone.get(node.node_name)
+            if site is not None and site.parcels:
+                why = f"its {node.pods} pods fit elsewhere"
+                yield replace(node, kept=False, why=why)
+            elif site is not None:
+                says = f"empty for {node.idle_seconds} s, at least {rules.min_idle_seconds} s"
+                yield replace(node, kept=False, why=says)
+            elif taken_in[node.node_name]:
+                yield replace(node, why=f"it takes in {taken_in[node.node_name]} pods")
+            elif node.why:
+                yield node
+            else:
+                floor = self._floors().nodes
+                last = len(scene.sites) - len(gone) <= floor
+                why = f"{floor} workers are always kept" if last else "nothing is gained without it"
+                yield replace(node, why=why)
+
+    def _money(self, amount: Decimal) -> str:
+        return f"{plain(amount)} {self._found.currency}/h"
+
+
+def _slot(fresh: Fresh) -> Slot:
+    offer = fresh.offer
+    return Slot(fresh.key, offer.pool.name, offer.zone, offer.node_type.name, offer.pool.market)
+
+
+def plain(amount: Decimal) -> str:
+    """A sum of money without the noughts at its end."""
+    text = f"{amount:.6f}".rstrip("0")
+    return text + "00" if text.endswith(".") else text

@@ -1,0 +1,32 @@
+"""Forgets old entries of the log once a day, for daemons; whoever holds the lease does it.
+
+When it was last done is not kept: after a restart it is done again, and finds nothing.
+"""
+
+from __future__ import annotations
+
+from ebbtide.engine.outside import Outside
+from ebbtide.engine.tick import TickReport
+from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.settings import Settings
+
+DAY_SECONDS = 24 * 3600
+
+
+class Pruning:
+    def __init__(self, outside: Outside, settings: Settings) -> None:
+        self._outside = outside
+        self._days = settings.log_retention_days
+        self._due = 0.0
+
+    def after(self, report: TickReport) -> None:
+        """Never raises: a log that stays long is an alarm, not the end of a daemon; then again a day later."""
+        now = self._outside.clock.now()
+        if not self._days or not report.held or now < self._due:
+            return
+        self._due = now + DAY_SECONDS
+        try:
+            self._outside.store.prune_log(int(now) - self._days * DAY_SECONDS)
+        except Exception as error:  # whatever it is, it must not end the daemon
+            says = f"old log entries could not be removed: {error}; they stay until tomorrow's attempt"
+            self._outside.notifier.notify(LogEntry(self._outside.new_id(), int(now), LogKind.ALARM, says))

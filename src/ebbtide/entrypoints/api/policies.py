@@ -1,0 +1,106 @@
+"""Policies: create, read, replace, delete, pause, keep up, and activity that others report."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from ebbtide.config.policies import PolicyKeys
+from ebbtide.entrypoints.api import paging
+from ebbtide.entrypoints.api.desk import Desk, etag, seen_version
+from ebbtide.entrypoints.api.guard import Needs
+from ebbtide.entrypoints.api.scaling_shapes import (
+    ActivityBody,
+    KeepUpBody,
+    PausedBody,
+    PoliciesShape,
+    PolicyShape,
+    StateShape,
+)
+from ebbtide.entrypoints.api.scaling_telling import state_shape
+from ebbtide.entrypoints.api.scopes import Scope
+from ebbtide.model.idle import IdleState
+
+READ = [Depends(Needs(Scope.READ))]
+WAKE = [Depends(Needs(Scope.WAKE))]
+ADMIN = [Depends(Needs(Scope.ADMIN))]
+
+
+def router(desk: Desk) -> APIRouter:
+    routes = APIRouter(prefix="/api/v1/scaling/policies", tags=["policies"])
+
+    @routes.get("", dependencies=READ)
+    def listed(
+        limit: Annotated[int, Query(ge=1, le=500)] = 100,
+        page_token: Annotated[str, Query(max_length=500)] = "",
+    ) -> PoliciesShape:
+        """Policies by name, each with its state."""
+        after = paging.unpack("policies", page_token)
+        found = desk.policies.store.list_policies(after, limit + 1)
+        shown = found[:limit]
+        shapes = []
+        for policy in shown:
+            state = desk.policies.store.find_state(policy.id) or IdleState(policy.id)
+            shapes.append(desk.shape(policy, state))
+        more = paging.pack("policies", shown[-1].name) if len(found) > limit else ""
+        return PoliciesShape(now=desk.now, policies=shapes, next_page_token=more)
+
+    @routes.post("", dependencies=ADMIN, status_code=201)
+    def create(body: PolicyKeys, response: Response) -> PolicyShape:
+        """Create a policy; 409 where another has its name."""
+        created = desk.policies.create(body.policy(str(uuid.uuid4()), 0, desk.now, desk.now))
+        response.headers["ETag"] = etag(created)
+        response.headers["Location"] = f"/api/v1/scaling/policies/{created.id}"
+        return desk.shape(*desk.find(created.id))
+
+    @routes.get("/{policy_id}", dependencies=READ)
+    def one(policy_id: str, response: Response) -> PolicyShape:
+        """One policy, with its version as ETag."""
+        policy, state = desk.find(policy_id)
+        response.headers["ETag"] = etag(policy)
+        return desk.shape(policy, state)
+
+    @routes.put("/{policy_id}", dependencies=ADMIN)
+    def change(policy_id: str, body: PolicyKeys, request: Request, response: Response) -> PolicyShape:
+        """Replace a policy. Needs If-Match with the version that was seen."""
+        policy, _ = desk.find(policy_id)
+        version = seen_version(request, policy)
+        changed = desk.policies.replace(body.policy(policy_id, version, policy.created_at, desk.now))
+        response.headers["ETag"] = etag(changed)
+        return desk.shape(*desk.find(policy_id))
+
+    @routes.delete("/{policy_id}", dependencies=ADMIN, status_code=204)
+    def delete(policy_id: str, request: Request) -> Response:
+        """Delete a policy; its ledger and log stay. Needs If-Match. What sleeps is left at zero."""
+        policy, _ = desk.find(policy_id)
+        seen_version(request, policy)
+        desk.policies.delete(policy)
+        return Response(status_code=204)
+
+    @routes.post("/{policy_id}/activity", dependencies=WAKE)
+    def activity(policy_id: str, body: ActivityBody) -> StateShape:
+        """Report that the target was used. What sleeps is woken by it."""
+        desk.find(policy_id)
+        state = desk.scaling.report_activity(policy_id, body.at, body.count)
+        return _state(desk, policy_id, state)
+
+    @routes.post("/{policy_id}/keep-up", dependencies=WAKE)
+    def keep_up(policy_id: str, body: KeepUpBody) -> StateShape:
+        """Not to zero for so many seconds; 0 ends that. What sleeps is woken."""
+        desk.find(policy_id)
+        return _state(desk, policy_id, desk.scaling.keep_up(policy_id, body.seconds))
+
+    @routes.put("/{policy_id}/paused", dependencies=ADMIN)
+    def paused(policy_id: str, body: PausedBody) -> StateShape:
+        """A paused policy is left as it is; it can still be woken."""
+        desk.find(policy_id)
+        return _state(desk, policy_id, desk.scaling.pause(policy_id, body.paused))
+
+    return routes
+
+
+def _state(desk: Desk, policy_id: str, state: IdleState) -> StateShape:
+    policy, _ = desk.find(policy_id)
+    return state_shape(policy, state, desk.scaling.defaults, desk.now)

@@ -1,0 +1,65 @@
+"""What was saved: by policy, by day, over all, as JSON or CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from fastapi.responses import Response
+
+from ebbtide.entrypoints.api.desk import Desk, bounds
+from ebbtide.entrypoints.api.guard import Needs
+from ebbtide.entrypoints.api.scaling_shapes import SavingsShape, SummaryShape
+from ebbtide.entrypoints.api.scaling_telling import savings_shape, summary_shape
+from ebbtide.entrypoints.api.scopes import Scope
+
+READ = [Depends(Needs(Scope.READ))]
+First = Annotated[str, Query(alias="from", max_length=10, description="First day, as 2026-01-31.")]
+Last = Annotated[str, Query(alias="to", max_length=10, description="Last day, included.")]
+Form = Annotated[str, Query(alias="format", pattern="^(json|csv)$", description="json or csv.")]
+COLUMNS = (
+    "date",
+    "idle_hours",
+    "scaled_to_zero_hours",
+    "potential",
+    "realised",
+    "net",
+    "wakes",
+    "unpriced_seconds",
+)
+
+
+def router(desk: Desk) -> APIRouter:
+    routes = APIRouter(prefix="/api/v1/scaling", tags=["savings"])
+    answers: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {}}}}
+
+    @routes.get("/savings/summary", dependencies=READ, response_model=SummaryShape, responses=answers)
+    def summary(first: First = "", last: Last = "", form: Form = "json") -> SummaryShape | Response:
+        """Over all policies; the last 30 days where nothing is said."""
+        start, end, period, yesterday = bounds(first, last, desk.now)
+        shape = summary_shape(desk.scaling.summary(start, end), period, yesterday)
+        return as_csv(shape) if form == "csv" else shape
+
+    @routes.get(
+        "/policies/{policy_id}/savings", dependencies=READ, response_model=SavingsShape, responses=answers
+    )
+    def savings(
+        policy_id: str, first: First = "", last: Last = "", form: Form = "json"
+    ) -> SavingsShape | Response:
+        """Of one policy; the last 30 days where nothing is said."""
+        start, end, period, yesterday = bounds(first, last, desk.now)
+        shape = savings_shape(desk.scaling.savings(policy_id, start, end), period, yesterday)
+        return as_csv(shape) if form == "csv" else shape
+
+    return routes
+
+
+def as_csv(shape: SavingsShape) -> Response:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*COLUMNS, "currency"])
+    for day in reversed(shape.daily_breakdown):
+        writer.writerow([*(getattr(day, name) for name in COLUMNS), shape.currency])
+    return Response(out.getvalue(), media_type="text/csv")

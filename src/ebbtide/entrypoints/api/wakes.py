@@ -1,0 +1,150 @@
+"""Waking: one policy, all that sleep, and by a signed webhook."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Request
+from fastapi.responses import JSONResponse
+from standardwebhooks.webhooks import Webhook, WebhookVerificationError
+from starlette.concurrency import run_in_threadpool
+
+from ebbtide.core.wake import cold_start_timeout
+from ebbtide.entrypoints.api.desk import Desk
+from ebbtide.entrypoints.api.guard import Needs, limit_wakes
+from ebbtide.entrypoints.api.problems import Problem
+from ebbtide.entrypoints.api.scaling_shapes import (
+    WakeAllBody,
+    WakeAllShape,
+    WakeBody,
+    WokenPolicy,
+    WokenShape,
+)
+from ebbtide.entrypoints.api.scaling_telling import woken_shape
+from ebbtide.entrypoints.api.scopes import Scope
+from ebbtide.entrypoints.api.waiting import Waiting
+from ebbtide.model.idle import WakeReason
+from ebbtide.model.policy import Policy
+
+WAKE = [Depends(Needs(Scope.WAKE)), Depends(limit_wakes)]
+KEY_SECONDS = 86_400
+"""How long the answer to an Idempotency-Key is kept."""
+WAKING = "waking"
+SIGNED = ("webhook-id", "webhook-timestamp", "webhook-signature")
+
+Key = Annotated[
+    str,
+    Header(max_length=200, description="A repeat with the same key gets the same answer, and does nothing."),
+]
+
+
+def router(desk: Desk) -> APIRouter:
+    routes = APIRouter(prefix="/api/v1/scaling", tags=["wake"])
+
+    waiting = Waiting(desk.scaling)
+
+    @routes.post("/policies/{policy_id}/wake", dependencies=WAKE, responses={504: {}})
+    async def wake(policy_id: str, body: WakeBody | None = None, idempotency_key: Key = "") -> WokenShape:
+        """Wake one policy. With `wait_for_ready` the answer comes the moment it is ready, or 504 with the id
+        of the wake, which goes on."""
+        asked = body or WakeBody()
+        policy, answer = await run_in_threadpool(begin, desk, policy_id, asked, idempotency_key)
+        if not asked.wait_for_ready or answer.ready:
+            return answer
+        until = desk.site.clock.now() + cold_start_timeout(policy, desk.scaling.defaults)
+        ready = await waiting.ready(policy_id, answer.wake_id, until)
+        if not ready.ready:
+            detail = f"{policy.name} was not ready in time; the wake goes on as {answer.wake_id}"
+            raise Problem(504, detail, wake_id=answer.wake_id, policy_id=policy_id)
+        return answer.model_copy(
+            update={"ready": True, "message": ready.message, "node_wait": ready.node_wait}
+        )
+
+    @routes.post("/wake", dependencies=WAKE)
+    def wake_all(body: WakeAllBody | None = None) -> WakeAllShape:
+        """Wake exactly those that are named, or all that sleep where none is."""
+        asked = body or WakeAllBody()
+        woken = desk.scaling.wake_all(asked.policy_ids, asked.reason)
+        waking = sum(1 for each in woken if each.status == WAKING)
+        policies = [WokenPolicy(policy_id=each.policy_id, status=each.status) for each in woken]
+        return WakeAllShape(woken=waking, already_running=len(woken) - waking, policies=policies)
+
+    @routes.post("/webhooks/wake", dependencies=[Depends(limit_wakes)])
+    async def webhook(request: Request) -> JSONResponse:
+        """Wake the policy that a signed message (Standard Webhooks) names. Needs no token: the signature is
+        the proof, and a message counts once."""
+        body = await request.body()
+        headers = {name: request.headers.get(name, "") for name in SIGNED}
+        return await run_in_threadpool(_webhook, desk, body, headers)
+
+    return routes
+
+
+def begin(desk: Desk, policy_id: str, asked: WakeBody, key: str) -> tuple[Policy, WokenShape]:
+    policy, _ = desk.find(policy_id)
+    known = remembered(desk, key, policy_id, asked)
+    if known is None:
+        known = keep(desk, key, woken_shape(desk.scaling.wake(policy_id, asked.reason)))
+    return policy, known
+
+
+def _webhook(desk: Desk, body: bytes, headers: Mapping[str, str]) -> JSONResponse:
+    verify(desk.site.webhook_secrets, body, headers)
+    try:
+        message = json.loads(body)
+        policy_id = message["policy_id"]
+    except (ValueError, TypeError, KeyError):
+        policy_id = None
+    if not isinstance(policy_id, str):
+        says = "the body must be a JSON object with the text policy_id"
+        raise Problem(422, f"{says}; nothing was changed", [{"field": "policy_id", "says": says}])
+    desk.find(policy_id)
+    key = f"webhook#{headers['webhook-id']}"
+    mine = desk.site.new_id()
+    holds = desk.policies.store.keep_once(key, mine, desk.now + KEY_SECONDS, desk.now)
+    if holds != mine:
+        return JSONResponse({"policy_id": policy_id, "status": "seen before", "message": "Nothing was done"})
+    woken = desk.scaling.wake(policy_id, WakeReason.WEBHOOK)
+    return JSONResponse(woken_shape(woken).model_dump())
+
+
+def verify(secrets: tuple[str, ...], body: bytes, headers: Mapping[str, str]) -> None:
+    """Any of the secrets will do, so that one can be replaced without a gap."""
+    if not secrets:
+        raise Problem(404, "no webhook is taken here: set api.webhook_secrets_file")
+    for secret in secrets:
+        try:
+            Webhook(secret).verify(body, dict(headers))
+        except (WebhookVerificationError, ValueError, TypeError, UnicodeDecodeError):
+            continue
+        return
+    raise Problem(401, "the signature is wrong, too old, or missing; nothing was changed")
+
+
+def _question(policy_id: str, asked: WakeBody) -> str:
+    return hashlib.sha256(f"{policy_id}|{asked.model_dump_json()}".encode()).hexdigest()
+
+
+def remembered(desk: Desk, key: str, policy_id: str, asked: WakeBody) -> WokenShape | None:
+    """The answer that this key already had; a key for another question is refused."""
+    if not key:
+        return None
+    mark = f"?{_question(policy_id, asked)}"
+    first = desk.policies.store.keep_once(f"key#{key}", mark, desk.now + KEY_SECONDS, desk.now)
+    if first != mark:
+        raise Problem(422, "this Idempotency-Key was used for another request; nothing was changed")
+    answer = desk.policies.store.keep_once(f"answer#{key}", "", desk.now, desk.now)
+    return WokenShape.model_validate_json(answer) if answer else None
+
+
+def keep(desk: Desk, key: str, answer: WokenShape) -> WokenShape:
+    """The first answer holds; waking is idempotent, so that a second caller in between did no harm."""
+    if not key:
+        return answer
+    held = desk.policies.store.keep_once(
+        f"answer#{key}", answer.model_dump_json(), desk.now + KEY_SECONDS, desk.now
+    )
+    return WokenShape.model_validate_json(held)

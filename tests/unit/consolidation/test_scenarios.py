@@ -1,0 +1,106 @@
+"""Scenarios 1 to 5 of the policy, by their names and with its figures."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from ebbtide.core.consolidation_log import log_fields
+from ebbtide.model.pod import Phase
+from tests.builders import NOW, make_pod
+from tests.unit.consolidation.builders import (
+    cluster,
+    fate,
+    idle,
+    node,
+    refusal,
+    removed,
+    report_on,
+    rules,
+    settings_with,
+)
+
+
+def test_scenario_1_fresh_node_provisioning() -> None:
+    fresh = node("a1", created_at=NOW - 300)
+    report = report_on(cluster([fresh]), idle(fresh, seconds=300))
+    assert refusal(report) == ("enough nodes", "1 ready workers, at least 2 are asked for")
+    assert fate(report, "a1") == "it is 300 s old, at least 1800 s are asked for"
+
+
+def test_scenario_1_fresh_node_beside_an_older_one_is_left_alone() -> None:
+    fresh, old = node("a1", "cpx62", created_at=NOW - 300), node("a2")
+    report = report_on(cluster([fresh, old]), idle(fresh, old))
+    assert fate(report, "a1") == "it is 300 s old, at least 1800 s are asked for"
+    assert report.candidate is not None
+    assert [removal.node_name for removal in report.candidate.empties] == ["a2"]
+
+
+def test_scenario_2_container_just_removed() -> None:
+    emptied = node("a1", created_at=NOW - 3600)
+    other = node("a2", "cpx62", created_at=NOW - 3600)
+    report = report_on(cluster([emptied, other]), idle(emptied, other, seconds=120))
+    assert refusal(report) == ("nodes to remove", "0 of 2 workers could be removed")
+    assert fate(report, "a1") == "it has been empty for 120 s, at least 900 s are asked for"
+
+
+def test_scenario_3_queue_has_servers() -> None:
+    nodes = [node("a1"), node("a2", "cpx62")]
+    waiting = make_pod("server", phase=Phase.PENDING)
+    report = report_on(cluster(nodes, [waiting]), idle(*nodes, seconds=1000))
+    says = "1 pods wait and 0 are starting, 0 are asked for (default/server first)"
+    assert refusal(report) == ("queue empty", says)
+
+
+def test_scenario_4_valid_consolidation() -> None:
+    small, middle, large = node("a789", "cpx32"), node("a123", "cpx42"), node("a456", "cpx62")
+    nodes = [small, middle, large]
+    report = report_on(cluster(nodes), idle(*nodes, seconds=1000))
+    assert removed(report) == ["a123", "a456"]
+    assert report.plan is not None
+    assert report.plan.savings_per_hour == Decimal("0.1368")
+    assert log_fields(report) == {
+        "event": "consolidation.evaluated",
+        "nodes_before": 3,
+        "nodes_after": 1,
+        "nodes_removed": ["a456", "a123"],
+        "nodes_kept": ["a789"],
+        "cost_savings_per_hour": 0.1368,
+        "cost_savings_per_month": 99.86,
+        "containers_migrated": 0,
+        "reason": "2 nodes idle >15min, savings significant",
+    }
+
+
+@pytest.mark.parametrize("min_workers", [0, 1])
+def test_scenario_5_always_keep_1_node(min_workers: int) -> None:
+    nodes = [node("a1", "cpx62"), node("a2", "cpx62")]
+    report = report_on(cluster(nodes), idle(*nodes), settings_with(min_workers=min_workers))
+    assert removed(report) == ["a1"]
+    assert fate(report, "a2") == "1 workers are always kept"
+
+
+def test_scenario_5_a_pool_that_may_go_to_zero_keeps_none() -> None:
+    nodes = [node("a1", "cpx62"), node("a2", "cpx62")]
+    report = report_on(cluster(nodes), idle(*nodes), settings_with(rules(min_nodes=0), min_workers=0))
+    assert removed(report) == ["a1", "a2"]
+
+
+def test_thirty_minutes_of_age_and_fifteen_of_idleness_are_enough() -> None:
+    nodes = [node("a1", "cpx62", created_at=NOW - 1800), node("a2", created_at=NOW - 1800)]
+    assert removed(report_on(cluster(nodes), idle(*nodes, seconds=900))) == ["a1"]
+
+
+def test_savings_of_exactly_the_threshold_are_enough() -> None:
+    nodes = [node("a1", "cpx62"), node("a2", "cpx62")]
+    exact = settings_with(rules(min_savings_per_hour=Decimal("0.1056")))
+    assert removed(report_on(cluster(nodes), idle(*nodes), exact)) == ["a1"]
+
+
+def test_a_small_fleet_is_told_by_how_much_it_falls_short() -> None:
+    nodes = [node("a1"), node("a2")]
+    report = report_on(cluster(nodes), idle(*nodes))
+    assert refusal(report) == ("savings", "savings 0.0168 EUR/h fall short of 0.10 by 0.0832")
+    assert log_fields(report)["reason"] == "savings 0.0168 EUR/h fall short of 0.10 by 0.0832"
+    assert log_fields(report)["nodes_after"] == 2
