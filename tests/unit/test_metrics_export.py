@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ebbtide.adapters.metrics_export.figures import Figures
+from ebbtide.adapters.metrics_export.figures import ClusterFigures, Figures
 from ebbtide.adapters.metrics_export.health import Health
 from ebbtide.adapters.metrics_export.serving import MetricsServer
 from ebbtide.bootstrap.figures import figures_served
@@ -21,6 +21,7 @@ from ebbtide.engine.loop import guarded_tick
 from ebbtide.engine.observers import Observers
 from ebbtide.engine.outside import Outside
 from ebbtide.errors import ConfigError, Retryable
+from ebbtide.model.decision import Decision
 from ebbtide.model.record import CLUSTER_LEASE
 from ebbtide.model.snapshot import ClusterView
 from ebbtide.simulator.ports import SimCluster
@@ -115,12 +116,18 @@ def test_a_loop_that_no_longer_ticks_is_dead() -> None:
     assert watched.health.why_dead().startswith("cluster: no tick for ")
 
 
-def test_an_observer_that_fails_does_not_fail_the_tick() -> None:
+class Faulty(ClusterFigures):
+    def decided(self, decision: Decision) -> None:
+        raise ZeroDivisionError("a bug in it")
+
+
+def test_an_observer_that_fails_does_not_fail_the_tick_and_the_others_are_told() -> None:
     watched = Watched(min_workers=3)
-    figures = watched.figures.of(watched.small.settings)
-    figures.decided = None  # type: ignore[assignment,method-assign] - a bug in it
-    assert watched.tick().startswith("nothing to do")
+    faulty = Faulty(Figures(watched.small.clock.now), watched.small.settings)
+    both = replace(watched.outside, observer=Observers(faulty, watched.outside.observer))
+    assert watched.tick(both).startswith("nothing to do")
     assert watched.value("ebbtide_ticks_total", result="acted") == 1
+    assert watched.value("ebbtide_decisions_total", action="nothing") == 1
 
 
 @contextmanager

@@ -36,12 +36,12 @@ class Breaking:
 
 @contextmanager
 def demo_served(
-    seed: int, speed: float, port: int, warm_up: int = WARM_UP_STEPS
+    seed: int, speed: float, port: int, rush_seconds: int = DAY_SECONDS
 ) -> Iterator[tuple[str, Live]]:
-    """The address of its page, with a token that is valid for this run alone."""
-    live = Live(seed, morning(time.time()))
-    for _ in range(warm_up):
-        live.step()
+    """The address of its page, with a token that is valid for this run alone. The first day is rushed
+    through, so that there is a yesterday to look back on."""
+    start = morning(time.time())
+    live = Live(seed, start)
     token = new_token()
     site = Site(
         store=live.outside.store,
