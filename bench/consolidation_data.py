@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-import time
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
 
 from bench.packing_data import catalogues, resampled
@@ -25,7 +25,7 @@ NOW = 1_700_000_000
 DAY_SECONDS = 86_400
 ZONE = "zone-a"
 _SEED = 20_260
-_PACKING_SECONDS = 3.0
+_LOOKS = 400.0
 _NO_LIMIT = 100_000
 
 
@@ -42,7 +42,8 @@ def halved(folder: Path | None, catalogue: str, pods: int, plan_seconds: float) 
     types = [PackingType(*row) for row in rows]
     sizes = resampled(folder, pods, False)
     items = group(PackingPod(str(number), *size) for number, size in enumerate(sizes))
-    full = pack(items, types, deadline=time.perf_counter() + _PACKING_SECONDS, clock=time.perf_counter)
+    # By looks at a counter and not by time: the same cluster on every machine.
+    full = pack(items, types, deadline=_LOOKS, clock=count().__next__)
     stays = set(random.Random(_SEED).sample(range(pods), pods // 2))
     nodes: list[Node] = []
     placed: list[Pod] = []
@@ -51,9 +52,7 @@ def halved(folder: Path | None, catalogue: str, pods: int, plan_seconds: float) 
         name, type_ = f"node-{number}", planned.type
         offer = Resources(type_.cpu_milli, type_.memory_mib)
         nodes.append(_node(name, type_, offer))
-        placed.extend(
-            _pod(pod, requests[sizes[int(pod)]], name) for pod in planned.pods if int(pod) in stays
-        )
+        placed.extend(_pod(pod, requests[sizes[int(pod)]], name) for pod in planned.pods if int(pod) in stays)
     instances = tuple(
         Instance(f"i-{node.name}", f"bench://i-{node.name}", pool=node.pool, zone=ZONE, launched_at=0)
         for node in nodes

@@ -12,7 +12,18 @@ from typing import Any
 
 from ebbtide.model.money import Price
 from ebbtide.model.node import Instance, Node
-from ebbtide.model.operation import Removal, ScaleDown, ScaleUp, Slot, Spot, SpotKind, spot_id
+from ebbtide.model.operation import (
+    Consolidate,
+    Move,
+    Removal,
+    ScaleDown,
+    ScaleUp,
+    Slot,
+    Source,
+    Spot,
+    SpotKind,
+    spot_id,
+)
 from ebbtide.model.pod import Budget, Pod
 from ebbtide.model.pool import NodeType, Pool
 from ebbtide.model.record import Record
@@ -179,6 +190,36 @@ def make_scale_up(*slots: Slot, **overrides: Any) -> ScaleUp:
 
 def make_scale_down(*removals: Removal, **overrides: Any) -> ScaleDown:
     return ScaleDown(**{"id": "op", "started_at": NOW, "removals": removals, **overrides})
+
+
+def make_source(node_name: str = "a1", **overrides: Any) -> Source:
+    defaults = {
+        "instance_id": f"i-{node_name}",
+        "node_name": node_name,
+        "node_uid": f"uid-{node_name}",
+        "zone": node_name[0],
+        "pool": POOL,
+        "since": NOW,
+    }
+    return Source(**{**defaults, **overrides})
+
+
+def make_move(pod: Pod, to_node: str = "b1", **overrides: Any) -> Move:
+    """Of this pod, from where it is."""
+    defaults = {
+        "pod_uid": pod.uid,
+        "pod_name": pod.full_name,
+        "from_node": pod.node_name,
+        "to_node": to_node,
+        "owner_uid": pod.owner_uid,
+        "since": NOW,
+    }
+    return Move(**{**defaults, **overrides})
+
+
+def make_consolidate(sources: Iterable[Source], moves: Iterable[Move], **overrides: Any) -> Consolidate:
+    defaults = {"id": "op", "started_at": NOW, "sources": tuple(sources), "moves": tuple(moves)}
+    return Consolidate(**{**defaults, **overrides})
 
 
 def make_spot(node_name: str = "a1", **overrides: Any) -> Spot:

@@ -1,19 +1,67 @@
+"""Explore every scene within its bounds, and say what was found and how much was seen."""
+
 from __future__ import annotations
-import sys, time, argparse
-from tests.explorer.scenes import SCENES
-from tests.explorer.search import Search, replay, read_path
-p = argparse.ArgumentParser()
-p.add_argument("--scene"); p.add_argument("--path"); p.add_argument("--deep", action="store_true"); p.add_argument("--limit", type=int, default=0)
-a = p.parse_args()
-import gc; gc.disable()
-for scene in SCENES:
-    if a.scene and scene.name != a.scene: continue
-    bounds = scene.deep if a.deep else scene.quick
-    if a.path:
-        path = replay(scene, bounds, read_path(a.path))
-        print("\n".join(path.trail)); 
-        from tests.explorer.ending import what_is_wrong_at_the_end
-        print(what_is_wrong_at_the_end(path.stage, scene)); continue
-    t = time.process_time(); s = Search(scene, bounds, a.limit); s.run()
-    print(scene.name, s.states, "states", s.paths, "paths", round(time.process_time()-t,1), "s", "complete" if s.complete else "cut")
-    for f in s.findings: print("  ", f.says, "\n     ", f.command())
+
+import argparse
+import multiprocessing
+import sys
+import time
+
+from tests.explorer.ending import what_is_wrong_at_the_end
+from tests.explorer.scenes import SCENES, Scene
+from tests.explorer.search import Explored, explore, read_path, replay
+from tests.explorer.sometimes import never_met
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.explorer", description=__doc__)
+    parser.add_argument("--scene", help="only this one")
+    parser.add_argument("--deep", action="store_true", help="the bounds of `make torture`, not those of a push")
+    parser.add_argument("--limit", type=int, default=0, help="stop each scene after so many states")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--path", help="go this one path and tell it step by step; needs --scene")
+    arguments = parser.parse_args()
+    scenes = [scene for scene in SCENES if arguments.scene in (None, scene.name)]
+    if not scenes:
+        parser.error(f"there is no scene {arguments.scene!r}; there are {', '.join(s.name for s in SCENES)}")
+    if arguments.path:
+        return tell(scenes[0], arguments.deep, arguments.path)
+    start = time.monotonic()
+    jobs = [(scene.name, arguments.deep, arguments.limit) for scene in scenes]
+    if arguments.workers > 1:
+        with multiprocessing.get_context("spawn").Pool(arguments.workers, maxtasksperchild=1) as pool:
+            found = list(map(show, pool.imap_unordered(run, jobs, chunksize=1)))
+    else:
+        found = [show(run(job)) for job in jobs]
+    missing = [] if arguments.scene else never_met({one for explored in found for one in explored.met})
+    for what in missing:
+        print(f"never met: {what}")
+    states, wrong = sum(one.states for one in found), sum(len(one.findings) for one in found)
+    print(f"{states:,} states explored in {time.monotonic() - start:.0f} s, {wrong} violations")
+    return 1 if wrong or missing else 0
+
+
+def run(job: tuple[str, bool, int]) -> Explored:
+    name, deep, limit = job
+    scene = next(scene for scene in SCENES if scene.name == name)
+    return explore(scene, scene.deep if deep else scene.quick, limit)
+
+
+def show(explored: Explored) -> Explored:
+    whole = "all" if explored.complete else "not all"
+    print(f"{explored.scene}: {explored.states:,} states, {whole}, {explored.seconds:.0f} s", flush=True)
+    for finding in explored.findings:
+        print(f"  {finding.says}\n    {finding.command()}", flush=True)
+    return explored
+
+
+def tell(scene: Scene, deep: bool, path: str) -> int:
+    told = replay(scene, scene.deep if deep else scene.quick, read_path(path))
+    print("\n".join(told.trail))
+    problems = told.stage.checker.violations or what_is_wrong_at_the_end(told.stage, scene)
+    print("\n".join(problems) or "all is well")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -20,7 +20,7 @@ from ebbtide.model.pod import Pod
 from ebbtide.model.record import Record
 from ebbtide.simulator.world import World
 
-LONG = 1800
+LONG = 7200
 """Seconds after which a moment is long past; longer than any timer of a scene."""
 LEFT_OUT = {
     "rev", "lock_owner", "lock_until", "lock_token", "cluster", "format_version", "decision_key",

@@ -257,6 +257,7 @@ class Path:
         assert actor.thread is not None
         assert actor.thread.parent is not None
         actor.thread.parent.switch()
+        self.stage.world.disturbances += 1  # the others may have done the same meanwhile
         # From here on it depends on what the others have made of the world meanwhile.
         actor.chain = hash((actor.chain, self._world_digest(), self._record_digest()))
 
@@ -346,8 +347,8 @@ class Path:
         met = self.search.met
         for work in (record.operation, record.set_aside, *record.spots):
             if work is not None:
-                for part in parts(work):
-                    met.add((type(part).__name__, part.state))
+                met.add(("work", type(work).__name__))
+                met.update((type(part).__name__, part.state) for part in parts(work))
 
     def _digest(self, where: str, current: Actor | None = None) -> int:
         now = self.stage.clock.now()

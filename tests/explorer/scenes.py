@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
+from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.node import Market
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.rules import BudgetSpec, Kind, Rules, Span, WorkloadSpec, pod_template
@@ -73,6 +75,8 @@ class Scene:
     calm_steps: int = 40
     """Undisturbed steps after it: by then all must be well."""
     events: Callable[[Stage], Sequence[Event]] = lambda _: ()
+    serves: bool = True
+    """Whether every pod must have a place at the end."""
     quick: Bounds = Bounds(1, 1, 1, 2, 8)
     deep: Bounds = Bounds(2, 2, 1, 3, 10)
 
@@ -133,7 +137,55 @@ def targets_are_interrupted(stage: Stage) -> Sequence[Event]:
     return [*workers_die(stage), *(("interrupt", one) for one in ids)]
 
 
+def people_cordon(stage: Stage) -> Sequence[Event]:
+    nodes = stage.world.inventory.nodes.values()
+    return [("person-cordons", node.name) for node in nodes if node.worker and not node.unschedulable]
+
+
+def stubborn_world() -> World:
+    """One worker more than needed, and a budget that never allows the second eviction."""
+    world = small_world(PLAIN)
+    for number, zone in enumerate(("a", "b", "a")):
+        world.add_node("general", "small", zone, age_seconds=7200 - number)
+    _deployment(world, "web", 6, 300, budget=1)
+    world.rules = replace(world.rules)
+    return world
+
+
+def poor_world(never_join: float, *capacity: str) -> World:
+    """Pods wait, but the cloud has little to give, and what it gives may never join."""
+    world = small_world(replace(PLAIN, never_join=never_join))
+    for zone in ("a", "b"):
+        world.add_node("general", "small", zone)
+    _deployment(world, "web", 7, 600)
+    for offer in capacity:
+        world.plan(START, "capacity", offer)
+    return world
+
+
+def scattered_world() -> World:
+    """Four workers with so little on each that fewer would do."""
+    world = small_world(PLAIN)
+    for number, zone in enumerate(("a", "b", "a", "b")):
+        world.add_node("general", "small", zone, age_seconds=7200 - number)
+    _deployment(world, "web", 4, 300, budget=2)
+    return world
+
+
 NO_REMOVALS = replace(SETTINGS, cpu_down=0.0)
+IMPATIENT = replace(SETTINGS, drain_timeout_seconds=60, drain_retry_seconds=10, stuck_seconds=150)
+REPACKING = replace(
+    NO_REMOVALS,
+    consolidation=ConsolidationSettings(
+        enabled=True,
+        cooldown_seconds=600,
+        min_uptime_seconds=60,
+        min_idle_seconds=30,
+        min_savings_per_hour=Decimal("0.001"),
+        move_cost=Decimal("0.0001"),
+        move_timeout_seconds=90,
+    ),
+)
 SCENES = (
     Scene("scale-down", idle_world, SETTINGS, warm_steps=1, events=targets_are_interrupted),
     Scene("scale-up", busy_world, NO_REMOVALS, warm_steps=1, events=workers_die),
@@ -151,4 +203,16 @@ SCENES = (
         runners=("tick", "spot"),
         events=targets_are_interrupted,
     ),
+    Scene("kept lease", idle_world, SETTINGS, keeps_lease=True, warm_steps=1, events=workers_die),
+    Scene("stubborn", stubborn_world, IMPATIENT, warm_steps=1, events=people_cordon),
+    Scene("never joins", lambda: poor_world(1.0, "a/on-demand/small=0"), NO_REMOVALS, warm_steps=1, serves=False),
+    Scene(
+        "no capacity",
+        lambda: poor_world(0.0, "a/on-demand/small=0", "b/on-demand/small=0"),
+        NO_REMOVALS,
+        warm_steps=1,
+        serves=False,
+    ),
+    # What consolidation has emptied is marked for up to half an hour.
+    Scene("consolidation", scattered_world, REPACKING, warm_steps=1, calm_steps=80, events=workers_die),
 )

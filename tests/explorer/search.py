@@ -12,6 +12,7 @@ Earlier moments come first, so that a state is first met with the most time befo
 from __future__ import annotations
 
 import gc
+import time
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
@@ -116,6 +117,42 @@ class Search:
         warmed = warming.snapshot_now()
         warmed.choices = ()
         return warmed
+
+
+@dataclass(frozen=True, slots=True)
+class Explored:
+    """What came of one scene."""
+
+    scene: str
+    states: int
+    paths: int
+    complete: bool
+    seconds: float
+    findings: tuple[Finding, ...]
+    met: frozenset[tuple[str, str]]
+
+
+def explore(scene: Scene, bounds: Bounds, limit: int = 0) -> Explored:
+    """The collector of cycles is put to rest meanwhile: what a path leaves behind is untied by hand."""
+    search = Search(scene, bounds, limit)
+    start = time.process_time()
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        search.run()
+    finally:
+        if collects:
+            gc.enable()
+        gc.collect()
+    return Explored(
+        scene.name,
+        search.states,
+        search.paths,
+        search.complete and not search.findings,
+        time.process_time() - start,
+        tuple(search.findings),
+        frozenset(search.met),
+    )
 
 
 def replay(scene: Scene, bounds: Bounds, choices: tuple[int, ...]) -> Path:

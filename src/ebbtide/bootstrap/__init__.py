@@ -66,6 +66,8 @@ def assemble(config: Config, store: Store, world: World) -> Outside:
         clock=world.clock,
         new_id=TimeOrderedIds(),
         observer=Observers(*world.observers),
+        workloads=world.workloads,
+        signals=world.signals,
     )
 
 

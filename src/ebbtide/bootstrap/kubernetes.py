@@ -15,13 +15,13 @@ from ebbtide.bootstrap.parts import SystemClock, World
 from ebbtide.config import Config
 from ebbtide.engine.outside import Outside
 from ebbtide.errors import ConfigError, Usage
-from ebbtide.ports import Clock, Cloud, Inbox, Metrics
+from ebbtide.ports import Clock, Cloud, Inbox, Metrics, Signals
 
 if TYPE_CHECKING:
     from ebbtide.adapters.clouds.join import Join
     from ebbtide.adapters.kube.cluster import KubeCluster
     from ebbtide.adapters.kube.connection import Connection
-    from ebbtide.adapters.prometheus import PrometheusMetrics
+    from ebbtide.adapters.prometheus import PrometheusMetrics, Source
 
 CONNECT_SECONDS = 5
 """Of `request_timeout_sec`, what a connection to the API server may take; the rest is for its answer."""
@@ -36,10 +36,20 @@ def open_kubernetes(config: Config, watching: bool = False, asking: bool = False
     try:
         with needing("kube"):
             from ebbtide.adapters.kube.cluster import KubeCluster
+            from ebbtide.adapters.kube.workloads import KubeWorkloads
         cluster = KubeCluster(connection, watching)
         metrics = _open_metrics(config, connection, cluster)
         inbox = _open_inbox(config, clock)
-        world = World(cluster, open_cloud(config), metrics, inbox, clock, (cluster.teller,))
+        world = World(
+            cluster,
+            open_cloud(config),
+            metrics,
+            inbox,
+            clock,
+            (cluster.teller,),
+            KubeWorkloads(connection, watching),
+            open_signals(config),
+        )
         if asking:
             connection.get("/version", "the version")
         return world
@@ -93,7 +103,7 @@ def cloud_client(config: Config, service: str = "ec2") -> Any:
 def close_doors(doors: World | Outside) -> None:
     """Every door that can be closed, the store last; one that fails keeps no other open."""
     with ExitStack() as last_first:
-        for name in ("store", "inbox", "metrics", "cluster", "cloud"):
+        for name in ("store", "signals", "workloads", "inbox", "metrics", "cluster", "cloud"):
             if shut := getattr(getattr(doors, name, None), "close", None):
                 last_first.callback(shut)
 
@@ -109,14 +119,26 @@ def _open_metrics(config: Config, connection: Connection, cluster: KubeCluster) 
 
 def open_prometheus(config: Config) -> PrometheusMetrics | None:
     """None where none is configured."""
-    keys = config.adapters.metrics
-    if not keys.prometheus_url:
-        return None
-    from ebbtide.adapters.prometheus import PrometheusMetrics, Source
+    from ebbtide.adapters.prometheus import PrometheusMetrics
 
+    source = _prometheus_source(config)
+    return None if source is None else PrometheusMetrics(source)
+
+
+def open_signals(config: Config) -> Signals:
+    from ebbtide.adapters.prometheus import NoSignals, PrometheusSignals
+
+    source = _prometheus_source(config)
+    return NoSignals() if source is None else PrometheusSignals(source)
+
+
+def _prometheus_source(config: Config) -> Source | None:
+    from ebbtide.adapters.prometheus import Source
+
+    keys = config.adapters.metrics
     token_file = Path(keys.token_file).expanduser() if keys.token_file else None
     seconds = min(PROMETHEUS_SECONDS, _limit(config))
-    return PrometheusMetrics(Source(keys.prometheus_url, keys.query, token_file, seconds))
+    return Source(keys.prometheus_url, keys.query, token_file, seconds) if keys.prometheus_url else None
 
 
 def _open_inbox(config: Config, clock: Clock) -> Inbox:

@@ -20,6 +20,7 @@ def check(document: Document) -> Iterator[Problem]:
     yield from _store(document)
     yield from _pools(document)
     yield from _budgets(document)
+    yield from _policies(document)
     yield from check_adapters(document)
     yield from check_api(document.api)
 
@@ -164,6 +165,22 @@ def _definitions(d: Document) -> Iterator[Problem]:
                     ("pools", number, "types"),
                     f"{shown(built.name)} is defined differently in another pool; use one definition or name",
                 )
+
+
+def _policies(d: Document) -> Iterator[Problem]:
+    pools = [pool.name for pool in d.pools]
+    names = [policy.name for policy in d.policies]
+    for number, policy in enumerate(d.policies):
+        if policy.name in names[:number]:
+            says = f"{shown(policy.name)} is used twice; give each its own"
+            yield Problem(("policies", number, "name"), says)
+        if policy.target.pool and d.pools and policy.target.pool not in pools:
+            says = f"{shown(policy.target.pool)} is no pool of this file; allowed: {', '.join(pools)}"
+            yield Problem(("policies", number, "target", "pool"), says, ("pools",))
+        for place, schedule in enumerate(policy.schedules):
+            if not schedule.replicas and not policy.scale_to_zero:
+                says = "0 is sleep, and scale_to_zero of the policy is off; switch it on, or give 1 or more"
+                yield Problem(("policies", number, "schedules", place, "replicas"), says)
 
 
 def _twice(values: Iterable[str]) -> list[str]:

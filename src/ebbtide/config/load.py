@@ -22,11 +22,13 @@ from ebbtide.config.document import Read, read_document
 from ebbtide.config.environment import with_environment
 from ebbtide.config.places import Path as KeyPath
 from ebbtide.config.places import leaf_fields, path_text
+from ebbtide.config.policies import PolicyKeys
 from ebbtide.config.prices import price_file_of, read_book
 from ebbtide.config.problems import Problem, mask, problems_in
 from ebbtide.config.schema import Document
 from ebbtide.core.budgets import described
 from ebbtide.errors import ConfigError
+from ebbtide.model.policy import ZeroDefaults
 from ebbtide.model.pool import Pool
 from ebbtide.model.settings import Settings
 
@@ -70,6 +72,8 @@ class Config:
     adapters: AdapterSections = field(default_factory=AdapterSections)
     prices: PriceBook = field(default_factory=PriceBook)
     """All that is known: the built-in list, the price file over it, the pools' own prices over both."""
+    zero: ZeroDefaults = field(default_factory=ZeroDefaults)
+    policies: tuple[PolicyKeys, ...] = ()
     price_file_named: str = ""
     price_file: Path | None = None
     """The price file that was read."""
@@ -164,6 +168,8 @@ def _config(
         context=document.cluster.context,
         metrics_addr=document.metrics_addr,
         api=document.api,
+        zero=document.scale_to_zero.defaults(),
+        policies=document.policies,
         adapters=document,
         prices=book.under(book_of_pools(own)),
         price_file_named=document.prices.file,
@@ -187,6 +193,8 @@ def _effective(
             value = getattr(value, str(part))
         if path == ("pools",):
             value = [_pool_line(pool) for pool in pools]
+        if path == ("policies",):
+            value = [policy.name for policy in document.policies]
         if path == ("budgets",):
             value = [described(budget.budget()) for budget in document.budgets]
         if path in variables:

@@ -16,6 +16,14 @@ from ebbtide.adapters.clouds.catalogue import CATALOGUE
 from ebbtide.config.api import TokenKeys
 from ebbtide.config.budgets import BudgetKeys
 from ebbtide.config.places import allowed, variable_of
+from ebbtide.config.policies import (
+    PolicyKeys,
+    RuleKeys,
+    ScheduleKeys,
+    SignalKeys,
+    TargetKeys,
+    WorkloadKeys,
+)
 from ebbtide.config.pools import PoolKeys, TaintKeys, TypeKeys
 from ebbtide.config.schema import NESTED, SECTIONS
 
@@ -30,6 +38,12 @@ def reference() -> str:
     parts.append(_entries("`pools`: each entry", PoolKeys))
     parts.append(_entries("A type defined inline, in `pools[].types`", TypeKeys))
     parts.append(_entries("A taint, in `pools[].taints`", TaintKeys))
+    parts.append(_entries("`policies`: each entry", PolicyKeys))
+    parts.append(_entries("A target, in `policies[].target`", TargetKeys))
+    parts.append(_entries("A workload, in `policies[].target.workloads`", WorkloadKeys))
+    parts.append(_entries("A signal, in `policies[].signals`", SignalKeys))
+    parts.append(_entries("A rule, in `policies[].rules`", RuleKeys))
+    parts.append(_entries("A schedule, in `policies[].schedules`", ScheduleKeys))
     parts.append(_entries("A budget, in `budgets` and `pools[].budgets`", BudgetKeys))
     parts.append(_catalogue())
     return "\n\n".join(parts)
@@ -57,6 +71,8 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value: Any = field.default
+    if isinstance(value, tuple) and value and isinstance(value[0], BaseModel):
+        return ", ".join(f"`{each.model_dump(mode='json', exclude_defaults=True)}`" for each in value)
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     text = str(value).replace("|", "\\|")

@@ -14,7 +14,9 @@ from ebbtide.config.adapters import ADAPTERS, AdapterSections
 from ebbtide.config.api import ADDRESS, ApiKeys
 from ebbtide.config.budgets import BudgetKeys
 from ebbtide.config.consolidation import ConsolidationKeys
+from ebbtide.config.policies import PolicyKeys
 from ebbtide.config.pools import PoolKeys
+from ebbtide.config.scale_to_zero import ScaleToZeroKeys
 from ebbtide.config.section import Section
 from ebbtide.model.settings import Settings
 
@@ -235,11 +237,15 @@ class Document(
     prices: PricesKeys = PricesKeys()
     api: ApiKeys = ApiKeys()
     consolidation: ConsolidationKeys = ConsolidationKeys()
+    scale_to_zero: ScaleToZeroKeys = ScaleToZeroKeys()
     budgets: tuple[BudgetKeys, ...] = Field(
         (), description="Limits to what leaves at a time, besides `budget_fraction`; see below."
     )
     pools: tuple[PoolKeys, ...] = Field(
         (), description="Groups of nodes that may be launched and removed; see below."
+    )
+    policies: tuple[PolicyKeys, ...] = Field(
+        (), description="What is scaled to zero, by rules and by schedules; see below."
     )
 
 
@@ -259,5 +265,6 @@ NESTED: tuple[tuple[str, type[Section]], ...] = (
     ("prices", PricesKeys),
     ("api", ApiKeys),
     ("consolidation", ConsolidationKeys),
+    ("scale_to_zero", ScaleToZeroKeys),
     *ADAPTERS,
 )

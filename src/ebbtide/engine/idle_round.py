@@ -19,6 +19,7 @@ from decimal import Decimal
 from itertools import chain
 
 from ebbtide.core import idle, rules
+from ebbtide.core.floor import settings_for
 from ebbtide.core.idle import IdleStep, Wanted
 from ebbtide.core.listening import Look, Verdict, listen, needs_workloads
 from ebbtide.core.rates import Rates, empty_room_price, rate_of, realised_share, with_realised
@@ -29,6 +30,7 @@ from ebbtide.errors import EbbtideError, LeaseLost, NotFound
 from ebbtide.model.idle import IdleState, Phase, Rate, RuleTimer
 from ebbtide.model.policy import Policy, Rule
 from ebbtide.model.record import Lease
+from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import ClusterView, Reading
 from ebbtide.model.workload import Workload, WorkloadRef
 
@@ -92,6 +94,8 @@ class IdleRounds:
         self._waking = waking
         self._steps = Steps(desk, waking)
         self._fires: dict[tuple[str, str], tuple[int | None, int | None]] = {}
+        self._of_pools: list[Policy] | None = None
+        """Policies whose target is a pool, as the last round saw them."""
 
     def run(self, owner: str, deadline: float) -> RoundReport:
         ttl = self._desk.settings.lock_ttl_seconds
@@ -107,6 +111,7 @@ class IdleRounds:
 
     def _round(self, lease: Lease, deadline: float) -> RoundReport:
         policies = list(self._all_policies())
+        self._of_pools = [policy for policy in policies if policy.target.pool]
         if not policies:
             return RoundReport(self._desk.now, "no policies")
         states = {state.policy_id: state for state in self._outside.policies.list_states()}
@@ -131,6 +136,14 @@ class IdleRounds:
         acts.sort(key=lambda act: act[0])
         done, left = self._carry_out(acts, lease, deadline)
         return _report(self._desk.now, len(policies), unknown, done, left)
+
+    def settings_now(self, settings: Settings) -> Settings:
+        if self._of_pools is None:
+            self._of_pools = [policy for policy in self._all_policies() if policy.target.pool]
+        states = {state.policy_id: state for state in self._outside.policies.list_states()}
+        of_pools = [(policy, states[policy.id]) for policy in self._of_pools if policy.id in states]
+        waking = any(state.phase is Phase.WAKING for state in states.values())
+        return settings_for(settings, of_pools, waking)
 
     def _all_policies(self) -> Iterator[Policy]:
         after = ""

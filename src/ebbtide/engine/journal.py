@@ -9,8 +9,10 @@ from typing import Any, get_type_hints
 
 import msgspec
 
+from ebbtide.core.consolidation_log import log_fields
 from ebbtide.core.operations.machine import Work
 from ebbtide.errors import Usage
+from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import DeleteNode, Effect, Evict, Launch, Outcome, SoftTaint, Terminate
 from ebbtide.model.log import LogEntry, LogKind
@@ -45,6 +47,14 @@ def decision_entry(decision: Decision, inputs: Inputs) -> LogEntry:
     data = {"decision": msgspec.to_builtins(decision), "inputs": msgspec.to_builtins(inputs)}
     says = f"{decision.action}: {decision.reason}"
     return LogEntry(decision.id, decision.at, LogKind.DECISION, says, decision.id, data)
+
+
+def consolidation_entry(entry_id: str, decision: Decision, rules: ConsolidationSettings) -> LogEntry | None:
+    """What the policy asks to be logged of an evaluation; none where nothing was evaluated."""
+    if decision.consolidation is None or not rules.enabled:
+        return None
+    data = log_fields(decision.consolidation, rules)
+    return LogEntry(entry_id, decision.at, LogKind.CONSOLIDATION, str(data["reason"]), decision.id, data)
 
 
 def read_decision(entry: LogEntry) -> Decision:

@@ -6,9 +6,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ebbtide.engine.observers import Observers
-from ebbtide.ports import Clock, Cloud, Cluster, Inbox, Metrics, Notifier, Observer, Store
+from ebbtide.model.settings import Settings
+from ebbtide.ports import (
+    Clock,
+    Cloud,
+    Cluster,
+    Inbox,
+    Metrics,
+    Notifier,
+    Observer,
+    Signals,
+    Store,
+    Workloads,
+)
 
 NOBODY = Observers()
+SettingsNow = Callable[[Settings], Settings]
+
+
+def as_they_are(settings: Settings) -> Settings:
+    return settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +40,8 @@ class Outside:
     new_id: Callable[[], str]
     """Ids that are unique and grow with time."""
     observer: Observer = NOBODY
+    workloads: Workloads | None = None
+    signals: Signals | None = None
+    """Both are for `engine.scaling`; a tick asks for neither."""
+    settings_now: SettingsNow = as_they_are
+    """What policies make of the settings of a tick: a pool that sleeps may be empty."""

@@ -16,7 +16,7 @@ from ebbtide.engine.idle_round import IdleRounds, RoundReport
 from ebbtide.engine.scaling_desk import Desk, ScalingOutside
 from ebbtide.engine.scaling_ledger import Ledger, Rebuilt, Summary
 from ebbtide.engine.waking import MOST_TRIES, Waking, Woken
-from ebbtide.errors import Conflict, Usage
+from ebbtide.errors import Conflict, EbbtideError, Usage
 from ebbtide.model.idle import IdleState, Phase, WakeReason
 from ebbtide.model.ledger import Stretch
 from ebbtide.model.log import LogKind
@@ -117,6 +117,14 @@ class Scaling:
     def round(self, owner: str, deadline: float) -> RoundReport:
         """One round of the idle loop over all policies."""
         return self._rounds.run(owner, deadline)
+
+    def settings_now(self, settings: Settings) -> Settings:
+        """For the next tick: a pool that sleeps may be empty, and a wake does not wait for its node. Where
+        the policies cannot be read, the settings are as configured."""
+        try:
+            return self._rounds.settings_now(settings)
+        except EbbtideError:
+            return settings
 
     def savings(self, policy_id: str, first: str, last: str) -> SavingsReport:
         """Both days included; an empty one is no bound. `NotFound` where nothing is known of the policy."""

@@ -1,4 +1,4 @@
-"""What every part of scaling to zero shares: the doors, and one way to write a state and what goes with it."""
+"""What all parts of scaling to zero share: the doors, and one way to write a state and what goes with it."""
 
 from __future__ import annotations
 

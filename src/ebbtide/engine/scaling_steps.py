@@ -128,6 +128,8 @@ class Steps:
             step = idle.stay_up(policy, state, "", now, now)
             awake = replace(step.state, last_activity_at=now)
             return self._answered(policy, awake, due, f"{said}: {due.replicas} replicas", step.stretches)
+        if not policy.scale_to_zero:
+            return self._answered(policy, state, due, f"{said}: left up, scale_to_zero is off")
         if may_not_fall(state, look, now):
             return None
         asleep = replace(idle.fall(state, look, now), idle_since=None, scheduled_until=due.at)

@@ -14,7 +14,7 @@ from ebbtide.core.leaving import track_leaving
 from ebbtide.core.operations import consolidate, scale_down, scale_up
 from ebbtide.core.orphans import track_orphans
 from ebbtide.core.track import track
-from ebbtide.engine.journal import Inputs, decision_entry, waits
+from ebbtide.engine.journal import Inputs, consolidation_entry, decision_entry, waits
 from ebbtide.engine.notices import answer_notices
 from ebbtide.engine.observe import observe
 from ebbtide.engine.outside import Outside
@@ -54,6 +54,7 @@ def tick(
     decision = None
     spots_open = 0
     try:
+        settings = outside.settings_now(settings)
         record, snapshot = outside.store.load(), observe(outside, settings)
         ttl = settings.lock_ttl_seconds
         hold = Hold(outside, settings, lease, deadline, record, snapshot, ttl, sentences)
@@ -118,6 +119,8 @@ def _decide(hold: Hold) -> Decision:
     record, entries = hold.record, []
     if _is_news(decision, hold):
         entries.append(decision_entry(decision, inputs))
+        evaluated = consolidation_entry(hold.outside.new_id(), decision, hold.settings.consolidation)
+        entries += [evaluated] if evaluated is not None else []
         record = replace(record, decision_key=decision.key, decision_logged_at=now)
     record = _begin(decision, record, hold)
     operation = record.operation

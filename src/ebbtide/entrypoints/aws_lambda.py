@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,14 +20,16 @@ from typing import Any, Protocol
 from ebbtide.adapters.clouds.events import read_event
 from ebbtide.adapters.clouds.inbox import HandedInbox
 from ebbtide.engine.outside import Outside
+from ebbtide.engine.scaling import Scaling
 from ebbtide.engine.tick import TickReport, tick
-from ebbtide.errors import Retryable
+from ebbtide.errors import EbbtideError, Retryable
 from ebbtide.model.settings import Settings
 
 MILLI = 1000
 KUBECONFIG_PARAMETER = "KUBECONFIG_PARAMETER"
 """Variable with the name of the SSM parameter that holds the kubeconfig."""
-OpenOutside = Callable[[], tuple[Outside, Settings]]
+OpenOutside = Callable[[], tuple[Outside, Settings] | tuple[Outside, Settings, Scaling | None]]
+"""The doors, the settings and, where workloads are scaled too, the scaling."""
 
 
 class Context(Protocol):
@@ -42,9 +44,10 @@ def handler(event: object, context: Context) -> Mapping[str, Any]:
     return run(event, context, open_outside)
 
 
-def open_outside() -> tuple[Outside, Settings]:
+def open_outside() -> tuple[Outside, Settings, Scaling | None]:
     """What the configuration in the package or in the environment says."""
-    from ebbtide.bootstrap import build
+    from ebbtide.bootstrap import build, close_doors
+    from ebbtide.bootstrap.scaling import with_scaling
     from ebbtide.config import load
     from ebbtide.config.prices import price_warnings
 
@@ -53,7 +56,13 @@ def open_outside() -> tuple[Outside, Settings]:
     config = load(None, os.environ)
     for warning in price_warnings(config, datetime.now(UTC).date()):
         _told({"warning": warning})
-    return build(config), config.settings
+    outside = build(config)
+    try:
+        both = with_scaling(config, outside, say=lambda says: _told({"policies": says}))
+    except BaseException:
+        close_doors(outside)
+        raise
+    return both.outside, config.settings, both.scaling
 
 
 def fetch_kubeconfig(parameter: str, folder: Path) -> Path:
@@ -77,7 +86,7 @@ def fetch_kubeconfig(parameter: str, folder: Path) -> Path:
 def run(raw: object, context: Context, opener: OpenOutside) -> Mapping[str, Any]:
     from ebbtide.bootstrap import close_doors
 
-    outside, settings = opener()
+    outside, settings, *beside = opener()
     try:
         event = read_event(raw, outside.clock.now())
         if not event.calls_for_a_tick:
@@ -86,13 +95,27 @@ def run(raw: object, context: Context, opener: OpenOutside) -> Mapping[str, Any]
         owner = f"lambda-{context.aws_request_id}-{secrets.token_hex(3)}"
         deadline = outside.clock.now() + budget_seconds(context, settings)
         report = tick(replace(outside, inbox=inbox), settings, owner, deadline)
-        answer = _told({"event": event.kind, **_summary(report)})
+        rounded = {"policies": said} if (said := _round(beside, owner, deadline)) else {}
+        answer = _told({"event": event.kind, **_summary(report), **rounded})
     finally:
         close_doors(outside)
     if inbox.waiting:
         names = ", ".join(notice.instance_id for notice in inbox.waiting)
         raise Retryable(f"the notice for {names} was not taken in ({report.says}): Lambda delivers it again")
     return answer
+
+
+def _round(beside: Sequence[Scaling | None], owner: str, deadline: float) -> str:
+    """The policies after the nodes: an interruption cannot wait. A round that fails is no reason to deliver
+    the event again; the next run begins from the states."""
+    scaling = beside[0] if beside else None
+    if scaling is None:
+        return ""
+    try:
+        report = scaling.round(owner, deadline)
+    except EbbtideError as error:
+        return f"the round over the policies failed: {error}"
+    return report.says if report.policies or not report.held else ""
 
 
 def budget_seconds(context: Context, settings: Settings) -> float:

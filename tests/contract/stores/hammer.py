@@ -19,7 +19,8 @@ from ebbtide.errors import Conflict, LeaseLost, Retryable
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import ScaleDown
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
-from ebbtide.ports import Store
+from ebbtide.ports import PolicyStore, Store
+from tests.contract.stores.lab import policies_of
 
 PROCESSES = 8
 TTL_SECONDS = 1
@@ -48,6 +49,7 @@ def _open_shared(cluster: str) -> MemoryStore:
 
 
 MemoryServer.register("open", _open_shared)
+MemoryServer.register("open_policies", lambda cluster: _open_shared(cluster).policies())
 
 
 def open_place(place: str, cluster: str) -> Store:
@@ -62,6 +64,15 @@ def open_place(place: str, cluster: str) -> Store:
     from ebbtide.adapters.stores.sql import SqlStore
 
     return SqlStore.open(place, SystemClock(), cluster)
+
+
+def open_both(place: str, cluster: str) -> tuple[Store, PolicyStore]:
+    store = open_place(place, cluster)
+    if not place.startswith("memory:"):
+        return store, policies_of(store)
+    manager = MemoryServer(place.removeprefix("memory:"), b"contract")
+    manager.connect()
+    return store, cast(PolicyStore, manager.open_policies(cluster))  # type: ignore[attr-defined]
 
 
 @dataclass
@@ -81,7 +92,7 @@ def hammer(place: str, cluster: str, number: int, arrivals: Path) -> Acknowledge
     chance = random.Random(number)
     done = Acknowledged(f"p{number}")
     stalls = 1 if number < STALLERS else 0
-    end = _start_together(arrivals, number) + HAMMER_SECONDS
+    end = start_together(arrivals, number) + HAMMER_SECONDS
     while time.monotonic() < end:
         try:
             lease = store.acquire(CLUSTER_LEASE, done.owner, TTL_SECONDS)
@@ -101,7 +112,7 @@ def hammer(place: str, cluster: str, number: int, arrivals: Path) -> Acknowledge
     return done
 
 
-def _start_together(arrivals: Path, number: int) -> float:
+def start_together(arrivals: Path, number: int) -> float:
     (arrivals / str(number)).touch()
     while len(list(arrivals.iterdir())) < PROCESSES:
         time.sleep(0.02)

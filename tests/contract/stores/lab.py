@@ -22,7 +22,8 @@ from tests.servers.dynamodb import DynamoServer
 from tests.servers.lossy import LossyForwarder
 from tests.servers.postgres import PostgresServer
 
-START = 1_730_000_000
+START = 4_000_000_000
+"""Far ahead: every few seconds DynamoDB Local removes what has expired by the clock of the machine."""
 KINDS = ("memory", "sqlite", "postgresql", "dynamodb")
 
 

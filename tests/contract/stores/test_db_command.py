@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from ebbtide.adapters.stores.sql import SqlStore
+from ebbtide.entrypoints.cli.db import days_asked
+from ebbtide.errors import Usage
 from tests.contract.stores.examples import make_entry
 from tests.contract.stores.hammer import SystemClock
 from tests.servers.dynamodb import DynamoServer, free_port
@@ -78,14 +80,19 @@ def test_old_entries_are_removed_and_counted(tmp_path: Path) -> None:
         assert [entry.id for entry in store.read_log()] == ["3"]
 
 
-@pytest.mark.parametrize("asked", ["0d", "90", "soon", "-3d"])
-def test_an_age_that_is_none_removes_nothing(tmp_path: Path, asked: str) -> None:
-    code, says = ebbtide_db(f"sqlite:///{tmp_path / 'a.db'}", "prune", tmp_path, f"--older-than={asked}")
-    assert code == 2
-    assert "is no number of days; nothing was removed" in says
+def test_how_old_is_what_was_asked_or_else_what_is_configured() -> None:
+    assert [days_asked("30d", 90), days_asked("", 90), days_asked("7d", 0)] == [30, 90, 7]
+    with pytest.raises(Usage, match="keeps the log for ever; nothing was removed"):
+        days_asked("", 0)
 
 
-@pytest.mark.parametrize("command", ["check", "upgrade", "create", "prune"])
+@pytest.mark.parametrize("asked", ["0d", "90", "soon", "-3d", "1h"])
+def test_an_age_that_is_none_removes_nothing(asked: str) -> None:
+    with pytest.raises(Usage, match="is no number of days; nothing was removed"):
+        days_asked(asked, 90)
+
+
+@pytest.mark.parametrize("command", ["check", "upgrade", "create"])
 def test_a_server_that_is_not_there_is_exit_code_two(
     dynamodb: DynamoServer, command: str, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ from ebbtide.model.idle import IdleState
 from ebbtide.model.policy import Operator, Policy, Rule
 from ebbtide.ports import PolicyStore, Store
 from tests.contract.stores.examples import make_entry
-from tests.contract.stores.lab import StoreLab, policies_of
+from tests.contract.stores.lab import START, StoreLab, policies_of
 from tests.contract.stores.policy_examples import AT, POLICIES, make_policy, policy_id
 
 
@@ -168,20 +168,20 @@ def test_policies_of_different_clusters_do_not_meet(
     policies.delete_policy(policy_id(1), 1)
     assert len(other.list_policies()) == len(other.list_states()) == 1
     assert opened.read_log() == []
-    assert policies.keep_once("k", "ours", AT, AT) == "ours"
-    assert other.keep_once("k", "theirs", AT, AT) == "theirs"
+    assert policies.keep_once("k", "ours", START, START) == "ours"
+    assert other.keep_once("k", "theirs", START, START) == "theirs"
     opened.close()
 
 
 def test_a_key_keeps_its_first_value_until_it_runs_out(policies: PolicyStore) -> None:
-    assert policies.keep_once("key", "first", AT + 60, AT) == "first"
-    assert policies.keep_once("key", "second", AT + 90, AT + 60) == "first"
-    assert policies.keep_once("key#2", "second", AT + 90, AT) == "second"
-    assert policies.keep_once("key", "third", AT + 90, AT + 61) == "third"
-    assert policies.keep_once("key", "fourth", AT + 99, AT + 90) == "third"
+    assert policies.keep_once("key", "first", START + 60, START) == "first"
+    assert policies.keep_once("key", "second", START + 90, START + 60) == "first"
+    assert policies.keep_once("key#2", "second", START + 90, START) == "second"
+    assert policies.keep_once("key", "third", START + 90, START + 61) == "third"
+    assert policies.keep_once("key", "fourth", START + 99, START + 90) == "third"
 
 
 def test_long_keys_and_values_are_kept(policies: PolicyStore) -> None:
     key, value = "k – “" * 100, "v" * 20_000
-    assert policies.keep_once(key, value, AT + 60, AT) == value
-    assert policies.keep_once(key, "other", AT + 60, AT) == value
+    assert policies.keep_once(key, value, START + 60, START) == value
+    assert policies.keep_once(key, "other", START + 60, START) == value

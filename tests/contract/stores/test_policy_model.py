@@ -20,12 +20,12 @@ from ebbtide.model.log import LogEntry
 from ebbtide.model.policy import Policy
 from ebbtide.ports import PolicyStore, Store
 from tests.contract.stores.examples import make_entry
-from tests.contract.stores.lab import StoreLab, policies_of
-from tests.contract.stores.policy_examples import AT, FULL_POLICY, full_state, make_policy, policy_id
+from tests.contract.stores.lab import START, StoreLab, policies_of
+from tests.contract.stores.policy_examples import FULL_POLICY, full_state, make_policy, policy_id
 
 NUMBER = itertools.count()
-EXAMPLES = 20
-STEPS = 20
+EXAMPLES = 12
+STEPS = 25
 
 numbers = st.integers(1, 4)
 handles = st.integers(0, 1)
@@ -149,7 +149,7 @@ class PolicyMachine(RuleBasedStateMachine):
 
     @rule(key=names, value=names, until=st.integers(-1, 9), now=st.integers(0, 9), handle=handles)
     def keep_once(self, key: str, value: str, until: int, now: int, handle: int) -> None:
-        self.both(lambda store: store.keep_once(key, value, AT + until, AT + now), handle)
+        self.both(lambda store: store.keep_once(key, value, START + until, START + now), handle)
 
     @rule(handle=handles)
     def list_states(self, handle: int) -> None:

@@ -69,9 +69,9 @@ def test_a_user_without_rights_is_told_which(postgres: PostgresServer, database:
     postgres.run("CREATE ROLE reader LOGIN")
     postgres.run("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader", database)
     url = postgres.url(database, user="reader")
-    assert "may not INSERT ebbtide_state: grant SELECT, INSERT, UPDATE on it" in refusal(url, check)
+    assert "may not INSERT ebbtide_state: grant SELECT, INSERT, UPDATE, DELETE on it" in refusal(url, check)
     store = open_store(url)
-    with pytest.raises(StoreUnusable, match="grant SELECT, INSERT and UPDATE"):
+    with pytest.raises(StoreUnusable, match="grant SELECT, INSERT, UPDATE and DELETE"):
         store.write(make_record("cluster"), None, [make_entry("1")])
     store.close()
     postgres.run("DROP OWNED BY reader", database)

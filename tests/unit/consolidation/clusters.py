@@ -12,7 +12,6 @@ from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod
 from ebbtide.model.pool import Pool
 from ebbtide.model.record import Emptied, Record
-from ebbtide.model.resources import Resources
 from ebbtide.model.scheduling import (
     AntiAffinity,
     Operator,
@@ -157,6 +156,3 @@ def _scheduling(chance: Random, node: Node, app: str) -> Scheduling:
         term = (Requirement(ZONE, Operator.IN, (node.zone,)),)
         return replace(rules, node_affinity=(term,))
     return rules
-
-
-ONE_GPU = Resources(500, 512, (("nvidia.com/gpu", 1),))

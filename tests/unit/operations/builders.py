@@ -10,7 +10,7 @@ from ebbtide.core.operations import removals, slots
 from ebbtide.core.operations.situation import Situation
 from ebbtide.model.effect import Effect
 from ebbtide.model.node import Node, Ownership
-from ebbtide.model.operation import Removal, ScaleDown, ScaleUp, Slot, Spot
+from ebbtide.model.operation import Consolidate, Removal, ScaleDown, ScaleUp, Slot, Spot
 from ebbtide.model.record import Lease, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -39,7 +39,7 @@ def make_situation(
     )
 
 
-def with_work(work: ScaleUp | ScaleDown | Spot, **overrides: Any) -> Record:
+def with_work(work: ScaleUp | ScaleDown | Consolidate | Spot, **overrides: Any) -> Record:
     """The record that holds this work."""
     if isinstance(work, Spot):
         return make_record(**{"spots": (work,), **overrides})

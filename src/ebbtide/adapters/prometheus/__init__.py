@@ -2,6 +2,6 @@
 
 from ebbtide.adapters.prometheus.asking import Source
 from ebbtide.adapters.prometheus.cpu import CPU_QUERY, FirstKnown, PrometheusMetrics
-from ebbtide.adapters.prometheus.signals import PrometheusSignals
+from ebbtide.adapters.prometheus.signals import NoSignals, PrometheusSignals
 
-__all__ = ["CPU_QUERY", "FirstKnown", "PrometheusMetrics", "PrometheusSignals", "Source"]
+__all__ = ["CPU_QUERY", "FirstKnown", "NoSignals", "PrometheusMetrics", "PrometheusSignals", "Source"]

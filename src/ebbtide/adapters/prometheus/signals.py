@@ -81,6 +81,13 @@ class PrometheusSignals:
         return int(number(samples[0].value[1], "the count of series")) if samples else 0
 
 
+class NoSignals:
+    """Where there is no Prometheus: nothing is known, so nothing that asks for a query goes to zero."""
+
+    def read_values(self, queries: Sequence[str]) -> Sequence[Reading]:
+        return [Reading(problem="there is no Prometheus to ask: set metrics.prometheus_url") for _ in queries]
+
+
 class _Failures:
     """How many queries in a row got no answer, over all threads of a round."""
 

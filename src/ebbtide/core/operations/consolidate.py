@@ -217,7 +217,7 @@ def _why_moves_stop(operation: Consolidate, situation: Situation) -> str:
         return reason
     seconds = situation.settings.consolidation.move_timeout_seconds
     progress = max([*marked, *(move.since for move in operation.moves)])
-    if situation.now - progress < seconds or moves.settle(operation, situation) != operation:
+    if situation.now - progress < seconds or _settle(operation, situation) != operation:
         return ""
     following = moves.next_moves(operation, situation)
     if following.begun or following.forbids:

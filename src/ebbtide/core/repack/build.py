@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from ebbtide.core.fit import Room, refused_by_node, residents_of, room_of_new
 from ebbtide.core.repack.neighbours import Neighbours
-from ebbtide.core.repack.scene import Kind, Offered, Parcel, Scene, Site, Size
+from ebbtide.core.repack.scene import Kind, Offered, Parcel, Scene, Site, Size, sum_of
 from ebbtide.core.sizing import offer_name
 from ebbtide.model.money import Price
 from ebbtide.model.node import Node
@@ -60,11 +60,16 @@ def build(
             parcels.append(Parcel(pod, number, kinds.number(pod), profile, alone))
         held = tuple(range(first, len(parcels)))
         sites.append(_site(each, shape_of[number], held, fill))
-        for pod in (*each.movable, *each.staying, *each.tied):
-            for name, amount in pod.requests.extended:
-                rooms[number].extended[name] = rooms[number].extended.get(name, 0) - max(amount, 0)
+        if rooms[number].extended:
+            _take_extended(rooms[number], (*each.movable, *each.staying, *each.tied))
     staying = [pod for each in usable for pod in each.staying]
     return Scene(tuple(sites), tuple(parcels), kinds.all(), tuple(offers), staying, rooms), neighbours
+
+
+def _take_extended(room: Room, pods: Iterable[Pod]) -> None:
+    for pod in pods:
+        for name, amount in pod.requests.extended:
+            room.extended[name] = room.extended.get(name, 0) - max(amount, 0)
 
 
 def offers_of(view: ClusterView, record: Record, settings: Settings, currency: str) -> list[Offered]:
@@ -87,15 +92,6 @@ def offers_of(view: ClusterView, record: Record, settings: Settings, currency: s
 
 def share_of(offer: Resources, max_pods: int, fill: Decimal) -> Size:
     return int(offer.cpu_milli * fill), int(offer.memory_mib * fill), max_pods
-
-
-def sum_of(pods: Iterable[Pod]) -> Size:
-    cpu = memory = count = 0
-    for pod in pods:
-        cpu += max(pod.requests.cpu_milli, 0)
-        memory += max(pod.requests.memory_mib, 0)
-        count += 1
-    return cpu, memory, count
 
 
 def _site(each: Judged, shape: int, held: tuple[int, ...], fill: Decimal) -> Site:

@@ -50,7 +50,7 @@ class Choice:
             return ConsolidationReport(before, found.nodes, found.refusals)
         # Where even the bound would not save enough, launching nodes cannot either.
         hopeful = self._scene.cost - self._bound >= rules.min_savings_per_hour
-        limits = Limits(self._floors(), rules.replace and hopeful)
+        limits = Limits(self._floors, rules.replace and hopeful)
         drafts = sweep(self._scene, found.neighbours, limits, budget, self._key)
         cheaper = [draft for draft in drafts if draft.cost < self._scene.cost]
         says = f"{self._money(self._scene.cost)} are paid, the bound is {self._money(self._bound)}"
@@ -64,17 +64,19 @@ class Choice:
         nodes = tuple(self._fates(best))
         return ConsolidationReport(checks, nodes, found.refusals, plan if allowed else None, plan)
 
+    @cached_property
     def _floors(self) -> Floors:
         """Of what can be chosen from: nodes left out of any plan may stay, but are not counted on."""
         pools = tuple((pool.name, pool.min_workers) for pool in self._settings.pools)
-        return Floors(max(self._settings.min_workers, self._rules.min_nodes), pools)
+        zones = {node.zone for node in self._snapshot.cluster.workers}
+        return Floors(max(self._settings.min_workers, self._rules.min_nodes), pools, len(zones) > 1)
 
     @cached_property
     def _bound(self) -> Decimal:
         """What the pods need at the least, and the nodes that are always kept at the least price."""
         scene = self._scene
         prices = [site.price for site in scene.sites] + [offer.price for offer in scene.offers]
-        return max(scene.bound, min(prices) * min(self._floors().nodes, len(scene.sites)))
+        return max(scene.bound, min(prices) * min(self._floors.nodes, len(scene.sites)))
 
     def _key(self, number: int) -> str:
         return f"{self._operation_id}-{number}"
@@ -97,9 +99,13 @@ class Choice:
         return best, best_checks
 
     def _net(self, draft: Draft) -> Decimal:
-        """What is saved until the disturbance must have paid, less what it is held to cost."""
-        saved = (self._scene.cost - draft.cost) * self._rules.payback_seconds / SECONDS_PER_HOUR
-        return saved - len(draft.moves) * self._rules.move_cost
+        """What is saved until the disturbance must have paid, less what it is held to cost. Launching must
+        be worth the threshold by itself, or nodes come and go for very little."""
+        saved = self._scene.cost - draft.cost
+        if draft.fresh:
+            saved -= self._rules.min_savings_per_hour
+        hours = Decimal(self._rules.payback_seconds) / SECONDS_PER_HOUR
+        return saved * hours - len(draft.moves) * self._rules.move_cost
 
     def _permits(self, draft: Draft) -> Iterator[Check]:
         rules, savings, moves = self._rules, self._scene.cost - draft.cost, len(draft.moves)
@@ -143,9 +149,6 @@ class Choice:
         scene = self._scene
         empties = [number for number in draft.removed if not scene.sites[number].parcels]
         sources = [number for number in draft.removed if scene.sites[number].parcels]
-        points = [FrontierPoint(len(each.moves), each.cost) for each in drafts]
-        if points[0].pods_moved:
-            points.insert(0, FrontierPoint(0, scene.cost))
         return ConsolidationPlan(
             empties=tuple(self._removal(number) for number in empties),
             sources=tuple(self._removal(number) for number in sources),
@@ -155,7 +158,7 @@ class Choice:
             cost_after=draft.cost,
             bound=min(self._bound, draft.cost),
             currency=self._found.currency,
-            frontier=tuple(points),
+            frontier=_frontier([(0, scene.cost), *((len(each.moves), each.cost) for each in drafts)]),
         )
 
     def _removal(self, number: int) -> Removal:
@@ -180,17 +183,27 @@ class Choice:
                 says = f"empty for {node.idle_seconds} s, at least {rules.min_idle_seconds} s"
                 yield replace(node, kept=False, why=says)
             elif taken_in[node.node_name]:
-                yield replace(node, why=f"it takes in {taken_in[node.node_name]} pods")
+                before = f"{node.why}; " if node.why else ""
+                yield replace(node, why=f"{before}it takes in {taken_in[node.node_name]} pods")
             elif node.why:
                 yield node
             else:
-                floor = self._floors().nodes
+                floor = self._floors.nodes
                 last = len(scene.sites) - len(gone) <= floor
                 why = f"{floor} workers are always kept" if last else "nothing is gained without it"
                 yield replace(node, why=why)
 
     def _money(self, amount: Decimal) -> str:
         return f"{plain(amount)} {self._found.currency}/h"
+
+
+def _frontier(found: Sequence[tuple[int, Decimal]]) -> tuple[FrontierPoint, ...]:
+    """With more moves it costs less; what is no cheaper with more is left out."""
+    points: list[FrontierPoint] = []
+    for moves, cost in sorted(found):
+        if not points or cost < points[-1].cost_per_hour:
+            points.append(FrontierPoint(moves, cost))
+    return tuple(points)
 
 
 def _slot(fresh: Fresh) -> Slot:

@@ -19,11 +19,11 @@ from ebbtide.core.repack.scene import Offered, Parcel, Scene, Size
 
 @dataclass(frozen=True, slots=True)
 class Floors:
-    """How many nodes must be left: in all, by pool, and one in every zone where there are several."""
+    """How many nodes must be left: in all, by pool, and one in every zone where workers are in several."""
 
     nodes: int
     pools: tuple[tuple[str, int], ...] = ()
-    zones: bool = True
+    several_zones: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,6 @@ class Layout:
         self.moves: list[tuple[int, Space]] = []
         self._pools = Counter(site.node.pool for site in scene.sites)
         self._zones = Counter(site.node.zone for site in scene.sites)
-        self._several_zones = len(self._zones) > 1
         self.cost = scene.cost
 
     def allows(self, number: int) -> bool:
@@ -84,7 +83,7 @@ class Layout:
         node = self.scene.sites[number].node
         if len(self.spaces) - len(self.removed) - 1 < self._floors.nodes:
             return False
-        if self._floors.zones and self._several_zones and self._zones[node.zone] <= 1:
+        if self._floors.several_zones and self._zones[node.zone] <= 1:
             return False
         return self._pools[node.pool] - 1 >= dict(self._floors.pools).get(node.pool, 0)
 

@@ -15,6 +15,8 @@ from ebbtide.core.repack.scene import Scene, Site
 MOST_LOOKS = 100_000
 """Rooms looked at before the rest is given up: on a large cluster the first steps are the good ones."""
 
+TOO_DEAR = 1.02
+
 
 @dataclass(frozen=True, slots=True)
 class Steps:
@@ -108,14 +110,22 @@ def waste_order(scene: Scene) -> list[int]:
 
 
 def emptiest_order(scene: Scene) -> list[int]:
-    """By the share of its price that is paid for nothing, however many pods have to move."""
+    """By the share of its price that is paid for nothing, however many pods have to move; before all others
+    those that would be too dear even if they were full."""
 
-    def order(number: int) -> tuple[float, object, int, str]:
+    def order(number: int) -> tuple[bool, float, object, int, str]:
         site = scene.sites[number]
         held = sum(scene.worths[scene.parcels[each].kind] for each in site.parcels)
-        return held / float(site.price), -site.price, site.node.created_at, site.node.name
+        share = held / float(site.price)
+        return not too_dear(scene, number), share, -site.price, site.node.created_at, site.node.name
 
     return sorted(_removable(scene), key=order)
+
+
+def too_dear(scene: Scene, number: int) -> bool:
+    """Whether other nodes offer what this one does for clearly less."""
+    site = scene.sites[number]
+    return float(site.price) > scene.worth(site.offer) * TOO_DEAR
 
 
 def dear_order(scene: Scene) -> list[int]:

@@ -7,7 +7,6 @@ for each room, and that which wastes least is taken.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -36,7 +35,7 @@ def fill_many(
             shapes.setdefault(space.shape, []).append(space)
     for shape, members in shapes.items():
         filler.fill_shape(shape, members)
-    left[:] = [int(count) for count in filler.left]
+    left[:] = filler.left
     found = [(space, content) for space, content in filler.found if content]
     # What the draws left free may still take something small.
     return found + fill(scene, filler.after(), left)
@@ -48,8 +47,8 @@ class _Filler:
         self._rng = np.random.default_rng(seed)
         size = np.array([(kind.cpu_milli, kind.memory_mib, 1) for kind in scene.kinds], dtype=float)
         values = np.array(scene.values)
-        self.left: Floats = np.array(left, dtype=float)
-        self._first = self.left.copy()
+        self.left = list(left)
+        self._first: Floats = np.array(left, dtype=float)
         self._size = size
         self._worth: Floats = size @ values
         self._value = values[:2]
@@ -57,8 +56,8 @@ class _Filler:
         self._combos = Combos(
             Arrays(
                 size=size,
-                counts=self.left,
-                limit=self.left,
+                counts=self._first,
+                limit=self._first,
                 worth=self._worth,
                 parts=size * values,
                 offer=np.maximum(rooms, 1.0),
@@ -72,17 +71,17 @@ class _Filler:
         admitted = np.array([bool(kind.admitted >> shape & 1) for kind in self._kinds])
         order = self._rng.permutation(len(spaces))
         for part in np.array_split(order, min(len(order), _BATCHES)):
-            usable = admitted & (self.left > 0)
+            usable = admitted & (np.array(self.left) > 0)
             if not usable.any():
                 return
             self._fill_batch([spaces[number] for number in part.tolist()], usable)
 
     def _fill_batch(self, spaces: Sequence[Space], usable: Bools) -> None:
-        share = self.left / np.maximum(self._first, 1.0)
-        lag = share - self.left.sum() / self._first.sum()
+        left: Floats = np.array(self.left, dtype=float)
+        lag = left / np.maximum(self._first, 1.0) - left.sum() / self._first.sum()
         self._combos.revalue(np.where(usable, self._worth * (1.0 + _LAGGING * lag), -1.0))
         room = np.repeat(np.array([(s.cpu, s.memory, s.slots) for s in spaces], dtype=float), _DRAWS, axis=0)
-        chance = np.where(usable, self.left, 0.0)
+        chance = np.where(usable, left, 0.0)
         drawn = self._rng.choice(len(chance), size=(len(room), _DRAWN), p=chance / chance.sum())
         rest = np.zeros((_DRAWN + 1, *room.shape))
         rest[0] = room
@@ -105,18 +104,20 @@ class _Filler:
 
     def _take(self, spaces: Sequence[Space], ranked: Ints, drawn: Ints, members: Ints) -> None:
         """Room by room, the best draw of which everything is still there."""
-        nothing = len(self._size)
-        for row, space in enumerate(spaces):
-            content: Counter[int] = Counter()
-            for choice in ranked[row].tolist():
+        nothing, left = len(self._size), self.left
+        for row, (space, choices) in enumerate(zip(spaces, ranked.tolist(), strict=True)):
+            content: dict[int, int] = {}
+            for choice in choices:
                 step, draw = divmod(choice, _DRAWS)
-                wanted = drawn[row * _DRAWS + draw, :step].tolist() + members[step, row, draw].tolist()
-                content = Counter(kind for kind in wanted if 0 <= kind < nothing)
-                if all(self.left[kind] >= count for kind, count in content.items()):
+                content = {}
+                for kind in (*drawn[row * _DRAWS + draw, :step].tolist(), *members[step, row, draw].tolist()):
+                    if 0 <= kind < nothing:
+                        content[kind] = content.get(kind, 0) + 1
+                if all(left[kind] >= count for kind, count in content.items()):
                     break
-                content = Counter()
+                content = {}
             for kind, count in content.items():
-                self.left[kind] -= count
+                left[kind] -= count
             self.found.append((space, list(content.items())))
 
     def after(self) -> list[Space]:

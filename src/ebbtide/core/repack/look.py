@@ -140,7 +140,8 @@ class _Judging:
             why = servers.why_not_movable(pod, self._players)
             if why:
                 return f"{pod.full_name} {why}"
-            self._free.add(alike)
+            if not servers.said(pod):
+                self._free.add(alike)
         if asked.cpu_milli > most[0] or asked.memory_mib > most[1]:
             size, fill = f"{asked.cpu_milli}m CPU and {asked.memory_mib} MiB", self._settings.consolidation
             return f"{pod.full_name} asks for {size}, more than {fill.max_fill:.0%} of any node offers"
@@ -162,7 +163,7 @@ class _Judging:
 
 
 def _alike(pod: Pod) -> tuple[object, ...]:
-    """All that the rules look at: what holds for one of many equal pods holds for all of them."""
+    """All that the drain rules look at: what holds for one of many equal pods holds for all of them."""
     return (
         pod.namespace,
         pod.name if pod.namespace == SYSTEM else "",
@@ -175,10 +176,5 @@ def _alike(pod: Pod) -> tuple[object, ...]:
         pod.safe_to_evict,
         pod.do_not_disrupt,
         pod.annotations,
-        pod.requests.memory_mib if pod.annotations or _names_server(pod) else 0,
         id(pod.scheduling),
     )
-
-
-def _names_server(pod: Pod) -> bool:
-    return any(key in servers.KEYS for key, _ in pod.labels)

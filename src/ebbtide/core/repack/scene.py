@@ -7,7 +7,8 @@ demands are one kind, nodes that admit the same pods one shape.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from functools import cached_property
@@ -77,6 +78,19 @@ class Offered:
         return f"{self.pool.name}/{self.zone}/{self.node_type.name}"
 
 
+def sum_of(pods: Iterable[Pod]) -> Size:
+    """What they ask for; what asks for less than nothing counts as nothing."""
+    cpu = memory = count = 0
+    for pod in pods:
+        asked = pod.requests
+        if asked.cpu_milli > 0:
+            cpu += asked.cpu_milli
+        if asked.memory_mib > 0:
+            memory += asked.memory_mib
+        count += 1
+    return cpu, memory, count
+
+
 @dataclass(frozen=True)
 class Scene:
     sites: tuple[Site, ...]
@@ -94,12 +108,12 @@ class Scene:
 
     @cached_property
     def demand(self) -> Vector:
-        pods = [*self.staying, *(parcel.pod for parcel in self.parcels)]
-        return (
-            float(sum(max(pod.requests.cpu_milli, 0) for pod in pods)),
-            float(sum(max(pod.requests.memory_mib, 0) for pod in pods)),
-            float(len(pods)),
-        )
+        cpu, memory, count = sum_of(self.staying)
+        for kind, often in Counter(parcel.kind for parcel in self.parcels).items():
+            cpu += self.kinds[kind].cpu_milli * often
+            memory += self.kinds[kind].memory_mib * often
+            count += often
+        return float(cpu), float(memory), float(count)
 
     @cached_property
     def values(self) -> Vector:
@@ -118,17 +132,14 @@ class Scene:
         fluid = fluid_bound(self.values, self.demand)
         for site in self.sites:
             if not site.removable:
-                fluid += max(0.0, float(site.price) - fluid_bound(self.values, _floats(site.offer)))
+                fluid += max(0.0, float(site.price) - self.worth(site.offer))
         return min(self.cost, Decimal(fluid).quantize(_STEP, ROUND_FLOOR))
 
     def worth(self, size: Size) -> float:
-        return fluid_bound(self.values, _floats(size))
+        cpu, memory, slot = self.values
+        return size[0] * cpu + size[1] * memory + size[2] * slot
 
     @cached_property
     def worths(self) -> tuple[float, ...]:
         """Of each kind."""
         return tuple(self.worth((kind.cpu_milli, kind.memory_mib, 1)) for kind in self.kinds)
-
-
-def _floats(size: Size) -> Vector:
-    return (float(size[0]), float(size[1]), float(size[2]))

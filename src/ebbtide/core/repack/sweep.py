@@ -13,7 +13,14 @@ from functools import partial
 
 from ebbtide.core.packing.budget import Budget
 from ebbtide.core.repack.draft import Draft, Floors, Layout
-from ebbtide.core.repack.eliminate import dear_order, eliminate, emptiest_order, removal_order, waste_order
+from ebbtide.core.repack.eliminate import (
+    dear_order,
+    eliminate,
+    emptiest_order,
+    removal_order,
+    too_dear,
+    waste_order,
+)
 from ebbtide.core.repack.neighbours import Neighbours
 from ebbtide.core.repack.replace import Keys, replaced
 from ebbtide.core.repack.scene import Scene
@@ -24,7 +31,7 @@ MANY_PARCELS = 4_000
 MOST_POINTS = 40
 _CHEAPEST = (1.03, 1.0, 0.97, 1.1, 0.9)
 """Of the sites that could go if pods were a fluid: near all of them for the least cost..."""
-_FEWEST_MOVES = (0.85, 0.95, 0.7, 0.5, 0.3, 0.15)
+_FEWEST_MOVES = (0.96, 0.85, 0.7, 0.5, 0.3, 0.15)
 """...and fewer, chosen for few moves."""
 
 
@@ -36,24 +43,25 @@ class Limits:
 
 
 Maker = Callable[[], Draft]
-Found = tuple[int, Decimal, int, Maker]
-"""Moves, cost, new nodes, and how to write the draft out."""
+Found = tuple[int, Decimal, Maker]
+"""Moves, cost, and how to write the draft out."""
 
 
 def sweep(
     scene: Scene, neighbours: Neighbours, limits: Limits, budget: Budget, keys: Keys
 ) -> tuple[Draft, ...]:
-    """Drafts with growing moves and falling cost."""
+    """Those without new nodes, then those with; in both, with more moves it costs less."""
     layout = Layout(scene, neighbours, limits.floors)
     found: list[Found] = []
     orders = {tuple(order(scene)): None for order in (removal_order, waste_order, dear_order)}
     for order in orders:
         steps = eliminate(layout, order)
         for mark, (_, moves, cost) in enumerate(steps.marks):
-            found.append((moves, cost, 0, partial(steps.draft, mark)))
+            found.append((moves, cost, partial(steps.draft, mark)))
+    chosen = _thinned(_undominated(found))
     if limits.replace and scene.offers:
-        found.extend(_replacements(layout, limits.floors, budget, keys))
-    return tuple(make() for _, _, _, make in _thinned(_undominated(found)))
+        chosen += _undominated(list(_replacements(layout, limits.floors, budget, keys)))
+    return tuple(make() for _, _, make in chosen)
 
 
 def _replacements(layout: Layout, floors: Floors, budget: Budget, keys: Keys) -> Iterator[Found]:
@@ -64,7 +72,7 @@ def _replacements(layout: Layout, floors: Floors, budget: Budget, keys: Keys) ->
         part = budget.part(1.0 / (len(sets) - done))
         draft = replaced(layout, removed, part, keys)
         if draft is not None and _enough_left(layout.scene, draft, floors):
-            yield len(draft.moves), draft.cost, len(draft.fresh), partial(_same, draft)
+            yield len(draft.moves), draft.cost, partial(_same, draft)
 
 
 def _same(draft: Draft) -> Draft:
@@ -79,13 +87,16 @@ def _sets(scene: Scene) -> Iterator[tuple[int, ...]]:
         yield from ((number,) for number in order[1:])
         return
     large = len(scene.parcels) > MANY_PARCELS
-    yield from _beginnings(emptiest_order(scene), scene, _CHEAPEST[:1] if large else _CHEAPEST)
-    yield from _beginnings(order, scene, _FEWEST_MOVES[:1] if large else _FEWEST_MOVES)
+    dear = sum(too_dear(scene, number) for number in order)
+    yield from _beginnings(emptiest_order(scene), scene, _CHEAPEST[:1] if large else _CHEAPEST, dear)
+    yield from _beginnings(order, scene, _FEWEST_MOVES[:1] if large else _FEWEST_MOVES, 1)
 
 
-def _beginnings(order: Sequence[int], scene: Scene, shares: Sequence[float]) -> Iterator[tuple[int, ...]]:
+def _beginnings(
+    order: Sequence[int], scene: Scene, shares: Sequence[float], least: int
+) -> Iterator[tuple[int, ...]]:
     needed = _needed(scene, order)
-    counts = {min(len(order), max(1, round(needed * share))): None for share in shares}
+    counts = {min(len(order), max(least, 1, round(needed * share))): None for share in shares}
     yield from (tuple(order[:count]) for count in counts)
 
 
@@ -106,14 +117,14 @@ def _enough_left(scene: Scene, draft: Draft, floors: Floors) -> bool:
     left = [(site.node.pool, site.node.zone) for n, site in enumerate(scene.sites) if n not in gone]
     left += [(fresh.offer.pool.name, fresh.offer.zone) for fresh in draft.fresh]
     zones = {site.node.zone for site in scene.sites}
-    if len(left) < floors.nodes or (len(zones) > 1 and zones - {zone for _, zone in left}):
+    if len(left) < floors.nodes or (floors.several_zones and zones - {zone for _, zone in left}):
         return False
     return all(sum(name == pool for name, _ in left) >= least for pool, least in floors.pools)
 
 
 def _undominated(found: Sequence[Found]) -> list[Found]:
     best: list[Found] = []
-    for each in sorted(found, key=lambda one: one[:3]):
+    for each in sorted(found, key=lambda one: one[:2]):
         if not best or each[1] < best[-1][1]:
             best.append(each)
     return best

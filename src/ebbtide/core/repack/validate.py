@@ -7,7 +7,7 @@ from decimal import Decimal
 from ebbtide.core.capacity import doomed
 from ebbtide.core.fit import Placement, Room, placement_of, residents_of, room_of_new
 from ebbtide.core.repack.draft import Draft
-from ebbtide.core.repack.scene import Scene
+from ebbtide.core.repack.scene import Scene, sum_of
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import Snapshot
 
@@ -52,11 +52,10 @@ def free_after(draft: Draft, scene: Scene, snapshot: Snapshot) -> Decimal:
     offers = [node.allocatable for node in left] + [
         fresh.offer.node_type.allocatable for fresh in draft.fresh
     ]
-    pods = [pod for node in left for pod in snapshot.cluster.pods_on.get(node.name, ())]
-    pods += [scene.parcels[number].pod for number, _ in draft.moves]
+    used = sum_of(pod for node in left for pod in snapshot.cluster.pods_on.get(node.name, ()))
+    moved = sum_of(scene.parcels[number].pod for number, _ in draft.moves)
     free = Decimal(1)
-    for name in ("cpu_milli", "memory_mib"):
-        offered = sum(getattr(offer, name) for offer in offers)
-        used = sum(max(getattr(pod.requests, name), 0) for pod in pods)
-        free = min(free, 1 - Decimal(used) / offered) if offered else free
+    for number, offered in enumerate((sum(o.cpu_milli for o in offers), sum(o.memory_mib for o in offers))):
+        if offered:
+            free = min(free, 1 - Decimal(used[number] + moved[number]) / offered)
     return free

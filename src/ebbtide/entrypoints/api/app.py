@@ -42,8 +42,8 @@ def make_app(site: Site) -> FastAPI:
 
     app.add_middleware(BodyLimit, most=site.max_body_bytes)
     for router in routers(site):
-        app.include_router(router)
-    _say_scopes(app.routes)
+        _say_scopes(router.routes)
+        app.include_router(router, responses=problems.DOCUMENTED)
     return app
 
 

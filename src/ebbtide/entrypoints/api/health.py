@@ -31,7 +31,7 @@ def router(site: Site) -> APIRouter:
     if site.metrics is not None:
         export = site.metrics
 
-        @routes.get("/metrics", dependencies=[Depends(Needs(Scope.READ))])
+        @routes.get("/metrics", dependencies=[Depends(Needs(Scope.READ))], response_class=PlainTextResponse)
         def metrics() -> Response:
             """Figures for Prometheus."""
             text, media_type = export()

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from ebbtide.errors import (
@@ -42,6 +43,27 @@ TITLES = {
     503: "Not now",
     504: "Not ready in time",
 }
+
+
+class FieldProblem(BaseModel):
+    field: str
+    says: str
+
+
+class ProblemShape(BaseModel):
+    """What every error looks like (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    errors: list[FieldProblem] | None = None
+
+
+_SHOWN = {"content": {MEDIA_TYPE: {"schema": ProblemShape.model_json_schema()}}, "description": "An error."}
+DOCUMENTED: dict[int | str, dict[str, Any]] = {"4XX": _SHOWN, "5XX": _SHOWN, 422: _SHOWN}
+"""For the OpenAPI document of every route."""
 
 
 class Problem(Exception):

@@ -46,7 +46,7 @@ def router(desk: Desk) -> APIRouter:
 
     waiting = Waiting(desk.scaling)
 
-    @routes.post("/policies/{policy_id}/wake", dependencies=WAKE, responses={504: {}})
+    @routes.post("/policies/{policy_id}/wake", dependencies=WAKE)
     async def wake(policy_id: str, body: WakeBody | None = None, idempotency_key: Key = "") -> WokenShape:
         """Wake one policy. With `wait_for_ready` the answer comes the moment it is ready, or 504 with the id
         of the wake, which goes on."""
@@ -136,7 +136,8 @@ def remembered(desk: Desk, key: str, policy_id: str, asked: WakeBody) -> WokenSh
     first = desk.policies.store.keep_once(f"key#{key}", mark, desk.now + KEY_SECONDS, desk.now)
     if first != mark:
         raise Problem(422, "this Idempotency-Key was used for another request; nothing was changed")
-    answer = desk.policies.store.keep_once(f"answer#{key}", "", desk.now, desk.now)
+    # An empty value that has lapsed already asks without keeping anything.
+    answer = desk.policies.store.keep_once(f"answer#{key}", "", desk.now - 1, desk.now)
     return WokenShape.model_validate_json(answer) if answer else None
 
 

@@ -56,7 +56,7 @@ def prune(
 ) -> None:
     """Remove old entries from the log of the cluster. `ebbtide run` does so once a day by itself."""
     found = read_config(ctx, config)
-    _say(partial(prune_log, found, _days(older_than, found.settings.log_retention_days)))
+    _say(partial(prune_log, found, days_asked(older_than, found.settings.log_retention_days)))
 
 
 def upgrade_store(url: str) -> str:
@@ -96,7 +96,7 @@ def prune_log(config: Config, days: int) -> str:
     return f"{entries} of before {moment(before)} removed from the log of cluster {config.settings.cluster!r}"
 
 
-def _days(asked: str, configured: int) -> int:
+def days_asked(asked: str, configured: int) -> int:
     if not asked and configured:
         return configured
     found = DAYS.fullmatch(asked)

@@ -7,7 +7,8 @@ import secrets
 import signal
 import socket
 import threading
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from ebbtide.config import Config
     from ebbtide.engine.outside import Outside
+    from ebbtide.engine.scaling import RoundReport
     from ebbtide.engine.tick import TickReport
 
 
@@ -32,13 +34,18 @@ def new_owner() -> str:
 
 
 def once(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
-    """Run one tick and say what was done and why."""
+    """Run one round over the policies, where there are any, and one tick; say what was done and why."""
+    from ebbtide.bootstrap.scaling import with_scaling
     from ebbtide.engine.tick import tick
 
     found = read_config(ctx, config)
-    with open_outside(found) as outside:
-        deadline = outside.clock.now() + max(found.interval_seconds, found.settings.request_timeout_seconds)
-        report = tick(outside, found.settings, new_owner(), deadline)
+    owner = new_owner()
+    with open_outside(found) as doors:
+        both = with_scaling(found, doors)
+        seconds = max(found.interval_seconds, found.settings.request_timeout_seconds)
+        rounded = both.scaling.round(owner, doors.clock.now() + seconds) if both.scaling else None
+        report = tick(both.outside, found.settings, owner, doors.clock.now() + seconds)
+    policies = rounded.says if rounded and rounded.policies else ""
     if as_json:
         decision = report.decision
         write_json(
@@ -47,10 +54,11 @@ def once(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False)
                 "says": report.says,
                 "held": report.held,
                 "decision": None if decision is None else {"id": decision.id, "action": decision.action},
+                "policies": policies,
             }
         )
     else:
-        write_lines([report_line(report)])
+        write_lines([*([Text(policies)] if policies else []), report_line(report)])
 
 
 def report_line(report: TickReport) -> Text:
@@ -83,10 +91,39 @@ def run(
         owner = new_owner()
         for each in found:
             out.print(_greeting(each, owner))
-        clusters = list(zip(found, doors, strict=True))
+        clusters = [
+            (each, undo.enter_context(_with_rounds(each, outside, owner, stop, out)))
+            for each, outside in zip(found, doors, strict=True)
+        ]
         watched = undo.enter_context(figures_served(clusters, lambda says: out.print(Text(says))))
         _run_all(list(zip(found, watched, strict=True)), owner, stop, out)
     out.print("Stopped: the lease is given back, and what is open is in the record.")
+
+
+@contextmanager
+def _with_rounds(
+    config: Config, outside: Outside, owner: str, stop: threading.Event, out: Console
+) -> Iterator[Outside]:
+    """The idle loop beside the ticks, where workloads can be scaled."""
+    from ebbtide.bootstrap.scaling import with_scaling
+    from ebbtide.engine.scaling_loop import run_rounds
+
+    both = with_scaling(config, outside, stays=True, say=lambda says: out.print(Text(says)))
+    if both.scaling is None:
+        yield both.outside
+        return
+
+    def show(report: RoundReport) -> None:
+        if report.sentences or not report.held:
+            out.print(Text.assemble((f"{moment(report.at)}  ", QUIET), report.says))
+
+    thread = threading.Thread(target=run_rounds, args=(both.scaling, owner, stop, show), name="policies")
+    thread.start()
+    try:
+        yield both.outside
+    finally:
+        stop.set()
+        thread.join()
 
 
 def _run_all(clusters: list[tuple[Config, Outside]], owner: str, stop: threading.Event, out: Console) -> None:

@@ -16,7 +16,15 @@ from ebbtide.model.pool import Pool
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.catalogue import add_system, deployment, guarded
 from ebbtide.simulator.clock import VirtualClock
-from ebbtide.simulator.persistent import FileCloud, FileCluster, FileInbox, FileMetrics, WorldFile
+from ebbtide.simulator.persistent import (
+    FileCloud,
+    FileCluster,
+    FileInbox,
+    FileMetrics,
+    FileSignals,
+    FileWorkloads,
+    WorldFile,
+)
 from ebbtide.simulator.ports import SimCloud, SimCluster, SimInbox, SimMetrics
 from ebbtide.simulator.rules import Rules
 from ebbtide.simulator.scenarios import WARM_UP_SECONDS
@@ -61,7 +69,15 @@ def look_at_simulated(config: Config) -> bootstrap.World:
 
 
 def _in_file(file: WorldFile, clock: SystemClock) -> bootstrap.World:
-    return bootstrap.World(FileCluster(file), FileCloud(file), FileMetrics(file), FileInbox(file), clock)
+    return bootstrap.World(
+        FileCluster(file),
+        FileCloud(file),
+        FileMetrics(file),
+        FileInbox(file),
+        clock,
+        workloads=FileWorkloads(file),
+        signals=FileSignals(file),
+    )
 
 
 def new_world(settings: Settings, now: float) -> World:

@@ -1,0 +1,86 @@
+"""From a configuration and its open doors to the scaling of workloads, with the file's policies applied."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
+
+from ebbtide.config import Config
+from ebbtide.engine.loop import for_a_daemon
+from ebbtide.engine.outside import Outside
+from ebbtide.engine.policies import Policies
+from ebbtide.engine.scaling import Scaling, ScalingOutside
+from ebbtide.errors import StoreUnusable
+from ebbtide.ports import PolicyStore
+
+CALLS_AT_ONCE = 8
+
+
+@runtime_checkable
+class HasPolicies(Protocol):
+    def policies(self) -> PolicyStore:
+        """The policies of the same cluster, in the same store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """The doors of a tick with what policies make of its settings, and the scaling beside it, if any."""
+
+    outside: Outside
+    scaling: Scaling | None = None
+
+
+def with_scaling(
+    config: Config, outside: Outside, stays: bool = False, say: Callable[[str], object] = lambda _: None
+) -> Both:
+    """Opens it and applies the policies of the file."""
+    scaling = open_scaling(config, outside, stays)
+    if scaling is None:
+        return Both(outside)
+    for sentence in apply_policies(config, scaling):
+        say(sentence)
+    return Both(replace(outside, settings_now=scaling.settings_now), scaling)
+
+
+def open_scaling(config: Config, outside: Outside, stays: bool = False) -> Scaling | None:
+    """None where workloads cannot be scaled from here, or where the store was made before there were
+    policies and none is configured. `stays` is for a process that does."""
+    store = outside.store
+    if outside.workloads is None or outside.signals is None or not isinstance(store, HasPolicies):
+        return None
+    try:
+        policies = store.policies()
+    except StoreUnusable:
+        if config.policies:
+            raise
+        return None
+    doors = ScalingOutside(
+        store=store,
+        policies=policies,
+        workloads=outside.workloads,
+        signals=outside.signals,
+        notifier=outside.notifier,
+        clock=outside.clock,
+        new_id=outside.new_id,
+        cluster=outside.cluster,
+        threads=CALLS_AT_ONCE,
+        follows=stays,
+    )
+    settings = for_a_daemon(config.settings) if stays else config.settings
+    return Scaling(doors, config.zero, settings)
+
+
+def apply_policies(config: Config, scaling: Scaling) -> list[str]:
+    """Bring the store to the policies of the file; a sentence for each that was not so already. One that is
+    no longer in the file stays: it may be somebody else's, and deleting it is a command of its own."""
+    outside = scaling.outside
+    book = Policies(outside.policies, outside.clock, outside.new_id)
+    now = int(outside.clock.now())
+    said = []
+    for keys in config.policies:
+        policy, done = book.apply(keys.policy(str(uuid.uuid4()), 0, now, now))
+        if done != "unchanged":
+            said.append(f"policy {policy.name}: {done}, as {config.source or 'the environment'} says")
+    return said

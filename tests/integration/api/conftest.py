@@ -1,0 +1,59 @@
+"""The whole API over the simulated cluster of the demo, with the real engine behind it; no thread runs it, so
+that a test says when time goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from fastapi.testclient import TestClient
+
+from ebbtide.entrypoints.api import Site, make_app
+from ebbtide.entrypoints.api.scopes import Scope, Token, digest_of
+from ebbtide.entrypoints.api.site import Sight
+from ebbtide.entrypoints.api.telling import DEMO
+from ebbtide.entrypoints.cli.demo_page import Breaking
+from ebbtide.simulator.live import Live
+
+START = 1_900_000_000 - 1_900_000_000 % 86_400 + 7 * 3600
+TOKENS = {Scope.READ: "ebb_read", Scope.WAKE: "ebb_wake", Scope.ADMIN: "ebb_admin"}
+SECRET = "whsec_" + "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+def make_site(live: Live, **changes: object) -> Site:
+    values: dict[str, object] = {
+        "store": live.outside.store,
+        "settings": live.settings,
+        "sight": Sight(live.look, live.stage.clock, seconds=0.0),
+        "clock": live.stage.clock,
+        "new_id": live.stage.new_id,
+        "scaling": live.scaling,
+        "tokens": tuple(Token(scope.spoken, scope, digest_of(text)) for scope, text in TOKENS.items()),
+        "hosts": ("testserver",),
+        "webhook_secrets": (SECRET,),
+        "rate_per_minute": 1_000_000,
+        "wakes_per_minute": 1_000_000,
+        "kind": DEMO,
+        "demo": Breaking(live, 1.0),
+        "metrics": lambda: (b"ebbtide_up 1\n", "text/plain"),
+    }
+    return Site(**{**values, **changes})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def live() -> Live:
+    live = Live(1, START)
+    for _ in range(5):
+        live.step()
+    return live
+
+
+def client_of(site: Site, scope: Scope | None = Scope.ADMIN) -> TestClient:
+    headers = {"Authorization": f"Bearer {TOKENS[scope]}"} if scope else {}
+    return TestClient(make_app(site), headers=headers, raise_server_exceptions=False)
+
+
+@pytest.fixture
+def client(live: Live) -> Iterator[TestClient]:
+    with client_of(make_site(live)) as client:
+        yield client

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from ebbtide.simulator.live import Live
+from tests.integration.api.conftest import client_of, make_site
+
+
+def test_status_tells_what_is_under_way_and_what_holds_it_back(client: TestClient) -> None:
+    status = client.get("/api/v1/status").json()
+    assert status["cluster"] == "demo"
+    assert status["workers"] >= 3
+    assert status["currency"] == "EUR"
+    assert float(status["cost_per_hour"]) > 0
+    assert {brake["name"] for brake in status["brakes"]} >= {"pause", "cooldown up", "cooldown down"}
+
+
+def test_nodes_have_states_prices_and_use(client: TestClient) -> None:
+    nodes = client.get("/api/v1/nodes").json()["nodes"]
+    workers = [node for node in nodes if node["worker"]]
+    assert {node["zone"] for node in workers} == {"a", "b", "c"}
+    assert all(node["price_per_hour"] for node in workers)
+    assert all(0 <= node["cpu_requested"] <= 1 for node in workers)
+
+
+def test_decisions_can_be_read_page_by_page_unfolded_and_replayed(live: Live, client: TestClient) -> None:
+    live.strike("burst")
+    for _ in range(40):
+        live.step()
+    seen: list[str] = []
+    token = ""
+    while True:
+        page = client.get("/api/v1/decisions", params={"limit": 2, "page_token": token}).json()
+        seen += [entry["id"] for entry in page["entries"]]
+        token = page["next_page_token"]
+        if not token:
+            break
+    assert len(seen) == len(set(seen)) >= 3
+    assert seen == sorted(seen, reverse=True)
+    for decision_id in seen[:3]:
+        decision = client.get(f"/api/v1/decisions/{decision_id}").json()
+        assert decision["decision"]["verdicts"][0]["checks"][0]["says"]
+        assert client.get(f"/api/v1/decisions/{decision_id}/replay").json()["equal"] is True
+
+
+def test_the_life_of_a_node_is_in_the_log_under_its_name(live: Live, client: TestClient) -> None:
+    live.strike("burst")
+    for _ in range(60):
+        live.step()
+    entries = client.get("/api/v1/operations", params={"limit": 500}).json()["entries"]
+    ready = next(entry for entry in entries if "-> READY" in entry["says"])
+    life = client.get("/api/v1/log", params={"subject": ready["subject"]}).json()["entries"]
+    assert ready["id"] in {entry["id"] for entry in life}
+
+
+def test_a_pause_is_a_switch_that_the_next_decision_obeys(live: Live, client: TestClient) -> None:
+    answer = client.put("/api/v1/pause", json={"reason": "upgrade"})
+    assert answer.json() == {"paused": True, "reason": "upgrade", "says": "Removals are paused."}
+    assert live.outside.store.load().paused
+    assert client.delete("/api/v1/pause").json()["says"] == "Removals may go on."
+    assert not live.outside.store.load().paused
+
+
+def test_money_has_a_source_and_consolidation_a_bound(live: Live, client: TestClient) -> None:
+    costs = client.get("/api/v1/costs").json()
+    assert costs["currency"] == "EUR"
+    assert costs["points"]
+    prices = client.get("/api/v1/prices").json()["prices"]
+    assert all(price["source"] for price in prices if price["per_hour"])
+    report = client.get("/api/v1/consolidation").json()
+    assert report["checks"]
+
+
+def test_probes_need_no_token_and_say_what_is_wrong(live: Live) -> None:
+    sick = client_of(
+        make_site(live, healthy=lambda: "no tick for 300 s", ready=lambda: "the store is gone"), None
+    )
+    assert sick.get("/healthz").status_code == 503
+    assert sick.get("/readyz").json()["detail"] == "the store is gone"
+    assert client_of(make_site(live), None).get("/healthz").text == "ok\n"
+
+
+BAD = [
+    ("GET", "/api/v1/decisions?page_token=x", 422, "page_token"),
+    ("GET", "/api/v1/decisions?limit=0", 422, "limit"),
+    ("GET", "/api/v1/decisions/none", 404, ""),
+    ("GET", "/api/v1/log?kind=nonsense", 422, "kind[0]"),
+    ("GET", "/api/v1/nothing", 404, ""),
+    ("POST", "/api/v1/status", 405, ""),
+    ("PUT", "/api/v1/pause", 422, "body"),
+    ("POST", "/api/v1/demo/faults/none", 404, ""),
+    ("GET", "/api/v1/scaling/savings/summary?from=yesterday", 422, "from"),
+    ("GET", "/api/v1/scaling/savings/summary?from=2026-02-02&to=2026-01-01", 422, "from"),
+    ("GET", "/api/v1/scaling/savings/summary?format=xml", 422, "format"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "status", "field"), BAD)
+def test_bad_input_is_a_problem_that_names_the_field(
+    client: TestClient, method: str, path: str, status: int, field: str
+) -> None:
+    answer = client.request(method, path)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    body: dict[str, Any] = answer.json()
+    assert body["status"] == status
+    assert body["detail"]
+    if field:
+        assert field in {error["field"] for error in body["errors"]}
+
+
+def test_a_host_that_is_none_of_ours_is_refused(live: Live) -> None:
+    client = client_of(make_site(live))
+    answer = client.get("/api/v1/status", headers={"Host": "evil.example:8808"})
+    assert answer.status_code == 421
+
+
+def test_too_many_requests_are_refused_for_that_caller_alone(live: Live) -> None:
+    client = client_of(make_site(live, rate_per_minute=3))
+    statuses = [client.get("/healthz").status_code for _ in range(5)]
+    assert statuses == [200, 200, 200, 429, 429]
+    assert client.get("/healthz", headers={"Authorization": "Bearer ebb_read"}).status_code == 200
+
+
+def test_a_body_that_is_too_long_is_refused_also_without_a_length(live: Live) -> None:
+    client = client_of(make_site(live, max_body_bytes=1000))
+    assert client.put("/api/v1/pause", json={"reason": "x" * 2000}).status_code == 413
+
+    def endless() -> Any:
+        for _ in range(10):
+            yield b"x" * 400
+
+    assert client.put("/api/v1/pause", content=endless()).status_code == 413
+    assert not live.outside.store.load().paused
+
+
+def test_answers_carry_headers_that_keep_browsers_safe(client: TestClient) -> None:
+    headers = client.get("/api/v1/status").headers
+    assert headers["x-content-type-options"] == "nosniff"
+    assert "default-src 'none'" in headers["content-security-policy"]
+    page = client.get("/").headers["content-security-policy"]
+    assert "script-src 'self'" in page
+    assert "unsafe" not in page

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from ebbtide.simulator.live import Live
+
+PATH = "/api/v1/scaling/policies"
+SHOP: dict[str, Any] = {
+    "name": "shop",
+    "target": {"workloads": [{"kind": "Deployment", "namespace": "default", "name": "web"}]},
+    "scale_to_zero": True,
+    "hourly_cost": "0.10",
+}
+
+
+def create(client: TestClient, **changes: Any) -> Any:
+    return client.post(PATH, json={**SHOP, **changes})
+
+
+def test_a_policy_is_created_read_changed_and_deleted(client: TestClient) -> None:
+    created = create(client)
+    assert created.status_code == 201
+    body = created.json()
+    assert created.headers["location"] == f"{PATH}/{body['id']}"
+    assert body["policy"]["min_replicas"] == 1
+    assert body["policy"]["max_replicas"] == 10
+    assert body["policy"]["cooldown_seconds"] == 300
+    assert body["state"]["phase"] == "active"
+    read = client.get(f"{PATH}/{body['id']}")
+    assert read.headers["etag"] == '"1"'
+    changed = client.put(
+        f"{PATH}/{body['id']}", json={**SHOP, "max_replicas": 4}, headers={"If-Match": read.headers["etag"]}
+    )
+    assert changed.json()["policy"]["max_replicas"] == 4
+    assert changed.headers["etag"] == '"2"'
+    assert client.delete(f"{PATH}/{body['id']}", headers={"If-Match": '"1"'}).status_code == 412
+    assert client.delete(f"{PATH}/{body['id']}", headers={"If-Match": '"2"'}).status_code == 204
+    assert client.get(f"{PATH}/{body['id']}").status_code == 404
+
+
+def test_who_has_not_seen_a_version_changes_nothing(client: TestClient) -> None:
+    path = f"{PATH}/{create(client).json()['id']}"
+    assert client.put(path, json=SHOP).status_code == 428
+    stale = client.put(path, json={**SHOP, "max_replicas": 2}, headers={"If-Match": '"7"'})
+    assert stale.status_code == 412
+    assert client.get(path).json()["policy"]["max_replicas"] == 10
+
+
+def test_policies_are_listed_by_name_page_by_page(client: TestClient) -> None:
+    for number in range(5):
+        create(client, name=f"a-{number}")
+    names: list[str] = []
+    token = ""
+    while True:
+        page = client.get(PATH, params={"limit": 2, "page_token": token}).json()
+        names += [policy["name"] for policy in page["policies"]]
+        token = page["next_page_token"]
+        if not token:
+            break
+    assert names == sorted(names)
+    assert len(names) == 8
+
+
+BAD: list[tuple[dict[str, Any], int, str]] = [
+    ({"name": "Shop!"}, 422, "name"),
+    ({"name": 7}, 422, "name"),
+    ({"target": {}}, 422, "target"),
+    ({"target": {"pool": "spot", "workloads": SHOP["target"]["workloads"]}}, 422, "target"),
+    ({"min_replicas": 5, "max_replicas": 2}, 422, "max_replicas"),
+    ({"min_replicas": "3"}, 422, "min_replicas"),
+    ({"scale_to_zero": "yes"}, 422, "scale_to_zero"),
+    ({"zone": "Mars/Olympus"}, 422, "zone"),
+    ({"schedules": [{"cron": "99 * * * *"}]}, 422, "schedules[0].cron"),
+    ({"schedules": [{"cron": "0 8 * * *", "zone": "Nowhere"}]}, 422, "schedules[0].zone"),
+    ({"rules": [{"metric": "up", "operator": "above", "threshold": 1}]}, 422, "rules[0].operator"),
+    ({"rules": [{"metric": "up", "operator": "gt", "threshold": "NaN"}]}, 422, "rules[0].threshold"),
+    ({"hourly_cost": -1}, 422, "hourly_cost"),
+    ({"unknown": 1}, 422, "unknown"),
+    ({"name": "wiki"}, 409, "name"),
+]
+
+
+@pytest.mark.parametrize(("changes", "status", "field"), BAD)
+def test_bad_input_names_the_field_and_changes_nothing(
+    client: TestClient, changes: dict[str, Any], status: int, field: str
+) -> None:
+    before = client.get(PATH).json()["policies"]
+    answer = create(client, **changes)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert [error["field"] for error in answer.json()["errors"]] == [field]
+    after = client.get(PATH).json()["policies"]
+    assert [policy["id"] for policy in after] == [policy["id"] for policy in before]
+
+
+def sleeping(live: Live, client: TestClient) -> Any:
+    """The demo's wiki, once it sleeps."""
+    for _ in range(400):
+        live.step()
+        found = next(p for p in client.get(PATH).json()["policies"] if p["name"] == "wiki")
+        if found["state"]["phase"] == "zero":
+            return found
+    raise AssertionError("it never slept")
+
+
+def test_activity_keep_up_and_pause(live: Live, client: TestClient) -> None:
+    policy = create(client, name="api-policy").json()
+    path = f"{PATH}/{policy['id']}"
+    now = int(live.stage.clock.now())
+    assert client.post(f"{path}/activity", json={}).json()["last_activity_at"] >= now
+    future = client.post(f"{path}/activity", json={"at": now + 3600})
+    assert future.status_code == 422
+    assert "future" in future.json()["detail"]
+    kept = client.post(f"{path}/keep-up", json={"seconds": 3600}).json()
+    assert kept["keep_up_until"] >= now + 3600
+    assert client.post(f"{path}/keep-up", json={"seconds": -1}).status_code == 422
+    assert client.put(f"{path}/paused", json={"paused": True}).json()["paused"] is True
+    assert client.get(path).json()["state"]["why_awake"] == "the policy is paused"
+
+
+def test_the_savings_of_a_sleeping_policy_add_up_in_json_and_csv(live: Live, client: TestClient) -> None:
+    policy = sleeping(live, client)
+    for _ in range(100):
+        live.step()
+    path = f"{PATH}/{policy['id']}/savings"
+    found = client.get(path).json()
+    assert found["period"] == "last_30_days"
+    assert found["total_scaled_to_zero_hours"] > 0
+    assert found["total_scaled_to_zero_hours"] == pytest.approx(
+        sum(day["scaled_to_zero_hours"] for day in found["daily_breakdown"])
+    )
+    assert found["currency"] == "EUR"
+    assert found["estimated_savings_euros"] == pytest.approx(
+        sum(day["savings_euros"] for day in found["daily_breakdown"])
+    )
+    rows = list(csv.DictReader(io.StringIO(client.get(path, params={"format": "csv"}).text)))
+    assert [row["date"] for row in rows] == [day["date"] for day in reversed(found["daily_breakdown"])]
+    summary = client.get("/api/v1/scaling/savings/summary").json()
+    assert policy["id"] in {each["policy_id"] for each in summary["policies"]}
+    assert client.get(f"{PATH}/none/savings").status_code == 404

@@ -1,0 +1,177 @@
+"""Which draft is taken: worth most, among those that savings, pay-back, budgets and validation permit."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from ebbtide.core.repack.choose import plain
+from ebbtide.model.operation import Move
+from ebbtide.model.record import Record
+from ebbtide.model.resources import Resources
+from ebbtide.model.scheduling import Scheduling, Spread
+from tests.builders import NOW, make_node, make_pool, make_selector, make_type
+from tests.unit.consolidation.builders import (
+    TYPES,
+    cheap,
+    cluster,
+    fate,
+    idle,
+    node,
+    pod,
+    refusal,
+    removed,
+    report_on,
+    rules,
+    settings_with,
+)
+from tests.verify_consolidation import verify_consolidation
+
+LARGE, SMALL = node("a1", "cpx62"), node("a2", "cpx32")
+
+
+def test_an_occupied_node_is_emptied_onto_a_cheaper_one() -> None:
+    snapshot = cluster([LARGE, SMALL], [pod("web", LARGE), pod("db", SMALL)])
+    report = report_on(snapshot)
+    assert report.plan is not None
+    assert [removal.node_name for removal in report.plan.sources] == ["a1"]
+    assert report.plan.empties == ()
+    assert report.plan.moves == (Move("uid-web", "default/web", "a1", "a2", "rs"),)
+    assert report.plan.savings_per_hour == Decimal("0.1056")
+    assert verify_consolidation(report.plan, snapshot, settings_with()) == []
+    assert fate(report, "a1") == "its 1 pods fit elsewhere"
+    assert fate(report, "a2") == "it takes in 1 pods"
+
+
+def test_an_empty_cheap_node_takes_in_what_a_dear_one_holds() -> None:
+    report = report_on(cluster([LARGE, SMALL], [pod("web", LARGE)]), idle(SMALL))
+    assert removed(report) == ["a1"]
+
+
+def test_moves_must_pay_back_in_time() -> None:
+    pods = [pod(f"web-{number}", LARGE, 100, 100) for number in range(10)]
+    dear = settings_with(rules(move_cost=Decimal("0.0423"), replace=False))
+    report = report_on(cluster([LARGE, SMALL], pods), Record(), dear)
+    assert refusal(report) == ("pays back", "10 moves are held to cost 0.423, 14400 s save 0.4224")
+    exact = settings_with(rules(move_cost=Decimal("0.04224"), replace=False))
+    assert removed(report_on(cluster([LARGE, SMALL], pods), Record(), exact)) == ["a1"]
+
+
+def test_moves_stay_within_an_hours_budget() -> None:
+    pods = [pod(f"web-{number}", LARGE, 100, 100) for number in range(4)]
+    report = report_on(cluster([LARGE, SMALL], pods), Record(), settings_with(rules(moves_per_hour=3)))
+    assert refusal(report) == ("moves in budget", "4 moves, 3 an hour are allowed")
+    enough = settings_with(rules(moves_per_hour=4))
+    assert removed(report_on(cluster([LARGE, SMALL], pods), Record(), enough)) == ["a1"]
+
+
+def test_where_all_at_once_are_too_many_moves_fewer_are_made() -> None:
+    nodes = [node(f"a{number}", "cpx62") for number in range(1, 5)]
+    pods = [pod(f"web-{each.name}-{number}", each, 100, 100) for each in nodes for number in range(3)]
+    report = report_on(cluster(nodes, pods), Record(), settings_with(rules(moves_per_hour=7, replace=False)))
+    assert report.plan is not None
+    assert len(report.plan.sources) == 2
+    assert [point.pods_moved for point in report.plan.frontier] == [0, 3, 6, 9]
+
+
+def test_a_dear_node_is_replaced_by_a_cheap_one_that_is_launched_first() -> None:
+    full = node("a2", "cpx22")
+    snapshot = cluster(
+        [LARGE, full], [pod("web", LARGE, 1000, 2000), pod("db", full, 1390, 2850, controller="")]
+    )
+    report = report_on(snapshot, Record(), settings_with(cheap()))
+    assert report.plan is not None
+    assert [(slot.key, slot.instance_type, slot.zone) for slot in report.plan.slots] == [
+        ("op-0", "cpx22", "a")
+    ]
+    assert report.plan.moves == (Move("uid-web", "default/web", "a1", "op-0", "rs"),)
+    assert report.plan.savings_per_hour == Decimal("0.0960")
+    assert verify_consolidation(report.plan, snapshot, settings_with(cheap())) == []
+    off = report_on(snapshot, Record(), settings_with(cheap(replace=False)))
+    assert refusal(off)[0] == "cheaper packing"
+
+
+def test_launching_first_must_leave_the_maximum_whole() -> None:
+    full = node("a2", "cpx22")
+    snapshot = cluster(
+        [LARGE, full], [pod("web", LARGE, 1000, 2000), pod("db", full, 1390, 2850, controller="")]
+    )
+    report = report_on(snapshot, Record(), settings_with(cheap(), max_workers=2))
+    assert refusal(report) == ("launches allowed", "1 new nodes beside 2, MAX_WORKERS is 2")
+    pool = make_pool(types=TYPES, zones=("a",), max_workers=2)
+    report = report_on(snapshot, Record(), settings_with(cheap(), pools=(pool,)))
+    assert refusal(report) == ("launches allowed", "1 new nodes beside 2 in pool workers, its maximum is 2")
+
+
+def test_what_stays_full_keeps_others_from_filling_up() -> None:
+    full, other = node("a2"), node("a3", "cpx22")
+    pods = [
+        pod("web", LARGE, 100, 100),
+        pod("db", full, 3900, 1000, controller=""),
+        pod("cache", other, 1000, 1000, controller=""),
+    ]
+    report = report_on(cluster([LARGE, full, other], pods), Record(), settings_with(cheap(replace=False)))
+    assert refusal(report) == ("enough free", "16.3% stays free, at least 30% is asked for")
+
+
+def test_a_launch_must_be_worth_the_threshold_by_itself() -> None:
+    """Two cpx22 for one cpx32 would save 0.0024 more than the cpx62 that goes in any case."""
+    snapshot = cluster([LARGE, SMALL], [pod("web", LARGE), pod("db", SMALL)])
+    assert removed(report_on(snapshot, Record(), settings_with(rules()))) == ["a1"]
+    greedy = settings_with(rules(min_savings_per_hour=Decimal("0.001"), move_cost=Decimal("0.0001")))
+    report = report_on(snapshot, Record(), greedy)
+    assert removed(report) == ["a1", "a2"]
+    assert report.plan is not None
+    assert [slot.instance_type for slot in report.plan.slots] == ["cpx22"]
+
+
+def test_zones_and_pools_keep_what_they_must() -> None:
+    nodes = [node("a1", "cpx62"), node("b1", "cpx62"), node("b2", "cpx62")]
+    report = report_on(cluster(nodes), idle(*nodes))
+    assert removed(report) == ["b1"]
+    pool = make_pool(types=TYPES, zones=("a", "b"), min_workers=3)
+    kept = report_on(cluster(nodes), idle(*nodes), settings_with(pools=(pool,)))
+    assert refusal(kept)[0] == "cheaper packing"
+    assert fate(kept, "a1") == ""
+
+
+def test_the_scheduler_is_asked_again_before_a_plan_is_given_out() -> None:
+    """A node that takes no pods makes no domain for the fit rules, though it does for the planner."""
+    spread = Scheduling(spread=(Spread("topology.kubernetes.io/zone", 1, make_selector(app="web")),))
+    nodes = [node("a1", "cpx62"), node("a2"), node("b1", unschedulable=True)]
+    web = {"labels": (("app", "web"),), "scheduling": spread}
+    pods = [pod("one", nodes[0], **web), pod("two", nodes[2], **web)]
+    report = report_on(cluster(nodes, pods), Record(), settings_with(cheap(replace=False)))
+    assert removed(report) == ["a1"]
+
+
+def test_pods_that_ask_for_special_things_move_only_where_these_are() -> None:
+    gpu = make_type("gpu", 16000, 32768, "0.5")
+    offer = Resources(16000, 32768, (("gpu", 2),))
+    pool = make_pool(types=(*TYPES, gpu), zones=("a",))
+    nodes = [make_node(f"a{n}", instance_type="gpu", allocatable=offer) for n in (1, 2)]
+    one = Resources(500, 512, (("gpu", 1),))
+    pods = [pod("one", nodes[0], requests=one), pod("two", nodes[1], requests=one)]
+    given = settings_with(cheap(), pools=(pool,))
+    report = report_on(cluster([*nodes, node("a3")], pods), Record(), given)
+    assert report.plan is not None
+    assert verify_consolidation(report.plan, cluster([*nodes, node("a3")], pods), given) == []
+    assert len(report.plan.sources) == 1
+    two = Resources(500, 512, (("gpu", 2),))
+    pods = [pod("one", nodes[0], requests=two), pod("two", nodes[1], requests=two)]
+    assert refusal(report_on(cluster(nodes, pods), Record(), given))[0] == "cheaper packing"
+
+
+def test_money_is_written_without_noughts_at_its_end() -> None:
+    assert [plain(Decimal(text)) for text in ("0.1368", "2", "0.100", "0")] == [
+        "0.1368",
+        "2.00",
+        "0.1",
+        "0.00",
+    ]
+
+
+def test_stamps_from_the_future_count_as_now() -> None:
+    nodes = [node("a1", "cpx62", created_at=NOW + 50), node("a2", "cpx62")]
+    report = report_on(cluster(nodes), idle(*nodes, seconds=-50))
+    assert fate(report, "a1") == "it is 0 s old, at least 1800 s are asked for"
+    assert fate(report, "a2") == "it has been empty for 0 s, at least 900 s are asked for"

@@ -1,0 +1,101 @@
+"""Clusters too large to try everything: filled with numpy and without, and cut short where it takes long."""
+
+from __future__ import annotations
+
+import sys
+from decimal import Decimal
+from random import Random
+
+import pytest
+
+from ebbtide.core.consolidation import evaluate
+from ebbtide.core.repack import eliminate, sweep
+from ebbtide.model.consolidation import ConsolidationPlan
+from ebbtide.model.record import Record
+from ebbtide.model.scheduling import Scheduling, Taint, TaintEffect, Toleration
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+from tests.builders import NOW, make_pool
+from tests.unit.consolidation.builders import TYPES, cheap, cluster, node, pod, settings_with
+from tests.verify_consolidation import verify_consolidation
+
+SIZES = ((250, 512), (300, 700), (500, 1024), (700, 900), (1000, 2048), (1500, 2500), (2300, 4600))
+TAINT = Taint("batch", TaintEffect.NO_SCHEDULE)
+TOLERANT = Scheduling(tolerations=(Toleration("batch", exists=True),))
+
+
+def half_empty(nodes: int, seed: int = 1) -> Snapshot:
+    """Every other node is tainted, in a pool of its own; each is filled to somewhere below a half."""
+    chance = Random(seed)
+    found, pods = [], []
+    for number in range(nodes):
+        tainted = number % 4 == 0
+        here = node(
+            f"a{number}",
+            chance.choice(("cpx42", "cpx52", "cpx62")),
+            pool="batch" if tainted else "workers",
+            taints=(TAINT,) if tainted else (),
+        )
+        found.append(here)
+        cpu = chance.uniform(0.1, 0.45) * here.allocatable.cpu_milli
+        while True:
+            size = chance.choice(SIZES)
+            cpu -= size[0]
+            if cpu < 0:
+                break
+            rules = TOLERANT if tainted or chance.random() < 0.3 else Scheduling()
+            pods.append(pod(f"p{len(pods)}", here, *size, scheduling=rules))
+    return cluster(found, pods)
+
+
+def given(**overrides: object) -> Settings:
+    pools = (
+        make_pool("workers", types=TYPES, zones=("a",)),
+        make_pool("batch", types=TYPES, zones=("a",), taints=(TAINT,)),
+    )
+    wanted = cheap(moves_per_hour=100_000, move_cost=Decimal(0), **overrides)
+    return settings_with(wanted, pools=pools, max_workers=1000)
+
+
+def planned(snapshot: Snapshot, settings: Settings) -> ConsolidationPlan:
+    report = evaluate(snapshot, Record(), settings, NOW, "op")
+    assert report.plan is not None, report.failed
+    assert verify_consolidation(report.plan, snapshot, settings) == []
+    return report.plan
+
+
+def test_a_large_cluster_ends_close_to_its_bound() -> None:
+    plan = planned(half_empty(50), given())
+    assert plan.cost_after <= plan.bound * Decimal("1.05")
+    assert plan.cost_after < plan.cost_before * Decimal("0.7")
+    assert len(plan.frontier) > 4
+
+
+def test_it_works_without_numpy_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_numpy = planned(half_empty(50), given())
+    monkeypatch.setitem(sys.modules, "ebbtide.core.repack.fill_many", None)
+    monkeypatch.setitem(sys.modules, "ebbtide.core.packing.improve", None)
+    plan = planned(half_empty(50), given(plan_seconds=0.5))
+    assert plan.cost_after <= with_numpy.cost_after * Decimal("1.15")
+
+
+def test_of_very_many_pods_only_the_most_promising_sets_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = planned(half_empty(30), given())
+    monkeypatch.setattr(sweep, "MANY_PARCELS", 10)
+    monkeypatch.setattr(sweep, "MOST_POINTS", 3)
+    few = planned(half_empty(30), given())
+    assert len(few.frontier) < len(everything.frontier)
+    assert few.cost_after <= everything.cost_after * Decimal("1.1")
+
+
+def test_deletion_is_given_up_where_it_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = planned(half_empty(30), given(replace=False))
+    monkeypatch.setattr(eliminate, "MOST_LOOKS", 600)
+    short = planned(half_empty(30), given(replace=False))
+    assert 0 < len(short.sources) < len(everything.sources)
+
+
+def test_without_time_deletion_alone_is_left() -> None:
+    plan = planned(half_empty(20), given(plan_seconds=0.0))
+    assert plan.slots == ()
+    assert plan.sources

@@ -1,0 +1,104 @@
+"""The checks before anything is looked for, each with both figures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ebbtide.core.consolidation import explore
+from ebbtide.core.question import Question
+from ebbtide.core.servers import STATUS
+from ebbtide.model.pod import Phase
+from ebbtide.model.record import Record
+from tests.builders import NOW, make_pod, make_scale_up, make_spot
+from tests.unit.consolidation.builders import (
+    HOUR,
+    cluster,
+    idle,
+    node,
+    pod,
+    refusal,
+    removed,
+    report_on,
+    rules,
+    settings_with,
+)
+
+NODES = (node("a1"), node("a2", "cpx62"))
+
+
+def test_nothing_is_looked_at_while_it_is_off() -> None:
+    report = report_on(cluster(NODES), idle(*NODES), settings_with(rules(enabled=False)))
+    assert refusal(report) == ("enabled", "consolidation is off")
+    assert report.nodes == ()
+
+
+@pytest.mark.parametrize(
+    ("record", "name", "says"),
+    [
+        (
+            {"last_consolidation_at": NOW - 7199},
+            "cooled down",
+            "7199 s since the last consolidation, the cooldown is 7200 s",
+        ),
+        ({"operation": make_scale_up(id="up-1")}, "stable", "operation up-1 is under way"),
+        ({"spots": (make_spot("a1"),)}, "stable", "1 spot notices are being answered, 0 are asked for"),
+        ({"paused": True}, "not paused", "removals are paused"),
+        ({"worker_count": 20}, "plausible", "2 workers are seen where there were 20 just before"),
+    ],
+)
+def test_a_record_that_forbids_it(record: dict[str, Any], name: str, says: str) -> None:
+    assert refusal(report_on(cluster(NODES), idle(*NODES, **record))) == (name, says)
+
+
+def test_two_hours_are_cooldown_enough() -> None:
+    assert removed(report_on(cluster(NODES), idle(*NODES, last_consolidation_at=NOW - 7200))) == ["a2"]
+
+
+def test_an_incomplete_look_forbids_it() -> None:
+    report = report_on(cluster(NODES, problems=("the cloud did not answer",)), idle(*NODES))
+    assert refusal(report) == ("observation complete", "the cloud did not answer")
+
+
+@pytest.mark.parametrize(
+    ("given", "starts"),
+    [
+        ({"phase": Phase.PENDING}, True),
+        ({"ready": False, "created_at": NOW - 299}, True),
+        ({"ready": False, "created_at": NOW - 300}, False),
+        ({"labels": ((STATUS, "starting"),)}, True),
+        ({"annotations": ((STATUS, "starting"),)}, True),
+        ({"phase": Phase.PENDING, "terminating": True}, False),
+        ({"phase": Phase.PENDING, "controller": "DaemonSet"}, False),
+        ({"phase": Phase.SUCCEEDED, "labels": ((STATUS, "starting"),)}, False),
+    ],
+)
+def test_a_pod_that_is_starting_forbids_it(given: dict[str, Any], starts: bool) -> None:
+    report = report_on(cluster(NODES, [pod("new", NODES[0], **given)]), idle(NODES[1]))
+    check = next(check for check in report.checks if check.name == "queue empty")
+    assert check.passed is not starts
+    assert check.says.startswith(f"0 pods wait and {int(starts)} are starting")
+
+
+def test_a_daemon_that_waits_for_its_node_does_not_forbid_it() -> None:
+    waiting = make_pod("agent", phase=Phase.PENDING, controller="DaemonSet")
+    assert removed(report_on(cluster(NODES, [waiting]), idle(*NODES))) == ["a2"]
+
+
+def test_exploring_shows_what_could_be_saved_although_it_is_off() -> None:
+    seconds = iter(range(1000))
+    question = Question(
+        cluster(NODES), idle(*NODES), settings_with(rules(enabled=False, plan_seconds=HOUR)), NOW, "op"
+    )
+    report = explore(question, {}, lambda: float(next(seconds)))
+    assert report.plan is None
+    assert report.candidate is not None
+    assert [removal.node_name for removal in report.candidate.empties] == ["a2"]
+    assert report.failed is not None
+    assert report.failed.name == "enabled"
+
+
+def test_a_cluster_without_workers_is_no_reason_to_fail() -> None:
+    report = report_on(cluster([]), Record())
+    assert refusal(report) == ("enough nodes", "0 ready workers, at least 2 are asked for")

@@ -1,0 +1,279 @@
+"""A consolidation that must stop: nothing more is moved, and nothing is forced."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ebbtide.core.operations import consolidate, machine
+from ebbtide.model.effect import Evict, Launch, Outcome, OutcomeKind, SoftTaint
+from ebbtide.model.node import InstanceState, Ownership
+from ebbtide.model.operation import Consolidate, MoveState, SlotState, SourceState
+from ebbtide.model.pod import Phase
+from ebbtide.model.record import Leaving, Record
+from ebbtide.model.snapshot import Snapshot
+from tests.builders import (
+    NOW,
+    make_budget,
+    make_consolidate,
+    make_move,
+    make_node,
+    make_pod,
+    make_scale_down,
+    make_settings,
+    make_slot,
+    make_source,
+    make_spot,
+)
+from tests.unit.operations.builders import make_situation, with_instance
+from tests.unit.operations.test_consolidate import MARKED, at, evicting, planned, pods_of, seen
+
+LONG = make_settings().consolidation.move_timeout_seconds
+PLAIN_SOURCE = make_node("a1")
+
+
+def stopped(operation: Consolidate, snapshot: Snapshot, now: int = NOW, **record: object) -> Consolidate:
+    """The operation after one step, which asks for nothing."""
+    step = consolidate.advance(operation, at(snapshot, operation, now, **record))
+    assert step.effects == ()
+    return step.operation
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        ({"paused": True}, "removals are paused"),
+        ({"set_aside": make_scale_down()}, "operation op was set aside and waits for resume"),
+        ({"spots": (make_spot("b1"),)}, "interruption of i-b1 is being answered"),
+        ({"pending_since": NOW - 180}, "pods have waited 180 s meanwhile"),
+    ],
+)
+def test_what_cannot_wait_stops_it_at_once(record: dict[str, object], says: str) -> None:
+    first, second = pods_of("one", "two")
+    operation = replace(planned(second), moves=(evicting(first), make_move(second)))
+    after = stopped(operation, seen(second), **record)
+    assert after.abort_reason == says
+    assert [move.state for move in after.moves] == [MoveState.LEFT, MoveState.LEFT]
+    assert (after.sources[0].state, after.sources[0].reason) == (SourceState.RELEASING, says)
+
+
+def test_it_is_given_up_after_a_long_time() -> None:
+    (pod,) = pods_of("web")
+    operation = planned(pod, started_at=NOW - 2700)
+    assert stopped(operation, seen(pod)).abort_reason == "not finished after 2700 s"
+
+
+def test_a_new_node_that_does_not_come_stops_it_before_anything_is_touched() -> None:
+    (pod,) = pods_of("web")
+    failed = make_slot("op-0", state=SlotState.FAILED, reason="no quota")
+    other = make_slot("op-1")
+    operation = make_consolidate([make_source("a1")], [make_move(pod)], slots=(failed, other))
+    after = stopped(operation, seen(pod, source=PLAIN_SOURCE))
+    assert after.abort_reason == "op-0 did not come: no quota"
+    assert (after.slots[1].state, after.sources[0].state) == (SlotState.FAILED, SourceState.RELEASED)
+    closed = machine.close(after, at(seen(pod), after))
+    assert not closed.succeeded
+    assert closed.says == (
+        "consolidation op given up: op-0 did not come: no quota; 0 pods moved, no node emptied"
+    )
+    assert closed.record.leaving == ()
+
+
+def test_another_offer_than_the_planned_one_is_not_taken() -> None:
+    (pod,) = pods_of("web")
+    slot = make_slot("op-0", state=SlotState.LAUNCHING)
+    operation = make_consolidate([make_source("a1")], [make_move(pod)], slots=(slot,))
+    refused = Outcome(Launch(slot, "op"), OutcomeKind.NO_CAPACITY, "none left")
+    situation = at(seen(pod, source=PLAIN_SOURCE), operation)
+    after = consolidate.absorb(operation, [refused], situation)
+    assert after.slots[0].state is SlotState.RESERVED
+    assert stopped(after, seen(pod, source=PLAIN_SOURCE)).abort_reason == "op-0r1 did not come: none left"
+
+
+def test_a_launch_under_way_is_followed_to_its_end_after_the_abort() -> None:
+    (pod,) = pods_of("web")
+    slot = make_slot("op-0", state=SlotState.LAUNCHING)
+    operation = make_consolidate([make_source("a1")], [make_move(pod)], slots=(slot,))
+    after = stopped(operation, seen(pod, source=PLAIN_SOURCE), paused=True)
+    assert after.slots[0].state is SlotState.LAUNCHING
+    step = consolidate.advance(after, at(seen(pod, source=PLAIN_SOURCE), after))
+    assert [type(effect) for effect in step.effects] == [Launch]
+    assert not machine.is_settled(step.operation)
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (replace(MARKED, uid="another"), "a1 is not the node it was"),
+        (replace(MARKED, pool=""), "a1 is not the node it was"),
+        (replace(MARKED, unschedulable=True), "a1 was cordoned meanwhile"),
+        (replace(MARKED, owner=Ownership("other", 1)), "a1 belongs to operation other"),
+    ],
+)
+def test_a_source_that_changed_stops_it(source: object, says: str) -> None:
+    (pod,) = pods_of("web")
+    operation = planned(pod)
+    assert stopped(operation, seen(pod, source=source)).abort_reason == says  # type: ignore[arg-type]
+
+
+def test_a_source_whose_instance_is_going_stops_it() -> None:
+    (pod,) = pods_of("web")
+    operation = planned(pod)
+    going = with_instance(seen(pod), "i-a1", state=InstanceState.TERMINATING)
+    assert stopped(operation, going).abort_reason == "a1 is not the node it was"
+
+
+def test_a_pod_that_came_onto_a_source_stops_it_and_one_that_ends_does_not() -> None:
+    pod, other = pods_of("web", "new")
+    operation = planned(pod)
+    assert stopped(operation, seen(pod, other)).abort_reason == "default/new-1 came onto a1"
+    ending = consolidate.advance(operation, at(seen(pod, replace(other, terminating=True)), operation))
+    assert ending.operation.abort_reason == ""
+
+
+def test_what_happens_on_a_node_that_is_empty_already_does_not_stop_the_rest() -> None:
+    pod, other = pods_of("web", "new")
+    second = make_source("b1", state=SourceState.EMPTIED)
+    operation = replace(planned(pod), sources=(*planned(pod).sources, second))
+    step = consolidate.advance(operation, at(seen(pod, replace(other, node_name="b1")), operation))
+    assert (step.operation.abort_reason, len(step.effects)) == ("", 1)
+
+
+def test_a_pod_that_is_not_ready_elsewhere_in_time_stops_it() -> None:
+    pod, second = pods_of("web", "two")
+    operation = replace(planned(pod), moves=(evicting(pod), make_move(second)))
+    assert consolidate.advance(operation, at(seen(second), operation, NOW + LONG - 1)).operation == operation
+    after = stopped(operation, seen(second), NOW + LONG)
+    assert after.abort_reason == f"default/web-0 was not ready elsewhere within {LONG} s"
+
+
+def test_a_pod_that_takes_too_long_to_end_stops_it() -> None:
+    (pod,) = pods_of("web")
+    operation = replace(planned(pod), moves=(evicting(pod),))
+    ending = seen(replace(pod, terminating=True, ready=False))
+    assert stopped(operation, ending, NOW + LONG).abort_reason.startswith("default/web-0 was not ready")
+
+
+def test_a_successor_that_fits_nowhere_stops_it_and_one_that_fits_is_waited_for() -> None:
+    (pod,) = pods_of("web")
+    operation = replace(planned(pod), moves=(evicting(pod),))
+    new = make_pod("web-9", 9000, phase=Phase.PENDING, ready=False, owner_uid="web")
+    assert stopped(operation, seen(new)).abort_reason == "default/web-9 waits, and fits on no node"
+    small = replace(new, requests=replace(new.requests, cpu_milli=100))
+    assert consolidate.advance(operation, at(seen(small), operation)).operation == operation
+
+
+def test_a_successor_does_not_fit_where_nodes_are_leaving() -> None:
+    (pod,) = pods_of("web")
+    operation = replace(planned(pod), moves=(evicting(pod),))
+    new = make_pod("web-9", 100, phase=Phase.PENDING, ready=False, owner_uid="web")
+    leaving = (Leaving("a2", "uid-a2", "i-a2", "x", NOW + 9),)
+    doomed = (make_spot("b1"),)
+    after = stopped(operation, seen(new), leaving=leaving)
+    assert after == operation
+    record = Record(operation=operation, leaving=leaving, spots=doomed)
+    situation = make_situation(seen(new), record=record)
+    assert consolidate.moves.why_stop(operation, situation) == "default/web-9 waits, and fits on no node"
+
+
+def test_room_that_is_gone_stops_it_before_the_eviction() -> None:
+    pods = tuple(
+        replace(pod, requests=replace(pod.requests, cpu_milli=3000)) for pod in pods_of("one", "two", "three")
+    )
+    operation = planned(*pods)
+    assert stopped(operation, seen(*pods)).abort_reason == (
+        "default/three-2 would fit on no other node any more"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"do_not_disrupt": True}, "default/web-0 is annotated do-not-disrupt"),
+        (
+            {"annotations": (("ebbtide.dev/plan", "reserved"), ("ebbtide.dev/tier", "small"))},
+            "default/web-0 is on plan reserved; only payperplay and balanced are moved",
+        ),
+    ],
+)
+def test_a_pod_that_may_no_longer_be_moved_stops_it(change: dict[str, object], says: str) -> None:
+    (pod,) = pods_of("web")
+    operation = planned(pod)
+    assert stopped(operation, seen(replace(pod, **change))).abort_reason == says  # type: ignore[arg-type]
+
+
+def test_players_that_came_meanwhile_stop_it() -> None:
+    (pod,) = pods_of("web")
+    pod = replace(
+        pod,
+        annotations=(("ebbtide.dev/plan", "payperplay"), ("ebbtide.dev/tier", "small")),
+        requests=replace(pod.requests, memory_mib=4096),
+    )
+    operation = planned(pod)
+    playing = replace(seen(pod), players=(("default/web-0", 3),))
+    assert stopped(operation, playing).abort_reason == "default/web-0 has 3 players; only what has 0 is moved"
+    idle = consolidate.advance(operation, at(replace(seen(pod), players=(("default/web-0", 0),)), operation))
+    assert len(idle.effects) == 1
+
+
+def test_it_stops_when_nothing_could_be_moved_for_long() -> None:
+    (pod,) = pods_of("web")
+    operation = planned(pod)
+    blocked = seen(pod, budgets=[make_budget(0)])
+    assert stopped(operation, blocked, NOW + LONG - 1).abort_reason == ""
+    assert stopped(operation, blocked, NOW + LONG).abort_reason == (
+        f"nothing could be moved for {LONG} s: default/web-0 must wait: budget web allows no disruption now"
+    )
+
+
+def test_it_stops_when_nothing_is_left_to_move_and_a_node_does_not_become_empty() -> None:
+    pod, late = pods_of("web", "job")
+    operation = replace(planned(pod), moves=(make_move(pod, state=MoveState.MOVED),))
+    ending = seen(replace(late, terminating=True))
+    assert stopped(operation, ending, NOW + LONG).abort_reason == f"nothing could be moved for {LONG} s"
+
+
+def test_time_without_a_runner_is_nobodys_fault() -> None:
+    """What can go on goes on, however long ago it was written."""
+    pod, new = pods_of("web", "web")
+    operation = planned(pod)
+    resumed = consolidate.advance(operation, at(seen(pod), operation, NOW + 2 * LONG))
+    assert [type(effect) for effect in resumed.effects] == [Evict]
+    begun = replace(operation, moves=(evicting(pod),))
+    there = seen(replace(new, node_name="b1"))
+    back = consolidate.advance(begun, at(there, begun, NOW + 2 * LONG))
+    assert [move.state for move in back.operation.moves] == [MoveState.MOVED]
+    assert back.operation.sources[0].state is SourceState.EMPTIED
+
+
+def test_a_hard_no_after_long_is_told_as_that() -> None:
+    (pod,) = pods_of("web")
+    operation = planned(pod)
+    after = stopped(operation, seen(replace(pod, do_not_disrupt=True)), NOW + LONG)
+    assert after.abort_reason == "default/web-0 is annotated do-not-disrupt"
+
+
+@pytest.mark.parametrize(
+    "kind", [SoftTaint("a1", "uid-a1", "op"), Evict("default", "web-0", "uid-web-0", "a1", 30)]
+)
+def test_a_definite_no_of_the_cluster_stops_it(kind: SoftTaint | Evict) -> None:
+    (pod,) = pods_of("web")
+    operation = replace(planned(pod), moves=(evicting(pod),))
+    after = consolidate.absorb(
+        operation, [Outcome(kind, OutcomeKind.REFUSED, "not ours")], at(seen(pod), operation)
+    )
+    assert (after.abort_reason, after.moves[0].state) == ("not ours", MoveState.LEFT)
+    again = consolidate.absorb(
+        after, [Outcome(kind, OutcomeKind.REFUSED, "still not")], at(seen(pod), operation)
+    )
+    assert again.abort_reason == "not ours"
+
+
+def test_an_eviction_that_is_put_off_says_why_and_is_tried_again() -> None:
+    pod, second = pods_of("web", "two")
+    operation = replace(planned(pod), moves=(evicting(pod), make_move(second)))
+    put_off = Outcome(Evict("default", "web-0", "uid-web-0", "a1", 30), OutcomeKind.LATER, "budget used up")
+    after = consolidate.absorb(operation, [put_off], at(seen(pod, second), operation))
+    assert (after.moves[0].state, after.moves[0].reason) == (MoveState.EVICTING, "budget used up")
+    assert after.moves[1] == operation.moves[1]

@@ -1,0 +1,581 @@
+"""Scaling as its users see it: rounds, wakes, activity, schedules, rules, and what is said of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from ebbtide.engine.scaling_loop import guarded_round
+from ebbtide.errors import NotFound, Retryable, Usage
+from ebbtide.model.idle import Phase, WakeReason
+from ebbtide.model.log import LogKind
+from ebbtide.model.policy import Operator, Policy, Rule, Schedule, Signal, SignalKind, Target, ZeroDefaults
+from ebbtide.model.snapshot import ClusterView
+from ebbtide.model.workload import Workload
+from ebbtide.simulator.clock import VirtualClock
+from tests.builders import NOW, make_node, make_pod
+from tests.yard import QUERY, Town, Yard, make_policy, make_ref, make_workload, policy_id
+
+WEB = make_ref()
+
+
+def town_of(policy: Policy | None = None, **changes: Any) -> Town:
+    return Town(policies=(policy or make_policy(),), **changes)
+
+
+def wake(town: Town, reason: WakeReason = WakeReason.MANUAL) -> Any:
+    return town.scaling.wake(town.policies[0].id, reason)
+
+
+def test_an_idle_target_goes_to_zero_and_a_wake_restores_its_replicas() -> None:
+    town = town_of(yard=Yard(make_workload(replicas=3)))
+    town.sleep()
+    assert town.yard.read(WEB).replicas == 0
+    woken = wake(town, WakeReason.WEBHOOK)
+    assert (woken.status, woken.previous_replicas, woken.target_replicas) == ("waking", 0, 3)
+    assert (woken.wake_reason, woken.message) == (WakeReason.WEBHOOK, "Wake initiated")
+    assert town.yard.read(WEB).replicas == 3
+    town.clock.sleep(20)
+    town.round()
+    assert town.state.phase is Phase.ACTIVE
+    assert town.state.wakes[0].seconds == 20
+
+
+def test_a_wake_of_what_runs_says_so_and_restarts_the_idle_clock() -> None:
+    town = town_of()
+    town.rounds(1800)
+    assert town.state.phase is Phase.IDLE
+    woken = wake(town)
+    assert (woken.status, woken.previous_replicas, woken.target_replicas) == ("already_running", 2, 2)
+    assert woken.ready
+    assert (town.state.phase, town.state.wake_count, town.yard.calls) == (Phase.ACTIVE, 1, [])
+    town.rounds(2100)
+    assert town.state.phase is Phase.IDLE
+
+
+def test_a_wake_brings_up_what_somebody_put_to_zero() -> None:
+    town = town_of(make_policy(min_replicas=2))
+    town.yard.put(WEB, replicas=0, ready_replicas=0)
+    town.rounds(120)
+    assert town.state.left_alone == "somebody scaled Deployment default/web to 0"
+    assert wake(town).target_replicas == 2
+    assert town.yard.read(WEB).replicas == 2
+
+
+def test_what_a_person_scales_up_is_awake() -> None:
+    town = town_of()
+    town.sleep()
+    town.yard.put(WEB, replicas=5, ready_replicas=5)
+    town.rounds(60)
+    assert (town.state.phase, town.yard.read(WEB).replicas) == (Phase.ACTIVE, 5)
+    assert any("somebody scaled" in said for said in town.said())
+
+
+def test_an_unknown_policy_is_not_found() -> None:
+    town = town_of()
+    for call in (
+        lambda: town.scaling.wake("gone", WakeReason.MANUAL),
+        lambda: town.scaling.wake_all([town.policies[0].id, "gone"], WakeReason.MANUAL),
+        lambda: town.scaling.keep_up("gone", 60),
+        lambda: town.scaling.report_activity("gone"),
+        lambda: town.scaling.savings("gone", "", ""),
+    ):
+        with pytest.raises(NotFound):
+            call()
+    assert town.state.wake_count == 0
+
+
+def test_all_that_sleep_are_woken_or_exactly_those_named() -> None:
+    names = ("a", "b", "c")
+    policies = tuple(make_policy(name, id=policy_id(number)) for number, name in enumerate(names, start=1))
+    town = Town(policies=policies, yard=Yard(*(make_workload(name) for name in names)))
+    town.sleep()
+    assert [town.yard.read(make_ref(name)).replicas for name in names] == [0, 0, 0]
+    only = town.scaling.wake_all([policies[1].id, policies[1].id], WakeReason.MANUAL)
+    assert [woken.policy_id for woken in only] == [policies[1].id]
+    assert town.yard.read(make_ref("a")).replicas == 0
+    rest = town.runner(threads=4).wake_all(None, WakeReason.MANUAL)
+    assert [woken.policy_id for woken in rest] == [policies[0].id, policies[2].id]
+    assert town.scaling.wake_all([], WakeReason.MANUAL) == []
+
+
+def test_reported_activity_keeps_up_and_wakes() -> None:
+    town = town_of(make_policy(signals=(Signal(SignalKind.REPORTED),)))
+    for _ in range(100):
+        town.clock.sleep(60)
+        town.scaling.report_activity(town.policies[0].id)
+        town.round()
+    assert (town.state.phase, town.state.last_activity_at) == (Phase.ACTIVE, town.now)
+    town.sleep()
+    town.clock.sleep(600)
+    assert town.scaling.report_activity(town.policies[0].id).phase is Phase.WAKING
+    assert town.state.wake_reason is WakeReason.API_REQUEST
+
+
+def test_activity_ends_idleness_from_when_it_was() -> None:
+    town = town_of()
+    town.rounds(1200)
+    idle_since = town.state.idle_since
+    assert idle_since is not None
+    town.scaling.report_activity(town.policies[0].id, at=idle_since - 60)
+    assert town.state.phase is Phase.IDLE
+    town.scaling.report_activity(town.policies[0].id, at=town.now - 300)
+    assert (town.state.phase, town.state.last_activity_at) == (Phase.ACTIVE, town.now - 300)
+    day = town.scaling.savings(town.policies[0].id, "", "").total
+    assert day.idle_seconds == town.now - 300 - idle_since
+
+
+def test_activity_from_before_the_sleep_does_not_wake() -> None:
+    town = town_of()
+    town.sleep()
+    assert town.state.idle_since is not None
+    before = town.scaling.report_activity(town.policies[0].id, at=town.state.idle_since - 1)
+    assert before.phase is Phase.ZERO
+    late = town.scaling.report_activity(town.policies[0].id, at=town.now - 100)
+    assert late.phase is Phase.WAKING
+
+
+def test_no_activity_and_activity_that_goes_on_write_nothing() -> None:
+    town = town_of()
+    town.scaling.report_activity(town.policies[0].id)
+    rev = town.state.rev
+    town.clock.sleep(9)
+    town.scaling.report_activity(town.policies[0].id)
+    town.scaling.report_activity(town.policies[0].id, count=0)
+    assert town.state.rev == rev
+
+
+def test_impossible_activity_is_refused_and_changes_nothing() -> None:
+    town = town_of()
+    before = town.state
+    with pytest.raises(Usage, match="60 s in the future"):
+        town.scaling.report_activity(town.policies[0].id, at=town.now + 60)
+    with pytest.raises(Usage, match="cannot have happened"):
+        town.scaling.report_activity(town.policies[0].id, count=-1)
+    with pytest.raises(Usage, match="no time"):
+        town.scaling.keep_up(town.policies[0].id, -1)
+    assert town.state == before
+    assert town.scaling.report_activity(town.policies[0].id, at=town.now + 5).last_activity_at == town.now
+
+
+def test_what_is_kept_up_does_not_sleep_until_then_and_is_woken() -> None:
+    town = town_of()
+    town.scaling.keep_up(town.policies[0].id, 3 * 3600)
+    town.rounds(3 * 3600 - 60)
+    assert town.state.phase is Phase.IDLE
+    assert "kept up" in town.state.left_alone
+    town.rounds(120)
+    assert town.state.phase is Phase.ZERO
+    assert town.scaling.keep_up(town.policies[0].id, 60).phase is Phase.WAKING
+    assert town.scaling.keep_up(town.policies[0].id, 0).keep_up_until == 0
+
+
+def test_a_paused_policy_is_left_as_it_is_and_can_be_woken() -> None:
+    town = town_of()
+    town.scaling.pause(town.policies[0].id, True)
+    rev = town.scaling.pause(town.policies[0].id, True).rev
+    assert rev == town.state.rev
+    town.rounds(7200)
+    assert (town.state.phase, town.state.left_alone) == (Phase.IDLE, "the policy is paused")
+    town.scaling.pause(town.policies[0].id, False)
+    town.rounds(60)
+    assert town.state.phase is Phase.ZERO
+    town.scaling.pause(town.policies[0].id, True)
+    assert wake(town).status == "waking"
+
+
+def test_the_switch_that_pauses_removals_holds_sleep_too() -> None:
+    town = town_of()
+    town.store.write(replace(town.store.load(), paused=True, pause_reason="release day"), None)
+    town.rounds(7200)
+    assert town.state.left_alone == "removals are paused (release day)"
+
+
+def test_an_autoscaler_is_left_alone() -> None:
+    town = town_of(yard=Yard(make_workload(autoscaler="web-hpa")))
+    town.rounds(7200)
+    assert (town.state.phase, town.yard.calls) == (Phase.IDLE, [])
+    assert "web-hpa" in town.state.left_alone
+
+
+def test_activity_that_a_signal_shows_wakes_what_idleness_put_to_sleep() -> None:
+    town = town_of()
+    town.sleep()
+    town.signals.values[QUERY] = 2.0
+    town.rounds(60)
+    assert (town.state.phase, town.yard.read(WEB).replicas) == (Phase.WAKING, 2)
+
+
+# Schedules
+
+NIGHT = Schedule("0 20 * * *", replicas=0)
+MORNING = Schedule("0 8 * * *", replicas=3)
+
+
+def at(town: Town, hour: int, minute: int = 0) -> None:
+    """Let time pass until that time of the day, with rounds."""
+    while True:
+        town.clock.sleep(60)
+        town.round()
+        if (town.now // 3600) % 24 == hour and (town.now // 60) % 60 == minute:
+            return
+
+
+def test_schedules_put_to_sleep_and_wake_whatever_the_activity() -> None:
+    town = town_of(make_policy(created_at=NOW, schedules=(NIGHT, MORNING)), values={QUERY: 9.0})
+    at(town, 20, 1)
+    assert (town.state.phase, town.state.idle_since) == (Phase.ZERO, None)
+    at(town, 7)
+    assert town.state.phase is Phase.ZERO
+    at(town, 8, 2)
+    assert (town.state.phase, town.yard.read(WEB).replicas) == (Phase.ACTIVE, 3)
+    assert town.state.wake_reason is WakeReason.SCHEDULED
+
+
+def test_a_schedule_is_answered_once_also_by_another_runner() -> None:
+    town = town_of(make_policy(created_at=NOW, schedules=(MORNING,)), values={QUERY: 9.0})
+    at(town, 8, 1)
+    assert town.yard.calls == [(WEB, 3)]
+    town.yard.put(WEB, replicas=4, ready_replicas=4)
+    town.clock.sleep(60)
+    town.round(town.runner(), "another")
+    assert town.yard.calls == [(WEB, 3)]
+
+
+def test_of_the_schedules_missed_while_nobody_ran_only_the_latest_counts() -> None:
+    town = town_of(make_policy(created_at=NOW, schedules=(NIGHT, MORNING)), values={QUERY: 9.0})
+    at(town, 12)
+    town.clock.sleep(3 * 86_400)
+    town.round()
+    assert town.yard.calls == [(WEB, 3)]
+
+
+def test_a_schedule_waits_for_a_pause_and_for_what_is_kept_up() -> None:
+    town = town_of(make_policy(created_at=NOW, schedules=(NIGHT,)), values={QUERY: 9.0})
+    town.scaling.keep_up(town.policies[0].id, 86_400)
+    at(town, 21)
+    assert town.state.phase is Phase.ACTIVE
+    town.scaling.pause(town.policies[0].id, True)
+    town.scaling.keep_up(town.policies[0].id, 0)
+    town.rounds(120)
+    assert town.state.phase is Phase.ACTIVE
+    town.scaling.pause(town.policies[0].id, False)
+    town.rounds(60)
+    assert town.state.phase is Phase.ZERO
+
+
+@pytest.mark.parametrize(
+    ("policy", "workload", "says"),
+    [
+        (
+            make_policy(created_at=NOW, schedules=(NIGHT,), scale_to_zero=False),
+            make_workload(),
+            "scale_to_zero is off",
+        ),
+        (
+            make_policy(created_at=NOW, schedules=(NIGHT,)),
+            make_workload(autoscaler="hpa"),
+            "left alone, HorizontalPodAutoscaler",
+        ),
+    ],
+)
+def test_a_schedule_that_may_not_be_followed_is_answered_with_the_reason(
+    policy: Policy, workload: Workload, says: str
+) -> None:
+    town = town_of(policy, yard=Yard(workload), values={QUERY: 9.0})
+    at(town, 20, 2)
+    assert town.yard.calls == []
+    assert sum(says in said for said in town.said()) == 1
+
+
+def test_a_schedule_of_sleep_for_a_sleeper_makes_it_sleep_through_activity() -> None:
+    town = town_of(make_policy(created_at=NOW, schedules=(NIGHT,)))
+    at(town, 20)
+    assert (town.state.phase, town.state.idle_since) == (Phase.ZERO, None)
+    town.signals.values[QUERY] = 2.0
+    town.rounds(600)
+    assert town.state.phase is Phase.ZERO
+
+
+def test_a_schedule_for_a_cluster_that_does_not_answer_stays_due() -> None:
+    class Away(Yard):
+        away = True
+
+        def read(self, ref: Any) -> Workload:
+            if self.away:
+                raise Retryable("the API server does not answer")
+            return super().read(ref)
+
+    yard = Away(make_workload())
+    town = town_of(make_policy(created_at=NOW, schedules=(MORNING,)), yard=yard, values={QUERY: 9.0})
+    at(town, 8, 5)
+    assert yard.calls == []
+    yard.away = False
+    town.rounds(60)
+    assert yard.calls == [(WEB, 3)]
+
+
+# Rules
+
+UP = Rule("queue", Operator.GT, 10, duration_seconds=120, scale_by=2)
+
+
+def test_a_rule_scales_once_it_has_held_and_then_cools_down() -> None:
+    town = town_of(make_policy(rules=(UP,)), values={QUERY: 9.0, "queue": 50.0})
+    town.rounds(120)
+    assert town.yard.calls == []
+    town.rounds(60)
+    assert town.yard.calls == [(WEB, 4)]
+    town.rounds(240)
+    assert town.yard.calls == [(WEB, 4)]
+    town.rounds(120)
+    assert town.yard.calls == [(WEB, 4), (WEB, 6)]
+
+
+def test_what_a_rule_has_held_outlives_the_runner() -> None:
+    town = town_of(make_policy(rules=(UP,)), values={QUERY: 9.0, "queue": 50.0})
+    town.rounds(60)
+    for number in range(2):
+        town.clock.sleep(60)
+        town.round(town.runner(), f"runner {number}")
+    assert town.yard.calls == [(WEB, 4)]
+
+
+def test_a_rule_whose_metric_is_unknown_does_nothing() -> None:
+    town = town_of(make_policy(rules=(UP,)), values={QUERY: 9.0})
+    town.rounds(600)
+    assert town.yard.calls == []
+
+
+def test_a_rule_that_meets_a_person_at_work_leaves_it_alone() -> None:
+    town = town_of(make_policy(rules=(UP,)), values={QUERY: 9.0, "queue": 50.0})
+    town.yard.before_scale = lambda seen, replicas: town.yard.put(WEB, replicas=7)  # type: ignore[assignment]
+    town.rounds(180)
+    assert (town.yard.calls, town.yard.read(WEB).replicas) == ([], 7)
+
+
+# Rounds
+
+
+def test_a_second_runner_stands_by() -> None:
+    town = town_of()
+    town.store.acquire("policies", "somebody", 300)
+    report = town.scaling.round("runner", town.clock.now() + 60)
+    assert (report.held, report.policies) == (False, 0)
+
+
+def test_without_policies_a_round_says_so() -> None:
+    assert Town(policies=()).round() == "no policies"
+
+
+def test_what_does_not_fit_into_the_time_is_left_to_the_next_round() -> None:
+    town = town_of()
+    town.rounds(2100)
+    town.clock.sleep(60)
+    report = town.scaling.round("runner", town.clock.now())
+    assert (report.left, report.fell, town.state.phase) == (1, 0, Phase.IDLE)
+    assert town.scaling.round("runner", town.clock.now() + 60).fell == 1
+
+
+def test_an_unknown_signal_is_counted_and_said() -> None:
+    town = town_of(values={})
+    town.clock.sleep(60)
+    assert town.round() == "1 policies, 1 with unknown signals"
+
+
+def test_an_old_reading_is_no_reading() -> None:
+    town = town_of()
+    stopped = VirtualClock(NOW)
+    town.signals.clock = stopped
+    town.rounds(7200)
+    assert town.state.phase is Phase.ACTIVE
+    assert "s old, more than 180" in town.state.left_alone
+
+
+def test_a_quiet_round_writes_nothing() -> None:
+    town = town_of()
+    town.rounds(600)
+    rev = town.state.rev
+    town.rounds(120)
+    assert town.state.rev == rev
+
+
+def test_a_workload_that_changes_while_it_is_to_fall_is_looked_at_again() -> None:
+    town = town_of()
+    times = iter([5, 0])
+
+    def meddle(seen: Workload, replicas: int) -> None:
+        if changed := next(times, 0):
+            town.yard.put(WEB, replicas=changed, ready_replicas=changed)
+
+    town.yard.before_scale = meddle  # type: ignore[assignment]
+    town.sleep()
+    assert town.state.remembered[0].replicas == 5
+
+
+def test_a_round_with_many_threads_does_the_same() -> None:
+    names = [f"w{number}" for number in range(20)]
+    policies = tuple(make_policy(name, id=policy_id(number)) for number, name in enumerate(names, start=1))
+    town = Town(policies=policies, yard=Yard(*(make_workload(name) for name in names)))
+    town.scaling = town.runner(threads=4)
+    town.sleep()
+    assert {each.replicas for each in town.yard.there.values()} == {0}
+    assert len(town.yard.calls) == 20
+
+
+def test_a_round_that_fails_is_an_alarm_and_not_an_end() -> None:
+    class Broken:
+        def read_values(self, queries: Any) -> Any:
+            raise RuntimeError("a bug")
+
+    town = town_of()
+    report = guarded_round(town.runner(signals=Broken()), "runner")
+    assert (report.held, "RuntimeError: a bug" in report.says) == (False, True)
+    assert town.notifier.entries[-1].kind is LogKind.ALARM
+
+    class Shut:
+        def read_values(self, queries: Any) -> Any:
+            raise Retryable("not now")
+
+    assert "failed: not now" in guarded_round(town.runner(signals=Shut()), "runner").says
+
+
+# Wakes and nodes
+
+
+def test_a_wake_that_the_cluster_does_not_take_is_recorded_and_made_again() -> None:
+    town = town_of()
+    town.sleep()
+
+    def away(seen: Workload, replicas: int) -> None:
+        raise Retryable("the API server does not answer")
+
+    town.yard.before_scale = away
+    woken = wake(town)
+    assert woken.status == "waking"
+    assert "the next round goes on: the API server does not answer" in woken.message
+    town.yard.before_scale = lambda seen, replicas: None
+    town.rounds(60)
+    assert town.yard.read(WEB).replicas == 2
+
+
+def test_a_wake_of_a_target_that_is_gone_says_so() -> None:
+    town = town_of()
+    town.sleep()
+    del town.yard.there[WEB]
+    assert wake(town).message == "Wake initiated; there is no Deployment default/web"
+
+
+def test_a_wake_says_whether_it_needs_a_node() -> None:
+    class Seen:
+        view = ClusterView((make_node("a1"),), (make_pod("other", 3900, 100, node_name="a1"),))
+
+        def read(self) -> ClusterView:
+            return self.view
+
+    town = town_of()
+    town.sleep()
+    town.put(wakes=())
+    town.scaling = town.runner(cluster=Seen())
+    town.rounds(60)
+    assert wake(town).node_wait is True
+
+
+def test_the_estimate_is_learned() -> None:
+    town = town_of()
+    assert town.scaling.wake(town.policies[0].id, WakeReason.MANUAL).estimated_ready_seconds == 0
+    town.sleep()
+    assert wake(town).estimated_ready_seconds == 30
+    town.clock.sleep(12)
+    town.round()
+    town.sleep()
+    assert wake(town).estimated_ready_seconds == 12
+
+
+def test_a_pool_sleeps_and_wakes_by_its_minimum_alone() -> None:
+    town = town_of(make_policy(target=Target(pool="workers"), min_replicas=2), yard=Yard())
+    settings = town.scaling.settings_now(make_settings_of_pool())
+    assert settings.pools[0].min_workers == 2
+    town.sleep()
+    asleep = town.scaling.settings_now(make_settings_of_pool())
+    assert (asleep.pools[0].min_workers, asleep.min_workers) == (0, 0)
+    woken = wake(town)
+    assert (woken.status, woken.target_replicas) == ("waking", 2)
+    waking = town.scaling.settings_now(make_settings_of_pool())
+    assert (waking.pools[0].min_workers, waking.pending_up_seconds) == (2, 0)
+
+
+def make_settings_of_pool() -> Any:
+    from tests.builders import make_settings
+
+    return make_settings()
+
+
+def test_settings_are_as_configured_where_policies_cannot_be_read() -> None:
+    town = town_of()
+
+    class Away:
+        def list_policies(self, after: str = "", limit: int = 100) -> Any:
+            raise Retryable("the store is away")
+
+    settings = make_settings_of_pool()
+    assert town.runner(policies=Away()).settings_now(settings) is settings
+
+
+# Ledger
+
+
+def test_without_cost_tracking_no_ledger_is_kept() -> None:
+    town = town_of(defaults=ZeroDefaults(cost_tracking=False))
+    town.sleep()
+    town.rounds(3600)
+    assert town.scaling.savings(town.policies[0].id, "", "").days == ()
+    assert town.scaling.summary("", "").policies == ()
+
+
+def test_savings_grow_while_it_sleeps_and_sums_agree() -> None:
+    names = ("a", "b")
+    policies = tuple(
+        make_policy(name, id=policy_id(number), hourly_cost=Decimal("0.36"))
+        for number, name in enumerate(names, start=1)
+    )
+    town = Town(policies=policies, yard=Yard(*(make_workload(name) for name in names)))
+    town.sleep()
+    town.rounds(3600)
+    before = town.scaling.savings(policies[0].id, "", "").total
+    assert before.scaled_to_zero_seconds == 3600
+    assert before.money[0].potential == Decimal("0.3600")
+    town.rounds(7200)
+    summary = town.scaling.summary("", "")
+    assert [one.policy_id for one in summary.policies] == [policy.id for policy in policies]
+    for name in ("idle_seconds", "scaled_to_zero_seconds"):
+        assert getattr(summary.total.total, name) == sum(getattr(one.total, name) for one in summary.policies)
+    assert summary.total.total.money[0].potential == Decimal("2.1600")
+
+
+def test_a_deleted_policy_leaves_its_ledger() -> None:
+    town = town_of()
+    town.sleep()
+    town.scaling.wake(town.policies[0].id, WakeReason.MANUAL)
+    policy = town.rows.find_policy(town.policies[0].id)
+    assert policy is not None
+    town.rows.delete_policy(policy.id, policy.version)
+    assert town.scaling.savings(policy.id, "", "").total.idle_seconds > 0
+    (rebuilt,) = town.scaling.rebuild()
+    assert (rebuilt.policy_id, rebuilt.changed) == (policy.id, False)
+
+
+def test_a_ledger_that_was_spoilt_is_rebuilt_to_the_same_figures() -> None:
+    town = town_of()
+    town.sleep()
+    town.rounds(3 * 86_400, every=240)
+    wake(town)
+    before = town.rows.list_days()
+    assert len(before) >= 4
+    town.rows.replace_days(town.policies[0].id, before[:1])
+    (rebuilt,) = town.scaling.rebuild(town.policies[0].id)
+    assert rebuilt.changed
+    assert town.rows.list_days() == before

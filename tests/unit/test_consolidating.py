@@ -1,0 +1,189 @@
+"""Consolidation as the last strategy of a decision: with all its checks and within the budgets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from ebbtide.core.consolidating import consolidate
+from ebbtide.core.decide import decide
+from ebbtide.core.question import Answer, Question
+from ebbtide.model.budget import RemovalBudget, RemovalReason
+from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationSettings
+from ebbtide.model.decision import Action, Check, Decision
+from ebbtide.model.node import Ownership
+from ebbtide.model.record import Emptied, Leaving, Record
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+from tests.builders import (
+    NOW,
+    make_daemon,
+    make_node,
+    make_nodes,
+    make_pod,
+    make_pool,
+    make_record,
+    make_scale_up,
+    make_settings,
+    make_snapshot,
+    make_type,
+)
+
+RULES = ConsolidationSettings(enabled=True, min_savings_per_hour=Decimal("0.05"), move_cost=Decimal(0))
+SETTINGS = make_settings(min_workers=1, cpu_down=0.0, consolidation=RULES)
+NAMES = ("a1", "a2", "a3")
+NODES = make_nodes(*NAMES)
+
+
+def loaded(*names: str, cpu_milli: int = 500) -> Snapshot:
+    """Three nodes, with a pod on each of those named."""
+    pods = [make_pod(f"web-{name}", cpu_milli, node_name=name, owner_uid=f"rs-{name}") for name in names]
+    return make_snapshot(NODES, [*pods, *map(make_daemon, NAMES)])
+
+
+def emptied(*names: str) -> Record:
+    return make_record(emptied=tuple(Emptied(f"uid-{name}", NOW - 900) for name in names))
+
+
+def decided(snapshot: Snapshot, record: Record, settings: Settings = SETTINGS) -> Decision:
+    return decide(snapshot, record, settings, NOW, "d1")
+
+
+def plan_of(decision: Decision) -> ConsolidationPlan:
+    assert decision.consolidation is not None
+    assert decision.consolidation.plan is not None
+    return decision.consolidation.plan
+
+
+def failed(decision: Decision) -> Check:
+    check = decision.verdicts[-1].failed
+    assert check is not None
+    return check
+
+
+def test_it_is_asked_last_and_says_that_it_is_off() -> None:
+    decision = decided(
+        loaded(*NAMES), make_record(), replace(SETTINGS, consolidation=ConsolidationSettings())
+    )
+    assert decision.verdicts[-1].action is Action.CONSOLIDATE
+    assert failed(decision) == Check("consolidation on", False, "consolidation is off")
+    assert "consolidation" not in decision.reason
+
+
+def test_a_refusal_of_the_planner_is_the_reason() -> None:
+    cooling = decided(loaded(*NAMES), make_record(last_consolidation_at=NOW - 60))
+    assert cooling.action is Action.NOTHING
+    assert cooling.reason.endswith(
+        "no consolidation: 60 s since the last consolidation, the cooldown is 7200 s"
+    )
+    assert failed(cooling).name == "cooled down"
+    assert cooling.consolidation is not None
+
+
+def test_nothing_is_begun_while_an_operation_is_under_way() -> None:
+    question = Question(loaded(), make_record(operation=make_scale_up()), SETTINGS, NOW, "op")
+    checks = list(consolidate(question, Answer()))
+    assert next(check.name for check in checks if not check.passed) == "no operation in progress"
+
+
+def test_empty_nodes_are_removed_as_many_as_may_go_at_once() -> None:
+    decision = decided(loaded("a1"), emptied("a2", "a3"))
+    assert decision.action is Action.CONSOLIDATE
+    assert [removal.node_name for removal in decision.removals] == ["a2"]
+    assert [removal.node_name for removal in plan_of(decision).empties] == ["a2", "a3"]
+    assert decision.reason == "consolidation: remove a2, a3, empty and idle; saves 0.10 EUR/h"
+    reasons = {refusal.node_name: refusal.reason for refusal in decision.verdicts[-1].refusals}
+    assert reasons["a3"].startswith("2 asked for, 1 may go")
+
+
+def test_empty_nodes_that_no_gate_lets_go_are_left() -> None:
+    none = RemovalBudget(0, reasons=(RemovalReason.EMPTY,))
+    decision = decided(loaded("a1"), emptied("a2", "a3"), replace(SETTINGS, budgets=(none,)))
+    assert decision.action is Action.NOTHING
+    assert failed(decision).name == "an empty node can go"
+    assert failed(decision).says.startswith("a2: 1 asked for, 0 may go")
+
+
+def test_occupied_nodes_are_emptied_by_moves() -> None:
+    decision = decided(loaded(*NAMES), make_record())
+    plan = plan_of(decision)
+    assert decision.action is Action.CONSOLIDATE
+    assert (len(plan.sources), len(plan.moves), decision.removals) == (2, 2, ())
+    assert decision.reason.startswith("consolidation: empty ")
+    assert decision.reason.endswith(" by 2 moves; saves 0.10 EUR/h")
+
+
+@pytest.mark.parametrize("of_pool", [False, True])
+def test_budgets_limit_how_many_are_emptied(of_pool: bool) -> None:
+    one = (RemovalBudget(1, reasons=(RemovalReason.UNDERUTILISED,)),)
+    pools = (make_pool("spare"), make_pool(budgets=one))
+    settings = replace(SETTINGS, **({"pools": pools} if of_pool else {"budgets": one}))
+    decision = decided(loaded(*NAMES), make_record(), settings)
+    plan = plan_of(decision)
+    assert (len(plan.sources), len(plan.moves)) == (1, 1)
+    assert plan.moves[0].from_node == plan.sources[0].node_name
+    assert plan.savings_per_hour == Decimal("0.05")
+    check = next(check for check in decision.verdicts[-1].checks if check.name == "within budget")
+    assert check.says.startswith("1 nodes may be emptied, no more: 0 of at most 1 are leaving")
+
+
+def test_what_the_budgets_leave_of_it_must_still_be_worth_it() -> None:
+    one = RemovalBudget(1, reasons=(RemovalReason.UNDERUTILISED,))
+    dearer = replace(RULES, min_savings_per_hour=Decimal("0.06"))
+    decision = decided(loaded(*NAMES), make_record(), replace(SETTINGS, budgets=(one,), consolidation=dearer))
+    assert failed(decision).name == "still worth it"
+    assert failed(decision).says == "0.05 EUR/h are saved within the budgets, 0.06 are asked for"
+
+
+def test_a_plan_that_launches_nodes_is_taken_as_a_whole_or_not_at_all() -> None:
+    types = (make_type("cheap", 2000, 4096, "0.01"), make_type("small", 4000, 8192, "0.30"))
+    pools = (make_pool(types=types, zones=("a",)),)
+    settings = replace(SETTINGS, pools=pools)
+    snapshot = loaded(*NAMES, cpu_milli=1200)
+    decision = decided(snapshot, make_record(), settings)
+    plan = plan_of(decision)
+    assert plan.slots
+    assert decision.slots == plan.slots
+    assert f"{len(plan.slots)} launched first" in decision.reason
+    one = RemovalBudget(len(plan.sources) - 1, reasons=(RemovalReason.UNDERUTILISED,))
+    over = decided(snapshot, make_record(), replace(settings, budgets=(one,)))
+    assert failed(over).name == "within budget"
+    assert failed(over).says.startswith("0 nodes may be emptied, no more: ")
+
+
+def leaving(idle: int) -> Record:
+    return make_record(
+        leaving=(Leaving("a1", "uid-a1", "i-a1", "earlier", NOW + 60),),
+        emptied=(Emptied("uid-a1", NOW - idle),),
+        last_consolidation_at=NOW - 900,
+    )
+
+
+MARKED = make_snapshot((make_node("a1", owner=Ownership("earlier", 3, cordoned=False)), *NODES[1:]))
+
+
+def test_what_leaves_by_an_earlier_plan_goes_without_cooldown_or_threshold() -> None:
+    decision = decided(MARKED, leaving(900))
+    assert decision.action is Action.CONSOLIDATE
+    assert [removal.node_name for removal in decision.removals] == ["a1"]
+    assert decision.reason == "remove a1: emptied by consolidation earlier"
+    assert decision.consolidation is None
+
+
+def test_while_a_node_is_leaving_no_other_plan_is_made_and_no_other_node_removed() -> None:
+    idle = replace(SETTINGS, cpu_down=0.3, idle_down_seconds=0)
+    decision = decided(MARKED, replace(leaving(60), idle_since=NOW - 900), idle)
+    assert decision.action is Action.NOTHING
+    assert failed(decision).name == "a node that leaves can go"
+    assert failed(decision).says == "a1: it has been empty for 60 s, min_idle is 900"
+    down = next(verdict for verdict in decision.verdicts if verdict.action is Action.SCALE_DOWN)
+    assert down.failed == Check("nothing leaves", False, "a1 is leaving")
+
+
+def test_checks_that_failed_leave_nothing_to_do_for_whoever_asks_on() -> None:
+    question = Question(loaded(), make_record(last_consolidation_at=NOW), SETTINGS, NOW, "op")
+    answer = Answer()
+    assert not all(check.passed for check in consolidate(question, answer))
+    assert (answer.removals, answer.slots, answer.reason) == ((), (), "")

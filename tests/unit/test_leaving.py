@@ -1,0 +1,175 @@
+"""Nodes that consolidation has emptied: noted, removed when idle for long enough, or forgotten."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ebbtide.core.leaving import (
+    GRACE_SECONDS,
+    choose_leaving,
+    keeps_mark,
+    note_leaving,
+    stable,
+    track_leaving,
+)
+from ebbtide.core.orphans import stray_cordons
+from ebbtide.model.consolidation import ConsolidationSettings
+from ebbtide.model.node import Node, Ownership
+from ebbtide.model.pod import Phase
+from ebbtide.model.record import Emptied, Leaving, Record, Rest
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+from tests.builders import (
+    NOW,
+    make_daemon,
+    make_instance,
+    make_node,
+    make_nodes,
+    make_pod,
+    make_record,
+    make_removal,
+    make_settings,
+    make_snapshot,
+    make_spot,
+)
+
+RULES = ConsolidationSettings(enabled=True)
+SETTINGS = make_settings(min_workers=1, budget_fraction=0.5, consolidation=RULES)
+MARK = Ownership("op", 5, cordoned=False)
+NODES = (make_node("a1", owner=MARK), *make_nodes("a2", "b1", "b2"))
+
+
+def leaving(*names: str, operation_id: str = "op", until: int = NOW + 60) -> tuple[Leaving, ...]:
+    return tuple(Leaving(name, f"uid-{name}", f"i-{name}", operation_id, until) for name in names)
+
+
+def record_of(*names: str, idle: int = 900, **overrides: object) -> Record:
+    emptied = tuple(Emptied(f"uid-{name}", NOW - idle) for name in names)
+    return make_record(**{"leaving": leaving(*names), "emptied": emptied, **overrides})
+
+
+def chosen(
+    snapshot: Snapshot, record: Record, settings: Settings = SETTINGS
+) -> tuple[list[str], dict[str, str]]:
+    removals, refusals = choose_leaving(snapshot, record, settings, NOW)
+    return [r.node_name for r in removals], {r.node_name: r.reason for r in refusals}
+
+
+def test_what_is_emptied_is_noted_with_a_time_to_be_gone_by() -> None:
+    record = note_leaving(make_record(), [make_removal("a1")], "op", SETTINGS, NOW)
+    assert record.leaving == leaving("a1", until=NOW + 900 + GRACE_SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pods", "now", "stays"),
+    [
+        pytest.param(NODES, [make_daemon("a1")], NOW, True, id="still empty"),
+        pytest.param(NODES, [make_pod(node_name="a1")], NOW, False, id="in use again"),
+        pytest.param(NODES[1:], [], NOW, False, id="gone"),
+        pytest.param((make_node("a1", uid="new"),), [], NOW, False, id="another node"),
+        pytest.param(NODES, [], NOW + 60, False, id="out of time"),
+    ],
+)
+def test_what_is_gone_in_use_again_or_out_of_time_is_forgotten(
+    nodes: tuple[Node, ...], pods: list[object], now: int, stays: bool
+) -> None:
+    record = track_leaving(make_snapshot(nodes, pods), record_of("a1"), now)  # type: ignore[arg-type]
+    assert bool(record.leaving) is stays
+
+
+def test_nothing_is_forgotten_by_a_look_that_was_not_whole() -> None:
+    record = record_of("a1")
+    assert track_leaving(make_snapshot((), problems=("half read",)), record, NOW) is record
+    assert track_leaving(make_snapshot(()), make_record(), NOW) == make_record()
+
+
+def test_its_mark_is_no_stray_one_until_it_is_forgotten() -> None:
+    snapshot = make_snapshot(NODES)
+    assert keeps_mark(NODES[0], record_of("a1"))
+    assert not keeps_mark(NODES[1], record_of("a2"))
+    assert stray_cordons(snapshot, record_of("a1")) == ()
+    assert stray_cordons(snapshot, make_record(leaving=leaving("a1", operation_id="x"))) == (NODES[0],)
+    assert stray_cordons(snapshot, record_of("b1")) == (NODES[0],)
+
+
+def test_as_many_as_the_gates_allow_go_at_once() -> None:
+    snapshot = make_snapshot(NODES)
+    assert chosen(snapshot, record_of("a1", "b1")) == (["a1", "b1"], {})
+    assert chosen(snapshot, record_of("a1", "b1", "b2")) == (
+        ["a1", "b1"],
+        {"b2": "zone b would be left without a ready worker"},
+    )
+    names, reasons = chosen(snapshot, record_of("a1", "b1"), replace(SETTINGS, budget_fraction=0.1))
+    assert names == ["a1"]
+    assert reasons["b1"].startswith("2 asked for, 1 may go")
+    names, reasons = chosen(snapshot, record_of("a1", "b1"), replace(SETTINGS, min_workers=3))
+    assert reasons == {"b1": "2 ready workers would be left, MIN_WORKERS is 3"}
+
+
+def test_the_last_node_stays() -> None:
+    rules = replace(RULES, min_nodes=1)
+    settings = replace(SETTINGS, min_workers=0, budget_fraction=1.0, consolidation=rules)
+    one_zone = make_snapshot(make_nodes("a1", "a2"))
+    assert chosen(one_zone, record_of("a1", "a2"), settings) == (
+        ["a1"],
+        {"a2": "0 ready workers would be left, min_nodes is 1"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "record", "says"),
+    [
+        ({"created_at": NOW - 1799}, {}, "it is 1799 s old, min_uptime is 1800"),
+        ({"uid": "new"}, {}, "it is not the node it was"),
+        ({"unschedulable": True, "owner": None}, {}, "it was cordoned by someone else"),
+        ({"owner": Ownership("other", 1)}, {}, "it belongs to operation other"),
+        ({}, {"idle": 899}, "it has been empty for 899 s, min_idle is 900"),
+        ({}, {"emptied": ()}, "it has been empty for 0 s, min_idle is 900"),
+        ({}, {"rests": (Rest("i-b1", NOW, "x"), Rest("i-a1", NOW, "failed"))}, "it rests: failed"),
+    ],
+)
+def test_a_node_that_may_not_go_yet_says_why(
+    change: dict[str, object], record: dict[str, object], says: str
+) -> None:
+    snapshot = make_snapshot((make_node("a1", **change), *NODES[1:]))
+    assert chosen(snapshot, record_of("a1", **record)) == ([], {"a1": says})  # type: ignore[arg-type]
+
+
+def test_exactly_old_and_idle_enough_is_enough() -> None:
+    young = make_node("a1", created_at=NOW - 1800)
+    assert chosen(make_snapshot((young, *NODES[1:])), record_of("a1", idle=900))[0] == ["a1"]
+
+
+def test_our_own_cordon_and_that_of_the_same_consolidation_do_not_stand_in_the_way() -> None:
+    node = make_node("a1", unschedulable=True, owner=Ownership("op", 5))
+    assert chosen(make_snapshot((node, *NODES[1:])), record_of("a1"))[0] == ["a1"]
+
+
+def test_a_node_that_left_or_runs_on_another_instance_is_passed_over() -> None:
+    assert chosen(make_snapshot(NODES[1:]), record_of("a1")) == ([], {"a1": "it left the cluster"})
+    other = make_snapshot(NODES, instances=[make_instance("i-zz", provider_id="sim://i-a1")])
+    assert chosen(other, record_of("a1")) == ([], {"a1": "it is not the node it was"})
+    assert chosen(make_snapshot(NODES, instances=[]), record_of("a1"))[0] == []
+
+
+def test_only_nodes_of_one_consolidation_go_together() -> None:
+    record = record_of("a1")
+    record = replace(
+        record,
+        leaving=(*record.leaving, *leaving("b1", operation_id="later")),
+        emptied=(*record.emptied, Emptied("uid-b1", NOW - 900)),
+    )
+    assert chosen(make_snapshot(NODES), record) == (["a1"], {})
+
+
+def test_nothing_goes_while_pods_wait_or_a_notice_is_answered() -> None:
+    def failed(snapshot: Snapshot, record: Record) -> list[str]:
+        return [check.name for check in stable(snapshot, record, SETTINGS) if not check.passed]
+
+    assert failed(make_snapshot(NODES), record_of("a1")) == []
+    waiting = make_pod(phase=Phase.PENDING)
+    assert failed(make_snapshot(NODES, [waiting, make_daemon("a1")]), record_of("a1")) == ["no pod waits"]
+    spots = make_record(spots=(make_spot("b1"),), paused=True)
+    assert failed(make_snapshot(NODES), spots) == ["not paused", "no spot notice open"]
