@@ -80,7 +80,9 @@ class Store(Protocol):
 
 class PolicyStore(Protocol):
     """Policies of one cluster, their states and their ledger. Reads are consistent. Leases are those of
-    `Store` (the idle loop takes the one named `policies`); safety comes from the conditions alone."""
+    `Store` (the idle loop takes the one named `policies`); safety comes from the conditions alone.
+    Numbers begin anew when a policy is deleted and made again, so its id is not used twice. One write takes
+    up to 50 log entries; more is a `ValueError`, and so is a day of another policy."""
 
     def list_policies(self, after: str = "", limit: int = 100) -> Sequence[Policy]:
         """By name, those whose name comes after `after`."""
@@ -93,10 +95,12 @@ class PolicyStore(Protocol):
         """Create (`version` 0) or replace the one of this id and version; returned with its new version.
         `Conflict` when that is no longer its version, `NameTaken` when another has its name. A new
         policy gets its state (rev 1, ACTIVE, last activity and stretch from `created_at`) in the same
-        write."""
+        write. `Usage` for what no store could give back: an id that is no UUID in small letters, a name
+        that is empty, too long or not printable, a number that is not finite."""
 
     def delete_policy(self, policy_id: str, version: int, entries: Sequence[LogEntry] = ()) -> None:
-        """With its state; its ledger and log stay. `Conflict` as above; gone already is success."""
+        """With its state; its ledger and log stay. `Conflict` as above; gone already is success, and then
+        the entries are not appended."""
 
     def find_state(self, policy_id: str) -> IdleState | None: ...
 
@@ -112,17 +116,20 @@ class PolicyStore(Protocol):
 
     def write_states(self, states: Sequence[IdleState]) -> Sequence[IdleState]:
         """Many at once, each under its own condition, without ledger or log; those that were written
-        (with their new `rev`) are returned, the others left as they were."""
+        (with their new `rev`) are returned in their order, the others left as they were. Where the store
+        fails half-way, what was written until then is returned. One state for each policy."""
 
     def list_days(self, policy_id: str = "", first: str = "", last: str = "") -> Sequence[LedgerDay]:
         """By date, then policy; of all policies and days where none is named, both ends included."""
 
     def replace_days(self, policy_id: str, days: Sequence[LedgerDay]) -> None:
-        """All rows of one policy, by these: for a rebuild."""
+        """All rows of one policy, by these: for a rebuild. What `write_state` adds between reading the log
+        and this call is lost, so a rebuild holds the lease `policies`."""
 
     def keep_once(self, key: str, value: str, expires_at: int, now: int) -> str:
-        """Remember the value under this key until then, unless it has one already; the value that holds.
-        Idempotency keys and webhook ids live here."""
+        """Remember the value under this key up to and including then, unless it has one already; the value
+        that holds. Idempotency keys and webhook ids live here. Who must know that it was first puts
+        something of its own into the value."""
 
 
 class Workloads(Protocol):

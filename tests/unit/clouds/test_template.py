@@ -100,7 +100,11 @@ def test_what_the_adapter_asks_of_ec2_meets_the_conditions_of_the_policy() -> No
 
 @pytest.mark.parametrize(
     ("name", "spec"),
-    [("StateTable", dynamodb_tables._state_spec("x")), ("LogsTable", dynamodb_tables._logs_spec("x"))],
+    [
+        ("StateTable", dynamodb_tables._state_spec("x")),
+        ("LogsTable", dynamodb_tables._logs_spec("x")),
+        ("PoliciesTable", dynamodb_tables._policies_spec("x")),
+    ],
 )
 def test_the_tables_are_those_that_the_store_makes(name: str, spec: dict[str, Any]) -> None:
     made = read_template()["Resources"][name]["Properties"]
@@ -108,6 +112,11 @@ def test_the_tables_are_those_that_the_store_makes(name: str, spec: dict[str, An
         assert made.get(key) == spec.get(key)
     assert made["TimeToLiveSpecification"]["AttributeName"] == dynamodb_tables.TTL_ATTRIBUTE
     assert made["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+
+
+def test_the_table_of_policies_has_the_name_by_which_the_store_finds_it() -> None:
+    made = read_template()["Resources"]["PoliciesTable"]["Properties"]
+    assert made["TableName"] == dynamodb_tables.Tables(state="<StateTable>").policies
 
 
 def test_the_handler_of_the_template_is_there() -> None:
