@@ -190,7 +190,7 @@ def test_a_simulation_is_also_told_to_people(shell: Shell) -> None:
 
 
 def test_the_demo_prints_plain_lines_without_a_terminal(shell: Shell) -> None:
-    told = shell.run("demo", "--speed", "0").out
+    told = shell.run("demo", "--terminal", "--speed", "0").out
     assert "; another takes over" in told
     assert "interruption of" in told
     assert "launch cpx32" in told

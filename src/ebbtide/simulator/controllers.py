@@ -23,7 +23,7 @@ class Controllers:
         self._timeline = timeline
         self._inventory = inventory
         self._pods = pods
-        self._rules = rules
+        self.rules = rules
         self.began_at = timeline.now
         self.budget_specs: list[BudgetSpec] = []
         self._budgets: tuple[Budget, ...] = ()
@@ -49,7 +49,7 @@ class Controllers:
         workload = self._pods.book.workloads[key]
         workload.wanted = wanted
         workload.version += 1
-        self._timeline.after(self._rules.react_seconds, "reconcile", key)
+        self._timeline.after(self.rules.react_seconds, "reconcile", key)
 
     def budgets(self) -> tuple[Budget, ...]:
         """The budgets as they stand; the same tuple while none changed."""
@@ -78,7 +78,7 @@ class Controllers:
             )
         allowed()
         self._pods.stop(pod.uid, grace_seconds)
-        self._timeline.after(self._rules.react_seconds, "reconcile", key)
+        self._timeline.after(self.rules.react_seconds, "reconcile", key)
 
     def _workload(self, spec: BudgetSpec) -> Workload:
         return self._pods.book.workloads[spec.workload]

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ebbtide.engine.outside import Outside
-from ebbtide.errors import EbbtideError, Retryable, Throttled, Unanswered
+from ebbtide.errors import BudgetExhausted, EbbtideError, Final, Retryable, Throttled, Unanswered
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, SoftTaint, Uncordon
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.node import Instance
@@ -30,6 +30,7 @@ from ebbtide.ports import Cloud, Cluster, Inbox, Metrics, Store
 from ebbtide.simulator.plans import Distortion, Plan, Strike
 
 T = TypeVar("T")
+STALE_SECONDS = 3600
 
 
 class RunnerCrashed(BaseException):
@@ -39,13 +40,21 @@ class RunnerCrashed(BaseException):
 class Gate:
     """Through which every call of one runner goes. `on_fault` is told of every fault."""
 
-    def __init__(self, plan: Plan, on_fault: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        on_fault: Callable[[], None] = lambda: None,
+        sleep: Callable[[], None] = lambda: None,
+    ) -> None:
         self._plan = plan
         self._on_fault = on_fault
+        self._sleep = sleep
+        """Lets more time pass than a lease lasts."""
         self.crashed = False
 
     def act(self, verb: str, call: Callable[[], T]) -> T:
         self._alive()
+        self._land()
         strike = self._plan.strike(verb)
         if strike is not Strike.NONE:
             self._on_fault()
@@ -70,9 +79,33 @@ class Gate:
                 self._plan.stalled(verb)
                 self._on_fault()  # the other runner may have done the same meanwhile
                 return call()
+            case Strike.DELAYED:
+                # Only its client's timeout bounds how late an eviction may land: that one is soon.
+                self._plan.delay(call, soon=verb == "cluster.evict")
+                raise Unanswered(f"{verb} got no answer")
+            case Strike.SERVER_ERROR:
+                raise Unanswered(f"{verb} was answered by an error of the server")
+            case Strike.BUDGET:
+                raise BudgetExhausted(f"{verb}: a disruption budget allows none now")
+            case Strike.REFUSED:
+                raise Final(f"{verb}: more than one disruption budget selects this pod")
+            case Strike.SLOW:
+                answer = call()
+                self._sleep()
+                return answer
+
+    def _land(self) -> None:
+        for call in self._plan.land():
+            self._on_fault()
+            with suppress(EbbtideError):
+                call()
+
+    def hole(self, count: int) -> int:
+        return self._plan.pick(count)
 
     def read(self, verb: str) -> Distortion:
         self._alive()
+        self._land()
         distortion = self._plan.distort(verb)
         if distortion is not Distortion.NONE:
             self._on_fault()
@@ -87,9 +120,14 @@ class Gate:
         return RunnerCrashed(f"crashed {where}")
 
 
-def faulty_outside(outside: Outside, plan: Plan, on_fault: Callable[[], None] = lambda: None) -> Outside:
-    """The same outside, seen through doors that fail as planned."""
-    gate = Gate(plan, on_fault)
+def faulty_outside(
+    outside: Outside,
+    plan: Plan,
+    on_fault: Callable[[], None] = lambda: None,
+    slow_seconds: float = 0.0,
+) -> Outside:
+    """The same outside, seen through doors that fail as planned. A slow call takes `slow_seconds`."""
+    gate = Gate(plan, on_fault, lambda: outside.clock.sleep(slow_seconds))
     return replace(
         outside,
         store=FaultyStore(outside.store, gate),
@@ -115,7 +153,8 @@ class FaultyStore:
         self._gate.act("store.release", lambda: self._inner.release(lease))
 
     def load(self) -> Record:
-        self._gate.read("store.load")
+        if self._gate.read("store.load") is Distortion.GONE:
+            raise Retryable("the store does not answer")
         return self._inner.load()
 
     def write(self, record: Record, guard: Lease | None, entries: Sequence[LogEntry] = ()) -> Record:
@@ -159,6 +198,8 @@ class FaultyCluster:
         if distortion is Distortion.GONE:
             raise Retryable("the API server does not answer")
         self._last = self._inner.read()
+        if distortion is Distortion.HOLED and self._last.nodes:
+            return _without_one(self._last, self._gate.hole(len(self._last.nodes)))
         return self._last
 
     def read_pods_on(self, node_name: str) -> Sequence[Pod]:
@@ -202,6 +243,9 @@ class FaultyCloud:
         if distortion is Distortion.GONE:
             raise Retryable("the cloud does not answer")
         self._last = self._inner.list_instances()
+        if distortion is Distortion.HOLED and self._last:
+            hole = self._gate.hole(len(self._last))
+            return tuple(one for number, one in enumerate(self._last) if number != hole)
         return self._last
 
 
@@ -211,9 +255,22 @@ class FaultyMetrics:
         self._gate = gate
 
     def read_cpu(self, node_names: Sequence[str]) -> Reading:
-        if self._gate.read("metrics.read_cpu") is Distortion.GONE:
+        distortion = self._gate.read("metrics.read_cpu")
+        if distortion is Distortion.GONE:
             return Reading(problem="the metrics server does not answer")
-        return self._inner.read_cpu(node_names)
+        reading = self._inner.read_cpu(node_names)
+        if distortion is Distortion.ABSURD:
+            return replace(reading, value=(float("nan"), -1.0, float("inf"))[self._gate.hole(3)])
+        if distortion is Distortion.STALE:
+            return replace(reading, value=0.0, at=reading.at - STALE_SECONDS)
+        return reading
+
+
+def _without_one(view: ClusterView, hole: int) -> ClusterView:
+    """A node that is not found although it is there; its pods are not shown either."""
+    missing = view.nodes[hole].name
+    nodes = tuple(node for node in view.nodes if node.name != missing)
+    return ClusterView(nodes, tuple(pod for pod in view.pods if pod.node_name != missing), view.budgets)
 
 
 class FaultyInbox:

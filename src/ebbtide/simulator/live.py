@@ -27,7 +27,7 @@ from ebbtide.model.node import Market
 from ebbtide.model.snapshot import Reading, Snapshot
 from ebbtide.simulator.faults import RunnerCrashed, faulty_outside
 from ebbtide.simulator.live_scene import DEFAULTS, policies_of_demo, settings_of_demo, world_of_demo
-from ebbtide.simulator.plans import Distortion, Strike
+from ebbtide.simulator.plans import CrashPlan, Distortion, Strike
 from ebbtide.simulator.rules import BudgetSpec
 from ebbtide.simulator.runner import outside_of, stage_of
 from ebbtide.simulator.scaling import SimSignals, SimWorkloads
@@ -44,10 +44,11 @@ OUTAGE_SECONDS = 1800.0
 KEEP_ENTRIES = 20_000
 
 
-class Mood:
+class Mood(CrashPlan):
     """A plan of faults that a person sets: the next effect crashes its runner, the metrics are gone."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.crash_next = False
         self.blind = False
         self.silent = False
@@ -61,8 +62,6 @@ class Mood:
     def distort(self, verb: str) -> Distortion:
         gone = (self.blind and verb == "metrics.read_cpu") or (self.silent and verb == "cluster.read")
         return Distortion.GONE if gone else Distortion.NONE
-
-    def stalled(self, verb: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

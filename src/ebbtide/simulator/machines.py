@@ -66,7 +66,7 @@ class CloudBook:
 class Machines:
     def __init__(self, timeline: Timeline, rules: Rules) -> None:
         self._timeline = timeline
-        self._rules = rules
+        self.rules = rules
         self.book = CloudBook()
         self._listed: tuple[Instance, ...] | None = None
         timeline.on("boot", self._boot)
@@ -104,18 +104,18 @@ class Machines:
             launched_at=int(self._timeline.now),
         )
         machine = self.add(new_machine(pool, instance))
-        machine.joins = not self._timeline.chance(self._rules.never_join)
-        if self._rules.invisible_seconds:
+        machine.joins = not self._timeline.chance(self.rules.never_join)
+        if self.rules.invisible_seconds:
             machine.visible = False
-            self._timeline.after(self._rules.invisible_seconds, "appear", instance.id)
-        self._timeline.after(self._timeline.draw(self._rules.boot), "boot", instance.id)
+            self._timeline.after(self.rules.invisible_seconds, "appear", instance.id)
+        self._timeline.after(self._timeline.draw(self.rules.boot), "boot", instance.id)
         return machine
 
     def end(self, machine: Machine) -> None:
         """Begin to end it; nothing happens when that was begun before."""
         if machine.instance.alive:
             self._set_state(machine, InstanceState.TERMINATING)
-            self._timeline.after(self._timeline.draw(self._rules.terminate), "gone", machine.instance.id)
+            self._timeline.after(self._timeline.draw(self.rules.terminate), "gone", machine.instance.id)
 
     def listed(self) -> tuple[Instance, ...]:
         """The same tuple while nothing changed."""
@@ -156,7 +156,7 @@ class Machines:
             return
         self._set_state(machine, InstanceState.RUNNING)
         if machine.joins:
-            self._timeline.after(self._timeline.draw(self._rules.join), "join", instance_id)
+            self._timeline.after(self._timeline.draw(self.rules.join), "join", instance_id)
         self._timeline.after(0, "lifespan", instance_id)
 
     def _gone(self, instance_id: str) -> None:
@@ -172,7 +172,7 @@ class Machines:
         offer = f"{machine.instance.zone}/{machine.instance.market}/{machine.instance.instance_type}"
         if offer in self.book.capacity:
             self.book.capacity[offer] += 1
-        self._timeline.after(self._rules.listed_seconds, "unlist", instance_id)
+        self._timeline.after(self.rules.listed_seconds, "unlist", instance_id)
 
     def _unlist(self, instance_id: str) -> None:
         machine = self.book.machines.pop(instance_id)
@@ -195,8 +195,8 @@ class Machines:
         return next(a for n in range(4, 65_000) if (a := f"10.{net}.{n // 250}.{n % 250}") not in taken)
 
     def _node_of(self, machine: Machine) -> Node:
-        instance, identity = machine.instance, self._rules.identity
-        by_address = self._rules.names_from_address
+        instance, identity = machine.instance, self.rules.identity
+        by_address = self.rules.names_from_address
         return replace(
             machine.node,
             name=f"ip-{instance.private_ip.replace('.', '-')}" if by_address else f"node-{instance.id}",

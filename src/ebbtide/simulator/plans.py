@@ -33,12 +33,25 @@ class Strike(StrEnum):
     THROTTLED = "throttled"
     STALL = "stall"
     """The runner freezes just before the call; `on_stall` is what happens meanwhile. Then it lands."""
+    DELAYED = "delayed landing"
+    """`Unanswered` at once; the call is carried out some calls later, whoever makes those."""
+    SERVER_ERROR = "server error"
+    """`Unanswered`, and not carried out."""
+    BUDGET = "budget exhausted"
+    """Of an eviction: `BudgetExhausted`, as by a budget that was used up a moment ago."""
+    REFUSED = "eviction refused"
+    """Of an eviction: `Final`, as by two budgets over one pod."""
+    SLOW = "slow call"
+    """Carried out, but the lease has run out when the answer comes."""
 
 
 STRIKES = (Strike.CRASH_BEFORE, Strike.CRASH_AFTER, Strike.LOST_REPLY, Strike.FAILED)
 
 
 EFFECT_WEIGHT = 5.0
+EVICTIONS_ONLY = (Strike.BUDGET, Strike.REFUSED)
+OUTAGE_CALLS = (4, 30)
+"""How many calls to the store fail while it is being failed over."""
 
 
 class Distortion(StrEnum):
@@ -47,6 +60,9 @@ class Distortion(StrEnum):
     NONE = "none"
     STALE = "stale list"
     EMPTY = "empty list"
+    HOLED = "list with a hole"
+    """One of those that are there is not shown."""
+    ABSURD = "absurd value"
     GONE = "gone"
 
 
@@ -59,6 +75,15 @@ class Plan(Protocol):
 
     def stalled(self, verb: str) -> None:
         """What happens while the runner is frozen before this call."""
+
+    def delay(self, call: Callable[[], object], soon: bool) -> None:
+        """Keep a call to land later."""
+
+    def land(self) -> list[Callable[[], object]]:
+        """Asked before every call: those kept that land now."""
+
+    def pick(self, count: int) -> int:
+        """Asked for the place of a hole in a list of so many."""
 
 
 class CrashPlan:
@@ -92,6 +117,15 @@ class CrashPlan:
         if self._on_stall is not None:
             self._on_stall()
 
+    def delay(self, call: Callable[[], object], soon: bool) -> None:
+        """This plan delays nothing: what it strikes is told by a number."""
+
+    def land(self) -> list[Callable[[], object]]:
+        return []
+
+    def pick(self, count: int) -> int:
+        return count - 1
+
 
 class RandomPlan:
     """Draws from a seed. `chances` gives the probability of each strike, for every single call to the
@@ -108,15 +142,47 @@ class RandomPlan:
         self._chances = dict(chances)
         self._distortions = dict(distortions or {})
         self.on_stall: Callable[[str], None] | None = None
+        self.outages = 0.0
+        """The chance, for every call to the store, that it is being failed over from now on."""
+        self._outage_left = 0
+        self.late: list[tuple[int, Callable[[], object]]] = []
+        """Calls still under way, and after how many further calls each lands."""
         self.counts: Counter[str] = Counter()
         self.quiet = False
         """No faults while this is set; the draws go on, so that the rest stays the same."""
 
     def strike(self, verb: str) -> Strike:
-        weight = 1.0 if verb.startswith("store.") else EFFECT_WEIGHT
-        return Strike(self._draw(self._chances, Strike.NONE, weight))
+        store = verb.startswith("store.")
+        if store and self._fails_over():
+            return Strike.FAILED
+        drawn = Strike(self._draw(self._chances, Strike.NONE, 1.0 if store else EFFECT_WEIGHT))
+        return Strike.NONE if drawn in EVICTIONS_ONLY and verb != "cluster.evict" else drawn
+
+    def _fails_over(self) -> bool:
+        if self._outage_left:
+            self._outage_left -= 1
+        elif self.outages and self._random.random() < self.outages and not self.quiet:
+            self._outage_left = self._random.randint(*OUTAGE_CALLS)
+            self.counts["store failover"] += 1
+        return bool(self._outage_left) and not self.quiet
+
+    def delay(self, call: Callable[[], object], soon: bool) -> None:
+        """Let this call land after a few further ones."""
+        self.late.append((1 if soon else self._random.randint(1, 25), call))
+
+    def land(self) -> list[Callable[[], object]]:
+        """What lands before the next call."""
+        waiting = [(left - 1, call) for left, call in self.late]
+        self.late = [(left, call) for left, call in waiting if left > 0]
+        return [call for left, call in waiting if left <= 0]
+
+    def pick(self, count: int) -> int:
+        """One of so many."""
+        return self._random.randrange(count)
 
     def distort(self, verb: str) -> Distortion:
+        if verb == "store.load" and self._fails_over():
+            return Distortion.GONE
         return Distortion(self._draw(self._distortions.get(verb, {}), Distortion.NONE))
 
     def stalled(self, verb: str) -> None:

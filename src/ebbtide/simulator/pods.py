@@ -51,7 +51,7 @@ class Pods:
     def __init__(self, timeline: Timeline, inventory: Inventory, rules: Rules) -> None:
         self._timeline = timeline
         self._inventory = inventory
-        self._rules = rules
+        self.rules = rules
         self.book = PodBook()
         self.members: dict[str, dict[str, None]] = {}
         """UIDs by workload of the pods that count: not terminating, not finished."""
@@ -133,8 +133,8 @@ class Pods:
         self._inventory.drop_pod(uid)
         workload = self.book.workload_of.pop(uid)
         for volume in pod.volumes:
-            self._timeline.after(self._timeline.draw(self._rules.detach), "detach", volume)
-        self._timeline.after(self._rules.react_seconds, "reconcile", workload)
+            self._timeline.after(self._timeline.draw(self.rules.detach), "detach", volume)
+        self._timeline.after(self.rules.react_seconds, "reconcile", workload)
         self.reschedule()
 
     def set_ready(self, pod: Pod, ready: bool) -> None:
@@ -148,7 +148,7 @@ class Pods:
         """The node answers (again): what was to start or end there does so now."""
         for pod in self._inventory.on(node_name):
             if pod.terminating:
-                self._timeline.after(self._rules.react_seconds, "end", pod.uid)
+                self._timeline.after(self.rules.react_seconds, "end", pod.uid)
             elif pod.phase is Phase.PENDING:
                 self._timeline.after(self.workload_of(pod.uid).spec.start_seconds, "start", pod.uid)
             elif pod.phase is Phase.RUNNING and not pod.ready:
@@ -158,7 +158,7 @@ class Pods:
     def reschedule(self) -> None:
         if "schedule" not in self._noticed:
             self._noticed.add("schedule")
-            self._timeline.after(self._rules.react_seconds, "schedule")
+            self._timeline.after(self.rules.react_seconds, "schedule")
 
     def bind_late(self, pod: Pod, node_name: str) -> None:
         self._bind(pod, node_name)

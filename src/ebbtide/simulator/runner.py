@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.engine.outside import Outside
+from ebbtide.engine.scaling import Scaling, ScalingOutside
 from ebbtide.engine.tick import TickReport, tick
+from ebbtide.model.policy import Policy, ZeroDefaults
 from ebbtide.model.settings import Settings
-from ebbtide.ports import Store
+from ebbtide.ports import PolicyStore, Store
 from ebbtide.simulator.checker import Checker
 from ebbtide.simulator.clock import SkewedClock, VirtualClock
 from ebbtide.simulator.faults import faulty_outside
 from ebbtide.simulator.plans import Plan
 from ebbtide.simulator.ports import SimCloud, SimCluster, SimInbox, SimMetrics, SimNotifier
 from ebbtide.simulator.repacking import Bookkeeper
+from ebbtide.simulator.scaling import SimSignals, SimWorkloads
+from ebbtide.simulator.scaling_faults import faulty_scaling
 from ebbtide.simulator.watch import WatchedStore
 from ebbtide.simulator.world import World
 
@@ -31,6 +35,8 @@ class Stage:
     notifier: SimNotifier
     bookkeeper: Bookkeeper
     ids: int = 0
+    policies: tuple[Policy, ...] = ()
+    zero: ZeroDefaults = field(default_factory=ZeroDefaults)
 
     def new_id(self) -> str:
         """Grows with time, and is the same for the same seed."""
@@ -56,6 +62,24 @@ def store_of(stage: Stage, clock: SkewedClock | VirtualClock | None = None) -> S
     return WatchedStore(store, stage.checker)
 
 
+def policies_of(stage: Stage) -> PolicyStore:
+    return MemoryStore(stage.clock, stage.settings.cluster, stage.database).policies()
+
+
+def scaling_doors(stage: Stage, outside: Outside) -> ScalingOutside:
+    """Beside the doors of a tick, those to the workloads of the same world."""
+    return ScalingOutside(
+        store=outside.store,
+        policies=policies_of(stage),
+        workloads=SimWorkloads(stage.world, stage.clock),
+        signals=SimSignals(stage.world, stage.clock),
+        notifier=outside.notifier,
+        clock=outside.clock,
+        new_id=outside.new_id,
+        cluster=outside.cluster,
+    )
+
+
 def outside_of(stage: Stage, clock: SkewedClock | VirtualClock | None = None) -> Outside:
     """Sound doors to the stage's world; hand the result to `faulty_outside` for failing ones."""
     world, true = stage.world, stage.clock
@@ -77,14 +101,26 @@ class Runner:
 
     def __init__(self, stage: Stage, owner: str, plan: Plan | None = None, skew_seconds: float = 0.0) -> None:
         self.owner = owner
+        self.skew_seconds = skew_seconds
         self.clock = SkewedClock(stage.clock, skew_seconds)
         self._settings = stage.settings
         outside = outside_of(stage, self.clock)
+        slow = stage.settings.lock_ttl_seconds + 5.0
         self.outside = (
-            outside if plan is None else faulty_outside(outside, plan, lambda: _disturb(stage.world))
+            outside if plan is None else faulty_outside(outside, plan, lambda: _disturb(stage.world), slow)
         )
 
+        self._scaling: Scaling | None = None
+        if stage.policies:
+            doors = scaling_doors(stage, outside)
+            sound = doors if plan is None else faulty_scaling(doors, plan, lambda: _disturb(stage.world))
+            self._scaling = Scaling(sound, stage.zero, stage.settings)
+            self.outside = replace(self.outside, settings_now=self._scaling.settings_now)
+
     def tick(self, budget_seconds: float = 60.0) -> TickReport:
+        """A round over the policies, where there are any, and a tick."""
+        if self._scaling is not None:
+            self._scaling.round(self.owner, self.clock.now() + budget_seconds)
         return tick(self.outside, self._settings, self.owner, self.clock.now() + budget_seconds)
 
 

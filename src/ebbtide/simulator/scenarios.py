@@ -13,10 +13,13 @@ from decimal import Decimal
 from ebbtide.errors import ConfigError
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.node import Market
+from ebbtide.model.policy import Policy, ZeroDefaults
 from ebbtide.model.pool import Pool
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.catalogue import ZONES, add_system, database, deployment, guarded, pool
 from ebbtide.simulator.rules import BudgetSpec, Kind, Rules, Span, WorkloadSpec, pod_template
+from ebbtide.simulator.sleepers import DEFAULTS as SLEEPY
+from ebbtide.simulator.sleepers import policies_for, sleepers
 from ebbtide.simulator.workload import Curve, Demand
 from ebbtide.simulator.world import World
 
@@ -37,6 +40,8 @@ class Scenario:
     faults: tuple[str, ...] = ()
     calm_seconds: int = HOUR
     """How long before the end the faults cease, so that the end shows what was healed."""
+    policies: tuple[Policy, ...] = ()
+    zero: ZeroDefaults = ZeroDefaults()
 
 
 def build(name: str, seed: int, start: int = START) -> Scenario:
@@ -193,6 +198,17 @@ def _consolidation(seed: int, start: int) -> Scenario:
     return Scenario("", seed, world, settings, 48 * HOUR)
 
 
+def _sleepers(seed: int, start: int) -> Scenario:
+    """Workloads that are used for an hour now and then: they go to zero, their nodes with them, and come
+    back with the first request."""
+    settings = _settings()
+    world = _world(settings, seed, start, Rules(call_seconds=0.05), per_zone=2)
+    for spec in sleepers():
+        world.add_workload(spec)
+    policies = policies_for(start)
+    return Scenario("", seed, world, settings, 24 * HOUR, policies=policies, zero=SLEEPY)
+
+
 SCENARIOS: dict[str, Callable[[int, int], Scenario]] = {
     "day": _day,
     "burst": _burst,
@@ -201,5 +217,6 @@ SCENARIOS: dict[str, Callable[[int, int], Scenario]] = {
     "stuck-drain": _stuck_drain,
     "never-join": _never_join,
     "crashy": _crashy,
+    "sleepers": _sleepers,
     "consolidation": _consolidation,
 }

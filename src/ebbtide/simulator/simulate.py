@@ -10,7 +10,7 @@ with a new owner id after a pause; it must wait for the lease of the dead one li
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
@@ -19,17 +19,22 @@ import msgspec
 from ebbtide.engine.rounds import InvariantBroken
 from ebbtide.errors import EbbtideError
 from ebbtide.simulator.catalogue import CURRENCY
-from ebbtide.simulator.disorder import check_names, plan_for, spoil
+from ebbtide.simulator.disorder import check_names, mend, plan_for, spoil
 from ebbtide.simulator.faults import RunnerCrashed
 from ebbtide.simulator.frames import Frame, describe, draw
+from ebbtide.simulator.mischief import Mischief
 from ebbtide.simulator.repacking import Repacked
-from ebbtide.simulator.runner import Runner, stage_of, store_of
+from ebbtide.simulator.runner import Runner, policies_of, stage_of, store_of
 from ebbtide.simulator.scenarios import Scenario, build
+from ebbtide.simulator.sleepers import Watchman
 
 PAUSE_SECONDS = 20.0
 INBOX_SECONDS = 2.0
 JUMP_CHANCE = 0.02
 JUMPS_SECONDS = (-3600.0, -60.0, 60.0, 600.0, 7200.0)
+SKEW_SECONDS = 5.0
+"""How far a runner's clock may be off for good; less than the margin of a lease."""
+RESTART_CHANCE = 0.1
 
 OnTick = Callable[[Frame], None]
 
@@ -71,10 +76,12 @@ class Simulation:
         self.faults = tuple(dict.fromkeys((*scenario.faults, *faults)))
         self.stage = stage_of(scenario.world, scenario.settings)
         self._store = store_of(self.stage)
+        self._watchman = self._settle_policies()
         self._on_tick = on_tick
         self._random = random.Random(f"{scenario.name}/{scenario.seed}")
         self._plan = plan_for(self.faults, scenario.seed)
         self._plan.on_stall = self._while_stalled
+        self._mischief = Mischief(self.stage, self.faults, f"mischief/{scenario.name}/{scenario.seed}")
         self._stalled = False
         self._owners = self.ticks = self.crashes = self.failed_ticks = self.sentences = 0
         self._events: list[str] = []
@@ -90,6 +97,8 @@ class Simulation:
         while clock.now() < end:
             self._calm_down(end - clock.now() <= scenario.calm_seconds)
             due = clock.now() + scenario.tick_seconds
+            self._mischief.before_tick(self._plan.quiet)
+            runner = self._restarted(runner)
             self._jump_clock(runner)
             if not self._tick(runner):
                 clock.sleep(PAUSE_SECONDS)
@@ -101,11 +110,28 @@ class Simulation:
             self._wait(due)
         self.stage.world.advance_to(clock.now())
         self.stage.checker.finish(self._store.load())
+        self._say_all(self._watchman.finish() if self._watchman else ())
         return self._result()
+
+    def _settle_policies(self) -> Watchman | None:
+        """Write the policies of the scenario, where it has any, and keep an eye on what becomes of them."""
+        if not self.scenario.policies:
+            return None
+        self.stage.policies, self.stage.zero = self.scenario.policies, self.scenario.zero
+        rows = policies_of(self.stage)
+        for policy in self.scenario.policies:
+            rows.put_policy(policy)
+        return Watchman(self.stage.world, rows)
+
+    def _say_all(self, sentences: Iterable[str]) -> None:
+        for sentence in sentences:
+            self.stage.checker.say(sentence)
 
     def _new_runner(self, skew_seconds: float = 0.0) -> Runner:
         self._owners += 1
         plan = self._plan if self.faults else None
+        if "clock-skew" in self.faults:
+            skew_seconds += self._random.uniform(-SKEW_SECONDS, SKEW_SECONDS)
         return Runner(self.stage, f"runner-{self._owners}", plan, skew_seconds)
 
     def _tick(self, runner: Runner) -> bool:
@@ -126,6 +152,7 @@ class Simulation:
             says = f"tick failed: {error}"
         except Exception as error:  # a simulation reports a bug in the engine as it does any other misdeed
             self.stage.checker.say(f"the tick failed unexpectedly: {type(error).__name__}: {error}")
+        self._say_all(self._watchman.look() if self._watchman else ())
         self._show(says)
         return alive
 
@@ -139,15 +166,19 @@ class Simulation:
                 return
 
     def _calm_down(self, calm: bool) -> None:
+        if calm and not self._plan.quiet:
+            mend(self.stage.world, self.faults)
         self._plan.quiet = calm
-        if calm and self.stage.world.rules.late_bind_seconds:
-            self.stage.world.set_late_bind(0.0)
+
+    def _restarted(self, runner: Runner) -> Runner:
+        stops = "restart" in self.faults and not self._plan.quiet and self._random.random() < RESTART_CHANCE
+        return self._new_runner() if stops else runner
 
     def _jump_clock(self, runner: Runner) -> None:
         if "clock-jump" not in self.faults:
             return
         jumps = not self._plan.quiet and self._random.random() < JUMP_CHANCE
-        runner.clock.seconds = self._random.choice(JUMPS_SECONDS) if jumps else 0.0
+        runner.clock.seconds = self._random.choice(JUMPS_SECONDS) if jumps else runner.skew_seconds
 
     def _while_stalled(self, verb: str) -> None:
         """The frozen runner's lease runs out; another takes over, and then the frozen one goes on.
@@ -212,7 +243,7 @@ class Simulation:
             crashes=self.crashes,
             failed_ticks=self.failed_ticks,
             alarms=len(self.stage.notifier.entries),
-            strikes=dict(sorted(self._plan.counts.items())),
+            strikes=dict(sorted({**self._plan.counts, **self._mischief.counts}.items())),
             consolidation=self.stage.bookkeeper.figures,
             violations=tuple(self.stage.checker.violations),
         )

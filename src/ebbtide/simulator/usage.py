@@ -16,7 +16,7 @@ class Usage:
         self._inventory = inventory
         self._pods = pods
         self._nodes = nodes
-        self._rules = rules
+        self.rules = rules
         self._stale = inventory.follow()
         self._fraction: dict[str, float] = {}
         self._last: tuple[list[str], float | None] | None = None
@@ -38,7 +38,7 @@ class Usage:
             node = self._inventory.nodes.get(node_name)
             if node is None or not self._nodes.works(node_name):
                 return None
-            used = self._rules.node_overhead_milli + sum(
+            used = self.rules.node_overhead_milli + sum(
                 pod.requests.cpu_milli * self._pods.workload_of(pod.uid).spec.use_fraction
                 for pod in self._inventory.on(node_name)
                 if pod.phase is Phase.RUNNING

@@ -143,7 +143,13 @@ class World:
 
     def set_late_bind(self, seconds: float) -> None:
         """From now on the scheduler may bind to a node for so long after its cordon; 0 ends that."""
-        self.rules = self.nodes.rules = replace(self.rules, late_bind_seconds=seconds)
+        self.set_rules(replace(self.rules, late_bind_seconds=seconds))
+
+    def set_rules(self, rules: Rules) -> None:
+        """From now on cloud and cluster behave like this."""
+        self.rules = rules
+        self.nodes.rules = self.incidents.rules = self.machines.rules = rules
+        self.pods.rules = self.controllers.rules = self.usage.rules = rules
 
     def _bare_instance(self, zone: str) -> Instance:
         return Instance(

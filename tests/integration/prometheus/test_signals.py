@@ -80,7 +80,7 @@ def scene(*signals: Signal) -> Iterator[tuple[Town, Scripted]]:
         town.scaling = town.runner(signals=read)
         try:
             town.rounds(1200, every=240)
-            assert town.state.phase is Phase.IDLE
+            assert town.phase() is Phase.IDLE
             yield town, script
         finally:
             script.let_go.set()
@@ -98,7 +98,7 @@ def test_whatever_is_wrong_with_a_metric_nothing_goes_to_zero(fault: str, kind: 
         else:
             script.fault = faults(script)[fault]
         town.rounds(1440 if fault == "slow" else 4800, every=240)
-        assert town.state.phase is Phase.ACTIVE
+        assert town.phase() is Phase.ACTIVE
         assert town.state.idle_since is None
         assert town.yard.calls == []
         assert str(kind) in town.state.left_alone
@@ -108,7 +108,7 @@ def test_whatever_is_wrong_with_a_metric_nothing_goes_to_zero(fault: str, kind: 
 def test_the_same_without_a_fault_goes_to_zero(kind: SignalKind) -> None:
     with scene(Signal(kind, QUERIES[kind])) as (town, _):
         town.rounds(4800, every=240)
-        assert town.state.phase is Phase.ZERO
+        assert town.phase() is Phase.ZERO
 
 
 @pytest.mark.parametrize("fault", ["500", "empty", "half the series"])
@@ -117,7 +117,7 @@ def test_a_second_signal_that_is_sound_does_not_make_up_for_it(fault: str) -> No
     with scene(Signal(SignalKind.REPORTED), bad) as (town, script):
         script.fault = faults(script)[fault]
         town.rounds(4800, every=240)
-        assert town.state.phase is Phase.ACTIVE
+        assert town.phase() is Phase.ACTIVE
 
 
 def test_it_goes_to_zero_only_a_whole_idle_time_after_the_fault_is_over() -> None:
@@ -126,9 +126,9 @@ def test_it_goes_to_zero_only_a_whole_idle_time_after_the_fault_is_over() -> Non
         town.rounds(240, every=240)
         script.fault = None
         town.rounds(1920, every=240)
-        assert town.state.phase is Phase.IDLE
+        assert town.phase() is Phase.IDLE
         town.rounds(480, every=240)
-        assert town.state.phase is Phase.ZERO
+        assert town.phase() is Phase.ZERO
 
 
 def test_many_queries_are_asked_at_once_and_answered_in_order() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 from ebbtide.core.repack.choose import plain
 from ebbtide.model.operation import Move
@@ -135,13 +136,43 @@ def test_zones_and_pools_keep_what_they_must() -> None:
 
 
 def test_the_scheduler_is_asked_again_before_a_plan_is_given_out() -> None:
-    """A node that takes no pods makes no domain for the fit rules, though it does for the planner."""
+    """Pods on a node that is not ready count for the planner, as they do for a scheduler; the fit rules,
+    which are those of a removal, leave them out and have the last word."""
     spread = Scheduling(spread=(Spread("topology.kubernetes.io/zone", 1, make_selector(app="web")),))
-    nodes = [node("a1", "cpx62"), node("a2"), node("b1", unschedulable=True)]
-    web = {"labels": (("app", "web"),), "scheduling": spread}
-    pods = [pod("one", nodes[0], **web), pod("two", nodes[2], **web)]
+    nodes = [node("a1", "cpx62"), node("a2"), node("b1", ready=False), node("b2", unschedulable=False)]
+    web: dict[str, Any] = {"labels": (("app", "web"),), "scheduling": spread}
+    pods = [pod("one", nodes[0], **web), pod("two", nodes[1], **web)]
+    pods += [pod(f"lost-{number}", nodes[2], **web) for number in range(2)]
     report = report_on(cluster(nodes, pods), Record(), settings_with(cheap(replace=False)))
-    assert removed(report) == ["a1"]
+    name, says = refusal(report)
+    assert name == "migrations fit"
+    assert says.endswith("skew at most 1")
+
+
+def test_a_pod_that_no_new_node_would_take_keeps_its_old_one() -> None:
+    ssd = [node(f"a{number}", "cpx62", labels=(("disk", "ssd"),)) for number in (1, 2)]
+    wants = Scheduling(node_selector=(("disk", "ssd"),))
+    pods = [pod(f"db-{each.name}", each, 6000, 1024, scheduling=wants) for each in ssd]
+    assert refusal(report_on(cluster(ssd, pods), Record(), settings_with(cheap())))[0] == "cheaper packing"
+
+
+def test_as_many_workers_as_are_always_kept_are_launched_too() -> None:
+    nodes = [node("a1", "cpx62"), node("a2", "cpx62")]
+    pods = [pod(f"web-{each.name}", each) for each in nodes]
+    for least in (1, 2):
+        report = report_on(cluster(nodes, pods), Record(), settings_with(cheap(), min_workers=least))
+        assert report.plan is not None
+        assert len(report.plan.slots) + 2 - len(removed(report)) == least
+
+
+def test_a_node_has_only_so_many_slots_for_pods() -> None:
+    nodes = [node("a1", "cpx62"), node("a2", max_pods=3), node("a3", max_pods=2)]
+    pods = [pod(f"web-{number}", nodes[0], 100 + number, 100) for number in range(3)]
+    report = report_on(cluster(nodes, pods), Record(), settings_with(cheap(replace=False)))
+    assert report.plan is not None
+    assert sorted(move.to_node for move in report.plan.moves) == ["a2", "a2", "a3"]
+    launching = report_on(cluster(nodes, pods), Record(), settings_with(cheap(max_fill=Decimal(1))))
+    assert launching.plan is not None
 
 
 def test_pods_that_ask_for_special_things_move_only_where_these_are() -> None:
@@ -175,3 +206,11 @@ def test_stamps_from_the_future_count_as_now() -> None:
     report = report_on(cluster(nodes), idle(*nodes, seconds=-50))
     assert fate(report, "a1") == "it is 0 s old, at least 1800 s are asked for"
     assert fate(report, "a2") == "it has been empty for 0 s, at least 900 s are asked for"
+
+
+def test_a_game_server_moves_while_nobody_plays() -> None:
+    labels = (("ebbtide.dev/plan", "payperplay"),)
+    snapshot = cluster([LARGE, SMALL], [pod("game", LARGE, 500, 2048, labels=labels)])
+    assert removed(report_on(snapshot, Record(), settings_with(rules(replace=False)), game=0)) == ["a1"]
+    played = report_on(snapshot, Record(), settings_with(rules(replace=False)), game=2)
+    assert fate(played, "a1") == "default/game has 2 players; only what has 0 is moved"

@@ -1,4 +1,4 @@
-"""One face for the three machines."""
+"""One face for the four machines."""
 
 from __future__ import annotations
 
@@ -7,30 +7,34 @@ import pytest
 from ebbtide.core.operations import machine
 from ebbtide.core.operations.machine import Work
 from ebbtide.model.effect import Outcome, OutcomeKind, Terminate
-from ebbtide.model.operation import RemovalState, SlotState
+from ebbtide.model.operation import RemovalState, SlotState, SourceState
 from tests.builders import (
     NOW,
+    make_consolidate,
     make_node,
     make_record,
     make_removal,
     make_scale_down,
     make_scale_up,
     make_slot,
+    make_source,
     make_spot,
 )
 from tests.unit.operations.builders import fleet, make_situation, with_work
 
 UP = make_scale_up(make_slot())
 DOWN = make_scale_down(make_removal())
+MOVING = make_consolidate([make_source("a1")], [])
 SPOT = make_spot()
 ENDED: list[Work] = [
     make_scale_up(make_slot(state=SlotState.FAILED, reason="none left")),
     make_scale_down(make_removal(state=RemovalState.GONE)),
+    make_consolidate([make_source("a1", state=SourceState.EMPTIED)], []),
     make_spot(closing="interruption of i-a1 answered"),
 ]
 
 
-@pytest.mark.parametrize("work", [UP, DOWN, SPOT], ids=["up", "down", "spot"])
+@pytest.mark.parametrize("work", [UP, DOWN, MOVING, SPOT], ids=["up", "down", "moving", "spot"])
 def test_any_work_is_advanced_written_and_keeps_its_invariants(work: Work) -> None:
     situation = make_situation(fleet(make_node("a1")), record=with_work(work))
     step = machine.advance(work, situation)
@@ -43,7 +47,7 @@ def test_any_work_is_advanced_written_and_keeps_its_invariants(work: Work) -> No
     assert machine.absorb(step.operation, [nothing], situation) == step.operation
 
 
-@pytest.mark.parametrize("work", ENDED, ids=["up", "down", "spot"])
+@pytest.mark.parametrize("work", ENDED, ids=["up", "down", "moving", "spot"])
 def test_any_work_that_is_settled_is_closed_out_of_the_record(work: Work) -> None:
     assert machine.is_settled(work)
     closed = machine.close(work, make_situation(record=with_work(work), now=NOW))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ebbtide.core.floor import settings_for
 from ebbtide.model.idle import Phase
 from ebbtide.model.policy import Policy, Target
@@ -11,7 +13,7 @@ from tests.yard import make_policy, make_state
 SETTINGS = make_settings(pools=(make_pool("a", min_workers=2, max_workers=5), make_pool("b")), min_workers=3)
 
 
-def of_pool(name: str = "a", **overrides: object) -> Policy:
+def of_pool(name: str = "a", **overrides: Any) -> Policy:
     return make_policy(target=Target(pool=name), **overrides)
 
 

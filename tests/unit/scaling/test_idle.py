@@ -15,6 +15,7 @@ from ebbtide.core.listening import Look, needs_workloads
 from ebbtide.model.idle import IdleState, Phase, Rate, Remembered, WakeReason, WakeTime
 from ebbtide.model.policy import Policy, Signal, SignalKind, Target
 from ebbtide.model.snapshot import Reading
+from ebbtide.model.workload import Workload
 from tests.builders import NOW
 from tests.yard import BY_QUERY, DEFAULTS, QUERY, make_policy, make_ref, make_state, make_workload
 
@@ -160,11 +161,15 @@ def test_an_idle_target_is_left_up_for_a_reason_that_is_said_once(
 
 @pytest.mark.parametrize("stamp", ["created_at", "deployed_at"])
 def test_a_workload_that_is_new_or_newly_deployed_has_its_grace(stamp: str) -> None:
-    look = seen(0.0, make_workload(**{stamp: NOW - 299}))
+    def deployed(ago: int) -> Workload:
+        changes: dict[str, Any] = {stamp: NOW - ago}
+        return make_workload(**changes)
+
+    look = seen(0.0, deployed(299))
     done = step(make_state(Phase.IDLE, idle_since=LONG_IDLE), look)
     assert (done.state.phase, done.wanted) == (Phase.ACTIVE, Wanted.NOTHING)
     assert done.stretches[0].until == NOW - 299
-    assert step(make_state(), seen(0.0, make_workload(**{stamp: NOW - 300}))).state.phase is Phase.IDLE
+    assert step(make_state(), seen(0.0, deployed(300))).state.phase is Phase.IDLE
 
 
 def test_a_new_policy_and_one_that_just_woke_have_their_grace() -> None:
@@ -179,7 +184,7 @@ def test_without_any_stamp_there_is_no_grace() -> None:
 
 
 @pytest.mark.parametrize("off", [{"enabled": False}, {"scale_to_zero": False}])
-def test_a_policy_that_may_not_go_to_zero_is_never_idle(off: dict[str, bool]) -> None:
+def test_a_policy_that_may_not_go_to_zero_is_never_idle(off: dict[str, Any]) -> None:
     policy = make_policy(**off)
     assert step(make_state(Phase.IDLE, idle_since=LONG_IDLE), policy=policy).state.phase is Phase.ACTIVE
     assert not needs_workloads(policy, make_state(), seen(), DEFAULTS, NOW)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -78,18 +79,18 @@ class Driver:
             raise
         except self._driver_error as error:
             broken = self._engine.dialect.is_disconnect(error, lent.connection, None)
-            lent.connection.close()
+            self._drop(lent)
             if broken:
                 self.close()
             raise translate(error, self._where, broken) from error
         except BaseException:
-            lent.connection.close()
+            self._drop(lent)
             raise
         self._idle.append(lent)
         return answer
 
     def ask_as_one(self, question: Callable[[Lent], T]) -> T:
-        """All or nothing; closing a connection that failed undoes what it had begun."""
+        """All or nothing."""
 
         def transaction(lent: Lent) -> T:
             lent.say(self._begin)
@@ -107,6 +108,12 @@ class Driver:
         """Close what is not in use: when the store is closed, and when the server went away under it."""
         while lent := self._take():
             lent.connection.close()
+
+    def _drop(self, lent: Lent) -> None:
+        """Undo what it had begun, for SQLite lets go of a lock only when the last cursor is gone, too."""
+        with suppress(self._driver_error):
+            lent.connection.rollback()
+        lent.connection.close()
 
     def _take(self) -> Lent | None:
         try:

@@ -55,11 +55,9 @@ def _best(scene: Scene, space: Space, order: Sequence[int], left: Sequence[int])
         for number, kind_cpu, kind_memory, kind_worth in fitting[start:]:
             if kind_cpu > cpu or kind_memory > memory:
                 continue
-            take = min(left[number], slots)
-            if kind_cpu:
-                take = min(take, cpu // kind_cpu)
-            if kind_memory:
-                take = min(take, memory // kind_memory)
+            by_cpu = cpu // kind_cpu if kind_cpu else slots
+            by_memory = memory // kind_memory if kind_memory else slots
+            take = min(left[number], slots, by_cpu, by_memory)
             if take:
                 cpu -= take * kind_cpu
                 memory -= take * kind_memory

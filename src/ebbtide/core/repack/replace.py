@@ -129,8 +129,6 @@ class _Replacement:
         ]
         if not items:
             return {}
-        if not scene.offers:
-            return None
         types = [NodeType(o.name, *o.room, price=float(o.price), zone=o.zone) for o in scene.offers]
         plan = pack(
             items, types, deadline=self._budget.deadline, clock=self._budget.clock, seed=self._budget.seed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +22,9 @@ def simulate(
     recording: Annotated[
         Path | None, typer.Option(help="CSV of seconds,replicas[,workload] that the workloads follow.")
     ] = None,
+    days: Annotated[
+        float | None, typer.Option(min=0.01, max=366, help="How long to play it; else as long as it says.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a scenario on a virtual clock. Exit code 1 when a safety rule was violated."""
@@ -34,6 +38,8 @@ def simulate(
     told = build(scenario, seed)
     if recording is not None:
         play(told, read_recording(recording))
+    if days is not None:
+        told = replace(told, duration_seconds=round(days * 86_400))
     result = Simulation(told, named).run()
     if as_json:
         print(result.to_json())
