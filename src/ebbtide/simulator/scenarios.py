@@ -7,7 +7,7 @@ result = simulate("day", seed=1)         # or let `simulate` do it all
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from ebbtide.errors import ConfigError
@@ -41,7 +41,7 @@ class Scenario:
     calm_seconds: int = HOUR
     """How long before the end the faults cease, so that the end shows what was healed."""
     policies: tuple[Policy, ...] = ()
-    zero: ZeroDefaults = ZeroDefaults()
+    zero: ZeroDefaults = field(default_factory=ZeroDefaults)
 
 
 def build(name: str, seed: int, start: int = START) -> Scenario:
