@@ -1,6 +1,6 @@
 # Every target makes what it needs in .venv; nothing is installed outside this folder.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run check test control-plane chaos lambda bench bench-packing pictures lock clean
+.PHONY: help setup demo run check test control-plane chaos lambda bench bench-packing bench-consolidation pictures lock clean
 .DELETE_ON_ERROR:
 
 ARGS ?=
@@ -74,6 +74,9 @@ bench: $(READY) ## Run every bench/bench_*.py (ARGS="...")
 
 bench-packing: $(READY) ## Compare the packing planner with two baselines (DATA=folder of traces and prices)
 	$(BIN)/python -m bench.bench_packing $(if $(DATA),--data $(DATA)) $(ARGS)
+
+bench-consolidation: $(READY) ## Consolidate a large half-empty cluster, beside Karpenter's way (DATA=folder)
+	$(BIN)/python -m bench.bench_consolidation $(if $(DATA),--data $(DATA)) $(ARGS)
 
 pictures: $(READY) ## Draw the pictures of the README from a real run
 	$(BIN)/python scripts/draw_demo.py docs/demo.svg

@@ -97,7 +97,10 @@ def _new_machines(
             dict(type_.allocatable.extended),
             _daemons(pool.name, snapshot),
         )
-        if slot.key not in {move.to_node for move in plan.moves}:
+        nodes = [n for n in snapshot.cluster.nodes if n.worker and n.ready and not n.unschedulable]
+        needed = max(settings.min_workers, settings.consolidation.min_nodes)
+        spare = len(nodes) - len(plan.sources) - len(plan.empties) + len(plan.slots) > needed
+        if spare and slot.key not in {move.to_node for move in plan.moves}:
             yield f"{slot.key} is launched for nothing"
 
 

@@ -6,7 +6,7 @@ carried out, one that raises anything else was not.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from ebbtide.model.decision import Decision
@@ -196,6 +196,11 @@ class Cloud(Protocol):
 class Metrics(Protocol):
     def read_cpu(self, node_names: Sequence[str]) -> Reading:
         """Average CPU use of these nodes, 0 to 1. Never raises: what is not known says why."""
+
+
+class Players(Protocol):
+    def read_players(self, query: str) -> Mapping[str, int] | None:
+        """Players of game servers by `namespace/pod`, or None where not all of it is known. Never raises."""
 
 
 class Inbox(Protocol):

@@ -77,8 +77,8 @@ class Scene:
     events: Callable[[Stage], Sequence[Event]] = lambda _: ()
     serves: bool = True
     """Whether every pod must have a place at the end."""
-    quick: Bounds = Bounds(1, 1, 1, 2, 8)
-    deep: Bounds = Bounds(2, 2, 1, 3, 10)
+    quick: Bounds = Bounds(1, 1, 1, 1, 8)
+    deep: Bounds = Bounds(2, 2, 1, 2, 8)
 
 
 def _deployment(world: World, name: str, replicas: int, cpu_milli: int, budget: int | None = None) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -14,8 +15,10 @@ from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.core.operations import machine
 from ebbtide.core.operations.situation import Situation
 from ebbtide.engine.observe import observe
+from ebbtide.engine.scaling import Scaling
 from ebbtide.errors import LeaseLost, NewerRecord, NotOurs
 from ebbtide.model.effect import SoftTaint, Uncordon
+from ebbtide.model.idle import Phase, WakeReason
 from ebbtide.model.node import LEAVING, InstanceState
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown, ScaleUp, SlotState, SpotKind, SpotNotice
 from ebbtide.model.record import CLUSTER_LEASE, Record
@@ -23,6 +26,7 @@ from ebbtide.simulator.clock import VirtualClock
 from ebbtide.simulator.faults import RunnerCrashed
 from ebbtide.simulator.plans import CrashPlan, Distortion, RandomPlan, Strike
 from ebbtide.simulator.rules import Rules, Span
+from ebbtide.simulator.scaling_faults import faulty_scaling
 from ebbtide.simulator.world import Act, ActKind
 from tests.simulation.stories import (
     IMPATIENT,
@@ -38,6 +42,7 @@ from tests.simulation.stories import (
     spot_cluster,
     stubborn_cluster,
 )
+from tests.yard import Town, make_ref
 
 SCALE_DOWN = Story("scale-down", idle_cluster, 2)
 SCALE_UP = Story("scale-up", busy_cluster, 3, NO_REMOVALS)
@@ -400,3 +405,34 @@ def test_k3s_node_re_created_under_the_same_name() -> None:
     telling.tick()
     assert name not in telling.world.inventory.nodes
     assert [act.node_name for act in acts(telling, ActKind.DELETE_NODE)] == [name]
+
+
+def test_a_wake_arrives_while_going_to_zero() -> None:
+    """The write that commits to zero is refused by the wake's, and the call to zero by the version that the
+    wake has changed, at whichever of its calls the sleeper is when the wake comes."""
+    for moment in ("policies.write_state#1", "workloads.scale#1", "policies.write_state#2"):
+        town = Town()
+        town.rounds(2100)
+        town.clock.sleep(60)
+        counting = CrashPlan()
+        probe = Town()
+        probe.rounds(2100)
+        probe.clock.sleep(60)
+        probe.round(_through(probe, counting))
+        place = counting.calls.index(moment) + 1
+        wake = partial(_wake, town)
+        town.round(_through(town, CrashPlan(place, Strike.STALL, on_stall=wake)))
+        assert town.yard.read(make_ref()).replicas == 2, moment
+        town.rounds(600)
+        assert town.yard.read(make_ref()).replicas == 2, moment
+        assert town.state.phase in (Phase.ACTIVE, Phase.IDLE), moment
+        assert town.state.wake_count == 1, moment
+
+
+def _wake(town: Town) -> None:
+    town.runner().wake(town.policies[0].id, WakeReason.API_REQUEST)
+
+
+def _through(town: Town, plan: CrashPlan) -> Scaling:
+    doors = faulty_scaling(town.scaling.outside, plan)
+    return town.runner(store=doors.store, policies=doors.policies, workloads=doors.workloads)

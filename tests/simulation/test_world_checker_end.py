@@ -19,7 +19,7 @@ def scene() -> Scene:
 def test_a_cordon_left_behind_is_seen_at_the_end(scene: Scene) -> None:
     scene.cordon(scene.workers[0])
     scene.checker.finish(scene.store.load())
-    assert scene.said == [f"node {scene.workers[0].name} is left cordoned by op, which is closed"]
+    assert scene.said == [f"node {scene.workers[0].name} is left marked by op, which is closed"]
 
 
 def test_a_node_object_left_without_its_instance_is_seen_at_the_end(scene: Scene) -> None:

@@ -68,6 +68,7 @@ def assemble(config: Config, store: Store, world: World) -> Outside:
         observer=Observers(*world.observers),
         workloads=world.workloads,
         signals=world.signals,
+        players=world.players,
     )
 
 

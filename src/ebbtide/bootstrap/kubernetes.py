@@ -15,7 +15,7 @@ from ebbtide.bootstrap.parts import SystemClock, World
 from ebbtide.config import Config
 from ebbtide.engine.outside import Outside
 from ebbtide.errors import ConfigError, Usage
-from ebbtide.ports import Clock, Cloud, Inbox, Metrics, Signals
+from ebbtide.ports import Clock, Cloud, Inbox, Metrics, Players, Signals
 
 if TYPE_CHECKING:
     from ebbtide.adapters.clouds.join import Join
@@ -49,6 +49,7 @@ def open_kubernetes(config: Config, watching: bool = False, asking: bool = False
             (cluster.teller,),
             KubeWorkloads(connection, watching),
             open_signals(config),
+            open_players(config),
         )
         if asking:
             connection.get("/version", "the version")
@@ -103,7 +104,7 @@ def cloud_client(config: Config, service: str = "ec2") -> Any:
 def close_doors(doors: World | Outside) -> None:
     """Every door that can be closed, the store last; one that fails keeps no other open."""
     with ExitStack() as last_first:
-        for name in ("store", "signals", "workloads", "inbox", "metrics", "cluster", "cloud"):
+        for name in ("store", "players", "signals", "workloads", "inbox", "metrics", "cluster", "cloud"):
             if shut := getattr(getattr(doors, name, None), "close", None):
                 last_first.callback(shut)
 
@@ -130,6 +131,14 @@ def open_signals(config: Config) -> Signals:
 
     source = _prometheus_source(config)
     return NoSignals() if source is None else PrometheusSignals(source)
+
+
+def open_players(config: Config) -> Players | None:
+    """None where no Prometheus is configured, or nothing is to be asked of it."""
+    from ebbtide.adapters.prometheus import PrometheusPlayers
+
+    source = _prometheus_source(config) if config.settings.consolidation.players_query else None
+    return None if source is None else PrometheusPlayers(source)
 
 
 def _prometheus_source(config: Config) -> Source | None:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 from ebbtide.model.log import LogEntry
-from ebbtide.ports import Clock, Cloud, Cluster, Inbox, Metrics, Observer, Signals, Workloads
+from ebbtide.ports import Clock, Cloud, Cluster, Inbox, Metrics, Observer, Players, Signals, Workloads
 
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 _TIME_DIGITS, _ORDER_DIGITS, _RANDOM_DIGITS = 10, 3, 5
@@ -31,6 +31,7 @@ class World:
     observers: tuple[Observer, ...] = ()
     workloads: Workloads | None = None
     signals: Signals | None = None
+    players: Players | None = None
 
 
 class SystemClock:

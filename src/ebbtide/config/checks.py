@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import urlsplit
 
 from ebbtide.config.adapter_checks import check_adapters
 from ebbtide.config.api_checks import check_api
 from ebbtide.config.budgets import BudgetKeys
+from ebbtide.config.policies import PolicyKeys
 from ebbtide.config.pools import PoolKeys
 from ebbtide.config.problems import Problem, shown
 from ebbtide.config.schema import STORE_FORMS, Document
@@ -20,7 +21,7 @@ def check(document: Document) -> Iterator[Problem]:
     yield from _store(document)
     yield from _pools(document)
     yield from _budgets(document)
-    yield from _policies(document)
+    yield from check_policies(document.policies, [pool.name for pool in document.pools])
     yield from check_adapters(document)
     yield from check_api(document.api)
 
@@ -167,15 +168,15 @@ def _definitions(d: Document) -> Iterator[Problem]:
                 )
 
 
-def _policies(d: Document) -> Iterator[Problem]:
-    pools = [pool.name for pool in d.pools]
-    names = [policy.name for policy in d.policies]
-    for number, policy in enumerate(d.policies):
+def check_policies(policies: Sequence[PolicyKeys], pools: Sequence[str]) -> Iterator[Problem]:
+    """Of the configuration, or of a file beside it; where no pool is configured, any may be meant."""
+    names = [policy.name for policy in policies]
+    for number, policy in enumerate(policies):
         if policy.name in names[:number]:
             says = f"{shown(policy.name)} is used twice; give each its own"
             yield Problem(("policies", number, "name"), says)
-        if policy.target.pool and d.pools and policy.target.pool not in pools:
-            says = f"{shown(policy.target.pool)} is no pool of this file; allowed: {', '.join(pools)}"
+        if policy.target.pool and pools and policy.target.pool not in pools:
+            says = f"{shown(policy.target.pool)} is no configured pool; allowed: {', '.join(pools)}"
             yield Problem(("policies", number, "target", "pool"), says, ("pools",))
         for place, schedule in enumerate(policy.schedules):
             if not schedule.replicas and not policy.scale_to_zero:

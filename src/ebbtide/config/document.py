@@ -7,7 +7,8 @@ are refused where a number is expected.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from ebbtide.config.places import Path as KeyPath
 from ebbtide.config.places import path_text
 from ebbtide.errors import ConfigError
 
+CHECK = "Correct it and run `ebbtide config check`."
+NOTHING = "tag:yaml.org,2002:null"
 _FIRST = "-+.0123456789tTfFnN~"
 
 
@@ -69,25 +72,44 @@ def read_document(path: Path) -> Read:
 
 
 def parse_document(text: str, name: str) -> Read:
-    loader = _Loader(text)
-    try:
+    with _reading(text, name, CHECK) as loader:
         root = loader.get_single_node()
-        if root is None:
-            return Read(name)
-        lines: dict[KeyPath, int] = {}
-        _walk(root, (), lines, name)
-        values = _frozen(loader.construct_document(root))
+        return Read(name) if root is None else _read(loader, root, name, "min_workers: 2", CHECK)
+
+
+def parse_documents(text: str, name: str, hint: str) -> tuple[Read, ...]:
+    """Every document of a file that may hold several; empty ones are passed over."""
+    found = []
+    with _reading(text, name, hint) as loader:
+        while loader.check_node():
+            root = loader.get_node()
+            if root is not None and root.tag != NOTHING:
+                found.append(_read(loader, root, name, "name: web", hint))
+    return tuple(found)
+
+
+@contextmanager
+def _reading(text: str, name: str, hint: str) -> Iterator[_Loader]:
+    """Turns what is wrong with the text into a sentence that says where."""
+    try:
+        loader = _Loader(text)
+        try:
+            yield loader
+        finally:
+            loader.dispose()
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(
-            f"{name}{_mark(error)} is not valid YAML: {_problem(error)}; nothing was touched. "
-            "Correct it and run `ebbtide config check`."
+            f"{name}{_mark(error)} is not valid YAML: {_problem(error)}; nothing was touched. {hint}"
         ) from error
-    finally:
-        loader.dispose()
+
+
+def _read(loader: _Loader, root: yaml.Node, name: str, example: str, hint: str) -> Read:
+    lines: dict[KeyPath, int] = {(): root.start_mark.line + 1}
+    _walk(root, (), lines, name)
+    values = _frozen(loader.construct_document(root))
     if not isinstance(values, dict):
         raise ConfigError(
-            f"{name} must hold keys with values, such as `min_workers: 2`; nothing was touched. "
-            "Correct it and run `ebbtide config check`."
+            f"{name} must hold keys with values, such as `{example}`; nothing was touched. {hint}"
         )
     return Read(name, values, lines)
 

@@ -24,8 +24,9 @@ MOVABLE_TIERS = ("micro", "small", "medium")
 MOST_MOVABLE_MIB = TIERS_MIB["medium"]
 MOVABLE_PLANS = ("payperplay", "balanced")
 PLANS = (*MOVABLE_PLANS, "reserved")
-RUNNING, STARTING, STOPPING = "running", "starting", "stopping"
-STATUSES = (RUNNING, STARTING, STOPPING)
+RUNNING, STARTING = "running", "starting"
+UNKNOWN = -1
+"""Players of a server that could not be counted."""
 
 
 def said(pod: Pod) -> Mapping[str, str]:
@@ -81,6 +82,8 @@ def why_not_movable(pod: Pod, players: Mapping[str, int]) -> str:
 
 def _why_players_forbid(counted: int | None, noted: str | None) -> str:
     """Both are believed: unless all that is known says 0, somebody may be playing."""
+    if counted is not None and counted < 0:
+        return "has players that cannot be counted now; only what has 0 is moved"
     known = [] if counted is None else [counted]
     if noted is not None:
         if not (noted.isascii() and noted.isdigit()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ebbtide.core.servers import UNKNOWN, said
 from ebbtide.engine.outside import Outside
 from ebbtide.errors import EbbtideError
 from ebbtide.model.settings import Settings
@@ -28,7 +29,20 @@ def observe(outside: Outside, settings: Settings) -> Snapshot:
         problems.append(f"the cloud could not be read: {error}")
     now = int(outside.clock.now())
     cpu = outside.metrics.read_cpu([node.name for node in view.workers])
-    return Snapshot(now, view, instances, fresh(cpu, settings, now), tuple(problems))
+    players = read_players(outside, settings, view)
+    return Snapshot(now, view, instances, fresh(cpu, settings, now), tuple(problems), players)
+
+
+def read_players(outside: Outside, settings: Settings, view: ClusterView) -> tuple[tuple[str, int], ...]:
+    """What the query says; where it cannot be asked, that of every game server is unknown, whatever its
+    annotation says: it may be old."""
+    query = settings.consolidation.players_query
+    if not query:
+        return ()
+    found = outside.players.read_players(query) if outside.players is not None else None
+    if found is None:
+        return tuple((pod.full_name, UNKNOWN) for pod in view.pods if said(pod))
+    return tuple(sorted(found.items()))
 
 
 def fresh(reading: Reading, settings: Settings, now: int) -> Reading:

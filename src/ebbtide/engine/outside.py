@@ -15,6 +15,7 @@ from ebbtide.ports import (
     Metrics,
     Notifier,
     Observer,
+    Players,
     Signals,
     Store,
     Workloads,
@@ -43,5 +44,7 @@ class Outside:
     workloads: Workloads | None = None
     signals: Signals | None = None
     """Both are for `engine.scaling`; a tick asks for neither."""
+    players: Players | None = None
+    """For `consolidation.players_query`; without it nobody knows whether anybody plays."""
     settings_now: SettingsNow = as_they_are
     """What policies make of the settings of a tick: a pool that sleeps may be empty."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from ebbtide.core.savings import fold
 from ebbtide.errors import NotFound
-from ebbtide.model.idle import IdleState
+from ebbtide.model.idle import IdleState, Phase, WakeReason, wake_id
 from ebbtide.model.ledger import Stretch
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.policy import Policy, ZeroDefaults
@@ -66,14 +66,17 @@ class Desk:
         """Write the state with the stretches that ended, in the ledger and in the log, all or nothing."""
         kept = stretches if self.defaults.cost_tracking else ()
         entries = [self.stretch_entry(stretch) for stretch in kept]
-        told = [self.entry(kind, policy, says)] if says else []
+        told = [self.entry(kind, policy, says, told_of(policy, state, kind))] if says else []
         written = self.outside.policies.write_state(state, fold(kept), [*entries, *told])
         for entry in told:
             self.outside.notifier.notify(entry)
         return written
 
-    def entry(self, kind: LogKind, policy: Policy, says: str) -> LogEntry:
-        return LogEntry(self.outside.new_id(), self.now, kind, f"policy {policy.name}: {says}", policy.id)
+    def entry(
+        self, kind: LogKind, policy: Policy, says: str, data: Mapping[str, object] | None = None
+    ) -> LogEntry:
+        says = f"policy {policy.name}: {says}"
+        return LogEntry(self.outside.new_id(), self.now, kind, says, policy.id, data or {})
 
     def tell(self, kind: LogKind, policy: Policy, says: str) -> None:
         """Log what changes no state."""
@@ -90,6 +93,18 @@ class Desk:
     def note(self, policy: Policy, says: str) -> str:
         """What is noted at a workload that is scaled."""
         return f"policy {policy.name}: {says}"
+
+
+def told_of(policy: Policy, state: IdleState, kind: LogKind) -> dict[str, object]:
+    """What figures and notifications need to know of a change of state, so that none reads the sentence."""
+    told: dict[str, object] = {"policy": policy.name, "phase": state.phase.value}
+    if kind is LogKind.WAKE:
+        told["wake_reason"] = (state.wake_reason or WakeReason.MANUAL).value
+        told["wake_id"] = wake_id(policy.id, state.wake_count)
+        last = state.wakes[-1] if state.wakes else None
+        if last is not None and state.phase is Phase.ACTIVE and last.at == state.last_wake_at:
+            told["seconds"] = last.seconds
+    return told
 
 
 def read_stretch(entry: LogEntry) -> Stretch:

@@ -28,6 +28,7 @@ from ebbtide.model.workload import Workload
 
 MOST_TRIES = 100
 """A write or call that is refused because something changed is made again this often."""
+NODE_STEPS = tuple(f"-> {state}" for state in (SlotState.LAUNCHED, SlotState.JOINED, SlotState.READY))
 SETTLED_LOOKS = 50
 """How many transitions of the log are looked through for the node that a wake waited for."""
 
@@ -237,11 +238,11 @@ class Waking:
         return found
 
     def _node_seconds(self, state: IdleState, at: float) -> float:
-        """How long after the wake the last node became ready that came while it waited."""
+        """How long after the wake the last step of a node was seen that came while it waited."""
         since = state.last_wake_at or 0
         entries = self._outside.store.read_log([LogKind.TRANSITION], limit=SETTLED_LOOKS)
-        came = [e.at for e in entries if since <= e.at <= at and f"-> {SlotState.READY}" in e.says]
-        return float(max(came) - since) if came else 0.0
+        came = [e.at for e in entries if since <= e.at <= at and any(step in e.says for step in NODE_STEPS)]
+        return float(max(1, max(came) - since)) if came else 0.0
 
     def _running(self, policy: Policy, state: IdleState, up: Sequence[Workload]) -> Woken:
         count = replicas_of(up) if policy.target.workloads else max(1, policy.min_replicas)

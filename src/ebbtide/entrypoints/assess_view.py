@@ -12,6 +12,7 @@ from rich.markup import escape as plain
 from rich.table import Table
 
 from ebbtide.entrypoints.assessment import HOURS_PER_MONTH, Assessment, NodeFigures
+from ebbtide.entrypoints.repacking import Repacked
 
 COLUMNS = ("node", "type", "zone", "CPU", "memory", "pods", "price/h", "wasted/h", "verdict")
 STYLE = (
@@ -47,6 +48,14 @@ def summary(result: Assessment) -> list[str]:
         f"Of that {_money(result.waste())} is for what no pod asks for.",
         f"{len(removable)} could be removed now, which saves {_money(result.saving())}.",
     ]
+    if result.repacked is not None:
+        found = result.repacked
+        lines.append(
+            f"Packed anew, with {found.moves} pods moved, {found.removed} nodes removed and {found.launched} "
+            f"launched, they would cost {_money({found.currency: found.cost_after})}: that saves "
+            f"{_money({found.currency: found.savings})}. No set of these types costs less than "
+            f"{_money({found.currency: found.bound})}."
+        )
     if result.unpriced:
         lines.append(f"No price is known for {', '.join(result.unpriced)}: what is said leaves them out.")
     return lines
@@ -60,9 +69,23 @@ def as_data(result: Assessment) -> dict[str, Any]:
         "costPerHour": _texts(result.cost()),
         "wastePerHour": _texts(result.waste()),
         "savingPerHour": _texts(result.saving()),
+        "repacked": None if result.repacked is None else _repacked_data(result.repacked),
         "removable": [node.name for node in result.nodes if node.removable],
         "typesWithoutPrice": list(result.unpriced),
         "notes": list(result.notes),
+    }
+
+
+def _repacked_data(found: Repacked) -> dict[str, Any]:
+    return {
+        "currency": found.currency,
+        "costPerHour": str(found.cost),
+        "costAfterPerHour": str(found.cost_after),
+        "savingPerHour": str(found.savings),
+        "bound": str(found.bound),
+        "moves": found.moves,
+        "removed": found.removed,
+        "launched": found.launched,
     }
 
 

@@ -6,12 +6,14 @@ that is no control plane counts as a worker. Nothing is touched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from ebbtide.adapters.clouds.prices import PriceBook
 from ebbtide.core.targets import choose_targets
+from ebbtide.entrypoints.repacking import Repacked, repacked
 from ebbtide.model.money import Price
 from ebbtide.model.node import Instance, Node
 from ebbtide.model.pod import Pod
@@ -57,6 +59,8 @@ class Assessment:
     pods: int
     waiting_pods: int
     notes: tuple[str, ...]
+    repacked: Repacked | None = None
+    """What packing all pods anew would come to; none where nothing cheaper was found."""
 
     @property
     def unpriced(self) -> tuple[str, ...]:
@@ -79,7 +83,13 @@ def _sum(amounts: Iterable[tuple[Price, Decimal]]) -> dict[str, Decimal]:
     return total
 
 
-def assess(view: ClusterView, prices: PriceBook, now: int, notes: tuple[str, ...] = ()) -> Assessment:
+def assess(
+    view: ClusterView,
+    prices: PriceBook,
+    now: int,
+    notes: tuple[str, ...] = (),
+    clock: Callable[[], float] = time.perf_counter,
+) -> Assessment:
     view = replace(view, nodes=tuple(replace(n, pool=n.pool or POOL) for n in view.nodes))
     settings = _settings(view)
     looked_at = _emptiest(view)
@@ -88,7 +98,8 @@ def assess(view: ClusterView, prices: PriceBook, now: int, notes: tuple[str, ...
         _figures(node, view, prices, node.name in removable, _why_kept(node, looked_at, reasons, settings))
         for node in view.nodes
     )
-    return Assessment(figures, sum(map(len, view.pods_on.values())), len(view.waiting_pods), (*notes, *more))
+    pods, waiting = sum(map(len, view.pods_on.values())), len(view.waiting_pods)
+    return Assessment(figures, pods, waiting, (*notes, *more), repacked(view, prices, now, clock))
 
 
 def _settings(view: ClusterView) -> Settings:

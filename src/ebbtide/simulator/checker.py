@@ -111,7 +111,7 @@ class Checker:
                 self.say(f"node {node.name} is left marked by {node.owner.operation_id}, which is closed")
             machine = self._world.nodes.machine_of(node.name)
             ended_at = machine.ended_at if machine is not None else 1.0
-            left = node.worker and ended_at and self._world.now - ended_at > limit
+            left = node.worker and node.instance_id and ended_at and self._world.now - ended_at > limit
             if left and not self._nobody_may_act(record):
                 self.say(f"Node object {node.name} is left although its instance is gone")
 

@@ -99,6 +99,7 @@ class Gate:
             self._on_fault()
             with suppress(EbbtideError):
                 call()
+            self._on_fault()  # whoever does the same now could not know of it
 
     def hole(self, count: int) -> int:
         return self._plan.pick(count)

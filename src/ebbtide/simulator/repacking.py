@@ -70,13 +70,18 @@ class Repacking:
         if age < wanted.min_uptime_seconds:
             self._say(f"consolidation removes {node.name} at an age of {age:.0f} s")
         idle = self._world.now - self._world.inventory.empty_since.get(node.name, self._world.now)
-        if idle + UNSEEN_SECONDS < wanted.min_idle_seconds:
+        if idle + UNSEEN_SECONDS < wanted.min_idle_seconds and not self._just_came(node.name):
             self._say(f"consolidation removes {node.name}, empty for {idle:.0f} s")
         going = doomed(record)
         machines = (self._world.nodes.machine_of(n.name) for n in self._world.view().workers if n.ready)
         left = sum(1 for machine in machines if machine and machine.instance.id not in going)
         if left < max(1, wanted.min_nodes):
             self._say(f"consolidation removes {node.name} and leaves {left} ready workers")
+
+    def _just_came(self, node_name: str) -> bool:
+        """Whether all that is there came so lately that nobody can have seen it."""
+        pods = [pod for pod in self._world.pods_on(node_name) if not pod.tied_to_node and not pod.finished]
+        return bool(pods) and all(self._world.now - pod.created_at < UNSEEN_SECONDS for pod in pods)
 
     def _losses(self) -> int:
         return self._world.incidents.mail.interruptions + len(self._world.nodes.lost_at)

@@ -193,7 +193,8 @@ def _consolidation(seed: int, start: int) -> Scenario:
     for zone in ZONES:
         world.add_node("general", "cpx62", zone)
     for number in range(3):
-        demand = Demand(Curve.DAY, 4, 14, step_seconds=1200 + 300 * number)
+        # Each peaks at an hour of its own, so that what one leaves behind is scattered among the others.
+        demand = Demand(Curve.DAY, 2, 16, 1200 + 300 * number, peak_second=(12 + 3 * number) * HOUR)
         world.add_workload(*guarded(deployment(f"web-{number}", 700, 1024, demand), 2))
     return Scenario("", seed, world, settings, 48 * HOUR)
 
@@ -201,7 +202,7 @@ def _consolidation(seed: int, start: int) -> Scenario:
 def _sleepers(seed: int, start: int) -> Scenario:
     """Workloads that are used for an hour now and then: they go to zero, their nodes with them, and come
     back with the first request."""
-    settings = _settings()
+    settings = _settings(pool("general"), max_workers=14)
     world = _world(settings, seed, start, Rules(call_seconds=0.05), per_zone=2)
     for spec in sleepers():
         world.add_workload(spec)

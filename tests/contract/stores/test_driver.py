@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from ebbtide.adapters.stores.entries import log_rows
 from ebbtide.adapters.stores.sql import SqlStore
 from ebbtide.adapters.stores.sql_driver import Driver, Lent
 from ebbtide.errors import Conflict, EbbtideError
@@ -39,7 +40,7 @@ def written_then(store: SqlStore, error: BaseException) -> None:
     """An entry is written in a transaction that then ends with this error."""
 
     def write(lent: Lent) -> None:
-        lent.run_each(store._sql.append, store._log_rows([make_entry("1")]))
+        lent.run_each(store._sql.append, log_rows(store._cluster, [make_entry("1")]))
         raise error
 
     store._driver.ask_as_one(write)

@@ -163,7 +163,7 @@ def test_policies_of_different_clusters_do_not_meet(
     opened = lab.open(f"{cluster}-other")
     other = policies_of(opened)
     policies.put_policy(make_policy(), [make_entry("1")])
-    assert list(other.list_policies()) == list(other.list_states()) == []
+    assert [*other.list_policies(), *other.list_states()] == []
     assert other.put_policy(make_policy()).version == 1
     policies.delete_policy(policy_id(1), 1)
     assert len(other.list_policies()) == len(other.list_states()) == 1

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 
-from ebbtide.entrypoints.api import Site, make_app
+from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.api.scopes import Scope, Token, digest_of
-from ebbtide.entrypoints.api.site import Sight
+from ebbtide.entrypoints.api.site import Sight, Site
 from ebbtide.entrypoints.api.telling import DEMO
 from ebbtide.entrypoints.cli.demo_page import Breaking
 from ebbtide.simulator.live import Live

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 
-from ebbtide.entrypoints.api import make_app
+from ebbtide.entrypoints.api.app import make_app
 from ebbtide.simulator.live import Live
 from tests.integration.api.conftest import START, TOKENS, make_site
 

@@ -214,3 +214,13 @@ def test_a_game_server_moves_while_nobody_plays() -> None:
     assert removed(report_on(snapshot, Record(), settings_with(rules(replace=False)), game=0)) == ["a1"]
     played = report_on(snapshot, Record(), settings_with(rules(replace=False)), game=2)
     assert fate(played, "a1") == "default/game has 2 players; only what has 0 is moved"
+
+
+def test_a_large_node_that_stays_takes_in_all_that_small_ones_hold() -> None:
+    stays, small = node("a0", "cpx62"), [node(f"a{number}", "cpx22") for number in range(1, 15)]
+    pods = [pod("bare", stays, 500, 1024, controller="")]
+    pods += [pod(f"web-{each.name}", each, 100, 100) for each in small]
+    report = report_on(cluster([stays, *small], pods), Record(), settings_with(cheap()))
+    assert removed(report) == sorted(each.name for each in small)
+    assert report.plan is not None
+    assert {move.to_node for move in report.plan.moves} == {"a0"}

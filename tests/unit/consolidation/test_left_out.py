@@ -128,7 +128,8 @@ def test_a_price_in_another_currency_is_never_added() -> None:
     euros = make_type("dollars", 4000, 8192)
     dollars = replace(euros, price=Price(Decimal("0.0168"), "USD", "test"))
     odd = node("a3", instance_type="dollars")
-    given = settings_with(cheap(), pools=(make_pool(types=(*TYPES, dollars), zones=("a",)),))
+    pool = make_pool(types=(*TYPES, dollars), zones=("a",))
+    given = settings_with(cheap(replace=False), pools=(pool,))
     report = report_on(cluster([KEPT, FREE, odd]), idle(KEPT, FREE, odd), given)
     assert fate(report, "a3") == "its price is in USD, those of most nodes are in EUR"
     assert removed(report) == ["a1"]

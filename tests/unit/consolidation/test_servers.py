@@ -57,6 +57,7 @@ def test_each_reason_against_moving_is_said(given: dict[str, Any], says: str) ->
 def test_players_that_metrics_know_count_as_well() -> None:
     assert why(counted=3) == "has 3 players; only what has 0 is moved"
     assert why(counted=0) == ""
+    assert why(counted=-1) == "has players that cannot be counted now; only what has 0 is moved"
 
 
 def test_metrics_alone_are_enough_to_know_the_players() -> None:

@@ -124,5 +124,5 @@ def test_a_name_twice_a_pool_that_is_not_there_and_a_sleep_that_is_forbidden_are
     )
     with pytest.raises(ConfigError) as refused:
         load(path, {})
-    for says in ('"web" is used twice', '"gone" is no pool of this file', "0 is sleep"):
+    for says in ('"web" is used twice', '"gone" is no configured pool', "0 is sleep"):
         assert says in str(refused.value)

@@ -21,6 +21,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.process_collector import ProcessCollector
 
 from ebbtide import __version__
+from ebbtide.adapters.metrics_export.consolidations import ConsolidationFigures
+from ebbtide.adapters.metrics_export.policies import PolicyStates, WakeFigures
 from ebbtide.adapters.metrics_export.states import Look, States
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Outcome
@@ -64,6 +66,11 @@ class Figures:
             "ebbtide_effects", "Launches, evictions, cordons and the like, by outcome.", "effect", "outcome"
         )
 
+        self.consolidations = ConsolidationFigures(self.registry)
+        self.policies = PolicyStates(now)
+        self.registry.register(self.policies)
+        self.wakes = WakeFigures(self.registry)
+
     def of(self, settings: Settings) -> ClusterFigures:
         """The observer of one cluster."""
         return self.clusters.setdefault(settings.cluster, ClusterFigures(self, settings))
@@ -104,7 +111,8 @@ class ClusterFigures:
         self._figures.opened.labels(self._cluster, kind_of(work)).inc()
 
     def advanced(self, before: Operation | Spot, after: Operation | Spot) -> None:
-        """Steps are not counted: they show as effects, and in the states of nodes."""
+        """Of all steps, nodes that came and went are counted; others show as effects and states."""
+        self._figures.consolidations.advanced(self._cluster, before, after)
 
     def performed(self, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
@@ -113,6 +121,7 @@ class ClusterFigures:
     def closed(self, work: Operation | Spot, succeeded: bool) -> None:
         result = "succeeded" if succeeded else "failed"
         self._figures.closed.labels(self._cluster, kind_of(work), result).inc()
+        self._figures.consolidations.closed(self._cluster, work, succeeded)
 
     def ticked(self, seconds: float, held: bool, error: str) -> None:
         figures = self._figures

@@ -2,6 +2,15 @@
 
 from ebbtide.adapters.prometheus.asking import Source
 from ebbtide.adapters.prometheus.cpu import CPU_QUERY, FirstKnown, PrometheusMetrics
+from ebbtide.adapters.prometheus.players import PrometheusPlayers
 from ebbtide.adapters.prometheus.signals import NoSignals, PrometheusSignals
 
-__all__ = ["CPU_QUERY", "FirstKnown", "NoSignals", "PrometheusMetrics", "PrometheusSignals", "Source"]
+__all__ = [
+    "CPU_QUERY",
+    "FirstKnown",
+    "NoSignals",
+    "PrometheusMetrics",
+    "PrometheusPlayers",
+    "PrometheusSignals",
+    "Source",
+]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -46,3 +47,19 @@ def distinct(entries: Iterable[LogEntry]) -> list[LogEntry]:
     for entry in entries:
         first.setdefault(entry.id, entry)
     return list(first.values())
+
+
+def log_rows(cluster: str, entries: Iterable[LogEntry]) -> list[dict[str, Any]]:
+    """The rows of the SQL log."""
+    return [
+        {
+            "cluster": cluster,
+            "id": entry.id,
+            "at": entry.at,
+            "kind": str(entry.kind),
+            "subject": entry.subject,
+            "says": entry.says,
+            "data": pack(entry.data),
+        }
+        for entry in distinct(entries)
+    ]

@@ -8,14 +8,14 @@ from somebody else's after a lost reply.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
-from ebbtide.adapters.stores.entries import distinct, pack
-from ebbtide.adapters.stores.policies_sql_statements import FIGURES, PolicyStatements
+from ebbtide.adapters.stores.entries import log_rows
+from ebbtide.adapters.stores.policies_sql_ledger import add_day, read_day
+from ebbtide.adapters.stores.policies_sql_statements import PolicyStatements
 from ebbtide.adapters.stores.policy_guards import (
     NOT_THERE,
     Attempt,
@@ -39,13 +39,7 @@ from ebbtide.adapters.stores.policy_item import (
     state_body,
     state_columns,
 )
-from ebbtide.adapters.stores.policy_ledger import (
-    added,
-    checked_days,
-    day_range,
-    hourly_cost_cents,
-    savings_cents,
-)
+from ebbtide.adapters.stores.policy_ledger import checked_days, day_range
 from ebbtide.adapters.stores.repeat import repeat
 from ebbtide.adapters.stores.sql_driver import Driver, Lent, Statement
 from ebbtide.errors import Conflict, Retryable, StoreUnusable
@@ -96,7 +90,7 @@ class SqlPolicies:
         nonce = uuid.uuid4().hex
         values = self._values(policy_id=policy.id, expected=policy.version, nonce=nonce)
         values |= policy_columns(written) | {"body": policy_body(written)}
-        log = self._log_rows(entries)
+        log = log_rows(self._cluster, entries)
 
         statement = self._sql.update_policy if policy.version else self._sql.insert_policy
 
@@ -121,7 +115,7 @@ class SqlPolicies:
         refuse_too_many(entries)
         if not is_policy_id(policy_id):
             return
-        values, log = self._values(policy_id=policy_id, expected=version), self._log_rows(entries)
+        values, log = self._values(policy_id=policy_id, expected=version), log_rows(self._cluster, entries)
 
         def write(lent: Lent) -> None:
             _demand_one_row(lent.run(self._sql.delete_policy, values))
@@ -151,7 +145,7 @@ class SqlPolicies:
         self, state: IdleState, days: Sequence[LedgerDay] = (), entries: Sequence[LogEntry] = ()
     ) -> IdleState:
         refuse_too_many(entries)
-        checked, log = checked_days(state.policy_id, days), self._log_rows(entries)
+        checked, log = checked_days(state.policy_id, days), log_rows(self._cluster, entries)
         written = next_state(state)
         nonce = uuid.uuid4().hex
         values = self._values(rev=written.rev, nonce=nonce) | _state_values(state, written)
@@ -188,7 +182,7 @@ class SqlPolicies:
             return []
         asked = self._sql.list_days_of if policy_id else self._sql.list_days
         rows = self._rows(asked, policy_id=policy_id, first=begin, last=end)
-        return [_day(row[0], row[1], row[2], row[3:]) for row in rows]
+        return [read_day(row) for row in rows]
 
     def replace_days(self, policy_id: str, days: Sequence[LedgerDay]) -> None:
         checked = checked_days(policy_id, days)
@@ -200,7 +194,7 @@ class SqlPolicies:
             lent.run(self._sql.lock_state, values).fetchall()
             lent.run(self._sql.delete_days, values)
             for day in checked:
-                self._add_day(lent, day)
+                add_day(lent, self._sql, self._cluster, day)
 
         repeat(self._clock, lambda _: self._driver.ask_as_one(write))
 
@@ -220,7 +214,7 @@ class SqlPolicies:
         def write(lent: Lent) -> None:
             _demand_one_row(lent.run(self._sql.update_state, values))
             for day in days:
-                self._add_day(lent, day)
+                add_day(lent, self._sql, self._cluster, day)
             self._append(lent, log)
 
         if days or log:
@@ -245,15 +239,6 @@ class SqlPolicies:
         written = {policy_id for (policy_id,) in done}
         return [state for policy_id, state in after.items() if policy_id in written]
 
-    def _add_day(self, lent: Lent, day: LedgerDay) -> None:
-        """A new row as it is; one that was there is locked by the attempt, and gets the sum."""
-        row_id = str(uuid.uuid4())
-        values = self._values(row_id=row_id, **_day_values(day))
-        found_id, *figures = lent.run(self._sql.open_day, values).fetchone()
-        if found_id != row_id:
-            together = added(_day(day.policy_id, day.date, day.currency, figures), day)
-            lent.run(self._sql.set_day, {"found_id": found_id, **_day_values(together)})
-
     def _settle_policy(self, policy: Policy, attempt: Attempt) -> None:
         """Say why it was refused; return when it was not, but is our own of which the reply was lost."""
         stored = self._stored(self._sql.stored_policy, policy.id)
@@ -275,19 +260,6 @@ class SqlPolicies:
         if rows:
             lent.run_each(self._sql.append, rows)
 
-    def _log_rows(self, entries: Sequence[LogEntry]) -> list[Row]:
-        return [
-            self._values(
-                id=entry.id,
-                at=entry.at,
-                kind=str(entry.kind),
-                subject=entry.subject,
-                says=entry.says,
-                data=pack(entry.data),
-            )
-            for entry in distinct(entries)
-        ]
-
     def _stored(self, statement: Statement, policy_id: str) -> Stored:
         rows = self._rows(statement, policy_id=policy_id)
         return Stored(*rows[0]) if rows else NOT_THERE
@@ -305,26 +277,6 @@ class SqlPolicies:
 def _state_values(state: IdleState, written: IdleState) -> Row:
     body = state_body(written)
     return {"policy_id": state.policy_id, "expected": state.rev, **state_columns(state), "body": body}
-
-
-def _day_values(day: LedgerDay) -> Row:
-    figures = {name: getattr(day, name) for name in FIGURES}
-    return {
-        "policy_id": day.policy_id,
-        "date": day.date,
-        "currency": day.currency,
-        **{name: str(value) if isinstance(value, Decimal) else value for name, value in figures.items()},
-        "estimated_savings_cents": savings_cents(day),
-        "hourly_cost_cents": hourly_cost_cents(day),
-    }
-
-
-def _day(policy_id: str, date: str, currency: str, figures: Sequence[Any]) -> LedgerDay:
-    named: Mapping[str, Any] = {
-        name: Decimal(value) if name.endswith("price_seconds") else value
-        for name, value in zip(FIGURES, figures, strict=True)
-    }
-    return LedgerDay(policy_id, date, currency, **named)
 
 
 def _is_refusal(error: Exception) -> bool:

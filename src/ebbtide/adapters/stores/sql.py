@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from sqlalchemy.engine import Engine
 
-from ebbtide.adapters.stores.entries import KNOWN_KINDS, distinct, pack, unpack
+from ebbtide.adapters.stores.entries import KNOWN_KINDS, log_rows, unpack
 from ebbtide.adapters.stores.guards import (
     Attempt,
     Held,
@@ -116,7 +116,7 @@ class SqlStore:
 
     def write(self, record: Record, guard: Lease | None, entries: Sequence[LogEntry] = ()) -> Record:
         attempt = Attempt(record, guard, nonce=secrets.token_hex(16))
-        values, rows = self._write_values(attempt), self._log_rows(entries)
+        values, rows = self._write_values(attempt), log_rows(self._cluster, entries)
 
         def write(reply_lost: bool) -> Record:
             try:
@@ -128,7 +128,7 @@ class SqlStore:
         return repeat(self._clock, write)
 
     def append(self, entries: Sequence[LogEntry]) -> None:
-        rows = self._log_rows(entries)
+        rows = log_rows(self._cluster, entries)
         if not rows:
             return
 
@@ -235,20 +235,6 @@ class SqlStore:
         if attempt.guard is not None:
             values |= {"lock_key": self._pk(attempt.guard.name), **_signed(attempt.guard)}
         return values
-
-    def _log_rows(self, entries: Sequence[LogEntry]) -> list[Item]:
-        return [
-            {
-                "cluster": self._cluster,
-                "id": entry.id,
-                "at": entry.at,
-                "kind": str(entry.kind),
-                "subject": entry.subject,
-                "says": entry.says,
-                "data": pack(entry.data),
-            }
-            for entry in distinct(entries)
-        ]
 
     def _row(self, lent: Lent, key: str) -> StateRow | None:
         row = lent.run(self._sql.load, {"key": key}).fetchone()

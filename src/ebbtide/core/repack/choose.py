@@ -7,7 +7,7 @@ the candidate: what could be saved, and what keeps it from being saved.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import cached_property
@@ -188,10 +188,19 @@ class Choice:
             elif node.why:
                 yield node
             else:
-                floor = self._floors.nodes
-                last = len(scene.sites) - len(gone) <= floor
-                why = f"{floor} workers are always kept" if last else "nothing is gained without it"
-                yield replace(node, why=why)
+                yield replace(node, why=self._why_kept(node.node_name, gone))
+
+    def _why_kept(self, name: str, gone: Collection[str]) -> str:
+        floors, left = self._floors, [s.node for s in self._scene.sites if s.node.name not in gone]
+        if len(left) <= floors.nodes:
+            return f"{floors.nodes} workers are always kept"
+        node = next(node for node in left if node.name == name)
+        if floors.several_zones and sum(each.zone == node.zone for each in left) == 1:
+            return f"it is the last worker in zone {node.zone}"
+        least = dict(floors.pools).get(node.pool, 0)
+        if sum(each.pool == node.pool for each in left) <= least:
+            return f"{least} workers of pool {node.pool} are always kept"
+        return "nothing is gained without it"
 
     def _money(self, amount: Decimal) -> str:
         return f"{plain(amount)} {self._found.currency}/h"

@@ -47,7 +47,7 @@ class Draft:
 class Space:
     """Free room of a site or of a planned node."""
 
-    __slots__ = ("cpu", "extended", "memory", "name", "room", "shape", "slots", "taken_in")
+    __slots__ = ("closed", "cpu", "extended", "memory", "name", "room", "shape", "slots", "taken_in")
 
     def __init__(self, name: str, size: Size, shape: int, room: Room) -> None:
         self.name = name
@@ -56,6 +56,8 @@ class Space:
         self.room = room
         self.extended = dict(room.extended)
         self.taken_in = 0
+        self.closed = False
+        """Going, or just being emptied: nothing is put here."""
 
     def lacks(self, cpu: int, memory: int, slots: int = 1) -> bool:
         return (cpu > self.cpu and cpu > 0) or (memory > self.memory and memory > 0) or slots > self.slots
@@ -67,7 +69,7 @@ class Layout:
     def __init__(self, scene: Scene, neighbours: Neighbours, floors: Floors) -> None:
         self.scene = scene
         self.neighbours = neighbours
-        self._floors = floors
+        self.floors = floors
         self.spaces = [
             Space(site.node.name, site.room, site.shape, room)
             for site, room in zip(scene.sites, scene.rooms, strict=True)
@@ -77,19 +79,22 @@ class Layout:
         self._pools = Counter(site.node.pool for site in scene.sites)
         self._zones = Counter(site.node.zone for site in scene.sites)
         self.cost = scene.cost
+        self.looks = 0
+        """Rooms that were looked at, as a measure of effort."""
 
     def allows(self, number: int) -> bool:
         """Whether enough would be left without this site."""
         node = self.scene.sites[number].node
-        if len(self.spaces) - len(self.removed) - 1 < self._floors.nodes:
+        if len(self.spaces) - len(self.removed) - 1 < self.floors.nodes:
             return False
-        if self._floors.several_zones and self._zones[node.zone] <= 1:
+        if self.floors.several_zones and self._zones[node.zone] <= 1:
             return False
-        return self._pools[node.pool] - 1 >= dict(self._floors.pools).get(node.pool, 0)
+        return self._pools[node.pool] - 1 >= dict(self.floors.pools).get(node.pool, 0)
 
     def drop(self, number: int) -> None:
         """Take a site away; its pods are placed by whoever calls."""
         site = self.scene.sites[number]
+        self.spaces[number].closed = True
         self.removed.append(number)
         self._pools[site.node.pool] -= 1
         self._zones[site.node.zone] -= 1
@@ -134,18 +139,24 @@ class Layout:
 
     def first_fit(self, number: int, spaces: Iterable[Space]) -> Space | None:
         parcel = self.scene.parcels[number]
-        return next((space for space in spaces if self.fits(parcel, space)), None)
+        for space in spaces:
+            self.looks += 1
+            if not space.closed and self.fits(parcel, space):
+                return space
+        return None
 
     def reset(self) -> None:
         """Back to where every pod is where it was seen."""
         while self.moves:
             self.take_back()
         for number in self.removed:
+            self.spaces[number].closed = False
             site = self.scene.sites[number]
             self._pools[site.node.pool] += 1
             self._zones[site.node.zone] += 1
         self.removed.clear()
         self.cost = self.scene.cost
+        self.looks = 0
 
 
 def largest_first(scene: Scene, numbers: Sequence[int]) -> list[int]:

@@ -37,18 +37,13 @@ def eliminate(layout: Layout, order: Sequence[int]) -> Steps:
     scene = layout.scene
     places = [layout.spaces[number] for number in keep_order(scene) if scene.sites[number].target]
     marks: list[tuple[int, int, Decimal]] = []
-    looks = 0
     for number in order:
-        space = layout.spaces[number]
-        if space.taken_in or not layout.allows(number):
+        if layout.spaces[number].taken_in or not layout.allows(number):
             continue
-        looks += len(places) * len(scene.sites[number].parcels) + 1
-        if looks > MOST_LOOKS:
+        if layout.looks > MOST_LOOKS:
             break
-        left = [place for place in places if place is not space]
-        if _emptied(layout, number, left):
+        if _emptied(layout, number, places):
             layout.drop(number)
-            places = left
             marks.append((len(layout.removed), len(layout.moves), layout.cost))
     moves = tuple((number, space.name) for number, space in layout.moves)
     steps = Steps(tuple(layout.removed), moves, tuple(marks))
@@ -57,7 +52,8 @@ def eliminate(layout: Layout, order: Sequence[int]) -> Steps:
 
 
 def _emptied(layout: Layout, number: int, places: Sequence[Space]) -> bool:
-    before = len(layout.moves)
+    before, space = len(layout.moves), layout.spaces[number]
+    space.closed = True
     for each in largest_first(layout.scene, layout.scene.sites[number].parcels):
         parcel = layout.scene.parcels[each]
         layout.lift(parcel)
@@ -66,6 +62,7 @@ def _emptied(layout: Layout, number: int, places: Sequence[Space]) -> bool:
             layout.lift(parcel, 1)
             while len(layout.moves) > before:
                 layout.take_back()
+            space.closed = False
             return False
         layout.put(each, place)
     return True

@@ -28,11 +28,13 @@ def fill_many(
     scene: Scene, spaces: Sequence[Space], left: list[int], seed: int
 ) -> list[tuple[Space, Content]]:
     """As `fill`."""
+    spaces = [space for space in spaces if space.cpu >= 0 and space.memory >= 0 and space.slots > 0]
+    if not spaces:
+        return []
     filler = _Filler(scene, spaces, left, seed)
     shapes: dict[int, list[Space]] = {}
     for space in spaces:
-        if space.cpu >= 0 and space.memory >= 0 and space.slots > 0:
-            shapes.setdefault(space.shape, []).append(space)
+        shapes.setdefault(space.shape, []).append(space)
     for shape, members in shapes.items():
         filler.fill_shape(shape, members)
     left[:] = filler.left

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from itertools import chain
 
 from ebbtide.core.fit import room_of_new
 from ebbtide.core.packing import Item, NodeType, Rules, pack
@@ -59,6 +60,7 @@ class _Replacement:
         moves = self._place_many([*kept, *self._fresh_spaces])
         if moves is None:
             return None
+        self._reach_floor()
         self._balance()
         cost = layout.cost + sum((fresh.offer.price for fresh in self._fresh), Decimal(0))
         placed = {number: space.name for number, space in layout.moves} | moves
@@ -85,7 +87,7 @@ class _Replacement:
                     break
                 self._lifted.append(number)
                 layout.lift(parcel)
-                space = layout.first_fit(number, (*kept, *self._fresh_spaces))
+                space = layout.first_fit(number, chain(kept, self._fresh_spaces))
                 if space is None:
                     fitting = (o for o in offers if layout.fits(parcel, self._space(self._keys(-1), o)))
                     offer = next(fitting, None)
@@ -164,6 +166,12 @@ class _Replacement:
     def _space(self, name: str, offer: Offered) -> Space:
         room = room_of_new(name, offer.pool, offer.node_type, offer.zone)
         return Space(name, offer.room, offer.shape, room)
+
+    def _reach_floor(self) -> None:
+        """Where fewer nodes would do than are always kept, the cheapest make up their number."""
+        left = len(self._scene.sites) - len(self._removed) + len(self._fresh)
+        for _ in range(self._layout.floors.nodes - left):
+            self._open(min(self._scene.offers, key=lambda offer: (offer.price, offer.name)), -1)
 
     def _balance(self) -> None:
         """Where another zone will do as well at the same price, the one with the fewest nodes is taken."""

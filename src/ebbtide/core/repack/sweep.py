@@ -71,7 +71,8 @@ def _replacements(layout: Layout, floors: Floors, budget: Budget, keys: Keys) ->
             break
         part = budget.part(1.0 / (len(sets) - done))
         draft = replaced(layout, removed, part, keys)
-        if draft is not None and _enough_left(layout.scene, draft, floors):
+        # Launching where nothing moves would only swap an empty node for another.
+        if draft is not None and draft.moves and _enough_left(layout.scene, draft, floors):
             yield len(draft.moves), draft.cost, partial(_same, draft)
 
 

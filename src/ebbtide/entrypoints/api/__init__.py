@@ -1,11 +1,5 @@
 """The HTTP API: what is going on and why, policies and wakes, savings, and the switch that pauses.
 
-`make_app(site)` is the front. Nothing here is imported by the Lambda handler.
+`app.make_app(site)` is the front. Nothing here is imported by the Lambda handler. The shapes of answers need
+no web framework, so that the command line prints the same JSON without one.
 """
-
-from __future__ import annotations
-
-from ebbtide.entrypoints.api.app import make_app
-from ebbtide.entrypoints.api.site import Site
-
-__all__ = ["Site", "make_app"]

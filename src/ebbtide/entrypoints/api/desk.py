@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
 
 from fastapi import Request
 
 from ebbtide.engine.policies import Policies
 from ebbtide.engine.scaling import Scaling
+from ebbtide.entrypoints import days
 from ebbtide.entrypoints.api.problems import Problem
 from ebbtide.entrypoints.api.scaling_shapes import PolicyShape
 from ebbtide.entrypoints.api.scaling_telling import policy_shape
 from ebbtide.entrypoints.api.site import Site
 from ebbtide.model.idle import IdleState
 from ebbtide.model.policy import Policy
-
-DEFAULT_DAYS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,24 +56,8 @@ def seen_version(request: Request, policy: Policy) -> int:
 
 
 def bounds(first: str, last: str, now: int) -> tuple[str, str, str, str]:
-    """First and last day, the name of the period, and which day was yesterday, in UTC."""
-    today = datetime.fromtimestamp(now, UTC).date()
-    yesterday = (today - timedelta(days=1)).isoformat()
-    if not first and not last:
-        start = today - timedelta(days=DEFAULT_DAYS - 1)
-        return start.isoformat(), "", f"last_{DEFAULT_DAYS}_days", yesterday
-    for name, value in (("from", first), ("to", last)):
-        if value and not _is_day(value):
-            says = f"{value!r} is no day; write it as 2026-01-31"
-            raise Problem(422, f"{name}: {says}", [{"field": name, "says": says}])
-    if first and last and first > last:
-        says = f"{first} is after {last}"
-        raise Problem(422, f"from: {says}", [{"field": "from", "says": says}])
-    return first, last, f"{first or 'the beginning'}_to_{last or 'today'}".replace(" ", "_"), yesterday
-
-
-def _is_day(text: str) -> bool:
-    try:
-        return date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        return False
+    """As `days.bounds`; a day that is none is a problem that names its field."""
+    if wrong := days.wrong_day(first, last):
+        field, says = wrong
+        raise Problem(422, f"{field}: {says}", [{"field": field, "says": says}])
+    return days.bounds(first, last, now)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
@@ -12,23 +10,13 @@ from fastapi.responses import Response
 from ebbtide.entrypoints.api.desk import Desk, bounds
 from ebbtide.entrypoints.api.guard import Needs
 from ebbtide.entrypoints.api.scaling_shapes import SavingsShape, SummaryShape
-from ebbtide.entrypoints.api.scaling_telling import savings_shape, summary_shape
+from ebbtide.entrypoints.api.scaling_telling import csv_text, savings_shape, summary_shape
 from ebbtide.entrypoints.api.scopes import Scope
 
 READ = [Depends(Needs(Scope.READ))]
 First = Annotated[str, Query(alias="from", max_length=10, description="First day, as 2026-01-31.")]
 Last = Annotated[str, Query(alias="to", max_length=10, description="Last day, included.")]
 Form = Annotated[str, Query(alias="format", pattern="^(json|csv)$", description="json or csv.")]
-COLUMNS = (
-    "date",
-    "idle_hours",
-    "scaled_to_zero_hours",
-    "potential",
-    "realised",
-    "net",
-    "wakes",
-    "unpriced_seconds",
-)
 
 
 def router(desk: Desk) -> APIRouter:
@@ -57,9 +45,4 @@ def router(desk: Desk) -> APIRouter:
 
 
 def as_csv(shape: SavingsShape) -> Response:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*COLUMNS, "currency"])
-    for day in reversed(shape.daily_breakdown):
-        writer.writerow([*(getattr(day, name) for name in COLUMNS), shape.currency])
-    return Response(out.getvalue(), media_type="text/csv")
+    return Response(csv_text(shape), media_type="text/csv")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Sequence
 from decimal import Decimal
 
@@ -26,6 +28,16 @@ from ebbtide.model.policy import Policy, ZeroDefaults
 
 EUROS = "EUR"
 NOTHING = Saved("", "")
+COLUMNS = (
+    "date",
+    "idle_hours",
+    "scaled_to_zero_hours",
+    "potential",
+    "realised",
+    "net",
+    "wakes",
+    "unpriced_seconds",
+)
 
 
 def policy_shape(policy: Policy, state: IdleState, defaults: ZeroDefaults, now: int) -> PolicyShape:
@@ -181,3 +193,13 @@ def euros(day: SavingsDay) -> float | None:
 
 def hours(seconds: int) -> float:
     return float(Decimal(seconds) / 3600)
+
+
+def csv_text(shape: SavingsShape) -> str:
+    """A line for each day, oldest first."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*COLUMNS, "currency"])
+    for day in reversed(shape.daily_breakdown):
+        writer.writerow([*(getattr(day, name) for name in COLUMNS), shape.currency])
+    return out.getvalue()

@@ -17,7 +17,9 @@ from ebbtide.entrypoints.cli import (
     demo,
     doctor,
     look,
+    policies,
     running,
+    savings,
     serving,
     simulation,
     switch,
@@ -63,12 +65,15 @@ app.command()(switch.pause)
 app.command()(switch.resume)
 app.command()(simulation.simulate)
 app.command()(consolidating.consolidate)
+app.command()(policies.wake)
+app.command()(savings.savings)
 app.command()(costs.assess)
 app.command()(doctor.doctor)
 app.add_typer(costs.app, name="prices")
 app.add_typer(configuration.app, name="config")
 app.add_typer(db.app, name="db")
 app.add_typer(serving.tokens, name="token")
+app.add_typer(policies.app, name="policy")
 
 
 @app.command()

@@ -8,10 +8,10 @@ import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ebbtide.entrypoints.api import Site, make_app
+from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.api.scopes import Scope, Token, digest_of, new_token
 from ebbtide.entrypoints.api.serving import served
-from ebbtide.entrypoints.api.site import Fault, Sight
+from ebbtide.entrypoints.api.site import Fault, Sight, Site
 from ebbtide.entrypoints.api.telling import DEMO
 from ebbtide.simulator.live import Live
 

@@ -54,12 +54,13 @@ def existing_store(config: Config) -> Store | None:
 
 
 @contextmanager
-def open_outside(config: Config, watching: bool = False) -> Iterator[Outside]:
-    """All doors, for commands that act. Who is `watching` goes on while a real cluster does not answer."""
+def open_outside(config: Config, watching: bool = False, asking: bool | None = None) -> Iterator[Outside]:
+    """All doors, for commands that act. Who is `watching`, or not `asking`, goes on while a real cluster does
+    not answer."""
     from ebbtide import bootstrap
     from ebbtide.entrypoints.cli.simulated import open_simulated
 
-    outside = bootstrap.build(config, open_simulated, watching, asking=not watching)
+    outside = bootstrap.build(config, open_simulated, watching, not watching if asking is None else asking)
     try:
         yield outside
     finally:

@@ -62,7 +62,7 @@ def serve(
 ) -> None:
     """Serve the API and the pages alone, beside runners elsewhere (a Lambda, other replicas)."""
     from ebbtide.config.api import beyond_loopback, host_and_port
-    from ebbtide.entrypoints.api import make_app
+    from ebbtide.entrypoints.api.app import make_app
     from ebbtide.entrypoints.api.opening import open_site
     from ebbtide.entrypoints.api.serving import served
 

@@ -1,0 +1,219 @@
+"""`ebbtide policy` and `ebbtide wake`: what may be scaled to zero, and waking it."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, read_config
+from ebbtide.entrypoints.cli.scaled import book_of, in_the_store, in_the_store_if_any, with_the_cluster
+from ebbtide.entrypoints.cli.writing import moment, rows, span, write_json, write_lines
+from ebbtide.errors import NotFound, Usage
+from ebbtide.model.idle import WakeReason
+
+if TYPE_CHECKING:
+    from ebbtide.config import Config
+    from ebbtide.engine.scaling import Scaling, Woken
+    from ebbtide.model.policy import Policy
+
+app = typer.Typer(no_args_is_help=True, help="Policies: what may be scaled, by what, and when it sleeps.")
+STDIN = "-"
+Name = Annotated[str, typer.Argument(help="Name or id of the policy.")]
+
+
+@app.command()
+def apply(
+    ctx: typer.Context,
+    files: Annotated[
+        list[str], typer.Option("--file", "-f", metavar="FILE", help="YAML, or - for standard input.")
+    ],
+    config: ConfigPath = None,
+) -> None:
+    """Create or change policies, one to a YAML document. All are checked before any is written."""
+    from ebbtide.config.policy_file import read_policies
+
+    found = read_config(ctx, config)
+    wanted = read_policies([_text(name) for name in files], [pool.name for pool in found.settings.pools])
+    with in_the_store(found) as scaling:
+        book, now = book_of(scaling), int(scaling.outside.clock.now())
+        for keys in wanted:
+            policy, done = book.apply(keys.policy(str(uuid.uuid4()), 0, now, now))
+            write_lines([f"policy {policy.name}: {done}"])
+            _warn_of_the_file(found, policy.name, "the next start brings it back to that")
+
+
+def _text(name: str) -> tuple[str, str]:
+    where = "standard input" if name == STDIN else name
+    try:
+        data = sys.stdin.buffer.read() if name == STDIN else Path(name).read_bytes()
+        return where, data.decode()
+    except OSError as error:
+        raise Usage(f"{name} cannot be read ({error.strerror}); nothing was touched. Name a file.") from error
+    except UnicodeDecodeError as error:
+        raise Usage(f"{where} is not text in UTF-8; nothing was touched. Write it as plain text.") from error
+
+
+def _warn_of_the_file(config: Config, name: str, what: str) -> None:
+    """What the configuration says of a policy counts at every start."""
+    if any(each.name == name for each in config.policies):
+        typer.echo(
+            f"ebbtide: policy {name} is also in {config.source or 'the environment'}: {what}", err=True
+        )
+
+
+@app.command("list")
+def list_all(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
+    """List the policies with what each is doing."""
+    from ebbtide.entrypoints.cli.policy_view import list_lines, told
+
+    with in_the_store_if_any(read_config(ctx, config)) as scaling:
+        shapes = [] if scaling is None else told(scaling)
+    if as_json:
+        write_json([shape.model_dump(mode="json") for shape in shapes])
+    else:
+        write_lines(list_lines(shapes) or ["There is no policy yet. `ebbtide policy apply -f` makes one."])
+
+
+@app.command()
+def show(ctx: typer.Context, name: Name, config: ConfigPath = None, as_json: AsJson = False) -> None:
+    """Show one policy as it could be applied again, and its state as comments."""
+    from ebbtide.entrypoints.cli.policy_view import shape_of, show_lines
+
+    with in_the_store_if_any(read_config(ctx, config)) as scaling:
+        if scaling is None:
+            raise NotFound(f"there is no policy {name!r}: nothing has run here yet")
+        shape = shape_of(scaling, book_of(scaling).find(name))
+    if as_json:
+        write_json(shape.model_dump(mode="json"))
+    else:
+        write_lines(show_lines(shape))
+
+
+@app.command()
+def delete(
+    ctx: typer.Context,
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    config: ConfigPath = None,
+) -> None:
+    """Delete a policy; its savings and log stay. What sleeps is left at zero."""
+    found = read_config(ctx, config)
+    with in_the_store(found) as scaling:
+        book = book_of(scaling)
+        policy = book.find(name)
+        state = scaling.outside.policies.find_state(policy.id)
+        asleep = state is not None and state.is_scaled_to_zero
+        left = f" {policy.target} stays at zero; `ebbtide wake {policy.name}` first wakes it." * asleep
+        if not yes:
+            _ask(f"Delete policy {policy.name}?{left}")
+        book.delete(policy)
+    write_lines([f"policy {policy.name}: deleted.{left if yes else ''}"])
+    _warn_of_the_file(found, policy.name, "the next start creates it again")
+
+
+def _ask(question: str) -> None:
+    if not sys.stdin.isatty():
+        raise Usage(f"{question} There is nobody to ask; nothing was touched. Add --yes to mean it.")
+    typer.confirm(question, abort=True)
+
+
+@app.command()
+def pause(ctx: typer.Context, name: Name, config: ConfigPath = None) -> None:
+    """Leave its target as it is: no sleep, no rules, no schedules. It can still be woken."""
+    policy = _set_paused(read_config(ctx, config), name, paused=True)
+    write_lines([f"policy {policy.name} is paused. `ebbtide policy resume {policy.name}` ends that."])
+
+
+@app.command()
+def resume(ctx: typer.Context, name: Name, config: ConfigPath = None) -> None:
+    """Let a paused policy work again."""
+    policy = _set_paused(read_config(ctx, config), name, paused=False)
+    write_lines([f"policy {policy.name} is at work."])
+
+
+def _set_paused(config: Config, name: str, paused: bool) -> Policy:
+    with in_the_store(config) as scaling:
+        policy = book_of(scaling).find(name)
+        scaling.pause(policy.id, paused)
+    return policy
+
+
+@app.command("keep-up")
+def keep_up(
+    ctx: typer.Context,
+    name: Name,
+    duration: Annotated[str, typer.Option("--for", help="Such as 3h or 1h30m; 0 ends it.")],
+    config: ConfigPath = None,
+) -> None:
+    """Do not let it sleep for a while; what sleeps is woken."""
+    from ebbtide.config.scale_to_zero import read_duration
+
+    found = read_config(ctx, config)
+    try:
+        seconds = read_duration(duration)
+    except ValueError as error:
+        raise Usage(f"--for: {duration!r} is {error}; nothing was touched.") from error
+    with with_the_cluster(found) as scaling:
+        policy = book_of(scaling).find(name)
+        state = scaling.keep_up(policy.id, seconds)
+    if not seconds:
+        write_lines([f"policy {policy.name} is no longer kept up."])
+        return
+    end = f"`ebbtide policy keep-up {policy.name} --for 0` ends that."
+    write_lines([f"policy {policy.name} is kept up until {moment(state.keep_up_until)}. {end}"])
+
+
+def wake(  # noqa: PLR0913, PLR0917 - one for each option
+    ctx: typer.Context,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Names or ids.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All that sleep.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Until they are ready, or their time is up.")] = False,
+    reason: Annotated[WakeReason, typer.Option(help="What is noted as the reason.")] = WakeReason.MANUAL,
+    config: ConfigPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Wake policies: bring their targets back to the replicas they had."""
+    if bool(names) == everything:
+        raise Usage("name the policies to wake, or give --all; nothing was touched.")
+    with with_the_cluster(read_config(ctx, config)) as scaling:
+        book = book_of(scaling)
+        wanted = {policy.id: policy for policy in map(book.find, names or ())}
+        woken = list(scaling.wake_all(None if everything else list(wanted), reason))
+        if wait:
+            woken = [_waited(scaling, each) for each in woken]
+        named = {each.policy_id: wanted.get(each.policy_id) or book.find(each.policy_id) for each in woken}
+    if as_json:
+        from ebbtide.entrypoints.api.scaling_telling import woken_shape
+
+        write_json([woken_shape(each).model_dump(mode="json") for each in woken])
+    else:
+        lines = rows((named[each.policy_id].name, _woken_says(each)) for each in woken)
+        write_lines(lines or ["None sleeps."])
+    if wait and not all(each.ready for each in woken):
+        raise typer.Exit(1)
+
+
+def _waited(scaling: Scaling, woken: Woken) -> Woken:
+    from dataclasses import replace
+
+    from ebbtide.core.wake import cold_start_timeout
+
+    policy = scaling.outside.policies.find_policy(woken.policy_id)
+    if woken.ready or policy is None:
+        return woken
+    until = scaling.outside.clock.now() + cold_start_timeout(policy, scaling.defaults)
+    after = scaling.wait_ready(woken.policy_id, woken.wake_id, until)
+    return replace(woken, ready=after.ready, message=after.message, node_wait=after.node_wait)
+
+
+def _woken_says(woken: Woken) -> str:
+    if woken.ready:
+        return f"{woken.message}, {woken.target_replicas} replicas"
+    return (
+        f"{woken.message}: {woken.previous_replicas} to {woken.target_replicas} replicas, "
+        f"ready in about {span(woken.estimated_ready_seconds)}"
+    )

@@ -1,0 +1,102 @@
+"""What the commands about policies share: the policies in the store, and the scaling of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ebbtide.entrypoints.cli.options import existing_store, open_outside, open_store
+from ebbtide.errors import Retryable, Usage
+
+if TYPE_CHECKING:
+    from ebbtide.config import Config
+    from ebbtide.engine.policies import Policies
+    from ebbtide.engine.scaling import Scaling
+    from ebbtide.model.log import LogEntry
+    from ebbtide.model.snapshot import Reading
+    from ebbtide.model.workload import Workload, WorkloadRef
+    from ebbtide.ports import Store
+
+
+class Unasked:
+    """Stands for the cluster in commands that only need the store, and tells nobody: the command itself says
+    what was done."""
+
+    def read(self, ref: WorkloadRef) -> Workload:
+        raise Retryable(f"{ref} is not looked at by this command")
+
+    def scale(self, seen: Workload, replicas: int, note: str) -> Workload:  # noqa: ARG002 - those of the port
+        raise Retryable(f"{seen.ref} is not scaled by this command")
+
+    def wait_ready(self, ref: WorkloadRef, until: float) -> Workload:  # noqa: ARG002 - those of the port
+        return self.read(ref)
+
+    def read_values(self, queries: Sequence[str]) -> Sequence[Reading]:
+        from ebbtide.model.snapshot import Reading
+
+        return [Reading(problem="not asked by this command") for _ in queries]
+
+    def notify(self, entry: LogEntry) -> None: ...
+
+
+@contextmanager
+def in_the_store(config: Config) -> Iterator[Scaling]:
+    """For commands that write to the store and not to the cluster."""
+    store = open_store(config)
+    try:
+        yield _scaling(config, store)
+    finally:
+        store.close()
+
+
+@contextmanager
+def in_the_store_if_any(config: Config) -> Iterator[Scaling | None]:
+    """For commands that only read: None where there is nothing yet, so that looking makes no file."""
+    store = existing_store(config)
+    try:
+        yield None if store is None else _scaling(config, store)
+    finally:
+        if store is not None:
+            store.close()
+
+
+@contextmanager
+def with_the_cluster(config: Config) -> Iterator[Scaling]:
+    """For commands that scale. A wake is recorded also while the cluster does not answer."""
+    from ebbtide.bootstrap.scaling import open_scaling
+
+    with open_outside(config, asking=False) as outside:
+        scaling = open_scaling(config, outside)
+        if scaling is None:
+            raise Usage(
+                "the store has no tables for policies; nothing was touched. Run `ebbtide db upgrade` "
+                "(on DynamoDB `ebbtide db create`)."
+            )
+        yield scaling
+
+
+def book_of(scaling: Scaling) -> Policies:
+    from ebbtide.engine.policies import Policies
+
+    outside = scaling.outside
+    return Policies(outside.policies, outside.clock, outside.new_id)
+
+
+def _scaling(config: Config, store: Store) -> Scaling:
+    from ebbtide.bootstrap import SystemClock, TimeOrderedIds
+    from ebbtide.bootstrap.scaling import HasPolicies
+    from ebbtide.engine.scaling import Scaling, ScalingOutside
+
+    assert isinstance(store, HasPolicies)  # every store that can be configured has them
+    nobody = Unasked()
+    outside = ScalingOutside(
+        store=store,
+        policies=store.policies(),
+        workloads=nobody,
+        signals=nobody,
+        notifier=nobody,
+        clock=SystemClock(),
+        new_id=TimeOrderedIds(),
+    )
+    return Scaling(outside, config.zero, config.settings)

@@ -1,0 +1,54 @@
+"""Workloads that sleep, in a simulated cluster: their nodes go with them and come back with the first request."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from ebbtide.model.idle import Phase
+from ebbtide.simulator.runner import policies_of
+from ebbtide.simulator.scenarios import build
+from ebbtide.simulator.simulate import Simulation
+
+
+@cache
+def a_day() -> Simulation:
+    simulation = Simulation(build("sleepers", seed=1))
+    simulation.nodes = []  # type: ignore[attr-defined]
+    simulation._on_tick = lambda frame: simulation.nodes.append(len(frame.nodes))  # type: ignore[attr-defined]
+    simulation.run()
+    return simulation
+
+
+def test_a_day_of_sleepers_breaks_no_rule() -> None:
+    assert a_day().stage.checker.violations == []
+
+
+def test_nodes_go_while_workloads_sleep_and_come_with_a_wake() -> None:
+    nodes = a_day().nodes  # type: ignore[attr-defined]
+    assert min(nodes) == 3
+    later = nodes[4 * 60 :]
+    assert (min(later), max(later)) == (3, 4)
+    assert sum(1 for before, after in zip(later, later[1:], strict=False) if after > before) >= 6
+
+
+def test_every_sleeper_woke_for_everybody_who_came_and_learned_what_a_node_takes() -> None:
+    for state in policies_of(a_day().stage).list_states():
+        assert (state.wake_count, state.phase) == (3, Phase.ZERO)
+        assert all(one.seconds <= 300 for one in state.wakes)
+        assert any(one.node_seconds > 0 for one in state.wakes)
+
+
+def test_what_was_saved_is_realised_only_as_far_as_nodes_were_gone() -> None:
+    for day in policies_of(a_day().stage).list_days():
+        assert 0 < day.realised_price_seconds < day.zero_price_seconds
+        assert day.scaled_to_zero_seconds > 18 * 3600
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_faults_delay_a_wake_and_lose_none(seed: int) -> None:
+    faults = ("crash", "lost-reply", "failed-call", "throttling", "second-runner")
+    result = Simulation(build("sleepers", seed), faults).run()
+    assert result.violations == ()
+    assert result.crashes > 0

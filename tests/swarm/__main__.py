@@ -1,0 +1,58 @@
+"""Run so many seeds; say what each that fails did, and how to see it again."""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+import time
+from collections import Counter
+
+from ebbtide.simulator.frames import Frame
+from tests.swarm.run import Outcome, run_seed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.swarm", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1000, help="how many")
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--seed", type=int, help="only this one")
+    parser.add_argument("--tell", action="store_true", help="tell it tick by tick")
+    parser.add_argument("--workers", type=int, default=1)
+    arguments = parser.parse_args()
+    if arguments.seed is not None:
+        outcome = run_seed(arguments.seed, tell if arguments.tell else None)
+        show(outcome)
+        return 1 if outcome.violations else 0
+    start = time.monotonic()
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
+    met: Counter[str] = Counter()
+    ticks = failed = 0
+    with multiprocessing.get_context("spawn").Pool(arguments.workers) as pool:
+        for outcome in pool.imap_unordered(run_seed, seeds, chunksize=20):
+            met.update(outcome.faults)
+            ticks += outcome.ticks
+            if outcome.violations:
+                failed += 1
+                show(outcome)
+    print(f"kinds of fault: {len(met)}, each in {min(met.values(), default=0)} to {max(met.values(), default=0)} seeds")
+    took = time.monotonic() - start
+    print(f"{len(seeds):,} seeds, {ticks:,} ticks, {len(met)} kinds of fault, {failed} violated, {took:.0f} s")
+    return 1 if failed else 0
+
+
+def show(outcome: Outcome) -> None:
+    print(f"seed {outcome.seed} ({', '.join(outcome.faults)}): {len(outcome.violations)} violations")
+    for violation in outcome.violations[:3]:
+        print(f"  {violation}")
+    print(f"  python -m tests.swarm --seed {outcome.seed} --tell", flush=True)
+
+
+def tell(frame: Frame) -> None:
+    for event in frame.events:
+        print(f"{frame.at:.0f} {event}")
+    print(f"{frame.at:.0f} {frame.says}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""A cluster, its work, its settings and its faults, all drawn from one seed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from decimal import Decimal
+
+from ebbtide.model.consolidation import ConsolidationSettings
+from ebbtide.model.money import Price
+from ebbtide.model.node import Market
+from ebbtide.model.pool import NodeType, Pool
+from ebbtide.model.resources import Resources
+from ebbtide.model.settings import Settings
+from ebbtide.simulator.disorder import FAULTS
+from ebbtide.simulator.rules import BudgetSpec, Identity, Kind, Rules, Span, WorkloadSpec, pod_template
+from ebbtide.simulator.scenarios import Scenario
+from ebbtide.simulator.workload import Curve, Demand
+from ebbtide.simulator.world import World
+
+START = 1_767_225_600
+WARM_UP_SECONDS = 60
+DISTURBED_TICKS = 60
+CALM_SECONDS = 2700
+"""Longer than the grace of anything that may be left behind, with the timers below."""
+MOST_FAULTS = 7
+
+
+def build(seed: int) -> Scenario:
+    chance = random.Random(f"swarm/{seed}")
+    settings = _settings(chance)
+    world = World(_rules(chance), settings.pools, seed, START - WARM_UP_SECONDS)
+    world.add_control_plane(settings.pools[0].zones[0])
+    if chance.random() < 0.5:
+        world.add_foreign_node(settings.pools[0].zones[-1])
+    agent = pod_template("agent", 50, 64, "kube-system")
+    world.add_workload(WorkloadSpec(agent, Kind.DAEMON_SET))
+    _add_nodes(world, settings, chance)
+    _add_work(world, chance)
+    world.controllers.began_at = float(START)
+    world.advance_to(START)
+    tick = chance.choice((20, 30, 30, 60))
+    duration = DISTURBED_TICKS * tick + CALM_SECONDS
+    faults = tuple(chance.sample(sorted(FAULTS), chance.randint(1, MOST_FAULTS)))
+    return Scenario("swarm", seed, world, settings, duration, tick, faults, CALM_SECONDS)
+
+
+def _settings(chance: random.Random) -> Settings:
+    zones = ("a", "b", "c")[: chance.randint(1, 3)]
+    small = NodeType("small", Resources(2000, 4096), 20, _price("0.02"), _price("0.008"))
+    large = NodeType("large", Resources(4000, 8192), 40, _price("0.04"), _price("0.016"))
+    types = chance.choice(((small,), (small, large), (large, small)))
+    pools = [Pool("general", types, zones)]
+    if chance.random() < 0.6:
+        pools.append(Pool("spot", types, zones, Market.SPOT, on_demand_fallback=chance.random() < 0.7))
+    if chance.random() < 0.3:
+        pools[0] = replace(pools[0], min_workers=1, max_workers=chance.randint(4, 8))
+    least = chance.randint(1, 3)
+    return Settings(
+        cluster="swarm",
+        pools=tuple(pools),
+        min_workers=least,
+        max_workers=least + chance.randint(1, 6),
+        max_batch_up=chance.randint(1, 3),
+        max_batch_down=chance.randint(1, 2),
+        budget_fraction=chance.choice((0.1, 0.34)),
+        pending_up_seconds=chance.choice((0, 30, 60)),
+        idle_down_seconds=chance.choice((60, 120)),
+        cooldown_up_seconds=chance.choice((0, 60)),
+        cooldown_down_seconds=chance.choice((60, 120)),
+        lock_ttl_seconds=chance.choice((60, 90, 120)),
+        spot_lock_ttl_seconds=60,
+        join_timeout_seconds=200,
+        launch_timeout_seconds=180,
+        drain_timeout_seconds=120,
+        drain_attempts=chance.randint(1, 3),
+        stuck_seconds=300,
+        rebalance_seconds=300,
+        node_rest_seconds=300,
+        backoff_seconds=30,
+        backoff_max_seconds=240,
+        offer_rest_seconds=120,
+        orphan_grace_seconds=180,
+        shrink_accepted_seconds=120,
+        consolidation=ConsolidationSettings(
+            enabled=chance.random() < 0.3,
+            cooldown_seconds=300,
+            min_uptime_seconds=120,
+            min_idle_seconds=60,
+            min_savings_per_hour=Decimal("0.001"),
+            move_cost=Decimal("0.0001"),
+            move_timeout_seconds=90,
+        ),
+    )
+
+
+def _price(per_hour: str) -> Price:
+    return Price(Decimal(per_hour), "EUR", "swarm")
+
+
+def _rules(chance: random.Random) -> Rules:
+    identity = chance.choice((Identity.PROVIDER, Identity.PROVIDER, Identity.LABEL, Identity.ADDRESS))
+    return Rules(
+        boot=Span(10, 40),
+        join=Span(10, 60),
+        terminate=chance.choice((Span(10, 40), Span(60, 200))),
+        listed_seconds=chance.choice((60.0, 3600.0)),
+        # Of a node that neither our join nor a cloud provider has signed nobody can say that its machine is
+        # gone; its Node object stays, and where names are reused no other machine can join under its name.
+        names_from_address=identity is not Identity.ADDRESS and chance.random() < 0.7,
+        identity=identity,
+        call_seconds=chance.choice((0.0, 0.1, 1.0)),
+        spot_life_seconds=chance.choice((0.0, 3600.0)),
+    )
+
+
+def _add_nodes(world: World, settings: Settings, chance: random.Random) -> None:
+    for number in range(chance.randint(settings.min_workers, settings.max_workers)):
+        pool = settings.pools[0] if number < 2 else chance.choice(settings.pools)
+        if pool.max_workers is not None and number >= pool.max_workers:
+            continue
+        zone = pool.zones[number % len(pool.zones)]
+        world.add_node(pool.name, chance.choice(pool.types).name, zone, pool.market, 7200 + number)
+
+
+def _add_work(world: World, chance: random.Random) -> None:
+    for number in range(chance.randint(1, 4)):
+        low = chance.randint(1, 6)
+        demand = chance.choice(
+            (
+                Demand(low=low),
+                Demand(low=low),
+                Demand(Curve.BURST, low, low + chance.randint(2, 8), every_seconds=1500, burst_seconds=600),
+                Demand(Curve.RECORDED, low, points=((0, low), (600, low + 5), (1500, 1))),
+            )
+        )
+        template = pod_template(f"work{number}", chance.choice((100, 300, 600)), chance.choice((128, 512)))
+        kind = chance.choice((Kind.DEPLOYMENT, Kind.DEPLOYMENT, Kind.DEPLOYMENT, Kind.STATEFUL_SET, Kind.BARE))
+        spec = WorkloadSpec(template, kind, demand, chance.uniform(0.05, 0.9), volume=kind is Kind.STATEFUL_SET)
+        budget = BudgetSpec(f"budget{number}", spec.key, max_unavailable=chance.randint(0, 2))
+        world.add_workload(spec, *([budget] if chance.random() < 0.5 else []))
