@@ -129,7 +129,8 @@ def postgres_store(clock: VirtualClock) -> Iterator[tuple[SqlStore, Callable[[],
         store = SqlStore.open(url, clock, "bench")
         plain = url.replace("postgresql+psycopg", "postgresql")
         with closing(store), psycopg.connect(plain, autocommit=True) as bare:
-            yield store, lambda: [row[0] for query in READ for row in bare.execute(query)]
+            texts = [query.replace("body", "body::text", 1) for query in READ]
+            yield store, lambda: [row[0] for query in texts for row in bare.execute(query)]
 
 
 def measure(

@@ -168,7 +168,7 @@ def test_an_address_that_is_taken_is_said_and_the_loop_runs_without() -> None:
         taken = url.removeprefix("http://")
         config = build_config(Read(), {"METRICS_ADDR": taken})
         with figures_served([(config, watched.small.outside)], said.append) as doors:
-            assert len(doors) == 1
+            assert len(doors.doors) == 1
     assert said[0].startswith(f"No figures are served: {taken} cannot be listened on")
 
 

@@ -19,11 +19,12 @@ import socket
 import ssl
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
-from standardwebhooks.webhooks import Webhook
+from standardwebhooks.webhooks import EmptyWebhookSecretError, Webhook
 
 from ebbtide import __version__
 from ebbtide.errors import ConfigError
@@ -60,19 +61,24 @@ class WebhookNotifier:
     """Tells whom it is put before, and sends what is worth a message."""
 
     def __init__(
-        self, inner: Notifier, url: str, secret: str, waits: tuple[float, ...] = WAITS, most: int = MOST_WAITING
+        self,
+        inner: Notifier,
+        url: str,
+        secret: str,
+        waits: tuple[float, ...] = WAITS,
+        most: int = MOST_WAITING,
     ) -> None:
         self._inner = inner
         self._url = url
         self._waits = waits
         try:
             self._webhook = Webhook(secret)
-        except (ValueError, TypeError, RuntimeError) as error:
+        except (ValueError, TypeError, RuntimeError, EmptyWebhookSecretError) as error:
             raise ConfigError(
-                "the first secret of api.webhook_secrets_file cannot be used for signing; nothing was touched. "
+                "the first secret of api.webhook_secrets_file cannot be used to sign; nothing was touched. "
                 "Write it as whsec_ and base64."
             ) from error
-        self._queue: queue.Queue[Message] = queue.Queue(most)
+        self._queue: queue.Queue[Message | None] = queue.Queue(most)
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
         self._open = 0
@@ -108,12 +114,16 @@ class WebhookNotifier:
             if self._open:
                 _log.warning("%d notifications were not sent before the end", self._open)
         self._stop.set()
+        with suppress(queue.Full):
+            self._queue.put_nowait(None)  # so that a thread that waits for more ends
         if shut := getattr(self._inner, "close", None):
             shut()
 
     def _run(self) -> None:
         while not self._stop.is_set():
             message = self._queue.get()
+            if message is None:
+                return
             try:
                 self._deliver(message)
             except Exception as error:  # whatever it is, the next message must go out
@@ -173,7 +183,7 @@ def post(url: str, body: bytes, headers: dict[str, str]) -> int:
     connection = http.client.HTTPConnection(host, port, timeout=SEND_SECONDS)
     try:
         connection.sock = connected(host, port, parts.scheme == "https")
-        connection.request("POST", path, body, headers)
+        connection.request("POST", path, body, {**headers, "host": parts.netloc.rpartition("@")[2]})
         return connection.getresponse().status
     except (OSError, http.client.HTTPException) as error:
         raise NotSent(f"{host} cannot be reached ({type(error).__name__}: {error})") from error

@@ -9,13 +9,15 @@ import sys
 from collections.abc import Callable
 from urllib.parse import urlsplit, urlunsplit
 
-from ebbtide.bootstrap.kubernetes import close_doors, open_kubernetes
+from ebbtide.bootstrap.kubernetes import close_doors, needing, open_kubernetes
 from ebbtide.bootstrap.parts import LineNotifier, SystemClock, TimeOrderedIds, World
 from ebbtide.config import Config
+from ebbtide.config.api import webhook_secrets
+from ebbtide.engine.cost_notes import CostNotes
 from ebbtide.engine.observers import Observers
 from ebbtide.engine.outside import Outside
 from ebbtide.errors import ConfigError
-from ebbtide.ports import Store
+from ebbtide.ports import Notifier, Store
 
 __all__ = [
     "LineNotifier",
@@ -27,6 +29,7 @@ __all__ = [
     "build",
     "close_doors",
     "open_kubernetes",
+    "open_notifier",
     "open_store",
     "with_tables",
 ]
@@ -56,20 +59,37 @@ def build(
 
 
 def assemble(config: Config, store: Store, world: World) -> Outside:
+    new_id = TimeOrderedIds()
     return Outside(
         store=store,
         cluster=world.cluster,
         cloud=world.cloud,
         metrics=world.metrics,
         inbox=world.inbox,
-        notifier=LineNotifier(sys.stderr, as_json=config.log_format == "json"),
+        notifier=open_notifier(config),
         clock=world.clock,
-        new_id=TimeOrderedIds(),
-        observer=Observers(*world.observers),
+        new_id=new_id,
+        observer=Observers(*world.observers, CostNotes(store, config.settings, new_id)),
         workloads=world.workloads,
         signals=world.signals,
         players=world.players,
     )
+
+
+def open_notifier(config: Config) -> Notifier:
+    """Lines on stderr; and signed messages, where somebody wants them."""
+    lines = LineNotifier(sys.stderr, as_json=config.log_format == "json")
+    if not config.api.notify_url:
+        return lines
+    with needing("api"):
+        from ebbtide.adapters.webhooks import WebhookNotifier
+    secrets = webhook_secrets(config.api.webhook_secrets_file)
+    if not secrets:
+        raise ConfigError(
+            f"there is no secret in {config.api.webhook_secrets_file}, and notifications are signed; nothing "
+            "was touched. Write one into it, or leave api.notify_url empty."
+        )
+    return WebhookNotifier(lines, config.api.notify_url, secrets[0])
 
 
 def open_store(config: Config) -> Store:

@@ -5,52 +5,78 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ebbtide.config import Config
 from ebbtide.engine.observers import Observers
 from ebbtide.engine.outside import Outside
 
+if TYPE_CHECKING:
+    from ebbtide.adapters.metrics_export.health import Health
+    from ebbtide.engine.scaling import Scaling
+
 OFF = "off"
 Cluster = tuple[Config, Outside]
 
 
-@contextmanager
-def figures_served(clusters: Sequence[Cluster], say: Callable[[str], None]) -> Iterator[list[Outside]]:
-    """The same doors, watched; served where the first configuration says."""
-    doors = [outside for _, outside in clusters]
-    address = clusters[0][0].metrics_addr
-    if address == OFF:
-        yield doors
-        return
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """The same doors, with figures kept of what goes through them; `health` is None where none are."""
+
+    doors: tuple[Outside, ...]
+    health: Health | None = None
+
+    def follow(self, config: Config, scaling: Scaling | None) -> None:
+        """Policies have figures too, once their store is open."""
+        if self.health is not None and scaling is not None:
+            self.health.figures.policies.follow(config.settings.cluster, scaling.outside.policies)
+
+
+def watched(clusters: Sequence[Cluster], say: Callable[[str], None], ticks: bool = True) -> Watched:
+    """Figures where anybody could ask for them. Who does not tick (`ebbtide serve`) is not unwell for it."""
+    doors = tuple(outside for _, outside in clusters)
+    if all(config.metrics_addr == OFF and config.api.listen == OFF for config, _ in clusters) and ticks:
+        return Watched(doors)
     try:
         from ebbtide.adapters.metrics_export.figures import Figures
         from ebbtide.adapters.metrics_export.health import Health
-        from ebbtide.adapters.metrics_export.serving import MetricsServer
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("ebbtide"):
             raise
         say("No figures are served: prometheus-client is not installed. Run: pip install 'ebbtide[kube]'")
-        yield doors
-        return
+        return Watched(doors)
     figures = Figures()
-    watched = [
-        replace(outside, observer=Observers(outside.observer, figures.of(config.settings)))
-        for config, outside in clusters
-    ]
+    seen = []
+    for config, outside in clusters:
+        told = (outside.observer, figures.of(config.settings)) if ticks else (outside.observer,)
+        notifier = figures.wakes.counting(config.settings.cluster, outside.notifier)
+        seen.append(replace(outside, observer=Observers(*told), notifier=notifier))
+    return Watched(tuple(seen), Health(figures, max(config.interval_seconds for config, _ in clusters)))
+
+
+@contextmanager
+def figures_served(clusters: Sequence[Cluster], say: Callable[[str], None]) -> Iterator[Watched]:
+    """Watched, and served where the first configuration says."""
+    seen = watched(clusters, say)
+    address = clusters[0][0].metrics_addr
+    if address == OFF or seen.health is None:
+        yield seen
+        return
+    from ebbtide.adapters.metrics_export.serving import MetricsServer
+
     host, _, port = address.rpartition(":")
-    health = Health(figures, max(config.interval_seconds for config, _ in clusters))
     try:
-        server = MetricsServer(health, host.strip("[]"), int(port))
+        server = MetricsServer(seen.health, host.strip("[]"), int(port))
     except OSError as error:
         say(
             f"No figures are served: {address} cannot be listened on ({error.strerror or error}). "
             "Set metrics_addr to another address, or to off."
         )
-        yield watched
+        yield seen
         return
     say(f"Figures: http://{host}:{server.port}/metrics")
     try:
-        yield watched
+        yield seen
     finally:
         server.close()

@@ -27,6 +27,17 @@ CONNECT_SECONDS = 5
 """Of `request_timeout_sec`, what a connection to the API server may take; the rest is for its answer."""
 PROMETHEUS_SECONDS = 10
 HETZNER_TOKEN = "HCLOUD_TOKEN"
+LAST_TO_CLOSE_FIRST = (
+    "store",
+    "players",
+    "signals",
+    "workloads",
+    "inbox",
+    "metrics",
+    "cluster",
+    "cloud",
+    "notifier",
+)
 
 
 def open_kubernetes(config: Config, watching: bool = False, asking: bool = False) -> World:
@@ -104,7 +115,7 @@ def cloud_client(config: Config, service: str = "ec2") -> Any:
 def close_doors(doors: World | Outside) -> None:
     """Every door that can be closed, the store last; one that fails keeps no other open."""
     with ExitStack() as last_first:
-        for name in ("store", "players", "signals", "workloads", "inbox", "metrics", "cluster", "cloud"):
+        for name in LAST_TO_CLOSE_FIRST:
             if shut := getattr(getattr(doors, name, None), "close", None):
                 last_first.callback(shut)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
 from ebbtide.config.section import Section
+from ebbtide.errors import ConfigError
 
 PORT = r"(6553[0-5]|655[0-2]\d|65[0-4]\d{2}|6[0-4]\d{3}|[1-5]\d{4}|\d{1,4})"
 ADDRESS = rf"^(off|(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):{PORT})$"
@@ -78,3 +80,17 @@ def beyond_loopback(address: str) -> bool:
         return not ip_address(host).is_loopback
     except ValueError:
         return True
+
+
+def webhook_secrets(path: str) -> tuple[str, ...]:
+    """Of the file, newest first; none where none is named."""
+    if not path:
+        return ()
+    try:
+        lines = Path(path).read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"api.webhook_secrets_file {path!r} cannot be read ({error}); nothing was "
+            "touched. Make it, with one secret a line."
+        ) from error
+    return tuple(line.strip() for line in lines if line.strip())

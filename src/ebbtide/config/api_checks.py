@@ -15,6 +15,11 @@ def check_api(keys: ApiKeys) -> Iterator[Problem]:
             "`ebbtide token new`, or listen on 127.0.0.1"
         )
         yield Problem(("api", "listen"), says, ("api",))
+    if keys.notify_url and not keys.webhook_secrets_file:
+        says = (
+            "notifications are signed, and api.webhook_secrets_file is empty; name the file with the secret"
+        )
+        yield Problem(("api", "notify_url"), says, ("api",))
     names = [token.name for token in keys.tokens]
     for number, name in enumerate(names):
         if name in names[:number]:

@@ -129,10 +129,26 @@ def test_zones_and_pools_keep_what_they_must() -> None:
     nodes = [node("a1", "cpx62"), node("b1", "cpx62"), node("b2", "cpx62")]
     report = report_on(cluster(nodes), idle(*nodes))
     assert removed(report) == ["b1"]
+    assert fate(report, "a1") == "it is the last worker in zone a"
+    pool = make_pool(types=TYPES, zones=("a", "b"), min_workers=2)
+    two = report_on(cluster(nodes), idle(*nodes), settings_with(pools=(pool,), min_workers=0))
+    assert fate(two, "b2") == "it is the last worker in zone b"
     pool = make_pool(types=TYPES, zones=("a", "b"), min_workers=3)
     kept = report_on(cluster(nodes), idle(*nodes), settings_with(pools=(pool,)))
     assert refusal(kept)[0] == "cheaper packing"
     assert fate(kept, "a1") == ""
+
+
+def test_each_node_that_stays_says_why() -> None:
+    nodes = [node(f"a{number}", "cpx62") for number in range(1, 5)]
+    pool = make_pool(types=TYPES, zones=("a",), min_workers=3)
+    report = report_on(cluster(nodes), idle(*nodes), settings_with(pools=(pool,)))
+    assert removed(report) == ["a1"]
+    assert fate(report, "a2") == "3 workers of pool workers are always kept"
+    full = [pod(f"web-{each.name}", each, 9000, 1024) for each in nodes[:3]]
+    report = report_on(cluster(nodes, full), idle(nodes[3]), settings_with(rules(replace=False)))
+    assert removed(report) == ["a4"]
+    assert fate(report, "a1") == "nothing is gained without it"
 
 
 def test_the_scheduler_is_asked_again_before_a_plan_is_given_out() -> None:

@@ -35,10 +35,16 @@ WHY = (
 class ConsolidationFigures:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.ended = Counter(
-            "ebbtide_consolidations", "Consolidations by how they ended.", ["cluster", "result"], registry=registry
+            "ebbtide_consolidations",
+            "Consolidations by how they ended.",
+            ["cluster", "result"],
+            registry=registry,
         )
         self.failed = Counter(
-            "ebbtide_consolidations_failed", "Those given up, by why.", ["cluster", "reason"], registry=registry
+            "ebbtide_consolidations_failed",
+            "Those given up, by why.",
+            ["cluster", "reason"],
+            registry=registry,
         )
         self.savings = Summary(
             "ebbtide_consolidation_savings_per_hour",
@@ -47,7 +53,10 @@ class ConsolidationFigures:
             registry=registry,
         )
         self.provisioned = Counter(
-            "ebbtide_nodes_provisioned", "Nodes that were launched and became ready.", ["cluster"], registry=registry
+            "ebbtide_nodes_provisioned",
+            "Nodes that were launched and became ready.",
+            ["cluster"],
+            registry=registry,
         )
         self.decommissioned = Counter(
             "ebbtide_nodes_decommissioned", "Nodes that were removed.", ["cluster"], registry=registry

@@ -74,7 +74,9 @@ class PolicyStates(Collector):
 
     def _families(self, looks: dict[str, Seen]) -> Iterable[Metric]:
         idle = _family(
-            "philotes_scaling_idle_duration_seconds", "For how long it has been idle; 0 while in use.", "policy"
+            "philotes_scaling_idle_duration_seconds",
+            "For how long it has been idle; 0 while in use.",
+            "policy",
         )
         used = _family("philotes_scaling_last_activity_timestamp", "When it was last used.", "policy")
         zero = _family("philotes_scaling_is_scaled_to_zero", "1 while it is at zero.", "policy")

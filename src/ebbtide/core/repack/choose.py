@@ -7,7 +7,7 @@ the candidate: what could be saved, and what keeps it from being saved.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import cached_property
@@ -26,6 +26,7 @@ from ebbtide.model.consolidation import (
     FrontierPoint,
     NodeAnalysis,
 )
+from ebbtide.model.node import Node
 from ebbtide.model.operation import Move, Removal, Slot
 
 SECONDS_PER_HOUR = 3600
@@ -174,6 +175,10 @@ class Choice:
         scene, rules = self._scene, self._rules
         gone = {scene.sites[number].node.name: scene.sites[number] for number in draft.removed}
         taken_in = Counter(to for _, to in draft.moves)
+        nodes = {site.node.name: site.node for site in scene.sites if site.node.name not in gone}
+        left: Counter[str] = Counter({"nodes": len(nodes)})
+        left.update(f"zone {node.zone}" for node in nodes.values())
+        left.update(f"pool {node.pool}" for node in nodes.values())
         for node in self._found.nodes:
             site = gone.get(node.node_name)
             if site is not None and site.parcels:
@@ -188,17 +193,16 @@ class Choice:
             elif node.why:
                 yield node
             else:
-                yield replace(node, why=self._why_kept(node.node_name, gone))
+                yield replace(node, why=self._why_kept(nodes[node.node_name], left))
 
-    def _why_kept(self, name: str, gone: Collection[str]) -> str:
-        floors, left = self._floors, [s.node for s in self._scene.sites if s.node.name not in gone]
-        if len(left) <= floors.nodes:
-            return f"{floors.nodes} workers are always kept"
-        node = next(node for node in left if node.name == name)
-        if floors.several_zones and sum(each.zone == node.zone for each in left) == 1:
-            return f"it is the last worker in zone {node.zone}"
+    def _why_kept(self, node: Node, left: Counter[str]) -> str:
+        floors = self._floors
         least = dict(floors.pools).get(node.pool, 0)
-        if sum(each.pool == node.pool for each in left) <= least:
+        if left["nodes"] <= floors.nodes:
+            return f"{floors.nodes} workers are always kept"
+        if floors.several_zones and left[f"zone {node.zone}"] == 1:
+            return f"it is the last worker in zone {node.zone}"
+        if left[f"pool {node.pool}"] <= least:
             return f"{least} workers of pool {node.pool} are always kept"
         return "nothing is gained without it"
 

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ebbtide.config.api import ApiKeys, TokenKeys, beyond_loopback
+from ebbtide.config.api import ApiKeys, TokenKeys, beyond_loopback, webhook_secrets
 from ebbtide.engine.observe import observe
 from ebbtide.entrypoints.api.scopes import Scope, Token
 from ebbtide.entrypoints.api.site import Sight, Site
 from ebbtide.errors import ConfigError
 
 if TYPE_CHECKING:
+    from ebbtide.adapters.metrics_export.health import Health
     from ebbtide.config import Config
     from ebbtide.engine.outside import Outside
     from ebbtide.engine.scaling import Scaling
 
 
-def open_site(config: Config, outside: Outside, listen: str, scaling: Scaling | None = None) -> Site:
+def open_site(
+    config: Config,
+    outside: Outside,
+    listen: str,
+    scaling: Scaling | None = None,
+    health: Health | None = None,
+) -> Site:
+    """With the figures and the health of the same process, where it keeps any."""
     keys, settings = config.api, config.settings
+    well: dict[str, Any] = {}
+    if health is not None:
+        well = {"metrics": exporter(health), "healthy": health.why_dead, "ready": health.why_not_ready}
     return Site(
         store=outside.store,
         settings=settings,
@@ -34,7 +45,14 @@ def open_site(config: Config, outside: Outside, listen: str, scaling: Scaling | 
         rate_per_minute=keys.rate_per_minute,
         wakes_per_minute=keys.wakes_per_minute,
         kind=config.cluster_kind,
+        **well,
     )
+
+
+def exporter(health: Health) -> Callable[[], tuple[bytes, str]]:
+    from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+    return lambda: (generate_latest(health.figures.registry), CONTENT_TYPE_LATEST)
 
 
 def reads_openly(keys: ApiKeys, listen: str) -> bool:
@@ -53,16 +71,3 @@ def token_of(keys: TokenKeys) -> Token:
             ) from error
         expires = int(day.timestamp())
     return Token(keys.name, Scope[keys.scope.upper()], keys.sha256, expires)
-
-
-def webhook_secrets(path: str) -> tuple[str, ...]:
-    if not path:
-        return ()
-    try:
-        lines = Path(path).read_text().splitlines()
-    except OSError as error:
-        raise ConfigError(
-            f"api.webhook_secrets_file {path!r} cannot be read ({error.strerror or error}); nothing was "
-            "touched. Make it, with one secret a line."
-        ) from error
-    return tuple(line.strip() for line in lines if line.strip())

@@ -22,9 +22,11 @@ from ebbtide.entrypoints.cli.writing import QUIET, console, moment, write_json, 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ebbtide.bootstrap.figures import Watched
+    from ebbtide.bootstrap.scaling import Both
     from ebbtide.config import Config
     from ebbtide.engine.outside import Outside
-    from ebbtide.engine.scaling import RoundReport
+    from ebbtide.engine.scaling import RoundReport, Scaling
     from ebbtide.engine.tick import TickReport
 
 
@@ -91,36 +93,59 @@ def run(
         owner = new_owner()
         for each in found:
             out.print(_greeting(each, owner))
+        watched = undo.enter_context(
+            figures_served(list(zip(found, doors, strict=True)), lambda says: out.print(Text(says)))
+        )
         clusters = [
-            (each, undo.enter_context(_with_rounds(each, outside, owner, stop, out)))
-            for each, outside in zip(found, doors, strict=True)
+            (each, undo.enter_context(_with_rounds(each, outside, watched, owner, stop)))
+            for each, outside in zip(found, watched.doors, strict=True)
         ]
-        watched = undo.enter_context(figures_served(clusters, lambda says: out.print(Text(says))))
-        _run_all(list(zip(found, watched, strict=True)), owner, stop, out)
+        _run_all(clusters, owner, stop, out)
     out.print("Stopped: the lease is given back, and what is open is in the record.")
 
 
 @contextmanager
 def _with_rounds(
-    config: Config, outside: Outside, owner: str, stop: threading.Event, out: Console
+    config: Config, outside: Outside, watched: Watched, owner: str, stop: threading.Event
 ) -> Iterator[Outside]:
-    """The idle loop beside the ticks, where workloads can be scaled."""
+    """Beside the ticks: the API, where it is wanted, and the idle loop, where workloads can be scaled."""
     from ebbtide.bootstrap.scaling import with_scaling
+
+    out = console()
+    both = with_scaling(config, outside, stays=True, say=lambda says: out.print(Text(says)))
+    watched.follow(config, both.scaling)
+    with _api(config, both, watched, out), _rounds(both.scaling, owner, stop, out):
+        yield both.outside
+
+
+@contextmanager
+def _api(config: Config, both: Both, watched: Watched, out: Console) -> Iterator[None]:
+    if config.api.listen == "off":
+        yield
+        return
+    from ebbtide.entrypoints.cli.serving import api_served
+
+    with api_served(config, both.outside, config.api.listen, both.scaling, watched.health) as url:
+        out.print(Text(f"Pages and API: {url}"))
+        yield
+
+
+@contextmanager
+def _rounds(scaling: Scaling | None, owner: str, stop: threading.Event, out: Console) -> Iterator[None]:
     from ebbtide.engine.scaling_loop import run_rounds
 
-    both = with_scaling(config, outside, stays=True, say=lambda says: out.print(Text(says)))
-    if both.scaling is None:
-        yield both.outside
+    if scaling is None:
+        yield
         return
 
     def show(report: RoundReport) -> None:
         if report.sentences or not report.held:
             out.print(Text.assemble((f"{moment(report.at)}  ", QUIET), report.says))
 
-    thread = threading.Thread(target=run_rounds, args=(both.scaling, owner, stop, show), name="policies")
+    thread = threading.Thread(target=run_rounds, args=(scaling, owner, stop, show), name="policies")
     thread.start()
     try:
-        yield both.outside
+        yield
     finally:
         stop.set()
         thread.join()

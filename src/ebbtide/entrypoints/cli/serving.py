@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, open_outside, read_config
 from ebbtide.entrypoints.cli.writing import write_json, write_lines
 from ebbtide.errors import Usage
+
+if TYPE_CHECKING:
+    from ebbtide.adapters.metrics_export.health import Health
+    from ebbtide.config import Config
+    from ebbtide.engine.outside import Outside
+    from ebbtide.engine.scaling import Scaling
 
 DEFAULT_LISTEN = "127.0.0.1:8808"
 
@@ -61,10 +69,9 @@ def serve(
     config: ConfigPath = None,
 ) -> None:
     """Serve the API and the pages alone, beside runners elsewhere (a Lambda, other replicas)."""
-    from ebbtide.config.api import beyond_loopback, host_and_port
-    from ebbtide.entrypoints.api.app import make_app
-    from ebbtide.entrypoints.api.opening import open_site
-    from ebbtide.entrypoints.api.serving import served
+    from ebbtide.bootstrap.figures import watched
+    from ebbtide.bootstrap.scaling import open_scaling
+    from ebbtide.config.api import beyond_loopback
 
     found = read_config(ctx, config)
     configured = found.api.listen if found.api.listen != "off" else ""
@@ -79,9 +86,33 @@ def serve(
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    host, port = host_and_port(address)
-    with open_outside(found, watching=True) as outside:
-        outside.store.load()
-        with served(make_app(open_site(found, outside, address)), host, port) as at:
-            write_lines([f"Pages and API: http://{host}:{at}/  (Ctrl-C stops it)"])
+    with open_outside(found, watching=True) as doors:
+        doors.store.load()
+        seen = watched([(found, doors)], lambda says: write_lines([says]), ticks=False)
+        (outside,) = seen.doors
+        scaling = open_scaling(found, outside, stays=True)
+        if scaling is None:
+            write_lines(["Policies are not served: `ebbtide db upgrade` makes their tables."])
+        seen.follow(found, scaling)
+        with api_served(found, outside, address, scaling, seen.health) as url:
+            write_lines([f"Pages and API: {url}  (Ctrl-C stops it)"])
             stop.wait()
+
+
+@contextmanager
+def api_served(
+    config: Config, outside: Outside, listen: str, scaling: Scaling | None, health: Health | None
+) -> Iterator[str]:
+    """Its address. `Usage` where it cannot be listened on."""
+    from ebbtide.bootstrap.kubernetes import needing
+    from ebbtide.config.api import host_and_port
+
+    with needing("api"):
+        from ebbtide.entrypoints.api.app import make_app
+        from ebbtide.entrypoints.api.opening import open_site
+        from ebbtide.entrypoints.api.serving import served
+
+    host, port = host_and_port(listen)
+    shown = f"[{host}]" if ":" in host else host
+    with served(make_app(open_site(config, outside, listen, scaling, health)), host, port) as at:
+        yield f"http://{shown}:{at}/"

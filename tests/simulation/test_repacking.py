@@ -1,0 +1,215 @@
+"""Consolidation in the simulator: days of it, and the rules by which it is watched."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
+from ebbtide.model.consolidation import ConsolidationSettings
+from ebbtide.model.node import LEAVING, Node, Ownership
+from ebbtide.model.operation import (
+    Consolidate,
+    Move,
+    MoveState,
+    Removal,
+    RemovalState,
+    ScaleDown,
+    Slot,
+    SlotState,
+    Source,
+    SourceState,
+)
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+from ebbtide.simulator.checker import Checker
+from ebbtide.simulator.clock import VirtualClock
+from ebbtide.simulator.repacking import Bookkeeper
+from ebbtide.simulator.rules import Rules, WorkloadSpec, pod_template
+from ebbtide.simulator.scenarios import build
+from ebbtide.simulator.simulate import Simulation
+from ebbtide.simulator.watch import WatchedStore
+from ebbtide.simulator.workload import Demand
+from ebbtide.simulator.world import Act, ActKind, World
+from tests.simulation.stories import POOL
+
+DAY = 86_400
+SETTINGS = Settings(
+    pools=(POOL,), min_workers=0, consolidation=ConsolidationSettings(enabled=True, min_idle_seconds=900)
+)
+
+
+def days(count: float, *faults: str, seed: int = 1) -> dict[str, object]:
+    scenario = build("consolidation", seed)
+    scenario = replace(scenario, duration_seconds=round(count * DAY), tick_seconds=120)
+    result: dict[str, object] = json.loads(Simulation(scenario, faults).run().to_json())
+    return result
+
+
+def test_days_of_consolidation_leave_no_pod_without_a_place_and_break_no_rule() -> None:
+    result = days(2)
+    assert result["violations"] == []
+    figures = result["consolidation"]
+    assert isinstance(figures, dict)
+    assert figures["begun"] >= 4
+    assert figures["pods_moved"] > 10
+    assert figures["nodes_removed"] > figures["nodes_launched"] > 0
+    assert Decimal(figures["saved_per_hour"]) > Decimal("0.2")
+    assert (result["launched"], result["removed"]) >= (1, figures["nodes_removed"])
+
+
+def test_the_same_rules_hold_with_crashes_lost_replies_and_a_second_runner() -> None:
+    result = days(1, "crash", "lost-reply", "failed-call", "second-runner", "stall")
+    assert result["violations"] == []
+    assert isinstance(result["consolidation"], dict)
+    assert result["consolidation"]["begun"] >= 1
+
+
+class Scene:
+    """Two nodes with a watched store, to play an autoscaler that does what it must not."""
+
+    def __init__(self, pods: int = 0, age_seconds: int = 7200, idle_seconds: int = 1200) -> None:
+        self.world = World(Rules(), (POOL,), 1, 0)
+        self.nodes = [self.world.add_node("general", "small", "a", age_seconds=age_seconds) for _ in "ab"]
+        if pods:
+            spec = WorkloadSpec(pod_template("web", 1500, 256), demand=Demand(low=pods))
+            self.world.add_workload(spec)
+        self.world.advance_to(idle_seconds)
+        self.checker = Checker(self.world, SETTINGS)
+        clock = VirtualClock(self.world.now)
+        self.store = WatchedStore(MemoryStore(clock, database=MemoryDatabase()), self.checker)
+        self.store.write(self.store.load(), None)
+
+    def instance_id(self, node: Node) -> str:
+        machine = self.world.nodes.machine_of(node.name)
+        assert machine is not None
+        return machine.instance.id
+
+    def intend(self, *nodes: Node, only_empty: bool = True) -> list[str]:
+        removals = tuple(
+            Removal(self.instance_id(node), node.name, node.uid, "a", state=RemovalState.TERMINATING)
+            for node in nodes
+        )
+        operation = ScaleDown("op", 0, removals, only_empty=only_empty)
+        self.store.write(replace(self.store.load(), operation=operation), None)
+        return self.checker.violations
+
+
+def test_an_idle_old_node_may_go_and_the_last_one_may_not() -> None:
+    scene = Scene()
+    assert scene.intend(scene.nodes[0]) == []
+    scene = Scene()
+    scene.intend(*scene.nodes)
+    assert any(said.endswith("leaves 0 ready workers") for said in scene.checker.violations)
+
+
+@pytest.mark.parametrize(
+    ("scene", "says"),
+    [
+        (Scene(age_seconds=0, idle_seconds=1000), "at an age of 1000 s"),
+        (Scene(idle_seconds=600), "empty for 600 s"),
+        (Scene(pods=2), "empty for 0 s"),
+    ],
+    ids=["young", "not idle", "in use"],
+)
+def test_a_node_that_is_young_or_not_idle_may_not_go(scene: Scene, says: str) -> None:
+    said = scene.intend(scene.nodes[0])
+    assert len(said) == 1
+    assert says in said[0]
+    other = Scene(age_seconds=0, idle_seconds=600)
+    assert other.intend(other.nodes[0], only_empty=False) == []
+
+
+def test_what_came_too_late_to_be_seen_is_nobodys_fault() -> None:
+    scene = Scene()
+    scene.world.add_workload(WorkloadSpec(pod_template("web", 1500, 256), demand=Demand(low=2)))
+    scene.world.advance_to(scene.world.now + 10)
+    assert scene.world.pods_on(scene.nodes[0].name)
+    assert scene.intend(scene.nodes[0]) == []
+
+
+def test_a_node_that_is_gone_or_another_is_not_judged() -> None:
+    scene = Scene(idle_seconds=600)
+    assert scene.intend(replace(scene.nodes[0], uid="other")) == []
+
+
+@pytest.mark.parametrize(("second", "broken"), [(1000 + 7199, True), (1000 + 7200, False)])
+def test_two_consolidations_are_a_cooldown_apart(second: int, broken: bool) -> None:
+    scene = Scene()
+    for moment in (1000, second):
+        scene.store.write(replace(scene.store.load(), last_consolidation_at=moment), None)
+    assert bool(scene.checker.violations) is broken
+
+
+def moving(scene: Scene, node: Node, pod_uid: str) -> Record:
+    source = Source(scene.instance_id(node), node.name, node.uid, state=SourceState.MARKED)
+    move = Move(pod_uid, "default/web", node.name, "", state=MoveState.EVICTING)
+    operation = Consolidate("op", 0, sources=(source,), moves=(move,))
+    return replace(scene.store.load(), operation=operation)
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_pod_is_evicted_only_from_a_node_with_the_mark_of_its_consolidation(marked: bool) -> None:
+    scene = Scene(pods=2)
+    owner = Ownership("op" if marked else "other", 1, cordoned=False)
+    node = replace(scene.nodes[0], owner=owner, taints=(LEAVING,))
+    scene.world.inventory.put_node(node)
+    (pod,) = scene.world.pods_on(node.name)
+    scene.store.write(moving(scene, node, pod.uid), None)
+    scene.world.tell(Act(ActKind.EVICT, node_name=node.name, pod_uid=pod.uid))
+    assert bool(scene.checker.violations) is not marked
+
+
+def test_a_pod_that_finds_no_place_again_is_told_of() -> None:
+    scene = Scene(pods=2)
+    node = replace(scene.nodes[0], owner=Ownership("op", 1, cordoned=False), unschedulable=True)
+    scene.world.inventory.put_node(node)
+    (pod,) = scene.world.pods_on(node.name)
+    scene.store.write(moving(scene, node, pod.uid), None)
+    act = Act(ActKind.EVICT, node_name=node.name, pod_uid=pod.uid)
+    scene.world.controllers.evict(pod, 30, lambda: scene.world.tell(act))
+    scene.world.advance_to(scene.world.now + 61)
+    assert len(scene.checker.violations) == 1
+    assert "one has no place" in scene.checker.violations[0]
+
+
+def test_one_that_finds_a_place_or_is_not_wanted_any_more_is_well() -> None:
+    scene = Scene(pods=1)
+    (pod,) = (pod for node in scene.nodes for pod in scene.world.pods_on(node.name))
+    node = replace(scene.world.inventory.nodes[pod.node_name], owner=Ownership("op", 1, cordoned=False))
+    scene.world.inventory.put_node(node)
+    scene.store.write(moving(scene, node, pod.uid), None)
+    act = Act(ActKind.EVICT, node_name=node.name, pod_uid=pod.uid)
+    scene.world.controllers.evict(pod, 30, lambda: scene.world.tell(act))
+    scene.world.advance_to(scene.world.now + 120)
+    assert scene.checker.violations == []
+
+
+def test_the_books_are_kept_by_what_is_told() -> None:
+    scene = Scene()
+    gone, new = map(scene.instance_id, scene.nodes)
+    books = Bookkeeper(scene.world.machines)
+    removal = Removal(gone, state=RemovalState.GONE, terminated=True)
+    work = ScaleDown("op", 0, (removal,), only_empty=True)
+    for told in (work, ScaleDown("other", 0, (removal,)), Consolidate("op", 0), Consolidate("op-2", 0)):
+        books.began(told)
+        books.closed(told, True)
+    books.closed(
+        Consolidate(
+            "op-3",
+            0,
+            slots=(Slot("k", "general", "a", "small", state=SlotState.READY, instance_id=new),),
+            moves=(Move("u", "p", "n", "", state=MoveState.MOVED),),
+            sources=(Source("i", "n", "u", state=SourceState.EMPTIED),),
+            abort_reason="paused",
+        ),
+        False,
+    )
+    figures = books.figures
+    assert (figures.begun, figures.nodes_removed, figures.nodes_launched) == (2, 1, 1)
+    assert (figures.pods_moved, figures.nodes_emptied) == (1, 1)
+    assert figures.saved_per_hour == 0
+    assert figures.given_up == {"paused": 1}
