@@ -29,7 +29,7 @@ from ebbtide.adapters.stores.dynamodb_tables import create_tables, make_client, 
 from ebbtide.adapters.stores.item import to_item
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.adapters.stores.migrate import upgrade
-from ebbtide.adapters.stores.sql import SqlStore
+from ebbtide.adapters.stores.sql import COLUMN_ATTRIBUTES, SqlStore
 from ebbtide.model.record import CLUSTER_LEASE, Record
 from ebbtide.ports import Store
 from tests.servers.dynamodb import CREDENTIALS, dynamodb_server
@@ -52,7 +52,9 @@ BARE_WRITE = (
     "WHERE pk = {0} AND rev = {0} AND owner = {0} AND token = {0} AND until >= {0}"
 )
 BARE_RELEASE = "UPDATE t SET owner = {0}, until = {0} WHERE pk = {0} AND owner = {0} AND token = {0}"
-BODY = msgspec.json.encode(to_item(Record())).decode()
+BODY = msgspec.json.encode(
+    {name: value for name, value in to_item(Record()).items() if name not in COLUMN_ATTRIBUTES}
+).decode()
 
 
 class SystemClock:

@@ -26,10 +26,25 @@ from ebbtide.entrypoints.cli.simulated import new_world
 from ebbtide.entrypoints.cli.switch import with_switch
 from ebbtide.entrypoints.cli.writing import span
 from ebbtide.errors import ConfigError, EbbtideError
+from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport
 from ebbtide.model.decision import Action, Check, Decision, Refusal, Verdict
 from ebbtide.model.log import LogEntry, LogKind
-from ebbtide.model.operation import Removal, RemovalState, ScaleDown, ScaleUp, Slot, SlotState, Spot, SpotKind
-from ebbtide.model.record import Record, Rest
+from ebbtide.model.operation import (
+    Consolidate,
+    Move,
+    MoveState,
+    Removal,
+    RemovalState,
+    ScaleDown,
+    ScaleUp,
+    Slot,
+    SlotState,
+    Source,
+    SourceState,
+    Spot,
+    SpotKind,
+)
+from ebbtide.model.record import Leaving, Record, Rest
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.frames import Frame, NodeFrame
 
@@ -178,6 +193,38 @@ def test_a_launch_is_described_by_what_is_known_of_it() -> None:
     assert "scale-up by 2 op-3, begun 20 s ago" in said
     assert "cpx22 in zone-b  LAUNCHING  for 10 s" in said
     assert "i-2  FAILED: no capacity" in said
+
+
+def test_a_consolidation_is_described_with_its_nodes_and_moves() -> None:
+    operation = Consolidate(
+        "op-4",
+        900,
+        slots=(Slot("k-0", "a", "zone-b", "cpx22", state=SlotState.READY, node_name="node-2"),),
+        sources=(Source("i-1", "node-1", "uid-1", state=SourceState.MARKED, since=940),),
+        moves=(
+            Move("u-1", "default/web-1", "node-1", "k-0", state=MoveState.MOVED, since=980),
+            Move("u-2", "default/web-2", "node-1", "k-0", state=MoveState.LEFT, reason="paused"),
+        ),
+        reason="consolidation: empty node-1",
+    )
+    leaving = (Leaving("node-9", "uid-9", "i-9", "op-3", 1060),)
+    said = told(Record(operation=operation, last_consolidation_at=900, leaving=leaving))
+    for part in (
+        "last consolidation  100 s ago",
+        "node-9, for another 60 s at most",
+        "consolidation op-4, begun 100 s ago",
+        "node-1  MARKED  for 60 s",
+        "default/web-1 from node-1 to k-0  MOVED  for 20 s",
+        "default/web-2 from node-1 to k-0  LEFT: paused",
+    ):
+        assert part in said
+    aborting = told(Record(operation=replace(operation, abort_reason="paused")))
+    assert "consolidation (aborting) op-4" in aborting
+    plan = ConsolidationPlan(moves=operation.moves)
+    report = ConsolidationReport((), plan=plan)
+    decision = Decision("d", 1000, Action.CONSOLIDATE, "why", (), consolidation=report)
+    lines = "\n".join(line.plain for line in decision_lines(decision))
+    assert "move default/web-1 from node-1 to k-0" in lines
 
 
 def test_a_decision_is_told_with_its_checks_and_the_nodes_passed_over() -> None:

@@ -133,7 +133,11 @@ class SignalKeys(Section):
 
 
 class PolicyKeys(Section):
-    name: str = Field(pattern=NAME, description="Unique; small letters, digits, `-`, `_` and `.`.")
+    name: str = Field(
+        pattern=NAME,
+        description="Unique; small letters, digits, `-`, `_` and `.`.",
+        json_schema_extra={"allowed": "small letters, digits, -, _ and ., at most 63"},
+    )
     target: TargetKeys = Field(description="What is scaled.")
     min_replicas: int = Field(
         DEFAULTS.min_replicas, ge=0, le=MOST_REPLICAS, description="Never fewer, but at zero."

@@ -34,6 +34,17 @@ ACTIVITY_SAVED_SECONDS = 900
 """How old the last activity of a busy target may be in the store."""
 
 
+STAMPS = (
+    "last_activity_at",
+    "idle_since",
+    "scaled_to_zero_at",
+    "last_wake_at",
+    "last_scaled_at",
+    "checked_at",
+    "stretch_since",
+)
+
+
 class Wanted(StrEnum):
     NOTHING = "nothing"
     FALL = "fall"
@@ -72,11 +83,19 @@ def evaluate(policy: Policy, state: IdleState, look: Look, defaults: ZeroDefault
 
 def not_from_the_future(state: IdleState, now: int) -> IdleState:
     """A clock that went back must not stop everything until it has caught up."""
-    stamps = ("last_activity_at", "idle_since", "scaled_to_zero_at", "last_wake_at", "last_scaled_at")
-    late: dict[str, Any] = {
-        name: now for name in (*stamps, "checked_at", "stretch_since") if (getattr(state, name) or 0) > now
-    }
-    return replace(state, **late) if late else state
+    latest = max(
+        state.last_activity_at,
+        state.idle_since or 0,
+        state.scaled_to_zero_at or 0,
+        state.last_wake_at or 0,
+        state.last_scaled_at,
+        state.checked_at,
+        state.stretch_since,
+    )
+    if latest <= now:
+        return state
+    late: dict[str, Any] = {name: now for name in STAMPS if (getattr(state, name) or 0) > now}
+    return replace(state, **late)
 
 
 def _awake(policy: Policy, state: IdleState, look: Look, defaults: ZeroDefaults, now: int) -> IdleStep:

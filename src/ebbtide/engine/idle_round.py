@@ -11,28 +11,27 @@ that write, and ZERO is written. Each write is conditional on `rev`. So a wake a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from decimal import Decimal
-from itertools import chain
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
 
 from ebbtide.core import idle, rules
 from ebbtide.core.floor import settings_for
 from ebbtide.core.idle import IdleStep, Wanted
-from ebbtide.core.listening import Look, Verdict, listen, needs_workloads
-from ebbtide.core.rates import Rates, empty_room_price, rate_of, realised_share, with_realised
+from ebbtide.core.listening import Look, needs_workloads
+from ebbtide.engine.looking import Looking, Scene
 from ebbtide.engine.scaling_desk import Desk
 from ebbtide.engine.scaling_steps import AWAKE, Done, Kind, Steps
 from ebbtide.engine.waking import Waking
-from ebbtide.errors import EbbtideError, LeaseLost, NotFound
-from ebbtide.model.idle import IdleState, Phase, Rate, RuleTimer
+from ebbtide.errors import EbbtideError, LeaseLost
+from ebbtide.model.idle import IdleState, Phase, RuleTimer
 from ebbtide.model.policy import Policy, Rule
 from ebbtide.model.record import Lease
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import ClusterView, Reading
-from ebbtide.model.workload import Workload, WorkloadRef
+from ebbtide.model.snapshot import Reading
 
 LEASE = "policies"
 PAGE = 1000
@@ -40,8 +39,6 @@ ORDER = {Wanted.WAKE: 0, Wanted.READY: 1, Wanted.NOTHING: 2, Wanted.FINISH: 3, W
 SENTENCES = 20
 """How many a report repeats; all of them are in the log."""
 
-Seen = Workload | EbbtideError
-"""A workload, or why it could not be read."""
 Act = tuple[int, Policy, Callable[[], Done | None]]
 """When its turn is, whose it is, and what is done."""
 
@@ -64,19 +61,6 @@ class RoundReport:
 
 
 @dataclass(slots=True)
-class _Scene:
-    """What one round sees."""
-
-    now: int
-    readings: Mapping[str, Reading]
-    rates: Rates
-    shares: Mapping[str, Decimal]
-    held: str
-    gap_seconds: int
-    seen: dict[WorkloadRef, Seen] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
 class _Subject:
     """One policy in one round."""
 
@@ -91,7 +75,7 @@ class IdleRounds:
     def __init__(self, desk: Desk, waking: Waking) -> None:
         self._desk = desk
         self._outside = desk.outside
-        self._waking = waking
+        self._looking = Looking(desk, waking)
         self._steps = Steps(desk, waking)
         self._fires: dict[tuple[str, str], tuple[int | None, int | None]] = {}
         self._of_pools: list[Policy] | None = None
@@ -104,7 +88,8 @@ class IdleRounds:
         except LeaseLost as held:
             return RoundReport(self._desk.now, f"policies: stood by: {held}", held=False)
         try:
-            return self._round(lease, deadline)
+            with _collector_paused():
+                return self._round(lease, deadline)
         finally:
             with suppress(EbbtideError):
                 self._outside.store.release(lease)
@@ -115,7 +100,7 @@ class IdleRounds:
         if not policies:
             return RoundReport(self._desk.now, "no policies")
         states = {state.policy_id: state for state in self._outside.policies.list_states()}
-        scene = self._look(policies, states.values())
+        scene = self._looking.look(policies, states.values())
         subjects = [
             self._subject(policy, states[policy.id], scene) for policy in policies if policy.id in states
         ]
@@ -125,17 +110,16 @@ class IdleRounds:
             if self._asks(subject, scene)
             for ref in subject.policy.target.workloads
         ]
-        self._read_workloads(refs, scene)
+        self._looking.read_workloads(refs, scene)
         quiet: list[IdleState] = []
         acts: list[Act] = []
-        unknown = 0
         for subject in subjects:
-            unknown += self._plan(subject, scene, quiet, acts)
+            self._plan(subject, scene, quiet, acts)
         if quiet:
             self._outside.policies.write_states(quiet)
         acts.sort(key=lambda act: act[0])
         done, left = self._carry_out(acts, lease, deadline)
-        return _report(self._desk.now, len(policies), unknown, done, left)
+        return _report(self._desk.now, len(policies), _unknown(policies, scene.readings), done, left)
 
     def settings_now(self, settings: Settings) -> Settings:
         if self._of_pools is None:
@@ -153,37 +137,7 @@ class IdleRounds:
             if len(page) < PAGE:
                 return
 
-    def _look(self, policies: Sequence[Policy], states: Iterable[IdleState]) -> _Scene:
-        asked = [policy for policy in policies if policy.enabled]
-        of_signals = (signal.query for policy in asked if policy.scale_to_zero for signal in policy.signals)
-        of_rules = (rule.metric for policy in asked for rule in policy.rules)
-        queries = sorted({query for query in chain(of_signals, of_rules) if query})
-        found = self._outside.signals.read_values(queries) if queries else ()
-        record = self._outside.store.load()
-        now, settings = self._desk.now, self._desk.settings
-        limit = settings.metric_max_age_seconds
-        view = self._view()
-        rates = Rates(settings.pools, view)
-        sleeping = (state for state in states if state.phase is Phase.ZERO)
-        room = empty_room_price(view, settings.pools) if view is not None else None
-        return _Scene(
-            now,
-            {query: _fresh(reading, now, limit) for query, reading in zip(queries, found, strict=True)},
-            rates,
-            realised_share(sleeping, room) if room is not None else {},
-            f"removals are paused ({record.pause_reason})" if record.paused else "",
-            max(settings.max_tick_gap_seconds, 3 * self._desk.defaults.check_interval_seconds),
-        )
-
-    def _view(self) -> ClusterView | None:
-        if self._outside.cluster is None:
-            return None
-        with suppress(EbbtideError):
-            self._waking.view = self._outside.cluster.read()
-            return self._waking.view
-        return None
-
-    def _subject(self, policy: Policy, state: IdleState, scene: _Scene) -> _Subject:
+    def _subject(self, policy: Policy, state: IdleState, scene: Scene) -> _Subject:
         subject = _Subject(policy, state)
         if not policy.enabled or state.paused:
             return subject
@@ -200,92 +154,42 @@ class IdleRounds:
             known = self._fires[(cron, zone)] = rules.fires_around(cron, zone, now)
         return known
 
-    def _asks(self, subject: _Subject, scene: _Scene) -> bool:
+    def _asks(self, subject: _Subject, scene: Scene) -> bool:
         if subject.due is not None or subject.rule is not None:
             return True
         blank = Look(scene.readings)
         return needs_workloads(subject.policy, subject.state, blank, self._desk.defaults, scene.now)
 
-    def _read_workloads(self, refs: Sequence[WorkloadRef], scene: _Scene) -> None:
-        wanted = list(dict.fromkeys(refs))
-        threads = min(self._outside.threads, len(wanted))
-        if threads <= 1:
-            scene.seen.update((ref, self._read(ref)) for ref in wanted)
-            return
-        with ThreadPoolExecutor(threads) as pool:
-            parts = [wanted[number::threads] for number in range(threads)]
-            for part, seen in zip(
-                parts, pool.map(lambda refs: [self._read(ref) for ref in refs], parts), strict=True
-            ):
-                scene.seen.update(zip(part, seen, strict=True))
-
-    def _read(self, ref: WorkloadRef) -> Seen:
-        try:
-            return self._outside.workloads.read(ref)
-        except EbbtideError as error:
-            return error
-
-    def _look_at(self, policy: Policy, state: IdleState, scene: _Scene) -> Look:
-        there: list[Workload] = []
-        missing: list[WorkloadRef] = []
-        problem = ""
-        for ref in policy.target.workloads:
-            match scene.seen.get(ref):
-                case Workload() as workload:
-                    there.append(workload)
-                case NotFound():
-                    missing.append(ref)
-                case EbbtideError() as error:
-                    problem = f"{ref} could not be read: {error}"
-                case _:
-                    problem = f"{ref} was not read"
-        rate = self._rate(policy, state, there, scene)
-        return Look(
-            scene.readings, tuple(there), tuple(missing), problem, rate, scene.held, scene.gap_seconds
-        )
-
-    def _rate(
-        self, policy: Policy, state: IdleState, there: Sequence[Workload], scene: _Scene
-    ) -> Rate | None:
-        if not self._desk.defaults.cost_tracking:
-            return None
-        if state.phase in (*AWAKE, Phase.FALLING):
-            return rate_of(policy, there, scene.rates)
-        own = rate_of(policy, (), Rates(())) if policy.hourly_cost is not None else state.rate
-        if state.phase is not Phase.ZERO or scene.rates.view is None:
-            return own
-        return with_realised(own, scene.shares)
-
-    def _plan(self, subject: _Subject, scene: _Scene, quiet: list[IdleState], acts: list[Act]) -> int:
-        """Sort into what is only written and what is done; 1 where the signals were not all known."""
+    def _plan(self, subject: _Subject, scene: Scene, quiet: list[IdleState], acts: list[Act]) -> None:
+        """Sort into what is only written and what is done."""
         policy, state = subject.policy, subject.state
-        look = self._look_at(policy, state, scene)
-
-        def look_again(policy: Policy, state: IdleState) -> Look:
-            self._read_workloads(policy.target.workloads, scene)
-            return self._look_at(policy, state, scene)
-
+        look = self._looking.look_at(policy, state, scene)
         if subject.due is not None:
-            due = subject.due
-            turn = 0 if due.replicas else 3
-            acts.append((turn, policy, lambda: self._steps.answer(policy, state, due, look, look_again)))
-            return 0
+            again = partial(self._look_again, scene)
+            answer = partial(self._steps.answer, policy, state, subject.due, look, again)
+            acts.append((0 if subject.due.replicas else 3, policy, answer))
+            return
         step = idle.evaluate(policy, state, look, self._desk.defaults, scene.now)
-        if step.wanted is Wanted.NOTHING and subject.rule is not None:
+        if subject.rule is not None and step.wanted is Wanted.NOTHING:
             scale = rules.scale_for(policy, step.state, subject.rule, look.workloads, look.rate, scene.now)
             if scale.replicas:
-                acts.append((1, policy, lambda: self._steps.scale(policy, step.state, scale, look.workloads)))
-                return 0
-        step = _with_timers(step, subject, scene)
+                acts.append(
+                    (1, policy, partial(self._steps.scale, policy, step.state, scale, look.workloads))
+                )
+                return
+        if policy.rules:
+            step = _with_timers(step, subject, scene)
         if step.wanted is not Wanted.NOTHING or step.stretches or step.says:
+            again = partial(self._look_again, scene)
             acts.append(
-                (ORDER[step.wanted], policy, lambda: self._steps.carry_out(policy, step, look, look_again))
+                (ORDER[step.wanted], policy, partial(self._steps.carry_out, policy, step, look, again))
             )
-        elif step.state != state:
+        elif step.state is not state and step.state != state:
             quiet.append(step.state)
-        watched = policy.enabled and policy.scale_to_zero and state.phase in AWAKE
-        verdict = listen(policy, state, look, self._desk.defaults, scene.now)[0] if watched else None
-        return int(verdict is Verdict.UNKNOWN)
+
+    def _look_again(self, scene: Scene, policy: Policy, state: IdleState) -> Look:
+        self._looking.read_workloads(policy.target.workloads, scene)
+        return self._looking.look_at(policy, state, scene)
 
     def _carry_out(
         self, acts: Sequence[Act], lease: Lease, deadline: float
@@ -322,14 +226,28 @@ class IdleRounds:
         return now < held[0].until - settings.lease_margin_seconds
 
 
-def _fresh(reading: Reading, now: int, limit: int) -> Reading:
-    age = now - reading.at
-    if reading.value is None or age <= limit:
-        return reading
-    return Reading(None, reading.at, f"the last sample is {age} s old, more than {limit}")
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Thousands of values that live for one round make the collector look at all others again and again."""
+    was_running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_running:
+            gc.enable()
 
 
-def _with_timers(step: IdleStep, subject: _Subject, scene: _Scene) -> IdleStep:
+def _unknown(policies: Sequence[Policy], readings: Mapping[str, Reading]) -> int:
+    """Of how many policies that may sleep a signal is not known."""
+    missing = {query for query, reading in readings.items() if reading.value is None}
+    if not missing:
+        return 0
+    watched = (policy for policy in policies if policy.enabled and policy.scale_to_zero)
+    return sum(1 for policy in watched if any(signal.query in missing for signal in policy.signals))
+
+
+def _with_timers(step: IdleStep, subject: _Subject, scene: Scene) -> IdleStep:
     """Rules that began or ceased to hold; a clock that runs is looked at often enough to be believed."""
     if step.wanted is not Wanted.NOTHING or not (subject.policy.rules and step.state.phase in AWAKE):
         return step

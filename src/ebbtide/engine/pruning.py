@@ -20,7 +20,7 @@ class Pruning:
         self._due = 0.0
 
     def after(self, report: TickReport) -> None:
-        """Never raises: a log that stays long is an alarm, not the end of a daemon; then again a day later."""
+        """Never raises: a log that stays long is an alarm, not the end of a daemon; tried again a day on."""
         now = self._outside.clock.now()
         if not self._days or not report.held or now < self._due:
             return

@@ -68,7 +68,10 @@ def _evict(world: World, act: Act, record: Record | None) -> Iterator[str]:
         return
     if not node.worker:
         yield f"pod {pod.full_name} was evicted from {node.name}, which is not a worker of ours"
-    if not node.cordoned_by_us and not _moved(node, pod.uid, record):
+    machine = world.nodes.machine_of(node.name)
+    # What the cloud is about to take is emptied, whoever cordoned it.
+    taken = machine is not None and machine.noticed and node.unschedulable
+    if not node.cordoned_by_us and not taken and not _moved(node, pod.uid, record):
         yield f"pod {pod.full_name} was evicted from {node.name}, which is not cordoned by us"
     if pod.mirror or pod.controller == "DaemonSet":
         yield f"pod {pod.full_name}, which belongs to its node, was evicted"
@@ -76,7 +79,6 @@ def _evict(world: World, act: Act, record: Record | None) -> Iterator[str]:
         covered = budget.namespace == pod.namespace and matches(budget.selector, dict(pod.labels))
         if covered and pod.ready and budget.disruptions_allowed < 1:
             yield f"evicting {pod.full_name} breaks disruption budget {budget.name}"
-    machine = world.nodes.machine_of(node.name)
     if machine is not None and machine.asked_to_go:
         yield f"node {node.name} was drained again after its termination was asked for"
 

@@ -176,6 +176,18 @@ def test_the_named_columns_say_what_the_body_says(sqlite_lab: SqliteLab, postgre
         store.close()
 
 
+def test_keys_that_ran_out_long_ago_are_removed(sqlite_lab: SqliteLab, postgresql_lab: PostgresLab) -> None:
+    for lab in (sqlite_lab, postgresql_lab):
+        store = lab.open("columns")
+        policies = policies_of(store)
+        for key, until in (("old", AT), ("new", AT + 86_400)):
+            policies.keep_once(key, "value", until, AT)
+        policies.keep_once("newer", "value", AT + 90_000, AT + 86_401)
+        assert isinstance(store, SqlStore)
+        assert sorted(_rows(store, "SELECT key FROM scaling_once")) == [("new",), ("newer",)]
+        store.close()
+
+
 def _rows(store: SqlStore, words: str) -> list[tuple[Any, ...]]:
     from ebbtide.adapters.stores.sql_driver import Statement
 

@@ -4,15 +4,20 @@ that a test says when time goes on."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 
 import pytest
 from fastapi.testclient import TestClient
 
+from ebbtide.engine.scaling import Scaling
 from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.api.scopes import Scope, Token, digest_of
 from ebbtide.entrypoints.api.site import Sight, Site
 from ebbtide.entrypoints.api.telling import DEMO
 from ebbtide.entrypoints.cli.demo_page import Breaking
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+from ebbtide.ports import Clock, Store
 from ebbtide.simulator.live import Live
 
 START = 1_900_000_000 - 1_900_000_000 % 86_400 + 7 * 3600
@@ -38,6 +43,22 @@ def make_site(live: Live, **changes: object) -> Site:
         "metrics": lambda: (b"ebbtide_up 1\n", "text/plain"),
     }
     return Site(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def site_of(store: Store, clock: Clock, scaling: Scaling, seen: Snapshot, settings: Settings) -> Site:
+    """Over any scaling, for a server that listens on this machine."""
+    ids = count(1)
+    return Site(
+        store=store,
+        settings=settings,
+        sight=Sight(lambda: seen, clock),
+        clock=clock,
+        new_id=lambda: f"api-{next(ids):08d}",
+        scaling=scaling,
+        tokens=tuple(Token(scope.spoken, scope, digest_of(text)) for scope, text in TOKENS.items()),
+        rate_per_minute=1_000_000,
+        wakes_per_minute=1_000_000,
+    )
 
 
 @pytest.fixture

@@ -116,6 +116,10 @@ def test_what_keeps_a_pod_where_it_is() -> None:
     assert pod_of(metadata={"name": "w", "annotations": unsafe}).safe_to_evict is False
     assert pod_of(metadata={"name": "w", "annotations": {"kubernetes.io/config.mirror": "x"}}).mirror
     assert pod_of(metadata={"name": "w", "ownerReferences": []}).controller == ""
+    owners = [{"kind": "X", "uid": "x"}, {"kind": "ReplicaSet", "uid": "uid-rs", "controller": True}]
+    owned = pod_of(metadata={"name": "w", "ownerReferences": owners})
+    assert (owned.controller, owned.owner_uid) == ("ReplicaSet", "uid-rs")
+    assert pod_of(metadata={"name": "w", "ownerReferences": owners[:1]}).owner_uid == ""
     assert pod_of(spec={"priority": 2_000_001_000}).priority_class == "system-cluster-critical"
 
 

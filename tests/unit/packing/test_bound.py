@@ -10,10 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebbtide.core.packing import Item, NodeType, Rules
+from ebbtide.core.packing import Item, NodeType, Rules, pack
+from ebbtide.core.packing.arrays import arrays_of
 from ebbtide.core.packing.budget import Dice
+from ebbtide.core.packing.coupled import coupled_bound
 from ebbtide.core.packing.fluid import Vector, fluid_bound, fluid_prices
-from tests.unit.packing.builders import make_item, make_type, packed, solved
+from ebbtide.core.packing.frame import frame
+from tests.unit.packing.builders import make_item, make_type, packed, solved, ticking
 
 _amount = st.floats(1.0, 1e6)
 _offers = st.lists(st.tuples(_amount, _amount, st.floats(1.0, 300.0)), min_size=1, max_size=8)
@@ -151,3 +154,40 @@ def _price(block: list[tuple[int, int]], items: list[Item], types: list[NodeType
         ),
         default=float("inf"),
     )
+
+
+def _apart(count: int) -> tuple[list[Item], list[NodeType]]:
+    """Pods with much memory that may only use a type with little, and pods that may use another."""
+    lean, rich = make_type("lean", 8000, 8192, price=1.0), make_type("rich", 8000, 65536, price=1.5)
+    only_lean = Rules(types=frozenset({"lean"}))
+    return [
+        make_item("heavy", 1000, 4096, count, rules=only_lean),
+        make_item("light", 2000, 1024, count, rules=Rules(types=frozenset({"rich"}))),
+    ], [lean, rich]
+
+
+def test_rules_about_types_are_part_of_the_bound() -> None:
+    """Two heavy pods fill a lean node, four light ones a rich one: nothing else is possible."""
+    items, types = _apart(400)
+    plan = packed(items, types)
+    assert plan.cost == pytest.approx(400 / 2 * 1.0 + 400 / 4 * 1.5)
+    assert plan.gap < 0.001
+    with_less = pack(items, types, deadline=400.0, clock=ticking(), prove=False)
+    assert with_less.bound < plan.bound * 0.9
+
+
+def test_a_bound_that_would_take_too_long_is_left_out() -> None:
+    arrays = arrays_of(frame(*_apart(400)))
+    assert coupled_bound(arrays, 1e-9) == 0.0
+    assert coupled_bound(arrays, 1.0) == pytest.approx(350.0)
+
+
+def test_without_rules_the_fluid_bound_is_enough() -> None:
+    arrays = arrays_of(frame([make_item(count=300)], [make_type(), make_type("u", 8000, price=1.9)]))
+    assert coupled_bound(arrays, 1.0) == 0.0
+
+
+def test_a_request_of_nothing_is_worth_nothing() -> None:
+    items = [make_item("idle", 0, 0, 300, rules=Rules(types=frozenset({"t"}))), make_item("web", count=300)]
+    types = [make_type(pods=1000), make_type("u", 8000, price=1.9)]
+    assert coupled_bound(arrays_of(frame(items, types)), 1.0) <= packed(items, types).cost

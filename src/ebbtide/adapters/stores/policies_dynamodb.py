@@ -50,7 +50,7 @@ from ebbtide.adapters.stores.policy_item import (
 )
 from ebbtide.adapters.stores.policy_ledger import checked_days, day_range
 from ebbtide.adapters.stores.repeat import repeat
-from ebbtide.errors import Conflict, EbbtideError, Throttled, Unanswered
+from ebbtide.errors import Conflict, EbbtideError, StoreUnusable, Throttled, Unanswered
 from ebbtide.model.idle import IdleState
 from ebbtide.model.ledger import LedgerDay
 from ebbtide.model.log import LogEntry
@@ -58,6 +58,7 @@ from ebbtide.model.policy import Policy
 from ebbtide.ports import Clock
 
 STEPS_IN_TRANSACTION = 100
+RENAMED_AT_MOST = 8
 
 
 class DynamoPolicies:
@@ -245,11 +246,17 @@ class DynamoPolicies:
 
     def _item_of(self, policy_id: str) -> Item:
         """By way of its name; asked again when it was renamed in between."""
-        while is_policy_id(policy_id) and (pointer := self._table.get(self._keys.pointer(policy_id))):
+        for _ in range(RENAMED_AT_MOST):
+            pointer = self._table.get(self._keys.pointer(policy_id)) if is_policy_id(policy_id) else {}
+            if not pointer:
+                return {}
             item = self._item_named(pointer["name"])
             if item.get("id") == policy_id:
                 return item
-        return {}
+        raise StoreUnusable(
+            f"the table of policies has no policy {policy_id} under the name {pointer['name']!r} that it gives "
+            "for it: nothing was touched; restore the table to a moment when it had"
+        )
 
     def _item_named(self, name: str) -> Item:
         return self._table.get(self._keys.policy(name)) if 0 < len(name) <= LONGEST_NAME else {}

@@ -17,6 +17,7 @@ from ebbtide.adapters.stores.policy_guards import (
     version_refusal,
 )
 from ebbtide.adapters.stores.policy_item import (
+    KEYS_OUTLIVE_SECONDS,
     Bodies,
     first_state,
     next_policy,
@@ -157,8 +158,10 @@ class MemoryPolicies:
     def keep_once(self, key: str, value: str, expires_at: int, now: int) -> str:
         with self._lock:
             once = self._tables.once
-            for gone in [name for name, (_, until) in once.items() if until < now]:
+            for gone in [name for name, (_, until) in once.items() if until < now - KEYS_OUTLIVE_SECONDS]:
                 del once[gone]
+            if key in once and once[key][1] < now:
+                del once[key]
             return once.setdefault(key, (value, expires_at))[0]
 
     def _add(self, days: Sequence[LedgerDay]) -> None:

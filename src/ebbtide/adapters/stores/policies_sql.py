@@ -26,6 +26,7 @@ from ebbtide.adapters.stores.policy_guards import (
     version_refusal,
 )
 from ebbtide.adapters.stores.policy_item import (
+    KEYS_OUTLIVE_SECONDS,
     Bodies,
     Row,
     first_state,
@@ -200,6 +201,7 @@ class SqlPolicies:
 
     def keep_once(self, key: str, value: str, expires_at: int, now: int) -> str:
         values = self._values(key=key, value=value, expires_at=expires_at, now=now)
+        values["long_ago"] = now - KEYS_OUTLIVE_SECONDS
 
         def keep(lent: Lent) -> str:
             lent.run(self._sql.forget_once, values)

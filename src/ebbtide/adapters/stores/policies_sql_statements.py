@@ -179,8 +179,9 @@ class PolicyStatements:
         self.find_once = self._compiled(
             sa.select(c.value).where(c.cluster == _cluster, c.key == bindparam("key"))
         )
+        long_ago = bindparam("long_ago", type_=sa.BigInteger)
         self.forget_once = self._compiled(
-            sa.delete(once).where(c.cluster == _cluster, c.expires_at < now, c.key != bindparam("key"))
+            sa.delete(once).where(c.cluster == _cluster, c.expires_at < long_ago)
         )
 
     def _given(self, table: sa.Table) -> dict[str, Any]:

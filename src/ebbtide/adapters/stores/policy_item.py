@@ -29,6 +29,8 @@ LARGEST_INTEGER = 2**31 - 1
 LAST_MOMENT = 253_402_300_799
 """The end of the year 9999, which is as far as the databases' own time goes."""
 REMEMBERED_FROM = 1000
+KEYS_OUTLIVE_SECONDS = 24 * 3600
+"""Keys that ran out are removed this much later, since the clocks of runners differ."""
 
 Row = dict[str, Any]
 T = TypeVar("T")

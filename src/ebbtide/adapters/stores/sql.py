@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ebbtide.adapters.stores.policies_sql import SqlPolicies
 
 PRUNED_AT_ONCE = 1000
-_COLUMN_ATTRIBUTES = ("pk", "rev", "lockOwner", "lockUntilEpoch", "lockToken")
+COLUMN_ATTRIBUTES = ("pk", "rev", "lockOwner", "lockUntilEpoch", "lockToken")
 T = TypeVar("T")
 
 
@@ -223,7 +223,7 @@ class SqlStore:
 
     def _write_values(self, attempt: Attempt) -> dict[str, Any]:
         item = to_item(attempt.record)
-        for name in _COLUMN_ATTRIBUTES:
+        for name in COLUMN_ATTRIBUTES:
             del item[name]
         values = self._values(
             key=self._key,

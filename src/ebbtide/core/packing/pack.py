@@ -8,7 +8,6 @@ from ebbtide.core.packing.budget import Budget
 from ebbtide.core.packing.first_fit import first_fit
 from ebbtide.core.packing.frame import frame
 from ebbtide.core.packing.plain import search
-from ebbtide.core.packing.problem import Bin, Problem
 from ebbtide.core.packing.types import Item, NodeType, Plan
 
 PLAIN_UNITS = 200
@@ -24,23 +23,22 @@ def pack(
     deadline: float,
     clock: Callable[[], float],
     seed: int = 0,
+    prove: bool = True,
 ) -> Plan:
     """The cheapest plan found before `clock()` reaches `deadline`, with its bound.
 
     Every item is placed that fits some type its rules allow; the others are in `unplaced` with the
-    reason. A plan comes back even if the deadline has passed.
+    reason. A plan comes back even if the deadline has passed. Who does not need the bound saves time
+    with `prove` off; it is then lower where rules about types matter.
     """
     problem = frame(items, types)
-    budget = Budget(clock, deadline, seed)
-    return problem.plan(_bins(problem, budget.part(_SEARCHING)))
-
-
-def _bins(problem: Problem, budget: Budget) -> list[Bin]:
+    budget = Budget(clock, deadline, seed).part(_SEARCHING)
     if sum(problem.counts) > PLAIN_UNITS and budget.left() > 0:
         try:
-            from ebbtide.core.packing.improve import improve
+            from ebbtide.core.packing.improve import improve, tightened
         except ImportError:
             pass
         else:
-            return improve(problem, budget)
-    return search(problem, first_fit(problem, problem.counts), budget)
+            problem = tightened(problem, budget) if prove else problem
+            return problem.plan(improve(problem, budget))
+    return problem.plan(search(problem, first_fit(problem, problem.counts), budget))

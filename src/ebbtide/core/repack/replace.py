@@ -132,9 +132,8 @@ class _Replacement:
         if not items:
             return {}
         types = [NodeType(o.name, *o.room, price=float(o.price), zone=o.zone) for o in scene.offers]
-        plan = pack(
-            items, types, deadline=self._budget.deadline, clock=self._budget.clock, seed=self._budget.seed
-        )
+        budget = self._budget
+        plan = pack(items, types, deadline=budget.deadline, clock=budget.clock, seed=budget.seed, prove=False)
         if plan.unplaced:
             return None
         offered = {offer.name: offer for offer in scene.offers}

@@ -24,8 +24,10 @@ from ebbtide.entrypoints.api.shapes import (
     SwitchShape,
 )
 from ebbtide.entrypoints.api.site import Site
-from ebbtide.entrypoints.api.telling import News, entry_shape, node_shape, status_shape
+from ebbtide.entrypoints.api.telling import Kept, News, entry_shape, idle_since, node_shape, status_shape
+from ebbtide.model.decision import Action
 from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.record import Record
 
 READ = [Depends(Needs(Scope.READ))]
 ADMIN = [Depends(Needs(Scope.ADMIN))]
@@ -57,8 +59,10 @@ def router(site: Site) -> APIRouter:
     def nodes() -> NodesShape:
         """Every node that is seen, with its state, its use, its price, and why it was kept."""
         snapshot, record = site.sight.snapshot(), site.store.load()
-        kept = last_refusals(site)
-        shapes = [node_shape(node, snapshot, record, site.settings, kept) for node in snapshot.cluster.nodes]
+        kept, idle = why_kept(site, record), idle_since(record)
+        shapes = [
+            node_shape(node, snapshot, record, site.settings, kept, idle) for node in snapshot.cluster.nodes
+        ]
         return NodesShape(at=snapshot.at, nodes=shapes, problems=list(snapshot.problems))
 
     @routes.get("/operations", dependencies=READ)
@@ -150,10 +154,13 @@ def page_of(
     return EntriesShape(entries=[entry_shape(entry) for entry in shown], next_page_token=more)
 
 
-def last_refusals(site: Site) -> dict[str, str]:
-    """Why each node was passed over, by the newest decision that looked at it."""
+def why_kept(site: Site, record: Record) -> Kept:
+    """By the newest decision. Where it never came to look at single nodes, the precondition that stopped it
+    is the answer for all of them."""
     entry = newest(site, LogKind.DECISION)
-    if entry is None:
-        return {}
-    verdicts = read_decision(entry).verdicts
-    return {refusal.node_name: refusal.reason for verdict in verdicts for refusal in verdict.refusals}
+    verdicts = read_decision(entry).verdicts if entry else ()
+    each = {refusal.node_name: refusal.reason for verdict in verdicts for refusal in verdict.refusals}
+    if record.operation is not None:
+        return Kept(each, "an operation is under way, and there is one at a time")
+    asked = next((verdict for verdict in verdicts if verdict.action is Action.SCALE_DOWN), None)
+    return Kept(each, asked.failed.says if asked and asked.failed else "")

@@ -14,6 +14,8 @@ from ebbtide.errors import Usage
 
 START_SECONDS = 20.0
 STOP_SECONDS = 5.0
+BACKLOG = 2048
+"""Callers that may knock at the same moment: when something is asleep that many need, all of them wake it."""
 
 
 @contextmanager
@@ -47,7 +49,7 @@ def _listener(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        listener.listen(128)
+        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         raise Usage(

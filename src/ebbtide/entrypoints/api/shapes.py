@@ -95,7 +95,7 @@ class NodeShape(Shape):
     price_source: str
     idle_since: int | None = Field(description="Since when it has no pod that counts.")
     kept_because: str = Field(
-        description="Why the last decision did not remove it; empty where it said none."
+        description="Why the last decision did not remove it: of a worker that is ready, else empty."
     )
 
 

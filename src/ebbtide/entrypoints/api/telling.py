@@ -46,6 +46,17 @@ class News:
     alarm: LogEntry | None
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Why nodes are still there: those that the newest decision looked at one by one, and the rest."""
+
+    each: Mapping[str, str]
+    others: str = ""
+
+    def why(self, node_name: str) -> str:
+        return self.each.get(node_name, self.others)
+
+
 def entry_shape(entry: LogEntry) -> EntryShape:
     return EntryShape(id=entry.id, at=entry.at, kind=entry.kind, subject=entry.subject, says=entry.says)
 
@@ -161,11 +172,13 @@ def brakes(record: Record, settings: Settings, now: int) -> Iterator[Brake]:
 
 
 def node_shape(
-    node: Node, snapshot: Snapshot, record: Record, settings: Settings, kept: Mapping[str, str]
+    node: Node, snapshot: Snapshot, record: Record, settings: Settings, kept: Kept, idle: Mapping[str, int]
 ) -> NodeShape:
+    """`idle` is `idle_since` of the record, which is the same for all nodes."""
     pods = snapshot.cluster.pods_on.get(node.name, ())
     price = price_of(node, settings)
     instance = snapshot.instance_of.get(node.name)
+    state = node_state(node, instance.id if instance else node.instance_id, record)
     cpu = sum(pod.requests.cpu_milli for pod in pods) / max(node.allocatable.cpu_milli, 1)
     memory = sum(pod.requests.memory_mib for pod in pods) / max(node.allocatable.memory_mib, 1)
     return NodeShape(
@@ -176,7 +189,7 @@ def node_shape(
         pool=node.pool,
         instance_type=node.instance_type,
         market=node.market,
-        state=node_state(node, instance.id if instance else node.instance_id, record),
+        state=state,
         worker=node.worker,
         created_at=node.created_at,
         pods=len(pods),
@@ -185,8 +198,8 @@ def node_shape(
         price_per_hour=str(price.per_hour) if price else None,
         currency=price.currency if price else "",
         price_source=price.source if price else "",
-        idle_since=idle_since(record).get(node.uid),
-        kept_because=kept.get(node.name, ""),
+        idle_since=idle.get(node.uid),
+        kept_because=kept.why(node.name) if node.worker and state == "ready" else "",
     )
 
 

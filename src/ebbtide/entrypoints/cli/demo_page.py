@@ -17,6 +17,8 @@ from ebbtide.simulator.live import Live
 
 HOST = "127.0.0.1"
 SPEED = 60.0
+PER_MINUTE = 6000
+"""Requests of all tabs together: time goes fast here, and every tick is news to each of them."""
 MORNING_SECONDS = 7 * 3600
 DAY_SECONDS = 86_400
 SAYS = "A simulated cluster at {speed:g} times the speed of the clock. Nothing outside of it is touched."
@@ -52,6 +54,7 @@ def demo_served(
         scaling=live.scaling,
         tokens=(Token("demo", Scope.ADMIN, digest_of(token)),),
         open_reading=True,
+        rate_per_minute=PER_MINUTE,
         kind=DEMO,
         demo=Breaking(live, speed),
     )

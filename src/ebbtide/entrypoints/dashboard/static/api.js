@@ -17,10 +17,6 @@ export function setToken(value) {
   else sessionStorage.removeItem(KEY);
 }
 
-export function hasToken() {
-  return token !== "";
-}
-
 function headers(more = {}) {
   return token ? { Authorization: `Bearer ${token}`, ...more } : more;
 }
@@ -50,6 +46,16 @@ export async function ask(path, options = {}) {
   try { body = text ? JSON.parse(text) : null; } catch { body = null; }
   if (!response.ok) throw new Refused(response.status, body?.detail ?? `The server answered ${response.status}.`);
   return body;
+}
+
+export const NO_POLICIES = "Policies are not served here: their tables are missing. `ebbtide db upgrade` makes them.";
+
+// Null where this server has no policies at all.
+export async function askScaling(path) {
+  try { return await ask(path); } catch (error) {
+    if (error.status === 404) return null;
+    throw error;
+  }
 }
 
 // Server-sent events by fetch, since EventSource cannot send a token. Reconnects, and says where it was.

@@ -2,12 +2,15 @@
 
 import { s } from "./dom.js";
 
-const W = 640;
+let W = 640;
 const H = 200;
 const L = 56;
 const B = 24;
+const WIDEST_BAR = 28;
 
+// On a phone it is drawn narrower, so that the words in it are not scaled down with it.
 function frame(label) {
+  W = Math.min(640, Math.max(300, innerWidth - 60));
   return s("svg", { class: "chart", viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": label });
 }
 
@@ -59,9 +62,10 @@ export function barsByDay(days, names, label) {
   const wide = (W - L) / days.length;
   days.forEach((day, at) => {
     names.forEach((name, number) => {
-      const bar = (wide * 0.8) / names.length;
+      const bar = Math.min(WIDEST_BAR, (wide * 0.8) / names.length);
+      const start = L + at * wide + (wide - bar * names.length) / 2;
       const tall = (Math.max(0, day[name]) / most) * (H - B - 10);
-      const mark = s("rect", { class: name, x: L + at * wide + wide * 0.1 + number * bar, y: H - B - tall, width: Math.max(1, bar - 1), height: tall });
+      const mark = s("rect", { class: name, x: start + number * bar, y: H - B - tall, width: Math.max(1, bar - 1), height: tall });
       const title = s("title");
       title.textContent = `${day.date}: ${name} ${day[name].toFixed(digits)}`;
       mark.append(title);

@@ -7,7 +7,8 @@ export async function faults(parent, say) {
   const offered = await ask("/api/v1/demo");
   const said = h("p", { class: "quiet", role: "status" }, offered.says);
   const buttons = offered.faults.map((fault) => h("button", { type: "button", title: fault.says, onclick: () => strike(fault) }, fault.name));
-  parent.append(card("Demo: break something", h("div", { class: "row" }, buttons), said));
+  parent.append(h("section", { class: "card row demo", "aria-labelledby": "demo-title" },
+    h("h2", { id: "demo-title" }, "Demo: break something"), buttons, said));
 
   async function strike(fault) {
     try {

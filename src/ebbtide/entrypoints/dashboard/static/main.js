@@ -1,6 +1,6 @@
 // The frame: which page is shown, whether the server is there, the token, light or dark.
 
-import { ask, hasToken, listen, setToken } from "./api.js";
+import { ask, listen, setToken } from "./api.js";
 import { now } from "./now.js";
 import { why } from "./why.js";
 import { money } from "./money.js";
@@ -22,7 +22,12 @@ export function say(text) {
 function place() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...rest] = path.split("/");
-  return { name: PAGES[name] ? name : "now", rest: rest.map(decodeURIComponent), query: new URLSearchParams(query ?? "") };
+  return { name: Object.hasOwn(PAGES, name) ? name : "now", rest: rest.map(decoded), query: new URLSearchParams(query ?? "") };
+}
+
+// An address that somebody mistyped is taken as it stands.
+function decoded(text) {
+  try { return decodeURIComponent(text); } catch { return text; }
 }
 
 async function show() {
@@ -47,6 +52,7 @@ export async function refresh() {
     try {
       await page?.refresh();
       if (page === shown) say("");
+      await nameCluster();
     } catch (error) {
       const hint = error.status === 401 ? "\nPress Token at the top and enter one." : "";
       say(`${error.message}${hint}`);
@@ -55,14 +61,23 @@ export async function refresh() {
   busy = false;
 }
 
-function onState(state) {
-  live.textContent = state;
-  live.className = `pill ${state === "live" ? "good" : "warn"}`;
-  if (state === "live") refresh();
+async function nameCluster() {
+  const name = document.getElementById("cluster");
+  if (!name.textContent) name.textContent = (await ask("/api/v1/status")).cluster;
 }
 
+// Asks in any case: where the server is gone, that is said at once and not at the next turn.
+function onState(state) {
+  if (live.textContent === state) return;
+  live.textContent = state;
+  live.className = `pill ${state === "live" ? "good" : "warn"}`;
+  refresh();
+}
+
+// A page that nobody looks at asks for nothing; it is brought up to date when somebody does.
 let timer = null;
 function soon() {
+  if (document.hidden) return;
   timer ??= setTimeout(() => { timer = null; refresh(); }, 250);
 }
 
@@ -93,10 +108,14 @@ if (kept === "dark" || kept === "light") document.documentElement.dataset.theme 
 tellTheme();
 wishes.addEventListener("change", tellTheme);
 
+// The # names the page that is shown, so that the link that skips to the content moves the focus itself.
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
+
 addEventListener("hashchange", () => { show(); main.focus({ preventScroll: true }); });
+document.addEventListener("visibilitychange", soon);
 show();
 listen(soon, onState);
-setInterval(refresh, 10000);
-ask("/api/v1/status").then((status) => {
-  document.getElementById("cluster").textContent = status.cluster;
-}).catch(() => { if (!hasToken()) dialog.hidden = false; });
+setInterval(soon, 10000);

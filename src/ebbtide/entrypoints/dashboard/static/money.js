@@ -1,17 +1,23 @@
 // Money: cost an hour over time, savings by day, what consolidation could still save, and where prices come from.
 
-import { ask } from "./api.js";
+import { NO_POLICIES, ask, askScaling } from "./api.js";
 import { barsByDay, lineOver } from "./chart.js";
 import { card, figures, h, redraw, source, table } from "./dom.js";
 import { money as sum } from "./words.js";
 
+const HOURS_A_MONTH = 730;
+
+function monthly(costs) {
+  return costs.per_hour === null ? "unknown" : sum(Number(costs.per_hour) * HOURS_A_MONTH, costs.currency);
+}
+
 export function money(main) {
   const parts = { cost: h("div"), savings: h("div"), possible: h("div"), prices: h("div") };
-  main.append(h("h1", {}, "Money"), h("div", { class: "grid" }, parts.cost, parts.savings, parts.possible, parts.prices));
+  main.append(h("h1", {}, "Money"), h("div", { class: "grid pair" }, parts.cost, parts.savings, parts.possible, parts.prices));
 
   function drawCost(costs) {
     const points = costs.points.map((point) => ({ at: point.at, value: Number(point.per_hour) }));
-    redraw(parts.cost, card("Cost an hour", figures([["now", sum(costs.per_hour, costs.currency)], ["last 24 hours", sum(costs.last_day, costs.currency)]]),
+    redraw(parts.cost, card("Cost an hour", figures([["now", sum(costs.per_hour, costs.currency)], ["at this rate, a month", monthly(costs)], ["paid in the last 24 hours", sum(costs.last_day, costs.currency)]]),
       points.length > 1 ? lineOver(points, "Cost an hour over time", 3) : h("p", { class: "quiet" }, "Not enough was seen yet to draw a line."),
       source("/api/v1/costs")));
   }
@@ -21,9 +27,10 @@ export function money(main) {
     const yesterday = summary.daily_breakdown.find((day) => day.date === summary.yesterday);
     const total = summary.totals;
     redraw(parts.savings, card("Saved by day",
-      figures([["yesterday, net", sum(yesterday?.net ?? "0", summary.currency)], ["30 days, net", sum(total.net, summary.currency)]]),
+      figures([["yesterday, potential", sum(yesterday?.potential ?? "0", summary.currency)], ["yesterday, realised", sum(yesterday?.realised ?? "0", summary.currency)],
+        ["yesterday, net", sum(yesterday?.net ?? "0", summary.currency)], ["30 days, net", sum(total.net, summary.currency)]]),
       days.length ? [barsByDay(days, ["potential", "realised", "net"], "Savings by day"),
-        h("ul", { class: "legend" }, h("li", { "data-state": "idle" }, "potential: workloads freed"), h("li", { "data-state": "ready" }, "realised: nodes really not paid"), h("li", { "data-state": "joining" }, "net: after wakes and churn")),
+        h("ul", { class: "legend" }, h("li", { "data-state": "idle" }, "potential: workloads freed"), h("li", { "data-state": "ready" }, "realised: nodes that were not paid for"), h("li", { "data-state": "joining" }, "net: after wakes and churn")),
         h("details", { "data-key": "savings-table" }, h("summary", {}, "As a table"), table("Savings by day", [["day"], ["potential", "number"], ["realised", "number"], ["net", "number"]],
           days.slice().reverse().map((day) => [day.date, day.potential.toFixed(4), day.realised.toFixed(4), day.net.toFixed(4)])))]
         : h("p", { class: "quiet" }, "Nothing has slept yet. A policy with scale_to_zero saves while its workload is at zero."),
@@ -47,9 +54,10 @@ export function money(main) {
 
   return {
     async refresh() {
-      const [costs, summary, report, prices] = await Promise.all([ask("/api/v1/costs"), ask("/api/v1/scaling/savings/summary"), ask("/api/v1/consolidation"), ask("/api/v1/prices")]);
+      const [costs, summary, report, prices] = await Promise.all([ask("/api/v1/costs"), askScaling("/api/v1/scaling/savings/summary"), ask("/api/v1/consolidation"), ask("/api/v1/prices")]);
       drawCost(costs);
-      drawSavings(summary);
+      if (summary) drawSavings(summary);
+      else redraw(parts.savings, card("Saved by day", h("p", { class: "quiet" }, NO_POLICIES)));
       drawPossible(report);
       drawPrices(prices);
     },

@@ -4,7 +4,9 @@ import { ask } from "./api.js";
 import { card, figures, h, redraw, source } from "./dom.js";
 import { faults } from "./faults.js";
 import { Tiles, legend } from "./tiles.js";
-import { clock, money, share, span } from "./words.js";
+import { clock, money, sentence, share, span } from "./words.js";
+
+const SHOWN = 8;
 
 export function now(main, { say, refresh }) {
   let status = null;
@@ -15,15 +17,16 @@ export function now(main, { say, refresh }) {
   main.append(
     h("h1", {}, "Now"),
     parts.demo,
-    parts.says,
-    card("Cluster", parts.numbers, source("/api/v1/status")),
-    card("Nodes", tiles.element, legend(), parts.picked, source("/api/v1/nodes")),
-    h("div", { class: "grid" }, parts.operation, parts.waiting, parts.brakes),
+    h("div", { class: "desk" },
+      h("div", {}, parts.says,
+        card("Cluster", parts.numbers, source("/api/v1/status")),
+        card("Nodes", tiles.element, legend(), parts.picked, source("/api/v1/nodes"))),
+      h("div", {}, parts.operation, parts.waiting, parts.brakes)),
   );
 
   function draw() {
     tiles.update(nodes.nodes.filter((node) => node.worker), status.now);
-    redraw(parts.says, card("The last decision", h("p", { class: "says" }, status.says),
+    redraw(parts.says, card("The last decision", h("p", { class: "says" }, sentence(status.says)),
       h("p", { class: "quiet" }, status.last_decision ? `${clock(status.last_decision.at)} · ` : "", status.last_decision
         ? h("a", { href: `#/why/${encodeURIComponent(status.last_decision.id)}` }, "why, in full") : ""),
       status.problems.map((problem) => h("p", { class: "bad" }, problem)),
@@ -33,14 +36,15 @@ export function now(main, { say, refresh }) {
       ["workers", `${status.workers} of ${status.min_workers} to ${status.max_workers}`],
       ["pods", status.pods], ["waiting", status.waiting.length, status.waiting.length ? "warn" : ""],
       ["CPU", share(status.cpu)],
-      ["cost an hour", money(status.cost_per_hour, status.currency)],
+      ["cost an hour", money(status.cost_per_hour, status.currency), status.unpriced ? "warn" : ""],
       ["last tick", status.ticked_at ? `${span(status.now - status.ticked_at)} ago` : "never"],
     ]));
     redraw(parts.picked, picked());
-    redraw(parts.operation, card("Under way", operations()));
-    redraw(parts.waiting, card("Pods waiting", status.waiting.length
-      ? h("ul", {}, status.waiting.slice(0, 20).map((name) => h("li", {}, name)))
-      : h("p", { class: "quiet" }, "No pod waits for a node.")));
+    redraw(parts.operation, card("Under way", ...operations()));
+    redraw(parts.waiting, card("Pods waiting", ...status.waiting.length
+      ? [h("ul", {}, status.waiting.slice(0, SHOWN).map((name) => h("li", {}, name))),
+        status.waiting.length > SHOWN ? h("p", { class: "quiet" }, `and ${status.waiting.length - SHOWN} more`) : null]
+      : [h("p", { class: "quiet" }, "No pod waits for a node.")]));
     redraw(parts.brakes, brakes());
   }
 
@@ -49,18 +53,12 @@ export function now(main, { say, refresh }) {
     if (!node) return [h("p", { class: "quiet" }, "Choose a node to see what is known of it.")];
     const idle = node.idle_since ? `${span(status.now - node.idle_since)}` : "it has pods";
     return [h("h3", {}, node.name), figures([
-      ["state", node.state], ["type", node.instance_type], ["zone", node.zone], ["pods", node.pods],
+      ["state", node.state, node.state === "ready" ? "good" : "warn"], ["type", node.instance_type], ["zone", node.zone], ["pods", node.pods],
       ["CPU asked for", share(node.cpu_requested)], ["memory asked for", share(node.memory_requested)],
       ["age", span(status.now - node.created_at)], ["empty for", idle],
       ["price an hour", money(node.price_per_hour, node.currency)],
-    ]), h("p", {}, node.kept_because ? `Not removed: ${node.kept_because}.` : notRemoved(node)),
+    ]), node.kept_because ? h("p", {}, `Not removed: ${node.kept_because}.`) : null,
     h("p", {}, h("a", { href: `#/why/?node=${encodeURIComponent(node.name)}` }, "Its whole life"))];
-  }
-
-  // Where the decision never came to look at single nodes, what stopped it is the answer for all of them.
-  function notRemoved(node) {
-    if (node.state !== "ready") return "";
-    return `Not removed: ${status.says}.`;
   }
 
   function operations() {

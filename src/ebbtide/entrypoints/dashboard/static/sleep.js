@@ -1,6 +1,6 @@
 // Sleep: policies, how long until each may sleep, waking them, and keeping them up.
 
-import { ask } from "./api.js";
+import { NO_POLICIES, ask, askScaling } from "./api.js";
 import { card, h, redraw, source, table } from "./dom.js";
 import { moment, span } from "./words.js";
 
@@ -46,7 +46,11 @@ export function sleep(main, { say, refresh }) {
 
   return {
     async refresh() {
-      const found = await ask("/api/v1/scaling/policies?limit=200");
+      const found = await askScaling("/api/v1/scaling/policies?limit=200");
+      if (!found) {
+        redraw(list, [h("p", { class: "quiet" }, NO_POLICIES)]);
+        return;
+      }
       redraw(list, found.policies.length ? [h("div", { class: "grid" }, found.policies.map((policy) => one(policy, found.now))), source("/api/v1/scaling/policies")]
         : [h("p", { class: "quiet" }, "There is no policy yet. `ebbtide policy apply -f policy.yaml` makes one."), source("/api/v1/scaling/policies")]);
     },

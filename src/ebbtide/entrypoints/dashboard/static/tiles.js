@@ -5,6 +5,7 @@ import { h } from "./dom.js";
 import { share, span } from "./words.js";
 
 const MANY = 120;
+const LONGEST = 15;
 
 export class Tiles {
   constructor(onPick) {
@@ -17,6 +18,7 @@ export class Tiles {
 
   update(nodes, now) {
     const many = nodes.length > MANY;
+    const shared = many ? 0 : sharedStart(nodes.map((node) => node.name));
     const seen = new Set();
     const order = new Map();
     for (const node of nodes) {
@@ -24,7 +26,7 @@ export class Tiles {
       const key = node.uid || node.name;
       seen.add(key);
       const tile = this.tile(key, node);
-      this.paint(tile, node, now);
+      this.paint(tile, node, now, shared);
       if (tile.element.parentElement !== zone.list) zone.list.append(tile.element);
       order.set(zone, (order.get(zone) ?? 0) + 1);
     }
@@ -57,19 +59,20 @@ export class Tiles {
     if (!this.tiles.has(key)) {
       const fill = h("i", {});
       const label = h("b", {});
-      const button = h("button", { type: "button", class: "tile", "data-key": `node-${key}`, onclick: () => this.onPick(node.name) }, fill, label);
-      this.tiles.set(key, { element: h("li", {}, button), button, fill, label, was: "" });
+      const note = h("small", {});
+      const button = h("button", { type: "button", class: "tile", "data-key": `node-${key}`, onclick: () => this.onPick(node.name) }, fill, label, note);
+      this.tiles.set(key, { element: h("li", {}, button), button, fill, label, note, was: "" });
     }
     return this.tiles.get(key);
   }
 
-  paint(tile, node, now) {
+  paint(tile, node, now, shared) {
     const idle = node.idle_since && node.state === "ready" ? now - node.idle_since : 0;
     const state = idle ? "idle" : node.state;
     const full = Math.min(1, Math.max(node.cpu_requested, node.memory_requested));
     const clock = idle ? `, empty for ${span(idle)}` : "";
     const says = `${node.name}: ${node.state}${clock}, ${share(full)} asked for, ${node.pods} pods, ${node.instance_type}${node.market === "spot" ? ", spot" : ""}`;
-    const is = `${says}|${this.picked === node.name}`;
+    const is = `${says}|${shared}|${this.picked === node.name}`;
     if (tile.was === is) return;
     tile.was = is;
     tile.button.dataset.state = state;
@@ -78,8 +81,21 @@ export class Tiles {
     tile.button.setAttribute("aria-pressed", String(this.picked === node.name));
     tile.button.title = says;
     tile.fill.style.setProperty("--fill", full.toFixed(2));
-    text(tile.label, node.name.split(/[.]/)[0].slice(-9));
+    text(tile.label, shortened(node.name.slice(shared)));
+    text(tile.note, idle ? `empty ${span(idle)}` : node.state === "ready" ? share(full) : node.state);
   }
+}
+
+// What tells nodes apart is mostly at the end of their names: what all begin with is left out.
+function sharedStart(names) {
+  if (names.length < 2) return 0;
+  let end = 0;
+  while (end < names[0].length && names.every((name) => name[end] === names[0][end])) end += 1;
+  return Math.max(0, names[0].slice(0, end).search(/[^-_.]*$/));
+}
+
+function shortened(name) {
+  return name.length > LONGEST ? `…${name.slice(1 - LONGEST)}` : name;
 }
 
 function text(element, value) {

@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { card, h, redraw, source } from "./dom.js";
-import { moment, span } from "./words.js";
+import { moment, sentence, span } from "./words.js";
 
 const STATES = ["launching", "launched", "joined", "ready", "planned", "draining", "drained", "terminating", "gone", "released"];
 
@@ -34,7 +34,7 @@ export function why(main, { rest, query, say }) {
     const rows = entries.filter(matches).map((entry) => {
       const body = h("div", {});
       const row = h("details", { "data-key": entry.id, ontoggle: () => { if (row.open) unfold(entry.id, body); } },
-        h("summary", {}, h("time", { datetime: new Date(entry.at * 1000).toISOString() }, moment(entry.at)), entry.says), body);
+        h("summary", {}, h("time", { datetime: new Date(entry.at * 1000).toISOString() }, moment(entry.at)), sentence(entry.says)), body);
       if (unfolded.has(entry.id)) body.replaceChildren(...detail(unfolded.get(entry.id)));
       if (entry.id === wanted && !unfolded.has(`${entry.id}-shown`)) { unfolded.set(`${entry.id}-shown`, true); row.open = true; }
       return row;
@@ -82,7 +82,7 @@ export function why(main, { rest, query, say }) {
     const [found, nodes, status] = await Promise.all([ask(path), ask("/api/v1/nodes"), ask("/api/v1/status")]);
     const seen = nodes.nodes.find((each) => each.name === node);
     const lines = [...found.entries].reverse();
-    const kept = seen?.kept_because || (seen && seen.state === "ready" ? status.says : "");
+    const kept = seen?.kept_because;
     redraw(life, card(`The life of ${node}`, seen
       ? h("p", {}, `It is ${seen.state}, ${span(status.now - seen.created_at)} old, a ${seen.instance_type} in ${seen.zone}.`, kept ? h("strong", {}, ` Not removed: ${kept}.`) : "")
       : h("p", {}, "It is not in the cluster now."),

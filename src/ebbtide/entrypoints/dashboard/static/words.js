@@ -24,6 +24,11 @@ export function money(amount, currency) {
   return `${Number(text) === 0 ? "0" : text} ${currency ?? ""}`.trim();
 }
 
+// What a decision says begins with its action; "nothing" alone would be no sentence.
+export function sentence(says) {
+  return says.replace(/^nothing: /, "Nothing to do: ").replace(/^(scale)_(\w+): /, "$1-$2: ");
+}
+
 export function share(value) {
   return value === null || value === undefined ? "unknown" : `${Math.round(value * 100)} %`;
 }

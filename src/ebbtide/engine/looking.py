@@ -1,0 +1,131 @@
+"""What one round of the idle loop sees: signals and the cluster once for all policies, workloads as far as
+somebody asks for them, and what each target costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import chain
+
+from ebbtide.core.listening import Look
+from ebbtide.core.rates import Rates, empty_room_price, rate_of, realised_share, with_realised
+from ebbtide.engine.scaling_desk import Desk
+from ebbtide.engine.waking import Waking
+from ebbtide.errors import EbbtideError, NotFound
+from ebbtide.model.idle import IdleState, Phase, Rate
+from ebbtide.model.policy import Policy
+from ebbtide.model.snapshot import ClusterView, Reading
+from ebbtide.model.workload import Workload, WorkloadRef
+
+UP = (Phase.ACTIVE, Phase.IDLE, Phase.FALLING)
+NOWHERE = Rates(())
+Seen = Workload | EbbtideError
+"""A workload, or why it could not be read."""
+
+
+@dataclass(slots=True)
+class Scene:
+    """What one round sees."""
+
+    now: int
+    readings: Mapping[str, Reading]
+    rates: Rates
+    shares: Mapping[str, Decimal]
+    held: str
+    gap_seconds: int
+    seen: dict[WorkloadRef, Seen] = field(default_factory=dict)
+
+
+class Looking:
+    def __init__(self, desk: Desk, waking: Waking) -> None:
+        self._desk = desk
+        self._outside = desk.outside
+        self._waking = waking
+
+    def look(self, policies: Sequence[Policy], states: Iterable[IdleState]) -> Scene:
+        asked = [policy for policy in policies if policy.enabled]
+        of_signals = (signal.query for policy in asked if policy.scale_to_zero for signal in policy.signals)
+        of_rules = (rule.metric for policy in asked for rule in policy.rules)
+        queries = sorted({query for query in chain(of_signals, of_rules) if query})
+        found = self._outside.signals.read_values(queries) if queries else ()
+        record = self._outside.store.load()
+        now, settings = self._desk.now, self._desk.settings
+        limit = settings.metric_max_age_seconds
+        view = self._view()
+        rates = Rates(settings.pools, view)
+        sleeping = (state for state in states if state.phase is Phase.ZERO)
+        room = empty_room_price(view, settings.pools) if view is not None else None
+        return Scene(
+            now,
+            {query: _fresh(reading, now, limit) for query, reading in zip(queries, found, strict=True)},
+            rates,
+            realised_share(sleeping, room) if room is not None else {},
+            f"removals are paused ({record.pause_reason})" if record.paused else "",
+            max(settings.max_tick_gap_seconds, 3 * self._desk.defaults.check_interval_seconds),
+        )
+
+    def _view(self) -> ClusterView | None:
+        if self._outside.cluster is None:
+            return None
+        with suppress(EbbtideError):
+            self._waking.view = self._outside.cluster.read()
+            return self._waking.view
+        return None
+
+    def read_workloads(self, refs: Sequence[WorkloadRef], scene: Scene) -> None:
+        wanted = list(dict.fromkeys(refs))
+        threads = min(self._outside.threads, len(wanted))
+        if threads <= 1:
+            scene.seen.update((ref, self._read(ref)) for ref in wanted)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            parts = [wanted[number::threads] for number in range(threads)]
+            for part, seen in zip(
+                parts, pool.map(lambda refs: [self._read(ref) for ref in refs], parts), strict=True
+            ):
+                scene.seen.update(zip(part, seen, strict=True))
+
+    def _read(self, ref: WorkloadRef) -> Seen:
+        try:
+            return self._outside.workloads.read(ref)
+        except EbbtideError as error:
+            return error
+
+    def look_at(self, policy: Policy, state: IdleState, scene: Scene) -> Look:
+        there: list[Workload] = []
+        missing: list[WorkloadRef] = []
+        problem = ""
+        for ref in policy.target.workloads:
+            match scene.seen.get(ref):
+                case Workload() as workload:
+                    there.append(workload)
+                case NotFound():
+                    missing.append(ref)
+                case EbbtideError() as error:
+                    problem = f"{ref} could not be read: {error}"
+                case _:
+                    problem = f"{ref} was not read"
+        rate = self._rate(policy, state, there, scene)
+        return Look(
+            scene.readings, tuple(there), tuple(missing), problem, rate, scene.held, scene.gap_seconds
+        )
+
+    def _rate(self, policy: Policy, state: IdleState, there: Sequence[Workload], scene: Scene) -> Rate | None:
+        if not self._desk.defaults.cost_tracking:
+            return None
+        if state.phase in UP:
+            return rate_of(policy, there, scene.rates)
+        own = rate_of(policy, (), NOWHERE) if policy.hourly_cost is not None else state.rate
+        if state.phase is not Phase.ZERO or scene.rates.view is None:
+            return own
+        return with_realised(own, scene.shares)
+
+
+def _fresh(reading: Reading, now: int, limit: int) -> Reading:
+    age = now - reading.at
+    if reading.value is None or age <= limit:
+        return reading
+    return Reading(None, reading.at, f"the last sample is {age} s old, more than {limit}")

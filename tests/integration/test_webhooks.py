@@ -1,0 +1,178 @@
+"""Notifications of sleep and wake to a real HTTP server: signed, sent until they arrive, never in the way."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from standardwebhooks.webhooks import Webhook
+
+from ebbtide.adapters import webhooks
+from ebbtide.adapters.webhooks import NotSent, WebhookNotifier, forbidden, post
+from ebbtide.bootstrap import open_notifier
+from ebbtide.config.document import Read
+from ebbtide.config.load import build_config
+from ebbtide.errors import ConfigError
+from ebbtide.model.idle import WakeReason
+from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.simulator.ports import SimNotifier
+from tests.yard import Town
+
+SECRET = "whsec_" + "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+ASLEEP = LogEntry("id-1", 100, LogKind.IDLE, "policy web: is at zero", "p-1", {"phase": "zero"})
+QUICK = (0.01, 0.01, 0.01)
+
+
+@dataclass
+class Receiver:
+    """Answers with these codes in turn, and from then on with 204."""
+
+    codes: list[int] = field(default_factory=list)
+    got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    hold: threading.Event = field(default_factory=threading.Event)
+    url: str = ""
+
+
+@contextmanager
+def receiver(*codes: int, held: bool = False) -> Iterator[Receiver]:
+    found = Receiver(list(codes))
+    if not held:
+        found.hold.set()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            found.hold.wait(30)
+            found.got.append(({name.lower(): value for name, value in self.headers.items()}, body))
+            self.send_response(found.codes.pop(0) if found.codes else 204)
+            self.send_header("location", "/elsewhere")
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    found.url = f"http://127.0.0.1:{server.server_port}/hook?to=us"
+    try:
+        yield found
+    finally:
+        found.hold.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def sent(found: Receiver) -> list[dict[str, Any]]:
+    return [Webhook(SECRET).verify(body, headers) for headers, body in found.got]
+
+
+def test_a_sleep_and_a_wake_are_told_with_a_signature_that_holds() -> None:
+    with receiver() as found:
+        town = Town()
+        notifier = WebhookNotifier(town.notifier, found.url, SECRET, QUICK)
+        town.scaling = town.runner(notifier=notifier)
+        town.sleep()
+        woken = town.scaling.wake(town.policies[0].id, WakeReason.API_REQUEST)
+        town.clock.sleep(12)
+        town.round()
+        notifier.close()
+    told = sent(found)
+    assert [each["type"] for each in told] == ["policy.asleep", "policy.waking", "policy.ready"]
+    assert {each["data"]["policy"] for each in told} == {"web"}
+    assert {each["data"]["policy_id"] for each in told} == {town.policies[0].id}
+    assert (told[1]["data"]["wake_reason"], told[1]["data"]["wake_id"]) == ("api_request", woken.wake_id)
+    assert told[2]["data"]["seconds"] == 12
+    assert len({headers["webhook-id"] for headers, _ in found.got}) == 3
+
+
+def test_what_fails_is_sent_again_with_the_same_id_until_it_arrives() -> None:
+    with receiver(500, 503) as found:
+        notifier = WebhookNotifier(SimNotifier(), found.url, SECRET, QUICK)
+        notifier.notify(ASLEEP)
+        notifier.close()
+    assert [headers["webhook-id"] for headers, _ in found.got] == ["id-1"] * 3
+    assert len(sent(found)) == 3
+    assert notifier.dropped == 0
+
+
+@pytest.mark.parametrize(("codes", "tries"), [((500,) * 9, 4), ((410,), 1), ((302,) * 9, 4)])
+def test_what_never_arrives_is_given_up_and_a_redirect_is_not_followed(
+    codes: tuple[int, ...], tries: int
+) -> None:
+    with receiver(*codes) as found:
+        notifier = WebhookNotifier(SimNotifier(), found.url, SECRET, QUICK)
+        notifier.notify(ASLEEP)
+        notifier.close()
+    assert (len(found.got), notifier.dropped) == (tries, 1)
+
+
+def test_nobody_waits_for_a_receiver_that_hangs_and_the_queue_has_an_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(webhooks, "CLOSE_SECONDS", 0.05)
+    inner = SimNotifier()
+    with receiver(held=True) as found:
+        notifier = WebhookNotifier(inner, found.url, SECRET, QUICK, most=2)
+        for number in range(10):
+            notifier.notify(LogEntry(f"id-{number}", 100, LogKind.IDLE, "", "p-1", {"phase": "zero"}))
+        assert len(inner.entries) == 10
+        assert notifier.dropped >= 7
+        notifier.close()
+        notifier.notify(ASLEEP)
+
+
+def test_only_sleep_and_wake_are_told() -> None:
+    with receiver() as found:
+        notifier = WebhookNotifier(SimNotifier(), found.url, SECRET, QUICK)
+        notifier.notify(LogEntry("id-2", 100, LogKind.ALARM, "help"))
+        notifier.notify(LogEntry("id-3", 100, LogKind.IDLE, "idle", "p-1", {"phase": "idle"}))
+        notifier.notify(
+            LogEntry("id-4", 100, LogKind.WAKE, "woken while running", "p-1", {"phase": "active"})
+        )
+        notifier.close()
+    assert found.got == []
+
+
+@pytest.mark.parametrize(
+    "address", ["169.254.169.254", "169.254.170.2", "::ffff:169.254.169.254", "fe80::1%eth0", "fd00:ec2::254"]
+)
+def test_addresses_that_hand_out_credentials_are_refused(address: str) -> None:
+    assert forbidden(address)
+    assert not forbidden("127.0.0.1")
+    assert not forbidden("10.0.0.1")
+
+
+def test_a_message_to_a_metadata_address_is_never_sent() -> None:
+    for url in ("http://169.254.169.254/latest", "http://[fd00:ec2::254]/", "https://169.254.1.1/"):
+        with pytest.raises(NotSent, match="never spoken to") as refused:
+            post(url, b"{}", {})
+        assert refused.value.final
+    with pytest.raises(NotSent, match="cannot be reached"):
+        post("http://127.0.0.1:1/", b"{}", {})
+
+
+def test_a_notifier_needs_a_secret(tmp_path: Any) -> None:
+    url = {"API_NOTIFY_URL": "http://127.0.0.1:1/"}
+    with pytest.raises(
+        ConfigError, match=r"notifications are signed, and api\.webhook_secrets_file is empty"
+    ):
+        build_config(Read(), url)
+    secrets = tmp_path / "secrets"
+    config = build_config(Read(), {**url, "API_WEBHOOK_SECRETS_FILE": str(secrets)})
+    for text, why in ((None, "cannot be read"), ("\n", "no secret"), ("whsec_\n", "cannot be used to sign")):
+        if text is not None:
+            secrets.write_text(text)
+        with pytest.raises(ConfigError, match=why):
+            open_notifier(config)
+    secrets.write_text(f"{SECRET}\nwhsec_b2xk\n")
+    assert isinstance(open_notifier(config), WebhookNotifier)
+    assert json.loads(webhooks.body_of(ASLEEP, "policy.asleep"))["timestamp"] == "1970-01-01T00:01:40Z"

@@ -1,0 +1,42 @@
+"""Plant every bug in turn; print who catches it. Fails when one lives that is not said to be redundant."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from multiprocessing.pool import ThreadPool
+
+from tests.mutants.plant import DoesNotApply, Mutant, killer_of
+from tests.mutants.planted import ALL, QUICK
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("--only", help="those whose name has this in it")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--workers", type=int, default=1)
+    arguments = parser.parse_args()
+    chosen = [m for m in ALL if (arguments.only or "") in m.name and (not arguments.quick or m.name in QUICK)]
+    print("| planted bug | file | caught by |\n| --- | --- | --- |", flush=True)
+    with ThreadPool(arguments.workers) as pool:
+        verdicts = list(pool.imap(judged, chosen))
+    wrong = [verdict for verdict in verdicts if verdict]
+    for verdict in wrong:
+        print(verdict)
+    print(f"{len(chosen)} planted, {len(chosen) - len(wrong)} caught or shown to be redundant, {len(wrong)} not")
+    return 1 if wrong else 0
+
+
+def judged(mutant: Mutant) -> str:
+    """What is wrong with this verdict; empty when nothing is."""
+    try:
+        killer = killer_of(mutant)
+    except DoesNotApply as error:
+        return str(error)
+    caught = killer or (f"nothing: {mutant.redundant}" if mutant.redundant else "NOTHING")
+    print(f"| {mutant.name} | `{mutant.file}` | {caught} |", flush=True)
+    return "" if killer or mutant.redundant else f"{mutant.name}: nothing caught it"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""Plant a bug in a copy of the package and run one killer after the other against it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "ebbtide"
+LONGEST_SECONDS = 1800
+SEEDS = 400
+EXPLORED = 150_000
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    name: str
+    """What is no longer done."""
+    file: str
+    old: str
+    new: str
+    killers: tuple[str, ...] = ()
+    """Tried first, since they are known to catch it."""
+    redundant: str = ""
+    """Why nothing can catch it, where nothing does: what else holds the same line."""
+
+
+class DoesNotApply(Exception):
+    pass
+
+
+KILLERS = ("table", "explorer:scale-down", "explorer:scale-up", "explorer:interruption", "explorer:rebalance",
+           "explorer:stubborn", "explorer:never joins", "explorer:consolidation", "points", "unit", "swarm")  # fmt: skip
+"""In this order, after those that a mutant names itself."""
+
+
+def changed(mutant: Mutant) -> str:
+    """The source with the bug in it."""
+    text = (PACKAGE / mutant.file).read_text()
+    found = text.count(mutant.old)
+    if found != 1:
+        raise DoesNotApply(f"{mutant.name}: its text is {found} times in {mutant.file}, not once: write it anew")
+    return text.replace(mutant.old, mutant.new)
+
+
+def killer_of(mutant: Mutant) -> str:
+    """Who caught it; empty when nobody did."""
+    text = changed(mutant)
+    with tempfile.TemporaryDirectory(prefix="ebb-mutant-") as place:
+        package = Path(place) / "ebbtide"
+        shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+        (package / mutant.file).write_text(text)
+        if _run(place, [sys.executable, "-c", "import ebbtide.engine.loop, ebbtide.simulator.simulate"]):
+            raise DoesNotApply(f"{mutant.name}: the package cannot be imported with it")
+        for killer in dict.fromkeys((*mutant.killers, *(() if mutant.redundant else KILLERS))):
+            if _run(place, command_of(killer)):
+                return killer
+    return ""
+
+
+def command_of(killer: str) -> list[str]:
+    kind, _, what = killer.partition(":")
+    pytest = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    match kind:
+        case "explorer":
+            return [sys.executable, "-m", "tests.explorer", "--scene", what, "--limit", str(EXPLORED)]
+        case "swarm":
+            return [sys.executable, "-m", "tests.swarm", "--seeds", what or str(SEEDS)]
+        case "table":
+            files = ["tests/simulation/test_crash_table.py", "tests/simulation/test_incidents.py"]
+            return [*pytest, *files, *(["-k", what] if what else [])]
+        case "points":
+            return [*pytest, "tests/simulation/test_crash_points.py", *(["-k", what] if what else [])]
+        case "unit":
+            return [*pytest, *(what or "tests/unit").split()]
+        case _:
+            raise ValueError(f"there is no killer {killer!r}")
+
+
+def _run(place: str, command: list[str]) -> bool:
+    """Whether it fails with the package that is in `place`."""
+    environment = dict(os.environ, PYTHONPATH=place, PYTHONDONTWRITEBYTECODE="1")
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, check=False, timeout=LONGEST_SECONDS
+    )
+    return done.returncode != 0

@@ -1,0 +1,68 @@
+"""A pool that sleeps: its nodes go by the ordinary rules, and a wake brings one at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ebbtide.engine.scaling import Scaling, ScalingOutside
+from ebbtide.model.idle import Phase, WakeReason
+from ebbtide.model.policy import Target, ZeroDefaults
+from ebbtide.model.settings import Settings
+from tests.builders import make_pool
+from tests.unit.engine.builders import Small, quick_settings
+from tests.yard import QUERY, Readings, Yard, make_policy
+
+
+def one_zone() -> Small:
+    """Three workers in one zone, with nothing on them but what runs on every node."""
+    settings = quick_settings(pools=(make_pool(zones=("a",)),), min_workers=2, cooldown_up_seconds=600)
+    small = Small(settings=settings, replicas=0)
+    last = small.nodes.pop()
+    small.world.machines.end(small.world.nodes.machine_of(last.name))  # type: ignore[arg-type]
+    small.wait(300)
+    return small
+
+
+def test_a_pool_sleeps_to_the_last_node_and_a_wake_brings_one_at_once() -> None:
+    small = one_zone()
+    policy = make_policy(
+        target=Target(pool="workers"), idle_threshold_seconds=60, keep_alive_window_seconds=0
+    )
+    rows = small.store.policies()
+    rows.put_policy(policy)
+    doors = ScalingOutside(
+        store=small.store,
+        policies=rows,
+        workloads=Yard(),
+        signals=Readings({QUERY: 0.0}, small.clock),
+        notifier=small.notifier,
+        clock=small.clock,
+        new_id=small.outside.new_id,
+        cluster=small.outside.cluster,
+    )
+    scaling = Scaling(doors, ZeroDefaults(), small.settings)
+    outside = replace(small.outside, settings_now=scaling.settings_now)
+
+    def workers() -> int:
+        return sum(1 for node in small.world.inventory.nodes.values() if node.worker and node.ready)
+
+    def pass_by(ticks: int) -> None:
+        for _ in range(ticks):
+            small.wait(30)
+            scaling.round("runner", small.clock.now() + 60)
+            small.tick(outside)
+
+    pass_by(3)
+    assert workers() == 2, "MIN_WORKERS holds while the pool is awake"
+    pass_by(60)
+    assert (rows.list_states()[0].phase, workers()) == (Phase.ZERO, 0)
+    woken = scaling.wake(policy.id, WakeReason.MANUAL)
+    assert (woken.status, woken.target_replicas) == ("waking", 1)
+    pass_by(2)
+    assert workers() >= 1, "neither pending time nor cooldown is waited for"
+    assert scaling.wait_ready(policy.id, woken.wake_id, small.clock.now() + 60).ready
+
+
+def test_settings_without_policies_are_the_same_object() -> None:
+    settings = Settings()
+    assert Small().outside.settings_now(settings) is settings

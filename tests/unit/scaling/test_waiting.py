@@ -1,0 +1,175 @@
+"""Waiting for a wake: answered the moment the target is ready, with the wake going on where it is not."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ebbtide.engine.scaling import Scaling
+from ebbtide.engine.scaling_loop import run_rounds
+from ebbtide.errors import NotFound
+from ebbtide.model.idle import Phase, WakeReason, WakeTime, wake_id
+from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.policy import Target, ZeroDefaults
+from ebbtide.model.snapshot import ClusterView
+from ebbtide.model.workload import Workload
+from tests.builders import make_node
+from tests.yard import Town, Yard, make_policy, make_ref, make_workload
+
+WEB = make_ref()
+LONG = 30.0
+
+
+class RealTime:
+    def now(self) -> float:
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(min(seconds, 0.01))
+
+
+def asleep(**changes: Any) -> tuple[Town, Scaling]:
+    """A target at zero that takes its time to be ready, and a process that runs in real time."""
+    town = Town()
+    town.sleep()
+    town.yard.slow = True
+    return town, town.runner(**{"clock": RealTime(), **changes})
+
+
+def test_a_wake_is_answered_the_moment_it_is_ready_however_many_wait() -> None:
+    town, scaling = asleep()
+    woken = scaling.wake(town.policies[0].id, WakeReason.MANUAL)
+    with ThreadPoolExecutor(20) as pool:
+        waits = [
+            pool.submit(scaling.wait_ready, woken.policy_id, woken.wake_id, time.time() + LONG)
+            for _ in range(20)
+        ]
+        assert not any(one.done() for one in waits)
+        town.yard.put(WEB, ready_replicas=2)
+        answers = [one.result(LONG) for one in waits]
+    assert {(one.ready, one.message, one.wake_id) for one in answers} == {(True, "Ready", woken.wake_id)}
+    assert (town.state.phase, len(town.state.wakes)) == (Phase.ACTIVE, 1)
+
+
+def test_a_wait_that_ends_too_early_leaves_the_wake_going_on() -> None:
+    town, scaling = asleep()
+    woken = scaling.wake(town.policies[0].id, WakeReason.MANUAL)
+    answer = scaling.wait_ready(woken.policy_id, woken.wake_id, time.time())
+    assert (answer.ready, answer.message) == (False, "Not ready in time; the wake goes on")
+    assert town.phase() is Phase.WAKING
+    town.yard.put(WEB, ready_replicas=2)
+    assert scaling.wait_ready(woken.policy_id, woken.wake_id, time.time() + LONG).ready
+    assert scaling.wait_ready(woken.policy_id, woken.wake_id, time.time() + LONG).ready
+
+
+@pytest.mark.parametrize("wrong", ["", "wake-1", "wake-x-1", "{id}-99", "{id}-x"])
+def test_a_wake_that_never_was_cannot_be_waited_for(wrong: str) -> None:
+    town, scaling = asleep()
+    name = wrong.format(id=wake_id(town.policies[0].id, 1).rpartition("-")[0])
+    with pytest.raises(NotFound, match="no wake"):
+        scaling.wait_ready(town.policies[0].id, name, time.time())
+
+
+def test_a_wake_that_was_not_carried_out_is_before_it_counts_as_ready() -> None:
+    """It may be up only because a call to zero is still on its way."""
+    town = Town()
+    town.put(phase=Phase.WAKING, wake_count=1, last_wake_at=town.now, last_scaled_at=0)
+    scaling = town.runner(clock=RealTime())
+    version = town.yard.read(WEB).version
+    assert scaling.wait_ready(town.policies[0].id, wake_id(town.policies[0].id, 1), time.time() + LONG).ready
+    assert town.yard.calls == [(WEB, 2)]
+    assert town.yard.read(WEB).version != version
+
+
+def test_what_somebody_left_at_zero_in_a_group_is_not_waited_for() -> None:
+    refs = (make_ref("web"), make_ref("api"))
+    town = Town(
+        policies=(make_policy("pair", *refs),), yard=Yard(make_workload("web"), make_workload("api", 0))
+    )
+    scaling = town.runner(clock=RealTime())
+    woken = scaling.wake(town.policies[0].id, WakeReason.MANUAL)
+    assert scaling.wait_ready(woken.policy_id, woken.wake_id, time.time() + LONG).ready
+
+
+def test_a_process_that_stays_follows_its_wakes() -> None:
+    town, scaling = asleep(follows=True)
+    scaling.wake(town.policies[0].id, WakeReason.MANUAL)
+    town.yard.put(WEB, ready_replicas=2)
+    deadline = time.time() + LONG
+    while town.phase() is not Phase.ACTIVE:
+        assert time.time() < deadline
+        time.sleep(0.01)
+
+
+def test_the_time_that_a_node_took_is_told_apart() -> None:
+    town = Town()
+    town.sleep()
+    woken = town.scaling.wake(town.policies[0].id, WakeReason.MANUAL)
+    town.yard.put(WEB, ready_replicas=0)
+    town.clock.sleep(50)
+    came = LogEntry("zz-1", town.now, LogKind.TRANSITION, "n-1 JOINED -> READY", "n-1")
+    town.store.append([came])
+    town.clock.sleep(20)
+    town.yard.put(WEB, ready_replicas=2)
+    answer = town.scaling.wait_ready(woken.policy_id, woken.wake_id, time.time())
+    assert (answer.ready, answer.node_wait) == (True, True)
+    (timed,) = town.state.wakes
+    assert (timed.seconds, timed.node_seconds) == (70, 50)
+    town.sleep()
+    town.put(wakes=(replace(timed, at=1), replace(timed, at=2), WakeTime(3, 20)))
+    assert town.scaling.wake(woken.policy_id, WakeReason.MANUAL).estimated_ready_seconds == 70
+
+
+class Pool:
+    def __init__(self) -> None:
+        self.view = ClusterView((make_node("a1", ready=False),))
+        self.looks = 0
+
+    def read(self) -> ClusterView:
+        self.looks += 1
+        if self.looks == 3:
+            self.view = ClusterView((make_node("a1"),))
+        return self.view
+
+
+def test_a_pool_is_ready_when_its_nodes_are() -> None:
+    town = Town(policies=(make_policy(target=Target(pool="workers")),), yard=Yard())
+    town.sleep()
+    scaling = town.runner(cluster=Pool())
+    woken = scaling.wake(town.policies[0].id, WakeReason.MANUAL)
+    early = scaling.wait_ready(woken.policy_id, woken.wake_id, town.clock.now())
+    assert not early.ready
+    assert scaling.wait_ready(woken.policy_id, woken.wake_id, town.clock.now() + 60).ready
+    blind = town.runner().wait_ready(woken.policy_id, woken.wake_id, town.clock.now() + 60)
+    assert not blind.ready
+
+
+def test_the_loop_rounds_until_it_is_asked_to_stop() -> None:
+    town = Town(defaults=ZeroDefaults(check_interval_seconds=0))
+    stop = threading.Event()
+    seen: list[str] = []
+
+    def note(report: Any) -> None:
+        seen.append(report.says)
+        if len(seen) == 3:
+            stop.set()
+
+    run_rounds(town.scaling, "runner", stop, note)
+    assert len(seen) == 3
+
+
+def test_a_workload_that_cannot_be_looked_at_counts_as_running() -> None:
+    class Away(Yard):
+        def read(self, ref: Any) -> Workload:
+            from ebbtide.errors import Retryable
+
+            raise Retryable("the API server does not answer")
+
+    town = Town(yard=Away(make_workload()))
+    woken = town.scaling.wake(town.policies[0].id, WakeReason.MANUAL)
+    assert (woken.status, woken.ready) == ("already_running", False)

@@ -1,0 +1,162 @@
+"""Figures of policies, wakes and consolidations: under their names, with labels that stay few."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+import pytest
+
+from ebbtide.adapters.metrics_export.consolidations import why_failed
+from ebbtide.adapters.metrics_export.figures import Figures
+from ebbtide.adapters.metrics_export.policies import FRESH_SECONDS, PolicyStates
+from ebbtide.bootstrap.figures import watched
+from ebbtide.config.document import Read
+from ebbtide.config.load import build_config
+from ebbtide.errors import Retryable
+from ebbtide.model.idle import IdleState, WakeReason
+from ebbtide.model.operation import (
+    Consolidate,
+    Removal,
+    RemovalState,
+    ScaleDown,
+    ScaleUp,
+    Slot,
+    SlotState,
+    Spot,
+    SpotKind,
+)
+from ebbtide.model.settings import Settings
+from tests.unit.engine.builders import Small
+from tests.yard import Town, Yard, make_policy, make_workload, policy_id
+
+IDLE = "philotes_scaling_idle_duration_seconds"
+USED = "philotes_scaling_last_activity_timestamp"
+ZERO = "philotes_scaling_is_scaled_to_zero"
+
+
+class Watched:
+    def __init__(self, town: Town) -> None:
+        self.town = town
+        self.figures = Figures(town.clock.now)
+        self.figures.policies.follow("cluster", town.rows)
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.figures.registry.get_sample_value(name, {"cluster": "cluster", **labels})
+
+
+def test_idleness_activity_and_sleep_have_figures_under_the_names_of_the_design() -> None:
+    town = Town()
+    seen = Watched(town)
+    assert (seen.value(IDLE, policy="web"), seen.value(ZERO, policy="web")) == (0, 0)
+    town.rounds(1800)
+    idle_since = town.state.idle_since
+    assert idle_since is not None
+    assert seen.value(IDLE, policy="web") == town.now - idle_since
+    assert seen.value(USED, policy="web") == town.state.last_activity_at
+    town.sleep()
+    town.clock.sleep(FRESH_SECONDS)
+    assert seen.value(ZERO, policy="web") == 1
+    town.scaling.wake(town.policies[0].id, WakeReason.MANUAL)
+    town.clock.sleep(FRESH_SECONDS)
+    assert (seen.value(IDLE, policy="web"), seen.value(ZERO, policy="web")) == (0, 0)
+
+
+def test_more_policies_than_labels_are_said_to_be_more() -> None:
+    names = ("a", "b", "c")
+    policies = tuple(make_policy(name, id=policy_id(number)) for number, name in enumerate(names, start=1))
+    town = Town(policies=policies, yard=Yard(*(make_workload(name) for name in names)))
+    states = PolicyStates(town.clock.now, most=2)
+    states.follow("cluster", town.rows)
+    found = {family.name: family.samples for family in states.collect()}
+    assert [sample.labels["policy"] for sample in found[ZERO]] == ["a", "b"]
+    assert [sample.value for sample in found["ebbtide_policies_unlisted"]] == [1]
+
+
+def test_policies_that_cannot_be_read_have_no_figures_rather_than_old_ones() -> None:
+    class Broken:
+        def __init__(self, town: Town) -> None:
+            self._rows = town.rows
+            self.broken = False
+
+        def list_states(self) -> Sequence[IdleState]:
+            if self.broken:
+                raise Retryable("the store does not answer")
+            return self._rows.list_states()
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._rows, name)
+
+    town = Town()
+    rows = Broken(town)
+    seen = Watched(town)
+    seen.figures.policies.follow("cluster", rows)  # type: ignore[arg-type]  # all that is asked of it
+    assert seen.value(ZERO, policy="web") == 0
+    rows.broken = True
+    assert seen.value(ZERO, policy="web") == 0
+    town.clock.sleep(FRESH_SECONDS)
+    assert seen.value(ZERO, policy="web") is None
+
+
+def test_wakes_are_counted_by_reason_and_timed() -> None:
+    town = Town()
+    seen = Watched(town)
+    notifier = seen.figures.wakes.counting("cluster", town.notifier)
+    town.scaling = town.runner(notifier=notifier)
+    town.scaling.wake(town.policies[0].id, WakeReason.MANUAL)
+    town.sleep()
+    town.scaling.wake(town.policies[0].id, WakeReason.WEBHOOK)
+    town.clock.sleep(20)
+    town.round()
+    assert seen.value("ebbtide_wakes_total", reason="webhook") == 1
+    assert seen.value("ebbtide_wakes_total", reason="manual") is None
+    assert seen.value("ebbtide_wake_seconds_count") == 1
+    assert seen.value("ebbtide_wake_seconds_sum") == 20
+
+
+def test_consolidations_are_counted_with_what_they_save_and_why_they_fail() -> None:
+    figures = Figures()
+    observer = figures.of(Settings())
+    done = Consolidate("op-1", 0, savings_per_hour=Decimal("0.14"), currency="EUR")
+    observer.closed(done, True)
+    observer.closed(Consolidate("op-2", 0, abort_reason="pods have waited 200 s meanwhile"), False)
+    value = figures.registry.get_sample_value
+    assert value("ebbtide_consolidations_total", {"cluster": "cluster", "result": "succeeded"}) == 1
+    assert value("ebbtide_consolidations_total", {"cluster": "cluster", "result": "failed"}) == 1
+    saved = {"cluster": "cluster", "currency": "EUR"}
+    assert value("ebbtide_consolidation_savings_per_hour_sum", saved) == pytest.approx(0.14)
+    assert value("ebbtide_consolidation_savings_per_hour_count", saved) == 1
+    failed = {"cluster": "cluster", "reason": "pods_waiting"}
+    assert value("ebbtide_consolidations_failed_total", failed) == 1
+    assert why_failed("node-7 was cordoned meanwhile") == "changed"
+    assert why_failed("something of which nobody has heard") == "other"
+
+
+def test_nodes_that_come_and_go_are_counted_once() -> None:
+    figures = Figures()
+    observer = figures.of(Settings())
+    slot, gone = Slot("op-1-0", "workers", "cpx22", "zone-a"), Removal("i-1", "node-1")
+    ready = ScaleUp("op-1", 0, (Slot("op-1-0", "workers", "cpx22", "zone-a", state=SlotState.READY),))
+    observer.advanced(ScaleUp("op-1", 0, (slot,)), ready)
+    observer.advanced(ready, ready)
+    removed = Removal("i-1", "node-1", state=RemovalState.GONE)
+    observer.advanced(ScaleDown("op-2", 0, (gone,)), ScaleDown("op-2", 0, (removed,)))
+    spot = Spot("spot-1", "i-1", SpotKind.INTERRUPTION, 0, 120)
+    observer.advanced(spot, Spot("spot-1", "i-1", SpotKind.INTERRUPTION, 0, 120, removal=removed))
+    value = figures.registry.get_sample_value
+    assert value("ebbtide_nodes_provisioned_total", {"cluster": "cluster"}) == 1
+    assert value("ebbtide_nodes_decommissioned_total", {"cluster": "cluster"}) == 2
+
+
+def test_figures_are_kept_where_anybody_could_ask_for_them() -> None:
+    outside = Small().outside
+    said: list[str] = []
+    off = build_config(Read(), {"METRICS_ADDR": "off", "API_LISTEN": "off"})
+    assert watched([(off, outside)], said.append).health is None
+    listening = build_config(Read(), {"METRICS_ADDR": "off", "API_LISTEN": "127.0.0.1:0"})
+    ticking = watched([(listening, outside)], said.append)
+    assert ticking.health is not None
+    assert "no tick has ended yet" in ticking.health.why_not_ready()
+    serving = watched([(listening, outside)], said.append, ticks=False)
+    assert serving.health is not None
+    assert serving.health.why_not_ready() == ""
