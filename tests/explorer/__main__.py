@@ -16,7 +16,9 @@ from tests.explorer.sometimes import never_met
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.explorer", description=__doc__)
     parser.add_argument("--scene", help="only this one")
-    parser.add_argument("--deep", action="store_true", help="the bounds of `make torture`, not those of a push")
+    parser.add_argument(
+        "--deep", action="store_true", help="the bounds of `make torture`, not those of a push"
+    )
     parser.add_argument("--limit", type=int, default=0, help="stop each scene after so many states")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--path", help="go this one path and tell it step by step; needs --scene")

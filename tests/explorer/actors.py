@@ -12,14 +12,14 @@ from greenlet import greenlet
 
 from ebbtide.core.capacity import open_removals
 from ebbtide.engine.notices import answer_notices
-from ebbtide.engine.outside import NOBODY, Outside
+from ebbtide.engine.outside import Outside
 from ebbtide.engine.rounds import InvariantBroken
 from ebbtide.engine.tick import tick
 from ebbtide.errors import EbbtideError, Retryable, Unanswered
 from ebbtide.model.operation import RemovalState
 from ebbtide.model.record import Lease, Record
 from ebbtide.model.snapshot import ClusterView
-from ebbtide.ports import Cloud, Cluster, Inbox, Metrics, Store
+from ebbtide.ports import Cloud, Cluster, Inbox, Metrics, Observer, Store
 from ebbtide.simulator.faults import RunnerCrashed
 from ebbtide.simulator.runner import Stage, outside_of
 
@@ -33,6 +33,9 @@ LOOKS = {"cluster.read", "cloud.list_instances"}
 
 class Director(Protocol):
     """Says what becomes of a call."""
+
+    @property
+    def witness(self) -> Observer: ...
 
     def point(self, actor: Actor, verb: str) -> str: ...
 
@@ -230,7 +233,7 @@ def doors_of(actor: Actor, stage: Stage, director: Director) -> Outside:
         metrics=cast(Metrics, door("metrics")),
         inbox=cast(Inbox, door("inbox")),
         new_id=lambda: _new_id(stage),
-        observer=NOBODY,
+        observer=director.witness,
     )
 
 

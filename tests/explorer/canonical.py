@@ -85,7 +85,9 @@ def encode(value: Any, names: Names, left_out: frozenset[str] = _RECORD) -> Any:
         return tuple(encode(one, names, left_out) for one in value)
     if hasattr(kind, "__dataclass_fields__"):
         return tuple(
-            between(getattr(value, name), names.now) if moment else encode(getattr(value, name), names, left_out)
+            between(getattr(value, name), names.now)
+            if moment
+            else encode(getattr(value, name), names, left_out)
             for name, moment in _plan(kind, left_out)
         )
     return value
@@ -139,15 +141,19 @@ def digest_world(world: World, names: Names) -> int:
         due = events.pop(uid, None)
         found = _digest_pod(pod, world.pods.book.workload_of[uid])
         pods.setdefault(pod.node_name, []).append(found if due is None else hash((found, *sorted(due))))
-    shown = [
-        (_digest_node(node, names), *sorted(pods.get(node.name, ()))) for node in nodes
-    ]
+    shown = [(_digest_node(node, names), *sorted(pods.get(node.name, ()))) for node in nodes]
     # A letter is told by what is in it, everything else by its subject.
-    coming = sorted(hash((names(subject) if "letter" not in subject else "", *sorted(due))) for subject, due in events.items())
+    coming = sorted(
+        hash((names(subject) if "letter" not in subject else "", *sorted(due)))
+        for subject, due in events.items()
+    )
     wanted = [(key, load.wanted) for key, load in world.pods.book.workloads.items()]
     volumes = sorted((name, one.zone, one.node_name) for name, one in world.pods.book.volumes.items())
     lost = [between(at, now) for at in world.nodes.lost_at.values()]
-    mail = [encode(letter, names) for letter in (*world.incidents.mail.arrived, *world.incidents.mail.under_way.values())]
+    mail = [
+        encode(letter, names)
+        for letter in (*world.incidents.mail.arrived, *world.incidents.mail.under_way.values())
+    ]
     budgets = [(spec.name, spec.max_unavailable) for spec in world.controllers.budget_specs]
     return hash(
         (

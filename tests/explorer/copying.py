@@ -42,7 +42,7 @@ def copy_stage(stage: Stage) -> Stage:
 
 
 def dismantle(stage: Stage) -> None:
-    """Untie what is no longer needed, so that it goes at once: the search makes too many to let them pile up."""
+    """Untie what is no longer needed, so that it goes at once: the search makes too many of them."""
     world = stage.world
     for part in [*vars(world).values(), world.pods.scheduler, stage.checker]:
         if hasattr(part, "__dict__"):
@@ -107,7 +107,9 @@ def _copied(value: Any, memo: Memo) -> Any:
         for name in kind.__slots__:
             setattr(fresh, name, _copied(getattr(value, name), memo))
     else:
-        raise TypeError(f"the explorer does not know how to copy a {kind.__name__}: teach tests/explorer/copying")
+        raise TypeError(
+            f"the explorer does not know how to copy a {kind.__name__}: teach tests/explorer/copying"
+        )
     memo[id(value)] = fresh
     return fresh
 

@@ -18,7 +18,9 @@ def what_is_wrong_at_the_end(stage: Stage, scene: Scene) -> list[str]:
     found += [f"{spot.id} is still open: {spot}" for spot in record.spots]
     workers = [node for node in world.inventory.nodes.values() if node.worker]
     found += [f"{node.name} is left cordoned by {node.owner}" for node in workers if node.owner is not None]
-    found += [f"{node.name} is left without a machine" for node in workers if not world.nodes.works(node.name)]
+    found += [
+        f"{node.name} is left without a machine" for node in workers if not world.nodes.works(node.name)
+    ]
     for machine in world.machines.book.machines.values():
         joined = world.nodes.machine_of(machine.node.name) is machine
         if scene.serves and machine.ours and machine.instance.alive and not joined:

@@ -6,12 +6,12 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from ebbtide.engine.journal import parts
-from ebbtide.model.record import Record
 from tests.explorer.actors import Actor
 from tests.explorer.canonical import Names, between, digest_record, digest_world, ranks
 from tests.explorer.copying import copy_stage, dismantle
 from tests.explorer.entries import Entry, Left, Snapshot
 from tests.explorer.scenes import STEP
+from tests.explorer.sometimes import Witness
 
 if TYPE_CHECKING:
     from tests.explorer.search import Search
@@ -69,10 +69,16 @@ class Path:
         self.in_turn = False
         """Whether who runs now does so in its turn, and not because it woke."""
         self.at_the_end = False
+        self.verb = ""
+        """The call that is about to be made."""
         self.handed_on = False
         """Whether the stage now belongs to a snapshot."""
         self._world: tuple[tuple[object, ...], int, dict[str, int]] | None = None
         self._record: tuple[object, int, int] | None = None
+
+    @property
+    def witness(self) -> Witness:
+        return self.search.witness
 
     @property
     def calm(self) -> bool:
@@ -194,6 +200,7 @@ class Path:
         self.actors[number] = _successor(actor)
         self.turn = turn + self.in_turn
         self._pay("crash before")
+        self.search.met.add((self.verb, "crash before"))
         try:
             self._note(self._digest("between"))
             self.stage.world.disturbances += 1
@@ -239,6 +246,7 @@ class Path:
         return options
 
     def point(self, actor: Actor, verb: str) -> str:
+        self.verb = verb
         while True:
             choice = self._choose(self._options(actor, verb), f"{actor.owner} {verb}", actor)
             if choice not in DELAYS:
@@ -275,7 +283,9 @@ class Path:
         choice = options[chosen]
         if chosen:
             self._pay(choice)
-            self.search.met.add((where.partition(" ")[2], choice.partition(" ")[0] if actor is None else choice))
+            self.search.met.add(
+                (where.partition(" ")[2], choice.partition(" ")[0] if actor is None else choice)
+            )
         self.trail.append(where if choice == "go" else f"{where}: {choice}")
         return choice
 
@@ -319,11 +329,13 @@ class Path:
     def _world_digest(self) -> int:
         world = self.stage.world
         mail = world.incidents.mail
-        version = (world.view(), world.machines.listed(), world.timeline.serial, world.now, len(mail.arrived))
+        seen = (world.view(), world.machines.listed())
+        version = (*seen, world.timeline.serial, world.now, len(mail.arrived))
         known = self._world
-        if known is not None and all(a is b or a == b for a, b in zip(version[2:], known[0][2:], strict=True)):
-            if known[0][0] is version[0] and known[0][1] is version[1]:
-                return known[1]
+        # Both are the same objects for as long as nothing has changed.
+        same = known is not None and known[0][0] is seen[0] and known[0][1] is seen[1]
+        if known is not None and same and known[0][2:] == version[2:]:
+            return known[1]
         names = Names(int(world.now))
         digest = digest_world(world, names)
         self._world = (version, digest, names.known)
@@ -339,16 +351,7 @@ class Path:
         names = Names(int(self.stage.world.now), self._world[2])
         digest = digest_record(record, names) if record is not None else 0
         self._record = (record, world, digest)
-        if record is not None:
-            self._meet(record)
         return digest
-
-    def _meet(self, record: Record) -> None:
-        met = self.search.met
-        for work in (record.operation, record.set_aside, *record.spots):
-            if work is not None:
-                met.add(("work", type(work).__name__))
-                met.update((type(part).__name__, part.state) for part in parts(work))
 
     def _digest(self, where: str, current: Actor | None = None) -> int:
         now = self.stage.clock.now()
@@ -361,7 +364,9 @@ class Path:
                 continue
             tokens.append(actor.token)
             frozen = (actor.frozen, between(actor.wakes_at, int(now)), actor.wakes_after - self.runs)
-            runners.append((actor.kind, actor.chain, actor.rev == rev, now - actor.started, *frozen, actor is current))
+            runners.append(
+                (actor.kind, actor.chain, actor.rev == rev, now - actor.started, *frozen, actor is current)
+            )
         return hash((world, record, leases, ranks(tokens, token), tuple(runners), self.turn, where))
 
     def _leases(self, now: float) -> tuple[tuple[object, ...], list[int], int, int]:
@@ -383,7 +388,9 @@ class Path:
         tokens += [node.owner.token for node in world.inventory.nodes.values() if node.owner is not None]
         record = self.stage.checker.record
         if record is not None:
-            open_ids = {work.id for work in (record.operation, record.set_aside, *record.spots) if work is not None}
+            open_ids = {
+                work.id for work in (record.operation, record.set_aside, *record.spots) if work is not None
+            }
             tokens += [token for key, token in world.fences.items() if key.partition("/")[2] in open_ids]
             for work in (record.operation, record.set_aside, *record.spots):
                 if work is not None:

@@ -16,7 +16,9 @@ from ebbtide.simulator.world import World
 from tests.simulation.stories import POOL, SPOT_POOL, START, small_world
 
 STEP = 30
-PLAIN = Rules(boot=Span(20, 20), join=Span(20, 20), ready=Span(10, 10), terminate=Span(20, 20), detach=Span(5, 5))
+PLAIN = Rules(
+    boot=Span(20, 20), join=Span(20, 20), ready=Span(10, 10), terminate=Span(20, 20), detach=Span(5, 5)
+)
 SETTINGS = Settings(
     pools=(POOL, SPOT_POOL),
     min_workers=2,
@@ -203,9 +205,20 @@ SCENES = (
         runners=("tick", "spot"),
         events=targets_are_interrupted,
     ),
+    # Two delays on one path: the runners take turns in the middle of their ticks.
+    Scene(
+        "taking turns",
+        idle_world,
+        SETTINGS,
+        warm_steps=1,
+        quick=Bounds(0, 2, 0, 2, 3),
+        deep=Bounds(1, 2, 0, 3, 3),
+    ),
     Scene("kept lease", idle_world, SETTINGS, keeps_lease=True, warm_steps=1, events=workers_die),
     Scene("stubborn", stubborn_world, IMPATIENT, warm_steps=1, events=people_cordon),
-    Scene("never joins", lambda: poor_world(1.0, "a/on-demand/small=0"), NO_REMOVALS, warm_steps=1, serves=False),
+    Scene(
+        "never joins", lambda: poor_world(1.0, "a/on-demand/small=0"), NO_REMOVALS, warm_steps=1, serves=False
+    ),
     Scene(
         "no capacity",
         lambda: poor_world(0.0, "a/on-demand/small=0", "b/on-demand/small=0"),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gc
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
@@ -23,6 +24,7 @@ from tests.explorer.ending import what_is_wrong_at_the_end
 from tests.explorer.entries import Entry, Snapshot
 from tests.explorer.path import Path, Pruned
 from tests.explorer.scenes import Bounds, Scene
+from tests.explorer.sometimes import Witness
 from tests.simulation.stories import START
 
 
@@ -71,6 +73,10 @@ class Search:
     complete: bool = True
     _queue: list[tuple[int, int, Entry]] = field(default_factory=list)
     _numbers: count[int] = field(default_factory=count)
+    witness: Witness = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.witness = Witness(self.met)
 
     def run(self, max_findings: int = 5) -> None:
         self.push(0, Entry(self.beginning()))
@@ -85,10 +91,8 @@ class Search:
             self.take(Path(self, entry))
 
     def take(self, path: Path) -> None:
-        try:
+        with suppress(Pruned):
             path.run()
-        except Pruned:
-            pass
         problems = path.stage.checker.violations
         if path.at_the_end and not problems:
             problems = what_is_wrong_at_the_end(path.stage, self.scene)
@@ -105,7 +109,8 @@ class Search:
         """The scene at the moment from which anything may go wrong."""
         stage = stage_of(self.scene.build(), self.scene.settings)
         actors = [
-            Actor(kind, f"r{number}", self.scene.keeps_lease) for number, kind in enumerate(self.scene.runners)
+            Actor(kind, f"r{number}", self.scene.keeps_lease)
+            for number, kind in enumerate(self.scene.runners)
         ]
         bounds = self.bounds
         start = Snapshot(stage, actors, -self.scene.warm_steps, 0, bounds.left)

@@ -6,12 +6,20 @@ States and kinds of work are taken from the code itself, so that what is added l
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import get_args
+from typing import get_args, get_type_hints
 
 from ebbtide.core.operations.machine import Work
-from ebbtide.model.operation import RemovalState, SlotState
+from ebbtide.engine import journal
+from ebbtide.engine.observers import Observers
+from ebbtide.model.decision import Action, Decision
+from ebbtide.model.operation import Operation, Spot
 
 Met = tuple[str, str]
+
+ELSEWHERE: dict[str, str] = {
+    Action.ADOPT: "test_incidents, orphans after a crash: no scene loses its record",
+}
+"""States and actions that no scene leads to, and which test does."""
 
 EFFECTS = (
     "store.acquire", "store.renew", "store.release", "store.write", "store.append", "cluster.cordon",
@@ -31,10 +39,30 @@ ANSWERED = (
     ("store.write", "LeaseLost"),
     ("store.renew", "LeaseLost"),
     ("store.acquire", "LeaseLost"),
-    ("cluster.evict", "BudgetExhausted"),
     ("cloud.launch", "NoCapacity"),
 )
 HAPPENED = ("machine-dies", "interrupt", "person-cordons")
+
+
+class Witness(Observers):
+    """Notes which work is begun and through which states its parts go."""
+
+    def __init__(self, met: set[Met]) -> None:
+        super().__init__()
+        self._met = met
+
+    def decided(self, decision: Decision) -> None:
+        self._met.add(("decision", decision.action))
+
+    def began(self, work: Operation | Spot) -> None:
+        self._note(work)
+
+    def advanced(self, before: Operation | Spot, after: Operation | Spot) -> None:
+        self._note(after)
+
+    def _note(self, work: Operation | Spot) -> None:
+        self._met.add(("work", type(work).__name__))
+        self._met.update((type(part).__name__, part.state) for part in journal.parts(work))
 
 
 def required() -> set[Met]:
@@ -42,8 +70,12 @@ def required() -> set[Met]:
     wanted |= {(verb, fault) for verb, faults in READ.items() for fault in faults}
     wanted |= set(ANSWERED)
     wanted |= {("event", kind) for kind in HAPPENED}
-    wanted |= {("Removal", state) for state in RemovalState} | {("Slot", state) for state in SlotState}
     wanted |= {("work", kind.__name__) for kind in get_args(Work)}
+    wanted |= {("decision", action) for action in Action if action not in ELSEWHERE}
+    for part in get_args(journal.Part):
+        wanted |= {
+            (part.__name__, state) for state in get_type_hints(part)["state"] if state not in ELSEWHERE
+        }
     wanted |= {("turn", "skip"), ("any", "switch"), ("any", "freeze long"), ("any", "crash after")}
     return wanted
 

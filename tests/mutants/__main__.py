@@ -23,7 +23,9 @@ def main() -> int:
     wrong = [verdict for verdict in verdicts if verdict]
     for verdict in wrong:
         print(verdict)
-    print(f"{len(chosen)} planted, {len(chosen) - len(wrong)} caught or shown to be redundant, {len(wrong)} not")
+    print(
+        f"{len(chosen)} planted, {len(chosen) - len(wrong)} caught or shown to be redundant, {len(wrong)} not"
+    )
     return 1 if wrong else 0
 
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "ebbtide"
 LONGEST_SECONDS = 1800
 SEEDS = 400
-EXPLORED = 150_000
+EXPLORED = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,9 @@ def changed(mutant: Mutant) -> str:
     text = (PACKAGE / mutant.file).read_text()
     found = text.count(mutant.old)
     if found != 1:
-        raise DoesNotApply(f"{mutant.name}: its text is {found} times in {mutant.file}, not once: write it anew")
+        raise DoesNotApply(
+            f"{mutant.name}: its text is {found} times in {mutant.file}, not once: write it anew"
+        )
     return text.replace(mutant.old, mutant.new)
 
 

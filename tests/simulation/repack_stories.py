@@ -96,9 +96,9 @@ def a_spot_notice(world: World, store: Store) -> None:
 
 LAUNCHES = replace(SETTINGS_REPACK, consolidation=replace(REPACK, replace=True))
 STORIES = (
-    Story("consolidation", scattered, 2, SETTINGS_REPACK, ticks=40),
-    Story("consolidation of empty nodes", mostly_empty, 2, SETTINGS_REPACK, ticks=40),
-    Story("consolidation onto a cheaper node", dear, 2, LAUNCHES, ticks=40),
-    Story("consolidation that sticks", scattered, 3, SETTINGS_REPACK, 40, nothing_starts_again),
-    Story("consolidation that is interrupted", with_a_spot_node, 4, SETTINGS_REPACK, 40, a_spot_notice),
+    Story("consolidation", scattered, 2, SETTINGS_REPACK, ticks=24),
+    Story("consolidation of empty nodes", mostly_empty, 2, SETTINGS_REPACK, ticks=26),
+    Story("consolidation onto a cheaper node", dear, 2, LAUNCHES, ticks=30),
+    Story("consolidation that sticks", scattered, 3, SETTINGS_REPACK, 28, nothing_starts_again),
+    Story("consolidation that is interrupted", with_a_spot_node, 4, SETTINGS_REPACK, 24, a_spot_notice),
 )

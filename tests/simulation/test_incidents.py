@@ -1,4 +1,4 @@
-"""What has befallen the users of other autoscalers, played with this one. Each test has the incident's name."""
+"""What has befallen users of other autoscalers, played with this one. Each test has the incident's name."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ def run(telling: Telling, doors: Outside, seconds: float) -> None:
 
 
 def done(telling: Telling, *kinds: ActKind) -> list[str]:
-    return [f"{act.kind} {act.node_name or act.instance_id}" for act in telling.checker.acts if act.kind in kinds]
+    return [
+        f"{act.kind} {act.node_name or act.instance_id}" for act in telling.checker.acts if act.kind in kinds
+    ]
 
 
 def unregistered(view: ClusterView) -> ClusterView:
@@ -75,7 +77,7 @@ def unregistered(view: ClusterView) -> ClusterView:
 
 
 def test_all_nodes_seen_as_unregistered() -> None:
-    """An upgrade changed the provider ids: every instance seemed never to have joined, and all were deleted."""
+    """An upgrade changed the provider ids: each instance seemed never to have joined, all were deleted."""
     telling = Telling(Story("unregistered", idle_cluster, 4))
     lens = Lens(view=unregistered)
     run(telling, through(telling, lens), 2 * HOUR)
@@ -154,7 +156,7 @@ def test_min_filled_by_broken_nodes() -> None:
 
 
 def test_orphans_after_a_crash() -> None:
-    """The process died between the cloud's answer and its own notes: machines nobody knew ran on for months."""
+    """The process died between the cloud's answer and its own notes: unknown machines ran on for months."""
     story = Story("orphans", lambda: busy_cluster(Rules(boot=Span(40, 50))), 3, NO_REMOVALS, ticks=120)
     for number in range(1, 8):
         for strike in (Strike.CRASH_BEFORE, Strike.CRASH_AFTER):
@@ -200,7 +202,7 @@ def nobody_is_ready(view: ClusterView) -> ClusterView:
 
 
 def test_mass_deletion_after_an_api_blip() -> None:
-    """For some minutes the API showed no node ready, half of them, or none: the machines were taken for dead."""
+    """For minutes the API showed no node ready, half of them, or none: machines were taken for dead."""
     for blip in (nobody_is_ready, half_is_missing, lambda _: ClusterView()):
         telling = Telling(Story("blip", idle_cluster, 4, replace(SETTINGS, min_workers=4, max_workers=4)))
         lens = Lens()

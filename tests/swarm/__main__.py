@@ -35,9 +35,10 @@ def main() -> int:
             if outcome.violations:
                 failed += 1
                 show(outcome)
-    print(f"kinds of fault: {len(met)}, each in {min(met.values(), default=0)} to {max(met.values(), default=0)} seeds")
     took = time.monotonic() - start
-    print(f"{len(seeds):,} seeds, {ticks:,} ticks, {len(met)} kinds of fault, {failed} violated, {took:.0f} s")
+    print(
+        f"{len(seeds):,} seeds, {ticks:,} ticks, {len(met)} kinds of fault, {failed} violated, {took:.0f} s"
+    )
     return 1 if failed else 0
 
 

@@ -135,7 +135,11 @@ def _add_work(world: World, chance: random.Random) -> None:
             )
         )
         template = pod_template(f"work{number}", chance.choice((100, 300, 600)), chance.choice((128, 512)))
-        kind = chance.choice((Kind.DEPLOYMENT, Kind.DEPLOYMENT, Kind.DEPLOYMENT, Kind.STATEFUL_SET, Kind.BARE))
-        spec = WorkloadSpec(template, kind, demand, chance.uniform(0.05, 0.9), volume=kind is Kind.STATEFUL_SET)
+        kind = chance.choice(
+            (Kind.DEPLOYMENT, Kind.DEPLOYMENT, Kind.DEPLOYMENT, Kind.STATEFUL_SET, Kind.BARE)
+        )
+        spec = WorkloadSpec(
+            template, kind, demand, chance.uniform(0.05, 0.9), volume=kind is Kind.STATEFUL_SET
+        )
         budget = BudgetSpec(f"budget{number}", spec.key, max_unavailable=chance.randint(0, 2))
         world.add_workload(spec, *([budget] if chance.random() < 0.5 else []))

@@ -279,7 +279,9 @@ def _cool_enough(q: Question, ready: int) -> int:
     count = 0
     while ready - count > 1 and cpu * ready / (ready - count - 1) < q.settings.cpu_up:
         count += 1
-    return count
+    pools = q.settings.pools
+    asleep = bool(pools) and all(pool.may_be_empty for pool in pools)
+    return ready if asleep and count == ready - 1 else count
 
 
 STRATEGIES: tuple[tuple[Action, Strategy], ...] = (

@@ -35,7 +35,7 @@ def _pool_for(pool: Pool, known: Mapping[str, tuple[Policy, IdleState]]) -> Pool
         return pool
     policy, state = known[pool.name]
     if state.phase is Phase.ZERO:
-        return replace(pool, min_workers=0)
+        return replace(pool, min_workers=0, may_be_empty=True)
     if not policy.enabled:
         return pool
     least = max(1, policy.min_replicas)

@@ -61,9 +61,7 @@ def stray_cordons(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
     return tuple(
         node
         for node in snapshot.cluster.workers
-        if node.owner is not None
-        and node.owner.operation_id not in open_ids
-        and not keeps_mark(node, record)
+        if node.owner is not None and node.owner.operation_id not in open_ids and not keeps_mark(node, record)
     )
 
 

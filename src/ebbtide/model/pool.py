@@ -36,6 +36,8 @@ class Pool:
     labels: Labels = ()
     taints: tuple[Taint, ...] = ()
     budgets: tuple[RemovalBudget, ...] = ()
+    may_be_empty: bool = False
+    """It sleeps: not even one worker of it is kept. Set by policies, not by the configuration."""
 
     def type_named(self, name: str) -> NodeType | None:
         return next((node_type for node_type in self.types if node_type.name == name), None)

@@ -12,7 +12,7 @@ A runner that crashed does nothing any more: code in its `finally` blocks meets 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
@@ -31,6 +31,14 @@ from ebbtide.simulator.plans import Distortion, Plan, Strike
 
 T = TypeVar("T")
 STALE_SECONDS = 3600
+REFUSALS: Mapping[Strike, tuple[type[EbbtideError], str]] = {
+    Strike.FAILED: (Retryable, "failed"),
+    Strike.THROTTLED: (Throttled, "was throttled"),
+    Strike.SERVER_ERROR: (Unanswered, "was answered by an error of the server"),
+    Strike.BUDGET: (BudgetExhausted, "was refused: a disruption budget allows none now"),
+    Strike.REFUSED: (Final, "was refused: more than one disruption budget selects this pod"),
+}
+"""Calls that are not carried out: how each is answered."""
 
 
 class RunnerCrashed(BaseException):
@@ -71,10 +79,6 @@ class Gate:
                 with suppress(EbbtideError):
                     call()
                 raise Unanswered(f"the reply to {verb} was lost")
-            case Strike.FAILED:
-                raise Retryable(f"{verb} failed")
-            case Strike.THROTTLED:
-                raise Throttled(f"{verb} was throttled")
             case Strike.STALL:
                 self._plan.stalled(verb)
                 self._on_fault()  # the other runner may have done the same meanwhile
@@ -83,16 +87,13 @@ class Gate:
                 # Only its client's timeout bounds how late an eviction may land: that one is soon.
                 self._plan.delay(call, soon=verb == "cluster.evict")
                 raise Unanswered(f"{verb} got no answer")
-            case Strike.SERVER_ERROR:
-                raise Unanswered(f"{verb} was answered by an error of the server")
-            case Strike.BUDGET:
-                raise BudgetExhausted(f"{verb}: a disruption budget allows none now")
-            case Strike.REFUSED:
-                raise Final(f"{verb}: more than one disruption budget selects this pod")
             case Strike.SLOW:
                 answer = call()
                 self._sleep()
                 return answer
+            case _:
+                error, says = REFUSALS[strike]
+                raise error(f"{verb} {says}")
 
     def _land(self) -> None:
         for call in self._plan.land():

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from ebbtide.adapters.stores.item import item_key
@@ -78,14 +79,14 @@ class Mischief:
         zones = sorted({node.zone for node in self._stage.world.inventory.nodes.values() if node.worker})
         for zone in self._some(zones):
             self._plan("zone-down", zone)
-            self._later(lambda: self._plan("zone-up", zone))
+            self._later(partial(self._plan, "zone-up", zone))
 
     def _no_capacity(self) -> None:
         pools = self._stage.world.machines.book.pools.values()
         offers = [f"{z}/{m}/{t.name}" for p in pools for z in p.zones for m in Market for t in p.types]
         for offer in self._random.sample(offers, min(len(offers), self._random.randint(1, len(offers)))):
             self._plan("capacity", f"{offer}=0")
-            self._later(lambda offer=offer: self._plan("capacity", f"{offer}={PLENTY}"))  # type: ignore[misc]  # a default argument
+            self._later(partial(self._plan, "capacity", f"{offer}={PLENTY}"))
 
     def _human_cordon(self) -> None:
         nodes = [node for node in self._stage.world.inventory.nodes.values() if node.worker]
@@ -94,7 +95,7 @@ class Mischief:
                 self._plan("person-uncordons", node.name)
             else:
                 self._plan("person-cordons", node.name)
-                self._later(lambda: self._plan("person-uncordons", node.name))
+                self._later(partial(self._plan, "person-uncordons", node.name))
 
     def _pause(self) -> None:
         self._set_paused(True)

@@ -203,7 +203,7 @@ st.register_type_strategy(
     Consolidate,
     st.builds(
         Consolidate,
-        **{field.name: ... for field in fields(Consolidate) if field.name != "savings_per_hour"},  # type: ignore[arg-type]
+        **{field.name: ... for field in fields(Consolidate) if field.name != "savings_per_hour"},
         savings_per_hour=st.decimals(allow_nan=False, allow_infinity=False, places=6),
     ),
 )

@@ -17,25 +17,13 @@ from ebbtide.model.workload import Workload, WorkloadKind, WorkloadRef
 from tests.integration.kube.objects import Json, node, template, workload
 from tests.servers.kube import NOBODY_TOKEN
 from tests.servers.processes import eventually
-from tests.servers.shared_kube import RBAC, SharedKube, shared_kube
+from tests.servers.shared_kube import SharedKube
 
-RIGHTS = RBAC.with_name("workload-scaling.yaml")
 APPS = "/apis/apps/v1/namespaces/default/"
 AUTOSCALERS = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
 WEB = WorkloadRef(WorkloadKind.DEPLOYMENT, "default", "web")
 DB = WorkloadRef(WorkloadKind.STATEFUL_SET, "default", "db")
 LONG = 60.0
-
-
-@pytest.fixture(scope="module")
-def rights() -> Iterator[None]:
-    """Those for scaling workloads, beside those of the service account."""
-    server = shared_kube().server
-    assert not server.kubectl("apply", "-f", str(RIGHTS)).returncode
-    question = "list horizontalpodautoscalers.autoscaling -n default"
-    eventually(lambda: server.can_i("ebbtide:ebbtide", question), 30, "the rights")
-    yield
-    server.kubectl("delete", "-f", str(RIGHTS))
 
 
 @pytest.fixture(params=[False, True], ids=["listing", "watching"])

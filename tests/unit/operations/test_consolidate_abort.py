@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ebbtide.core.operations import consolidate, machine
+from ebbtide.core.operations import consolidate, machine, moves
 from ebbtide.model.effect import Evict, Launch, Outcome, OutcomeKind, SoftTaint
 from ebbtide.model.node import InstanceState, Ownership
 from ebbtide.model.operation import Consolidate, MoveState, SlotState, SourceState
@@ -174,7 +174,7 @@ def test_a_successor_does_not_fit_where_nodes_are_leaving() -> None:
     assert after == operation
     record = Record(operation=operation, leaving=leaving, spots=doomed)
     situation = make_situation(seen(new), record=record)
-    assert consolidate.moves.why_stop(operation, situation) == "default/web-9 waits, and fits on no node"
+    assert moves.why_stop(operation, situation) == "default/web-9 waits, and fits on no node"
 
 
 def test_room_that_is_gone_stops_it_before_the_eviction() -> None:

@@ -16,7 +16,8 @@ from ebbtide.core.packing.budget import Dice
 from ebbtide.core.packing.coupled import coupled_bound
 from ebbtide.core.packing.fluid import Vector, fluid_bound, fluid_prices
 from ebbtide.core.packing.frame import frame
-from tests.unit.packing.builders import make_item, make_type, packed, solved, ticking
+from tests.unit.packing.builders import item_lists, make_item, make_type, packed, solved, ticking
+from tests.unit.packing.builders import types as any_types
 
 _amount = st.floats(1.0, 1e6)
 _offers = st.lists(st.tuples(_amount, _amount, st.floats(1.0, 300.0)), min_size=1, max_size=8)
@@ -191,3 +192,12 @@ def test_a_request_of_nothing_is_worth_nothing() -> None:
     items = [make_item("idle", 0, 0, 300, rules=Rules(types=frozenset({"t"}))), make_item("web", count=300)]
     types = [make_type(pods=1000), make_type("u", 8000, price=1.9)]
     assert coupled_bound(arrays_of(frame(items, types)), 1.0) <= packed(items, types).cost
+
+
+@settings(max_examples=60, deadline=None)
+@given(items=item_lists(), offered=any_types)
+def test_no_plan_costs_less_than_the_coupled_bound(items: list[Item], offered: list[NodeType]) -> None:
+    problem = frame(items, offered)
+    if problem.kinds:
+        cost = packed(items, offered, looks=30).cost
+        assert coupled_bound(arrays_of(problem), 1.0) <= cost * (1 + 1e-9)

@@ -254,8 +254,8 @@ class DynamoPolicies:
             if item.get("id") == policy_id:
                 return item
         raise StoreUnusable(
-            f"the table of policies has no policy {policy_id} under the name {pointer['name']!r} that it gives "
-            "for it: nothing was touched; restore the table to a moment when it had"
+            f"the table of policies says that {policy_id} is named {pointer['name']!r}, but it is not there: "
+            "nothing was touched; restore the table to a moment when it was"
         )
 
     def _item_named(self, name: str) -> Item:

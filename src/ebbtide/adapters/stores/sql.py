@@ -7,7 +7,7 @@ after a lost reply and is, a few times.
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -115,7 +115,7 @@ class SqlStore:
         return from_item(item, self._cluster)
 
     def write(self, record: Record, guard: Lease | None, entries: Sequence[LogEntry] = ()) -> Record:
-        attempt = Attempt(record, guard, nonce=secrets.token_hex(16))
+        attempt = Attempt(record, guard, nonce=os.urandom(16).hex())
         values, rows = self._write_values(attempt), log_rows(self._cluster, entries)
 
         def write(reply_lost: bool) -> Record:

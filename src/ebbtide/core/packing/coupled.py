@@ -22,12 +22,12 @@ prices still prove something."""
 
 
 def coupled_bound(arrays: Arrays, seconds: float) -> float:
-    """No set of nodes for these classes costs less. 0, which proves nothing, where no rule keeps a class from a
-    type that it fits, or where it would take longer than this."""
+    """No set of nodes for these classes costs less. 0, which proves nothing, where no rule keeps a class
+    from a type that it fits, or where it would take longer than this."""
     fits = np.all(arrays.size <= arrays.offer[:, np.newaxis, :], axis=2)
-    pairs = np.argwhere(arrays.admitted.T & fits.T)
-    if not np.any(fits & ~arrays.admitted) or len(pairs) * _SECONDS_A_PAIR > seconds:
+    if not np.any(fits & ~arrays.admitted) or fits.sum() * _SECONDS_A_PAIR > seconds:
         return 0.0
+    pairs = np.argwhere(arrays.admitted.T & fits.T)
     size = arrays.size.copy()
     # A request of nothing was rounded up to the least unit, which no bound may count on.
     size[:, :2][size[:, :2] <= 1.0] = 0.0
@@ -68,5 +68,5 @@ def _prices(arrays: Arrays, size: Floats, pairs: Ints) -> Floats:
     zero = np.zeros(len(pairs))
     solver.addRows(len(pairs), lowest, zero, index.size, starts, index.ravel(), value.ravel())
     solver.run()
-    found = np.array(solver.getSolution().col_value[: types * RESOURCES])
-    return np.maximum(found.reshape(types, RESOURCES), 0.0)
+    found: Floats = np.array(solver.getSolution().col_value[: types * RESOURCES])
+    return np.maximum(found, 0.0).reshape(types, RESOURCES)

@@ -6,6 +6,7 @@ import { share, span } from "./words.js";
 
 const MANY = 120;
 const LONGEST = 15;
+const SLICE_MS = 6;
 
 export class Tiles {
   constructor(onPick) {
@@ -13,6 +14,8 @@ export class Tiles {
     this.zones = new Map();
     this.tiles = new Map();
     this.picked = "";
+    this.todo = [];
+    this.working = false;
     this.element = h("div", { class: "zones" });
   }
 
@@ -21,12 +24,13 @@ export class Tiles {
     const shared = many ? 0 : sharedStart(nodes.map((node) => node.name));
     const seen = new Set();
     const order = new Map();
+    this.todo = [];
     for (const node of nodes) {
       const zone = this.zone(node.zone || "no zone");
       const key = node.uid || node.name;
       seen.add(key);
       const tile = this.tile(key, node);
-      this.paint(tile, node, now, shared);
+      this.todo.push([tile, node, now, shared]);
       if (tile.element.parentElement !== zone.list) zone.list.append(tile.element);
       order.set(zone, (order.get(zone) ?? 0) + 1);
     }
@@ -41,6 +45,16 @@ export class Tiles {
       text(zone.title, `Zone ${name}: ${count} ${count === 1 ? "node" : "nodes"}`);
       zone.list.classList.toggle("many", many);
     }
+    if (!this.working) this.work(many ? SLICE_MS : Infinity);
+  }
+
+  // Many tiles are painted a slice for each frame, so that the page answers in between. What is seen anew
+  // meanwhile takes the place of what was still to do.
+  work(most) {
+    const end = performance.now() + most;
+    while (this.todo.length && performance.now() < end) this.paint(...this.todo.shift());
+    this.working = this.todo.length > 0;
+    if (this.working) requestAnimationFrame(() => this.work(most));
   }
 
   zone(name) {

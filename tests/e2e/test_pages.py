@@ -1,0 +1,157 @@
+"""The pages of the demo in a real Chromium, as people use them: by mouse, by keyboard, on a phone, in the dark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from ebbtide.entrypoints.cli.demo_page import demo_served
+from ebbtide.simulator.live import Live
+from tests.e2e.pages import NARROW, SECONDS, WIDE, Watched, opened
+
+PAGES = {"now": "Nodes", "why": "Decisions, newest first", "money": "Prices", "sleep": "reports"}
+"""Each page, and a heading that stands there once its data has come."""
+SPEED = 30.0
+RUSH_SECONDS = 3600
+"""Until a workload sleeps, nodes have come and gone, and decisions were made."""
+
+expect.set_options(timeout=SECONDS)
+
+
+@pytest.fixture(scope="module")
+def demo(browser: Browser) -> Iterator[tuple[str, Live]]:
+    with demo_served(seed=1, speed=SPEED, port=0, rush_seconds=RUSH_SECONDS) as served:
+        yield served
+
+
+@pytest.fixture
+def watched(browser: Browser, demo: tuple[str, Live]) -> Iterator[Watched]:
+    """A page in which nothing may go wrong."""
+    with opened(browser, demo[0]) as found:
+        expect(found.page.locator("#live")).to_have_text("live")
+        yield found
+        assert found.errors == []
+
+
+def heading(page: Page, name: str) -> Locator:
+    return page.get_by_role("heading", name=name, exact=True)
+
+
+def card(page: Page, name: str) -> Locator:
+    return page.locator("section.card").filter(has=heading(page, name))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_every_page_shows_its_data_and_has_no_serious_fault_for_those_who_see_or_move_less(
+    browser: Browser, demo: tuple[str, Live], width: int, scheme: str
+) -> None:
+    with opened(browser, demo[0], width, scheme) as watched:
+        page = watched.page
+        for name, title in PAGES.items():
+            watched.show(name)
+            expect(heading(page, title)).to_be_visible()
+            if name == "why":
+                page.locator("summary").first.click()
+                expect(page.get_by_role("button", name="Compute it again").first).to_be_visible()
+            assert serious(page) == []
+            wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert wide == 0, f"{name} is wider than the window"
+        assert watched.errors == []
+
+
+def serious(page: Page) -> list[str]:
+    found = Axe().run(page).response["violations"]
+    return [
+        f"{each['id']}: {each['nodes'][0]['html'][:120]}"
+        for each in found
+        if each["impact"] in ("serious", "critical")
+    ]
+
+
+def test_a_sleeping_workload_is_woken_by_its_button(watched: Watched) -> None:
+    page = watched.page
+    watched.show("sleep")
+    asleep = page.locator("section.card").filter(has_text="asleep for").first
+    name = asleep.locator("h2").inner_text()
+    asleep.get_by_role("button", name=f"Wake {name}").click()
+    one = card(page, name)
+    expect(one.locator(".pill")).to_have_text("active")
+    one.locator("summary").click()
+    expect(one.locator("tbody tr").first).to_contain_text("manual")
+    one.get_by_label("Keep up for").fill("2")
+    one.get_by_role("button", name=f"Keep {name} up").click()
+    expect(one).to_contain_text("Kept up until")
+
+
+def test_the_pause_button_is_a_brake_that_can_be_let_go(watched: Watched, demo: tuple[str, Live]) -> None:
+    page = watched.page
+    page.get_by_role("button", name="Pause all removals").click()
+    expect(page.get_by_text("pause: removals are paused: from the page")).to_be_visible()
+    assert demo[1].outside.store.load().paused
+    page.get_by_role("button", name="Allow removals again").click()
+    expect(page.get_by_text("pause: off")).to_be_visible()
+    assert not demo[1].outside.store.load().paused
+
+
+def test_a_node_is_chosen_by_the_keyboard_and_says_why_it_is_kept(watched: Watched) -> None:
+    page = watched.page
+    tile = page.locator(".tile").first
+    expect(tile).to_be_visible()
+    name = str(tile.get_attribute("aria-label")).partition(":")[0]
+    page.get_by_role("link", name="from /api/v1/status").focus()
+    page.keyboard.press("Tab")
+    expect(tile).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(heading(page, name)).to_be_visible()
+    expect(tile).to_be_focused()
+    page.get_by_role("link", name="Its whole life").click()
+    expect(heading(page, f"The life of {name}")).to_be_visible()
+
+
+def test_the_first_link_skips_to_the_content_and_stays_on_the_page(watched: Watched) -> None:
+    page = watched.page
+    watched.show("money")
+    expect(heading(page, "Prices")).to_be_visible()
+    page.locator("body").focus()
+    page.keyboard.press("Tab")
+    skip = page.get_by_role("link", name="Skip to the content")
+    expect(skip).to_be_focused()
+    expect(skip).to_be_in_viewport()
+    page.keyboard.press("Enter")
+    expect(page.locator("#page")).to_be_focused()
+    expect(page.locator("h1")).to_have_text("Money")
+
+
+def test_a_decision_unfolds_and_is_computed_again(watched: Watched) -> None:
+    page = watched.page
+    watched.show("why")
+    first = page.locator("details").first
+    first.locator("summary").first.click()
+    expect(first.get_by_role("heading", name=re.compile("scale-up"))).to_be_visible()
+    first.get_by_role("button", name="Compute it again").click()
+    expect(first.get_by_text("It comes out the same.")).to_be_visible()
+
+
+def test_dark_and_light_are_kept_when_the_page_is_loaded_again(watched: Watched) -> None:
+    page = watched.page
+    button = page.get_by_role("button", name="Dark")
+    expect(button).to_have_attribute("aria-pressed", "false")
+    button.click()
+    expect(button).to_have_attribute("aria-pressed", "true")
+    page.reload()
+    expect(button).to_have_attribute("aria-pressed", "true")
+
+
+def test_faults_are_made_by_their_buttons_and_seen(watched: Watched) -> None:
+    page = watched.page
+    page.get_by_role("button", name="Burst").click()
+    expect(page.get_by_text("24 pods want a place for half an hour")).to_be_visible()
+    expect(card(page, "Pods waiting").get_by_text(re.compile("default/burst")).first).to_be_visible()
+    expect(heading(page, "scale-up")).to_be_visible()
+    page.get_by_role("button", name="API server gone").click()
+    expect(page.get_by_text("cluster: the API server does not answer (a fault of the demo)")).to_be_visible()
