@@ -1,11 +1,14 @@
 # Every target makes what it needs in .venv; nothing is installed outside this folder.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run check test control-plane chaos lambda bench bench-packing bench-consolidation pictures lock clean
+.PHONY: help setup demo run check test control-plane chaos torture lambda bench bench-packing bench-consolidation pictures lock clean
 .DELETE_ON_ERROR:
 
 ARGS ?=
 PYTEST_ARGS ?=
 SECONDS ?= 600
+SEEDS ?= 20000
+# States at most of each scene.
+STATES ?= 1500000
 DATA ?=
 
 VENV := .venv
@@ -65,6 +68,11 @@ control-plane: $(READY) ## Build a Kubernetes control plane for the tests, once,
 chaos: $(READY) ## Kill runners and restart real databases under them (SECONDS=600)
 	$(BIN)/python -m tests.chaos --seconds $(SECONDS)
 
+torture: $(READY) ## Explore millions of states, run the swarm, plant every bug (an hour on 2 cores; SEEDS=20000)
+	$(BIN)/python -m tests.explorer --deep --limit $(STATES) --workers 2
+	$(BIN)/python -m tests.swarm --seeds $(SEEDS) --workers 2
+	$(BIN)/python -m tests.mutants --workers 2
+
 lambda: $(READY) ## Build build/ebbtide-lambda.zip (CONFIG=ebbtide.yaml, PYTHON_VERSION=3.13)
 	@CONFIG="$(CONFIG)" bash scripts/build_lambda.sh
 
@@ -78,8 +86,9 @@ bench-packing: $(READY) ## Compare the packing planner with two baselines (DATA=
 bench-consolidation: $(READY) ## Consolidate a large half-empty cluster, beside Karpenter's way (DATA=folder)
 	$(BIN)/python -m bench.bench_consolidation $(if $(DATA),--data $(DATA)) $(ARGS)
 
-pictures: $(READY) ## Draw the pictures of the README from a real run
+pictures: $(READY) ## Draw the pictures of the README and the walk-through from a real run
 	$(BIN)/python scripts/draw_demo.py docs/demo.svg
+	$(BIN)/python -m scripts.take_pictures docs/pictures
 
 lock: ## Resolve pyproject.toml anew into requirements.lock
 	@python=$$($(find_python)); \

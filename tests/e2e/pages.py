@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
@@ -19,6 +20,7 @@ from ebbtide.model.snapshot import Snapshot
 from ebbtide.ports import Clock
 from tests.builders import make_settings
 
+Scheme = Literal["light", "dark"]
 HOST = "127.0.0.1"
 TOKEN = "ebb_of_the_pages"
 WIDE, NARROW = 1280, 390
@@ -40,10 +42,9 @@ class Watched:
 
 
 @contextmanager
-def opened(browser: Browser, url: str, width: int = WIDE, scheme: str = "light") -> Iterator[Watched]:
+def opened(browser: Browser, url: str, width: int = WIDE, scheme: Scheme = "light") -> Iterator[Watched]:
     """A page in a profile of its own, with everything that its console complains of."""
-    dark = "dark" if scheme == "dark" else "light"
-    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=dark)
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
     context.set_default_timeout(SECONDS)
     page = context.new_page()
     watched = Watched(page, url.partition("/#")[0])

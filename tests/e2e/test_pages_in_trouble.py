@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -16,12 +18,13 @@ from ebbtide.model.node import Market
 from ebbtide.model.snapshot import ClusterView, Snapshot
 from ebbtide.simulator.clock import VirtualClock
 from tests.builders import NOW, make_node, make_pod, make_snapshot
-from tests.e2e.pages import SECONDS, TOKEN, Synthetic, opened, only_said, serving
+from tests.e2e.pages import SECONDS, TOKEN, Synthetic, only_said, opened, serving
 from tests.servers.dynamodb import free_port
 
 MANY = 1000
 UPDATES = 5
 TRIES = 3
+ROUNDS = 3
 FRAME_MS = 200
 LAST = f'.tile[data-key="node-uid-a{MANY - 1}"]'
 HOSTILE = (
@@ -86,22 +89,43 @@ def longest_frame(page: Page, large: Synthetic, turns: Iterator[int]) -> float:
     return float(page.evaluate("Math.max(...window.frames_ms)"))
 
 
+def longest_task(trace: bytes) -> float:
+    """Of the page's thread, in milliseconds of the processor: however busy others keep the machine."""
+    events = json.loads(trace)["traceEvents"]
+    pages = {
+        (event["pid"], event["tid"])
+        for event in events
+        if event["name"] == "thread_name" and event["args"]["name"] == "CrRendererMain"
+    }
+    times = [
+        event["tdur"]
+        for event in events
+        if event["name"] == "RunTask" and "tdur" in event and (event["pid"], event["tid"]) in pages
+    ]
+    return float(max(times)) / 1000
+
+
+def overloaded() -> bool:
+    return os.getloadavg()[0] > (os.cpu_count() or 1)
+
+
 @pytest.mark.timeout(300)
 def test_a_thousand_nodes_are_shown_and_kept_up_to_date_without_a_long_frame(
     browser: Browser, large: Synthetic
 ) -> None:
-    """What counts is the middle one of three tries; where others use the machine, three more are taken."""
+    """Of the longest frames of three tries the middle one counts. Where others keep the machine busy, frames
+    tell more about them; the time that the page itself took of the processor is asked for in any case."""
     turns = iter(range(1, 1000))
     with serving(large.site()) as url, opened(browser, url) as watched:
         page = watched.page
         expect(page.locator(".tile")).to_have_count(MANY)
         page.evaluate(MEASURE)
-        rounds = []
-        for _ in range(3):
+        browser.start_tracing(page=page, categories=["disabled-by-default-devtools.timeline", "__metadata"])
+        rounds: list[float] = []
+        while len(rounds) < ROUNDS and (not rounds or (rounds[-1] > FRAME_MS and not overloaded())):
             rounds.append(median(longest_frame(page, large, turns) for _ in range(TRIES)))
-            if rounds[-1] <= FRAME_MS:
-                break
-        assert min(rounds) <= FRAME_MS, f"longest frames of {len(rounds)} rounds, in ms: {rounds}"
+        assert longest_task(browser.stop_tracing()) <= FRAME_MS
+        assert min(rounds) <= FRAME_MS or overloaded(), f"longest frames of each round, in ms: {rounds}"
         assert watched.errors == []
 
 

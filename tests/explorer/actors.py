@@ -10,18 +10,18 @@ from typing import Any, Protocol, cast
 
 from greenlet import greenlet
 
-from ebbtide.core.capacity import open_removals
 from ebbtide.engine.notices import answer_notices
 from ebbtide.engine.outside import Outside
 from ebbtide.engine.rounds import InvariantBroken
 from ebbtide.engine.tick import tick
 from ebbtide.errors import EbbtideError, Retryable, Unanswered
-from ebbtide.model.operation import RemovalState
+from ebbtide.model.operation import SpotNotice
 from ebbtide.model.record import Lease, Record
 from ebbtide.model.snapshot import ClusterView
 from ebbtide.ports import Cloud, Cluster, Inbox, Metrics, Observer, Store
 from ebbtide.simulator.faults import RunnerCrashed
 from ebbtide.simulator.runner import Stage, outside_of
+from tests.explorer.watching import wrong_with_acknowledgement, wrong_with_write
 
 READS = ("read", "list", "load", "find", "receive", "close")
 UNASKED = {"metrics.read_cpu", "store.read_log", "store.find_entry", "store.close"}
@@ -64,6 +64,9 @@ class Actor:
         self.token = 0
         self.doors: list[Door] = []
         self.blind: set[str] = set()
+        """Which lists could not be read in its last look."""
+        self.misled = False
+        """Whether a list of its last look was an old one."""
         self.last: dict[str, Any] = {}
         """What each list showed when it was last read, for stale answers."""
 
@@ -102,6 +105,7 @@ class Actor:
         self.doors.clear()
         self.thread, self.chain, self.wakes_at = None, 0, -1.0
         self.blind.clear()
+        self.misled = False
         self.last.clear()
 
 
@@ -120,7 +124,7 @@ class Door:
         elif method.startswith(READS):
             answers = self._reader(verb, call)
         else:
-            answers = self._effect(verb, call)
+            answers = self._effect(verb, self._watched(verb, call))
         self.__dict__[method] = answers
         return answers
 
@@ -130,6 +134,7 @@ class Door:
             self._alive()
             choice = self._director.point(actor, verb)
             actor.blind.discard(verb)
+            actor.misled = actor.misled and verb not in LOOKS
             if choice == "crash before":
                 raise self._crash(verb)
             if choice == "unread":
@@ -139,6 +144,7 @@ class Door:
                 self._blind(verb, "empty")
                 return ClusterView() if verb == "cluster.read" else ()
             if choice == "shown stale":
+                actor.misled = True
                 self._stage.world.disturbances += 1
                 self._director.answered(actor, verb, "stale")
                 return actor.last[verb]
@@ -165,8 +171,6 @@ class Door:
             choice = self._director.point(actor, verb)
             if choice != "go":
                 self._stage.world.disturbances += 1
-            if verb == "store.write":
-                self._watch_the_blind(arguments[0])
             match choice:
                 case "crash before":
                     raise self._crash(verb)
@@ -196,14 +200,23 @@ class Door:
 
         return answer
 
-    def _watch_the_blind(self, record: Record) -> None:
-        """Who did not see all must not make a removal irrevocable."""
-        if self._actor.blind:
-            known = {r.instance_id for r in open_removals(self._inner.load()) if _irrevocable(r.state)}  # type: ignore[attr-defined]  # only a store writes
-            for removal in open_removals(record):
-                if _irrevocable(removal.state) and removal.instance_id not in known:
-                    seen = ", ".join(sorted(self._actor.blind))
-                    self._stage.checker.say(f"{removal.instance_id} is to go, decided without {seen}")
+    def _watched(self, verb: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """The call, and after it has taken effect a look at what it did."""
+        stage, actor = self._stage, self._actor
+
+        def write(*arguments: Any) -> Any:
+            before = stage.checker.record
+            written = call(*arguments)
+            for says in wrong_with_write(stage, before, written, actor.blind, actor.misled):
+                stage.checker.say(says)
+            return written
+
+        def acknowledge(notice: SpotNotice) -> None:
+            call(notice)
+            for says in wrong_with_acknowledgement(stage, notice):
+                stage.checker.say(says)
+
+        return {"store.write": write, "inbox.acknowledge": acknowledge}.get(verb, call)
 
     def _alive(self) -> None:
         if self._actor.crashed:
@@ -212,10 +225,6 @@ class Door:
     def _crash(self, verb: str) -> RunnerCrashed:
         self._actor.crashed = True
         return RunnerCrashed(f"crashed at {verb}")
-
-
-def _irrevocable(state: RemovalState) -> bool:
-    return state is RemovalState.TERMINATING
 
 
 def doors_of(actor: Actor, stage: Stage, director: Director) -> Outside:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import fields
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from ebbtide.model.node import Node
@@ -64,10 +64,16 @@ def _pieces(text: str) -> tuple[str, ...] | None:
     return tuple(f"\0{piece}" if number % 2 else piece for number, piece in enumerate(found))
 
 
-@cache
-def _plan(kind: type, left_out: frozenset[str]) -> tuple[tuple[str, bool], ...]:
+_plans: dict[tuple[Any, frozenset[str]], tuple[tuple[str, bool], ...]] = {}
+
+
+def _plan(kind: Any, left_out: frozenset[str]) -> tuple[tuple[str, bool], ...]:
     """Names of the fields that count, and which of them are moments."""
-    return tuple((f.name, bool(MOMENT.search(f.name))) for f in fields(kind) if f.name not in left_out)
+    known = _plans.get((kind, left_out))
+    if known is None:
+        counting = [f.name for f in fields(kind) if f.name not in left_out]
+        known = _plans[kind, left_out] = tuple((name, bool(MOMENT.search(name))) for name in counting)
+    return known
 
 
 _RECORD = frozenset(LEFT_OUT)

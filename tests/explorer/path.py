@@ -5,13 +5,12 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING
 
-from ebbtide.engine.journal import parts
 from tests.explorer.actors import Actor
-from tests.explorer.canonical import Names, between, digest_record, digest_world, ranks
 from tests.explorer.copying import copy_stage, dismantle
 from tests.explorer.entries import Entry, Left, Snapshot
 from tests.explorer.scenes import STEP
 from tests.explorer.sometimes import Witness
+from tests.explorer.state import State
 
 if TYPE_CHECKING:
     from tests.explorer.search import Search
@@ -60,6 +59,7 @@ class Path:
         self.search, self.entry, self.warms, self.replays = search, entry, warms, replays
         snapshot = self.snapshot = entry.snapshot
         self.stage = copy_stage(snapshot.stage)
+        self.state = State(self.stage)
         self.actors = [actor.fork() for actor in snapshot.actors]
         self.step, self.turn, self.left = snapshot.step, snapshot.turn, snapshot.left
         self.taken: list[int] = []
@@ -73,8 +73,6 @@ class Path:
         """The call that is about to be made."""
         self.handed_on = False
         """Whether the stage now belongs to a snapshot."""
-        self._world: tuple[tuple[object, ...], int, dict[str, int]] | None = None
-        self._record: tuple[object, int, int] | None = None
 
     @property
     def witness(self) -> Witness:
@@ -113,7 +111,7 @@ class Path:
             self.stage.world.advance_to(self.stage.world.now)
             self.search.met.add(("event", kind))
         actor.started = self.stage.clock.now()
-        actor.begins = hash((self._world_digest(), self._record_digest()))
+        actor.begins = self.state.begins()
         actor.start(self.stage, self, TICK_SECONDS)
         self.in_turn = True
         self._drive(actor)
@@ -267,7 +265,7 @@ class Path:
         actor.thread.parent.switch()
         self.stage.world.disturbances += 1  # the others may have done the same meanwhile
         # From here on it depends on what the others have made of the world meanwhile.
-        actor.chain = hash((actor.chain, self._world_digest(), self._record_digest()))
+        actor.chain = hash((actor.chain, self.state.begins()))
 
     def _choose(self, options: list[str], where: str, actor: Actor | None = None) -> str:
         number = len(self.taken)
@@ -309,6 +307,9 @@ class Path:
 
     # -- which state that is -------------------------------------------------------------------------
 
+    def _digest(self, where: str, current: Actor | None = None) -> int:
+        return self.state.of(self.actors, self.runs, (self.turn, where), current)
+
     def _note(self, digest: int) -> None:
         left = NOTHING if self.calm else self.left
         seen = self.search.seen
@@ -325,74 +326,3 @@ class Path:
         actor.chain = hash((actor.chain, verb, answer))
         if answer not in ("done", "seen"):
             self.search.met.add((verb, answer))
-
-    def _world_digest(self) -> int:
-        world = self.stage.world
-        mail = world.incidents.mail
-        seen = (world.view(), world.machines.listed())
-        version = (*seen, world.timeline.serial, world.now, len(mail.arrived))
-        known = self._world
-        # Both are the same objects for as long as nothing has changed.
-        same = known is not None and known[0][0] is seen[0] and known[0][1] is seen[1]
-        if known is not None and same and known[0][2:] == version[2:]:
-            return known[1]
-        names = Names(int(world.now))
-        digest = digest_world(world, names)
-        self._world = (version, digest, names.known)
-        return digest
-
-    def _record_digest(self) -> int:
-        world = self._world_digest()
-        record = self.stage.checker.record
-        known = self._record
-        if known is not None and known[0] is record and known[1] == world:
-            return known[2]
-        assert self._world is not None
-        names = Names(int(self.stage.world.now), self._world[2])
-        digest = digest_record(record, names) if record is not None else 0
-        self._record = (record, world, digest)
-        return digest
-
-    def _digest(self, where: str, current: Actor | None = None) -> int:
-        now = self.stage.clock.now()
-        world, record = self._world_digest(), self._record_digest()
-        leases, tokens, token, rev = self._leases(now)
-        runners = []
-        for actor in self.actors:
-            if actor.thread is None:
-                runners.append((actor.kind, 0))
-                continue
-            tokens.append(actor.token)
-            frozen = (actor.frozen, between(actor.wakes_at, int(now)), actor.wakes_after - self.runs)
-            runners.append(
-                (actor.kind, actor.chain, actor.rev == rev, now - actor.started, *frozen, actor is current)
-            )
-        return hash((world, record, leases, ranks(tokens, token), tuple(runners), self.turn, where))
-
-    def _leases(self, now: float) -> tuple[tuple[object, ...], list[int], int, int]:
-        """Leases with their holders, all tokens, the cluster's token and the revision."""
-        items = self.stage.database.items
-        owners = {actor.owner: number for number, actor in enumerate(self.actors)}
-        leases, tokens = [], []
-        token = rev = 0
-        for key, item in items.items():
-            mine = item.get("lockToken", 0)
-            if key == "cluster":
-                token, rev = mine, item.get("rev", 0)
-            owner = item.get("lockOwner", "")
-            left = item.get("lockUntilEpoch", 0) - int(now)
-            held = owner and left >= 0
-            leases.append((key[:9], owners.get(owner, -1) if held else -2, left if held else -1))
-            tokens.append(mine)
-        world = self.stage.world
-        tokens += [node.owner.token for node in world.inventory.nodes.values() if node.owner is not None]
-        record = self.stage.checker.record
-        if record is not None:
-            open_ids = {
-                work.id for work in (record.operation, record.set_aside, *record.spots) if work is not None
-            }
-            tokens += [token for key, token in world.fences.items() if key.partition("/")[2] in open_ids]
-            for work in (record.operation, record.set_aside, *record.spots):
-                if work is not None:
-                    tokens += [getattr(part, "fence_token", 0) for part in parts(work)]
-        return tuple(leases), tokens, token, rev

@@ -4,5 +4,5 @@
     python -m tests.mutants --only NAME        # one
     python -m tests.mutants --quick            # the handful that every push plants
 
-Each replaces a piece of source text in a copy of the package; text that is not there exactly once fails loudly.
+Each replaces a piece of source text in a copy of the package; what is not there exactly once fails loudly.
 """

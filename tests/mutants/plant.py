@@ -34,8 +34,8 @@ class DoesNotApply(Exception):
     pass
 
 
-KILLERS = ("table", "explorer:scale-down", "explorer:scale-up", "explorer:interruption", "explorer:rebalance",
-           "explorer:stubborn", "explorer:never joins", "explorer:consolidation", "points", "unit", "swarm")  # fmt: skip
+SCENES = ("scale-down", "scale-up", "interruption", "rebalance", "stubborn", "never joins", "consolidation")
+KILLERS = ("table", *(f"explorer:{scene}" for scene in SCENES), "unit", "points", "swarm")
 """In this order, after those that a mutant names itself."""
 
 
@@ -59,7 +59,8 @@ def killer_of(mutant: Mutant) -> str:
         (package / mutant.file).write_text(text)
         if _run(place, [sys.executable, "-c", "import ebbtide.engine.loop, ebbtide.simulator.simulate"]):
             raise DoesNotApply(f"{mutant.name}: the package cannot be imported with it")
-        for killer in dict.fromkeys((*mutant.killers, *(() if mutant.redundant else KILLERS))):
+        known: tuple[str, ...] = () if mutant.redundant else KILLERS
+        for killer in dict.fromkeys(mutant.killers + known):
             if _run(place, command_of(killer)):
                 return killer
     return ""

@@ -8,11 +8,13 @@ import pytest
 
 if TYPE_CHECKING:
     from tests.explorer.search import Explored
+    from tests.swarm.run import Outcome
 
 CRASH_POINTS: set[tuple[str, str, str]] = set()
 """Story, call and strike."""
 EXPLORED: dict[str, Explored] = {}
 """What came of exploring each scene."""
+SWARM: list[Outcome] = []
 
 
 @pytest.hookimpl(trylast=True)
@@ -32,3 +34,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(
             f"{states:,} states explored in {len(EXPLORED)} scenes, {found} violations"
         )
+    if SWARM:
+        kinds = len({fault for outcome in SWARM for fault in outcome.faults})
+        terminalreporter.write_line(f"{len(SWARM)} swarm seeds with {kinds} kinds of fault")

@@ -1,8 +1,9 @@
-"""Workloads that sleep, in a simulated cluster: their nodes go with them and come back with the first request."""
+"""Workloads that sleep, in a simulated cluster: their nodes go with them and come with the first request."""
 
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 
 import pytest
 
@@ -30,7 +31,7 @@ def test_nodes_go_while_workloads_sleep_and_come_with_a_wake() -> None:
     assert min(nodes) == 3
     later = nodes[4 * 60 :]
     assert (min(later), max(later)) == (3, 4)
-    assert sum(1 for before, after in zip(later, later[1:], strict=False) if after > before) >= 6
+    assert sum(1 for before, after in pairwise(later) if after > before) >= 6
 
 
 def test_every_sleeper_woke_for_everybody_who_came_and_learned_what_a_node_takes() -> None:

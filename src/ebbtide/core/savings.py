@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 from zoneinfo import ZoneInfo
 
@@ -224,8 +224,3 @@ def _sum(one: Saved, other: Saved) -> Saved:
         one.wake_cost + other.wake_cost,
         one.missed + other.missed,
     )
-
-
-def days_before(day: str, count: int) -> str:
-    """The date so many days earlier."""
-    return (date.fromisoformat(day) - timedelta(days=count)).isoformat()

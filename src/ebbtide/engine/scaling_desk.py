@@ -78,12 +78,6 @@ class Desk:
         says = f"policy {policy.name}: {says}"
         return LogEntry(self.outside.new_id(), self.now, kind, says, policy.id, data or {})
 
-    def tell(self, kind: LogKind, policy: Policy, says: str) -> None:
-        """Log what changes no state."""
-        entry = self.entry(kind, policy, says)
-        self.outside.store.append([entry])
-        self.outside.notifier.notify(entry)
-
     def stretch_entry(self, stretch: Stretch) -> LogEntry:
         length = stretch.until - stretch.since
         says = f"{stretch.phase} for {length} s"

@@ -41,7 +41,7 @@ def state_of(record: Record) -> str:
             return record.operation.removals[0].state
         case ScaleUp():
             return record.operation.slots[0].state
-        case None:
+        case _:
             return ""
 
 

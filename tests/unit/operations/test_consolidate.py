@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -75,7 +76,7 @@ def states(operation: Consolidate) -> list[MoveState]:
     return [move.state for move in operation.moves]
 
 
-def evicting(pod: Pod, owner_ready: int = 1, **overrides: object) -> Move:
+def evicting(pod: Pod, owner_ready: int = 1, **overrides: Any) -> Move:
     return make_move(pod, state=MoveState.EVICTING, owner_ready=owner_ready, **overrides)
 
 
@@ -209,7 +210,7 @@ def test_with_nothing_left_to_move_it_waits_for_what_is_ending() -> None:
     ],
 )
 def test_nothing_is_evicted_while_something_may_pass(
-    snapshot: dict[str, object], record: dict[str, object]
+    snapshot: dict[str, Any], record: dict[str, Any]
 ) -> None:
     (pod,) = pods_of("web")
     operation = planned(pod)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ def stopped(operation: Consolidate, snapshot: Snapshot, now: int = NOW, **record
         ({"pending_since": NOW - 180}, "pods have waited 180 s meanwhile"),
     ],
 )
-def test_what_cannot_wait_stops_it_at_once(record: dict[str, object], says: str) -> None:
+def test_what_cannot_wait_stops_it_at_once(record: dict[str, Any], says: str) -> None:
     first, second = pods_of("one", "two")
     operation = replace(planned(second), moves=(evicting(first), make_move(second)))
     after = stopped(operation, seen(second), **record)

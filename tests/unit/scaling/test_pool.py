@@ -56,7 +56,7 @@ def test_a_pool_sleeps_to_the_last_node_and_a_wake_brings_one_at_once() -> None:
             small.tick(outside)
 
     pass_by(2)
-    assert (rows.list_states()[0].phase, workers()) == (Phase.IDLE, 2), "MIN_WORKERS holds while the pool is awake"
+    assert (rows.list_states()[0].phase, workers()) == (Phase.IDLE, 2), "MIN_WORKERS holds while it is awake"
     pass_by(60)
     assert (rows.list_states()[0].phase, workers()) == (Phase.ZERO, 0)
     woken = scaling.wake(policy.id, WakeReason.MANUAL)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ebbtide.core.savings import add, cut, days_before, fold, local_date, open_stretch, report
+from ebbtide.core.savings import add, cut, fold, local_date, open_stretch, report
 from ebbtide.model.idle import Phase, Rate
 from ebbtide.model.ledger import LedgerDay, Stretch
 from tests.builders import NOW
@@ -143,7 +143,6 @@ def test_the_newest_source_of_a_row_is_named_and_several_in_a_sum() -> None:
 
 def test_dates_are_those_of_the_zone() -> None:
     assert local_date("Pacific/Auckland", at("2026-01-30T20:00:00", "UTC")) == "2026-01-31"
-    assert days_before("2026-03-01", 1) == "2026-02-28"
 
 
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Cairo")

@@ -33,7 +33,7 @@ def wake(town: Town, reason: WakeReason = WakeReason.MANUAL) -> Any:
 def test_an_idle_target_goes_to_zero_and_a_wake_restores_its_replicas() -> None:
     town = town_of(yard=Yard(make_workload(replicas=3)))
     town.sleep()
-    assert town.yard.read(WEB).replicas == 0
+    assert (town.state.is_scaled_to_zero, town.yard.read(WEB).replicas) == (True, 0)
     woken = wake(town, WakeReason.WEBHOOK)
     assert (woken.status, woken.previous_replicas, woken.target_replicas) == ("waking", 0, 3)
     assert (woken.wake_reason, woken.message) == (WakeReason.WEBHOOK, "Wake initiated")

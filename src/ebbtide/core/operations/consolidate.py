@@ -18,12 +18,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ebbtide.core import gates
 from ebbtide.core.leaving import note_leaving
 from ebbtide.core.operations import moves, scale_down, slots, sources
 from ebbtide.core.operations.closing import Closed, rest_offers, stubborn_rests
-from ebbtide.core.operations.removals import signed_by
 from ebbtide.core.operations.situation import Situation, Step
+from ebbtide.core.operations.stopping import why_stop
 from ebbtide.model.consolidation import ConsolidationPlan
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Effect, Evict, Outcome, OutcomeKind, SoftTaint
@@ -38,10 +37,6 @@ from ebbtide.model.operation import (
 )
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
-
-LONGEST = 3
-"""After so many times the longest that another operation may take, it is given up; the shell would set
-aside what takes longer still."""
 
 
 def begun(record: Record, decision: Decision, operation_id: str, settings: Settings) -> Record:
@@ -82,7 +77,7 @@ def begin(plan: ConsolidationPlan, operation_id: str, now: int, reason: str) -> 
 def advance(operation: Consolidate, situation: Situation) -> Step[Consolidate]:
     if situation.snapshot.problems:
         return Step(operation)
-    reason = operation.abort_reason or _why_abort(operation, situation)
+    reason = operation.abort_reason or why_stop(operation, situation)
     if reason and not operation.abort_reason:
         return Step(give_up(operation, situation, reason))
     advanced = [slots.advance_slot(slot, operation.id, situation) for slot in operation.slots]
@@ -107,7 +102,7 @@ def _empty(operation: Consolidate, situation: Situation) -> Step[Consolidate]:
     wanted = tuple(effect for _, effects in marked for effect in effects)
     if wanted:
         return Step(replace(operation, sources=tuple(source for source, _ in marked)), wanted)
-    settled = _settle(operation, situation)
+    settled = moves.settle(operation, situation)
     if settled != operation:
         return Step(settled)
     following = moves.next_moves(operation, situation)
@@ -118,22 +113,6 @@ def _empty(operation: Consolidate, situation: Situation) -> Step[Consolidate]:
 
 def _marked(source: Source, operation_id: str, situation: Situation) -> sources.Advance:
     return (source, ()) if source.settled else sources.mark(source, operation_id, situation)
-
-
-def _settle(operation: Consolidate, situation: Situation) -> Consolidate:
-    operation = moves.settle(operation, situation)
-    busy = {move.from_node for move in operation.moves if not move.settled}
-    return replace(
-        operation,
-        sources=tuple(
-            sources.to(source, SourceState.EMPTIED, situation)
-            if source.state is SourceState.MARKED
-            and source.node_name not in busy
-            and not sources.counting_pods(source.node_name, situation)
-            else source
-            for source in operation.sources
-        ),
-    )
 
 
 def _move(operation: Consolidate, following: moves.Next, situation: Situation) -> Step[Consolidate]:
@@ -169,60 +148,6 @@ def give_up(operation: Consolidate, situation: Situation, reason: str) -> Consol
 
 def _without(slot: Slot, reason: str) -> Slot:
     return replace(slot, state=SlotState.FAILED, reason=reason) if slot.state is SlotState.RESERVED else slot
-
-
-def _why_abort(operation: Consolidate, situation: Situation) -> str:
-    """Whatever must not wait for the end of a consolidation, or has made its plan untrue."""
-    record, settings, now = situation.record, situation.settings, situation.now
-    paused = gates.not_paused(record)
-    if not paused.passed:
-        return paused.says
-    if record.spots:
-        return f"{record.spots[0].kind} of {record.spots[0].instance_id} is being answered"
-    waited = now - record.pending_since
-    if record.pending_since and waited >= settings.pending_up_seconds:
-        return f"pods have waited {waited} s meanwhile"
-    longest = LONGEST * max(settings.stuck_seconds, settings.join_timeout_seconds)
-    if now - operation.started_at >= longest:
-        return f"not finished after {longest} s"
-    for slot in operation.slots:
-        # Another offer than the planned one may be dearer, or too small for what is to move there.
-        if slot.refused or (slot.settled and slot.state is not SlotState.READY):
-            return f"{slot.key} did not come: {slot.reason}"
-    return _why_sources_changed(operation, situation) or _why_moves_stop(operation, situation)
-
-
-def _why_sources_changed(operation: Consolidate, situation: Situation) -> str:
-    planned = {move.pod_uid for move in operation.moves}
-    for source in operation.sources:
-        if source.settled:
-            continue
-        node = sources.observed_node(source, situation)
-        if node is None:
-            return f"{source.node_name} is not the node it was"
-        if node.unschedulable:
-            return f"{source.node_name} was cordoned meanwhile"
-        if node.owner is not None and not signed_by(node, operation.id):
-            return f"{source.node_name} belongs to operation {node.owner.operation_id}"
-        for pod in sources.counting_pods(source.node_name, situation):
-            if pod.uid not in planned and not pod.terminating:
-                return f"{pod.full_name} came onto {source.node_name}"
-    return ""
-
-
-def _why_moves_stop(operation: Consolidate, situation: Situation) -> str:
-    reason = moves.why_stop(operation, situation)
-    marked = [source.since for source in operation.sources if source.state is SourceState.MARKED]
-    if reason or not marked:
-        return reason
-    seconds = situation.settings.consolidation.move_timeout_seconds
-    progress = max([*marked, *(move.since for move in operation.moves)])
-    if situation.now - progress < seconds or _settle(operation, situation) != operation:
-        return ""
-    following = moves.next_moves(operation, situation)
-    if following.begun or following.forbids:
-        return following.forbids
-    return f"nothing could be moved for {seconds} s" + (f": {following.waits}" if following.waits else "")
 
 
 def absorb(operation: Consolidate, outcomes: Sequence[Outcome], situation: Situation) -> Consolidate:

@@ -20,6 +20,7 @@ from ebbtide.core import gates
 from ebbtide.core.capacity import doomed
 from ebbtide.core.drain import Disruptions, Treatment, judge
 from ebbtide.core.fit import Placement, Room, placement_of
+from ebbtide.core.operations import sources
 from ebbtide.core.operations.situation import Situation
 from ebbtide.core.servers import why_not_movable
 from ebbtide.model.effect import Evict
@@ -61,11 +62,18 @@ def pods_by_uid(situation: Situation) -> Mapping[str, Pod]:
 
 
 def settle(operation: Consolidate, situation: Situation) -> Consolidate:
-    """Note what has come to pass: successors that are ready, and pods that went by themselves."""
+    """Note what has come to pass: successors that are ready, pods that went, nodes that are empty."""
     there = pods_by_uid(situation)
     ready = _ready_by_owner(situation)
+    settled = tuple(_settled(move, there, ready, situation) for move in operation.moves)
+    busy = {move.from_node for move in settled if not move.settled}
     return replace(
-        operation, moves=tuple(_settled(move, there, ready, situation) for move in operation.moves)
+        operation,
+        moves=settled,
+        sources=tuple(
+            source if source.node_name in busy else sources.emptied(source, situation)
+            for source in operation.sources
+        ),
     )
 
 

@@ -67,6 +67,13 @@ def mark(source: Source, operation_id: str, situation: Situation) -> Advance:
     return fenced, (SoftTaint(source.node_name, source.node_uid, operation_id),)
 
 
+def emptied(source: Source, situation: Situation) -> Source:
+    """Empty from now on, if it is marked and nothing is left on it that counts."""
+    if source.state is not SourceState.MARKED or counting_pods(source.node_name, situation):
+        return source
+    return to(source, SourceState.EMPTIED, situation)
+
+
 def fence(source: Source, situation: Situation) -> Source:
     """Remember until when evictions from the node may be sent under this token."""
     return replace(source, fence_token=situation.lease.token, fence_until=situation.effects_until)

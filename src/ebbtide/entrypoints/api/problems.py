@@ -128,6 +128,11 @@ def field_name(location: tuple[int | str, ...]) -> str:
     return name or str(location[0]) if location else ""
 
 
+def _says(message: object) -> str:
+    """Without the words that the library puts before sentences of our own."""
+    return str(message).removeprefix("Value error, ")
+
+
 def install(app: FastAPI) -> None:
     @app.exception_handler(Problem)
     async def _problem(request: Request, problem: Problem) -> JSONResponse:
@@ -139,7 +144,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        errors = [{"field": field_name(each["loc"]), "says": str(each["msg"])} for each in error.errors()]
+        errors = [{"field": field_name(each["loc"]), "says": _says(each["msg"])} for each in error.errors()]
         first = errors[0] if errors else {"field": "", "says": "wrong"}
         detail = f"{first['field']}: {first['says']}; nothing was changed"
         return answer(Problem(422, detail, errors), request.url.path)

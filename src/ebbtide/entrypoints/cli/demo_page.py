@@ -36,16 +36,9 @@ class Breaking:
         return self._live.strike(fault_id)
 
 
-@contextmanager
-def demo_served(
-    seed: int, speed: float, port: int, rush_seconds: int = DAY_SECONDS
-) -> Iterator[tuple[str, Live]]:
-    """The address of its page, with a token that is valid for this run alone. The first day is rushed
-    through, so that there is a yesterday to look back on."""
-    start = morning(time.time())
-    live = Live(seed, start)
-    token = new_token()
-    site = Site(
+def demo_site(live: Live, token: str, speed: float) -> Site:
+    """Everything may be read without the token, and done with it."""
+    return Site(
         store=live.outside.store,
         settings=live.settings,
         sight=Sight(live.look, live.stage.clock, seconds=1.0),
@@ -58,6 +51,18 @@ def demo_served(
         kind=DEMO,
         demo=Breaking(live, speed),
     )
+
+
+@contextmanager
+def demo_served(
+    seed: int, speed: float, port: int, rush_seconds: int = DAY_SECONDS
+) -> Iterator[tuple[str, Live]]:
+    """The address of its page, with a token that is valid for this run alone. The first day is rushed
+    through, so that there is a yesterday to look back on."""
+    start = morning(time.time())
+    live = Live(seed, start)
+    token = new_token()
+    site = demo_site(live, token, speed)
     stop = threading.Event()
     thread = threading.Thread(
         target=live.run, args=(stop, speed, start + rush_seconds), name="ebbtide-demo", daemon=True

@@ -43,7 +43,8 @@ def apply(
         for keys in wanted:
             policy, done = book.apply(keys.policy(str(uuid.uuid4()), 0, now, now))
             write_lines([f"policy {policy.name}: {done}"])
-            _warn_of_the_file(found, policy.name, "the next start brings it back to that")
+            if keys not in found.policies:
+                _warn_of_the_file(found, policy.name, "the next start brings it back to that")
 
 
 def _text(name: str) -> tuple[str, str]:

@@ -1,0 +1,125 @@
+"""Pictures of the pages, from a real run: the demo with a fixed seed, a day later, in a real Chromium.
+
+    make pictures        writes docs/pictures/*.png
+
+Time stands still while a picture is taken and goes on by steps in between, so that the same code shows the
+same cluster on every machine. The walk-through (docs/walkthrough.md) speaks of what is to be seen on them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from ebbtide.entrypoints.api.app import make_app
+from ebbtide.entrypoints.api.scopes import new_token
+from ebbtide.entrypoints.api.serving import served
+from ebbtide.entrypoints.cli.demo_page import HOST, SPEED, demo_site
+from ebbtide.simulator.live import Live
+
+SEED = 1
+START = 1_793_602_800
+"""Seven in the morning of a day in November, in UTC."""
+HOUR = 3600
+LOOK_BACK_SECONDS = 27 * HOUR
+"""From then until ten the next morning, so that there is a yesterday."""
+BURST_STEPS = 14
+WIDE, NARROW = 1100, 390
+WAIT_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Album:
+    browser: Browser
+    url: str
+    folder: Path
+
+    def open(self, name: str, width: int, scheme: str = "light") -> Page:
+        dark = scheme == "dark"
+        context = self.browser.new_context(
+            viewport={"width": width, "height": 720},
+            color_scheme="dark" if dark else "light",
+            timezone_id="UTC",
+            locale="en-GB",
+            reduced_motion="reduce",
+        )
+        context.set_default_timeout(WAIT_MS)
+        page = context.new_page()
+        page.goto(self.url)
+        expect(page.locator("#live")).to_have_text("live", timeout=WAIT_MS)
+        page.goto(f"{self.url.partition('#')[0]}#/{name}")
+        return page
+
+    def keep(self, page: Page, name: str, whole: bool = True) -> None:
+        page.mouse.move(0, 0)
+        page.screenshot(path=str(self.folder / f"{name}.png"), full_page=whole, animations="disabled")
+        page.context.close()
+
+
+def take(folder: Path) -> None:
+    live = Live(SEED, START)
+    run_until(live, START + LOOK_BACK_SECONDS)
+    token = new_token()
+    with served(make_app(demo_site(live, token, SPEED)), HOST, 0) as port, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), headless=True, chromium_sandbox=False
+        )
+        album = Album(browser, f"http://{HOST}:{port}/#/now?token={token}", folder)
+        quiet_morning(album)
+        live.strike("burst")
+        for _ in range(BURST_STEPS):
+            live.step()
+        burst(album)
+        browser.close()
+
+
+def run_until(live: Live, moment: float) -> None:
+    while live.stage.clock.now() < moment:
+        live.step()
+
+
+def quiet_morning(album: Album) -> None:
+    page = album.open("now", WIDE)
+    page.locator(".tile").first.click()
+    page.get_by_text("Not removed").wait_for()
+    album.keep(page, "now-node")
+
+    page = album.open("why", WIDE)
+    page.locator("summary").first.click()
+    page.get_by_role("button", name="Compute it again").first.click()
+    page.get_by_text("It comes out the same.").wait_for()
+    album.keep(page, "why", whole=False)
+
+    page = album.open("money", WIDE)
+    page.locator("svg.chart").first.wait_for()
+    album.keep(page, "money")
+
+    page = album.open("sleep", WIDE)
+    page.locator("section.card summary").first.click()
+    album.keep(page, "sleep")
+
+
+def burst(album: Album) -> None:
+    page = album.open("now", WIDE)
+    page.get_by_role("heading", name="scale-up").wait_for()
+    album.keep(page, "now")
+
+    page = album.open("now", NARROW, "dark")
+    page.get_by_role("heading", name="scale-up").wait_for()
+    album.keep(page, "now-phone", whole=False)
+
+
+def main() -> None:
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs/pictures")
+    if shutil.which("chromium") is None:
+        sys.exit("There is no chromium on this machine; no picture was taken. Install Debian's chromium.")
+    folder.mkdir(parents=True, exist_ok=True)
+    take(folder)
+
+
+if __name__ == "__main__":
+    main()
