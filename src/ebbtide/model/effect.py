@@ -31,8 +31,9 @@ class Cordon:
 
 @dataclass(frozen=True, slots=True)
 class Uncordon:
-    """Lift soft taint and cordon. `signed_token` is the one seen on the node: tokens of different leases cannot be compared, so what
-    this operation signed under another lease is lifted under the token it was signed with."""
+    """Lift soft taint and cordon. `signed_token` is the one seen on the node: tokens of different leases
+    cannot be compared, so what this operation signed under another lease is lifted under the token it was
+    signed with."""
 
     node_name: str
     node_uid: str

@@ -12,6 +12,8 @@ from ebbtide.model.budget import RemovalBudget
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.pool import Pool
 
+NO_CONSOLIDATION = ConsolidationSettings()
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -82,7 +84,7 @@ class Settings:
     movable_system_workloads: tuple[str, ...] = ()
     """kube-system workloads that may be moved, as `name` or `name-prefix*`."""
     evict_local_storage: bool = False
-    consolidation: ConsolidationSettings = ConsolidationSettings()
+    consolidation: ConsolidationSettings = NO_CONSOLIDATION
 
     def pool_named(self, name: str) -> Pool | None:
         return next((pool for pool in self.pools if pool.name == name), None)

@@ -52,7 +52,7 @@ def world_of_demo(settings: Settings, seed: int, start: float) -> World:
 
 def _sleeper(name: str, used: Demand) -> WorkloadSpec:
     """Large enough that nodes can go while it sleeps."""
-    return replace(deployment(name, 1000, 1536, Demand(low=2), 0.3), requests=used, start_seconds=20.0)
+    return replace(deployment(name, 1200, 2304, Demand(low=3), 0.3), requests=used, start_seconds=20.0)
 
 
 def policies_of_demo(now: int) -> list[Policy]:

@@ -284,7 +284,7 @@ def _releasing(removal: Removal, node: Node | None, operation_id: str, situation
 
 
 def absorb_removal(removal: Removal, outcome: Outcome, situation: Situation) -> Removal:
-    """Take in what cannot be learned by looking: refused taints, cordons, evictions, an accepted terminate."""
+    """Take in what cannot be learned by looking: refused taints, cordons, evictions, accepted terminates."""
     refused = outcome.kind is OutcomeKind.REFUSED
     match outcome.effect:
         case SoftTaint(node_uid=uid) if refused and uid == removal.node_uid:
