@@ -18,7 +18,6 @@ LOCKER := .venv-lock
 UV := uv==0.13.7
 PIP := -m pip --disable-pip-version-check --no-input --quiet
 CODE = $(wildcard src tests bench scripts)
-PURE := src/ebbtide/core/*,src/ebbtide/model/*
 
 # Prints the newest Python that runs, is 3.11 or later and can make a venv.
 define find_python
@@ -58,9 +57,7 @@ check: $(READY) ## Lint, format, types and import rules; no tests
 	$(BIN)/lint-imports --no-logo
 
 test: check ## All that a change must pass: check, every test, coverage (PYTEST_ARGS="...")
-	$(BIN)/coverage run -m pytest tests/unit
-	$(BIN)/coverage report --include='$(PURE)' --fail-under=100
-	$(BIN)/pytest --ignore tests/unit $(PYTEST_ARGS)
+	$(BIN)/python -m tests.lanes $(PYTEST_ARGS)
 
 control-plane: $(READY) ## Build a Kubernetes control plane for the tests, once, into a cache outside this folder
 	$(BIN)/python -m tests.servers.control_plane

@@ -28,7 +28,8 @@ HOUR = 3600
 LOOK_BACK_SECONDS = 27 * HOUR
 """From then until ten the next morning, so that there is a yesterday."""
 BURST_STEPS = 14
-WIDE, NARROW = 1100, 390
+WIDE, NARROW = 980, 390
+TALL = 820
 WAIT_MS = 60_000
 
 
@@ -41,7 +42,7 @@ class Album:
     def open(self, name: str, width: int, scheme: str = "light") -> Page:
         dark = scheme == "dark"
         context = self.browser.new_context(
-            viewport={"width": width, "height": 720},
+            viewport={"width": width, "height": TALL},
             color_scheme="dark" if dark else "light",
             timezone_id="UTC",
             locale="en-GB",
@@ -54,9 +55,16 @@ class Album:
         page.goto(f"{self.url.partition('#')[0]}#/{name}")
         return page
 
-    def keep(self, page: Page, name: str, whole: bool = True) -> None:
+    def keep(self, page: Page, name: str, part: str = "") -> None:
+        """Of what is seen without scrolling, or of the one part that has this heading."""
         page.mouse.move(0, 0)
-        page.screenshot(path=str(self.folder / f"{name}.png"), full_page=whole, animations="disabled")
+        page.evaluate("scrollTo(0, 0)")
+        path = str(self.folder / f"{name}.png")
+        if part:
+            titled = page.locator("section.card").filter(has=page.get_by_role("heading", name=part))
+            titled.screenshot(path=path, animations="disabled")
+        else:
+            page.screenshot(path=path, animations="disabled")
         page.context.close()
 
 
@@ -86,13 +94,13 @@ def quiet_morning(album: Album) -> None:
     page = album.open("now", WIDE)
     page.locator(".tile").first.click()
     page.get_by_text("Not removed").wait_for()
-    album.keep(page, "now-node")
+    album.keep(page, "node", part="Nodes")
 
     page = album.open("why", WIDE)
     page.locator("summary").first.click()
     page.get_by_role("button", name="Compute it again").first.click()
     page.get_by_text("It comes out the same.").wait_for()
-    album.keep(page, "why", whole=False)
+    album.keep(page, "why")
 
     page = album.open("money", WIDE)
     page.locator("svg.chart").first.wait_for()
@@ -110,7 +118,7 @@ def burst(album: Album) -> None:
 
     page = album.open("now", NARROW, "dark")
     page.get_by_role("heading", name="scale-up").wait_for()
-    album.keep(page, "now-phone", whole=False)
+    album.keep(page, "phone")
 
 
 def main() -> None:
