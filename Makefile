@@ -1,6 +1,6 @@
 # Every target makes what it needs in .venv; nothing is installed outside this folder.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run check test control-plane chaos torture lambda bench bench-packing bench-consolidation pictures lock clean
+.PHONY: help setup demo run check test control-plane chaos torture lambda bench bench-packing bench-consolidation pictures reference lock clean
 .DELETE_ON_ERROR:
 
 ARGS ?=
@@ -86,6 +86,9 @@ bench-consolidation: $(READY) ## Consolidate a large half-empty cluster, beside 
 pictures: $(READY) ## Draw the pictures of the README and the walk-through from a real run
 	$(BIN)/python scripts/draw_demo.py docs/demo.svg
 	$(BIN)/python -m scripts.take_pictures docs/pictures
+
+reference: $(READY) ## Write docs/reference from the code
+	$(BIN)/python -m scripts.make_reference docs/reference
 
 lock: ## Resolve pyproject.toml anew into requirements.lock
 	@python=$$($(find_python)); \

@@ -29,7 +29,7 @@ LOOK_BACK_SECONDS = 27 * HOUR
 """From then until ten the next morning, so that there is a yesterday."""
 BURST_STEPS = 14
 WIDE, NARROW = 980, 390
-TALL = 820
+TALL = 900
 WAIT_MS = 60_000
 
 

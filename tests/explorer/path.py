@@ -55,8 +55,8 @@ def _successor(actor: Actor) -> Actor:
 
 
 class Path:
-    def __init__(self, search: Search, entry: Entry, warms: bool = False, replays: bool = False) -> None:
-        self.search, self.entry, self.warms, self.replays = search, entry, warms, replays
+    def __init__(self, search: Search, entry: Entry, replays: bool = False) -> None:
+        self.search, self.entry, self.replays = search, entry, replays
         snapshot = self.snapshot = entry.snapshot
         self.stage = copy_stage(snapshot.stage)
         self.state = State(self.stage)
@@ -80,7 +80,7 @@ class Path:
 
     @property
     def calm(self) -> bool:
-        return self.warms or self.step >= self.search.bounds.steps or self.left[3] == 0
+        return self.step >= self.search.bounds.steps or self.left[3] == 0
 
     # -- who runs when -------------------------------------------------------------------------------
 
@@ -160,8 +160,6 @@ class Path:
         return True
 
     def search_ends(self) -> bool:
-        if self.warms:
-            return self.step >= 0
         return self.step >= self.search.bounds.steps + self.search.scene.calm_steps
 
     def _later(self) -> None:
@@ -169,7 +167,7 @@ class Path:
 
     def _stops_here(self) -> bool:
         """Between two ticks, with nobody frozen, the state can be copied: others go on from there."""
-        if self.warms or self.replays or any(actor.frozen for actor in self.actors):
+        if self.replays or any(actor.frozen for actor in self.actors):
             return bool(self.stage.checker.violations)
         self._note(self._digest("between"))
         if self.calm or self.stage.checker.violations:
@@ -274,7 +272,7 @@ class Path:
             chosen = known[number]
         else:
             chosen = 0
-            if not self.warms and not self.replays:
+            if not self.replays:
                 self._note(self._digest(where.partition(" ")[2], actor))
                 self._branch(options, actor)
         self.taken.append(chosen)

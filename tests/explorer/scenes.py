@@ -72,10 +72,8 @@ class Scene:
     settings: Settings
     runners: tuple[str, ...] = ("tick", "tick")
     keeps_lease: bool = False
-    warm_steps: int = 0
-    """Undisturbed steps before the exploration begins."""
     calm_steps: int = 40
-    """Undisturbed steps after it: by then all must be well."""
+    """Undisturbed steps after the last that may be disturbed: by then all must be well."""
     events: Callable[[Stage], Sequence[Event]] = lambda _: ()
     serves: bool = True
     """Whether every pod must have a place at the end."""
@@ -144,13 +142,15 @@ def people_cordon(stage: Stage) -> Sequence[Event]:
     return [("person-cordons", node.name) for node in nodes if node.worker and not node.unschedulable]
 
 
-def stubborn_world() -> World:
-    """One worker more than needed, and a budget that never allows the second eviction."""
+def returning_world() -> World:
+    """One worker more than needed, until while it is being drained, slowly, there is work for it again."""
     world = small_world(PLAIN)
     for number, zone in enumerate(("a", "b", "a")):
         world.add_node("general", "small", zone, age_seconds=7200 - number)
-    _deployment(world, "web", 6, 300, budget=1)
-    world.rules = replace(world.rules)
+    template = replace(pod_template("web", 300, 256), grace_seconds=120)
+    spec = WorkloadSpec(template, demand=Demand(low=6), use_fraction=0.1, stop_seconds=100)
+    world.add_workload(spec, BudgetSpec("web-budget", spec.key, max_unavailable=1))
+    world.plan(START + 50, "wanted", "default/web=15")
     return world
 
 
@@ -175,7 +175,6 @@ def scattered_world() -> World:
 
 
 NO_REMOVALS = replace(SETTINGS, cpu_down=0.0)
-IMPATIENT = replace(SETTINGS, drain_timeout_seconds=60, drain_retry_seconds=10, stuck_seconds=150)
 REPACKING = replace(
     NO_REMOVALS,
     consolidation=ConsolidationSettings(
@@ -189,8 +188,8 @@ REPACKING = replace(
     ),
 )
 SCENES = (
-    Scene("scale-down", idle_world, SETTINGS, warm_steps=1, events=targets_are_interrupted),
-    Scene("scale-up", busy_world, NO_REMOVALS, warm_steps=1, events=workers_die),
+    Scene("scale-down", idle_world, SETTINGS, events=targets_are_interrupted),
+    Scene("scale-up", busy_world, NO_REMOVALS, events=workers_die),
     Scene(
         "interruption",
         lambda: spot_world("interrupt", 20),
@@ -210,22 +209,18 @@ SCENES = (
         "taking turns",
         idle_world,
         SETTINGS,
-        warm_steps=1,
-        quick=Bounds(0, 2, 0, 2, 3),
+        quick=Bounds(0, 2, 0, 2, 2),
         deep=Bounds(1, 2, 0, 3, 3),
     ),
-    Scene("kept lease", idle_world, SETTINGS, keeps_lease=True, warm_steps=1, events=workers_die),
-    Scene("stubborn", stubborn_world, IMPATIENT, warm_steps=1, events=people_cordon),
-    Scene(
-        "never joins", lambda: poor_world(1.0, "a/on-demand/small=0"), NO_REMOVALS, warm_steps=1, serves=False
-    ),
+    Scene("kept lease", idle_world, SETTINGS, keeps_lease=True, events=workers_die),
+    Scene("demand returns", returning_world, SETTINGS, events=people_cordon),
+    Scene("never joins", lambda: poor_world(1.0, "a/on-demand/small=0"), NO_REMOVALS, serves=False),
     Scene(
         "no capacity",
         lambda: poor_world(0.0, "a/on-demand/small=0", "b/on-demand/small=0"),
         NO_REMOVALS,
-        warm_steps=1,
         serves=False,
     ),
     # What consolidation has emptied is marked for up to half an hour.
-    Scene("consolidation", scattered_world, REPACKING, warm_steps=1, calm_steps=80, events=workers_die),
+    Scene("consolidation", scattered_world, REPACKING, calm_steps=80, events=workers_die),
 )

@@ -112,16 +112,8 @@ class Search:
             Actor(kind, f"r{number}", self.scene.keeps_lease)
             for number, kind in enumerate(self.scene.runners)
         ]
-        bounds = self.bounds
-        start = Snapshot(stage, actors, -self.scene.warm_steps, 0, bounds.left)
         stage.world.advance_to(START)
-        if not self.scene.warm_steps:
-            return start
-        warming = Path(self, Entry(start), warms=True)
-        warming.run()
-        warmed = warming.snapshot_now()
-        warmed.choices = ()
-        return warmed
+        return Snapshot(stage, actors, 0, 0, self.bounds.left)
 
 
 @dataclass(frozen=True, slots=True)

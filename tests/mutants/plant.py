@@ -34,7 +34,15 @@ class DoesNotApply(Exception):
     pass
 
 
-SCENES = ("scale-down", "scale-up", "interruption", "rebalance", "stubborn", "never joins", "consolidation")
+SCENES = (
+    "scale-down",
+    "scale-up",
+    "interruption",
+    "rebalance",
+    "demand returns",
+    "never joins",
+    "consolidation",
+)
 KILLERS = ("table", *(f"explorer:{scene}" for scene in SCENES), "unit", "points", "swarm")
 """In this order, after those that a mutant names itself."""
 

@@ -328,7 +328,7 @@ OF_THE_ENGINE = (
         "engine/rounds.py",
         "        hold.renew()\n        if find(hold.record) != work:\n            hold.look()\n            return True\n",
         "        pass\n",
-        ("explorer:scale-down", "explorer:stubborn"),
+        ("explorer:scale-down", "explorer:demand returns"),
     ),
     Mutant(
         "an effect is repeated in the same tick",

@@ -71,10 +71,10 @@ def cost_entry(entry_id: str, point: CostPoint) -> LogEntry:
 def read_points(store: Store, limit: int) -> list[CostPoint]:
     """The newest so many, in the order of time."""
     entries = store.read_log([LogKind.COST], limit=limit)
-    return [_point(entry) for entry in reversed(entries)]
+    return [point_of(entry) for entry in reversed(entries)]
 
 
-def _point(entry: LogEntry) -> CostPoint:
+def point_of(entry: LogEntry) -> CostPoint:
     amounts, unpriced = entry.data.get("perHour"), entry.data.get("unpriced")
     known = amounts if isinstance(amounts, dict) else {}
     return CostPoint(

@@ -62,6 +62,8 @@ def _take_in(outside: Outside, settings: Settings, notice: SpotNotice, snapshot:
     for _ in range(MAX_TRIES):
         record = outside.store.load()
         now = int(outside.clock.now())
+        if spot.may_be_ours(notice, snapshot, settings, now):
+            return [f"{notice.kind} of {notice.instance_id} waits: the cloud does not list it now"]
         changed, says = spot.take_in(record, notice, snapshot, settings, now)
         entry = LogEntry(outside.new_id(), now, LogKind.SPOT_EVENT, says, notice.instance_id)
         try:

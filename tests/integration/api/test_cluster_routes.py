@@ -26,6 +26,29 @@ def test_nodes_have_states_prices_and_use(client: TestClient) -> None:
     assert all(0 <= node["cpu_requested"] <= 1 for node in workers)
 
 
+def test_every_worker_says_why_it_is_kept(live: Live, client: TestClient) -> None:
+    """By name where it was looked at, else by the precondition that stopped the decision before that."""
+    while live.outside.store.load().operation is not None:
+        live.step()
+    live.step()
+    nodes = client.get("/api/v1/nodes").json()["nodes"]
+    newest = client.get("/api/v1/decisions", params={"limit": 1}).json()["entries"][0]["id"]
+    decision = client.get(f"/api/v1/decisions/{newest}").json()["decision"]
+    (asked,) = (verdict for verdict in decision["verdicts"] if verdict["action"] == "scale_down")
+    stopped = [check["says"] for check in asked["checks"] if not check["passed"]]
+    each = {
+        refusal["node_name"]: refusal["reason"]
+        for verdict in decision["verdicts"]
+        for refusal in verdict["refusals"]
+    }
+    workers = [node for node in nodes if node["worker"] and node["state"] == "ready"]
+    assert workers
+    assert {node["name"]: node["kept_because"] for node in workers} == {
+        node["name"]: each.get(node["name"], stopped[0]) for node in workers
+    }
+    assert all(node["kept_because"] == "" for node in nodes if not node["worker"])
+
+
 def test_decisions_can_be_read_page_by_page_unfolded_and_replayed(live: Live, client: TestClient) -> None:
     live.strike("burst")
     for _ in range(40):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from ebbtide.adapters.kube.cluster import KubeCluster
 from ebbtide.errors import Retryable
@@ -82,3 +84,20 @@ def test_while_a_watch_is_broken_lists_are_read_and_their_error_is_the_callers()
         nodes.names = ["a1", "a2"]
         assert names_in(cluster) == ["a1", "a2"]
         cluster.close()
+
+
+def test_many_who_read_at_the_same_time_share_the_watches() -> None:
+    nodes = WatchedNodes()
+    with api_server(nodes.answer) as connection:
+        cluster = KubeCluster(connection, watching=True)
+        together = threading.Barrier(8)
+
+        def read() -> list[str]:
+            together.wait()
+            return names_in(cluster)
+
+        with ThreadPoolExecutor(8) as pool:
+            seen = [future.result() for future in [pool.submit(read) for _ in range(8)]]
+        cluster.close()
+    assert seen == [["a1"]] * 8
+    assert nodes.lists == 1

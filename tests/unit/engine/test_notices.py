@@ -14,10 +14,11 @@ from ebbtide.engine.outside import Outside
 from ebbtide.errors import Retryable
 from ebbtide.model.effect import Cordon
 from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.node import Instance
 from ebbtide.model.operation import SpotKind, SpotNotice
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record, spot_lease_name
 from ebbtide.model.snapshot import ClusterView
-from ebbtide.simulator.ports import SimCluster
+from ebbtide.simulator.ports import SimCloud, SimCluster
 from tests.builders import make_removal, make_spot
 from tests.unit.engine.builders import MeddlingStore, Small
 
@@ -106,6 +107,21 @@ def test_a_notice_stays_in_the_inbox_while_the_world_cannot_be_seen() -> None:
     small.interrupt()
     assert small.answer(replace(small.outside, cluster=SilentCluster(small.world, small.clock))) == []
     assert len(small.outside.inbox.receive()) == 1
+
+
+class ForgetfulCloud(SimCloud):
+    def list_instances(self) -> Sequence[Instance]:
+        return ()
+
+
+def test_a_notice_stays_in_the_inbox_while_its_instance_is_not_listed() -> None:
+    small = Spotted()
+    small.interrupt()
+    blind = replace(small.outside, cloud=ForgetfulCloud(small.world, small.clock))
+    says = f"interruption of {small.instance_id} waits: the cloud does not list it now"
+    assert small.answer(blind) == [says]
+    assert len(small.outside.inbox.receive()) == 1
+    assert small.answer()[0] == f"interruption of {small.instance_id} taken in"
 
 
 @pytest.mark.parametrize("times", [1, 2, 3, 4])

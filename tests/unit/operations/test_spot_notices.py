@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ebbtide.core.operations import spot
-from ebbtide.core.operations.spot import check_invariants, close, take_in
+from ebbtide.core.operations.spot import check_invariants, close, may_be_ours, take_in
 from ebbtide.model.node import InstanceState
 from ebbtide.model.operation import RemovalState, SlotState, SpotKind, SpotNotice
 from ebbtide.model.record import OfferRest, Record
@@ -43,6 +43,33 @@ def test_a_notice_opens_an_operation_whose_id_is_derived_from_the_instance() -> 
     assert record.spots == (make_spot("a1"),)
     assert record.spots[0].id == "spot:i-a1"
     assert says == "interruption of i-a1 taken in"
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "now", "waits"),
+    [
+        (SEEN, NOW, False),
+        (replace(SEEN, instances=()), NOW, True),
+        (replace(SEEN, instances=()), NOW + 180, False),
+        (make_snapshot(instances=()), NOW, False),
+        (make_snapshot([make_node("a1", instance_id="i-a1")], instances=[make_instance("i-b1")]), NOW, True),
+        (
+            make_snapshot([make_node("a1", provider_id="x:///a/i-a1")], instances=[make_instance("i-b1")]),
+            NOW,
+            True,
+        ),
+        (
+            make_snapshot([make_node("c1", provider_id="x:///a/i-c1")], instances=[make_instance("i-b1")]),
+            NOW,
+            False,
+        ),
+    ],
+    ids=["listed", "none listed", "too old", "no workers", "by label", "by provider id", "another's"],
+)
+def test_a_notice_waits_where_the_cloud_does_not_list_what_may_be_ours(
+    snapshot: Snapshot, now: int, waits: bool
+) -> None:
+    assert may_be_ours(INTERRUPTION, snapshot, make_settings(), now) is waits
 
 
 def test_a_duplicate_changes_nothing() -> None:

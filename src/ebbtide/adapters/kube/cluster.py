@@ -8,6 +8,7 @@ Acting goes to the server directly; a watched view is then waited for until it s
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 
 from ebbtide.adapters.kube.acting import Actor
@@ -32,6 +33,9 @@ class KubeCluster:
         """Tells on nodes why they are kept; the observer of whoever decides."""
         self._watching = watching
         self._watches: Watches | None = None
+        self._one_reads = threading.Lock()
+        """The tick, the rounds over policies and the API read at the same time. Without it each would begin
+        watches of its own, and one that is slow could leave an older view behind than another was shown."""
         self._view = ClusterView()
 
     def read(self) -> ClusterView:
@@ -78,10 +82,11 @@ class KubeCluster:
 
     def _watched(self) -> ClusterView | None:
         """None where the watches do not work (yet): then a list is read, and its error is the caller's."""
-        if self._watches is None:
-            self._watches = Watches(self._connection)
-            self._watches.await_first(FIRST_LIST_SECONDS)
-        return self._watches.view()
+        with self._one_reads:
+            if self._watches is None:
+                self._watches = Watches(self._connection)
+                self._watches.await_first(FIRST_LIST_SECONDS)
+            return self._watches.view()
 
     def _show(self, changed: WireNode | None) -> None:
         if self._watches is not None and changed is not None:

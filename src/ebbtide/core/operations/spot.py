@@ -70,6 +70,19 @@ def take_in(
     return record, f"{notice.kind} of {notice.instance_id} is known already"
 
 
+def may_be_ours(notice: SpotNotice, snapshot: Snapshot, settings: Settings, now: int) -> bool:
+    """Whether an instance that the cloud does not list now may be ours all the same: a worker bears its id,
+    or nothing is listed although there are workers. Such a notice waits, until it is too old."""
+    lapses_at = _lapses_at(notice.kind, min(notice.noticed_at, now), notice.deadline, settings)
+    if notice.instance_id in snapshot.instance_with_id or now >= lapses_at:
+        return False
+    workers = snapshot.cluster.workers
+    if not snapshot.instances:
+        return bool(workers)
+    ending = f"/{notice.instance_id}"
+    return any(n.instance_id == notice.instance_id or n.provider_id.endswith(ending) for n in workers)
+
+
 def with_spot(record: Record, spot: Spot) -> Record:
     spots = tuple(spot if other.id == spot.id else other for other in record.spots)
     return replace(record, spots=spots)

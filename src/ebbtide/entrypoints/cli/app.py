@@ -18,6 +18,7 @@ from ebbtide.entrypoints.cli import (
     doctor,
     look,
     policies,
+    reporting,
     running,
     savings,
     serving,
@@ -67,6 +68,7 @@ app.command()(simulation.simulate)
 app.command()(consolidating.consolidate)
 app.command()(policies.wake)
 app.command()(savings.savings)
+app.command()(reporting.report)
 app.command()(costs.assess)
 app.command()(doctor.doctor)
 app.add_typer(costs.app, name="prices")

@@ -7,10 +7,12 @@ const H = 200;
 const L = 56;
 const B = 24;
 const WIDEST_BAR = 28;
+const TWO_COLUMNS = 920;
 
-// On a phone it is drawn narrower, so that the words in it are not scaled down with it.
+// Drawn about as wide as it will be shown, so that the words in it are not scaled down with it.
 function frame(label) {
-  W = Math.min(640, Math.max(300, innerWidth - 60));
+  const page = document.getElementById("page").clientWidth;
+  W = Math.min(640, Math.max(300, (page > TWO_COLUMNS ? page / 2 : page) - 70));
   return s("svg", { class: "chart", viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": label });
 }
 

@@ -39,7 +39,7 @@ export function sleep(main, { say, refresh }) {
         h("label", { for: `hours-${policy.id}` }, "Keep up for"), hours, "hours",
         h("button", { type: "button", "data-key": `keep-${policy.id}`, "aria-label": `Keep ${policy.name} up`, onclick: () => act("Keeping it up", () => ask(`/api/v1/scaling/policies/${policy.id}/keep-up`, { method: "POST", body: { seconds: Math.round(Number(hours.value) * 3600) } })) }, "Keep up")),
       past.length ? h("details", { "data-key": `wakes-${policy.id}` }, h("summary", {}, `Last wakes (expected: ${Math.round(state.estimated_ready_seconds)} s)`),
-        table(`Wakes of ${policy.name}`, [["when"], ["reason"], ["seconds", "number"], ["of it for a node", "number"]],
+        table(`Wakes of ${policy.name}`, [["when"], ["reason"], ["seconds", "number"], ["for a node", "number"]],
           past.map((each) => [moment(each.at), each.reason, each.seconds.toFixed(1), each.node_seconds.toFixed(1)]))) : null,
       source(`/api/v1/scaling/policies/${policy.id}`));
   }

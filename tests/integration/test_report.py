@@ -1,0 +1,114 @@
+"""A report of a simulated morning, and of a log that means harm."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from ebbtide.core.costs import CostPoint
+from ebbtide.core.savings import Saved, SavingsDay
+from ebbtide.entrypoints.report import Figures, collect, period_of
+from ebbtide.entrypoints.report_page import page
+from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.simulator.live import Live
+
+START = 1_793_602_800
+"""Seven in the morning of 2 November 2026, in UTC."""
+MIDNIGHT = START - 7 * 3600
+
+
+@pytest.fixture(scope="module")
+def live() -> Live:
+    live = Live(1, START)
+    while live.stage.clock.now() < START + 2700:
+        live.step()
+    return live
+
+
+def figures_of(live: Live, first: str = "", last: str = "") -> Figures:
+    period = period_of(first, last, int(live.stage.clock.now()))
+    days = live.scaling.summary(period.first, period.last).total.days
+    return collect(live.outside.store, "demo", days, period)
+
+
+def test_what_was_done_is_counted_as_the_log_has_it(live: Live) -> None:
+    figures = figures_of(live, "2026-11-02")
+    store = live.outside.store
+    effects = store.read_log([LogKind.EFFECT], limit=5000)
+    closed = store.read_log([LogKind.OPERATION_CLOSED], limit=5000)
+    assert figures.done.evictions == sum(entry.says.startswith("evict ") for entry in effects) > 0
+    assert sum(done + failed for _, done, failed in figures.done.operations) == len(closed) > 0
+    gone = {entry.says.split()[1] for entry in effects if entry.says.startswith("terminate")}
+    assert figures.done.nodes_removed == len(gone) > 0
+    assert figures.done.nodes_added >= 1
+
+
+def test_money_is_that_of_the_costs_over_the_period(live: Live) -> None:
+    figures = figures_of(live, "2026-11-02")
+    assert figures.currency == "EUR"
+    most = max(point.per_hour["EUR"] for point in figures.points)
+    least = min(point.per_hour["EUR"] for point in figures.points)
+    hours = Decimal(figures.period.until - figures.points[0].at) / 3600
+    assert figures.paid is not None
+    assert least * hours <= figures.paid <= most * hours
+
+
+def test_a_period_without_anything_says_so_and_invents_nothing(live: Live) -> None:
+    figures = figures_of(live, "2026-10-01", "2026-10-05")
+    assert not figures.points
+    assert not figures.days
+    assert not figures.alarms
+    assert figures.paid is None
+    text = page(figures)
+    assert "Nothing slept in the period." in text
+    assert "No operation ended." in text
+
+
+def test_what_held_when_the_period_began_counts_from_its_beginning(live: Live) -> None:
+    """A day later nothing was noted yet but what was noted the day before."""
+    store = live.outside.store
+    newest = store.read_log([LogKind.COST], limit=1)[0]
+    later = LogEntry("9" * 14, MIDNIGHT + 90_000, LogKind.COST, "", "", dict(newest.data))
+    store.append([later])
+    figures = collect(store, "demo", (), period_of("2026-11-03", "2026-11-03", MIDNIGHT + 93_600))
+    assert [point.at for point in figures.points] == [MIDNIGHT + 86_400, MIDNIGHT + 90_000]
+    assert figures.paid == figures.points[0].per_hour["EUR"] * 2
+
+
+HOSTILE = '"><script>alert(1)</script><img src=//evil.example/x onerror=alert(1)>'
+
+
+def hostile(live: Live) -> Figures:
+    figures = figures_of(live, "2026-11-02")
+    alarm = LogEntry("1", START, LogKind.ALARM, HOSTILE)
+    done = replace(figures.done, operations=((HOSTILE, 1, 0),))
+    saved = SavingsDay("2026-11-02", money=(Saved(HOSTILE, "x", Decimal(2), Decimal(1), Decimal(3)),))
+    points = (CostPoint(START, {HOSTILE: Decimal("0.5")}),)
+    return replace(
+        figures,
+        cluster=HOSTILE,
+        currency=HOSTILE,
+        points=points,
+        alarms=(alarm,),
+        alarms_in_all=30,
+        done=done,
+        days=(saved,),
+        cut=True,
+    )
+
+
+def test_what_comes_from_outside_stays_text(live: Live) -> None:
+    text = page(hostile(live))
+    assert "<script" not in text
+    assert "<img" not in text
+    assert HOSTILE not in text
+    assert "and 29 older ones" in text
+
+
+def test_the_file_needs_nothing_but_itself(live: Live) -> None:
+    text = page(figures_of(live))
+    assert not re.search(r"(?:src|href)=|url\(|@import|<script", text)
+    assert text.count("<svg") == 2
