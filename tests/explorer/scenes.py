@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.node import Market
+from ebbtide.model.resources import Resources
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.rules import BudgetSpec, Kind, Rules, Span, WorkloadSpec, pod_template
 from ebbtide.simulator.runner import Stage
@@ -92,8 +93,8 @@ def idle_world() -> World:
     world = small_world(PLAIN)
     for number, zone in enumerate(("a", "b", "a")):
         world.add_node("general", "small", zone, age_seconds=7200 - number)
-    world.add_foreign_node("a")
-    _deployment(world, "web", 3, 300, budget=1)
+    world.add_foreign_node("a", Resources(100, 128))
+    _deployment(world, "web", 4, 300, budget=1)
     volume = WorkloadSpec(
         pod_template("db", 200, 256), Kind.STATEFUL_SET, Demand(low=1), use_fraction=0.1, volume=True
     )

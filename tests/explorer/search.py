@@ -39,6 +39,9 @@ class Finding:
         return f"python -m tests.explorer --scene {self.scene!r} --path {write_path(self.choices)}"
 
 
+PLACED_SECONDS = 15
+
+
 def write_path(choices: tuple[int, ...]) -> str:
     """Number of defaults, choice, number of defaults, choice … ; the rest is default."""
     parts, defaults = [], 0
@@ -106,13 +109,14 @@ class Search:
         heappush(self._queue, (step, -next(self._numbers), entry))
 
     def beginning(self) -> Snapshot:
-        """The scene at the moment from which anything may go wrong."""
-        stage = stage_of(self.scene.build(), self.scene.settings)
+        """The scene once its pods have been placed: from then on anything may go wrong."""
+        world = self.scene.build()
+        world.advance_to(START + PLACED_SECONDS)
+        stage = stage_of(world, self.scene.settings)
         actors = [
             Actor(kind, f"r{number}", self.scene.keeps_lease)
             for number, kind in enumerate(self.scene.runners)
         ]
-        stage.world.advance_to(START)
         return Snapshot(stage, actors, 0, 0, self.bounds.left)
 
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "ebbtide"
 LONGEST_SECONDS = 1800
 SEEDS = 400
-EXPLORED = 60_000
+EXPLORED = 100_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ def test_a_wake_answers_with_the_fields_of_the_contract(live: Live, client: Test
     assert answer.status_code == 200
     assert body["policy_id"] == policy["id"]
     assert body["previous_replicas"] == 0
-    assert body["target_replicas"] == 2
+    assert body["target_replicas"] == 3
     assert body["wake_reason"] == "manual"
     assert body["message"] == "Wake initiated"
     assert body["estimated_ready_seconds"] > 0
