@@ -181,3 +181,29 @@ def test_upgrading_twice_changes_nothing(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'a.db'}"
     assert "has its tables now" in upgrade(url)
     assert "is at schema 0002 already" in upgrade(url)
+
+
+def locks_held(path: Path) -> int:
+    """Locks of this process on the file, as the kernel lists them."""
+    inode = path.stat().st_ino
+    found = 0
+    for line in Path("/proc/locks").read_text().splitlines():
+        fields = line.split()
+        place = fields.index("POSIX") if "POSIX" in fields else -1
+        if place >= 0 and fields[place + 3] == str(os.getpid()) and fields[place + 4].endswith(f":{inode}"):
+            found += 1
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="this system does not list its locks")
+def test_opening_the_file_again_drops_no_lock_of_the_same_process(tmp_path: Path) -> None:
+    path = tmp_path / "ebbtide.db"
+    first = SqlStore.open(f"sqlite:///{path}", StillClock(), "one")
+    first.load()
+    held = locks_held(path)
+    second = SqlStore.open(f"sqlite:///{path}", StillClock(), "two")
+    assert held > 0
+    assert locks_held(path) >= held
+    second.close()
+    assert locks_held(path) >= held
+    first.close()

@@ -2,6 +2,9 @@
 
 Locks between processes are what keeps two runners apart, so they are not assumed but tried: while this
 process holds the write lock, a second one must be turned away.
+
+The file is looked at through SQLite alone. To open and close it in any other way would drop every lock that
+this process has on it, by the rules of POSIX, and let others write over what we are reading.
 """
 
 from __future__ import annotations
@@ -17,7 +20,6 @@ from pathlib import Path
 from ebbtide.adapters.stores.sql_engine import BUSY_TIMEOUT_SECONDS
 from ebbtide.errors import EbbtideError, Retryable, StoreUnusable
 
-MAGIC = b"SQLite format 3\0"
 NETWORK_FILE_SYSTEMS = frozenset(
     {"afs", "ceph", "cifs", "glusterfs", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"}
 )
@@ -50,7 +52,6 @@ def probe(path: Path, may_create: bool) -> None:
     for place in (folder, *([path] if path.exists() else ())):
         if not os.access(place, os.W_OK):
             raise StoreUnusable(f"{place} cannot be written to: give this user the right to write there")
-    _refuse_foreign_file(path)
     _refuse_network_file_system(folder)
     try:
         _refuse_without_locks(folder)
@@ -59,16 +60,6 @@ def probe(path: Path, may_create: bool) -> None:
             prefer_wal(path)
     except sqlite3.DatabaseError as error:
         raise _unusable(path, error) from error
-
-
-def _refuse_foreign_file(path: Path) -> None:
-    if not path.exists() or path.stat().st_size == 0:
-        return
-    with path.open("rb") as file:
-        if file.read(len(MAGIC)) != MAGIC:
-            raise StoreUnusable(
-                f"{path} is no SQLite file: it was left as it is; name another file in store.url"
-            )
 
 
 def _refuse_network_file_system(folder: Path) -> None:
@@ -157,6 +148,11 @@ def _unusable(path: Path, error: sqlite3.DatabaseError) -> EbbtideError:
         return StoreUnusable(f"{path} cannot be written to: give this user the right to write it")
     if name.startswith("SQLITE_BUSY"):
         return Retryable(f"{path} stays locked by another process: try again, or end that process")
+    if name.startswith("SQLITE_NOTADB"):
+        return StoreUnusable(
+            f"{path} is no SQLite file, or its head is damaged: it was left as it is; name another file in "
+            "store.url, or restore it from a backup"
+        )
     if name.startswith("SQLITE_FULL"):
         return StoreUnusable(f"the disk of {path} is full: free some space and try again")
     return StoreUnusable(
