@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import random
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -66,6 +67,18 @@ def runner(lab: StoreLab, store: Store, yard: Yard, name: str) -> Scaling:
         new_id=lambda: f"{name}-{next(numbers):09d}",
     )
     return Scaling(outside, DEFAULTS, make_settings())
+
+
+@pytest.fixture(autouse=True)
+def at_the_start(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Labs are shared, and other tests move their clocks on."""
+    if "lab" not in request.fixturenames:
+        yield
+        return
+    clock = request.getfixturevalue("lab").clock
+    moved, clock.time = clock.time, float(START)
+    yield
+    clock.time = max(moved, clock.time)
 
 
 def ripen(policies: PolicyStore, number: int) -> IdleState:
