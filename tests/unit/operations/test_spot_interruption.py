@@ -111,7 +111,8 @@ def test_an_instance_that_has_no_node_yet_is_replaced_all_the_same() -> None:
 
 
 def test_the_cloud_takes_the_node_itself_so_nothing_is_terminated() -> None:
-    work = make_spot(removal=GOING, slot=READY)
+    """However long it has been drained, and although every gate would let it go."""
+    work = make_spot(removal=replace(GOING, since=NOW - 60), slot=READY)
     assert advance(work, fleet(shut())) == (work, ())
 
 
