@@ -1,6 +1,6 @@
 # Every target makes what it needs in .venv; nothing is installed outside this folder.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run check test control-plane chaos torture lambda bench bench-packing bench-consolidation pictures reference lock clean
+.PHONY: help setup demo run check test control-plane chaos torture lambda bench bench-packing bench-consolidation pictures reference audit lock clean
 .DELETE_ON_ERROR:
 
 ARGS ?=
@@ -89,6 +89,11 @@ pictures: $(READY) ## Draw the pictures of the README and the walk-through from 
 
 reference: $(READY) ## Write docs/reference from the code
 	$(BIN)/python -m scripts.make_reference docs/reference
+
+audit: $(READY) ## Write build/sbom.json and ask for known holes in the locked libraries (needs the advisory service)
+	@mkdir -p build
+	$(BIN)/cyclonedx-py requirements requirements.lock --output-file build/sbom.json
+	$(BIN)/pip-audit --disable-pip --require-hashes -r requirements.lock
 
 lock: ## Resolve pyproject.toml anew into requirements.lock
 	@python=$$($(find_python)); \
