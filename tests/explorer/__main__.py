@@ -8,8 +8,9 @@ import sys
 import time
 
 from tests.explorer.ending import what_is_wrong_at_the_end
+from tests.explorer.jobs import run
 from tests.explorer.scenes import SCENES, Scene
-from tests.explorer.search import Explored, explore, read_path, replay
+from tests.explorer.search import Explored, read_path, replay
 from tests.explorer.sometimes import never_met
 
 
@@ -41,12 +42,6 @@ def main() -> int:
     states, wrong = sum(one.states for one in found), sum(len(one.findings) for one in found)
     print(f"{states:,} states explored in {time.monotonic() - start:.0f} s, {wrong} violations")
     return 1 if wrong or missing else 0
-
-
-def run(job: tuple[str, bool, int]) -> Explored:
-    name, deep, limit = job
-    scene = next(scene for scene in SCENES if scene.name == name)
-    return explore(scene, scene.deep if deep else scene.quick, limit)
 
 
 def show(explored: Explored) -> Explored:
