@@ -14,6 +14,8 @@ def wrong_with_write(
     stage: Stage, before: Record | None, after: Record, blind: Collection[str], misled: bool
 ) -> Iterator[str]:
     """`blind`: what its writer could not see in its last look; `misled`: whether it was shown an old list."""
+    if before is not None and after.rev != before.rev + 1:
+        yield f"a write on revision {after.rev - 1} landed on revision {before.rev}"
     new = _irrevocable(after) - (set() if before is None else _irrevocable(before))
     for instance_id in sorted(new) if blind else ():
         yield f"{instance_id} is to go, decided without {', '.join(sorted(blind))}"
