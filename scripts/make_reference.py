@@ -1,4 +1,4 @@
-"""The reference pages that are made from the code: routes of the API, figures, kinds of log entries.
+"""The reference pages that are made from the code: commands, routes of the API, figures, log entries.
 
 make reference        writes docs/reference/*.md; a test fails where they are not those of the code
 """
@@ -19,12 +19,18 @@ from ebbtide.entrypoints.cli.demo_page import demo_site
 from ebbtide.model import log
 from ebbtide.model.log import LogKind
 from ebbtide.simulator.live import Live
+from scripts.cli_reference import cli_page
 
 MADE = "Made from the code by `make reference`; do not edit.\n"
 
 
 def pages() -> dict[str, str]:
-    return {"api.md": api_page(document()), "metrics.md": metrics_page(), "log.md": log_page()}
+    return {
+        "api.md": api_page(document()),
+        "cli.md": cli_page(MADE),
+        "metrics.md": metrics_page(),
+        "log.md": log_page(),
+    }
 
 
 def document() -> dict[str, Any]:

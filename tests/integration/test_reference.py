@@ -20,7 +20,7 @@ def made() -> dict[str, str]:
     return pages()
 
 
-@pytest.mark.parametrize("name", ["api.md", "metrics.md", "log.md"])
+@pytest.mark.parametrize("name", ["api.md", "cli.md", "metrics.md", "log.md"])
 def test_the_reference_is_that_of_the_code(made: dict[str, str], name: str) -> None:
     assert (DOCS / "reference" / name).read_text() == made[name], "run make reference"
 

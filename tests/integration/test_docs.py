@@ -1,0 +1,92 @@
+"""What the docs tell a reader to type is there: commands with their options, make targets, modules, configurations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from ebbtide.config.document import parse_document
+from ebbtide.config.load import build_config
+from scripts.cli_reference import commands
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    page for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")) if page.name != "CHANGELOG.md"
+)
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+INLINE = re.compile(r"`([^`\n]+)`")
+COMMANDS = dict(commands())
+TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+EVERYWHERE = {"--config", "-c", "--debug", "--help", "-h", "--version"}
+
+
+def typed(text: str) -> Iterator[list[str]]:
+    """Each call that the page shows, as words; what is optional in it counts as well."""
+    blocks = [body for language, body in BLOCK.findall(text) if language in ("", "sh", "console")]
+    lines = [line for body in blocks for line in body.replace("\\\n", " ").splitlines()]
+    for line in [*lines, *INLINE.findall(BLOCK.sub("", text))]:
+        for part in re.split(r"\||&&|;|\s#", line.strip().removeprefix("$ ")):
+            words = [word.strip("[]'\"") for word in part.split()]
+            while words and ("=" in words[0] or words[0] == "nice"):
+                words.pop(0)
+            if words:
+                yield [words[0].rpartition("/")[2], *words[1:]]
+
+
+def wrong_with(words: list[str]) -> str:
+    match words:
+        case ["ebbtide", *rest] if rest:
+            return wrong_with_command(rest)
+        case ["make", target, *_] if re.fullmatch(r"[a-z-]+", target) and target not in TARGETS:
+            return f"there is no make {target}"
+        case ["python", "-m", module, *_] if module.startswith(("tests.", "bench.", "scripts.", "ebbtide.")):
+            return "" if find_spec(module) else f"there is no module {module}"
+    return ""
+
+
+def wrong_with_command(rest: list[str]) -> str:
+    while rest and rest[0] in ("-c", "--config"):
+        rest = rest[2:]
+    plain = [word for word in rest if not word.startswith("-")]
+    found = next((COMMANDS[tuple(plain[:n])] for n in (2, 1) if tuple(plain[:n]) in COMMANDS), None)
+    if found is None:
+        group = plain and any(words[0] == plain[0] for words in COMMANDS)
+        known = group or not plain or plain[0].isupper() or plain[0] == "..."
+        return "" if known else f"there is no ebbtide {plain[0]}"
+    options = EVERYWHERE | {name for each in found.params for name in (*each.opts, *each.secondary_opts)}
+    given = [word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)]
+    return next((f"{plain[0]} has no {option}" for option in given if option not in options), "")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_what_a_page_tells_to_type_is_there(page: Path) -> None:
+    found = [(" ".join(words), wrong_with(words)) for words in typed(page.read_text())]
+    assert [f"{line}: {wrong}" for line, wrong in found if wrong] == []
+
+
+def test_such_lines_are_found_at_all() -> None:
+    text = "```console\n$ ebbtide consolidat --dry-run\n```\n`make tost` and `ebbtide plan --jsn | cat`"
+    assert [wrong_with(words) for words in typed(text)] == [
+        "there is no ebbtide consolidat",
+        "there is no make tost",
+        "plan has no --jsn",
+        "",
+    ]
+
+
+HOW_TO = [
+    (page, body)
+    for page in sorted((ROOT / "docs" / "how-to").glob("*.md"))
+    for language, body in BLOCK.findall(page.read_text())
+    if language == "yaml" and "cluster:" in body
+]
+
+
+@pytest.mark.parametrize(("page", "body"), HOW_TO, ids=[page.name for page, _ in HOW_TO])
+def test_the_configuration_of_a_how_to_is_accepted(page: Path, body: str) -> None:
+    config = build_config(parse_document(body, page.name), {"HCLOUD_TOKEN": "a" * 64})
+    assert config.settings.cluster == "shop"
