@@ -20,8 +20,8 @@ def cli_page(made: str) -> str:
         "# Commands",
         "",
         made,
-        "What they are for and how they are used: [cli.md](../cli.md). `--config FILE` (`-c`) and `--debug` may",
-        "stand before or after every command; `--help` (`-h`) tells the same as this page.",
+        "What they are for and how they are used: [cli.md](../cli.md). `--config FILE` (`-c`) and `--debug`",
+        "may stand before or after every command; `--help` (`-h`) tells the same as this page.",
     ]
     for words, command in commands():
         arguments = [each for each in command.params if each.param_type_name == "argument"]

@@ -1,4 +1,4 @@
-"""What the docs tell a reader to type is there: commands with their options, make targets, modules, configurations."""
+"""What the docs tell a reader to type is there: commands and options, make targets, modules, keys."""
 
 from __future__ import annotations
 
