@@ -19,6 +19,8 @@ from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.api.scopes import new_token
 from ebbtide.entrypoints.api.serving import served
 from ebbtide.entrypoints.cli.demo_page import HOST, SPEED, demo_site
+from ebbtide.entrypoints.report import collect, period_of
+from ebbtide.entrypoints.report_page import page as report_page
 from ebbtide.simulator.live import Live
 
 SEED = 1
@@ -82,6 +84,7 @@ def take(folder: Path) -> None:
         for _ in range(BURST_STEPS):
             live.step()
         burst(album)
+        draw_report(album, live)
         browser.close()
 
 
@@ -119,6 +122,16 @@ def burst(album: Album) -> None:
     page = album.open("now", NARROW, "dark")
     page.get_by_role("heading", name="scale-up").wait_for()
     album.keep(page, "phone")
+
+
+def draw_report(album: Album, live: Live) -> None:
+    """What `ebbtide report` makes of the same two days."""
+    period = period_of("", "", int(live.stage.clock.now()))
+    days = live.scaling.summary(period.first, period.last).total.days
+    page = album.browser.new_page(viewport={"width": WIDE, "height": TALL}, color_scheme="light")
+    page.set_content(report_page(collect(live.outside.store, "demo", days, period)))
+    page.screenshot(path=str(album.folder / "report.png"), full_page=True)
+    page.close()
 
 
 def main() -> None:

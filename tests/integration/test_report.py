@@ -67,6 +67,19 @@ def test_a_period_without_anything_says_so_and_invents_nothing(live: Live) -> No
     assert "No operation ended." in text
 
 
+def test_a_log_that_is_too_long_is_reported_by_its_newest_part_and_that_is_said(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not figures_of(live, "2026-11-02").cut
+    monkeypatch.setattr("ebbtide.entrypoints.report.PAGE", 5)
+    monkeypatch.setattr("ebbtide.entrypoints.report.MOST_ENTRIES", 10)
+    figures = figures_of(live, "2026-11-02")
+    assert figures.cut
+    assert "its oldest part is left out" in page(figures)
+    # What came after the period is passed over, and does not make it cut.
+    assert not figures_of(live, "2026-10-01", "2026-10-05").cut
+
+
 def test_what_held_when_the_period_began_counts_from_its_beginning(live: Live) -> None:
     """A day later nothing was noted yet but what was noted the day before."""
     store = live.outside.store

@@ -8,8 +8,9 @@ read the record again and start the round anew. Whatever does not fit stays in t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
+from textwrap import shorten
 
 from ebbtide.core.operations import machine
 from ebbtide.core.operations.machine import Work
@@ -26,6 +27,8 @@ from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 
 MAX_ROUNDS = 40
+SAID_AT_MOST = 600
+"""Characters of what a tick said that the record keeps."""
 
 
 class InvariantBroken(EbbtideError):
@@ -65,6 +68,10 @@ class Hold:
         return LogEntry(self.outside.new_id(), self.now, kind, says, subject)
 
     def write(self, record: Record, entries: Sequence[LogEntry] = ()) -> None:
+        said = "; ".join(self.sentences)
+        if len(said) > SAID_AT_MOST:
+            said = shorten(said, SAID_AT_MOST, placeholder=" …")
+        record = replace(record, last_said=said or record.last_said)
         self.record = self.outside.store.write(record, self.lease, entries)
 
     def renew(self) -> None:

@@ -111,18 +111,20 @@ def collect(store: Store, cluster: str, days: Sequence[SavingsDay], period: Peri
 def _entries(
     store: Store, kinds: Collection[LogKind], period: Period, brief: bool = True
 ) -> Iterator[LogEntry]:
-    """Newest first, page by page, up to the beginning of the period."""
-    before, read = "", 0
-    while read < MOST_ENTRIES:
+    """Newest first, page by page, up to the beginning of the period. What came after it is passed over, and
+    does not count."""
+    before, found = "", 0
+    while found < MOST_ENTRIES:
         page = store.read_log(kinds, limit=PAGE, before=before, brief=brief)
         for entry in page:
             if entry.at < period.since:
                 return
             if entry.at <= period.until:
+                found += 1
                 yield entry
         if len(page) < PAGE:
             return
-        before, read = page[-1].id, read + len(page)
+        before = page[-1].id
 
 
 def _costs(store: Store, period: Period) -> tuple[list[CostPoint], bool]:

@@ -113,6 +113,13 @@ class Record:
 
     last_consolidation_at: int = 0
     """When the last consolidation began, whatever became of it: its cooldown counts from then."""
+    consolidations_in_vain: int = 0
+    """How many were begun since one that reached its end; counted as they begin, so that a crash can only
+    make it wait longer."""
+    consolidation_owes: int = 0
+    """How many nodes must still go for the last one not to have been in vain."""
+    evictions: tuple[int, ...] = ()
+    """When consolidation evicted pods in the last hour; each is written before it is done."""
     leaving: tuple[Leaving, ...] = ()
 
     paused: bool = False
@@ -121,6 +128,8 @@ class Record:
     decision_key: str = ""
     """What the last logged decision said, to tell a repetition from news."""
     decision_logged_at: int = 0
+    last_said: str = ""
+    """What the last tick said, for whoever asks meanwhile; shortened, and nothing depends on it."""
 
     @property
     def scaling_in_progress(self) -> bool:

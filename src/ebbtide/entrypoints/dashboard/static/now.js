@@ -26,9 +26,10 @@ export function now(main, { say, refresh }) {
 
   function draw() {
     tiles.update(nodes.nodes.filter((node) => node.worker), status.now);
-    redraw(parts.says, card("The last decision", h("p", { class: "says" }, sentence(status.says)),
-      h("p", { class: "quiet" }, status.last_decision ? `${clock(status.last_decision.at)} · ` : "", status.last_decision
-        ? h("a", { href: `#/why/${encodeURIComponent(status.last_decision.id)}` }, "why, in full") : ""),
+    redraw(parts.says, card("The last tick", h("p", { class: "says" }, sentence(status.says)),
+      h("p", { class: "quiet" }, status.ticked_at ? `${clock(status.ticked_at)}` : "", status.last_decision
+        ? [" · ", h("a", { href: `#/why/${encodeURIComponent(status.last_decision.id)}` },
+          `the decision of ${clock(status.last_decision.at)} in full`)] : ""),
       status.problems.map((problem) => h("p", { class: "bad" }, problem)),
       status.last_alarm && status.now - status.last_alarm.at < 3600
         ? h("p", { class: "warn" }, `Alarm at ${clock(status.last_alarm.at)}: ${status.last_alarm.says}`) : null));
