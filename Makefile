@@ -1,14 +1,14 @@
 # Every target makes what it needs in .venv; nothing is installed outside this folder.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run check test control-plane chaos torture lambda bench bench-packing bench-consolidation pictures reference audit lock clean
+.PHONY: help setup demo run check test control-plane chaos chaos-real torture fuzz lambda bench bench-packing bench-consolidation pictures reference audit lock clean
 .DELETE_ON_ERROR:
 
 ARGS ?=
 PYTEST_ARGS ?=
 SECONDS ?= 600
 SEEDS ?= 20000
-# States at most of each scene.
-STATES ?= 1500000
+# States of all scenes together.
+STATES ?= 5200000
 DATA ?=
 
 VENV := .venv
@@ -65,10 +65,17 @@ control-plane: $(READY) ## Build a Kubernetes control plane for the tests, once,
 chaos: $(READY) ## Kill runners and restart real databases under them (SECONDS=600)
 	$(BIN)/python -m tests.chaos --seconds $(SECONDS)
 
+chaos-real: SECONDS = 1800
+chaos-real: $(READY) ## Kill and freeze runners on a real cluster behind a bad network (SECONDS=1800, ARGS="--store dynamodb")
+	$(BIN)/python -m tests.chaos_real --seconds $(SECONDS) $(ARGS)
+
 torture: $(READY) ## Explore millions of states, run the swarm, plant every bug (an hour on 2 cores; SEEDS=20000)
-	$(BIN)/python -m tests.explorer --deep --limit $(STATES) --workers 2
-	$(BIN)/python -m tests.swarm --seeds $(SEEDS) --workers 2
-	$(BIN)/python -m tests.mutants --workers 2
+	$(BIN)/python -m tests.torture --states $(STATES) --seeds $(SEEDS)
+
+fuzz: SECONDS = 60
+fuzz: $(READY) ## Fuzz every parser of outside data (SECONDS=60 for each, ARGS="TARGET ...")
+	@$(BIN)/python $(PIP) install --require-hashes --upgrade --target build/fuzzer -r requirements-fuzz.lock
+	PYTHONPATH=build/fuzzer $(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(ARGS)
 
 lambda: $(READY) ## Build build/ebbtide-lambda.zip (CONFIG=ebbtide.yaml, PYTHON_VERSION=3.13)
 	@CONFIG="$(CONFIG)" bash scripts/build_lambda.sh
@@ -95,7 +102,7 @@ audit: $(READY) ## Write build/sbom.json and ask for known holes in the locked l
 	$(BIN)/cyclonedx-py requirements requirements.lock --output-file build/sbom.json
 	$(BIN)/pip-audit --disable-pip --require-hashes -r requirements.lock
 
-lock: ## Resolve pyproject.toml anew into requirements.lock
+lock: ## Resolve pyproject.toml anew into requirements.lock and requirements-fuzz.lock
 	@python=$$($(find_python)); \
 	[ -n "$$python" ] || { echo "$(no_python)" >&2; exit 1; }; \
 	"$$python" -m venv $(LOCKER)
@@ -103,6 +110,9 @@ lock: ## Resolve pyproject.toml anew into requirements.lock
 	@$(LOCKER)/bin/uv pip compile --quiet --universal --python-version 3.11 --all-extras --group dev \
 	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
 	  --upgrade --output-file requirements.lock pyproject.toml
+	@$(LOCKER)/bin/uv pip compile --quiet --universal --python-version 3.11 --group fuzz --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --upgrade \
+	  --output-file requirements-fuzz.lock
 
 clean: ## Remove .venv and everything that a run leaves behind
 	rm -rf $(VENV) $(LOCKER) .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis \

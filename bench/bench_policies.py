@@ -3,14 +3,16 @@
 Plainly is: the two tables selected by the bare driver and each row turned into its value, which any program
 that looks at all policies must do. The metrics have been read already. Of the policies 60 % sleep, 25 % are
 idle and the rest are in use. Rounds are a minute apart on a clock of their own; every third of them also
-writes that the idle ones were looked at, and those are in the median like any other.
-`python -m bench.bench_policies [--policies N] [--rounds N]`
+writes that the idle ones were looked at, and those are in the median like any other. Where reading plainly
+takes longer than the aim by itself, as on DynamoDB Local, that is said and the ratio alone is judged.
+`python -m bench.bench_policies [--policies N] [--rounds N] [--store NAME]...`
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import os
 import sqlite3
 import statistics
 import sys
@@ -18,15 +20,21 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psycopg
 
+from ebbtide.adapters.stores.dynamodb import DynamoStore
+from ebbtide.adapters.stores.dynamodb_tables import create_tables, make_client, parse_tables
 from ebbtide.adapters.stores.migrate import upgrade
+from ebbtide.adapters.stores.policies_dynamodb_table import SHARDS, Keys
 from ebbtide.adapters.stores.sql import SqlStore
 from ebbtide.engine.scaling import Scaling, ScalingOutside
 from ebbtide.model.idle import IdleState, Phase, Rate, Remembered
@@ -36,6 +44,7 @@ from ebbtide.model.snapshot import Reading
 from ebbtide.model.workload import Workload, WorkloadKind, WorkloadRef
 from ebbtide.simulator.clock import VirtualClock
 from ebbtide.simulator.ports import SimNotifier
+from tests.servers.dynamodb import CREDENTIALS, dynamodb_server
 from tests.servers.postgres import postgres_server
 
 START = 1_800_000_000
@@ -87,10 +96,10 @@ def make(number: int) -> tuple[Policy, Phase, Workload]:
     return policy, phase, Workload(ref, replicas, replicas, "1")
 
 
-def fill(scaling: Scaling, made: Sequence[tuple[Policy, Phase, Workload]]) -> None:
+def fill(scaling: Scaling, made: Sequence[tuple[Policy, Phase, Workload]], at_once: int) -> None:
     rows = scaling.outside.policies
-    for policy, _, _ in made:
-        rows.put_policy(policy)
+    with ThreadPoolExecutor(at_once) as pool:
+        list(pool.map(lambda each: rows.put_policy(each[0]), made))
     wanted = {policy.id: (phase, workload.ref) for policy, phase, workload in made}
     states: list[IdleState] = []
     for state in rows.list_states():
@@ -111,8 +120,13 @@ def fill(scaling: Scaling, made: Sequence[tuple[Policy, Phase, Workload]]) -> No
     assert len(rows.write_states(states)) == len(made)
 
 
+Stored = SqlStore | DynamoStore
+Plain = Callable[[], list[str]]
+"""Reads every policy and every state by the bare driver."""
+
+
 @contextmanager
-def sqlite_store(clock: VirtualClock) -> Iterator[tuple[SqlStore, Callable[[], list[str]]]]:
+def sqlite_store(clock: VirtualClock) -> Iterator[tuple[Stored, Plain]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "bench.db"
         store = SqlStore.open(f"sqlite:///{path}", clock, "bench")
@@ -121,7 +135,7 @@ def sqlite_store(clock: VirtualClock) -> Iterator[tuple[SqlStore, Callable[[], l
 
 
 @contextmanager
-def postgres_store(clock: VirtualClock) -> Iterator[tuple[SqlStore, Callable[[], list[str]]]]:
+def postgres_store(clock: VirtualClock) -> Iterator[tuple[Stored, Plain]]:
     with postgres_server() as server:
         server.run("CREATE DATABASE bench")
         url = server.url("bench")
@@ -133,9 +147,43 @@ def postgres_store(clock: VirtualClock) -> Iterator[tuple[SqlStore, Callable[[],
             yield store, lambda: [row[0] for query in texts for row in bare.execute(query)]
 
 
+@contextmanager
+def dynamodb_store(clock: VirtualClock) -> Iterator[tuple[Stored, Plain]]:
+    os.environ.update(CREDENTIALS)
+    with dynamodb_server() as server:
+        url = server.url("bench-state", "bench-logs")
+        create_tables(url)
+        store = DynamoStore.open(url, clock, "bench")
+        with closing(store):
+            yield store, partial(read_dynamodb, make_client(parse_tables(url)), parse_tables(url).policies)
+
+
+def read_dynamodb(client: Any, table: str) -> list[str]:
+    keys = Keys("bench")
+    pages = client.get_paginator("query")
+    return [
+        item["body"]["S"]
+        for pk in (keys.policy("").pk, *(keys.states(shard) for shard in range(SHARDS)))
+        for page in pages.paginate(
+            TableName=table,
+            ConsistentRead=True,
+            ProjectionExpression="body",
+            KeyConditionExpression="pk = :pk",
+            ExpressionAttributeValues={":pk": {"S": pk}},
+        )
+        for item in page["Items"]
+    ]
+
+
+STORES = {"sqlite": sqlite_store, "postgresql": postgres_store, "dynamodb": dynamodb_store}
+WRITERS = {"dynamodb": 8}
+"""How many fill a store at once: a bare 10,000 transactions one after the other take minutes on DynamoDB."""
+
+
 def measure(
-    store: SqlStore, plain: Callable[[], list[str]], clock: VirtualClock, policies: int, rounds: int
+    store: Stored, plain: Plain, clock: VirtualClock, args: argparse.Namespace, at_once: int
 ) -> tuple[list[float], list[float]]:
+    policies, rounds = args.policies, args.rounds
     made = [make(number) for number in range(policies)]
     values = {policy.signals[0].query: 1.0 if phase is Phase.ACTIVE else 0.0 for policy, phase, _ in made}
     numbers = iter(range(10**9))
@@ -150,7 +198,7 @@ def measure(
     )
     far = ZeroDefaults(idle_threshold_seconds=10**6)
     scaling = Scaling(doors, far, Settings(lock_ttl_seconds=10**6))
-    fill(scaling, made)
+    fill(scaling, made, at_once)
     policy_of, state_of = msgspec.json.Decoder(Policy), msgspec.json.Decoder(IdleState)
     ours, bare = [], []
     for number in range(rounds + 1):
@@ -177,20 +225,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--policies", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--store", action="append", choices=[*STORES], help="all where none is named")
     args = parser.parse_args()
     good = True
-    for name, opened in (("sqlite", sqlite_store), ("postgresql", postgres_store)):
+    for name in args.store or STORES:
         clock = VirtualClock(START)
-        with opened(clock) as (store, plain):
-            ours, bare = measure(store, plain, clock, args.policies, args.rounds)
+        with STORES[name](clock) as (store, plain):
+            ours, bare = measure(store, plain, clock, args, WRITERS.get(name, 1))
         took, read = statistics.median(ours), statistics.median(bare)
         ratio = took / read
-        reached = took <= AIM_SECONDS and ratio <= AIM_RATIO
+        slow = read > AIM_SECONDS
+        reached = (took <= AIM_SECONDS or slow) and ratio <= AIM_RATIO
         good = good and reached
+        aim = f"a ratio of {AIM_RATIO:g}, since reading alone takes longer than {AIM_SECONDS:g} s here"
+        aim = aim if slow else f"{AIM_SECONDS:g} s and {AIM_RATIO:g}"
         print(
             f"{name}: a round over {args.policies} policies {took:.3f} s (worst {max(ours):.3f} s), "
-            f"reading plainly {read:.3f} s, ratio {ratio:.2f}; "
-            f"aim {AIM_SECONDS:g} s and {AIM_RATIO:g}: {'reached' if reached else 'missed'}"
+            f"reading plainly {read:.3f} s, ratio {ratio:.2f}; aim {aim}: "
+            f"{'reached' if reached else 'missed'}",
+            flush=True,
         )
     return 0 if good else 1
 

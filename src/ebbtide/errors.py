@@ -15,16 +15,27 @@
         ├── NoCapacity       the cloud has none of this type, market and zone now
         ├── NotFound         there is no such thing
         ├── NotOurs          fenced off: another owner, another node under the name, a newer token
-        └── NewerRecord      written by a newer version of Ebbtide
+        ├── NewerRecord      written by a newer version of Ebbtide
+        └── AddressRefused   an address that is never spoken to, or is not on the list
 
 Each message says what happened, and where a person must act also what to do.
 """
 
 from __future__ import annotations
 
+import msgspec
+
+from ebbtide.hush import hushed
+
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What parsers raise for bytes that are not what they should be; the last is for nesting without end."""
+
 
 class EbbtideError(Exception):
-    """Any error that Ebbtide raises on purpose."""
+    """Any error that Ebbtide raises on purpose. Its words never have a secret in them."""
+
+    def __str__(self) -> str:
+        return hushed(super().__str__())
 
 
 class Usage(EbbtideError):
@@ -84,4 +95,8 @@ class NotOurs(Final):
 
 
 class NewerRecord(Final):
+    pass
+
+
+class AddressRefused(Final):
     pass

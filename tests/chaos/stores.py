@@ -6,11 +6,11 @@ from ebbtide.bootstrap import SystemClock
 from ebbtide.ports import Store
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str, cluster: str = "cluster") -> Store:
     if url.startswith("dynamodb"):
         from ebbtide.adapters.stores.dynamodb import DynamoStore
 
-        return DynamoStore.open(url, SystemClock(), "cluster")
+        return DynamoStore.open(url, SystemClock(), cluster)
     from ebbtide.adapters.stores.sql import SqlStore
 
-    return SqlStore.open(url, SystemClock(), "cluster")
+    return SqlStore.open(url, SystemClock(), cluster)

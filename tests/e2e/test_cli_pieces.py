@@ -218,6 +218,10 @@ def test_a_consolidation_is_described_with_its_nodes_and_moves() -> None:
         "default/web-2 from node-1 to k-0  LEFT: paused",
     ):
         assert part in said
+    vain = Record(last_consolidation_at=900, consolidations_in_vain=1, evictions=(950, 960))
+    assert "back-off            consolidation for another 3 h 58 min, after 1 in vain" in told(vain)
+    assert "pods moved          2 in the last hour, 60 allowed" in told(vain)
+    assert "in vain" not in told(replace(vain, leaving=leaving))
     aborting = told(Record(operation=replace(operation, abort_reason="paused")))
     assert "consolidation (aborting) op-4" in aborting
     plan = ConsolidationPlan(moves=operation.moves)

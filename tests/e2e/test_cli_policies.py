@@ -122,6 +122,27 @@ def test_what_is_wrong_with_any_policy_is_said_with_its_place_and_none_is_writte
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.yaml"]
 
 
+def test_policies_that_do_not_fit_beside_those_in_the_store_are_not_written(ask: Ask) -> None:
+    ask("policy", "apply", "-f", "-", text=WEB)
+    other = "name: other\ntarget: {workloads: [{name: other}]}\n---"
+    said = ask(
+        "policy", "apply", "-f", "-", text=other + WEB.replace("name: web\n", "name: twin\n"), code=2
+    ).err
+    assert "nothing was touched.\n  policy twin, target.workloads[0]: Deployment default/web is the" in said
+    assert [each["name"] for each in json.loads(ask("policy", "list", "--json").out)] == ["web"]
+
+
+def test_one_that_has_left_the_configuration_is_said_until_somebody_takes_it_over(
+    ask: Ask, tmp_path: Path
+) -> None:
+    (tmp_path / "ebbtide.yaml").write_text("policies:\n  - {name: web, target: {workloads: [{name: web}]}}\n")
+    assert "ebbtide: policy web: created, as ebbtide.yaml says" in ask("once").err
+    (tmp_path / "ebbtide.yaml").write_text("policies: []\n")
+    assert "ebbtide: policy web: no longer in ebbtide.yaml" in ask("once").err
+    ask("policy", "apply", "-f", "-", text=ask("policy", "show", "web").out)
+    assert ask("once").err == ""
+
+
 def test_a_policy_that_the_configuration_has_too_is_said(ask: Ask, tmp_path: Path) -> None:
     (tmp_path / "ebbtide.yaml").write_text("policies:\n  - {name: web, target: {workloads: [{name: web}]}}\n")
     told = ask("policy", "apply", "-f", "-", text=WEB)

@@ -6,6 +6,8 @@ import argparse
 import multiprocessing
 import sys
 import time
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 
 from tests.explorer.ending import what_is_wrong_at_the_end
 from tests.explorer.jobs import run
@@ -21,6 +23,12 @@ def main() -> int:
         "--deep", action="store_true", help="the bounds of `make torture`, not those of a push"
     )
     parser.add_argument("--limit", type=int, default=0, help="stop each scene after so many states")
+    parser.add_argument(
+        "--total",
+        type=int,
+        default=0,
+        help="so many states of all scenes, shared; the bounds of a push come first",
+    )
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--path", help="go this one path and tell it step by step; needs --scene")
     arguments = parser.parse_args()
@@ -30,18 +38,40 @@ def main() -> int:
     if arguments.path:
         return tell(scenes[0], arguments.deep, arguments.path)
     start = time.monotonic()
-    jobs = [(scene.name, arguments.deep, arguments.limit) for scene in scenes]
-    if arguments.workers > 1:
-        with multiprocessing.get_context("spawn").Pool(arguments.workers, maxtasksperchild=1) as pool:
-            found = list(map(show, pool.imap_unordered(run, jobs, chunksize=1)))
-    else:
-        found = [show(run(job)) for job in jobs]
-    missing = [] if arguments.scene else never_met({one for explored in found for one in explored.met})
+    before: list[Explored] = []
+    if arguments.total:
+        # Whatever is left out of a share, the narrow bounds are gone through whole; not counted, as most of
+        # it is met again.
+        before = explored(scenes, False, 0, 0, arguments.workers)
+        print(f"the bounds of a push: {sum(one.states for one in before):,} states, not counted", flush=True)
+    found = explored(scenes, arguments.deep, arguments.limit, arguments.total, arguments.workers)
+    missing = [] if arguments.scene else never_met({one for run in (*before, *found) for one in run.met})
     for what in missing:
         print(f"never met: {what}")
-    states, wrong = sum(one.states for one in found), sum(len(one.findings) for one in found)
+    states = sum(one.states for one in found)
+    wrong = sum(len(one.findings) for one in (*before, *found))
     print(f"{states:,} states explored in {time.monotonic() - start:.0f} s, {wrong} violations")
     return 1 if wrong or missing else 0
+
+
+def explored(scenes: Sequence[Scene], deep: bool, limit: int, total: int, workers: int) -> list[Explored]:
+    """Each scene in a process of its own. What a small scene leaves of its share of a total goes to those
+    that come after it."""
+    waiting = list(scenes)
+    running: dict[Future[Explored], int] = {}
+    found: list[Explored] = []
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, context, max_tasks_per_child=1) as pool:
+        while waiting or running:
+            while waiting and len(running) < workers:
+                left = total - sum(one.states for one in found) - sum(running.values())
+                share = max(1, left // len(waiting)) if total else limit
+                running[pool.submit(run, (waiting.pop(0).name, deep, share))] = share
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                del running[future]
+                found.append(show(future.result()))
+    return found
 
 
 def show(explored: Explored) -> Explored:

@@ -24,12 +24,12 @@ LONG = 7200
 """Seconds after which a moment is long past; longer than any timer of a scene."""
 LEFT_OUT = {
     "rev", "lock_owner", "lock_until", "lock_token", "cluster", "format_version", "decision_key",
-    "decision_logged_at", "reason", "pause_reason", "fence_token", "token", "created_at", "launched_at",
-    "uid", "name", "node_uid",
+    "decision_logged_at", "last_said", "reason", "pause_reason", "fence_token", "token", "created_at",
+    "launched_at", "uid", "name", "node_uid",
 }  # fmt: skip
 NODE_LEFT_OUT = LEFT_OUT - {"name"} | {"owner", "instance_id", "provider_id"}
 POD_LEFT_OUT = LEFT_OUT | {"node_name"}
-MOMENT = re.compile(r"(_at|since|until|deadline)$")
+MOMENT = re.compile(r"(_at|since|until|deadline|evictions)$")
 NUMBERED = re.compile(r"(\d{9,}-x\d+|i-\d+|x-\d+|node-\d+|\b1\d{9}\b)")
 
 Rename = Callable[[str], str]
@@ -100,6 +100,8 @@ def encode(value: Any, names: Names, left_out: frozenset[str] = _RECORD) -> Any:
 
 
 def between(moment: Any, now: int) -> Any:
+    if isinstance(moment, tuple):
+        return tuple(between(one, now) for one in moment)
     if not isinstance(moment, int | float) or not moment:
         return moment
     return max(-LONG, min(LONG, round(moment) - now))

@@ -25,6 +25,9 @@ CALLS = {FunctionType, MethodType}
 REBUILT = {"_placement"}
 """Caches of mutable values: the copy starts with its own, empty."""
 
+SHARED: set[type] = set(PLAIN)
+"""Classes of which values are shared, as far as they have been met."""
+
 Memo = dict[int, Any]
 
 
@@ -67,7 +70,7 @@ def _transfer(source: object, target: object, memo: Memo) -> None:
         if name in REBUILT or name == "witnesses":
             continue
         kind = type(value)
-        if kind in PLAIN:
+        if kind in SHARED:
             mine[name] = value
         elif kind in CALLS:
             continue
@@ -84,28 +87,29 @@ def _transfer(source: object, target: object, memo: Memo) -> None:
 def _copied(value: Any, memo: Memo) -> Any:
     """A copy, the value itself where it is frozen, or None for a table of calls."""
     kind = type(value)
-    if kind in PLAIN or isinstance(value, Enum):
+    if kind in SHARED or _frozen(kind):
         return value
     known = memo.get(id(value))
     if known is not None:
         return known
     fresh: Any
     if kind is dict:
-        first = next(iter(value.values()), None)
-        if type(first) in CALLS:
+        first = type(next(iter(value.values()), None))
+        if first in CALLS:
             return None
-        fresh = dict(value) if _frozen(first) else {key: _copied(one, memo) for key, one in value.items()}
+        frozen = first in SHARED or _frozen(first)
+        fresh = dict(value) if frozen else {key: _copied(one, memo) for key, one in value.items()}
     elif kind is list:
-        fresh = list(value) if not value or _frozen(value[0]) else [_copied(one, memo) for one in value]
+        frozen = not value or _frozen(type(value[0]))
+        fresh = list(value) if frozen else [_copied(one, memo) for one in value]
     elif kind is set:
         fresh = set(value)
     elif is_dataclass(value):
-        if _frozen(value):
-            return value
         fresh = object.__new__(kind)
         memo[id(value)] = fresh
         for name in kind.__slots__:
-            setattr(fresh, name, _copied(getattr(value, name), memo))
+            part = getattr(value, name)
+            setattr(fresh, name, part if type(part) in SHARED else _copied(part, memo))
     else:
         raise TypeError(
             f"the explorer does not know how to copy a {kind.__name__}: teach tests/explorer/copying"
@@ -114,9 +118,12 @@ def _copied(value: Any, memo: Memo) -> Any:
     return fresh
 
 
-def _frozen(value: object) -> bool:
-    kind = type(value)
-    if kind in PLAIN or isinstance(value, Enum):
+def _frozen(kind: type) -> bool:
+    """Whether values of this class cannot change; remembered, since it is asked often."""
+    if kind in SHARED:
         return True
     parameters = getattr(kind, "__dataclass_params__", None)
-    return parameters is not None and bool(parameters.frozen)
+    if issubclass(kind, Enum) or (parameters is not None and parameters.frozen):
+        SHARED.add(kind)
+        return True
+    return False

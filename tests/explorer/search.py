@@ -34,9 +34,12 @@ class Finding:
     says: str
     choices: tuple[int, ...]
     trail: tuple[str, ...]
+    deep: bool = False
+    """What can be chosen depends on the bounds: it can be gone again only within the same."""
 
     def command(self) -> str:
-        return f"python -m tests.explorer --scene {self.scene!r} --path {write_path(self.choices)}"
+        bounds = " --deep" if self.deep else ""
+        return f"python -m tests.explorer --scene {self.scene!r}{bounds} --path {write_path(self.choices)}"
 
 
 PLACED_SECONDS = 15
@@ -101,7 +104,8 @@ class Search:
             problems = what_is_wrong_at_the_end(path.stage, self.scene)
         if problems:
             choices = path.snapshot.choices + tuple(path.taken)
-            self.findings.append(Finding(self.scene.name, problems[0], choices, tuple(path.trail)))
+            deep = self.bounds == self.scene.deep
+            self.findings.append(Finding(self.scene.name, problems[0], choices, tuple(path.trail), deep))
         path.leave()
 
     def push(self, step: int, entry: Entry) -> None:

@@ -23,11 +23,13 @@ from ebbtide.entrypoints.examining import (
     examine_prices,
     examine_queue,
     examine_store,
+    scales_workloads,
 )
 from tests.servers.dynamodb import CREDENTIALS, DynamoServer, dynamodb_server
 from tests.servers.moto import CREDENTIALS as AWS_CREDENTIALS
 from tests.servers.moto import REGION, shared_moto
 from tests.servers.prometheus import http_server
+from tests.yard import make_policy
 
 TEXT = """\
 cluster: {name: shop, kind: kubernetes}
@@ -65,6 +67,25 @@ def test_a_store_that_works_can_be_read_and_written_and_is_left_as_it_was(tmp_pa
     assert (schema.ok, "is ready at schema" in schema.says) == (True, True)
     assert (record.ok, record.says) == (True, "the record can be read and may be written")
     assert file.read_bytes() == before
+
+
+def test_rights_on_workloads_are_needed_where_the_configuration_or_the_store_has_policies(
+    tmp_path: Path,
+) -> None:
+    named = "policies: [{name: web, target: {workloads: [{name: web}]}}]\n"
+    pool = "policies: [{name: all, target: {pool: a}}]\n"
+    assert scales_workloads(config_of(named))
+    assert not scales_workloads(config_of(pool))
+    url = f"sqlite:///{tmp_path / 'record.db'}"
+    assert not scales_workloads(config_of(store_url=url))
+    assert not (tmp_path / "record.db").exists(), "looking makes no file"
+    store = SqlStore.open(url, SystemClock(), "shop")
+    assert not scales_workloads(config_of(store_url=url))
+    store.policies().put_policy(make_policy())
+    store.close()
+    assert scales_workloads(config_of(store_url=url))
+    (tmp_path / "record.db").write_text("no database")
+    assert not scales_workloads(config_of(store_url=url)), "said by the examination of the store"
 
 
 def test_a_store_that_is_not_there_yet_is_not_made_and_one_that_is_none_is_said(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,22 @@ class Api:
     def items(self, path: str) -> list[Any]:
         found: list[Any] = self.get(path)["items"]
         return found
+
+    def follow(self, path: str, version: str, seconds: int) -> Iterator[Any]:
+        """The events of a watch from that version on, until the server ends it after so many seconds."""
+        response = self._pool.request(
+            "GET",
+            f"{self._url}{path}?watch=1&resourceVersion={version}&timeoutSeconds={seconds}",
+            headers={"Authorization": f"Bearer {self._token}"},
+            timeout=seconds + 30,
+            retries=False,
+            preload_content=False,
+        )
+        try:
+            for line in response:
+                yield json.loads(line)
+        finally:
+            response.close()
 
     def post(self, path: str, body: Body) -> Any:
         return json.loads(self._send("POST", path, body))

@@ -19,8 +19,9 @@ PERIOD_SECONDS = 0.1
 
 
 class Kubelets:
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, period_seconds: float = PERIOD_SECONDS) -> None:
         self._api = api
+        self._period_seconds = period_seconds
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kubelets", daemon=True)
         self.stopped: set[str] = set()
@@ -28,7 +29,7 @@ class Kubelets:
         """Fewest ready pods ever seen, by value of the label `app`, once any was ready."""
 
     def _run(self) -> None:
-        while not self._stop.wait(PERIOD_SECONDS):
+        while not self._stop.wait(self._period_seconds):
             try:
                 self.look()
             except (urllib3.exceptions.HTTPError, OSError, ApiRefused):
@@ -74,8 +75,8 @@ def running_status() -> dict[str, Any]:
 
 
 @contextmanager
-def kubelets(api: Api) -> Iterator[Kubelets]:
-    found = Kubelets(api)
+def kubelets(api: Api, period_seconds: float = PERIOD_SECONDS) -> Iterator[Kubelets]:
+    found = Kubelets(api, period_seconds)
     found._thread.start()
     try:
         yield found

@@ -72,17 +72,18 @@ def _start() -> SharedKube | str:
         return f"a real control plane: {why}"
     found = stack.enter_context(kubelets(server.api))
     atexit.register(stack.close)
-    return SharedKube(server, found, _least_rights(server))
+    return SharedKube(server, found, server.kubeconfig("ebbtide", token=token_of_ebbtide(server)))
 
 
-def _least_rights(server: KubeServer) -> Path:
+def token_of_ebbtide(server: KubeServer) -> str:
+    """The token of the service account that deploy/manifests gives to Ebbtide, once its rights are known."""
     applied = server.kubectl("apply", "-f", str(RBAC))
     made = server.kubectl("create", "token", "ebbtide", "--namespace=ebbtide", "--duration=24h")
     if applied.returncode or made.returncode:
         raise RuntimeError(applied.stderr + made.stderr)
     # The server learns of new roles a moment after it has stored them.
     eventually(lambda: server.can_i("ebbtide:ebbtide", "delete nodes"), 30, "the rights of ebbtide")
-    return server.kubeconfig("ebbtide", token=made.stdout.strip())
+    return made.stdout.strip()
 
 
 def shared_kube() -> SharedKube:

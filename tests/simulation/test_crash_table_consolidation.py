@@ -42,6 +42,52 @@ def test_crash_after_an_eviction() -> None:
     assert [act.pod_uid for act in acts(telling, ActKind.EVICT)].count(first.pod_uid) == 1
 
 
+def starts_in(telling: Telling, seconds: float) -> None:
+    workload = telling.world.pods.book.workloads["default/web"]
+    workload.spec = replace(workload.spec, start_seconds=seconds)
+
+
+def test_a_runner_dies_while_pods_are_moved_and_its_lease_outlives_their_time() -> None:
+    """As a Lambda that is killed: nobody can act for 300 s, and the pod needs a little longer than that."""
+    lease = replace(SETTINGS_REPACK, lock_ttl_seconds=300, max_tick_gap_seconds=600)
+    telling = Telling(Story("a long lease", scattered, 2, lease, ticks=40))
+    starts_in(telling, 330.0)
+    strike(telling, "cluster.evict", Strike.CRASH_AFTER)
+    died = telling.clock.now()
+    telling.wait(60)
+    starts_in(telling, 5.0)
+    ends_well(telling)
+    assert telling.clock.now() > died + REPACK.move_timeout_seconds
+    assert not any("given up" in said for said in telling.sentences)
+    assert any("consolidation" in said and "completed: 2 pods moved" in said for said in telling.sentences)
+
+
+def test_pods_that_are_never_ready_stop_it_although_runners_die() -> None:
+    """The time anew is given for a death, not for ever."""
+    telling = Telling(replace(STORY, nodes_at_the_end=3, ticks=60))
+    starts_in(telling, 100_000.0)
+    strike(telling, "cluster.evict", Strike.CRASH_AFTER)
+    telling.tick_until(lambda record: record.operation is None)
+    assert any("was not ready elsewhere within 300 s" in said for said in telling.sentences)
+
+
+def test_an_eviction_is_counted_before_it_is_done_and_only_once() -> None:
+    for kind in (Strike.CRASH_BEFORE, Strike.CRASH_AFTER):
+        telling = Telling(STORY)
+        strike(telling, "cluster.evict", kind)
+        assert len(telling.record.evictions) == 1
+        telling.tick_until(lambda record: bool(record.leaving))
+        assert len(telling.record.evictions) == len(acts(telling, ActKind.EVICT)) == 2
+
+
+def test_a_consolidation_is_in_vain_until_its_node_is_gone() -> None:
+    telling = Telling(STORY)
+    telling.tick_until(lambda record: isinstance(record.operation, Consolidate))
+    assert (telling.record.consolidations_in_vain, telling.record.consolidation_owes) == (1, 1)
+    ends_well(telling)
+    assert (telling.record.consolidations_in_vain, telling.record.consolidation_owes) == (0, 0)
+
+
 def test_room_goes_while_pods_are_moved() -> None:
     telling = Telling(replace(STORY, nodes_at_the_end=3))
     telling.tick_until(moving)
@@ -88,3 +134,4 @@ def test_a_node_that_consolidation_emptied_is_never_removed() -> None:
     assert LEAVING in telling.world.inventory.nodes[one.node_name].taints
     ends_well(telling)
     assert telling.record.leaving == ()
+    assert telling.record.consolidations_in_vain == 1

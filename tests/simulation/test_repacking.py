@@ -9,6 +9,7 @@ from decimal import Decimal
 import pytest
 
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
+from ebbtide.errors import Usage
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.node import LEAVING, Node, Ownership
 from ebbtide.model.operation import (
@@ -27,7 +28,8 @@ from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.checker import Checker
 from ebbtide.simulator.clock import VirtualClock
-from ebbtide.simulator.repacking import Bookkeeper
+from ebbtide.simulator.comparison import compared, needs_consolidation, without_consolidation
+from ebbtide.simulator.repacking import Bookkeeper, Repacking
 from ebbtide.simulator.rules import Rules, WorkloadSpec, pod_template
 from ebbtide.simulator.scenarios import build
 from ebbtide.simulator.simulate import Simulation
@@ -66,6 +68,35 @@ def test_the_same_rules_hold_with_crashes_lost_replies_and_a_second_runner() -> 
     assert result["violations"] == []
     assert isinstance(result["consolidation"], dict)
     assert result["consolidation"]["begun"] >= 1
+
+
+def test_with_and_without_it_are_compared() -> None:
+    with_it = Simulation(replace(build("consolidation", 1), duration_seconds=DAY // 6)).run()
+    other = without_consolidation(replace(build("consolidation", 1), duration_seconds=DAY // 6))
+    assert (other.settings.consolidation.enabled, other.settings.cpu_down) == (False, 0.3)
+    without = Simulation(other).run()
+    told = json.loads(compared(with_it, without))
+    assert told["without_consolidation"]["cost"] == without.cost
+    assert Decimal(told["saved"]) == Decimal(without.cost) - Decimal(with_it.cost) > 0
+    assert told["saved_percent"] == round(float(100 * Decimal(told["saved"]) / Decimal(without.cost)), 2)
+    assert (without.consolidation.begun, told["consolidation"]["begun"]) == (0, with_it.consolidation.begun)
+
+
+def test_a_scenario_without_it_cannot_be_compared() -> None:
+    with pytest.raises(Usage, match="scenario day has no consolidation"):
+        needs_consolidation(build("day", 1))
+    needs_consolidation(build("consolidation", 1))
+
+
+def test_evictions_of_one_plan_count_against_the_next_also_where_runners_die() -> None:
+    scenario = build("consolidation", 1)
+    rules = replace(scenario.settings.consolidation, cooldown_seconds=600, backoff_max_seconds=0)
+    rules = replace(rules, moves_per_hour=8)
+    scenario = replace(scenario, settings=replace(scenario.settings, consolidation=rules))
+    scenario = replace(scenario, duration_seconds=DAY // 2, tick_seconds=120)
+    result = Simulation(scenario, ("crash", "lost-reply")).run()
+    assert result.violations == ()
+    assert (result.consolidation.begun, result.consolidation.pods_moved) >= (3, 8)
 
 
 class Scene:
@@ -163,6 +194,20 @@ def test_a_pod_is_evicted_only_from_a_node_with_the_mark_of_its_consolidation(ma
     assert bool(scene.checker.violations) is not marked
 
 
+def test_more_evictions_in_an_hour_than_allowed_are_told_of() -> None:
+    few = replace(SETTINGS, consolidation=replace(SETTINGS.consolidation, moves_per_hour=1))
+    scene = Scene(pods=2)
+    said: list[str] = []
+    rules = Repacking(scene.world, few, said.append)
+    for seconds, told in ((0, 0), (3600, 0), (60, 1)):
+        scene.world.advance_to(scene.world.now + seconds)
+        node = replace(scene.nodes[0], owner=Ownership("op", 1, cordoned=False), taints=(LEAVING,))
+        (pod,) = scene.world.pods_on(node.name)
+        rules.evicts(Act(ActKind.EVICT, pod_uid=pod.uid), moving(scene, node, pod.uid))
+        assert len(said) == told
+    assert said == ["consolidation evicted 2 pods within an hour, 1 are allowed"]
+
+
 def test_a_pod_that_finds_no_place_again_is_told_of() -> None:
     scene = Scene(pods=2)
     node = replace(scene.nodes[0], owner=Ownership("op", 1, cordoned=False), unschedulable=True)
@@ -186,6 +231,26 @@ def test_one_that_finds_a_place_or_is_not_wanted_any_more_is_well() -> None:
     scene.world.controllers.evict(pod, 30, lambda: scene.world.tell(act))
     scene.world.advance_to(scene.world.now + 120)
     assert scene.checker.violations == []
+
+
+@pytest.mark.parametrize(("others", "told"), [(2, 0), (1, 1)], ids=["by others who came", "by nobody"])
+def test_a_place_that_was_taken_meanwhile_is_nobodys_fault(others: int, told: int) -> None:
+    scene = Scene(pods=1)
+    (pod,) = (pod for node in scene.nodes for pod in scene.world.pods_on(node.name))
+    node = replace(scene.world.inventory.nodes[pod.node_name], owner=Ownership("op", 1, cordoned=False))
+    scene.world.inventory.put_node(replace(node, unschedulable=others == 1))
+    more = WorkloadSpec(pod_template("more", 400 if others == 1 else 1500, 256), demand=Demand(low=others))
+    scene.world.add_workload(more)
+    if others == 1:
+        other = next(one for one in scene.nodes if one.name != node.name)
+        scene.world.inventory.put_node(replace(other, unschedulable=True))
+    scene.world.advance_to(scene.world.now + 2)
+    scene.store.write(moving(scene, node, pod.uid), None)
+    act = Act(ActKind.EVICT, node_name=node.name, pod_uid=pod.uid)
+    scene.world.controllers.evict(pod, 30, lambda: scene.world.tell(act))
+    scene.world.advance_to(scene.world.now + 61)
+    assert len(scene.world.inventory.waiting) == (1 if others == 2 else 2)
+    assert len(scene.checker.violations) == told
 
 
 def test_the_books_are_kept_by_what_is_told() -> None:

@@ -138,6 +138,17 @@ def test_an_interrupted_node_may_go_with_its_pods_and_below_the_minimum(scene: S
     assert scene.said == []
 
 
+def test_terminating_what_the_cloud_takes_by_itself_is_seen(scene: Scene) -> None:
+    node = scene.workers[0]
+    removal = Removal(instance_of(node), node.name, node.uid, node.zone, state=RemovalState.DRAINED)
+    for state, told in ((RemovalState.DRAINED, 0), (RemovalState.TERMINATING, 1)):
+        spot = Spot("spot:i", instance_of(node), SpotKind.INTERRUPTION, 0, 120)
+        spot = replace(spot, removal=replace(removal, state=state))
+        scene.store.write(replace(scene.store.load(), spots=(spot,)), None)
+        assert len(scene.said) == told
+    assert scene.said == [f"instance {instance_of(node)}, which the cloud is taking, was to be terminated"]
+
+
 def test_going_below_the_minimum_and_emptying_a_zone_are_seen(scene: Scene) -> None:
     one, two, alone = scene.workers
     scene.intend(alone)

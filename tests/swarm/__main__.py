@@ -9,7 +9,7 @@ import time
 from collections import Counter
 
 from ebbtide.simulator.frames import Frame
-from tests.swarm.run import Outcome, run_seed
+from tests.swarm.run import Outcome, run_or_tell, run_seed
 
 
 def main() -> int:
@@ -29,7 +29,7 @@ def main() -> int:
     met: Counter[str] = Counter()
     ticks = failed = 0
     with multiprocessing.get_context("spawn").Pool(arguments.workers) as pool:
-        for outcome in pool.imap_unordered(run_seed, seeds, chunksize=20):
+        for outcome in pool.imap_unordered(run_or_tell, seeds, chunksize=20):
             met.update(outcome.faults)
             ticks += outcome.ticks
             if outcome.violations:

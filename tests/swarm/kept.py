@@ -7,4 +7,6 @@ KEPT = {
     249: "the Node object of a machine that nobody signed stays: nobody can say that it is gone",
     252: "a name that is reused keeps others from joining while its dead Node object stays",
     474: "an interrupted node that a person had cordoned is emptied all the same",
+    2905: "who wanted to resume while the record could not be read did not try again",
+    50185: "a deployment in the second of an eviction took the place of what was evicted",
 }

@@ -16,6 +16,14 @@ class Outcome:
     violations: tuple[str, ...]
 
 
+def run_or_tell(seed: int) -> Outcome:
+    """One of many: where the simulation itself fails, the others go on, and the seed is named."""
+    try:
+        return run_seed(seed)
+    except Exception as error:
+        return Outcome(seed, (), 0, (f"the simulation failed: {type(error).__name__}: {error}",))
+
+
 def run_seed(seed: int, on_tick: OnTick | None = None) -> Outcome:
     simulation = Simulation(build(seed), on_tick=on_tick)
     result = simulation.run()

@@ -125,19 +125,35 @@ def test_the_minimum_of_a_pool_is_kept_as_well() -> None:
 
 def test_a_zone_is_never_drained_to_zero_when_several_zones_exist() -> None:
     snapshot = make_snapshot(make_nodes("a1", "a2", "b1"))
-    assert gates.keeps_zones(snapshot, make_record(), [make_removal("a1")]).passed
-    check = gates.keeps_zones(snapshot, make_record(), [make_removal("b1")])
+    assert gates.keeps_zones(snapshot, make_record(), SETTINGS, [make_removal("a1")]).passed
+    check = gates.keeps_zones(snapshot, make_record(), SETTINGS, [make_removal("b1")])
     assert (check.passed, check.says) == (False, "zone b would be left without a ready worker")
-    assert not gates.keeps_zones(snapshot, make_record(), [make_removal("a1"), make_removal("a2")]).passed
+    assert not gates.keeps_zones(
+        snapshot, make_record(), SETTINGS, [make_removal("a1"), make_removal("a2")]
+    ).passed
 
 
 def test_the_only_zone_there_is_may_lose_a_worker_even_its_last() -> None:
-    assert gates.keeps_zones(make_snapshot(make_nodes("a1")), make_record(), [make_removal("a1")]).passed
+    assert gates.keeps_zones(
+        make_snapshot(make_nodes("a1")), make_record(), SETTINGS, [make_removal("a1")]
+    ).passed
 
 
 def test_an_unready_worker_does_not_keep_a_zone() -> None:
     nodes = [*make_nodes("a1", "b1"), make_node("b2", ready=False)]
-    assert not gates.keeps_zones(make_snapshot(nodes), make_record(), [make_removal("b1")]).passed
+    assert not gates.keeps_zones(make_snapshot(nodes), make_record(), SETTINGS, [make_removal("b1")]).passed
+
+
+def test_a_pool_that_sleeps_may_empty_a_zone_and_keeps_none_for_the_others() -> None:
+    pools = (make_pool(), make_pool("gpu", may_be_empty=True))
+    settings = make_settings(pools=pools)
+    nodes = [*make_nodes("a1", "b1"), make_node("b2", zone="b", pool="gpu"), make_node("c1", pool="gpu")]
+    snapshot = make_snapshot(nodes)
+    sleepers = [make_removal("c1", pool="gpu"), make_removal("b2", pool="gpu")]
+    assert gates.keeps_zones(snapshot, make_record(), settings, sleepers).passed
+    check = gates.keeps_zones(snapshot, make_record(), settings, [make_removal("b1")])
+    assert (check.passed, check.says) == (False, "zone b would be left without a ready worker")
+    assert not gates.keeps_zones(snapshot, make_record(), SETTINGS, sleepers[:1]).passed
 
 
 @pytest.mark.parametrize(("workers", "allowed"), [(1, 1), (9, 1), (19, 1), (20, 2), (100, 10)])

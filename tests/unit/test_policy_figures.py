@@ -14,6 +14,8 @@ from ebbtide.bootstrap.figures import watched
 from ebbtide.config.document import Read
 from ebbtide.config.load import build_config
 from ebbtide.errors import Retryable
+from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport
+from ebbtide.model.decision import Action, Decision
 from ebbtide.model.idle import IdleState, WakeReason
 from ebbtide.model.operation import (
     Consolidate,
@@ -130,6 +132,27 @@ def test_consolidations_are_counted_with_what_they_save_and_why_they_fail() -> N
     assert value("ebbtide_consolidations_failed_total", failed) == 1
     assert why_failed("node-7 was cordoned meanwhile") == "changed"
     assert why_failed("something of which nobody has heard") == "other"
+
+
+def test_one_that_only_takes_empty_nodes_is_counted_once_too() -> None:
+    figures = Figures()
+    observer = figures.of(Settings())
+    plan = ConsolidationPlan(cost_before=Decimal("0.1536"), cost_after=Decimal("0.0168"), currency="EUR")
+    report = ConsolidationReport((), plan=plan)
+    for number, (reason, succeeded) in enumerate((("", True), ("default/web waits for a node", False))):
+        observer.decided(Decision("d", number, Action.CONSOLIDATE, "why", (), consolidation=report))
+        work = ScaleDown(f"{number}-d", number, (), abort_reason=reason, only_empty=True)
+        observer.closed(work, succeeded)
+        observer.closed(work, succeeded)  # the nodes that go later, under the same id
+    observer.closed(ScaleDown("other", 0, ()), True)
+    value = figures.registry.get_sample_value
+    assert value("ebbtide_consolidations_total", {"cluster": "cluster", "result": "succeeded"}) == 1
+    saved = {"cluster": "cluster", "currency": "EUR"}
+    assert value("ebbtide_consolidation_savings_per_hour_sum", saved) == pytest.approx(0.1368)
+    failed = {"cluster": "cluster", "reason": "pods_waiting"}
+    assert value("ebbtide_consolidations_failed_total", failed) == 1
+    assert why_failed("default/web-1 was not ready elsewhere within 300 s") == "not_ready"
+    assert why_failed("default/web-1 would fit on no other node any more") == "no_room"
 
 
 def test_nodes_that_come_and_go_are_counted_once() -> None:

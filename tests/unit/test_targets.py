@@ -73,6 +73,14 @@ def test_the_last_ready_worker_of_a_zone_stays_when_several_zones_exist() -> Non
     assert refusals == {f"{z}1": f"it is the last ready worker in zone {z}" for z in "abc"}
 
 
+def test_a_pool_that_sleeps_gives_up_its_zones_and_another_keeps_its_own() -> None:
+    pools = (make_pool(), make_pool("gpu", may_be_empty=True))
+    nodes = (*make_nodes("a1", "b1"), make_node("b2", pool="gpu"), make_node("c1", pool="gpu"))
+    chosen, refusals = choose(nodes, limit=4, pools=pools)
+    assert chosen == ["b2", "c1"]
+    assert refusals == {f"{z}1": f"it is the last ready worker in zone {z}" for z in "ab"}
+
+
 def test_an_unready_worker_does_not_make_a_node_expendable() -> None:
     nodes = (*make_nodes("a1", "b1"), make_node("b2", ready=False))
     assert choose(nodes, limit=3)[0] == []

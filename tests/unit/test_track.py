@@ -13,12 +13,14 @@ from ebbtide.model.record import Emptied, Record, Rest
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
     NOW,
+    make_consolidate,
     make_daemon,
     make_node,
     make_nodes,
     make_pod,
     make_pool,
     make_record,
+    make_scale_down,
     make_scale_up,
     make_settings,
     make_slot,
@@ -210,3 +212,27 @@ def test_an_emptiness_from_the_future_begins_now_with_a_warning() -> None:
 def test_the_record_tells_since_when_a_node_is_empty() -> None:
     record = make_record(emptied=(Emptied("uid-a1", NOW - 5), Emptied("uid-a2", NOW)))
     assert [record.emptied_since(uid) for uid in ("uid-a2", "uid-b1")] == [NOW, None]
+
+
+@pytest.mark.parametrize(
+    ("problems", "record"),
+    [
+        (("half read",), {"ticked_at": NOW - 60}),
+        ((), {"ticked_at": NOW - 301}),
+        ((), {"ticked_at": NOW - 60, "unclean_runs": 1}),
+    ],
+    ids=["nothing could be seen", "nobody looked", "the runner before died"],
+)
+def test_time_that_nobody_saw_is_not_held_against_a_consolidation(
+    problems: tuple[str, ...], record: dict[str, Any]
+) -> None:
+    operation = make_consolidate([], [], watched_since=NOW - 900)
+    after = tracked(make_snapshot(NODES, problems=problems), operation=operation, **record)
+    assert after.operation == replace(operation, watched_since=NOW)
+    down = make_scale_down()
+    assert tracked(make_snapshot(NODES, problems=problems), operation=down, **record).operation == down
+
+
+def test_a_consolidation_that_is_looked_at_all_the_time_is_left_as_it_is() -> None:
+    operation = make_consolidate([], [], watched_since=NOW - 900)
+    assert tracked(CALM, operation=operation, ticked_at=NOW - 300).operation == operation

@@ -4,19 +4,15 @@ They are sent by a thread of their own from a queue with an end, so that nobody 
 fit, and what was tried long enough in vain, is dropped and said. A message has the id of its log entry, also
 when it is sent again, so that a receiver can tell a repeat. The log has them all; this is a courtesy.
 
-Redirects are not followed, and addresses under which clouds hand out credentials are not spoken to, whatever
-name points there.
+Redirects are not followed, and `outgoing` looks at every address before it is spoken to.
 """
 
 from __future__ import annotations
 
 import http.client
-import ipaddress
 import json
 import logging
 import queue
-import socket
-import ssl
 import threading
 import time
 from contextlib import suppress
@@ -27,9 +23,10 @@ from urllib.parse import urlsplit
 from standardwebhooks.webhooks import EmptyWebhookSecretError, Webhook
 
 from ebbtide import __version__
-from ebbtide.errors import ConfigError
+from ebbtide.errors import AddressRefused, ConfigError
 from ebbtide.model.idle import Phase
 from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.outgoing import PORTS, checked, connected
 from ebbtide.ports import Notifier
 
 MOST_WAITING = 1000
@@ -39,7 +36,6 @@ CLOSE_SECONDS = 5.0
 WAITS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Seconds before each further try."""
 GONE = 410
-METADATA = ipaddress.ip_address("fd00:ec2::254")
 _log = logging.getLogger(__name__)
 
 
@@ -178,44 +174,17 @@ def body_of(entry: LogEntry, kind: str) -> str:
 def post(url: str, body: bytes, headers: dict[str, str]) -> int:
     """The status; a redirect is one like any other, and not followed. `NotSent` where there is none."""
     parts = urlsplit(url)
-    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    host, port = parts.hostname or "", parts.port or PORTS.get(parts.scheme, 0)
     path = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
     connection = http.client.HTTPConnection(host, port, timeout=SEND_SECONDS)
     try:
-        connection.sock = connected(host, port, parts.scheme == "https")
+        checked(url)
+        connection.sock = connected(host, port, parts.scheme == "https", SEND_SECONDS)
         connection.request("POST", path, body, {**headers, "host": parts.netloc.rpartition("@")[2]})
         return connection.getresponse().status
+    except AddressRefused as error:
+        raise NotSent(str(error), final=True) from error
     except (OSError, http.client.HTTPException) as error:
         raise NotSent(f"{host} cannot be reached ({type(error).__name__}: {error})") from error
     finally:
         connection.close()
-
-
-def connected(host: str, port: int, encrypted: bool) -> socket.socket:
-    """To the very address that was looked at: a name could point elsewhere when it is asked again."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    for _, _, _, _, address in found:
-        if forbidden(str(address[0])):
-            raise NotSent(f"{host} is {address[0]}, an address that is never spoken to", final=True)
-    failed: OSError = OSError("no address")
-    for _, _, _, _, address in found:
-        try:
-            plain = socket.create_connection((str(address[0]), port), SEND_SECONDS)
-        except OSError as error:
-            failed = error
-            continue
-        if not encrypted:
-            return plain
-        try:
-            return ssl.create_default_context().wrap_socket(plain, server_hostname=host)
-        except BaseException:
-            plain.close()
-            raise
-    raise failed
-
-
-def forbidden(address: str) -> bool:
-    """Link-local, and where EC2 answers with credentials over IPv6."""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    plain = getattr(found, "ipv4_mapped", None) or found
-    return plain.is_link_local or plain == METADATA

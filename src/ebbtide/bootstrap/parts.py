@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
 
+from ebbtide.hush import hushed
 from ebbtide.model.log import LogEntry
 from ebbtide.ports import Clock, Cloud, Cluster, Inbox, Metrics, Observer, Players, Signals, Workloads
 
@@ -86,6 +87,6 @@ class LineNotifier:
             }
             line = json.dumps(said, ensure_ascii=False)
         try:
-            print(line, file=self._out, flush=True)
+            print(hushed(line), file=self._out, flush=True)
         except (OSError, ValueError):
             return

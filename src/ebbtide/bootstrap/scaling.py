@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
@@ -13,6 +13,7 @@ from ebbtide.engine.outside import Outside
 from ebbtide.engine.policies import Policies
 from ebbtide.engine.scaling import Scaling, ScalingOutside
 from ebbtide.errors import StoreUnusable
+from ebbtide.model.policy import FROM_CONFIGURATION, Policy
 from ebbtide.ports import PolicyStore
 
 CALLS_AT_ONCE = 8
@@ -73,14 +74,37 @@ def open_scaling(config: Config, outside: Outside, stays: bool = False) -> Scali
 
 
 def apply_policies(config: Config, scaling: Scaling) -> list[str]:
-    """Bring the store to the policies of the file; a sentence for each that was not so already. One that is
-    no longer in the file stays: it may be somebody else's, and deleting it is a command of its own."""
-    outside = scaling.outside
-    book = Policies(outside.policies, outside.clock, outside.new_id)
+    """Bring the store to the policies of the file; a sentence for each that was not so already, that cannot
+    be so, or that is no longer in the file. The last stay: what sleeps would be left at zero with nobody to
+    wake it, so deleting is a command of its own."""
+    outside, source = scaling.outside, config.source or "the environment"
+    book = Policies(outside.policies, outside.clock, outside.new_id, pool_names(config))
     now = int(outside.clock.now())
+    wanted = [keys.policy(str(uuid.uuid4()), 0, now, now) for keys in config.policies]
     said = []
-    for keys in config.policies:
-        policy, done = book.apply(keys.policy(str(uuid.uuid4()), 0, now, now))
-        if done != "unchanged":
-            said.append(f"policy {policy.name}: {done}, as {config.source or 'the environment'} says")
-    return said
+    for change in book.plan(wanted, FROM_CONFIGURATION):
+        if change.problems:
+            told = "; ".join(f"{problem.field}: {problem.says}" for problem in change.problems)
+            said.append(f"policy {change.policy.name}: not applied, though {source} says so: {told}")
+            continue
+        book.carry_out(change)
+        if change.says != "unchanged":
+            said.append(f"policy {change.policy.name}: {change.says}, as {source} says")
+    names = {policy.name for policy in wanted}
+    return said + [_left_the_file(policy, source) for policy in book.all() if _gone(policy, names)]
+
+
+def _gone(policy: Policy, names: Collection[str]) -> bool:
+    return policy.origin == FROM_CONFIGURATION and policy.name not in names
+
+
+def _left_the_file(policy: Policy, source: str) -> str:
+    name = policy.name
+    return (
+        f"policy {name}: no longer in {source}, where it came from, and still at work; "
+        f"`ebbtide policy delete {name}` ends it, `ebbtide policy apply -f` with it keeps it without the file"
+    )
+
+
+def pool_names(config: Config) -> list[str]:
+    return [pool.name for pool in config.settings.pools]

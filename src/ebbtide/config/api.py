@@ -10,6 +10,7 @@ from pydantic import Field
 
 from ebbtide.config.section import Section
 from ebbtide.errors import ConfigError
+from ebbtide.hush import keep
 
 PORT = r"(6553[0-5]|655[0-2]\d|65[0-4]\d{2}|6[0-4]\d{3}|[1-5]\d{4}|\d{1,4})"
 ADDRESS = rf"^(off|(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):{PORT})$"
@@ -63,6 +64,11 @@ class ApiKeys(Section):
         description="Where signed notifications of sleep and wake are sent.",
         json_schema_extra={"allowed": "a URL"},
     )
+    notify_hosts: tuple[str, ...] = Field(
+        (),
+        description="Hosts that notifications may go to, as `name` or `*.domain`; without any, all but "
+        "metadata services.",
+    )
     rate_per_minute: int = Field(600, ge=1, le=1_000_000, description="Requests a minute for each caller.")
     wakes_per_minute: int = Field(120, ge=1, le=1_000_000, description="Wakes a minute for each caller.")
 
@@ -93,4 +99,4 @@ def webhook_secrets(path: str) -> tuple[str, ...]:
             f"api.webhook_secrets_file {path!r} cannot be read ({error}); nothing was "
             "touched. Make it, with one secret a line."
         ) from error
-    return tuple(line.strip() for line in lines if line.strip())
+    return tuple(keep(line.strip()) for line in lines if line.strip())

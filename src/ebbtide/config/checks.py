@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import urlsplit
 
 from ebbtide.config.adapter_checks import check_adapters
+from ebbtide.config.address_checks import check_addresses
 from ebbtide.config.api_checks import check_api
 from ebbtide.config.budgets import BudgetKeys
 from ebbtide.config.policies import PolicyKeys
 from ebbtide.config.pools import PoolKeys
 from ebbtide.config.problems import Problem, shown
 from ebbtide.config.schema import STORE_FORMS, Document
+from ebbtide.core.policy_checks import check_policy
 
 
 def check(document: Document) -> Iterator[Problem]:
@@ -24,6 +26,7 @@ def check(document: Document) -> Iterator[Problem]:
     yield from check_policies(document.policies, [pool.name for pool in document.pools])
     yield from check_adapters(document)
     yield from check_api(document.api)
+    yield from check_addresses(document)
 
 
 def _limits(d: Document) -> Iterator[Problem]:
@@ -171,17 +174,14 @@ def _definitions(d: Document) -> Iterator[Problem]:
 def check_policies(policies: Sequence[PolicyKeys], pools: Sequence[str]) -> Iterator[Problem]:
     """Of the configuration, or of a file beside it; where no pool is configured, any may be meant."""
     names = [policy.name for policy in policies]
-    for number, policy in enumerate(policies):
+    meant = [policy.policy("", 0, 0, 0) for policy in policies]
+    for number, policy in enumerate(meant):
         if policy.name in names[:number]:
             says = f"{shown(policy.name)} is used twice; give each its own"
             yield Problem(("policies", number, "name"), says)
-        if policy.target.pool and pools and policy.target.pool not in pools:
-            says = f"{shown(policy.target.pool)} is no configured pool; allowed: {', '.join(pools)}"
-            yield Problem(("policies", number, "target", "pool"), says, ("pools",))
-        for place, schedule in enumerate(policy.schedules):
-            if not schedule.replicas and not policy.scale_to_zero:
-                says = "0 is sleep, and scale_to_zero of the policy is off; switch it on, or give 1 or more"
-                yield Problem(("policies", number, "schedules", place, "replicas"), says)
+        for found in check_policy(policy, meant[:number], pools):
+            others = ("pools",) if found.path == ("target", "pool") else ()
+            yield Problem(("policies", number, *found.path), found.says, others)
 
 
 def _twice(values: Iterable[str]) -> list[str]:

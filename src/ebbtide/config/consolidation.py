@@ -29,6 +29,10 @@ class ConsolidationKeys(Section):
     cooldown_sec: int = _seconds(
         DEFAULTS.cooldown_seconds, "Wait this long after a consolidation before the next."
     )
+    backoff_max_sec: int = _seconds(
+        DEFAULTS.backoff_max_seconds,
+        "The cooldown doubles with each consolidation whose nodes did not go, up to this.",
+    )
     min_uptime_sec: int = _seconds(DEFAULTS.min_uptime_seconds, "A node younger than this is left alone.")
     min_idle_sec: int = _seconds(
         DEFAULTS.min_idle_seconds, "A node must have been without pods this long before it is deleted."

@@ -28,6 +28,7 @@ from ebbtide.config.problems import Problem, mask, problems_in
 from ebbtide.config.schema import Document
 from ebbtide.core.budgets import described
 from ebbtide.errors import ConfigError
+from ebbtide.hush import keep_password_of
 from ebbtide.model.policy import ZeroDefaults
 from ebbtide.model.pool import Pool
 from ebbtide.model.settings import Settings
@@ -191,6 +192,8 @@ def _effective(
         value: Any = document
         for part in path:
             value = getattr(value, str(part))
+        if isinstance(value, str):
+            keep_password_of(value)
         if path == ("pools",):
             value = [_pool_line(pool) for pool in pools]
         if path == ("policies",):

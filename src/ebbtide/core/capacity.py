@@ -19,14 +19,23 @@ def _operations(record: Record) -> Iterable[Operation]:
     return (op for op in (record.operation, record.set_aside) if op is not None)
 
 
+def _idle(record: Record) -> bool:
+    """Nothing is under way: most of the time, and asked often."""
+    return record.operation is None and record.set_aside is None and not record.spots
+
+
 def open_removals(record: Record) -> tuple[Removal, ...]:
     """Every removal that is under way, whoever asked for it."""
+    if _idle(record):
+        return ()
     removals = [r for op in _operations(record) if isinstance(op, ScaleDown) for r in op.removals]
     removals += [spot.removal for spot in record.spots if spot.removal is not None]
     return tuple(r for r in removals if not r.settled)
 
 
 def expected_slots(record: Record) -> tuple[Slot, ...]:
+    if _idle(record):
+        return ()
     slots = [slot for op in _operations(record) if isinstance(op, ScaleUp | Consolidate) for slot in op.slots]
     slots += [spot.slot for spot in record.spots if spot.slot is not None]
     return tuple(slot for slot in slots if slot.expected)

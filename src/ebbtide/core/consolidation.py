@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from ebbtide.core import gates
 from ebbtide.core.capacity import standing
+from ebbtide.core.consolidation_pace import cooled_down
 from ebbtide.core.packing.budget import Budget
 from ebbtide.core.question import Question
 from ebbtide.core.repack.choose import Choice
@@ -86,10 +87,7 @@ def _preflight(question: Question) -> Iterator[Check]:
     yield gates.plausible(snapshot, record, settings)
     yield gates.healthy(snapshot, settings)
     yield gates.not_paused(record)
-    passed = now - record.last_consolidation_at
-    cool = not record.last_consolidation_at or passed >= rules.cooldown_seconds
-    since = f"{passed} s since the last consolidation" if record.last_consolidation_at else "none before"
-    yield Check("cooled down", cool, f"{since}, the cooldown is {rules.cooldown_seconds} s")
+    yield cooled_down(record, rules, now)
     yield _stable(record)
     yield _nothing_deployed(snapshot, settings, now)
     workers = len(standing(snapshot, record))

@@ -244,7 +244,7 @@ def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     says = f"{len(removals)} nodes" if removals else f"none of {ready} ready workers may go; {why}"
     yield Check("a node can go", bool(removals), says)
     yield gates.keeps_minimum(snapshot, record, settings, removals)
-    yield gates.keeps_zones(snapshot, record, removals)
+    yield gates.keeps_zones(snapshot, record, settings, removals)
     yield gates.within_budget(snapshot, record, settings, removals, RemovalReason.IDLE)
     answer.removals = removals
     names = ", ".join(removal.node_name for removal in removals)

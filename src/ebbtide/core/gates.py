@@ -95,11 +95,19 @@ def keeps_minimum(
     return Check("minimum kept", True, says)
 
 
-def keeps_zones(snapshot: Snapshot, record: Record, removing: Sequence[Removal]) -> Check:
-    names = {r.node_name for r in removing}
-    left = Counter(node.zone for node in standing(snapshot, record) if node.name not in names)
+def sleeping_pools(settings: Settings) -> frozenset[str]:
+    """Pools that may be empty: whoever let them sleep gave up their zones with them."""
+    return frozenset(pool.name for pool in settings.pools if pool.may_be_empty)
+
+
+def keeps_zones(snapshot: Snapshot, record: Record, settings: Settings, removing: Sequence[Removal]) -> Check:
+    """A worker of a pool that sleeps neither keeps its zone nor is kept for it: it is about to go, and what
+    else stands in the zone must do without it."""
+    names, asleep = {r.node_name for r in removing}, sleeping_pools(settings)
+    stays = (node for node in standing(snapshot, record) if node.name not in names)
+    left = Counter(node.zone for node in stays if node.pool not in asleep)
     zones = {node.zone for node in snapshot.cluster.workers}
-    for removal in removing:
+    for removal in (r for r in removing if r.pool not in asleep):
         if len(zones) > 1 and not left[removal.zone]:
             return Check("zone kept", False, f"zone {removal.zone} would be left without a ready worker")
     return Check("zone kept", True, "every zone concerned keeps a ready worker")
@@ -195,7 +203,7 @@ def may_terminate(removal: Removal, snapshot: Snapshot, record: Record, settings
         healthy(snapshot, settings),
         not_paused(record),
         keeps_minimum(snapshot, record, settings, (removal,)),
-        keeps_zones(snapshot, record, (removal,)),
+        keeps_zones(snapshot, record, settings, (removal,)),
         within_budget(snapshot, record, settings, (removal,), reason_of(removal, record)),
     )
     return next((check for check in checks if not check.passed), None)

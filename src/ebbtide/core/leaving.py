@@ -102,15 +102,22 @@ def _why_stays(
     age = now - node.created_at
     if age < wanted.min_uptime_seconds:
         return f"it is {age} s old, min_uptime is {wanted.min_uptime_seconds}"
-    since = record.emptied_since(node.uid)
-    idle = now - since if since is not None else 0
-    if idle < wanted.min_idle_seconds:
-        return f"it has been empty for {idle} s, min_idle is {wanted.min_idle_seconds}"
+    not_idle = why_not_idle(node.uid, record, settings, now)
+    if not_idle:
+        return not_idle
     if node.unschedulable and not node.cordoned_by_us:
         return "it was cordoned by someone else"
     if node.owner is not None and node.owner.operation_id != leaving.operation_id:
         return f"it belongs to operation {node.owner.operation_id}"
     return next((f"it rests: {one.reason}" for one in record.rests if one.instance_id == instance.id), "")
+
+
+def why_not_idle(node_uid: str, record: Record, settings: Settings, now: int) -> str:
+    """Asked when it is chosen, and again until its removal is irrevocable."""
+    least = settings.consolidation.min_idle_seconds
+    since = record.emptied_since(node_uid)
+    idle = now - since if since is not None else 0
+    return f"it has been empty for {idle} s, min_idle is {least}" if idle < least else ""
 
 
 def _why_gates_hold(removals: list[Removal], snapshot: Snapshot, record: Record, settings: Settings) -> str:
@@ -123,7 +130,7 @@ def _why_gates_hold(removals: list[Removal], snapshot: Snapshot, record: Record,
             f"{left} ready workers would be left, min_nodes is {settings.consolidation.min_nodes}",
         ),
         gates.keeps_minimum(snapshot, record, settings, removals),
-        gates.keeps_zones(snapshot, record, removals),
+        gates.keeps_zones(snapshot, record, settings, removals),
         gates.within_budget(snapshot, record, settings, removals, RemovalReason.EMPTY),
     )
     return next((check.says for check in checks if not check.passed), "")

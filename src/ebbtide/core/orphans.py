@@ -19,11 +19,12 @@ from ebbtide.model.snapshot import Snapshot
 
 def lone_instances(snapshot: Snapshot, record: Record) -> tuple[Instance, ...]:
     """Alive, launched by us, no node, and not the business of an open operation."""
-    known_ids = {slot.instance_id for slot in expected_slots(record)}
+    slots = expected_slots(record)
+    known_ids = {slot.instance_id for slot in slots}
     known_ids |= {removal.instance_id for removal in open_removals(record)}
     known_ids |= {spot.instance_id for spot in record.spots}
     known_ids |= {rest.instance_id for rest in record.rests}
-    known_keys = {slot.key for slot in expected_slots(record)}
+    known_keys = {slot.key for slot in slots}
     return tuple(
         instance
         for instance in snapshot.instances
@@ -77,7 +78,8 @@ def track_orphans(snapshot: Snapshot, record: Record, now: int) -> Record:
     ids = [instance.id for instance in lone_instances(snapshot, record)]
     ids += [node.uid for node in dead_nodes(snapshot, record)]
     ids += [cordon_id(node) for node in stray_cordons(snapshot, record)]
-    return replace(record, orphans=tuple(Missing(id, min(since.get(id, now), now)) for id in ids))
+    orphans = tuple(Missing(id, min(since.get(id, now), now)) for id in ids)
+    return record if orphans == record.orphans else replace(record, orphans=orphans)
 
 
 MANY_TIMES = 4

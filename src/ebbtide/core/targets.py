@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ebbtide.core.capacity import doomed, standing
 from ebbtide.core.drain import Disruptions, Treatment, plan_drain
 from ebbtide.core.fit import Room, placement_of
-from ebbtide.core.gates import pool_room
+from ebbtide.core.gates import pool_room, sleeping_pools
 from ebbtide.model.budget import Allowance, RemovalReason
 from ebbtide.model.decision import Refusal
 from ebbtide.model.node import Node
@@ -26,17 +26,19 @@ def choose_targets(
 ) -> tuple[tuple[Removal, ...], tuple[Refusal, ...]]:
     remaining = list(standing(snapshot, record))
     several_zones = len({node.zone for node in snapshot.cluster.workers}) > 1
+    asleep = sleeping_pools(settings)
     disruptions = Disruptions(snapshot.cluster.budgets, spends=False)
     elsewhere = Elsewhere(snapshot, record)
     chosen: list[Node] = []
     refusals: dict[str, str] = {}
     rooms = {p.name: pool_room(snapshot, record, p, RemovalReason.IDLE) for p in settings.pools}
     while len(chosen) < limit:
-        zones, pools = (Counter(getattr(node, key) for node in remaining) for key in ("zone", "pool"))
+        pools = Counter(node.pool for node in remaining)
+        zones = Counter(node.zone for node in remaining if node.pool not in asleep)
         for node in _in_order(remaining, now):
             if node.name in refusals:
                 continue
-            alone = several_zones and zones[node.zone] == 1
+            alone = several_zones and node.pool not in asleep and zones[node.zone] == 1
             reason = f"it is the last ready worker in zone {node.zone}" if alone else ""
             reason = reason or why_kept(node, snapshot, record)
             reason = reason or _why_pool_keeps(node, pools[node.pool] - 1, settings)

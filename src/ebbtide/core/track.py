@@ -11,7 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from ebbtide.core.capacity import expected_slots, missing_by_pool, standing
+from ebbtide.core.consolidation_pace import forget_evictions
 from ebbtide.core.gates import placed_pods, plausible
+from ebbtide.model.operation import Consolidate, Operation
 from ebbtide.model.record import Emptied, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -31,15 +33,17 @@ BACKOFFS = ("launch_backoff_until", "removal_backoff_until")
 def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> tuple[Record, tuple[str, ...]]:
     """The record with its timers brought up to now, and warnings to say aloud."""
     record, warnings = clamp_stamps(record, settings, now)
+    silent = record.ticked_at > 0 and now - record.ticked_at > settings.max_tick_gap_seconds
+    if snapshot.problems or silent or record.unclean_runs:
+        record = replace(record, operation=_watched_anew(record.operation, now))
     if snapshot.problems:
         return replace(record, idle_since=0, emptied=(), ticked_at=now), warnings
     idle = is_idle(snapshot, settings)
-    silent = record.ticked_at > 0 and now - record.ticked_at > settings.max_tick_gap_seconds
     if silent and (record.idle_since or record.emptied):
         warnings += (f"no tick for {now - record.ticked_at} s: that time does not count as idle",)
     short = len(standing(snapshot, record)) + len(expected_slots(record)) < settings.min_workers
     short = short or bool(missing_by_pool(snapshot, record, settings.pools))
-    record = _track_size(snapshot, record, settings, now)
+    record = forget_evictions(_track_size(snapshot, record, settings, now), now)
     return (
         replace(
             record,
@@ -53,6 +57,14 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
         ),
         warnings,
     )
+
+
+def _watched_anew(operation: Operation | None, now: int) -> Operation | None:
+    """Nobody looked, the runner before died, or nothing could be seen: a pod that is being moved is given
+    its time again. That cannot go on for ever, since a consolidation has an end of its own."""
+    if isinstance(operation, Consolidate):
+        return replace(operation, watched_since=now)
+    return operation
 
 
 def clamp_stamps(record: Record, settings: Settings, now: int) -> tuple[Record, tuple[str, ...]]:
@@ -104,4 +116,6 @@ def _track_size(snapshot: Snapshot, record: Record, settings: Settings, now: int
         since = record.shrunk_since or now
         if not pods or now - since < settings.shrink_accepted_seconds:
             return replace(record, shrunk_since=since)
+    if (record.worker_count, record.pod_count, record.shrunk_since) == (workers, pods, 0):
+        return record
     return replace(record, worker_count=workers, pod_count=pods, shrunk_since=0)

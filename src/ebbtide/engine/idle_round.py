@@ -23,7 +23,7 @@ from ebbtide.core.floor import settings_for
 from ebbtide.core.idle import IdleStep, Wanted
 from ebbtide.core.listening import Look, needs_workloads
 from ebbtide.engine.looking import Looking, Scene
-from ebbtide.engine.scaling_desk import Desk
+from ebbtide.engine.scaling_desk import LEASE, Desk
 from ebbtide.engine.scaling_steps import AWAKE, Done, Kind, Steps
 from ebbtide.engine.waking import Waking
 from ebbtide.errors import EbbtideError, LeaseLost
@@ -33,7 +33,6 @@ from ebbtide.model.record import Lease
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Reading
 
-LEASE = "policies"
 PAGE = 1000
 ORDER = {Wanted.WAKE: 0, Wanted.READY: 1, Wanted.NOTHING: 2, Wanted.FINISH: 3, Wanted.FALL: 3}
 SENTENCES = 20

@@ -4,6 +4,7 @@ read back so that they can be explained and computed again."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
@@ -11,7 +12,7 @@ import msgspec
 
 from ebbtide.core.consolidation_log import log_fields
 from ebbtide.core.operations.machine import Work
-from ebbtide.errors import Usage
+from ebbtide.errors import UNREADABLE, StoreUnusable, Usage
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import DeleteNode, Effect, Evict, Launch, Outcome, SoftTaint, Terminate
@@ -58,27 +59,42 @@ def consolidation_entry(entry_id: str, decision: Decision, rules: ConsolidationS
 
 
 def read_decision(entry: LogEntry) -> Decision:
-    return msgspec.convert(_part(entry, "decision"), Decision)
+    with _readable(entry):
+        return msgspec.convert(_part(entry, "decision"), Decision)
 
 
 def read_inputs(entry: LogEntry) -> Inputs:
-    data = _part(entry, "inputs")
-    return Inputs(
-        snapshot=msgspec.convert(data["snapshot"], Snapshot),
-        record=_read_record(data["record"]),
-        settings=msgspec.convert(data["settings"], Settings),
-        now=int(data["now"]),
-    )
+    with _readable(entry):
+        data = _part(entry, "inputs")
+        return Inputs(
+            snapshot=msgspec.convert(data["snapshot"], Snapshot),
+            record=_read_record(data["record"]),
+            settings=msgspec.convert(data["settings"], Settings),
+            now=int(data["now"]),
+        )
+
+
+@contextmanager
+def _readable(entry: LogEntry) -> Iterator[None]:
+    try:
+        yield
+    except (*UNREADABLE, AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise StoreUnusable(
+            f"the decision {entry.id} cannot be read ({error}): it was left as it is; run the version that "
+            "wrote it, or restore the log from a backup"
+        ) from error
 
 
 def _read_record(data: dict[str, Any]) -> Record:
-    """Field by field, since which kind an operation is shows only in what it holds."""
+    """Field by field, since which kind an operation is shows only in what it holds. What a newer version
+    added is passed over, as elsewhere."""
     hints = get_type_hints(Record)
     values: dict[str, Any] = {
         name: _read_operation(value)
         if name in ("operation", "set_aside")
         else msgspec.convert(value, hints[name])
         for name, value in data.items()
+        if name in hints
     }
     return Record(**values)
 

@@ -18,6 +18,7 @@ from ebbtide.engine.outside import Outside
 from ebbtide.engine.pruning import Pruning
 from ebbtide.engine.tick import TickReport, tick
 from ebbtide.errors import EbbtideError, LeaseLost
+from ebbtide.hush import hushed
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.record import CLUSTER_LEASE
 from ebbtide.model.settings import Settings
@@ -107,7 +108,8 @@ def guarded_tick(
     except EbbtideError as error:
         kind, says = type(error).__name__, f"tick failed: {error}"
     except Exception as error:  # a daemon must outlive a bug in one tick; the operation's runs are counted
-        kind, says = UNEXPECTED, f"tick failed unexpectedly: {type(error).__name__}: {error}"
+        kind = UNEXPECTED
+        says = hushed(f"tick failed unexpectedly: {type(error).__name__}: {error}")
     else:
         outside.observer.ticked(outside.clock.now() - start, report.held, "")
         return report

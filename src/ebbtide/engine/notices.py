@@ -16,6 +16,7 @@ from ebbtide.engine.observe import observe
 from ebbtide.engine.outside import Outside
 from ebbtide.engine.rounds import Hold, InvariantBroken, advance_work
 from ebbtide.errors import Conflict, EbbtideError, LeaseLost
+from ebbtide.hush import hushed
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import Spot, SpotNotice
 from ebbtide.model.record import spot_lease_name
@@ -40,7 +41,7 @@ def answer_notices(outside: Outside, settings: Settings, owner: str, deadline: f
         try:
             sentences += _advance(outside, settings, owner, deadline, open_spot)
         except Exception as error:  # one that fails, even by a bug, must not keep the others waiting
-            says = f"{open_spot.id} failed: {type(error).__name__}: {error}"
+            says = hushed(f"{open_spot.id} failed: {type(error).__name__}: {error}")
             now = int(outside.clock.now())
             outside.notifier.notify(LogEntry(outside.new_id(), now, LogKind.ALARM, says, open_spot.id))
             sentences.append(says)

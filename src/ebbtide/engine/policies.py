@@ -1,11 +1,13 @@
-"""Writing policies: create, replace and delete, each with its entry in the log."""
+"""Writing policies: create, replace and delete, each with its entry in the log, and none that does not fit
+beside the others. Who writes at the very same moment as another is checked against what was there before."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from ebbtide.errors import NotFound
+from ebbtide.core.policy_checks import PolicyProblem, check_policy
+from ebbtide.errors import NotFound, Usage
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.policy import Policy
 from ebbtide.ports import Clock, PolicyStore
@@ -13,38 +15,70 @@ from ebbtide.ports import Clock, PolicyStore
 PAGE = 500
 
 
+class PolicyRefused(Usage):
+    """A policy that does not fit beside the pools and the other policies; nothing was changed."""
+
+    def __init__(self, name: str, problems: Sequence[PolicyProblem]) -> None:
+        told = "; ".join(f"{problem.field}: {problem.says}" for problem in problems)
+        super().__init__(f"policy {name}: {told}; nothing was changed")
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What applying a policy would do."""
+
+    policy: Policy
+    known: Policy | None
+    problems: tuple[PolicyProblem, ...] = ()
+
+    @property
+    def says(self) -> str:
+        if self.known is None:
+            return "created"
+        same = replace(self.policy, origin=self.known.origin) == self.known
+        return "unchanged" if same else "changed"
+
+
 class Policies:
-    def __init__(self, store: PolicyStore, clock: Clock, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, store: PolicyStore, clock: Clock, new_id: Callable[[], str], pools: Collection[str] = ()
+    ) -> None:
+        """`pools` are those that a policy may name; any where there is none."""
         self.store = store
         self._clock = clock
         self._new_id = new_id
+        self._pools = tuple(pools)
 
     def create(self, policy: Policy) -> Policy:
-        """`NameTaken` where another has its name."""
-        now = int(self._clock.now())
-        fresh = replace(policy, version=0, created_at=now, updated_at=now)
-        return self.store.put_policy(fresh, [self._entry(fresh, "created")])
+        """`NameTaken` where another has its name, `PolicyRefused` where it does not fit beside the others."""
+        if self.store.find_policy_named(policy.name) is None:  # else the store says whose it is
+            self._refuse(policy)
+        return self._create(policy)
 
     def replace(self, policy: Policy) -> Policy:
-        """The one of this id and version: `Conflict` where that is no longer its version."""
-        changed = replace(policy, updated_at=int(self._clock.now()))
-        return self.store.put_policy(changed, [self._entry(changed, "changed")])
+        """The one of this id and version: `Conflict` where that is no longer its version. `PolicyRefused` as
+        above."""
+        self._refuse(policy)
+        return self._replace(policy)
 
-    def apply(self, policy: Policy) -> tuple[Policy, str]:
-        """Create the one of this name, or bring it to this; what was done, in a word."""
-        known = self.store.find_policy_named(policy.name)
-        if known is None:
-            return self.create(policy), "created"
-        wanted = replace(
-            policy,
-            id=known.id,
-            version=known.version,
-            created_at=known.created_at,
-            updated_at=known.updated_at,
-        )
-        if wanted == known:
-            return known, "unchanged"
-        return self.replace(wanted), "changed"
+    def plan(self, wanted: Sequence[Policy], origin: str | None = None) -> list[Change]:
+        """What it would take that there are these, by their names, and what speaks against each; nothing is
+        written. Without `origin` that of a known one stays."""
+        stored = {policy.name: policy for policy in self.all()}
+        changes = [_change(policy, stored.get(policy.name), origin) for policy in wanted]
+        then = {**stored, **{change.policy.name: change.policy for change in changes}}
+        return [
+            change
+            if change.known == change.policy
+            else replace(change, problems=self._problems(change.policy, then.values()))
+            for change in changes
+        ]
+
+    def carry_out(self, change: Change) -> Policy:
+        if change.known is None:
+            return self._create(change.policy)
+        return change.known if change.policy == change.known else self._replace(change.policy)
 
     def delete(self, policy: Policy) -> None:
         self.store.delete_policy(policy.id, policy.version, [self._entry(policy, "deleted")])
@@ -63,6 +97,39 @@ class Policies:
             yield from page
             after = page[-1].name
 
+    def _refuse(self, policy: Policy) -> None:
+        if problems := self._problems(policy, self.all()):
+            raise PolicyRefused(policy.name, problems)
+
+    def _problems(
+        self, policy: Policy, beside: Collection[Policy] | Iterator[Policy]
+    ) -> tuple[PolicyProblem, ...]:
+        others = (other for other in beside if other.id != policy.id)
+        return tuple(check_policy(policy, others, self._pools))
+
+    def _create(self, policy: Policy) -> Policy:
+        now = int(self._clock.now())
+        fresh = replace(policy, version=0, created_at=now, updated_at=now)
+        return self.store.put_policy(fresh, [self._entry(fresh, "created")])
+
+    def _replace(self, policy: Policy) -> Policy:
+        changed = replace(policy, updated_at=int(self._clock.now()))
+        return self.store.put_policy(changed, [self._entry(changed, "changed")])
+
     def _entry(self, policy: Policy, done: str) -> LogEntry:
         says = f"policy {policy.name} {done}: {policy.target}"
         return LogEntry(self._new_id(), int(self._clock.now()), LogKind.POLICY, says, policy.id)
+
+
+def _change(policy: Policy, known: Policy | None, origin: str | None) -> Change:
+    if known is None:
+        return Change(replace(policy, origin=origin or ""), None)
+    kept = replace(
+        policy,
+        id=known.id,
+        version=known.version,
+        created_at=known.created_at,
+        updated_at=known.updated_at,
+        origin=known.origin if origin is None else origin,
+    )
+    return Change(kept, known)

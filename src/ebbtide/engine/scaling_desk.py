@@ -17,6 +17,9 @@ from ebbtide.model.settings import Settings
 from ebbtide.model.workload import Workload
 from ebbtide.ports import Clock, Cluster, Notifier, PolicyStore, Signals, Store, Workloads
 
+LEASE = "policies"
+"""Of the idle loop, and of whoever must be alone with what it writes."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScalingOutside:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ebbtide.core.savings import SavingsReport, fold, open_stretch, report
-from ebbtide.engine.scaling_desk import Desk, read_stretch
-from ebbtide.errors import NotFound
+from ebbtide.engine.scaling_desk import LEASE, Desk, read_stretch
+from ebbtide.errors import Conflict, EbbtideError, LeaseLost, NotFound
 from ebbtide.model.ledger import LedgerDay, Stretch
 from ebbtide.model.log import LogKind
 from ebbtide.model.policy import Policy
+from ebbtide.model.record import Lease
 
 PAGE = 1000
 MOST_READS = 10
 MOST_POLICIES = 1000
+MOST_TURNS = 20
+TURN_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +63,35 @@ class Ledger:
         return Summary(report("", first, last, rows), tuple(one for one in each if one.days))
 
     def rebuild(self, policy_id: str = "") -> Sequence[Rebuilt]:
-        """From the stretches in the log. They may grow meanwhile, so it is done again until they did not:
-        a row written in between is in the log as well."""
-        known = {row.policy_id for row in self._outside.policies.list_days(policy_id)}
-        known |= {policy_id} if policy_id else {policy.id for policy in self._policies()}
-        return [self._rebuild(one) for one in sorted(known)]
+        """From the stretches in the log, under the lease of the idle loop. A wake takes no lease, so they may
+        grow meanwhile; then it is done again until they did not: what was written in between is in the log as
+        well. `LeaseLost` where a loop that works did not give it back; each policy is whole by itself."""
+        store, settings = self._outside.store, self._desk.settings
+        lease = self._turn()
+        try:
+            known = {row.policy_id for row in self._outside.policies.list_days(policy_id)}
+            known |= {policy_id} if policy_id else {policy.id for policy in self._policies()}
+            done = []
+            for one in sorted(known):
+                if lease.until - self._outside.clock.now() < settings.lock_ttl_seconds / 2:
+                    lease = store.renew(lease, settings.lock_ttl_seconds)
+                done.append(self._rebuild(one))
+            return done
+        finally:
+            with suppress(EbbtideError):
+                store.release(lease)
+
+    def _turn(self) -> Lease:
+        """Rounds are short, so who wants one waits a little for its turn."""
+        outside, owner = self._outside, f"rebuild-{self._outside.new_id()}"
+        for _ in range(MOST_TURNS):
+            with suppress(LeaseLost):
+                return outside.store.acquire(LEASE, owner, self._desk.settings.lock_ttl_seconds)
+            outside.clock.sleep(TURN_SECONDS)
+        raise LeaseLost(
+            f"the idle loop has not given back its lease for {MOST_TURNS * TURN_SECONDS:g} s; the ledger was "
+            "left as it is. Try again; where no runner is at work, the lease ends by itself."
+        )
 
     def _rebuild(self, policy_id: str) -> Rebuilt:
         before = tuple(self._outside.policies.list_days(policy_id))
@@ -74,6 +102,8 @@ class Ledger:
             if len(again) == len(stretches):
                 break
             stretches = again
+        else:
+            raise Conflict(f"the ledger of policy {policy_id} is written all the time: rebuild it again")
         days = fold(stretches)
         return Rebuilt(policy_id, len(stretches), len(days), _plain(before) != _plain(days))
 

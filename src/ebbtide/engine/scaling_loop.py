@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from ebbtide.engine.scaling import RoundReport, Scaling
 from ebbtide.errors import EbbtideError
+from ebbtide.hush import hushed
 from ebbtide.model.log import LogEntry, LogKind
 
 JITTER = 0.1
@@ -29,7 +30,7 @@ def guarded_round(scaling: Scaling, owner: str) -> RoundReport:
     except EbbtideError as error:
         says = f"the round over the policies failed: {error}"
     except Exception as error:  # a daemon must outlive a bug in one round
-        says = f"the round over the policies failed unexpectedly: {type(error).__name__}: {error}"
+        says = hushed(f"the round over the policies failed unexpectedly: {type(error).__name__}: {error}")
     outside.notifier.notify(LogEntry(outside.new_id(), int(now), LogKind.ALARM, says))
     return RoundReport(int(now), says, held=False)
 

@@ -23,6 +23,31 @@ NOBODY = Lease(CLUSTER_LEASE, "ebbtide doctor", 0, 0)
 """A lease that nobody can hold: to renew it is refused by whoever may write, and forbidden to others."""
 
 
+def scales_workloads(config: Config) -> bool:
+    """Whether there are policies for workloads, in the configuration or in the store. What is wrong with the
+    store is said by `examine_store`."""
+    if any(policy.target.workloads for policy in config.policies):
+        return True
+    from ebbtide import bootstrap
+    from ebbtide.bootstrap.scaling import HasPolicies
+    from ebbtide.engine.policies import Policies
+
+    if _is_not_there_yet(config.store_url):
+        return False
+    try:
+        store = bootstrap.open_store(config)
+    except EbbtideError:
+        return False
+    try:
+        assert isinstance(store, HasPolicies)  # every store that can be configured has them
+        book = Policies(store.policies(), bootstrap.SystemClock(), str)
+        return any(policy.target.workloads for policy in book.all())
+    except EbbtideError:
+        return False
+    finally:
+        store.close()
+
+
 def examine_cloud(config: Config) -> Finding:
     from ebbtide.bootstrap.kubernetes import open_cloud
 
@@ -40,8 +65,7 @@ def examine_store(config: Config) -> Iterator[Finding]:
     from ebbtide.entrypoints.cli.db import check_store
 
     url = config.store_url
-    parts = urlsplit(url)
-    if parts.scheme == "sqlite" and not Path(parts.path.removeprefix("/")).exists():
+    if _is_not_there_yet(url):
         yield Finding(True, f"the store {mask(url)} is not there yet: the first run makes it")
         return
     try:
@@ -59,6 +83,12 @@ def examine_store(config: Config) -> Iterator[Finding]:
         yield Finding(False, f"the record may not be written: {error}", _store_fix(url))
     finally:
         store.close()
+
+
+def _is_not_there_yet(url: str) -> bool:
+    """A file that a first run would make."""
+    parts = urlsplit(url)
+    return parts.scheme == "sqlite" and not Path(parts.path.removeprefix("/")).exists()
 
 
 def _on_dynamodb(url: str) -> bool:

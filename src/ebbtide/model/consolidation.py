@@ -17,6 +17,8 @@ from ebbtide.model.operation import Move, Removal, Slot
 class ConsolidationSettings:
     enabled: bool = False
     cooldown_seconds: int = 7200
+    backoff_max_seconds: int = 86400
+    """The cooldown doubles with each consolidation in vain, up to this."""
     min_uptime_seconds: int = 1800
     min_idle_seconds: int = 900
     min_savings_per_hour: Decimal = Decimal("0.10")

@@ -36,7 +36,8 @@ class Verdict:
 
     @property
     def failed(self) -> Check | None:
-        return next((check for check in self.checks if not check.passed), None)
+        last = self.checks[-1] if self.checks else None
+        return last if last is not None and not last.passed else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,6 +197,8 @@ class Consolidate:
     reason: str = ""
     abort_reason: str = ""
     """Set once, and never taken back: nothing more is moved, and what is not empty is released."""
+    watched_since: int = 0
+    """Since when it has been looked at without a break: time that nobody saw is held against no pod."""
 
 
 Operation = ScaleUp | ScaleDown | Consolidate

@@ -11,6 +11,9 @@ from enum import StrEnum
 
 from ebbtide.model.workload import WorkloadRef
 
+FROM_CONFIGURATION = "configuration"
+"""The origin of a policy that stands in the configuration."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -104,6 +107,9 @@ class Policy:
     """Raised by every write; 0 was never written. The ETag of the API."""
     created_at: int = 0
     updated_at: int = 0
+    origin: str = ""
+    """Who answers for it: `FROM_CONFIGURATION`, or empty where somebody made it by hand. A policy that has
+    left the configuration is told from others by it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,11 +74,16 @@ class Checker:
             self._repacking.wrote(before, after)
         self._check_one_owner(after)
         known = {r.instance_id for r in _doomed_for_good(before)} if before is not None else set()
+        taken = _taken_by_the_cloud(before) if before is not None else set()
         voluntary = {r.instance_id for r in _voluntary(after)}
         for removal in _doomed_for_good(after):
-            if removal.instance_id not in known and removal.instance_id in voluntary:
+            if removal.instance_id in known:
+                continue
+            if removal.instance_id in voluntary:
                 self._check_intent(removal, after)
                 self._repacking.intends(removal, after)
+            elif removal.instance_id in taken:
+                self.say(f"instance {removal.instance_id}, which the cloud is taking, was to be terminated")
 
     def finish(self, record: Record) -> None:
         """After the last tick: what must not be left behind."""
@@ -170,6 +175,12 @@ class Checker:
 
 def _doomed_for_good(record: Record) -> list[Removal]:
     return [r for r in open_removals(record) if r.state is RemovalState.TERMINATING]
+
+
+def _taken_by_the_cloud(record: Record) -> set[str]:
+    """What an interruption asks for is emptied, and not terminated; a scale-down that had it goes on."""
+    spots = (spot for spot in record.spots if spot.kind is SpotKind.INTERRUPTION)
+    return {spot.instance_id for spot in spots if spot.removal is not None}
 
 
 def _voluntary(record: Record) -> list[Removal]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -103,12 +102,16 @@ class Mischief:
 
     def _set_paused(self, paused: bool) -> None:
         store = MemoryStore(self._stage.clock, self._stage.settings.cluster, self._stage.database)
-        with suppress(EbbtideError):
+        try:
             store.write(replace(store.load(), paused=paused), None)
+        except EbbtideError:  # the record cannot be read just now: who wants to resume tries again
+            if not paused:
+                self._undone.append((self._stage.world.now, partial(self._set_paused, paused)))
 
     def _newer_record(self) -> None:
         item = self._item()
-        if item is not None and item.get("formatVersion") == FORMAT_VERSION:
+        sound = item is not None and item.get("formatVersion") == FORMAT_VERSION
+        if item is not None and sound and isinstance(item.get("rev"), int):
             item["formatVersion"] = FORMAT_VERSION + 1
             item["rev"] += 1
             self._later(self._take_back)
@@ -117,7 +120,8 @@ class Mischief:
         item = self._item()
         if item is not None:
             item["formatVersion"] = FORMAT_VERSION
-            item["rev"] += 1
+            if isinstance(item.get("rev"), int):
+                item["rev"] += 1
 
     def _poison_record(self) -> None:
         item = self._item()

@@ -1,7 +1,8 @@
 """Watches consolidation: what it must never do, and what came of it.
 
-A pod that it evicts has a place again within a minute, unless the workload shrank or a node was lost
-meanwhile. A node goes by it only when old, idle and not the last. Two of it are a cooldown apart.
+A pod that it evicts has a place again within a minute, unless the workload shrank, a node was lost or others
+that came meanwhile took the place. A node goes by it only when old, idle and not the last. Two of it are a
+cooldown apart.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
+from math import inf
 
 from ebbtide.core.capacity import doomed
 from ebbtide.engine.observers import Observers
@@ -34,6 +36,7 @@ WAITED_SECONDS = 30.0
 """A pod that was only just made does not count as one without a place."""
 UNSEEN_SECONDS = 120.0
 """A pod that came and went between two looks was not seen by anybody."""
+HOUR_SECONDS, LATE_SECONDS = 3600.0, 300.0
 LOOK = "look for a place"
 
 
@@ -44,6 +47,10 @@ class Repacking:
         self._world = world
         self._settings = settings
         self._say = say
+        self._moved_at: dict[str, float] = {}
+        """When it last evicted a pod of a workload."""
+        self._evicted: list[float] = []
+        """When it evicted a pod, of the last hour."""
         world.timeline.on(LOOK, self._look_for_place)
 
     def evicts(self, act: Act, record: Record | None) -> None:
@@ -51,7 +58,17 @@ class Repacking:
         if record is None or not isinstance(record.operation, Consolidate):
             return
         key = self._world.pods.book.workload_of[act.pod_uid]
+        self._moved_at[key] = self._world.now
         self._world.timeline.after(PLACE_SECONDS, LOOK, f"{self._placed(key)} {self._losses()} {key}")
+        self._count_eviction()
+
+    def _count_eviction(self) -> None:
+        """A call of a runner that froze may land later than it was counted for, hence a little less."""
+        since = self._world.now - HOUR_SECONDS + LATE_SECONDS
+        self._evicted = [*(at for at in self._evicted if at > since), self._world.now]
+        most = self._settings.consolidation.moves_per_hour
+        if len(self._evicted) > most:
+            self._say(f"consolidation evicted {len(self._evicted)} pods within an hour, {most} are allowed")
 
     def wrote(self, before: Record, after: Record) -> None:
         since = after.last_consolidation_at - before.last_consolidation_at
@@ -94,12 +111,30 @@ class Repacking:
         placed, losses, key = subject.split(" ", 2)
         wanted = min(int(placed), self._world.pods.book.workloads[key].wanted)
         short = self._losses() == int(losses) and self._placed(key) < wanted
-        if short and any(self._waits(uid) for uid in self._world.pods.members[key]):
+        waiting = [uid for uid in self._world.pods.members[key] if self._waits(uid)]
+        if short and any(not self._place_taken(uid) for uid in waiting):
             self._say(f"{PLACE_SECONDS:.0f} s after consolidation evicted a pod of {key}, one has no place")
 
     def _waits(self, uid: str) -> bool:
         pod = self._world.inventory.pods[uid]
         return pod.waiting and self._world.now - pod.created_at >= WAITED_SECONDS
+
+    def _place_taken(self, uid: str) -> bool:
+        """Whether this pod would fit somewhere if those were not there who came so lately that nobody can
+        have reckoned with them. What consolidation itself moved must have been reckoned with."""
+        pod, now = self._world.inventory.pods[uid], self._world.now
+        workload_of = self._world.pods.book.workload_of
+        for node in self._world.inventory.nodes.values():
+            came = {
+                other.uid
+                for other in self._world.pods_on(node.name)
+                if now - other.created_at < UNSEEN_SECONDS
+                and now - self._moved_at.get(workload_of[other.uid], -inf) > UNSEEN_SECONDS
+            }
+            free = came and node.ready and not node.unschedulable
+            if free and not self._world.pods.scheduler.why_not(pod, node.name, came):
+                return True
+        return False
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from ebbtide.errors import StoreUnusable
+from ebbtide.errors import UNREADABLE, StoreUnusable
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod
 from ebbtide.simulator.incidents import Mailbox
@@ -63,7 +63,7 @@ def load(path: Path) -> World:
         return decode(path.read_bytes())
     except OSError as error:
         raise StoreUnusable(f"the simulated world {path} cannot be read: {error.strerror}") from error
-    except (msgspec.MsgspecError, KeyError, ValueError) as error:
+    except (*UNREADABLE, KeyError, ValueError) as error:
         raise StoreUnusable(
             f"{path} is not a simulated world that this version knows ({error}): it was left as it is; "
             "move it away to start afresh"

@@ -7,7 +7,7 @@ only where there is no other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from heapq import heapify, heappop, heappush
 
 from ebbtide.core.fit import Placement, Room, room_of
@@ -45,10 +45,11 @@ class Scheduler:
                 self._place(pod, room)
                 heappush(emptiest, _by_space(room))
 
-    def why_not(self, pod: Pod, node_name: str) -> str:
-        """Why the pod could not go to this node if it took pods; empty when it could."""
-        node = self._inventory.nodes[node_name]
-        return self._placement.why_not(pod, room_of(node, _present(self._inventory, node_name)))
+    def why_not(self, pod: Pod, node_name: str, without: Container[str] = ()) -> str:
+        """Why the pod could not go to this node if it took pods and those with these UIDs were not there;
+        empty when it could."""
+        there = [other for other in _present(self._inventory, node_name) if other.uid not in without]
+        return self._placement.why_not(pod, room_of(self._inventory.nodes[node_name], there))
 
     def _choose(self, pod: Pod, emptiest: list[tuple[bool, int, str]]) -> Room | None:
         """The emptiest room that it fits, taken off the heap."""

@@ -13,11 +13,13 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from math import ceil
 
 import msgspec
 
 from ebbtide.engine.rounds import InvariantBroken
 from ebbtide.errors import EbbtideError
+from ebbtide.model.record import Record
 from ebbtide.simulator.catalogue import CURRENCY
 from ebbtide.simulator.disorder import check_names, mend, plan_for, spoil
 from ebbtide.simulator.faults import RunnerCrashed
@@ -157,10 +159,12 @@ class Simulation:
         return alive
 
     def _wait(self, until: float) -> None:
-        """Let time pass, looking into the inbox often, as the daemon does."""
+        """Let time pass, looking into the inbox often, as the daemon does; not while nothing happens."""
         clock, world = self.stage.clock, self.stage.world
         while clock.now() < until:
-            clock.sleep(min(INBOX_SECONDS, until - clock.now()))
+            happens = clock.now() if world.incidents.mail.arrived else min(world.timeline.next_at, until)
+            looks = max(1, ceil((happens - clock.now()) / INBOX_SECONDS))
+            clock.sleep(min(looks * INBOX_SECONDS, until - clock.now()))
             world.advance_to(clock.now())
             if world.incidents.mail.arrived:
                 return
@@ -203,7 +207,7 @@ class Simulation:
         if self._on_tick is None:
             self._events.clear()
             return
-        world, record = self.stage.world, self._store.load()
+        world, record = self.stage.world, self._readable()
         names = [node.name for node in world.view().workers]
         self._on_tick(
             Frame(
@@ -220,6 +224,13 @@ class Simulation:
             )
         )
         self._events.clear()
+
+    def _readable(self) -> Record:
+        """The record, or the last that was written where a fault has made it unreadable."""
+        try:
+            return self._store.load()
+        except EbbtideError:
+            return self.stage.checker.record or Record(self.scenario.settings.cluster)
 
     def _cost(self) -> Decimal:
         return self.stage.world.machines.cost() - self._before[1]

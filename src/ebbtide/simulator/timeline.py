@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable
+from math import inf
 
 from ebbtide.simulator.rules import Span
 
@@ -46,6 +47,11 @@ class Timeline:
 
     def chance(self, probability: float) -> bool:
         return probability > 0 and self.random.random() < probability
+
+    @property
+    def next_at(self) -> float:
+        """When something happens next; infinitely late where nothing is planned."""
+        return self.events[0][0] if self.events else inf
 
     def advance_to(self, moment: float) -> None:
         """Let everything happen that is due by then. A moment that has passed changes nothing."""

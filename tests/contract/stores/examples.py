@@ -59,6 +59,7 @@ CONSOLIDATION = Consolidate(
     savings_per_hour=Decimal("0.1368"),
     currency="EUR",
     reason="consolidation: empty node-c",
+    watched_since=AT + 215,
 )
 
 SPOT = Spot(
@@ -76,7 +77,14 @@ RECORDS = {
     "idle": IDLE,
     "scaling up": replace(IDLE, operation=SCALE_UP),
     "scaling down": replace(IDLE, operation=SCALE_DOWN),
-    "consolidating": replace(IDLE, operation=CONSOLIDATION, last_consolidation_at=AT + 200),
+    "consolidating": replace(
+        IDLE,
+        operation=CONSOLIDATION,
+        last_consolidation_at=AT + 200,
+        consolidations_in_vain=2,
+        consolidation_owes=1,
+        evictions=(AT - 60, AT + 220),
+    ),
     "nodes that leave": replace(
         IDLE, leaving=(Leaving("node-c", "uid-c", "i-ccc", "1730000500-req-def", AT + 2700),)
     ),
@@ -96,6 +104,7 @@ RECORDS = {
         shrunk_since=AT,
         decision_key="none:cooldown",
         decision_logged_at=AT,
+        last_said="nothing to do: removals are paused (“Wartung” ☂)",
     ),
     "five hundred slots": replace(
         IDLE,

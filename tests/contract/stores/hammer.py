@@ -115,10 +115,15 @@ def hammer(place: str, cluster: str, number: int, arrivals: Path) -> Acknowledge
 
 
 def start_together(arrivals: Path, number: int) -> float:
-    (arrivals / str(number)).touch()
-    while len(list(arrivals.iterdir())) < PROCESSES:
-        time.sleep(0.02)
+    arrived(arrivals, number, PROCESSES)
     return time.monotonic()
+
+
+def arrived(arrivals: Path, number: int, awaited: int) -> None:
+    """Returns when all have come this far."""
+    (arrivals / str(number)).touch()
+    while len(list(arrivals.iterdir())) < awaited:
+        time.sleep(0.02)
 
 
 def act(store: Store, lease: Lease, done: Acknowledged, stall: bool) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -180,3 +181,27 @@ def test_entries_left_in_the_outbox_by_a_crash_reach_the_log_at_the_next_load(
     assert next_one.write(next_one.load(), None, [make_entry(f"{n:03d}") for n in range(200, 320)]).rev == 2
     assert len(next_one.read_log(limit=500)) == 240
     next_one.close()
+
+
+def test_an_answer_that_is_cut_within_its_headers_is_none(dynamodb: DynamoServer) -> None:
+    """Without a body it would read as: there is no such record, no such table."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def cut() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                with client:
+                    client.recv(65536)
+                    client.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.0\r\nServ")
+
+    thread = threading.Thread(target=cut, daemon=True)
+    thread.start()
+    url = f"dynamodb://s/l?region=eu-central-1&endpoint=http://127.0.0.1:{listener.getsockname()[1]}"
+    try:
+        assert "the answer was cut off" in refusal(lambda: open_store(url), Unanswered)
+        assert "the answer was cut off" in refusal(unchecked(url).load, Unanswered)
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(5)

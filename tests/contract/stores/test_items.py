@@ -60,6 +60,9 @@ IDLE = Record(
     worker_count=2,
     emptied=(Emptied("5f1b0c52-uid-of-a-node", 1730000100),),
     last_consolidation_at=1730000000,
+    consolidations_in_vain=1,
+    consolidation_owes=1,
+    evictions=(1729999000, 1730000000),
     leaving=(Leaving("node-c", "uid-c", "i-ccc", "1730000000-req-abc", 1730002700),),
 )
 
@@ -101,6 +104,7 @@ def consolidation(state: MoveState) -> Consolidate:
         savings_per_hour=Decimal("0.1368"),
         currency="EUR",
         reason="consolidation: empty node-a by 1 moves",
+        watched_since=BEGUN,
     )
 
 

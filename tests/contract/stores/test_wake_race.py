@@ -1,10 +1,7 @@
 """Wakes that race two idle loops on every store: not one is lost.
 
-Each target is made ripe for zero and woken at about the same moment. An hour of idleness is asked for, so
-what is down after its wake was put there by a decision from before it: a lost wake. The loops do without a
-lease among themselves, since safety must come from the conditions of the writes alone.
-
-`EBBTIDE_WAKES=10000 pytest tests/contract/stores/test_wake_race.py` runs as many on each store.
+`EBBTIDE_WAKES=10000 pytest -s tests/contract/stores/test_wake_race.py` runs as many on each store
+and prints its figures. `test_wake_race_processes.py` is the same race between processes.
 """
 
 from __future__ import annotations
@@ -12,61 +9,22 @@ from __future__ import annotations
 import os
 import random
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
 
 from ebbtide.adapters.stores.memory import MemoryStore
-from ebbtide.engine.scaling import Scaling, ScalingOutside
-from ebbtide.errors import Conflict, LeaseLost
-from ebbtide.model.idle import IdleState, Phase, WakeReason
-from ebbtide.model.policy import ZeroDefaults
-from ebbtide.model.record import Lease
-from ebbtide.ports import PolicyStore, Store
-from ebbtide.simulator.ports import SimNotifier
-from tests.builders import make_settings
+from ebbtide.model.idle import WakeReason
 from tests.contract.stores.lab import START, MemoryLab, StoreLab, policies_of
-from tests.yard import QUERY, Readings, Yard, make_policy, make_ref, make_workload, policy_id
+from tests.contract.stores.wake_racing import RIPE, TARGETS, ripen, runner, targets, workloads
+from tests.yard import Yard, make_policy, make_ref, make_workload, policy_id
 
-TARGETS = 12
 LOOPS = 2
 WAKERS = 4
-DEFAULTS = ZeroDefaults(idle_threshold_seconds=3600, keep_alive_window_seconds=0)
+WAKES = int(os.environ.get("EBBTIDE_WAKES", "0"))
 QUICK = {"memory": 600, "sqlite": 96, "postgresql": 240, "dynamodb": 48}
-RIPE = START - 100_000
-
-
-class NoTurns:
-    """A store whose lease everybody gets: two loops at once, all the time."""
-
-    def __init__(self, inner: Store) -> None:
-        self._inner = inner
-
-    def acquire(self, name: str, owner: str, ttl_seconds: int) -> Lease:
-        return Lease(name, owner, 1, START + 10 * ttl_seconds)
-
-    def release(self, lease: Lease) -> None:
-        if lease.name != "policies":
-            raise LeaseLost(lease.name)
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._inner, name)
-
-
-def runner(lab: StoreLab, store: Store, yard: Yard, name: str) -> Scaling:
-    numbers = iter(range(10**9))
-    outside = ScalingOutside(
-        store=NoTurns(store),  # type: ignore[arg-type]  # the rest is the store itself
-        policies=policies_of(store),
-        workloads=yard,
-        signals=Readings({QUERY: 0.0}, lab.clock),  # type: ignore[arg-type]  # it only tells the time
-        notifier=SimNotifier(),
-        clock=lab.clock,
-        new_id=lambda: f"{name}-{next(numbers):09d}",
-    )
-    return Scaling(outside, DEFAULTS, make_settings())
 
 
 @pytest.fixture(autouse=True)
@@ -81,50 +39,30 @@ def at_the_start(request: pytest.FixtureRequest) -> Iterator[None]:
     clock.time = max(moved, clock.time)
 
 
-def ripen(policies: PolicyStore, number: int) -> IdleState:
-    """From now on the next round would put it to zero."""
-    while True:
-        state = policies.find_state(policy_id(number))
-        assert state is not None
-        try:
-            return policies.write_state(
-                replace(
-                    state,
-                    phase=Phase.IDLE,
-                    idle_since=RIPE,
-                    checked_at=START,
-                    stretch_since=START,
-                    last_activity_at=RIPE,
-                    last_wake_at=RIPE,
-                )
-            )
-        except Conflict:
-            continue
-
-
+@pytest.mark.timeout(120 + WAKES)
 def test_no_wake_is_lost_while_two_loops_race_to_zero(
     lab: StoreLab, cluster: str, request: pytest.FixtureRequest
 ) -> None:
-    yard = Yard(*(make_workload(f"w{n}", 2, created_at=RIPE, deployed_at=RIPE) for n in range(TARGETS)))
+    yard = Yard(*workloads())
     stores = [lab.open(cluster) for _ in range(LOOPS + WAKERS)]
     policies = policies_of(stores[0])
-    for number in range(TARGETS):
-        wanted = make_policy(f"w{number}", id=policy_id(number), created_at=RIPE, updated_at=RIPE)
-        policies.put_policy(wanted)
-    cycles = int(os.environ.get("EBBTIDE_WAKES", QUICK[request.node.callspec.params["lab"]])) // TARGETS
-    stop = threading.Event()
+    for policy in targets():
+        policies.put_policy(policy)
+    kind = request.node.callspec.params["lab"]
+    cycles = (WAKES or QUICK[kind]) // TARGETS
+    began, stop = time.monotonic(), threading.Event()
     falls = [0] * LOOPS
     lost: list[str] = []
 
     def loop(number: int) -> None:
-        scaling = runner(lab, stores[number], yard, f"loop{number}")
+        scaling = runner(lab.clock, stores[number], yard, f"loop{number}")
         while not stop.is_set():
             falls[number] += scaling.round(f"loop{number}", START + 1000).fell
 
     def wake(number: int) -> None:
         chance = random.Random(number)
         own = policies_of(stores[LOOPS + number])
-        scaling = runner(lab, stores[LOOPS + number], yard, f"waker{number}")
+        scaling = runner(lab.clock, stores[LOOPS + number], yard, f"waker{number}")
         mine = range(number, TARGETS, WAKERS)
         for cycle in range(cycles):
             for target in mine:
@@ -148,12 +86,14 @@ def test_no_wake_is_lost_while_two_loops_race_to_zero(
             stop.set()
         for one in loops:
             one.result()
+    took = time.monotonic() - began
+    print(f"\n{kind}: {cycles * TARGETS} wakes in {took:.1f} s, {sum(falls)} falls, {len(lost)} wakes lost")
     assert lost == []
     assert {each.replicas for each in yard.there.values()} == {2}
     assert sum(falls) > 0
     woken = [state.wake_count for state in policies.list_states()]
     assert woken == [cycles] * TARGETS
-    rebuilt = runner(lab, stores[0], yard, "rebuild").rebuild()
+    rebuilt = runner(lab.clock, stores[0], yard, "rebuild").rebuild()
     assert not any(one.changed for one in rebuilt)
     for store in stores:
         store.close()
@@ -173,8 +113,8 @@ def test_the_race_is_seen_to_lose_wakes_without_the_condition() -> None:
     rows = store.policies()
     rows.put_policy(make_policy("w0", id=policy_id(0), created_at=RIPE, updated_at=RIPE))
     ripen(rows, 0)
-    waker = runner(lab, store, yard, "waker")
-    sleeper = runner(lab, store, yard, "sleeper")
+    waker = runner(lab.clock, store, yard, "waker")
+    sleeper = runner(lab.clock, store, yard, "sleeper")
 
     def wake_first(seen: object, replicas: int) -> None:
         if replicas == 0:

@@ -18,6 +18,20 @@ def test_status_tells_what_is_under_way_and_what_holds_it_back(client: TestClien
     assert {brake["name"] for brake in status["brakes"]} >= {"pause", "cooldown up", "cooldown down"}
 
 
+def test_status_has_what_the_last_tick_said_also_while_an_operation_goes_on(
+    live: Live, client: TestClient
+) -> None:
+    live.strike("burst")
+    while live.outside.store.load().operation is None:
+        live.step()
+    for _ in range(4):
+        live.step()
+    record = live.outside.store.load()
+    status = client.get("/api/v1/status").json()
+    assert status["says"] == record.last_said
+    assert status["says"] != status["last_decision"]["says"]
+
+
 def test_nodes_have_states_prices_and_use(client: TestClient) -> None:
     nodes = client.get("/api/v1/nodes").json()["nodes"]
     workers = [node for node in nodes if node["worker"]]

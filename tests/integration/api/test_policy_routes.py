@@ -18,6 +18,10 @@ SHOP: dict[str, Any] = {
 }
 
 
+def workload(name: str) -> dict[str, Any]:
+    return {"workloads": [{"kind": "Deployment", "namespace": "default", "name": name}]}
+
+
 def create(client: TestClient, **changes: Any) -> Any:
     return client.post(PATH, json={**SHOP, **changes})
 
@@ -53,7 +57,7 @@ def test_who_has_not_seen_a_version_changes_nothing(client: TestClient) -> None:
 
 def test_policies_are_listed_by_name_page_by_page(client: TestClient) -> None:
     for number in range(5):
-        create(client, name=f"a-{number}")
+        assert create(client, name=f"a-{number}", target=workload(f"a-{number}")).status_code == 201
     names: list[str] = []
     token = ""
     while True:
@@ -82,6 +86,13 @@ BAD: list[tuple[dict[str, Any], int, str]] = [
     ({"hourly_cost": -1}, 422, "hourly_cost"),
     ({"unknown": 1}, 422, "unknown"),
     ({"name": "wiki"}, 409, "name"),
+    ({"target": {"pool": "gone"}}, 422, "target.pool"),
+    (
+        {"scale_to_zero": False, "schedules": [{"cron": "@daily", "replicas": 0}]},
+        422,
+        "schedules[0].replicas",
+    ),
+    ({"target": workload("wiki")}, 409, "target.workloads[0]"),
 ]
 
 
@@ -96,6 +107,23 @@ def test_bad_input_names_the_field_and_changes_nothing(
     assert [error["field"] for error in answer.json()["errors"]] == [field]
     after = client.get(PATH).json()["policies"]
     assert [policy["id"] for policy in after] == [policy["id"] for policy in before]
+
+
+def test_a_change_that_does_not_fit_beside_the_others_changes_nothing(client: TestClient) -> None:
+    path = f"{PATH}/{create(client).json()['id']}"
+    for changes, status, field in BAD[-3:]:
+        answer = client.put(path, json={**SHOP, **changes}, headers={"If-Match": '"1"'})
+        assert answer.status_code == status
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert [error["field"] for error in answer.json()["errors"]] == [field]
+        assert "nothing was changed" in answer.json()["detail"]
+    assert client.get(path).headers["etag"] == '"1"'
+    switched_off = client.put(
+        path, json={**SHOP, "target": workload("wiki"), "enabled": False}, headers={"If-Match": '"1"'}
+    )
+    assert switched_off.status_code == 200
+    on_again = client.put(path, json={**SHOP, "target": workload("wiki")}, headers={"If-Match": '"2"'})
+    assert on_again.status_code == 409
 
 
 def sleeping(live: Live, client: TestClient) -> Any:

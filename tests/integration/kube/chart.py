@@ -75,7 +75,8 @@ def _inline(expression: str, scope: Any, dot: Any) -> Any:
         value = _look(expression.removeprefix("toYaml ").removesuffix(" | sha256sum"), scope, dot)
         return hashlib.sha256(yaml.safe_dump(value).encode()).hexdigest()
     first, _, second = expression.partition(" | default ")
-    return _look(first, scope, dot) or _look(second, scope, dot)
+    found = _look(first, scope, dot)
+    return found or _look(second, scope, dot) if second else found
 
 
 def _look(path: str, scope: Any, dot: Any) -> Any:

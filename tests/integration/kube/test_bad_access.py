@@ -9,7 +9,7 @@ import pytest
 from ebbtide.adapters.clouds.prices import built_in_book
 from ebbtide.adapters.kube.cluster import KubeCluster
 from ebbtide.adapters.kube.connection import connect
-from ebbtide.adapters.kube.doctor import examine
+from ebbtide.adapters.kube.doctor import Finding, examine
 from ebbtide.entrypoints.assess import assess_command
 from ebbtide.errors import ConfigError, EbbtideError, Final, Retryable, Usage
 from ebbtide.model.effect import Cordon, Evict
@@ -17,7 +17,7 @@ from tests.integration.kube.objects import node
 from tests.servers.dynamodb import free_port
 from tests.servers.kube import NOBODY_TOKEN, kube_server
 from tests.servers.processes import eventually
-from tests.servers.shared_kube import SharedKube
+from tests.servers.shared_kube import RBAC, SharedKube
 
 
 def another_authority(tmp_path: Path, kube: SharedKube) -> Path:
@@ -154,3 +154,25 @@ def test_the_doctor_finds_nothing_with_the_least_rights_and_names_what_is_missin
     assert missing[0].fix == "apply deploy/manifests/rbac.yaml"
     nowhere = kube.server.kubeconfig("nowhere", server=f"https://127.0.0.1:{free_port()}")
     assert [finding.ok for finding in examine(connect(nowhere))] == [False]
+
+
+def test_the_doctor_asks_for_the_rights_on_workloads_where_policies_scale_them(kube: SharedKube) -> None:
+    kubectl, manifest = kube.server.kubectl, str(RBAC.with_name("workload-scaling.yaml"))
+    kubectl("delete", "--ignore-not-found", "-f", manifest)
+    connection = connect(kube.kubeconfig)
+
+    def missing() -> list[Finding]:
+        return [finding for finding in examine(connection, scales_workloads=True) if not finding.ok]
+
+    eventually(lambda: bool(missing()), 30, "rights that are gone")
+    (wrong,) = missing()
+    for right in ("watch deployments", "patch deployments/scale", "patch statefulsets/status"):
+        assert right in wrong.says
+    assert "list horizontalpodautoscalers" in wrong.says
+    assert wrong.fix == "apply deploy/manifests/workload-scaling.yaml"
+    try:
+        assert not kubectl("apply", "-f", manifest).returncode
+        eventually(lambda: not missing(), 30, "the rights of the manifest")
+    finally:
+        kubectl("delete", "-f", manifest)
+        connection.close()

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
+from ebbtide.config.document import parse_document
+from ebbtide.config.load import build_config
+from ebbtide.errors import ConfigError
 from tests.integration.kube.chart import render_chart
 from tests.servers.processes import eventually
 from tests.servers.shared_kube import SharedKube
@@ -15,7 +18,17 @@ from tests.servers.shared_kube import SharedKube
 DEPLOY = Path(__file__).parents[3] / "deploy"
 CHART = DEPLOY / "helm" / "ebbtide"
 K3S = {"k3s": {"nodeNames": ["worker-1"]}}
-ALL = {**K3S, "workloadScaling": True}
+API = {
+    "api": {
+        "enabled": True,
+        "port": 8808,
+        "existingSecret": "ebbtide-api",
+        "hosts": "ebbtide.example.org",
+        "webhookSecret": "",
+        "service": {"type": "ClusterIP", "port": 80, "annotations": {"team": "platform"}},
+    }
+}
+ALL = {**K3S, **API, "workloadScaling": True}
 RELEASE = "chart"
 ACCOUNT = f"{RELEASE}:ebbtide"
 NEEDED = [
@@ -116,6 +129,69 @@ def test_pods_run_without_root_or_a_writable_disk_with_probes_two_of_them_under_
     assert budget["selector"]["matchLabels"].items() <= labels.items()
 
 
+def listens(container: Any, secret: dict[str, str]) -> dict[str, str]:
+    """The variables of the API, as the container sees them with this secret."""
+    found = {}
+    for variable in container["env"]:
+        if variable["name"].startswith("API_"):
+            key = variable.get("valueFrom", {}).get("secretKeyRef", {}).get("key", "")
+            found[variable["name"]] = secret.get(key, "") if key else variable["value"]
+    return found
+
+
+TOKENS = f"- {{name: grafana, scope: read, sha256: {'a' * 64}}}\n"
+BY_HAND = {"listen": "0.0.0.0:8808", "hosts": "ebbtide-api", "tokens": TOKENS}
+
+
+@pytest.mark.parametrize(
+    ("documents", "secret"),
+    [
+        (render_chart(CHART, API), {"tokens": TOKENS}),
+        (render_chart(CHART, {"api": {**API["api"], "hosts": ""}}), {"tokens": TOKENS}),
+        (manifests(), BY_HAND),
+    ],
+    ids=["chart", "chart without an ingress", "manifests"],
+)
+def test_the_api_has_a_service_and_tokens_of_a_secret_and_does_not_start_without(
+    documents: list[Any], secret: dict[str, str]
+) -> None:
+    container = of_kind(documents, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    service = of_kind(documents, "Service")
+    labels = of_kind(documents, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+    (port,) = service["spec"]["ports"]
+    served = {one["name"]: one["containerPort"] for one in container["ports"]}
+    read = parse_document(of_kind(documents, "ConfigMap")["data"]["ebbtide.yaml"], "ebbtide.yaml")
+    api = build_config(read, listens(container, secret)).api
+    assert api.listen == f"0.0.0.0:{served[port['targetPort']]}"
+    assert [token.name for token in api.tokens] == ["grafana"]
+    assert service["metadata"]["name"] in api.hosts
+    with pytest.raises(ConfigError, match=r"api\.tokens is empty"):
+        build_config(read, listens(container, {**secret, "tokens": ""}))
+
+
+def test_without_being_asked_for_there_is_no_api() -> None:
+    documents = render_chart(CHART)
+    assert [d for d in documents if d["kind"] == "Service"] == []
+    container = of_kind(documents, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    assert [port["name"] for port in container["ports"]] == ["metrics"]
+    assert listens(container, {}) == {}
+    container = of_kind(manifests(), "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    read = parse_document(of_kind(manifests(), "ConfigMap")["data"]["ebbtide.yaml"], "ebbtide.yaml")
+    assert build_config(read, listens(container, {})).api.listen == "off"
+
+
+def test_the_chart_knows_an_ingress_by_its_name_and_mounts_the_secrets_of_webhooks() -> None:
+    documents = render_chart(CHART, {"api": {**API["api"], "webhookSecret": "hooks"}})
+    assert of_kind(documents, "Service")["metadata"]["annotations"] == {"team": "platform"}
+    pod = of_kind(documents, "Deployment")["spec"]["template"]["spec"]
+    variables = listens(pod["containers"][0], {})
+    assert variables["API_HOSTS"].split(",")[-1] == "ebbtide.example.org"
+    (mount,) = (one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "webhooks")
+    assert variables["API_WEBHOOK_SECRETS_FILE"] == f"{mount['mountPath']}/webhook-secrets"
+    assert {"name": "webhooks", "secret": {"secretName": "hooks"}} in pod["volumes"]
+
+
 def test_chart_and_manifests_give_the_same_rights() -> None:
     assert rights(render_chart(CHART, ALL)) == rights(manifests())
 
@@ -138,7 +214,8 @@ def test_a_real_server_takes_the_manifests_and_grants_what_is_needed_and_nothing
     for source in (str(DEPLOY / "manifests"), str(rendered)):
         dry = kubectl("apply", "--dry-run=server", "--validate=strict", "-f", source)
         assert dry.returncode == 0, dry.stderr
-    roles = [d for d in chart if d["kind"] not in ("Deployment", "PodDisruptionBudget", "ConfigMap")]
+    others = ("Deployment", "PodDisruptionBudget", "ConfigMap", "Service")
+    roles = [d for d in chart if d["kind"] not in others]
     rendered.write_text(yaml.safe_dump_all(roles))
     applied = kubectl("apply", "-f", str(rendered))
     assert applied.returncode == 0, applied.stderr

@@ -21,7 +21,7 @@ from ebbtide.model.operation import RemovalState, ScaleDown
 from ebbtide.model.record import Record
 from ebbtide.ports import Store
 from tests.chaos import host
-from tests.chaos.runner import Silent
+from tests.chaos.notes import Silent
 from tests.chaos.setting import SETTINGS
 from tests.chaos.stores import open_store
 from tests.integration.replicas.conftest import TAKEOVERS

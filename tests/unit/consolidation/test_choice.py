@@ -48,6 +48,14 @@ def test_an_empty_cheap_node_takes_in_what_a_dear_one_holds() -> None:
     assert removed(report) == ["a1"]
 
 
+def test_a_node_that_a_minimum_keeps_says_so_although_nothing_cheaper_was_found() -> None:
+    nodes = [node("a1", "cpx62"), node("a2", "cpx62")]
+    kept = settings_with(rules(replace=False), min_workers=2)
+    report = report_on(cluster(nodes), idle(*nodes), kept)
+    assert refusal(report)[0] == "cheaper packing"
+    assert fate(report, "a1") == "2 workers are always kept"
+
+
 def test_moves_must_pay_back_in_time() -> None:
     pods = [pod(f"web-{number}", LARGE, 100, 100) for number in range(10)]
     dear = settings_with(rules(move_cost=Decimal("0.0423"), replace=False))
@@ -136,7 +144,7 @@ def test_zones_and_pools_keep_what_they_must() -> None:
     pool = make_pool(types=TYPES, zones=("a", "b"), min_workers=3)
     kept = report_on(cluster(nodes), idle(*nodes), settings_with(pools=(pool,)))
     assert refusal(kept)[0] == "cheaper packing"
-    assert fate(kept, "a1") == ""
+    assert fate(kept, "a1") == "it is the last worker in zone a"
 
 
 def test_each_node_that_stays_says_why() -> None:

@@ -31,6 +31,22 @@ def test_a_tick_ends_in_one_sentence_that_says_what_was_done_and_why() -> None:
     assert "DRAINING" in report.says
 
 
+def test_the_record_keeps_what_the_last_tick_said() -> None:
+    small = Small(settings=quick_settings(min_workers=3))
+    assert small.tick().says == small.record.last_said
+    small = Small()
+    begun = small.tick()
+    assert small.record.last_said == begun.says
+    assert small.tick_until(closed).says == small.record.last_said != begun.says
+
+
+def test_what_a_tick_said_is_shortened_for_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ebbtide.engine.rounds.SAID_AT_MOST", 30)
+    small = Small(settings=quick_settings(min_workers=3))
+    assert small.tick().says.startswith("nothing to do: no scale-up: ")
+    assert small.record.last_said == "nothing to do: no scale-up: …"
+
+
 def test_a_scale_down_is_carried_to_its_end_over_several_ticks() -> None:
     small = Small()
     small.tick()

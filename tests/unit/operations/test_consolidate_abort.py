@@ -218,6 +218,21 @@ def test_players_that_came_meanwhile_stop_it() -> None:
     assert len(idle.effects) == 1
 
 
+def test_time_that_no_runner_saw_counts_for_no_timeout() -> None:
+    """Whoever takes over gives a pod its time again; where it is not ready even then, that is the end."""
+    pod, second = pods_of("web", "two")
+    taken_over = NOW + 5 * LONG
+    operation = replace(planned(pod), moves=(evicting(pod), make_move(second)), watched_since=taken_over)
+    assert stopped(operation, seen(second), taken_over + LONG - 1).abort_reason == ""
+    after = stopped(operation, seen(second), taken_over + LONG)
+    assert after.abort_reason == f"default/web-0 was not ready elsewhere within {LONG} s"
+    blocked = seen(pod, budgets=[make_budget(0)])
+    waiting = replace(planned(pod), watched_since=taken_over)
+    assert stopped(waiting, blocked, taken_over + LONG - 1).abort_reason == ""
+    said = stopped(waiting, blocked, taken_over + LONG).abort_reason
+    assert said.startswith(f"nothing could be moved for {LONG} s")
+
+
 def test_it_stops_when_nothing_could_be_moved_for_long() -> None:
     (pod,) = pods_of("web")
     operation = planned(pod)

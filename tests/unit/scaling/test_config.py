@@ -121,8 +121,14 @@ def test_a_name_twice_a_pool_that_is_not_there_and_a_sleep_that_is_forbidden_are
         "policies:\n"
         "  - {name: web, target: {workloads: [{name: web}]}, schedules: [{cron: '@daily', replicas: 0}]}\n"
         "  - {name: web, target: {pool: gone}}\n"
+        "  - {name: twin, target: {workloads: [{name: shop}, {name: web}]}}\n"
     )
     with pytest.raises(ConfigError) as refused:
         load(path, {})
-    for says in ('"web" is used twice', '"gone" is no configured pool', "0 is sleep"):
+    for says in (
+        '"web" is used twice',
+        '"gone" is no configured pool',
+        "0 is sleep",
+        "line 5, policies[2].target.workloads[1]: Deployment default/web is the target of policy web already",
+    ):
         assert says in str(refused.value)

@@ -19,6 +19,7 @@ from ebbtide.model.effect import Launch
 from ebbtide.model.node import Instance, InstanceState, Market
 from ebbtide.model.operation import Slot
 from ebbtide.model.pool import Pool
+from ebbtide.outgoing import guarded_aws
 
 MISMATCH = frozenset({"IdempotentParameterMismatch"})
 CONNECT_SECONDS = 3
@@ -208,7 +209,9 @@ def make_client(service: str, region: str = "", endpoint: str = "", timeout_seco
     from botocore.exceptions import NoRegionError
 
     try:
-        return boto3.client(service, region_name=region or None, endpoint_url=endpoint or None, config=config)
+        return guarded_aws(
+            boto3.client(service, region_name=region or None, endpoint_url=endpoint or None, config=config)
+        )
     except NoRegionError as error:
         raise ConfigError("no AWS region is set: set aws.region or AWS_REGION") from error
     except ValueError as error:

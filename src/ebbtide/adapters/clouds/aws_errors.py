@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ebbtide.errors import EbbtideError, Final, NoCapacity, Retryable, Throttled, Unanswered
+from ebbtide.outgoing import refusal_in
 
 NO_CAPACITY = {
     "InsufficientInstanceCapacity": "EC2 has none of it now",
@@ -123,6 +124,8 @@ def _shortened(message: str) -> str:
 def _unanswered(error: Exception, what: str) -> EbbtideError:
     from botocore import exceptions
 
+    if refused := refusal_in(error):
+        return Final(f"{what}: {refused}. Next: correct the aws section of the configuration.")
     if isinstance(error, exceptions.NoCredentialsError | exceptions.PartialCredentialsError):
         return Final(f"{what}: no AWS credentials were found. Next: set AWS_PROFILE, or give a role.")
     if isinstance(error, exceptions.EndpointConnectionError | exceptions.ConnectTimeoutError):

@@ -7,7 +7,7 @@ answer. Nothing without the cluster's label is ever deleted. hcloud repeats noth
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,12 @@ from ebbtide.adapters.clouds.hetzner_errors import Answered, meaning, translated
 from ebbtide.adapters.clouds.identity import label_value, read_label_value
 from ebbtide.adapters.clouds.join import Join, hetzner_metadata, join_script
 from ebbtide.errors import ConfigError, NoCapacity, NotOurs, Unanswered
+from ebbtide.hush import keep
 from ebbtide.model.effect import Launch
 from ebbtide.model.node import Instance, InstanceState, Market
 from ebbtide.model.operation import Slot
 from ebbtide.model.pool import Pool
+from ebbtide.outgoing import guarded
 
 if TYPE_CHECKING:
     from hcloud import Client
@@ -187,7 +189,10 @@ def make_client(token: str, endpoint: str = "", timeout_seconds: float = 30) -> 
     if not token:
         raise ConfigError("there is no Hetzner token: set HCLOUD_TOKEN")
     read_seconds = max(1.0, timeout_seconds / 2 - CONNECT_SECONDS)
-    client = Client(token, endpoint or API, "ebbtide", timeout=(CONNECT_SECONDS, read_seconds))
+    client = Client(keep(token), endpoint or API, "ebbtide", timeout=(CONNECT_SECONDS, read_seconds))
     # It would sleep for minutes and hide that a reply was lost; the engine repeats, and knows why.
     client._client._retry_max_retries = 0
+    adapters: Mapping[str, Any] = client._client._session.adapters
+    for adapter in adapters.values():
+        guarded(adapter.poolmanager)
     return client

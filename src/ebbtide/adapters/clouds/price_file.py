@@ -35,7 +35,7 @@ def read_price_file(path: Path) -> PriceBook:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"the price file {path} cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         told = " ".join(str(error).split())
         raise ConfigError(f"the price file {path} is no YAML: {told}") from error
     problems: list[str] = []

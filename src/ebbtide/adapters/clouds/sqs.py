@@ -67,7 +67,7 @@ class SqsInbox:
             return
         try:
             raw = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             raw = body
         event = read_event(raw, self._clock.now())
         if event.notices:

@@ -26,7 +26,16 @@ from ebbtide.adapters.kube.connection import MERGE_PATCH, Call, Connection
 from ebbtide.adapters.kube.events import Events, Subject
 from ebbtide.adapters.kube.signing import Patch, plan_cordon, plan_soft_taint, plan_uncordon
 from ebbtide.adapters.kube.wire import Meta, Struct, WireNode
-from ebbtide.errors import BudgetExhausted, EbbtideError, Final, NotOurs, Retryable, Unanswered, Usage
+from ebbtide.errors import (
+    UNREADABLE,
+    BudgetExhausted,
+    EbbtideError,
+    Final,
+    NotOurs,
+    Retryable,
+    Unanswered,
+    Usage,
+)
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, SoftTaint, Uncordon
 
 T = TypeVar("T")
@@ -196,7 +205,7 @@ def _not_evicted(refused: Refused, what: str, server: str) -> EbbtideError:
 
 
 def _decoded(body: bytes, kind: type[T], what: str) -> T:
-    with suppress(msgspec.DecodeError):
+    with suppress(*UNREADABLE):
         return msgspec.json.decode(body, type=kind)
     raise Unanswered(f"{what}: the answer is not one of an API server")
 

@@ -14,6 +14,7 @@ import msgspec
 import urllib3.exceptions as failures
 
 from ebbtide.errors import (
+    UNREADABLE,
     EbbtideError,
     Final,
     Retryable,
@@ -21,6 +22,7 @@ from ebbtide.errors import (
     Unanswered,
     Usage,
 )
+from ebbtide.hush import hushed
 
 OK, CREATED, ACCEPTED = 200, 201, 202
 UNAUTHORISED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE = 401, 403, 404, 409, 410
@@ -53,7 +55,7 @@ class Refused(Exception):
     """An answer of the API server other than success; translated by whoever knows what was asked."""
 
     def __init__(self, code: int, status: Status) -> None:
-        super().__init__(f"{code} {status.message}")
+        super().__init__(hushed(f"{code} {status.message}"))
         self.code = code
         self.status = status
 
@@ -61,7 +63,7 @@ class Refused(Exception):
 def read_status(body: bytes) -> Status:
     try:
         return msgspec.json.decode(body, type=Status)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return Status(" ".join(body[:200].decode(errors="replace").split()))
 
 

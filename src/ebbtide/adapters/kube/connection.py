@@ -26,6 +26,8 @@ from ebbtide.adapters.kube.answers import (
     refused_reading,
 )
 from ebbtide.errors import ConfigError, Usage
+from ebbtide.hush import keep
+from ebbtide.outgoing import guarded
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -52,7 +54,7 @@ class Call:
 class Connection:
     def __init__(self, api_client: Any, timeout_seconds: float = READ_SECONDS) -> None:
         self._client = api_client
-        self._pool: urllib3.PoolManager = api_client.rest_client.pool_manager
+        self._pool: urllib3.PoolManager = guarded(api_client.rest_client.pool_manager)
         self._host: str = api_client.configuration.host.rstrip("/")
         self._timeout_seconds = timeout_seconds
         self._renewing = threading.Lock()
@@ -142,6 +144,7 @@ class Connection:
         for setting in settings.values():
             if setting["in"] == "header" and setting["value"]:
                 headers[setting["key"]] = setting["value"]
+                keep(str(setting["value"]).rpartition(" ")[2])
         return headers
 
 

@@ -6,7 +6,7 @@ Read-only: the server is asked what we may do, and nothing of it is tried.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
@@ -17,7 +17,7 @@ from ebbtide.adapters.kube.connection import Call, Connection
 from ebbtide.adapters.kube.lists import NODES, read_list
 from ebbtide.adapters.kube.reading import Readers
 from ebbtide.adapters.kube.usage import PATH as USAGE_PATH
-from ebbtide.errors import EbbtideError
+from ebbtide.errors import UNREADABLE, EbbtideError
 
 REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 MOST_SKEW_SECONDS = 10
@@ -51,6 +51,15 @@ RIGHTS = (
 )
 
 
+WORKLOADS = ("deployments", "statefulsets")
+SCALING_RIGHTS = (
+    *(Right(verb, kind, "apps") for kind in WORKLOADS for verb in READ),
+    *(Right("patch", kind, "apps", part) for kind in WORKLOADS for part in ("scale", "status")),
+    *(Right(verb, "horizontalpodautoscalers", "autoscaling") for verb in ("list", "watch")),
+)
+"""Of who scales workloads to zero and back."""
+
+
 class ReviewStatus(msgspec.Struct, frozen=True):
     allowed: bool = False
 
@@ -63,16 +72,22 @@ class Version(msgspec.Struct, frozen=True, rename="camel"):
     git_version: str
 
 
-def examine(connection: Connection, cpu_from_cluster: bool = False) -> Iterator[Finding]:
-    """`cpu_from_cluster`: whether there is no Prometheus, so that metrics-server is needed."""
+def examine(
+    connection: Connection, cpu_from_cluster: bool = False, scales_workloads: bool = False
+) -> Iterator[Finding]:
+    """`cpu_from_cluster`: whether there is no Prometheus, so that metrics-server is needed;
+    `scales_workloads`: whether there are policies for workloads."""
     try:
         version = msgspec.json.decode(connection.get("/version", "the version"), type=Version).git_version
-    except (EbbtideError, msgspec.DecodeError) as error:
+    except (EbbtideError, *UNREADABLE) as error:
         yield Finding(False, f"the cluster does not answer: {error}", "check the kubeconfig and the network")
         return
     yield Finding(True, f"{connection.server} runs Kubernetes {version}")
     yield _clock(connection)
-    yield _rights(connection)
+    yield _rights(connection, RIGHTS, "all permissions that are needed are there", "rbac.yaml")
+    if scales_workloads:
+        says = "all permissions that scaling workloads needs are there"
+        yield _rights(connection, SCALING_RIGHTS, says, "workload-scaling.yaml")
     yield _metrics_server(connection, cpu_from_cluster)
 
 
@@ -91,14 +106,16 @@ def _clock(connection: Connection) -> Finding:
     return Finding(True, "our clock agrees with the server's")
 
 
-def _rights(connection: Connection) -> Finding:
+def _rights(connection: Connection, rights: Sequence[Right], says: str, file: str) -> Finding:
+    """`file` of deploy/manifests gives them."""
+    fix = f"apply deploy/manifests/{file}"
     try:
-        missing = [str(right) for right in RIGHTS if not _may(connection, right)]
-    except (EbbtideError, msgspec.DecodeError) as error:
-        return Finding(False, f"what we may do cannot be asked: {error}", "apply deploy/manifests/rbac.yaml")
+        missing = [str(right) for right in rights if not _may(connection, right)]
+    except (EbbtideError, *UNREADABLE) as error:
+        return Finding(False, f"what we may do cannot be asked: {error}", fix)
     if missing:
-        return Finding(False, f"not allowed: {', '.join(missing)}", "apply deploy/manifests/rbac.yaml")
-    return Finding(True, "all permissions that are needed are there")
+        return Finding(False, f"not allowed: {', '.join(missing)}", fix)
+    return Finding(True, says)
 
 
 def _may(connection: Connection, right: Right) -> bool:

@@ -17,7 +17,7 @@ from ebbtide.adapters.kube.objects import PodSeen
 from ebbtide.adapters.kube.reading import Readers, assemble
 from ebbtide.adapters.kube.volumes import Storage
 from ebbtide.adapters.kube.wire import Struct, WireBudget, WireClaim, WireNode, WirePod, WireVolume
-from ebbtide.errors import Usage
+from ebbtide.errors import UNREADABLE, Usage
 from ebbtide.model.pod import Pod
 from ebbtide.model.scheduling import Scheduling
 from ebbtide.model.snapshot import ClusterView
@@ -60,7 +60,7 @@ def read_dump(body: bytes) -> Dump:
     """`Usage` for what is no such list, is cut off, or has no node in it."""
     try:
         document = msgspec.json.decode(body, type=Document)
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+    except UNREADABLE as cause:
         cut = "it is cut off" if "truncated" in str(cause) else str(cause)
         raise Usage(f"the dump is no JSON that can be read ({cut}): make it anew with {ASK}") from cause
     if document.items is None:
@@ -83,7 +83,7 @@ def _sorted_out(document: Document) -> _Pile:
     for raw in document.items or ():
         try:
             kind = msgspec.json.decode(raw, type=Kinded).kind or document.kind.removesuffix("List")
-        except msgspec.DecodeError:
+        except UNREADABLE:
             kind = "?"
         wire = WIRES.get(kind)
         if wire is None:
@@ -91,7 +91,7 @@ def _sorted_out(document: Document) -> _Pile:
             continue
         try:
             pile.items.setdefault(kind, []).append(msgspec.json.decode(raw, type=wire))
-        except msgspec.DecodeError:
+        except UNREADABLE:
             pile.bad[kind] += 1
             if kind == "Pod":
                 pile.lost_pods.append(_lost_pod(raw))
@@ -103,7 +103,7 @@ def _read(pile: _Pile, kind: str, read: Callable[[Any], T]) -> list[T]:
     for wire in pile.items.get(kind, ()):
         try:
             found.append(read(wire))
-        except (ValueError, msgspec.DecodeError):  # an amount or a time that is none
+        except (ValueError, *UNREADABLE):  # an amount or a time that is none
             pile.bad[kind] += 1
             if kind == "Pod":
                 pile.lost_pods.append(_unreadable(wire.metadata.name, wire.spec.node_name or ""))
@@ -111,7 +111,10 @@ def _read(pile: _Pile, kind: str, read: Callable[[Any], T]) -> list[T]:
 
 
 def _lost_pod(raw: msgspec.Raw) -> PodSeen:
-    anything = msgspec.json.decode(raw)
+    try:
+        anything = msgspec.json.decode(raw)
+    except UNREADABLE:
+        anything = None
     name = _text(anything, "metadata", "name")
     return _unreadable(name or "a pod without a name", _text(anything, "spec", "nodeName"))
 

@@ -21,7 +21,7 @@ from ebbtide.adapters.kube.answers import GONE, Refused, Status
 from ebbtide.adapters.kube.connection import Connection
 from ebbtide.adapters.kube.lists import Resource, read_list
 from ebbtide.adapters.kube.wire import Meta, Struct
-from ebbtide.errors import EbbtideError
+from ebbtide.errors import UNREADABLE, EbbtideError
 
 WATCH_SECONDS = 300
 QUIET_SECONDS = 90.0
@@ -116,7 +116,14 @@ class Follower(Generic[Wire, Item]):
                     self._list()
                 self._watch()
                 self._stop.wait(PAUSE_SECONDS[0])
-            except (EbbtideError, urllib3.exceptions.HTTPError, OSError, ValueError, Refused) as error:
+            except (
+                EbbtideError,
+                urllib3.exceptions.HTTPError,
+                OSError,
+                ValueError,
+                Refused,
+                *UNREADABLE,
+            ) as error:
                 if isinstance(error, Refused) and error.code == GONE:
                     self._version = ""
                 self._fail()

@@ -11,7 +11,7 @@ import msgspec
 from ebbtide.adapters.kube.answers import GONE, Refused, refused_reading
 from ebbtide.adapters.kube.connection import Connection, Query
 from ebbtide.adapters.kube.wire import Struct, WireBudget, WireClaim, WireNode, WirePod, WireVolume
-from ebbtide.errors import Retryable
+from ebbtide.errors import UNREADABLE, Retryable
 
 PAGE = 500
 FRESH_STARTS = 3
@@ -76,7 +76,7 @@ def _read_pages(
         try:
             page = decoder.decode(body)
             found.extend(map(read, page.items or ()))
-        except (msgspec.DecodeError, ValueError) as cause:
+        except (*UNREADABLE, ValueError) as cause:
             says = f"{connection.server} answered something that is no list of {resource.what} ({cause})"
             raise Retryable(says) from cause
         if not page.metadata.next:

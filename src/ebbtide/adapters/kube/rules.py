@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ebbtide.errors import UNREADABLE
 from ebbtide.model.scheduling import (
     AntiAffinity,
     LabelSelector,
@@ -108,7 +109,7 @@ def decode(raw: msgspec.Raw, kind: type[T], called: str) -> T | None:
         return None
     try:
         return msgspec.json.decode(raw, type=kind)
-    except msgspec.DecodeError as cause:
+    except UNREADABLE as cause:
         raise NotUnderstood(f"{called} that cannot be read ({cause})") from cause
 
 

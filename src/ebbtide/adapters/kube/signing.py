@@ -16,7 +16,7 @@ import msgspec
 from ebbtide.adapters.kube import names
 from ebbtide.adapters.kube.objects import read_owner
 from ebbtide.adapters.kube.wire import WireNode, WireTaint
-from ebbtide.errors import NotOurs
+from ebbtide.errors import UNREADABLE, NotOurs
 from ebbtide.model.effect import Cordon, SoftTaint, Uncordon
 from ebbtide.model.node import LEAVING
 
@@ -104,7 +104,7 @@ def _read_fences(name: str, annotations: Mapping[str, str]) -> dict[str, int]:
         return {}
     try:
         return msgspec.json.decode(text, type=dict[str, int])
-    except msgspec.DecodeError as cause:
+    except UNREADABLE as cause:
         says = f"annotation {names.FENCES} of node {name} is not ours: remove it and the node is ours again"
         raise NotOurs(says) from cause
 

@@ -15,7 +15,7 @@ from ebbtide.adapters.kube.connection import Connection
 from ebbtide.adapters.kube.objects import read_time
 from ebbtide.adapters.kube.quantities import read_quantity
 from ebbtide.adapters.kube.wire import Meta, Struct
-from ebbtide.errors import EbbtideError
+from ebbtide.errors import UNREADABLE, EbbtideError
 from ebbtide.model.snapshot import Reading
 
 PATH = "/apis/metrics.k8s.io/v1beta1/nodes"
@@ -45,7 +45,7 @@ class MetricsServer:
             if refused.code == NOT_FOUND:
                 return _unknown("the cluster has no metrics-server")
             return _unknown(str(refused_reading(refused, WHAT, self._connection.server)))
-        except (EbbtideError, msgspec.DecodeError) as error:
+        except (EbbtideError, *UNREADABLE) as error:
             return _unknown(str(error))
         offered = self._cpu_milli_of()
         missing = [name for name in node_names if name not in found or not offered.get(name)]

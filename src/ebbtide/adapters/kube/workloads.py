@@ -38,7 +38,7 @@ from ebbtide.adapters.kube.scalable import (
     resource_of,
     target_of,
 )
-from ebbtide.errors import Conflict, EbbtideError, NotFound, Retryable, Unanswered
+from ebbtide.errors import UNREADABLE, Conflict, EbbtideError, NotFound, Retryable, Unanswered
 from ebbtide.model.workload import Workload, WorkloadRef
 
 TRIES = 5
@@ -224,7 +224,7 @@ class Waits:
 def _decoded(body: bytes, kind: type[T], ref: WorkloadRef, error: type[EbbtideError] = Retryable) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
-    except msgspec.DecodeError as cause:
+    except UNREADABLE as cause:
         raise error(f"the answer about {ref} is not one of an API server ({cause})") from cause
 
 

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Summary
 
+from ebbtide.core.decide import operation_id
+from ebbtide.model.consolidation import ConsolidationPlan
+from ebbtide.model.decision import Action, Decision
 from ebbtide.model.operation import (
     Consolidate,
     Operation,
@@ -28,6 +31,11 @@ WHY = (
     ("is not the node it was", "changed"),
     ("belongs to operation", "changed"),
     ("came onto", "changed"),
+    ("was not ready", "not_ready"),
+    ("fits on no", "no_room"),
+    ("would fit on no", "no_room"),
+    ("waits for a node", "pods_waiting"),
+    ("cannot go", "not_idle"),
 )
 """Sentences have names in them; a label has few values. What is none of these is `other`."""
 
@@ -62,6 +70,14 @@ class ConsolidationFigures:
             "ebbtide_nodes_decommissioned", "Nodes that were removed.", ["cluster"], registry=registry
         )
 
+        self._empties: dict[str, tuple[str, ConsolidationPlan]] = {}
+        """What was last to be removed without a move in each cluster, with the id of its operation."""
+
+    def decided(self, cluster: str, decision: Decision) -> None:
+        plan = decision.consolidation.plan if decision.consolidation is not None else None
+        if decision.action is Action.CONSOLIDATE and plan is not None and not plan.sources:
+            self._empties[cluster] = operation_id(decision.at, decision.id), plan
+
     def advanced(self, cluster: str, before: Operation | Spot, after: Operation | Spot) -> None:
         came, went = _came(after) - _came(before), _went(after) - _went(before)
         if came:
@@ -70,11 +86,18 @@ class ConsolidationFigures:
             self.decommissioned.labels(cluster).inc(len(went))
 
     def closed(self, cluster: str, work: Operation | Spot, succeeded: bool) -> None:
-        if not isinstance(work, Consolidate):
-            return
+        """One that moves pods, or that takes what is empty; what it removes later is a part of it."""
+        told: Consolidate | ConsolidationPlan
+        match work:
+            case Consolidate():
+                told = work
+            case ScaleDown() if work.id == self._empties.get(cluster, ("", None))[0]:
+                _, told = self._empties.pop(cluster)
+            case _:
+                return
         self.ended.labels(cluster, "succeeded" if succeeded else "failed").inc()
         if succeeded:
-            self.savings.labels(cluster, work.currency).observe(float(work.savings_per_hour))
+            self.savings.labels(cluster, told.currency).observe(float(told.savings_per_hour))
         else:
             self.failed.labels(cluster, why_failed(work.abort_reason)).inc()
 

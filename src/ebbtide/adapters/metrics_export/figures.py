@@ -103,6 +103,7 @@ class ClusterFigures:
 
     def decided(self, decision: Decision) -> None:
         self._figures.decisions.labels(self._cluster, decision.action).inc()
+        self._figures.consolidations.decided(self._cluster, decision)
         for verdict in decision.verdicts:
             if verdict.failed is not None:
                 self._figures.refused.labels(self._cluster, verdict.action, verdict.failed.name).inc()

@@ -9,6 +9,10 @@ from pathlib import Path
 import msgspec
 import urllib3
 
+from ebbtide.errors import UNREADABLE, AddressRefused
+from ebbtide.hush import hushed, keep
+from ebbtide.outgoing import checked, guarded
+
 MOST_BYTES = 64 * 2**20
 
 
@@ -33,7 +37,7 @@ class Unknown(Exception):
     """Says why a figure is not known: `failed` where nobody answered so that it could be read."""
 
     def __init__(self, says: str, failed: bool = False) -> None:
-        super().__init__(says)
+        super().__init__(hushed(says))
         self.failed = failed
 
 
@@ -49,19 +53,18 @@ class Source:
 class Prometheus:
     def __init__(self, source: Source, connections: int = 1) -> None:
         self._source = source
-        self._pool = urllib3.PoolManager(maxsize=connections)
+        self._pool = guarded(urllib3.PoolManager(maxsize=connections))
 
     def close(self) -> None:
         self._pool.clear()
 
     def ask(self, query: str) -> list[Sample]:
         """`Unknown` where there is no answer, or not all of one."""
-        url = f"{self._source.url.rstrip('/')}/api/v1/query"
         seconds = self._source.timeout_seconds
         try:
             response = self._pool.request(
                 "POST",
-                url,
+                f"{checked(self._source.url).rstrip('/')}/api/v1/query",
                 fields={"query": query, "timeout": f"{seconds:g}s"},
                 encode_multipart=False,
                 headers=self._headers(),
@@ -69,6 +72,8 @@ class Prometheus:
                 retries=False,
                 redirect=False,
             )
+        except AddressRefused as cause:
+            raise Unknown(f"Prometheus was not asked ({cause})", failed=True) from cause
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as cause:
             if isinstance(cause, urllib3.exceptions.ReadTimeoutError):
                 raise Unknown(f"Prometheus did not answer within {seconds:g} s", failed=True) from cause
@@ -81,15 +86,15 @@ class Prometheus:
         if self._source.token_file is None:
             return {}
         try:
-            return {"Authorization": f"Bearer {self._source.token_file.read_text().strip()}"}
-        except OSError as cause:
+            return {"Authorization": f"Bearer {keep(self._source.token_file.read_text().strip())}"}
+        except (OSError, UnicodeDecodeError) as cause:
             raise Unknown(f"the token in {self._source.token_file} cannot be read", failed=True) from cause
 
 
 def read_answer(code: int, body: bytes) -> list[Sample]:
     try:
         answer = msgspec.json.decode(body, type=Answer)
-    except msgspec.DecodeError as cause:
+    except UNREADABLE as cause:
         raise Unknown(
             f"the answer ({code}) is not one of Prometheus: check its address", failed=True
         ) from cause
@@ -102,7 +107,7 @@ def read_answer(code: int, body: bytes) -> list[Sample]:
             stamp, text = msgspec.json.decode(answer.data.result, type=tuple[float, str])
             return [Sample({}, (stamp, text))]
         return msgspec.json.decode(answer.data.result, type=list[Sample])
-    except msgspec.DecodeError as cause:
+    except UNREADABLE as cause:
         kind = answer.data.result_type
         raise Unknown(f"the query gives a {kind} where one sample for each node is needed") from cause
 

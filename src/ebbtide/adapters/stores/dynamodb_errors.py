@@ -5,11 +5,12 @@ As everywhere: DynamoDB said no, or was never reached (nothing was done), or did
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from ebbtide.errors import Conflict, EbbtideError, Retryable, StoreUnusable, Throttled, Unanswered
+from ebbtide.outgoing import refusal_in
 
 _BUSY = frozenset(
     {
@@ -56,6 +57,20 @@ def translated(where: str) -> Iterator[None]:
         raise _unanswered(error, where) from error
 
 
+def refuse_cut_answers(client: Any) -> Any:
+    """The client, for which an answer that was cut off is none. A connection that ends within the headers
+    makes an answer without a body, which boto3 takes for an empty one: a record that is not there."""
+    client.meta.events.register("before-parse.dynamodb", _refuse_cut)
+    return client
+
+
+def _refuse_cut(response_dict: Mapping[str, Any], **_: object) -> None:
+    from botocore.exceptions import ResponseStreamingError
+
+    if not response_dict["body"].rstrip().endswith(b"}"):
+        raise ResponseStreamingError(error="the answer was cut off")
+
+
 def _answered(response: Any, where: str, says: str) -> EbbtideError:
     code = response.get("Error", {}).get("Code", "")
     if code == "ConditionalCheckFailedException":
@@ -90,6 +105,8 @@ def _cancelled(reasons: Any, where: str) -> EbbtideError:
 def _unanswered(error: Exception, where: str) -> EbbtideError:
     from botocore import exceptions
 
+    if refused := refusal_in(error):
+        return StoreUnusable(f"{where}: {refused}: correct store.url")
     if isinstance(error, exceptions.NoCredentialsError | exceptions.PartialCredentialsError):
         return StoreUnusable(f"{where}: no AWS credentials were found: set AWS_PROFILE, or the key variables")
     if isinstance(error, exceptions.NoRegionError):

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from ebbtide.adapters.stores.dynamodb_errors import translated
+from ebbtide.adapters.stores.dynamodb_errors import refuse_cut_answers, translated
 from ebbtide.errors import StoreUnusable
+from ebbtide.outgoing import guarded_aws
 
 DEFAULT_STATE_TABLE = "k3s-autoscaler-state"
 DEFAULT_LOGS_TABLE = "k3s-autoscaler-logs"
@@ -78,7 +79,7 @@ def make_client(tables: Tables) -> Any:
     )
     with translated(tables.where):
         try:
-            return boto3.session.Session().client(
+            client = boto3.session.Session().client(
                 "dynamodb",
                 region_name=tables.region or None,
                 endpoint_url=tables.endpoint or None,
@@ -86,6 +87,7 @@ def make_client(tables: Tables) -> Any:
             )
         except ValueError as error:
             raise StoreUnusable(f"store.url is not understood ({error}): write {FORM}") from error
+    return refuse_cut_answers(guarded_aws(client))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ebbtide.errors import StoreUnusable
+from ebbtide.errors import UNREADABLE, StoreUnusable
 from ebbtide.model.log import LogEntry, LogKind
 
 COMPRESS_ABOVE_BYTES = 1024
@@ -35,7 +35,7 @@ def pack(data: Mapping[str, object]) -> bytes:
 def unpack(block: bytes, entry_id: str) -> dict[str, object]:
     try:
         return _decoder.decode(block if block[:1] == b"{" else zlib.decompress(block))
-    except (zlib.error, msgspec.DecodeError) as error:
+    except (zlib.error, *UNREADABLE) as error:
         raise StoreUnusable(
             f"the data of log entry {entry_id!r} cannot be read ({error}): restore it from a backup"
         ) from error

@@ -59,12 +59,16 @@ def to_item(record: Record) -> Item:
         "pauseReason": record.pause_reason,
         "decisionKey": record.decision_key,
         "decisionLoggedEpoch": record.decision_logged_at,
+        "lastSaid": record.last_said,
         "spotOperations": msgspec.to_builtins(record.spots),
         "rests": msgspec.to_builtins(record.rests),
         "offerRests": msgspec.to_builtins(record.offer_rests),
         "orphans": msgspec.to_builtins(record.orphans),
         "lastContainerRemovedAt": {node.node_uid: node.since for node in record.emptied},
         "lastConsolidationEpoch": record.last_consolidation_at,
+        "consolidationsInVain": record.consolidations_in_vain,
+        "consolidationOwes": record.consolidation_owes,
+        "consolidationEvictionEpochs": list(record.evictions),
         "leaving": msgspec.to_builtins(record.leaving),
     }
     item.update(operation_to_item(record.operation))
@@ -130,9 +134,13 @@ def _read(item: Mapping[str, Any], cluster: str, version: int) -> Record:
             for uid, since in sorted(convert(item.get("lastContainerRemovedAt", {}), dict[str, int]).items())
         ),
         last_consolidation_at=int(item.get("lastConsolidationEpoch", 0)),
+        consolidations_in_vain=int(item.get("consolidationsInVain", 0)),
+        consolidation_owes=int(item.get("consolidationOwes", 0)),
+        evictions=convert(item.get("consolidationEvictionEpochs", ()), tuple[int, ...]),
         leaving=convert(item.get("leaving", ()), tuple[Leaving, ...]),
         paused=bool(item.get("removalsPaused", False)),
         pause_reason=str(item.get("pauseReason", "")),
         decision_key=str(item.get("decisionKey", "")),
         decision_logged_at=int(item.get("decisionLoggedEpoch", 0)),
+        last_said=str(item.get("lastSaid", "")),
     )

@@ -49,6 +49,7 @@ OPTIONAL_ATTRIBUTES = (
     "consolidateSlots",
     "consolidateSources",
     "consolidateMoves",
+    "consolidateWatchedSinceEpoch",
     "setAside",
 )
 """What an item has only while there is an operation; removed again when that is closed."""
@@ -96,6 +97,7 @@ def operation_to_item(operation: Operation | None) -> Item:
                 "consolidateSlots": msgspec.to_builtins(operation.slots),
                 "consolidateSources": msgspec.to_builtins(operation.sources),
                 "consolidateMoves": msgspec.to_builtins(operation.moves),
+                "consolidateWatchedSinceEpoch": operation.watched_since,
             }
         case None:
             return {}
@@ -137,6 +139,7 @@ def operation_from_item(item: Mapping[str, Any]) -> Operation | None:
             currency=str(item.get("consolidateCurrency", "")),
             reason=str(item.get("consolidateReason", "")),
             abort_reason=str(item.get("consolidateAbortReason", "")),
+            watched_since=int(item.get("consolidateWatchedSinceEpoch", 0)),
         )
     return None
 

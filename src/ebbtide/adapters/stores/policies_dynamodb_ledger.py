@@ -13,7 +13,7 @@ import msgspec
 
 from ebbtide.adapters.stores.policies_dynamodb_table import NEW, Condition, Keys, PolicyTable, Step
 from ebbtide.adapters.stores.policy_ledger import added, by_day, day_key
-from ebbtide.errors import StoreUnusable
+from ebbtide.errors import UNREADABLE, StoreUnusable
 from ebbtide.model.ledger import LedgerDay
 
 _decoder = msgspec.json.Decoder(tuple[LedgerDay, ...])
@@ -92,7 +92,7 @@ def _unchanged(month: Month) -> Condition:
 def _read(body: str, policy_id: str) -> tuple[LedgerDay, ...]:
     try:
         return _decoder.decode(body)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise StoreUnusable(
             f"the ledger of policy {policy_id} cannot be read ({error}): it was left as it is; "
             "restore it from a backup, or run `ebbtide savings rebuild`"

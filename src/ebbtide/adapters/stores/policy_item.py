@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from ebbtide.errors import StoreUnusable, Usage
+from ebbtide.errors import UNREADABLE, StoreUnusable, Usage
 from ebbtide.model.idle import IdleState
 from ebbtide.model.log import LogEntry
 from ebbtide.model.policy import Policy
@@ -52,7 +52,7 @@ class Bodies(Generic[T]):
     def read(self, body: str) -> T:
         try:
             return self._decoder.decode(body)
-        except (msgspec.MsgspecError, UnicodeError) as error:
+        except (*UNREADABLE, UnicodeError) as error:
             raise StoreUnusable(
                 f"a {self._kind} cannot be read ({error}) in {body[:120]!r}: it was left as it is; "
                 "run the newer version of Ebbtide if one wrote it, or restore it from a backup"

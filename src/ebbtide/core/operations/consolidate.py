@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ebbtide.core import consolidation_pace, gates
 from ebbtide.core.leaving import note_leaving
 from ebbtide.core.operations import moves, scale_down, slots, sources
 from ebbtide.core.operations.closing import Closed, rest_offers, stubborn_rests
@@ -40,7 +41,8 @@ from ebbtide.model.settings import Settings
 
 
 def begun(record: Record, decision: Decision, operation_id: str, settings: Settings) -> Record:
-    """The record with this consolidation begun; its cooldown counts from now, whatever becomes of it.
+    """The record with this consolidation begun; its cooldown counts from now, whatever becomes of it, and
+    it is in vain until its nodes have gone.
 
     Empty nodes are removed at once, as many as may go; the others leave after them under the same id. So
     do those that an earlier consolidation has emptied, of which only that one may lift the mark.
@@ -49,7 +51,7 @@ def begun(record: Record, decision: Decision, operation_id: str, settings: Setti
     if plan is None:
         same = record.leaving[0].operation_id
         return replace(record, operation=scale_down.begin(decision, same, only_empty=True))
-    record = replace(record, last_consolidation_at=decision.at)
+    record = consolidation_pace.begun(record, plan, decision.at)
     if plan.sources:
         return replace(record, operation=begin(plan, operation_id, decision.at, decision.reason))
     record = note_leaving(record, plan.empties, operation_id, settings, decision.at)
@@ -97,7 +99,10 @@ def _release(operation: Consolidate, effects: tuple[Effect, ...], situation: Sit
 
 
 def _empty(operation: Consolidate, situation: Situation) -> Step[Consolidate]:
-    """Every node that was to be launched is ready."""
+    """Every node that was to be launched is ready. On a look that cannot be believed nothing is taken as
+    gone, moved or empty."""
+    if not gates.plausible(situation.snapshot, situation.record, situation.settings).passed:
+        return Step(operation)
     marked = [_marked(source, operation.id, situation) for source in operation.sources]
     wanted = tuple(effect for _, effects in marked for effect in effects)
     if wanted:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
+from ebbtide.core import consolidation_pace
 from ebbtide.core.operations import consolidate, scale_down, scale_up, spot
 from ebbtide.core.operations.closing import Closed
 from ebbtide.core.operations.situation import Situation, Step
@@ -92,4 +93,6 @@ def written(record: Record, work: Work) -> Record:
     """The record with this work in its place."""
     if isinstance(work, Spot):
         return spot.with_spot(record, work)
+    if isinstance(work, Consolidate):
+        return consolidation_pace.written(record, work)
     return replace(record, operation=work)

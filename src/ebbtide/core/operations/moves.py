@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from ebbtide.core import gates
 from ebbtide.core.capacity import doomed
+from ebbtide.core.consolidation_pace import evicted_lately
 from ebbtide.core.drain import Disruptions, Treatment, judge
 from ebbtide.core.fit import Placement, Room, placement_of
 from ebbtide.core.operations import sources
@@ -94,7 +95,7 @@ def _ready_by_owner(situation: Situation) -> Counter[str]:
 
 def why_stop(operation: Consolidate, situation: Situation) -> str:
     """The move that did not come off in time, or whose pod has no place; empty while all goes well. What
-    is as it should be is noted first: the time without a runner is nobody's fault."""
+    is as it should be is noted first, and time that no runner saw does not count."""
     seconds = situation.settings.consolidation.move_timeout_seconds
     operation = settle(operation, situation)
     there = pods_by_uid(situation)
@@ -102,7 +103,7 @@ def why_stop(operation: Consolidate, situation: Situation) -> str:
     for move in under_way:
         pod = there.get(move.pod_uid)
         gone = pod is None or pod.terminating
-        if gone and situation.now - move.since >= seconds:
+        if gone and situation.now - max(move.since, operation.watched_since) >= seconds:
             return f"{move.pod_name} was not ready elsewhere within {seconds} s"
     owners = {move.owner_uid for move in under_way}
     waiting = [pod for pod in situation.snapshot.cluster.waiting_pods if pod.owner_uid in owners]
@@ -131,14 +132,20 @@ def next_moves(operation: Consolidate, situation: Situation) -> Next:
     homeless = _why_no_room(operation, there, situation)
     if homeless:
         return Next(forbids=homeless)
-    return _judged(begun or list(_first_few(operation)), there, situation)
+    if begun:
+        return _judged(begun, there, situation)
+    most, done = settings.consolidation.moves_per_hour, evicted_lately(record, situation.now)
+    if done >= most:
+        return Next(waits=f"{done} pods were moved in the last hour, {most} are allowed")
+    return _judged(list(_first_few(operation, most - done)), there, situation)
 
 
-def _first_few(operation: Consolidate) -> Iterator[Move]:
+def _first_few(operation: Consolidate, most: int) -> Iterator[Move]:
     """In the order of the plan, no two of one controller."""
     owners: set[str] = set()
+    most = min(most, AT_ONCE)
     for move in operation.moves:
-        if move.state is MoveState.PLANNED and move.owner_uid not in owners and len(owners) < AT_ONCE:
+        if move.state is MoveState.PLANNED and move.owner_uid not in owners and len(owners) < most:
             owners.add(move.owner_uid)
             yield move
 

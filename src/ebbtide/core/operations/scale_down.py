@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ebbtide.core import consolidation_pace
 from ebbtide.core.drain import Disruptions
+from ebbtide.core.leaving import why_not_idle
 from ebbtide.core.operations import removals
 from ebbtide.core.operations.closing import Closed, backoff_until
 from ebbtide.core.operations.situation import Situation, Step
@@ -23,6 +25,8 @@ from ebbtide.model.effect import Effect, Outcome
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown
 from ebbtide.model.record import Record, Rest
 from ebbtide.model.settings import Settings
+
+REVOCABLE = (RemovalState.PLANNED, RemovalState.DRAINING, RemovalState.DRAINED)
 
 
 def begin(decision: Decision, operation_id: str, only_empty: bool = False) -> ScaleDown:
@@ -93,6 +97,11 @@ def _why_in_use(operation: ScaleDown, situation: Situation) -> str:
         came = next((pod for pod in pods if not pod.tied_to_node), None)
         if came is not None and removal.dooms:
             return f"{came.full_name} came onto {removal.node_name}"
+        if removal.state in REVOCABLE:
+            # A list that was old or empty breaks what was seen; whatever came meanwhile may still be hidden.
+            why = why_not_idle(removal.node_uid, situation.record, situation.settings, situation.now)
+            if why:
+                return f"{removal.node_name} cannot go: {why}"
     return ""
 
 
@@ -120,6 +129,8 @@ def close(record: Record, operation: ScaleDown, settings: Settings, now: int) ->
     until = now + settings.node_rest_seconds
     rests = tuple(Rest(r.instance_id, until, r.reason) for r in kept if r.blamed)
     record = replace(record, operation=None, rests=record.rests + rests, unclean_runs=0)
+    if operation.only_empty:
+        record = consolidation_pace.removed(record, len(gone))
     if any(r.terminated for r in gone):
         record = replace(record, last_scale_at=now, removal_failures=0, removal_backoff_until=0)
     names = ", ".join(r.node_name or r.instance_id for r in gone)

@@ -31,6 +31,8 @@ def why_stop(operation: Consolidate, situation: Situation) -> str:
         # Another offer than the planned one may be dearer, or too small for what is to move there.
         if slot.refused or (slot.settled and slot.state is not SlotState.READY):
             return f"{slot.key} did not come: {slot.reason}"
+    if not gates.plausible(situation.snapshot, record, settings).passed:
+        return ""  # what is missing may only be hidden by a list that is old or not whole
     return _why_sources_changed(operation, situation) or _why_moves_stop(operation, situation)
 
 
@@ -58,7 +60,7 @@ def _why_moves_stop(operation: Consolidate, situation: Situation) -> str:
     if reason or not marked:
         return reason
     seconds = situation.settings.consolidation.move_timeout_seconds
-    progress = max([*marked, *(move.since for move in operation.moves)])
+    progress = max([operation.watched_since, *marked, *(move.since for move in operation.moves)])
     if situation.now - progress < seconds or moves.settle(operation, situation) != operation:
         return ""
     following = moves.next_moves(operation, situation)

@@ -13,6 +13,7 @@ from decimal import Decimal
 from functools import cached_property
 
 from ebbtide.core.capacity import total
+from ebbtide.core.consolidation_pace import evicted_lately
 from ebbtide.core.packing.budget import Budget
 from ebbtide.core.question import Question
 from ebbtide.core.repack.draft import Draft, Floors, Fresh
@@ -41,6 +42,7 @@ class Choice:
         self._found = found
         self._scene = found.scene
         self._operation_id = question.operation_id
+        self._now = question.now
 
     def report(self, before: tuple[Check, ...], budget: Budget) -> ConsolidationReport:
         found, rules = self._found, self._rules
@@ -57,7 +59,7 @@ class Choice:
         says = f"{self._money(self._scene.cost)} are paid, the bound is {self._money(self._bound)}"
         before = (*before, Check("cheaper packing", bool(cheaper), says))
         if not cheaper:
-            return ConsolidationReport(before, found.nodes, found.refusals)
+            return ConsolidationReport(before, tuple(self._fates(Draft((), ()))), found.refusals)
         best, checks = self._choose(cheaper)
         plan = self._plan(best, cheaper)
         checks = (*before, *checks)
@@ -121,8 +123,10 @@ class Choice:
             f"{moves} moves are held to cost {plain(cost)}, {rules.payback_seconds} s save {plain(returned)}"
         )
         yield Check("pays back", cost <= returned, says)
+        done = evicted_lately(self._record, self._now)
         says = f"{moves} moves, {rules.moves_per_hour} an hour are allowed"
-        yield Check("moves in budget", moves <= rules.moves_per_hour, says)
+        says += f", {done} were made in the last" if done else ""
+        yield Check("moves in budget", moves <= max(0, rules.moves_per_hour - done), says)
         yield self._launches(draft)
         why = why_not_fitting(draft, self._scene, self._snapshot, self._record)
         yield Check("migrations fit", not why, why or f"all {moves} moves have a place")

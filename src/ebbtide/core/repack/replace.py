@@ -21,10 +21,13 @@ from ebbtide.core.repack.scene import Offered
 
 Keys = Callable[[int], str]
 """The key of the launch slot with this number."""
+_ROUNDING = Decimal("0.000001")
+"""Less than any price differs from another, more than floats go astray."""
 
 
 def replaced(layout: Layout, removed: Sequence[int], budget: Budget, keys: Keys) -> Draft | None:
-    """Without these sites; none where a pod would have no place. The layout is put back."""
+    """Without these sites; none where a pod would have no place, or where nothing could be saved. The layout
+    is put back."""
     work = _Replacement(layout, removed, budget, keys)
     try:
         return work.draft()
@@ -62,7 +65,7 @@ class _Replacement:
             return None
         self._reach_floor()
         self._balance()
-        cost = layout.cost + sum((fresh.offer.price for fresh in self._fresh), Decimal(0))
+        cost = layout.cost + self._fresh_cost()
         placed = {number: space.name for number, space in layout.moves} | moves
         order = [n for site in self._removed for n in largest_first(scene, scene.sites[site].parcels)]
         return Draft(tuple(self._removed), tuple((n, placed[n]) for n in order), tuple(self._fresh), cost)
@@ -131,6 +134,8 @@ class _Replacement:
         ]
         if not items:
             return {}
+        if self._too_dear(waiting):
+            return None
         types = [NodeType(o.name, *o.room, price=float(o.price), zone=o.zone) for o in scene.offers]
         budget = self._budget
         plan = pack(items, types, deadline=budget.deadline, clock=budget.clock, seed=budget.seed, prove=False)
@@ -148,6 +153,16 @@ class _Replacement:
                 moves[int(name)] = space.name
                 self._admitted[-1] &= kind.admitted
         return moves
+
+    def _too_dear(self, waiting: Sequence[Sequence[int]]) -> bool:
+        """Whether all would cost as much as now, even if pods were a fluid: then no packing need be tried."""
+        scene = self._scene
+        worth = sum(each * len(numbers) for each, numbers in zip(scene.worths, waiting, strict=True))
+        least = max(min(offer.price for offer in scene.offers), Decimal(worth) - _ROUNDING)
+        return self._layout.cost + self._fresh_cost() + least >= scene.cost
+
+    def _fresh_cost(self) -> Decimal:
+        return sum((fresh.offer.price for fresh in self._fresh), Decimal(0))
 
     def _rules(self, admitted: int) -> Rules:
         names = frozenset(o.name for o in self._scene.offers if admitted >> o.shape & 1)

@@ -19,7 +19,7 @@ def unpack(kind: str, token: str) -> str:
         return ""
     try:
         found = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-    except (binascii.Error, ValueError) as error:
+    except (binascii.Error, ValueError, RecursionError) as error:
         raise _unknown() from error
     if not isinstance(found, list) or len(found) != 2 or found[0] != kind or not isinstance(found[1], str):  # noqa: PLR2004
         raise _unknown()

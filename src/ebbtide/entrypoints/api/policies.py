@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from typing import Annotated
 
@@ -49,7 +50,7 @@ def router(desk: Desk) -> APIRouter:
 
     @routes.post("", dependencies=ADMIN, status_code=201)
     def create(body: PolicyKeys, response: Response) -> PolicyShape:
-        """Create a policy; 409 where another has its name."""
+        """Create a policy; 409 where another has its name or its target."""
         created = desk.policies.create(body.policy(str(uuid.uuid4()), 0, desk.now, desk.now))
         response.headers["ETag"] = etag(created)
         response.headers["Location"] = f"/api/v1/scaling/policies/{created.id}"
@@ -67,7 +68,8 @@ def router(desk: Desk) -> APIRouter:
         """Replace a policy. Needs If-Match with the version that was seen."""
         policy, _ = desk.find(policy_id)
         version = seen_version(request, policy)
-        changed = desk.policies.replace(body.policy(policy_id, version, policy.created_at, desk.now))
+        wanted = body.policy(policy_id, version, policy.created_at, desk.now)
+        changed = desk.policies.replace(dataclasses.replace(wanted, origin=policy.origin))
         response.headers["ETag"] = etag(changed)
         return desk.shape(*desk.find(policy_id))
 

@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
+from ebbtide.engine.policies import PolicyRefused
 from ebbtide.errors import (
     Conflict,
     EbbtideError,
@@ -106,6 +107,9 @@ def problem_of(error: EbbtideError) -> Problem:
             return Problem(404, str(error))
         case NameTaken():
             return Problem(409, str(error), [{"field": "name", "says": str(error)}])
+        case PolicyRefused():
+            errors = [{"field": each.field, "says": each.says} for each in error.problems]
+            return Problem(409 if any(each.taken for each in error.problems) else 422, str(error), errors)
         case StoreUnusable():
             return Problem(503, str(error))
         case Usage():

@@ -21,7 +21,9 @@ from ebbtide.entrypoints.dashboard import router as pages
 def routers(site: Site) -> list[APIRouter]:
     found = [pages(), health_routes(site), cluster_routes(site), money_routes(site), event_routes(site)]
     if site.scaling is not None:
-        desk = Desk(site, site.scaling, Policies(site.scaling.outside.policies, site.clock, site.new_id))
+        pools = [pool.name for pool in site.settings.pools]
+        book = Policies(site.scaling.outside.policies, site.clock, site.new_id, pools)
+        desk = Desk(site, site.scaling, book)
         found += [policy_routes(desk), wake_routes(desk), saving_routes(desk)]
     if site.demo is not None:
         found.append(demo_routes(site.demo))

@@ -55,7 +55,7 @@ class StatusShape(Shape):
     now: int
     rev: int
     ticked_at: int
-    says: str = Field(description="What the last decision said, in its own sentence.")
+    says: str = Field(description="What the last tick said, in its own sentence.")
     last_decision: EntryShape | None
     last_alarm: EntryShape | None
     operation: OperationShape | None

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
+from ebbtide.core.consolidation_pace import cooled_down, wait_seconds
 from ebbtide.core.costs import CostPoint, cost_point, price_of
 from ebbtide.engine.journal import Part, part_name, parts
 from ebbtide.entrypoints.api.shapes import (
@@ -116,7 +117,7 @@ def status_shape(
         now=now,
         rev=record.rev,
         ticked_at=record.ticked_at,
-        says=decision.says if decision else "nothing was decided yet",
+        says=record.last_said or (decision.says if decision else "nothing was decided yet"),
         last_decision=entry_shape(decision) if decision else None,
         last_alarm=entry_shape(alarm) if alarm else None,
         operation=operation_shape(record.operation) if record.operation else None,
@@ -163,6 +164,11 @@ def brakes(record: Record, settings: Settings, now: int) -> Iterator[Brake]:
         on = until > now
         says = f"{failures} failures in a row, {until - now} s left" if on else "none"
         yield Brake(name=name, on=on, says=says, until=until if on else None)
+    if settings.consolidation.enabled:
+        check = cooled_down(record, settings.consolidation, now)
+        until = record.last_consolidation_at + wait_seconds(record, settings.consolidation)
+        on = not check.passed
+        yield Brake(name="consolidation cooldown", on=on, says=check.says, until=until if on else None)
     aside = record.set_aside
     says = f"{aside.id} waits for `ebbtide resume`" if aside else "nothing"
     yield Brake(name="set aside", on=aside is not None, says=says)

@@ -96,7 +96,7 @@ def _webhook(desk: Desk, body: bytes, headers: Mapping[str, str]) -> JSONRespons
     try:
         message = json.loads(body)
         policy_id = message["policy_id"]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         policy_id = None
     if not isinstance(policy_id, str):
         says = "the body must be a JSON object with the text policy_id"
@@ -118,7 +118,7 @@ def verify(secrets: tuple[str, ...], body: bytes, headers: Mapping[str, str]) ->
     for secret in secrets:
         try:
             Webhook(secret).verify(body, dict(headers))
-        except (WebhookVerificationError, ValueError, TypeError, UnicodeDecodeError):
+        except (WebhookVerificationError, ValueError, TypeError, RecursionError):
             continue
         return
     raise Problem(401, "the signature is wrong, too old, or missing; nothing was changed")

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 from ebbtide.errors import Conflict, EbbtideError, LeaseLost, NewerRecord, Retryable, Unanswered, Usage
+from ebbtide.hush import hushed
 
 WHAT_NOW: tuple[tuple[type[EbbtideError], str], ...] = (
     (LeaseLost, "Nothing was done by this command. `ebbtide status` shows who is at work; try again later."),
@@ -32,14 +34,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         app(arguments, prog_name="ebbtide")
     except EbbtideError as error:
         if debug:
-            raise
+            _fail(traceback.format_exc(), 1)
         _fail(_message(error), 2 if isinstance(error, Usage | NewerRecord) else 1)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Exception as error:
         if debug:
-            raise
+            _fail(traceback.format_exc(), 1)
         _fail(
             f"this should not have happened: {type(error).__name__}: {error}\n"
             "What was done so far is in the record, and the next run takes it up from there. "
@@ -54,5 +56,5 @@ def _message(error: EbbtideError) -> str:
 
 
 def _fail(message: str, code: int) -> None:
-    print(f"ebbtide: {message}", file=sys.stderr)
+    print(hushed(f"ebbtide: {message}"), file=sys.stderr)
     sys.exit(code)

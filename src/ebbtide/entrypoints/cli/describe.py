@@ -7,9 +7,11 @@ from typing import assert_never
 
 from rich.text import Text
 
+from ebbtide.core.consolidation_pace import evicted_lately, wait_seconds
 from ebbtide.engine.journal import Part, parts
 from ebbtide.entrypoints.budgets import BudgetLine
 from ebbtide.entrypoints.cli.writing import BAD, GOOD, QUIET, STRONG, ago, moment, rows, span
+from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.decision import Action, Decision, Verdict
 from ebbtide.model.operation import (
     Consolidate,
@@ -67,7 +69,10 @@ def part_line(part: Part, now: float) -> Text:
     style = GOOD if part.state in DONE else BAD if part.state in UNDONE else "yellow"
     line = Text.assemble(f"{name}  ", (part.state.value, style))
     if part.since:
-        line.append(f"  for {span(now - part.since)}", QUIET)
+        # The clock of a launch runs until the node is ready, and is not set anew in between.
+        joined = isinstance(part, Slot) and part.state in (SlotState.JOINED, SlotState.READY)
+        lasting = span(now - part.since)
+        line.append(f", launched {lasting} ago" if joined else f"  for {lasting}", QUIET)
     if isinstance(part, Removal) and part.attempts:
         line.append(f", {part.attempts} drain{'s' if part.attempts > 1 else ''} begun", QUIET)
     if part.reason:
@@ -140,6 +145,19 @@ def record_lines(record: Record, settings: Settings, now: float) -> list[Text]:
     return lines
 
 
+def _consolidation_pairs(
+    record: Record, rules: ConsolidationSettings, now: float
+) -> Iterator[tuple[str, Text | str]]:
+    yield "last consolidation", ago(record.last_consolidation_at, now)
+    left = record.last_consolidation_at + wait_seconds(record, rules) - now
+    if record.consolidations_in_vain and left > 0 and record.operation is None and not record.leaving:
+        vain = f"{record.consolidations_in_vain} in vain"
+        yield "back-off", Text(f"consolidation for another {span(left)}, after {vain}", "yellow")
+    done = evicted_lately(record, int(now))
+    if done:
+        yield "pods moved", f"{done} in the last hour, {rules.moves_per_hour} allowed"
+
+
 def _record_pairs(record: Record, settings: Settings, now: float) -> Iterator[tuple[str, Text | str]]:
     yield "last tick", ago(record.ticked_at, now)
     held = f"held by {record.lock_owner} for another {span(record.lock_until - now)}"
@@ -164,7 +182,7 @@ def _record_pairs(record: Record, settings: Settings, now: float) -> Iterator[tu
     for rest in record.rests:
         yield "left alone", f"{rest.instance_id} for another {span(rest.until - now)}: {rest.reason}"
     if record.last_consolidation_at:
-        yield "last consolidation", ago(record.last_consolidation_at, now)
+        yield from _consolidation_pairs(record, settings.consolidation, now)
     for one in record.leaving:
         yield "leaving", f"{one.node_name}, for another {span(one.until - now)} at most"
     for spot in record.spots:

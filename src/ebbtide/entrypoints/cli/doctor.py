@@ -49,6 +49,7 @@ def _cluster(config: Config, workers: list[str]) -> Iterator[Finding]:
     """What the cluster answers; its workers are put into the list."""
     from ebbtide.adapters.kube.doctor import Finding, examine, worker_names
     from ebbtide.bootstrap.kubernetes import connect_kubernetes
+    from ebbtide.entrypoints.examining import scales_workloads
 
     try:
         connection = connect_kubernetes(config)
@@ -56,7 +57,8 @@ def _cluster(config: Config, workers: list[str]) -> Iterator[Finding]:
         yield Finding(False, str(error), "check cluster.kubeconfig and cluster.context")
         return
     try:
-        yield from examine(connection, cpu_from_cluster=not config.adapters.metrics.prometheus_url)
+        from_cluster = not config.adapters.metrics.prometheus_url
+        yield from examine(connection, from_cluster, scales_workloads(config))
         workers += worker_names(connection)
     except EbbtideError:
         return  # said by `examine` already

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def status(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
-    """Show the record: who is at work, what is under way, and the last decision."""
+    """Show the record: who is at work, what is under way, what the last tick and the last decision said."""
     found = read_config(ctx, config)
     store = existing_store(found)
     if store is None:
@@ -41,6 +41,9 @@ def status(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = Fals
     held = budgets.budget_lines(found.settings, record, int(now))
     known = prices.in_short(prices.rows_of(found.settings.pools, found.prices))
     lines += rows([*(("budget", budget_text(line, now)) for line in held), ("prices", known)])
+    if record.last_said:
+        title = Text.assemble(("last tick ", QUIET), moment(record.ticked_at))
+        lines += [Text(), title, Text(record.last_said)]
     if last is not None:
         lines += [Text(), Text.assemble(("last decision ", QUIET), last.subject or last.id), Text(last.says)]
     if alarm is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import uuid
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +19,7 @@ from ebbtide.model.idle import WakeReason
 
 if TYPE_CHECKING:
     from ebbtide.config import Config
+    from ebbtide.engine.policies import Change
     from ebbtide.engine.scaling import Scaling, Woken
     from ebbtide.model.policy import Policy
 
@@ -34,17 +37,38 @@ def apply(
     config: ConfigPath = None,
 ) -> None:
     """Create or change policies, one to a YAML document. All are checked before any is written."""
+    from ebbtide.bootstrap.scaling import pool_names
     from ebbtide.config.policy_file import read_policies
 
     found = read_config(ctx, config)
-    wanted = read_policies([_text(name) for name in files], [pool.name for pool in found.settings.pools])
+    pools = pool_names(found)
+    wanted = read_policies([_text(name) for name in files], pools)
     with in_the_store(found) as scaling:
-        book, now = book_of(scaling), int(scaling.outside.clock.now())
-        for keys in wanted:
-            policy, done = book.apply(keys.policy(str(uuid.uuid4()), 0, now, now))
-            write_lines([f"policy {policy.name}: {done}"])
+        book, now = book_of(scaling, pools), int(scaling.outside.clock.now())
+        changes = book.plan([keys.policy(str(uuid.uuid4()), 0, now, now) for keys in wanted])
+        _refuse_all([change for change in changes if change.problems])
+        for keys, change in zip(wanted, changes, strict=True):
+            policy = book.carry_out(_by_hand(found, change))
+            write_lines([f"policy {policy.name}: {change.says}"])
             if keys not in found.policies:
                 _warn_of_the_file(found, policy.name, "the next start brings it back to that")
+
+
+def _refuse_all(changes: Sequence[Change]) -> None:
+    if changes:
+        told = [
+            f"\n  policy {change.policy.name}, {problem.field}: {problem.says}"
+            for change in changes
+            for problem in change.problems
+        ]
+        raise Usage(f"the policies do not fit beside those in the store; nothing was touched.{''.join(told)}")
+
+
+def _by_hand(config: Config, change: Change) -> Change:
+    """Who applies a policy that the configuration does not have keeps it without the configuration."""
+    if any(each.name == change.policy.name for each in config.policies):
+        return change
+    return replace(change, policy=replace(change.policy, origin=""))
 
 
 def _text(name: str) -> tuple[str, str]:
@@ -199,8 +223,6 @@ def wake(  # noqa: PLR0913, PLR0917 - one for each option
 
 
 def _waited(scaling: Scaling, woken: Woken) -> Woken:
-    from dataclasses import replace
-
     from ebbtide.core.wake import cold_start_timeout
 
     policy = scaling.outside.policies.find_policy(woken.policy_id)

@@ -44,7 +44,7 @@ def once(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False)
     owner = new_owner()
     with open_outside(found) as doors:
         doors.store.load()  # a record that is not ours to write ends this before anything is written
-        both = with_scaling(found, doors)
+        both = with_scaling(found, doors, say=lambda says: typer.echo(f"ebbtide: {says}", err=True))
         seconds = max(found.interval_seconds, found.settings.request_timeout_seconds)
         rounded = both.scaling.round(owner, doors.clock.now() + seconds) if both.scaling else None
         report = tick(both.outside, found.settings, owner, doors.clock.now() + seconds)

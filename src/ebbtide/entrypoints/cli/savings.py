@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ebbtide.entrypoints.api.scaling_shapes import DayShape, SavingsShape
 
 REBUILD = "rebuild"
-LEASE_SECONDS = 60
 DAY_HOURS = 24.0
 CELLS = 24
 """A cell for each hour, unless a day has more of them: of several policies, or when clocks go back."""
@@ -93,17 +92,8 @@ def _id_of(scaling: Scaling, name: str) -> str:
 
 
 def _rebuild(config: Config, name: str) -> None:
-    """Under the lease of the idle loop, so that nothing is added to the ledger in between."""
-    from ebbtide.engine.idle_round import LEASE
-
     with in_the_store(config) as scaling:
-        store, new_id = scaling.outside.store, scaling.outside.new_id
-        policy_id = _id_of(scaling, name) if name else ""
-        lease = store.acquire(LEASE, f"rebuild-{new_id()}", LEASE_SECONDS)
-        try:
-            done = scaling.rebuild(policy_id)
-        finally:
-            store.release(lease)
+        done = scaling.rebuild(_id_of(scaling, name) if name else "")
         named = {each.id: each.name for each in book_of(scaling).all()}
     lines = rows(
         (

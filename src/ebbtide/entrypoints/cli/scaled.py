@@ -76,11 +76,12 @@ def with_the_cluster(config: Config) -> Iterator[Scaling]:
         yield scaling
 
 
-def book_of(scaling: Scaling) -> Policies:
+def book_of(scaling: Scaling, pools: Sequence[str] = ()) -> Policies:
+    """`pools` are those that a policy may name, for a command that writes policies."""
     from ebbtide.engine.policies import Policies
 
     outside = scaling.outside
-    return Policies(outside.policies, outside.clock, outside.new_id)
+    return Policies(outside.policies, outside.clock, outside.new_id, pools)
 
 
 def _scaling(config: Config, store: Store) -> Scaling:

@@ -15,7 +15,7 @@ from ebbtide.entrypoints.cli.writing import BAD, GOOD, STRONG, rows, write_lines
 NAMES = {"node_hours": "node-hours", "pending_pod_seconds": "pod-seconds waited"}
 
 
-def simulate(
+def simulate(  # noqa: PLR0913, PLR0917 - one for each option
     scenario: Annotated[str, typer.Option(help="Name of the scenario; a wrong name lists them all.")] = "day",
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same run.")] = 1,
     faults: Annotated[str, typer.Option(help="Faults to inject, separated by commas.")] = "",
@@ -25,27 +25,40 @@ def simulate(
     days: Annotated[
         float | None, typer.Option(min=0.01, max=366, help="How long to play it; else as long as it says.")
     ] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Play it again without consolidation, and say what that costs.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a scenario on a virtual clock. Exit code 1 when a safety rule was violated."""
+    from ebbtide.simulator.comparison import compared, needs_consolidation, without_consolidation
     from ebbtide.simulator.disorder import check_names
-    from ebbtide.simulator.scenarios import build, play
+    from ebbtide.simulator.scenarios import Scenario, build, play
     from ebbtide.simulator.simulate import Simulation
     from ebbtide.simulator.workload import read_recording
 
     named = fault_names(faults)
     check_names(named)
-    told = build(scenario, seed)
-    if recording is not None:
-        play(told, read_recording(recording))
-    if days is not None:
-        told = replace(told, duration_seconds=round(days * 86_400))
-    result = Simulation(told, named).run()
+    demands = {} if recording is None else read_recording(recording)
+
+    def told() -> Scenario:
+        story = build(scenario, seed)
+        play(story, demands)
+        return story if days is None else replace(story, duration_seconds=round(days * 86_400))
+
+    story = told()
+    if compare:
+        needs_consolidation(story)
+    result = Simulation(story, named).run()
+    violations, text = result.violations, result.to_json()
+    if compare:
+        other = Simulation(without_consolidation(told()), named).run()
+        violations, text = violations + other.violations, compared(result, other)
     if as_json:
-        print(result.to_json())
+        print(text)
     else:
-        write_lines(result_lines(result.to_json()))
-    if result.violations:
+        write_lines(result_lines(text))
+    if violations:
         raise typer.Exit(1)
 
 

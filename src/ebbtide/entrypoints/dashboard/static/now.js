@@ -8,6 +8,11 @@ import { clock, money, sentence, share, span } from "./words.js";
 
 const SHOWN = 8;
 
+// The clock of a launch runs from the launch until the node is ready, and is not set anew in between.
+function lasting(step, time) {
+  return step.kind === "launch" && ["JOINED", "READY"].includes(step.state) ? `, launched ${time} ago` : ` for ${time}`;
+}
+
 export function now(main, { say, refresh }) {
   let status = null;
   let nodes = null;
@@ -71,7 +76,7 @@ export function now(main, { say, refresh }) {
       h("p", { class: "quiet" }, `${each.id}, begun ${span(status.now - each.started_at)} ago`),
       h("ul", { class: "steps" }, each.steps.map((step) => h("li", {},
         h("strong", {}, step.name), ` ${step.state.toLowerCase()}`,
-        step.since ? ` for ${span(status.now - step.since)}` : "", step.reason ? h("span", { class: "quiet" }, `: ${step.reason}`) : "")))));
+        step.since ? lasting(step, span(status.now - step.since)) : "", step.reason ? h("span", { class: "quiet" }, `: ${step.reason}`) : "")))));
   }
 
   function brakes() {

@@ -1,0 +1,224 @@
+"""Start the runners, disturb them and the network at random, let them come to rest, and judge."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.chaos.verify import verify_writes
+from tests.chaos_real.nursery import Child, Nursery
+from tests.chaos_real.runner import Order
+from tests.chaos_real.setting import INTERVAL_SECONDS
+from tests.chaos_real.stand import Stand
+from tests.chaos_real.witness import BUSY, repeatedly
+
+MORTAL = 7
+"""Runners that are killed, of which some are of the other version; one more is only frozen."""
+OTHERS = 2
+STRIKE_SECONDS = (0.6, 1.5)
+FREEZE_SECONDS = (0.5, 8.0)
+FREEZE_SHARE = 0.15
+SPARED_SHARE = 0.07
+"""Of all strikes, those that freeze the one that is never killed."""
+KEEPS_LEASE = 0.3
+SETTLE_SECONDS = 240.0
+QUIET_SECONDS = 5.0
+FIRST_LOOK_SECONDS = 180.0
+GROWTH = 1.2
+UNEXPECTED = ("tick failed unexpectedly", "not opened, unexpectedly")
+
+
+@dataclass
+class Figures:
+    seconds: float = 0.0
+    kills: int = 0
+    freezes: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    launches: int = 0
+    removals: int = 0
+    losses: int = 0
+    excused: int = 0
+    writes: int = 0
+    lost_writes: int = 0
+    by_other: int = 0
+    memory: list[tuple[int, int]] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    of_other: list[str] = field(default_factory=list)
+    """Bugs of the other version, which are known or mended by now: told, and not held against this one."""
+
+    def add(self, other: Figures) -> None:
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+
+class Drive:
+    def __init__(self, stand: Stand, nurseries: list[Nursery], seed: int, folder: Path) -> None:
+        self._stand = stand
+        self._nurseries = nurseries
+        self._chance = random.Random(f"{seed}-drive")
+        self._folder = folder
+        self._runners: list[Child | None] = [None] * (MORTAL + 1)
+        self._thaws_at: dict[int, float] = {}
+        self._born = 0
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._found = Figures()
+
+    def run(self, seconds: float) -> Figures:
+        stand, witness = self._stand, self._stand.witness
+        for look, pause in (
+            (stand.machines.look, 0.9),
+            (witness.watch_record, 0.5),
+            (witness.watch_nodes, 0.1),
+        ):
+            self._threads.append(repeatedly(look, pause, self._stop))
+        try:
+            for place in range(len(self._runners)):
+                self._bear(place)
+            self._disturb(seconds)
+            self._rest()
+        finally:
+            self._end()
+        self._judge(seconds)
+        return self._found
+
+    def _bear(self, place: int) -> None:
+        """The first is spared and gives the lease back after each tick, as some of the others do: else those
+        who are killed would leave it behind most of the time. The last are of the other version."""
+        self._born += 1
+        version = len(self._nurseries) - 1 if place > MORTAL - OTHERS else 0
+        order = Order(
+            f"runner-{self._born}-{'other' if version else 'this'}",
+            str(self._stand.config),
+            str(self._folder),
+            INTERVAL_SECONDS,
+            keeps_lease=place > 0 and self._chance.random() < KEEPS_LEASE,
+        )
+        self._runners[place] = self._nurseries[version].bear(order)
+
+    def _disturb(self, seconds: float) -> None:
+        begun = time.monotonic()
+        look_at = begun + min(FIRST_LOOK_SECONDS, seconds / 3)
+        strike_at, first = begun + 2.0, 0
+        weather = repeatedly(
+            lambda: self._stand.weather.turn(self._stand.witness), 0.8, stop := threading.Event()
+        )
+        while (now := time.monotonic()) < begun + seconds:
+            time.sleep(0.03)
+            self._thaw(now)
+            if now >= strike_at:
+                self._strike()
+                strike_at += self._chance.uniform(*STRIKE_SECONDS)
+            if not first and now >= look_at and self._runners[0] is not None and self._runners[0].alive:
+                first = self._runners[0].resident_kib
+        if not weather.is_alive():
+            self._found.violations.append("the thread that makes the weather ended by itself")
+        stop.set()
+        weather.join(30)
+        spared = self._runners[0]
+        if spared is None or not spared.alive:
+            self._found.violations.append("the runner that is never killed ended by itself")
+        else:
+            self._found.memory.append((first, spared.resident_kib))
+
+    def _strike(self) -> None:
+        spared = self._chance.random() < SPARED_SHARE
+        places = range(1) if spared else range(1, len(self._runners))
+        awake = [place for place in places if place not in self._thaws_at]
+        if not awake:
+            return
+        place = self._chance.choice(awake)
+        child = self._runners[place]
+        if child is None or not child.alive:
+            self._found.violations.append(f"{child.owner if child else place} ended by itself")
+            self._bear(place)
+            return
+        if place == 0 or self._chance.random() < FREEZE_SHARE:
+            child.signal(signal.SIGSTOP)
+            self._thaws_at[place] = time.monotonic() + self._chance.uniform(*FREEZE_SECONDS)
+            self._found.freezes += 1
+            return
+        child.end()
+        self._found.kills += 1
+        self._bear(place)
+
+    def _thaw(self, now: float) -> None:
+        for place in [place for place, at in self._thaws_at.items() if now >= at]:
+            child = self._runners[place]
+            if child is not None:
+                child.signal(signal.SIGCONT)
+            del self._thaws_at[place]
+
+    def _rest(self) -> None:
+        """No more disturbance: everything under way must end, then what is left is judged."""
+        stand = self._stand
+        self._thaw(float("inf"))
+        stand.network.calm()
+        stand.weather.settle(stand.witness)
+        begun, quiet_since = time.monotonic(), 0.0
+        unsettled = ["nothing was looked at"]
+        while not quiet_since or time.monotonic() < quiet_since + QUIET_SECONDS:
+            if time.monotonic() > begun + SETTLE_SECONDS:
+                self._found.violations += [
+                    f"{SETTLE_SECONDS:.0f} s after the last fault: {one}" for one in unsettled
+                ]
+                return
+            time.sleep(0.4)
+            try:
+                unsettled = stand.witness.unsettled(stand.store.load())
+            except BUSY:
+                continue
+            quiet_since = 0.0 if unsettled else quiet_since or time.monotonic()
+
+    def _judge(self, seconds: float) -> None:
+        found, witness = self._found, self._stand.witness
+        found.seconds = seconds
+        found.faults = self._stand.network.counts()
+        found.launches, found.removals = witness.launches, witness.removals
+        found.losses, found.excused = witness.losses, witness.excused
+        found.writes, found.lost_writes, broken = verify_writes(self._folder, self._stand.store)
+        found.by_other = sum(
+            len(notes.read_text().splitlines()) for notes in self._folder.glob("*-other.notes")
+        )
+        found.violations += [*witness.violations, *broken, *self._unexpected("this")]
+        found.of_other = self._unexpected("other")
+        for first, last in found.memory:
+            if last > first * GROWTH:
+                found.violations.append(f"the memory of a runner grew from {first} to {last} KiB")
+        missing = [
+            name
+            for name, value in (
+                ("written", found.writes),
+                ("launched", found.launches),
+                ("removed", found.removals),
+                ("lost", found.losses),
+                ("seen to change", witness.changes),
+            )
+            if not value
+        ]
+        if missing:
+            found.violations.append(f"nothing was ever {missing[0]}, so nothing was shown")
+
+    def _unexpected(self, version: str) -> list[str]:
+        """Errors that none of the product's own kinds stand for, as the runners of one version told them."""
+        lines: Counter[str] = Counter()
+        for log in self._folder.glob(f"*-{version}.log"):
+            for line in log.read_text(errors="replace").splitlines():
+                if any(mark in line for mark in UNEXPECTED):
+                    lines[line.partition(" ")[2][:300]] += 1
+        return [f"{count} x {line}" for line, count in lines.items()]
+
+    def _end(self) -> None:
+        if not all(thread.is_alive() for thread in self._threads):
+            self._found.violations.append("a thread that watches ended by itself, so not all was judged")
+        self._stop.set()
+        for child in self._runners:
+            if child is not None:
+                child.end()
+        for thread in self._threads:
+            thread.join(30)

@@ -1,0 +1,99 @@
+"""What machines do by themselves: join the cluster some time after their launch, and fall silent in the end.
+
+A thread looks at EC2 and at the cluster. A machine that was taken leaves its node NotReady; its pods are
+deleted a little later, as a node controller would.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from tests.chaos_real.fleet import Fleet, Machine
+from tests.integration.kube import objects
+from tests.servers.kube_api import Api, ApiRefused
+from tests.servers.kubelets import Kubelets
+
+JOIN_SECONDS = (0.3, 2.0)
+NEVER_JOINS = 0.03
+LOST_PODS_SECONDS = 2.0
+SILENT = [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]
+UNREACHABLE = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
+
+
+class Machines:
+    def __init__(self, fleet: Fleet, api: Api, kubelets: Kubelets, seed: int) -> None:
+        self._fleet = fleet
+        self._api = api
+        self._kubelets = kubelets
+        self._chance = random.Random(f"{seed}-machines")
+        self._joins_at: dict[str, float] = {}
+        self._silent_since: dict[str, float] = {}
+
+    def look(self) -> None:
+        machines = self._fleet.machines()
+        nodes = {item["metadata"]["name"]: item for item in self._api.items("/api/v1/nodes")}
+        for machine in machines:
+            if machine.alive:
+                self._join(machine)
+            elif machine.node_name in nodes:
+                self._fall_silent(machine, nodes[machine.node_name])
+        self._fleet.forget(machines)
+
+    def _join(self, machine: Machine) -> None:
+        """Once: a node that somebody deleted under a running machine does not come back."""
+        now = time.monotonic()
+        if machine.id not in self._joins_at:
+            never = self._chance.random() < NEVER_JOINS
+            self._joins_at[machine.id] = now + (1e9 if never else self._chance.uniform(*JOIN_SECONDS))
+        if now >= self._joins_at[machine.id]:
+            self._joins_at[machine.id] = float("inf")
+            self._api.post("/api/v1/nodes", node_of(machine))
+
+    def _fall_silent(self, machine: Machine, node: Mapping[str, Any]) -> None:
+        name, now = machine.node_name, time.monotonic()
+        if name not in self._silent_since:
+            self._kubelets.stopped.add(name)
+            self._api.patch(f"/api/v1/nodes/{name}/status", {"status": {"conditions": SILENT}})
+            self._silent_since[name] = now
+        taints = node["spec"].get("taints", [])
+        if UNREACHABLE["key"] not in {taint["key"] for taint in taints}:
+            version = {"resourceVersion": node["metadata"]["resourceVersion"]}
+            self._try(
+                f"/api/v1/nodes/{name}", {"metadata": version, "spec": {"taints": [*taints, UNREACHABLE]}}
+            )
+        if now - self._silent_since[name] >= LOST_PODS_SECONDS:
+            for pod in pods_on(self._api, name):
+                meta = pod["metadata"]
+                self._api.delete(f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}", now=True)
+
+    def _try(self, path: str, body: Mapping[str, Any]) -> None:
+        """Whoever changed it meanwhile goes first; the next look comes soon."""
+        try:
+            self._api.patch(path, body)
+        except ApiRefused as refused:
+            if refused.code not in (404, 409):
+                raise
+
+
+def node_of(machine: Machine) -> objects.Json:
+    labels = {
+        "node.kubernetes.io/instance-type": "m7i.large",
+        "ebbtide.dev/instance-id": machine.id,
+        **({"ebbtide.dev/market": "spot"} if machine.spot else {}),
+    }
+    offer = {"cpu": "2", "memory": "8Gi", "pods": "30"}
+    return objects.node(
+        machine.node_name,
+        machine.zone,
+        machine.pool,
+        labels=labels,
+        spec={"providerID": machine.provider_id},
+        status={"allocatable": offer, "capacity": offer},
+    )
+
+
+def pods_on(api: Api, node_name: str) -> list[Any]:
+    return api.items(f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node_name}")

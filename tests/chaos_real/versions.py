@@ -1,0 +1,64 @@
+"""The other version of the code: sources of an earlier revision, beside those of today.
+
+By default that of the newest tag; where there is none, the oldest revision that has the tables and the
+format of the record as they are now.
+"""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+MIGRATIONS = "src/ebbtide/adapters/stores/migrations"
+RECORD = "src/ebbtide/model/record.py"
+FORMAT = "FORMAT_VERSION ="
+
+
+@dataclass(frozen=True)
+class Other:
+    """`sources` is None where there is no other version; `says` tells which it is, or why there is none."""
+
+    sources: Path | None
+    says: str
+
+
+def other_version(wanted: str, folder: Path) -> Other:
+    if wanted == "none":
+        return Other(None, "one version of the code only, as asked for")
+    try:
+        revision = _git("rev-parse", "--verify", f"{wanted or _default()}^{{commit}}").decode().strip()
+        if _format(revision) != _format("HEAD"):
+            return Other(
+                None, f"one version of the code only: {revision[:10]} has another format of the record"
+            )
+        packed = _git("archive", revision, "src")
+    except (OSError, subprocess.CalledProcessError) as error:
+        why = getattr(error, "stderr", b"") or str(error).encode()
+        return Other(None, f"one version of the code only: {why.decode(errors='replace').strip()}")
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        archive.extractall(folder, filter="data")
+    said = _git("log", "-1", "--format=%h of %cs, %s", revision).decode().strip()
+    ahead = _git("rev-list", "--count", f"{revision}..HEAD").decode().strip()
+    return Other(folder / "src", f"two versions of the code: this one, and {said} ({ahead} commits before)")
+
+
+def _default() -> str:
+    try:
+        return _git("describe", "--tags", "--abbrev=0").decode().strip()
+    except subprocess.CalledProcessError:
+        changed = _git("log", "-1", "--format=%H", "--", MIGRATIONS).decode().strip()
+        return changed or "HEAD~1"
+
+
+def _format(revision: str) -> str:
+    lines = _git("show", f"{revision}:{RECORD}").decode().splitlines()
+    return next((line for line in lines if line.startswith(FORMAT)), "")
+
+
+def _git(*arguments: str) -> bytes:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=True)
+    return done.stdout

@@ -1,0 +1,242 @@
+"""No configured address, name or redirect leads to a metadata service, whichever part speaks to it.
+
+A name that points there is had by asking this process's resolver for it: `getaddrinfo` is the one thing that
+a machine without that DNS cannot be made to show.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+import yaml
+
+from ebbtide import outgoing
+from ebbtide.adapters.clouds import aws, hetzner
+from ebbtide.adapters.clouds.aws_errors import translated as translated_aws
+from ebbtide.adapters.clouds.hetzner_errors import translated as translated_hetzner
+from ebbtide.adapters.kube.connection import connect
+from ebbtide.adapters.prometheus.asking import Prometheus, Source, Unknown
+from ebbtide.adapters.stores.dynamodb_tables import check_tables
+from ebbtide.adapters.webhooks import NotSent, post
+from ebbtide.config.document import parse_document
+from ebbtide.config.load import build_config
+from ebbtide.errors import AddressRefused, ConfigError, EbbtideError
+
+METADATA = "169.254.169.254"
+NAME = "innocent.example.com"
+
+
+@pytest.fixture
+def pointing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """`NAME` resolves to a metadata service; the list has every address that a socket was opened to."""
+    real, connecting = socket.getaddrinfo, socket.socket.connect
+    opened: list[str] = []
+
+    def resolve(host: Any, *args: Any, **kw: Any) -> Any:
+        return real(METADATA if host == NAME else host, *args, **kw)
+
+    def remember(self: socket.socket, address: Any) -> None:
+        opened.append(str(address[0]))
+        connecting(self, address)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    monkeypatch.setattr(socket.socket, "connect", remember)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "something")
+    return opened
+
+
+@pytest.fixture
+def redirecting() -> Iterator[str]:
+    """A server that sends every caller on to the name that points to a metadata service."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            length = int(self.headers.get("content-length", "0"))
+            self.rfile.read(length)
+            self.send_response(307)
+            self.send_header("location", f"http://{NAME}/latest/meta-data/")
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        do_POST = do_GET
+
+        def log_message(self, format: str, *args: object) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def by_webhook(url: str, folder: Path) -> None:
+    post(url, b"{}", {})
+
+
+def by_prometheus(url: str, folder: Path) -> None:
+    server = Prometheus(Source(url))
+    try:
+        server.ask("up")
+    finally:
+        server.close()
+
+
+def by_hetzner(url: str, folder: Path) -> None:
+    with translated_hetzner("listing"):
+        hetzner.make_client("token", url).servers.get_all()
+
+
+def by_ec2(url: str, folder: Path) -> None:
+    with translated_aws("listing"):
+        aws.make_client("ec2", "eu-central-1", url).describe_instances()
+
+
+def by_dynamodb(url: str, folder: Path) -> None:
+    check_tables(f"dynamodb://state/logs?region=eu-central-1&endpoint={url}")
+
+
+def by_kubernetes(url: str, folder: Path) -> None:
+    cluster = {"name": "c", "cluster": {"server": url}}
+    user = {"name": "u", "user": {"token": "secret"}}
+    context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
+    kubeconfig = folder / "kubeconfig"
+    kubeconfig.write_text(
+        yaml.safe_dump(
+            {"clusters": [cluster], "users": [user], "contexts": [context], "current-context": "x"}
+        )
+    )
+    connection = connect(kubeconfig)
+    try:
+        connection.get("/version", "the version")
+    finally:
+        connection.close()
+
+
+WAYS = (by_webhook, by_prometheus, by_hetzner, by_ec2, by_dynamodb, by_kubernetes)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("url", [f"http://{NAME}", f"http://{METADATA}", "http://0xa9fea9fe"])
+def test_a_name_or_number_of_a_metadata_service_is_never_spoken_to(
+    way: Callable[[str, Path], None], url: str, pointing: list[str], tmp_path: Path
+) -> None:
+    with pytest.raises((EbbtideError, NotSent, Unknown), match="never spoken to"):
+        way(url, tmp_path)
+    assert METADATA not in pointing
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nobody_is_led_there_by_a_redirect(
+    way: Callable[[str, Path], None], redirecting: str, pointing: list[str], tmp_path: Path
+) -> None:
+    with suppress(EbbtideError, NotSent, Unknown):
+        way(redirecting, tmp_path)
+    assert pointing, "the redirecting server was asked"
+    assert METADATA not in pointing
+
+
+def test_the_address_that_was_judged_is_the_one_that_is_spoken_to(
+    redirecting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second lookup of the same name would lead to the metadata service: there is none."""
+    real = socket.getaddrinfo
+    asked: list[str] = []
+
+    def turning(host: Any, *args: Any, **kw: Any) -> Any:
+        if host == NAME:
+            asked.append(host)
+            host = "127.0.0.1" if len(asked) == 1 else METADATA
+        return real(host, *args, **kw)
+
+    monkeypatch.setattr(socket, "getaddrinfo", turning)
+    port = redirecting.rpartition(":")[2]
+    pool = outgoing.guarded(urllib3.PoolManager())
+    assert pool.request("GET", f"http://{NAME}:{port}/", retries=False, redirect=False).status == 307
+    assert asked == [NAME]
+    asked.clear()
+    assert post(f"http://{NAME}:{port}/", b"{}", {}) == 307
+    assert asked == [NAME]
+    pool.clear()
+
+
+def test_a_name_that_nobody_knows_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*args: Any, **kw: Any) -> Any:
+        raise socket.gaierror("no such name")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(Unknown, match="cannot be reached"):
+        by_prometheus("http://nowhere.example.com", Path())
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.16", "192.0.0.192"),
+        *("fe80::1%eth0", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "fd00:42::42"),
+        *("::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::", "::169.254.169.254"),
+    ],
+)
+def test_addresses_that_hand_out_credentials_are_refused_however_they_are_written(address: str) -> None:
+    assert outgoing.forbidden(address)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "10.0.0.1", "100.100.100.201", "fd00::1", "8.8.8.8"])
+def test_other_addresses_are_spoken_to(address: str) -> None:
+    assert not outgoing.forbidden(address)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("ftp://example.com", "http or https"),
+        ("http://", "http or https"),
+        ("http://[::1", "not a URL"),
+        ("http://a:port", "not a URL"),
+        ("http://Metadata.Google.Internal./x", "metadata service"),
+        ("https://elsewhere.example.com", "not among"),
+        ("https://example.com.evil.net", "not among"),
+    ],
+)
+def test_a_url_says_why_it_cannot_be_used(url: str, why: str) -> None:
+    with pytest.raises(AddressRefused, match=why):
+        outgoing.checked(url, ("hooks.example.com", "*.example.net", "example.com"))
+    assert outgoing.why_not("https://a.example.net/x", ("*.example.net",)) == ""
+    assert outgoing.why_not("https://HOOKS.example.com/x", ("hooks.example.com",)) == ""
+
+
+WRONG = """
+cluster: {kind: kubernetes}
+cloud: {kind: aws}
+pools: [{name: a, types: [m7i.large], zones: [z]}]
+aws: {image: ami-1, endpoint: "http://169.254.169.254", queue_url: "http://169.254.169.254/q"}
+metrics: {prometheus_url: "http://metadata.google.internal"}
+store: {url: "dynamodb://?endpoint=http://[fd00:ec2::254]"}
+api:
+  notify_url: https://elsewhere.example.com/x
+  webhook_secrets_file: secrets
+  notify_hosts: [HOSTS]
+"""
+
+
+def test_the_configuration_is_refused_before_anything_is_spoken_to() -> None:
+    def said(hosts: str) -> str:
+        with pytest.raises(ConfigError) as refused:
+            build_config(parse_document(WRONG.replace("HOSTS", hosts), "file.yaml"), {})
+        return str(refused.value)
+
+    first = said("hooks.example.com")
+    for key in ("aws.endpoint", "aws.queue_url", "metrics.prometheus_url", "store.url", "api.notify_url"):
+        assert f"{key}: cannot be used" in first, first
+    assert "api.notify_url" not in said("'*.example.com'")

@@ -1,0 +1,46 @@
+"""All that takes an hour: millions of states, many seeds, every planted bug. `make torture` runs this.
+
+Each part is shown as it goes and runs to its end, whatever becomes of the others; the figures of all three
+are the last lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
+    parser.add_argument("--states", type=int, default=5_200_000, help="of all scenes together")
+    parser.add_argument("--seeds", type=int, default=20_000)
+    parser.add_argument("--workers", type=int, default=2)
+    arguments = parser.parse_args()
+    workers = ["--workers", str(arguments.workers)]
+    parts = (
+        ["tests.explorer", "--deep", "--total", str(arguments.states), *workers],
+        ["tests.swarm", "--seeds", str(arguments.seeds), *workers],
+        ["tests.mutants", *workers],
+    )
+    results = [shown(part) for part in parts]
+    print("\n== torture ==")
+    for part, (failed, last) in zip(parts, results, strict=True):
+        print(f"{part[0].removeprefix('tests.')}: {last}{' (FAILED)' if failed else ''}")
+    return 1 if any(failed for failed, _ in results) else 0
+
+
+def shown(part: list[str]) -> tuple[bool, str]:
+    """Whether it failed, and the last line that it printed."""
+    print(f"\n== {' '.join(part)} ==", flush=True)
+    last = "it printed nothing"
+    with subprocess.Popen([sys.executable, "-m", *part], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            last = line.strip() or last
+    return process.returncode != 0, last
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""Policies of the configuration at a start: applied, refused where they do not fit, and said where they have
+left it."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from ebbtide.bootstrap.scaling import apply_policies
+from ebbtide.config import Config
+from ebbtide.config.document import parse_document
+from ebbtide.config.load import build_config
+from ebbtide.engine.policies import Policies, PolicyRefused
+from ebbtide.model.idle import Phase
+from ebbtide.model.policy import FROM_CONFIGURATION
+from tests.yard import Town, make_policy, make_ref, policy_id
+
+WEB = "{name: web, target: {workloads: [{name: web}]}, scale_to_zero: true}"
+SHOP = "{name: shop, target: {workloads: [{name: shop}]}}"
+GONE = (
+    "policy web: no longer in ebbtide.yaml, where it came from, and still at work; "
+    "`ebbtide policy delete web` ends it, `ebbtide policy apply -f` with it keeps it without the file"
+)
+
+
+def config_of(*policies: str) -> Config:
+    return build_config(parse_document(f"policies: [{', '.join(policies)}]", "ebbtide.yaml"), {})
+
+
+def town_of(*names: str) -> Town:
+    """With policies that somebody made by hand."""
+    return Town(policies=tuple(make_policy(name, id=policy_id(n)) for n, name in enumerate(names, start=1)))
+
+
+def book_of(town: Town, pools: tuple[str, ...] = ()) -> Policies:
+    numbers = count(1)
+    return Policies(town.rows, town.clock, lambda: f"book-{next(numbers):06d}", pools)
+
+
+def test_a_start_applies_the_file_and_the_next_one_has_nothing_to_say() -> None:
+    town = town_of()
+    assert apply_policies(config_of(WEB, SHOP), town.scaling) == [
+        "policy web: created, as ebbtide.yaml says",
+        "policy shop: created, as ebbtide.yaml says",
+    ]
+    versions = [policy.version for policy in town.rows.list_policies()]
+    assert apply_policies(config_of(WEB, SHOP), town.scaling) == []
+    assert [policy.version for policy in town.rows.list_policies()] == versions
+    less = WEB.replace("true", "false")
+    assert apply_policies(config_of(less, SHOP), town.scaling) == [
+        "policy web: changed, as ebbtide.yaml says"
+    ]
+
+
+def test_a_policy_that_has_left_the_file_is_said_at_every_start_and_kept() -> None:
+    town = town_of("by-hand")
+    apply_policies(config_of(WEB, SHOP), town.scaling)
+    for _ in range(2):
+        assert apply_policies(config_of(SHOP), town.scaling) == [GONE]
+    assert [policy.name for policy in town.rows.list_policies()] == ["by-hand", "shop", "web"]
+    book = book_of(town)
+    book.delete(book.find("web"))
+    assert apply_policies(config_of(SHOP), town.scaling) == []
+
+
+def test_one_that_was_changed_by_hand_since_is_said_all_the_same() -> None:
+    town = town_of()
+    apply_policies(config_of(WEB), town.scaling)
+    book = book_of(town)
+    (change,) = book.plan([make_policy("web", max_replicas=4)])
+    assert book.carry_out(change).origin == FROM_CONFIGURATION
+    assert apply_policies(config_of(), town.scaling) == [GONE]
+    (taken,) = book.plan([make_policy("web", max_replicas=4)], origin="")
+    assert (taken.says, book.carry_out(taken).origin) == ("unchanged", "")
+    assert apply_policies(config_of(), town.scaling) == []
+
+
+def test_the_file_takes_over_what_was_made_by_hand_without_a_word_where_it_is_the_same() -> None:
+    town = town_of()
+    book = book_of(town)
+    (change,) = book.plan([config_of(WEB).policies[0].policy(policy_id(1), 0, 0, 0)])
+    book.carry_out(change)
+    assert apply_policies(config_of(WEB), town.scaling) == []
+    assert book.find("web").origin == FROM_CONFIGURATION
+
+
+def test_a_policy_of_the_file_whose_target_another_has_is_not_applied_and_said() -> None:
+    """Such as one that was renamed in the file."""
+    town = town_of()
+    apply_policies(config_of(WEB), town.scaling)
+    said = apply_policies(
+        config_of(WEB.replace("name: web, target", "name: site, target"), SHOP), town.scaling
+    )
+    assert said == [
+        "policy site: not applied, though ebbtide.yaml says so: target.workloads[0]: Deployment "
+        "default/web is the target of policy web already; add it there, or disable or delete that policy",
+        "policy shop: created, as ebbtide.yaml says",
+        GONE,
+    ]
+    assert [policy.name for policy in town.rows.list_policies()] == ["shop", "web"]
+
+
+def test_what_left_the_file_while_asleep_can_still_be_woken() -> None:
+    town = Town(policies=(make_policy(origin=FROM_CONFIGURATION),))
+    town.sleep()
+    assert apply_policies(config_of(), town.scaling) == [GONE]
+    assert town.phase() is Phase.ZERO
+
+
+def test_two_may_swap_their_targets_in_one_file() -> None:
+    town = town_of("a", "b")
+    swapped = [make_policy("a", make_ref("b")), make_policy("b", make_ref("a"))]
+    assert [change.problems for change in book_of(town).plan(swapped)] == [(), ()]
+
+
+def test_what_does_not_fit_is_neither_created_nor_put_in_place_of_another() -> None:
+    town = town_of("web", "shop")
+    book = book_of(town, ("workers",))
+    before = town.rows.list_policies()
+    with pytest.raises(PolicyRefused, match=r"target\.workloads\[0\]: Deployment default/web is the target"):
+        book.create(make_policy("new", make_ref("web"), id=policy_id(7)))
+    with pytest.raises(PolicyRefused, match="nothing was changed"):
+        book.replace(make_policy("shop", make_ref("web"), id=policy_id(2), version=1))
+    assert town.rows.list_policies() == before
+    assert book.replace(make_policy("web", id=policy_id(1), version=1, max_replicas=3)).version == 2

@@ -1,0 +1,59 @@
+"""Operations that an earlier version left open are carried to their end by this one, in the same world."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ebbtide.adapters.stores.item import from_item
+from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
+from ebbtide.model.log import LogKind
+from ebbtide.simulator.checker import Checker
+from ebbtide.simulator.clock import VirtualClock
+from ebbtide.simulator.saving import decode
+from ebbtide.simulator.watch import WatchedStore
+from tests.simulation import repack_stories, stories
+from tests.simulation.stories import TICK_SECONDS, Telling
+from tests.upgrade.left_behind import NAMES, LeftBehind, Scene, left_behind
+
+STORIES = {story.name: story for story in (*stories.STORIES, *repack_stories.STORIES)}
+SCENES = [(name, scene) for name in NAMES for scene in left_behind(name).scenes()]
+ITEMS = {name: left_behind(name).items() for name in NAMES}
+
+
+def taken_over(old: str, scene: Scene) -> Telling:
+    """The story from where it was left, by a runner of this version."""
+    telling = Telling(STORIES[scene.story])
+    telling.clock = VirtualClock(scene.now)
+    telling.world = decode(scene.world)
+    telling.checker = Checker(telling.world, telling.story.settings)
+    record = from_item(ITEMS[old][scene.cluster], "cluster")
+    store = MemoryStore(telling.clock, database=MemoryDatabase())
+    for _ in range(record.lock_token):  # tokens must go on from where they were
+        store.release(store.acquire("cluster", "before", 1))
+    telling.checker.wrote(store.write(replace(record, rev=0), None), None)
+    telling.store = WatchedStore(store, telling.checker)
+    return telling
+
+
+@pytest.mark.parametrize(("old", "scene"), SCENES, ids=[f"{name}-{scene.cluster}" for name, scene in SCENES])
+def test_it_ends_well(old: str, scene: Scene) -> None:
+    telling = taken_over(old, scene)
+    before = telling.record
+    works = [work.id for work in (before.operation, *before.spots) if work is not None]
+    assert works
+    for _ in range(telling.story.ticks + 20):
+        telling.story.before_tick(telling.world, telling.store)
+        telling.tick()
+        telling.wait(TICK_SECONDS)
+    assert telling.problems() == []
+    closed = telling.store.read_log([LogKind.OPERATION_CLOSED], limit=1000)
+    assert set(works) <= {entry.subject for entry in closed}
+
+
+def test_every_kind_of_operation_was_left_open() -> None:
+    newest = LeftBehind(NAMES[-1])
+    kinds = {key for item in newest.items().values() for key in item if key.endswith("ActionId")}
+    assert kinds == {"scaleUpActionId", "scaleDownActionId", "consolidateActionId"}
+    assert any(item.get("spotOperations") for item in newest.items().values())
