@@ -65,8 +65,10 @@ def explored(scenes: Sequence[Scene], deep: bool, limit: int, total: int, worker
         while waiting or running:
             while waiting and len(running) < workers:
                 left = total - sum(one.states for one in found) - sum(running.values())
-                share = max(1, left // len(waiting)) if total else limit
-                running[pool.submit(run, (waiting.pop(0).name, deep, share))] = share
+                weights = sum(scene.weight for scene in waiting)
+                scene = waiting.pop(0)
+                share = max(1, left * scene.weight // weights) if total else limit
+                running[pool.submit(run, (scene.name, deep, share))] = share
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 del running[future]

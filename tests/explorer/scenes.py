@@ -80,6 +80,8 @@ class Scene:
     """Whether every pod must have a place at the end."""
     quick: Bounds = Bounds(1, 1, 1, 1, 8)
     deep: Bounds = Bounds(2, 2, 1, 2, 8)
+    weight: int = 4
+    """Of a total that scenes share; less where states take longer, so that all get about as much time."""
 
 
 def _deployment(world: World, name: str, replicas: int, cpu_milli: int, budget: int | None = None) -> None:
@@ -212,15 +214,17 @@ SCENES = (
         SETTINGS,
         quick=Bounds(0, 2, 0, 2, 2),
         deep=Bounds(1, 2, 0, 3, 3),
+        weight=1,
     ),
     Scene("kept lease", idle_world, SETTINGS, keeps_lease=True, events=workers_die),
-    Scene("demand returns", returning_world, SETTINGS, events=people_cordon),
-    Scene("never joins", lambda: poor_world(1.0, "a/on-demand/small=0"), NO_REMOVALS, serves=False),
+    Scene("demand returns", returning_world, SETTINGS, events=people_cordon, weight=2),
+    Scene("never joins", lambda: poor_world(1.0, "a/on-demand/small=0"), NO_REMOVALS, serves=False, weight=1),
     Scene(
         "no capacity",
         lambda: poor_world(0.0, "a/on-demand/small=0", "b/on-demand/small=0"),
         NO_REMOVALS,
         serves=False,
+        weight=1,
     ),
     # What consolidation has emptied is marked for up to half an hour.
     Scene("consolidation", scattered_world, REPACKING, calm_steps=80, events=workers_die),
