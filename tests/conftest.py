@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from ebbtide import hush
 from tests.servers.control_plane import why_late
 
 ON_A_CONTROL_PLANE = (
@@ -34,3 +35,4 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     if item.nodeid.startswith(ON_A_CONTROL_PLANE):
         why_late()
     yield
+    hush._known.clear()  # the secrets of one test are ordinary words in another

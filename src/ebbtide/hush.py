@@ -11,8 +11,8 @@ from __future__ import annotations
 import base64
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
-SHORTEST = 6
-"""What is shorter is not struck out: it would be found in ordinary words."""
+SHORTEST = 8
+"""What is shorter is not struck out: it would be found in ordinary words, as `secret` is."""
 STRUCK = "***"
 _known: dict[str, None] = {}
 

@@ -218,6 +218,17 @@ def test_nothing_is_evicted_while_something_may_pass(
     assert (step.operation, step.effects) == (operation, ())
 
 
+def test_nothing_is_evicted_while_many_nodes_are_not_ready() -> None:
+    (pod,) = pods_of("web")
+    operation = planned(pod)
+    sick = tuple(make_node(f"sick{number}", ready=False) for number in range(5))
+    snapshot = make_snapshot((MARKED, *OTHERS, *sick), [pod], at=NOW)
+    step = consolidate.advance(operation, at(snapshot, operation))
+    assert (step.operation, step.effects) == (operation, ())
+    waits = moves.next_moves(operation, at(snapshot, operation)).waits
+    assert waits.startswith("5 of 8 workers are not ready")
+
+
 def test_nothing_is_evicted_while_a_pod_waits() -> None:
     (pod,) = pods_of("web")
     operation = planned(pod)

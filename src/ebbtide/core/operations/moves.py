@@ -116,11 +116,11 @@ def why_stop(operation: Consolidate, situation: Situation) -> str:
 
 
 def next_moves(operation: Consolidate, situation: Situation) -> Next:
+    """On a look that can be believed."""
     snapshot, record, settings = situation.snapshot, situation.record, situation.settings
-    checks = (gates.plausible(snapshot, record, settings), gates.healthy(snapshot, settings))
-    failed = next((check for check in checks if not check.passed), None)
-    if failed is not None:
-        return Next(waits=failed.says)
+    healthy = gates.healthy(snapshot, settings)
+    if not healthy.passed:
+        return Next(waits=healthy.says)
     waiting = snapshot.cluster.waiting_pods
     if waiting:
         return Next(waits=f"{waiting[0].full_name} waits for a node")
