@@ -208,6 +208,16 @@ def test_more_evictions_in_an_hour_than_allowed_are_told_of() -> None:
     assert said == ["consolidation evicted 2 pods within an hour, 1 are allowed"]
 
 
+def test_what_others_evict_meanwhile_does_not_count() -> None:
+    few = replace(SETTINGS, consolidation=replace(SETTINGS.consolidation, moves_per_hour=0))
+    scene = Scene(pods=2)
+    said: list[str] = []
+    rules = Repacking(scene.world, few, said.append)
+    (pod,) = scene.world.pods_on(scene.nodes[0].name)
+    rules.evicts(Act(ActKind.EVICT, pod_uid=pod.uid), moving(scene, scene.nodes[1], "another"))
+    assert said == []
+
+
 def test_a_pod_that_finds_no_place_again_is_told_of() -> None:
     scene = Scene(pods=2)
     node = replace(scene.nodes[0], owner=Ownership("op", 1, cordoned=False), unschedulable=True)

@@ -8,5 +8,6 @@ KEPT = {
     252: "a name that is reused keeps others from joining while its dead Node object stays",
     474: "an interrupted node that a person had cordoned is emptied all the same",
     2905: "who wanted to resume while the record could not be read did not try again",
+    4357: "what a spot notice evicted during a consolidation was held against that",
     50185: "a deployment in the second of an eviction took the place of what was evicted",
 }

@@ -54,8 +54,12 @@ class Repacking:
         world.timeline.on(LOOK, self._look_for_place)
 
     def evicts(self, act: Act, record: Record | None) -> None:
-        """Just before the eviction: how many pods of the workload have a node, this one among them."""
+        """Just before the eviction: how many pods of the workload have a node, this one among them. What a
+        spot notice evicts meanwhile is not its business."""
         if record is None or not isinstance(record.operation, Consolidate):
+            return
+        moving = (move for move in record.operation.moves if move.state is MoveState.EVICTING)
+        if act.pod_uid not in {move.pod_uid for move in moving}:
             return
         key = self._world.pods.book.workload_of[act.pod_uid]
         self._moved_at[key] = self._world.now

@@ -26,7 +26,7 @@ export function money(amount, currency) {
 
 // What a decision says begins with its action; "nothing" alone would be no sentence.
 export function sentence(says) {
-  return says.replace(/^nothing: /, "Nothing to do: ").replace(/^(scale)_(\w+): /, "$1-$2: ");
+  return says.replace(/^nothing(?: to do)?: /, "Nothing to do: ").replace(/^(scale)_(\w+): /, "$1-$2: ");
 }
 
 export function share(value) {
