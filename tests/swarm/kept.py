@@ -9,5 +9,6 @@ KEPT = {
     474: "an interrupted node that a person had cordoned is emptied all the same",
     2905: "who wanted to resume while the record could not be read did not try again",
     4357: "what a spot notice evicted during a consolidation was held against that",
+    6997: "both lists hid the same machine for one look, and at the maximum one more was launched",
     50185: "a deployment in the second of an eviction took the place of what was evicted",
 }

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from ebbtide.core.capacity import doomed, expected_slots, open_removals, standing, total, workers_by_zone
+from ebbtide.core.capacity import (
+    counted,
+    doomed,
+    expected_slots,
+    held_against,
+    open_removals,
+    standing,
+    total,
+    workers_by_zone,
+)
 from ebbtide.model.node import InstanceState
 from ebbtide.model.operation import RemovalState, SlotState, SpotKind
+from ebbtide.model.record import Counted
 from tests.builders import (
     make_instance,
     make_instance_of,
     make_node,
     make_nodes,
+    make_pool,
     make_record,
     make_removal,
     make_scale_down,
@@ -107,3 +118,14 @@ def test_zones_count_standing_workers_and_expected_ones_once() -> None:
     joined = make_slot("s1", zone="a", node_name="a1", state=SlotState.JOINED)
     record = make_record(operation=make_scale_up(joined, make_slot("s2", zone="b")))
     assert workers_by_zone(make_snapshot(make_nodes("a1", "a2")), record) == {"a": 2, "b": 1}
+
+
+def test_what_the_look_before_saw_still_counts_against_the_maximum() -> None:
+    """Neither list shows the third machine: it has gone, or both are wrong for a moment."""
+    snapshot, pools = make_snapshot(make_nodes("a1", "a2")), (make_pool("workers"),)
+    assert counted(snapshot, make_record(), pools) == (Counted("", 2), Counted("workers", 2))
+    record = make_record(counted_before=(Counted("", 3), Counted("workers", 3)))
+    assert held_against(snapshot, record) == 3
+    assert held_against(snapshot, record, "workers") == 3
+    assert held_against(snapshot, record, "others") == 0
+    assert held_against(snapshot, make_record(counted_before=(Counted("", 1),))) == 2

@@ -11,7 +11,7 @@ from ebbtide.model.decision import Action, Check, Decision
 from ebbtide.model.node import Market
 from ebbtide.model.operation import SlotState
 from ebbtide.model.pod import Phase, Pod
-from ebbtide.model.record import Record
+from ebbtide.model.record import Counted, Record
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
     NOW,
@@ -151,6 +151,12 @@ def test_after_failures_a_back_off_is_waited_out() -> None:
 def test_nothing_is_launched_at_the_maximum() -> None:
     check = failed(decided(HOT, max_workers=2))
     assert check == Check("below maximum", False, "2 nodes exist or are expected, MAX_WORKERS is 2")
+
+
+def test_a_machine_that_was_seen_a_look_ago_still_counts_against_the_maximum() -> None:
+    hidden = make_record(counted_before=(Counted("", 3),))
+    check = failed(decided(HOT, hidden, max_workers=3))
+    assert check == Check("below maximum", False, "3 nodes exist or are expected, MAX_WORKERS is 3")
 
 
 def test_nothing_is_launched_on_an_incomplete_observation() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from ebbtide.core.track import BACKOFFS, STAMPS, clamp_stamps, is_idle, track
 from ebbtide.model.pod import Phase, Pod
-from ebbtide.model.record import Emptied, Record, Rest
+from ebbtide.model.record import Counted, Emptied, Record, Rest
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
     NOW,
@@ -146,6 +146,14 @@ def test_a_rest_ends_by_itself() -> None:
 def test_what_is_seen_becomes_the_measure_of_the_next_look() -> None:
     after = tracked(CALM)
     assert (after.worker_count, after.pod_count, after.shrunk_since) == (3, 3, 0)
+
+
+def test_the_count_of_the_look_before_is_kept_for_one_look_and_not_over_a_silence() -> None:
+    four = (Counted("", 4), Counted("workers", 4))
+    after = tracked(CALM, counted=four)
+    assert after.counted == (Counted("", 3), Counted("workers", 3))
+    assert after.counted_before == four
+    assert tracked(CALM, counted=four, ticked_at=NOW - 301).counted_before == ()
 
 
 def test_an_implausibly_small_cluster_is_not_taken_over_before_ten_minutes() -> None:

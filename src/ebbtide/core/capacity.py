@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Consolidate, Operation, Removal, ScaleDown, ScaleUp, Slot, SpotKind
 from ebbtide.model.pool import Pool
-from ebbtide.model.record import Record
+from ebbtide.model.record import Counted, Record
 from ebbtide.model.snapshot import Snapshot
 
 
@@ -86,6 +86,19 @@ def total(snapshot: Snapshot, record: Record, pool: str | None = None) -> int:
         and not _known_dead(slot, snapshot)
     ]
     return len(alive) + len(unmatched) + len(unseen)
+
+
+def counted(snapshot: Snapshot, record: Record, pools: Iterable[Pool]) -> tuple[Counted, ...]:
+    """For the record: the total of all, and of each pool."""
+    each = (Counted(pool.name, total(snapshot, record, pool.name)) for pool in pools)
+    return Counted("", total(snapshot, record)), *each
+
+
+def held_against(snapshot: Snapshot, record: Record, pool: str | None = None) -> int:
+    """What counts against a maximum. A machine that neither list shows may have gone, or both may be wrong
+    for a moment; it is believed gone when the next look does not show it either."""
+    before = (each.nodes for each in record.counted_before if each.pool == (pool or ""))
+    return max((total(snapshot, record, pool), *before))
 
 
 def _known_dead(slot: Slot, snapshot: Snapshot) -> bool:

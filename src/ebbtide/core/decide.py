@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ebbtide.core import gates
-from ebbtide.core.capacity import expected_slots, missing_by_pool, standing, total
+from ebbtide.core.capacity import expected_slots, held_against, missing_by_pool, standing
 from ebbtide.core.consolidating import consolidate
 from ebbtide.core.orphans import cordon_id, dead_nodes, graces, lone_instances, overdue, stray_cordons
 from ebbtide.core.question import Answer, Question, Strategy, no_operation
@@ -151,7 +151,7 @@ def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     yield trigger
     yield _cooled_down(q, settings.cooldown_up_seconds, "COOLDOWN_UP_SEC", excused=_queued_without_worker(q))
     yield _backed_off(record.launch_failures, record.launch_backoff_until, q.now)
-    count = total(q.snapshot, record)
+    count = held_against(q.snapshot, record)
     says = f"{count} nodes exist or are expected, MAX_WORKERS is {settings.max_workers}"
     yield Check("below maximum", count < settings.max_workers, says)
     plan = plan_launch(q.snapshot, record, settings, at_least)

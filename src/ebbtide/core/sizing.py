@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from math import ceil
 
-from ebbtide.core.capacity import doomed, expected_slots, missing_by_pool, total, workers_by_zone
+from ebbtide.core.capacity import doomed, expected_slots, held_against, missing_by_pool, workers_by_zone
 from ebbtide.core.fit import Placement, Room, placement_of, residents_of, room_of_new
 from ebbtide.model.node import Market
 from ebbtide.model.operation import Slot
@@ -63,9 +63,9 @@ class LaunchPlan:
 def plan_launch(snapshot: Snapshot, record: Record, settings: Settings, at_least: int) -> LaunchPlan:
     """Offers for the pods that wait, and further ones up to `at_least`, in pools below their minimum first;
     within batch and maxima."""
-    limit = min(settings.max_batch_up, settings.max_workers - total(snapshot, record))
+    limit = min(settings.max_batch_up, settings.max_workers - held_against(snapshot, record))
     zones = workers_by_zone(snapshot, record)
-    sizes = Counter({pool.name: total(snapshot, record, pool.name) for pool in settings.pools})
+    sizes = Counter({pool.name: held_against(snapshot, record, pool.name) for pool in settings.pools})
     lack = missing_by_pool(snapshot, record, settings.pools)
     placement = _expected_placement(snapshot, record, settings)
     offers = _offers(snapshot, record, settings)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ebbtide.core.capacity import expected_slots, missing_by_pool, standing
+from ebbtide.core.capacity import counted, expected_slots, missing_by_pool, standing
 from ebbtide.core.consolidation_pace import forget_evictions
 from ebbtide.core.gates import placed_pods, plausible
 from ebbtide.model.operation import Consolidate, Operation
@@ -53,6 +53,8 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
             rests=tuple(rest for rest in record.rests if rest.until > now),
             offer_rests=tuple(rest for rest in record.offer_rests if rest.until > now),
             emptied=_emptied(snapshot, () if silent else record.emptied, now),
+            counted=counted(snapshot, record, settings.pools),
+            counted_before=() if silent else record.counted,
             ticked_at=now,
         ),
         warnings,

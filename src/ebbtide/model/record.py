@@ -75,6 +75,14 @@ class Leaving:
 
 
 @dataclass(frozen=True, slots=True)
+class Counted:
+    """How many nodes of a pool, or of all, where no pool is named."""
+
+    pool: str
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     cluster: str = "cluster"
     format_version: int = FORMAT_VERSION
@@ -93,6 +101,10 @@ class Record:
     """Running pods at the last believable look."""
     shrunk_since: int = 0
     """Since when the cluster has looked implausibly smaller than `worker_count` and `pod_count` say."""
+    counted: tuple[Counted, ...] = ()
+    """How many nodes there were or were expected at the last look."""
+    counted_before: tuple[Counted, ...] = ()
+    """The same at the look before: what no list shows for one look still counts against the maximum."""
     ticked_at: int = 0
 
     operation: Operation | None = None

@@ -23,7 +23,7 @@ from ebbtide.model.operation import (
     Spot,
     SpotKind,
 )
-from ebbtide.model.record import Emptied, Leaving, Missing, Record, Rest
+from ebbtide.model.record import Counted, Emptied, Leaving, Missing, Record, Rest
 
 AT = 1_730_000_300
 
@@ -102,6 +102,8 @@ RECORDS = {
         pending_since=AT,
         short_since=AT,
         shrunk_since=AT,
+        counted=(Counted("", 3), Counted("workers", 3)),
+        counted_before=(Counted("", 4), Counted("workers", 4)),
         decision_key="none:cooldown",
         decision_logged_at=AT,
         last_said="nothing to do: removals are paused (“Wartung” ☂)",

@@ -15,7 +15,7 @@ import msgspec
 from ebbtide.adapters.stores.operation_item import Item, convert, operation_from_item, operation_to_item
 from ebbtide.errors import NewerRecord, StoreUnusable
 from ebbtide.model.operation import Spot
-from ebbtide.model.record import FORMAT_VERSION, Emptied, Leaving, Missing, OfferRest, Record, Rest
+from ebbtide.model.record import FORMAT_VERSION, Counted, Emptied, Leaving, Missing, OfferRest, Record, Rest
 
 LOCKS = "lock#"
 """How the keys of leases other than a cluster's begin."""
@@ -49,6 +49,8 @@ def to_item(record: Record) -> Item:
         "workerCount": record.worker_count,
         "podCount": record.pod_count,
         "shrunkSinceEpoch": record.shrunk_since,
+        "countedNodes": msgspec.to_builtins(record.counted),
+        "countedNodesBefore": msgspec.to_builtins(record.counted_before),
         "tickedEpoch": record.ticked_at,
         "uncleanRuns": record.unclean_runs,
         "launchFailures": record.launch_failures,
@@ -117,6 +119,8 @@ def _read(item: Mapping[str, Any], cluster: str, version: int) -> Record:
         worker_count=int(item.get("workerCount", 0)),
         pod_count=int(item.get("podCount", 0)),
         shrunk_since=int(item.get("shrunkSinceEpoch", 0)),
+        counted=convert(item.get("countedNodes", ()), tuple[Counted, ...]),
+        counted_before=convert(item.get("countedNodesBefore", ()), tuple[Counted, ...]),
         ticked_at=int(item.get("tickedEpoch", 0)),
         operation=operation_from_item(item),
         spots=convert(item.get("spotOperations", ()), tuple[Spot, ...]),

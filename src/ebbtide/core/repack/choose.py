@@ -12,7 +12,7 @@ from dataclasses import replace
 from decimal import Decimal
 from functools import cached_property
 
-from ebbtide.core.capacity import total
+from ebbtide.core.capacity import held_against
 from ebbtide.core.consolidation_pace import evicted_lately
 from ebbtide.core.packing.budget import Budget
 from ebbtide.core.question import Question
@@ -137,12 +137,12 @@ class Choice:
 
     def _launches(self, draft: Draft) -> Check:
         name, fresh = "launches allowed", len(draft.fresh)
-        there, most = total(self._snapshot, self._record), self._settings.max_workers
+        there, most = held_against(self._snapshot, self._record), self._settings.max_workers
         if fresh and there + fresh > most:
             return Check(name, False, f"{fresh} new nodes beside {there}, MAX_WORKERS is {most}")
         for pool in self._settings.pools:
             new = sum(each.offer.pool.name == pool.name for each in draft.fresh)
-            there = total(self._snapshot, self._record, pool.name)
+            there = held_against(self._snapshot, self._record, pool.name)
             if new and pool.max_workers is not None and there + new > pool.max_workers:
                 says = (
                     f"{new} new nodes beside {there} in pool {pool.name}, its maximum is {pool.max_workers}"
