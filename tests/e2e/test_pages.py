@@ -90,6 +90,26 @@ def test_a_sleeping_workload_is_woken_by_its_button(watched: Watched) -> None:
     expect(one).to_contain_text("Kept up until")
 
 
+PRESSED = """async () => {
+  const { redraw, h } = await import("/static/dom.js");
+  const box = document.querySelector("main").appendChild(document.createElement("div"));
+  const hours = () => h("input", { type: "number", value: "3", "data-key": "hours" });
+  redraw(box, [hours()]);
+  box.firstChild.value = "5";
+  dispatchEvent(new PointerEvent("pointerdown"));
+  redraw(box, [hours(), h("p", {}, "new")]);
+  const held = box.children.length;
+  dispatchEvent(new PointerEvent("pointerup"));
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  return [held, box.children.length, box.firstChild.value];
+}"""
+
+
+def test_nothing_is_drawn_anew_under_a_press_and_what_was_typed_stays(watched: Watched) -> None:
+    """A button that is replaced between press and release gets no click."""
+    assert watched.page.evaluate(PRESSED) == [1, 2, "5"]
+
+
 def test_the_pause_button_is_a_brake_that_can_be_let_go(watched: Watched, demo: tuple[str, Live]) -> None:
     page = watched.page
     page.get_by_role("button", name="Pause all removals").click()

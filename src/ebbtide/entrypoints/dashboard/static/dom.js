@@ -51,10 +51,31 @@ export function replaceChildren(parent, ...children) {
 }
 
 // What was typed, unfolded and focused survives when a part of the page is drawn anew.
+// A button that is replaced between press and release gets no click: what would be drawn meanwhile waits.
+const PRESS_MS = 2000;
+const waiting = new Map();
+let pressedAt = -Infinity;
+addEventListener("pointerdown", () => { pressedAt = performance.now(); }, true);
+for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => setTimeout(released), true);
+
+function released() {
+  pressedAt = -Infinity;
+  const late = [...waiting];
+  waiting.clear();
+  for (const [parent, children] of late) redraw(parent, children);
+}
+
 export function redraw(parent, children) {
+  if (performance.now() - pressedAt < PRESS_MS) {
+    waiting.set(parent, children);
+    return;
+  }
+  waiting.delete(parent);
+  const typed = new Map([...parent.querySelectorAll("input[data-key]")].map((each) => [each.dataset.key, each.value]));
   const open = new Set([...parent.querySelectorAll("details[open]")].map((each) => each.dataset.key));
   const focused = document.activeElement?.dataset?.key;
   replaceChildren(parent, children);
   for (const each of parent.querySelectorAll("details")) if (open.has(each.dataset.key)) each.open = true;
+  for (const each of parent.querySelectorAll("input[data-key]")) each.value = typed.get(each.dataset.key) ?? each.value;
   if (focused) parent.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
 }
