@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ebbtide.core.consolidation import evaluate
@@ -17,6 +17,7 @@ SEEDS = st.integers(0, 2**32)
 
 @settings(max_examples=250, deadline=None)
 @given(SEEDS)
+@example(246439576)  # a cheaper draft with fewer moves is forbidden
 def test_every_plan_holds(seed: int) -> None:
     chance = Random(seed)
     wanted = random_settings(chance)

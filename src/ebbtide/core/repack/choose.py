@@ -60,8 +60,12 @@ class Choice:
         before = (*before, Check("cheaper packing", bool(cheaper), says))
         if not cheaper:
             return ConsolidationReport(before, tuple(self._fates(Draft((), ()))), found.refusals)
-        best, checks = self._choose(cheaper)
-        plan = self._plan(best, cheaper)
+        best, checks, forbidden = self._choose(cheaper)
+        # A forbidden draft that is better in both ways would hide the plan, as if it had not been the choice.
+        hiding = {
+            id(each) for each in forbidden if each.cost <= best.cost and len(each.moves) <= len(best.moves)
+        }
+        plan = self._plan(best, [each for each in cheaper if each is best or id(each) not in hiding])
         checks = (*before, *checks)
         allowed = all(check.passed for check in checks)
         nodes = tuple(self._fates(best))
@@ -84,22 +88,23 @@ class Choice:
     def _key(self, number: int) -> str:
         return f"{self._operation_id}-{number}"
 
-    def _choose(self, drafts: Sequence[Draft]) -> tuple[Draft, tuple[Check, ...]]:
-        """The draft worth most among those that pass every check; else the best of those that fail last."""
+    def _choose(self, drafts: Sequence[Draft]) -> tuple[Draft, tuple[Check, ...], Sequence[Draft]]:
+        """The draft worth most among those that pass every check, else the best of those that fail last; and
+        those worth more that failed one."""
         ranked = sorted(drafts, key=lambda draft: (-self._net(draft), len(draft.moves)))
         best = ranked[0]
         best_checks: tuple[Check, ...] = ()
-        for draft in ranked:
+        for number, draft in enumerate(ranked):
             checks: list[Check] = []
             for check in self._permits(draft):
                 checks.append(check)
                 if not check.passed:
                     break
             else:
-                return draft, tuple(checks)
+                return draft, tuple(checks), ranked[:number]
             if len(checks) > len(best_checks):
                 best, best_checks = draft, tuple(checks)
-        return best, best_checks
+        return best, best_checks, ranked
 
     def _net(self, draft: Draft) -> Decimal:
         """What is saved until the disturbance must have paid, less what it is held to cost. Launching must
