@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+import time
 
 
 def main() -> int:
@@ -25,13 +26,14 @@ def main() -> int:
     )
     results = [shown(part) for part in parts]
     print("\n== torture ==")
-    for part, (failed, last) in zip(parts, results, strict=True):
-        print(f"{part[0].removeprefix('tests.')}: {last}{' (FAILED)' if failed else ''}")
-    return 1 if any(failed for failed, _ in results) else 0
+    for part, (failed, last, minutes) in zip(parts, results, strict=True):
+        print(f"{part[0].removeprefix('tests.')}, {minutes:.1f} min: {last}{' (FAILED)' if failed else ''}")
+    return 1 if any(failed for failed, *_ in results) else 0
 
 
-def shown(part: list[str]) -> tuple[bool, str]:
-    """Whether it failed, and the last line that it printed."""
+def shown(part: list[str]) -> tuple[bool, str, float]:
+    """Whether it failed, the last line that it printed, and the minutes that it took."""
+    begun = time.monotonic()
     print(f"\n== {' '.join(part)} ==", flush=True)
     last = "it printed nothing"
     with subprocess.Popen([sys.executable, "-m", *part], stdout=subprocess.PIPE, text=True) as process:
@@ -39,7 +41,7 @@ def shown(part: list[str]) -> tuple[bool, str]:
         for line in process.stdout:
             print(line, end="", flush=True)
             last = line.strip() or last
-    return process.returncode != 0, last
+    return process.returncode != 0, last, (time.monotonic() - begun) / 60
 
 
 if __name__ == "__main__":
