@@ -13,14 +13,18 @@ from greenlet import greenlet
 from ebbtide.engine.notices import answer_notices
 from ebbtide.engine.outside import Outside
 from ebbtide.engine.rounds import InvariantBroken
+from ebbtide.engine.scaling import Scaling, ScalingOutside
 from ebbtide.engine.tick import tick
 from ebbtide.errors import EbbtideError, Retryable, Unanswered
+from ebbtide.model.idle import IdleState, WakeReason
 from ebbtide.model.operation import SpotNotice
 from ebbtide.model.record import Lease, Record
 from ebbtide.model.snapshot import ClusterView
-from ebbtide.ports import Cloud, Cluster, Inbox, Metrics, Observer, Store
+from ebbtide.model.workload import Workload
+from ebbtide.ports import Cloud, Cluster, Inbox, Metrics, Observer, PolicyStore, Signals, Store, Workloads
 from ebbtide.simulator.faults import RunnerCrashed
-from ebbtide.simulator.runner import Stage, outside_of
+from ebbtide.simulator.runner import Stage, outside_of, scaling_doors
+from tests.explorer.sleeping import GROUP, state_of, wrong_with_scale, wrong_with_state
 from tests.explorer.watching import wrong_with_acknowledgement, wrong_with_write
 
 READS = ("read", "list", "load", "find", "receive", "close")
@@ -41,14 +45,21 @@ class Director(Protocol):
 
     def answered(self, actor: Actor, verb: str, answer: str) -> None: ...
 
+    def meets(self, what: str, how: str) -> None: ...
+
 
 class Actor:
-    """One runner. `kind` is "tick" for one that does all, "spot" for one that answers notices alone."""
+    """One runner. `kind` is "tick" for one that does all, "spot" for one that answers notices alone, "idle"
+    for the loop over policies, and "waker" for who wakes what sleeps, again until that is answered."""
 
-    def __init__(self, kind: str, owner: str, keeps_lease: bool) -> None:
+    def __init__(
+        self, kind: str, owner: str, keeps_lease: bool, asks: bool = False, answered: bool = False
+    ) -> None:
         self.kind = kind
         self.owner = owner
         self.keeps_lease = keeps_lease
+        self.asks, self.answered = asks, answered
+        """Whether a waker still wants something, and whether it was told that it is done."""
         self.thread: greenlet | None = None
         self.chain = 0
         """All that it has been told in this tick, as one number; 0 between two ticks."""
@@ -62,6 +73,8 @@ class Actor:
         self.crashed = False
         self.rev = 0
         self.token = 0
+        self.seen: dict[str, object] = {}
+        """Which state and workloads it has seen last."""
         self.doors: list[Door] = []
         self.blind: set[str] = set()
         """Which lists could not be read in its last look."""
@@ -74,22 +87,46 @@ class Actor:
     def frozen(self) -> bool:
         return self.wakes_at >= 0
 
-    def fork(self) -> Actor:
+    @property
+    def waits(self) -> bool:
+        """Whether it is one that has nothing to do until somebody asks."""
+        return self.kind == "waker" and not self.asks
+
+    def fork(self, mark: str = "") -> Actor:
         """A copy between two ticks."""
-        return Actor(self.kind, self.owner, self.keeps_lease)
+        return Actor(self.kind, self.owner + mark, self.keeps_lease, self.asks, self.answered)
+
+    def learn(self, seen: object) -> None:
+        for one in seen if isinstance(seen, list | tuple) else (seen,):
+            if isinstance(one, IdleState):
+                self.seen["state"] = one.rev
+            elif isinstance(one, Workload):
+                self.seen[one.ref.name] = one.version
 
     def start(self, stage: Stage, director: Director, seconds: float) -> None:
         self.chain = hash((self.kind, self.begins))
-        outside = doors_of(self, stage, director)
         deadline = stage.clock.now() + seconds
-        self.thread = greenlet(lambda: self._run(stage, outside, deadline))
+        work = self._scaling if self.kind in ("idle", "waker") else self._ticking
+        self.thread = greenlet(lambda: self._run(stage, lambda: work(stage, director, deadline)))
 
-    def _run(self, stage: Stage, outside: Outside, deadline: float) -> None:
+    def _ticking(self, stage: Stage, director: Director, deadline: float) -> None:
+        outside = doors_of(self, stage, director)
+        if self.kind == "spot":
+            answer_notices(outside, stage.settings, self.owner, deadline)
+        else:
+            tick(outside, stage.settings, self.owner, deadline, self.keeps_lease)
+
+    def _scaling(self, stage: Stage, director: Director, deadline: float) -> None:
+        scaling = Scaling(scaling_doors_of(self, stage, director), stage.zero, stage.settings)
+        if self.kind == "idle":
+            scaling.round(self.owner, deadline)
+        else:
+            scaling.wake(GROUP.id, WakeReason.MANUAL)
+            self.asks, self.answered = False, True
+
+    def _run(self, stage: Stage, work: Callable[[], None]) -> None:
         try:
-            if self.kind == "spot":
-                answer_notices(outside, stage.settings, self.owner, deadline)
-            else:
-                tick(outside, stage.settings, self.owner, deadline, self.keeps_lease)
+            work()
         except RunnerCrashed:
             pass
         except InvariantBroken as error:
@@ -107,6 +144,7 @@ class Actor:
         self.blind.clear()
         self.misled = False
         self.last.clear()
+        self.seen.clear()
 
 
 class Door:
@@ -153,6 +191,7 @@ class Door:
                 actor.rev = seen.rev
             elif verb in LOOKS:
                 actor.last[verb] = seen
+            actor.learn(seen)
             self._director.answered(actor, verb, "seen")
             return seen
 
@@ -195,6 +234,7 @@ class Door:
                 actor.rev = done.rev
             elif isinstance(done, Lease):
                 actor.token = done.token
+            actor.learn(done)
             self._director.answered(actor, verb, "done")
             return done
 
@@ -216,7 +256,27 @@ class Door:
             for says in wrong_with_acknowledgement(stage, notice):
                 stage.checker.say(says)
 
-        return {"store.write": write, "inbox.acknowledge": acknowledge}.get(verb, call)
+        def write_state(state: IdleState, *rest: Any) -> IdleState:
+            before = state_of(stage)
+            after: IdleState = call(state, *rest)
+            self._director.meets("phase", after.phase)
+            for says in wrong_with_state(stage, before, after):
+                stage.checker.say(says)
+            return after
+
+        def scale(seen: Workload, replicas: int, note: str) -> Any:
+            scaled = call(seen, replicas, note)
+            for says in wrong_with_scale(stage, replicas):
+                stage.checker.say(says)
+            return scaled
+
+        watched: dict[str, Callable[..., Any]] = {
+            "store.write": write,
+            "inbox.acknowledge": acknowledge,
+            "policies.write_state": write_state,
+            "workloads.scale": scale,
+        }
+        return watched.get(verb, call)
 
     def _alive(self) -> None:
         if self._actor.crashed:
@@ -229,11 +289,7 @@ class Door:
 
 def doors_of(actor: Actor, stage: Stage, director: Director) -> Outside:
     sound = outside_of(stage)
-
-    def door(name: str) -> Door:
-        actor.doors.append(Door(getattr(sound, name), name, actor, stage, director))
-        return actor.doors[-1]
-
+    door = _doors(sound, actor, stage, director)
     return replace(
         sound,
         store=cast(Store, door("store")),
@@ -244,6 +300,29 @@ def doors_of(actor: Actor, stage: Stage, director: Director) -> Outside:
         new_id=lambda: _new_id(stage),
         observer=director.witness,
     )
+
+
+def scaling_doors_of(actor: Actor, stage: Stage, director: Director) -> ScalingOutside:
+    """Without the one to the nodes: they say only what a target costs."""
+    sound = scaling_doors(stage, outside_of(stage))
+    door = _doors(sound, actor, stage, director)
+    return replace(
+        sound,
+        store=cast(Store, door("store")),
+        policies=cast(PolicyStore, door("policies")),
+        workloads=cast(Workloads, door("workloads")),
+        signals=cast(Signals, door("signals")),
+        cluster=None,
+        new_id=lambda: _new_id(stage),
+    )
+
+
+def _doors(sound: object, actor: Actor, stage: Stage, director: Director) -> Callable[[str], Door]:
+    def door(name: str) -> Door:
+        actor.doors.append(Door(getattr(sound, name), name, actor, stage, director))
+        return actor.doors[-1]
+
+    return door
 
 
 def _new_id(stage: Stage) -> str:

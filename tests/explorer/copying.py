@@ -14,6 +14,7 @@ from types import FunctionType, MethodType, NoneType
 from typing import Any
 
 from ebbtide.adapters.stores.memory import MemoryDatabase
+from ebbtide.adapters.stores.policies_memory import PolicyTables
 from ebbtide.simulator.checker import Checker
 from ebbtide.simulator.clock import VirtualClock
 from ebbtide.simulator.ports import SimNotifier
@@ -38,6 +39,10 @@ def copy_stage(stage: Stage) -> Stage:
     _transfer(stage.checker, checker, memo)
     database = MemoryDatabase()
     database.items = {key: dict(item) for key, item in stage.database.items.items()}
+    for key, tables in stage.database.policies.items():
+        database.policies[key] = fresh = PolicyTables()
+        for name, rows in vars(tables).items():
+            getattr(fresh, name).update(rows)
     clock = VirtualClock(stage.clock.now())
     return replace(
         stage, world=world, clock=clock, database=database, checker=checker, notifier=SimNotifier()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ebbtide.model.operation import Operation
 from ebbtide.simulator.runner import Stage, store_of
+from tests.explorer.actors import Actor
 from tests.explorer.scenes import Scene
+from tests.explorer.sleeping import wrong_with_sleep
 
 
-def what_is_wrong_at_the_end(stage: Stage, scene: Scene) -> list[str]:
+def what_is_wrong_at_the_end(stage: Stage, scene: Scene, actors: Sequence[Actor]) -> list[str]:
     record, world = store_of(stage).load(), stage.world
     stage.checker.finish(record)
     found = list(stage.checker.violations)
@@ -33,6 +37,7 @@ def what_is_wrong_at_the_end(stage: Stage, scene: Scene) -> list[str]:
         found += [f"{name} still waits" for name in waiting]
     if world.incidents.mail.arrived:
         found.append(f"{world.incidents.mail.arrived[0]} was never taken in")
+    found += wrong_with_sleep(stage, [actor.asks for actor in actors], [actor.answered for actor in actors])
     return found
 
 

@@ -21,13 +21,19 @@ TICK_SECONDS = 30.0
 FAULTS = ("crash before", "crash after", "lost reply", "failed")
 FAULTS_BEFORE_ANOTHER = ("crash before", "lost reply", "failed")
 """Dead after a call is dead before the next; so it is left out unless this may be the last."""
-LAST_CALLS = ("store.release", "store.append", "inbox.acknowledge", "store.write")
+LAST_CALLS = ("store.release", "store.append", "inbox.acknowledge", "store.write", "policies.write_state")
 READ_FAULTS = {
     "store.load": ("unread",),
     "inbox.receive": ("unread",),
     "cluster.read": ("unread", "shown empty", "shown stale"),
     "cloud.list_instances": ("unread", "shown empty", "shown stale"),
     "cluster.read_pods_on": ("unread",),
+    "policies.list_policies": ("unread",),
+    "policies.list_states": ("unread",),
+    "policies.find_policy": ("unread",),
+    "policies.find_state": ("unread",),
+    "workloads.read": ("unread",),
+    "signals.read_values": ("unread",),
 }
 DELAYS = ("freeze", "freeze long", "switch", "skip")
 NOTHING: Left = (0, 0, 0, 0)
@@ -51,7 +57,7 @@ _closures: dict[Left, int] = {}
 
 def _successor(actor: Actor) -> Actor:
     """Who comes after one that died; with a name of its own, so that it has to wait for the lease."""
-    return Actor(actor.kind, f"{actor.owner}'", actor.keeps_lease)
+    return actor.fork("'")
 
 
 class Path:
@@ -100,11 +106,15 @@ class Path:
 
     def _tick(self, actor: Actor) -> None:
         while True:
-            choice = self._choose(self._turn_options(), f"{actor.owner} turn")
-            if choice == "go":
+            choice = self._choose(self._turn_options(actor), f"{actor.owner} turn")
+            if choice == "go" and not actor.waits:
                 break
-            if choice == "skip":
+            if choice in ("go", "skip"):
                 return
+            if choice == "wake":
+                actor.asks = True
+                self.stage.world.disturbances += 1
+                continue
             kind, _, subject = choice.partition(" ")
             self.stage.world.disturbances += 1
             self.stage.world.plan(self.stage.world.now, kind, subject)
@@ -213,12 +223,14 @@ class Path:
 
     # -- what goes wrong -----------------------------------------------------------------------------
 
-    def _turn_options(self) -> list[str]:
+    def _turn_options(self, actor: Actor) -> list[str]:
         options = ["go"]
         if not self.calm:
-            if self.left[1]:
+            if self.left[1] and not actor.waits:
                 options.append("skip")
-            if self.left[2]:
+            if self.left[2] and actor.waits:
+                options.append("wake")
+            elif self.left[2]:
                 options += [f"{kind} {subject}" for kind, subject in self.search.scene.events(self.stage)]
         return options
 
@@ -323,4 +335,7 @@ class Path:
     def answered(self, actor: Actor, verb: str, answer: str) -> None:
         actor.chain = hash((actor.chain, verb, answer))
         if answer not in ("done", "seen"):
-            self.search.met.add((verb, answer))
+            self.meets(verb, answer)
+
+    def meets(self, what: str, how: str) -> None:
+        self.search.met.add((what, how))

@@ -14,6 +14,7 @@ from ebbtide.simulator.rules import BudgetSpec, Kind, Rules, Span, WorkloadSpec,
 from ebbtide.simulator.runner import Stage
 from ebbtide.simulator.workload import Demand
 from ebbtide.simulator.world import World
+from tests.explorer.sleeping import drowsy_world, lull
 from tests.simulation.stories import POOL, SPOT_POOL, START, small_world
 
 STEP = 30
@@ -75,6 +76,8 @@ class Scene:
     keeps_lease: bool = False
     calm_steps: int = 40
     """Undisturbed steps after the last that may be disturbed: by then all must be well."""
+    prepare: Callable[[Stage], None] = lambda _: None
+    """What is in the store at the beginning."""
     events: Callable[[Stage], Sequence[Event]] = lambda _: ()
     serves: bool = True
     """Whether every pod must have a place at the end."""
@@ -228,4 +231,14 @@ SCENES = (
     ),
     # What consolidation has emptied is marked for up to half an hour.
     Scene("consolidation", scattered_world, REPACKING, calm_steps=80, events=workers_die),
+    # Two departures on one path: somebody wakes the group, and something goes wrong.
+    Scene(
+        "to zero and back",
+        lambda: drowsy_world(PLAIN),
+        NO_REMOVALS,
+        runners=("idle", "idle", "waker"),
+        prepare=lambda stage: lull(stage, STEP),
+        quick=Bounds(1, 1, 1, 2, 5),
+        deep=Bounds(2, 2, 1, 3, 8),
+    ),
 )

@@ -101,7 +101,7 @@ class Search:
             path.run()
         problems = path.stage.checker.violations
         if path.at_the_end and not problems:
-            problems = what_is_wrong_at_the_end(path.stage, self.scene)
+            problems = what_is_wrong_at_the_end(path.stage, self.scene, path.actors)
         if problems:
             choices = path.snapshot.choices + tuple(path.taken)
             deep = self.bounds == self.scene.deep
@@ -117,6 +117,7 @@ class Search:
         world = self.scene.build()
         world.advance_to(START + PLACED_SECONDS)
         stage = stage_of(world, self.scene.settings)
+        self.scene.prepare(stage)
         actors = [
             Actor(kind, f"r{number}", self.scene.keeps_lease)
             for number, kind in enumerate(self.scene.runners)

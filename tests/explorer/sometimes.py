@@ -12,6 +12,7 @@ from ebbtide.core.operations.machine import Work
 from ebbtide.engine import journal
 from ebbtide.engine.observers import Observers
 from ebbtide.model.decision import Action, Decision
+from ebbtide.model.idle import Phase
 from ebbtide.model.operation import Operation, Spot
 
 Met = tuple[str, str]
@@ -24,7 +25,7 @@ ELSEWHERE: dict[str, str] = {
 EFFECTS = (
     "store.acquire", "store.renew", "store.release", "store.write", "store.append", "cluster.cordon",
     "cluster.uncordon", "cluster.evict", "cluster.delete_node", "cloud.launch", "cloud.terminate",
-    "inbox.acknowledge",
+    "inbox.acknowledge", "policies.write_state", "workloads.scale",
 )  # fmt: skip
 STRUCK = ("crash before", "lost reply", "failed", "freeze")
 READ = {
@@ -33,6 +34,12 @@ READ = {
     "cluster.read": ("unread", "shown empty", "shown stale", "freeze"),
     "cloud.list_instances": ("unread", "shown empty", "shown stale", "freeze"),
     "cluster.read_pods_on": ("unread", "freeze"),
+    "policies.list_policies": ("unread", "freeze"),
+    "policies.list_states": ("unread", "freeze"),
+    "policies.find_policy": ("unread", "freeze"),
+    "policies.find_state": ("unread", "freeze"),
+    "workloads.read": ("unread", "freeze"),
+    "signals.read_values": ("unread", "freeze"),
 }
 ANSWERED = (
     ("store.write", "Conflict"),
@@ -40,6 +47,8 @@ ANSWERED = (
     ("store.renew", "LeaseLost"),
     ("store.acquire", "LeaseLost"),
     ("cloud.launch", "NoCapacity"),
+    ("policies.write_state", "Conflict"),
+    ("workloads.scale", "Conflict"),
 )
 HAPPENED = ("machine-dies", "interrupt", "person-cordons")
 
@@ -76,7 +85,14 @@ def required() -> set[Met]:
         wanted |= {
             (part.__name__, state) for state in get_type_hints(part)["state"] if state not in ELSEWHERE
         }
-    wanted |= {("turn", "skip"), ("any", "switch"), ("any", "freeze long"), ("any", "crash after")}
+    wanted |= {("phase", phase) for phase in Phase}
+    wanted |= {
+        ("turn", "wake"),
+        ("turn", "skip"),
+        ("any", "switch"),
+        ("any", "freeze long"),
+        ("any", "crash after"),
+    }
     return wanted
 
 

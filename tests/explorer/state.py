@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from ebbtide.engine.journal import parts
 from ebbtide.simulator.runner import Stage
 from tests.explorer.actors import Actor
-from tests.explorer.canonical import Names, between, digest_record, digest_world, ranks
+from tests.explorer.canonical import Names, between, digest_record, digest_world, encode, ranks
+from tests.explorer.sleeping import state_of, versions
 
 
 class State:
@@ -20,7 +21,13 @@ class State:
 
     def begins(self) -> int:
         """World and record: all that a tick can depend on."""
-        return hash((self._world_digest(), self._record_digest()))
+        return hash((self._world_digest(), self._record_digest(), self._sleep()))
+
+    def _sleep(self) -> int:
+        """The states of the policies, where there are any."""
+        if not self.stage.policies:
+            return 0
+        return hash(encode(state_of(self.stage), Names(int(self.stage.world.now))))
 
     def _world_digest(self) -> int:
         world = self.stage.world
@@ -56,17 +63,28 @@ class State:
         now = self.stage.clock.now()
         world, record = self._world_digest(), self._record_digest()
         leases, tokens, token, rev = self._leases(actors, now)
+        current_versions = versions(self.stage)
         runners: list[tuple[object, ...]] = []
         for actor in actors:
             if actor.thread is None:
-                runners.append((actor.kind, 0))
+                runners.append((actor.kind, actor.asks, actor.answered))
                 continue
             tokens.append(actor.token)
             frozen = (actor.frozen, between(actor.wakes_at, int(now)), actor.wakes_after - runs)
             runners.append(
-                (actor.kind, actor.chain, actor.rev == rev, now - actor.started, *frozen, actor is current)
+                (
+                    actor.kind,
+                    actor.chain,
+                    actor.rev == rev,
+                    now - actor.started,
+                    *frozen,
+                    actor is current,
+                    actor.asks,
+                    actor.answered,
+                    *(each == actor.seen.get(of) for of, each in current_versions.items()),
+                )
             )
-        return hash((world, record, leases, ranks(tokens, token), tuple(runners), where))
+        return hash((world, record, self._sleep(), leases, ranks(tokens, token), tuple(runners), where))
 
     def _leases(self, actors: Sequence[Actor], now: float) -> tuple[tuple[object, ...], list[int], int, int]:
         """Leases with their holders, all tokens, the cluster's token and the revision."""
@@ -78,6 +96,8 @@ class State:
             mine = item.get("lockToken", 0)
             if key == "cluster":
                 token, rev = mine, item.get("rev", 0)
+            elif self.stage.policies:
+                token = mine  # only the loop over the policies holds a lease
             owner = item.get("lockOwner", "")
             left = item.get("lockUntilEpoch", 0) - int(now)
             held = owner and left >= 0

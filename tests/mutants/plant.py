@@ -42,6 +42,7 @@ SCENES = (
     "demand returns",
     "never joins",
     "consolidation",
+    "to zero and back",
 )
 KILLERS = ("table", *(f"explorer:{scene}" for scene in SCENES), "unit", "points", "swarm")
 """In this order, after those that a mutant names itself."""
@@ -65,12 +66,17 @@ def killer_of(mutant: Mutant) -> str:
         package = Path(place) / "ebbtide"
         shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
         (package / mutant.file).write_text(text)
-        if _run(place, [sys.executable, "-c", "import ebbtide.engine.loop, ebbtide.simulator.simulate"]):
+        if _run(place, [sys.executable, "-c", "import ebbtide.engine.loop, ebbtide.simulator.simulate"]) != 0:
             raise DoesNotApply(f"{mutant.name}: the package cannot be imported with it")
         known: tuple[str, ...] = () if mutant.redundant else KILLERS
         for killer in dict.fromkeys(mutant.killers + known):
-            if _run(place, command_of(killer)):
-                return killer
+            match _run(place, command_of(killer)):
+                case 0:
+                    continue
+                case 1:
+                    return killer
+                case code:  # not a test that failed, but one that could not be run: that catches nothing
+                    raise DoesNotApply(f"{mutant.name}: {killer} ended with {code} and judged nothing")
     return ""
 
 
@@ -93,10 +99,10 @@ def command_of(killer: str) -> list[str]:
             raise ValueError(f"there is no killer {killer!r}")
 
 
-def _run(place: str, command: list[str]) -> bool:
-    """Whether it fails with the package that is in `place`."""
+def _run(place: str, command: list[str]) -> int:
+    """How it ends with the package that is in `place`."""
     environment = dict(os.environ, PYTHONPATH=place, PYTHONDONTWRITEBYTECODE="1")
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, check=False, timeout=LONGEST_SECONDS
     )
-    return done.returncode != 0
+    return done.returncode

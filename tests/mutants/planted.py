@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from tests.mutants.plant import Mutant
+from tests.mutants.sleeping import OF_SLEEP
 
 REMOVALS = "core/operations/removals.py"
 SLOTS = "core/operations/slots.py"
@@ -406,7 +407,7 @@ OF_THE_STORE = (
     ),
 )
 
-ALL = OF_REMOVALS + OF_SLOTS + OF_SPOT + OF_GATES + OF_THE_ENGINE + OF_THE_STORE
+ALL = OF_REMOVALS + OF_SLOTS + OF_SPOT + OF_GATES + OF_THE_ENGINE + OF_THE_STORE + OF_SLEEP
 QUICK = (
     "pods are evicted before the cordon is seen",
     "an irrevocable removal can be released",

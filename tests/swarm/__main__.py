@@ -17,11 +17,12 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1000, help="how many")
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--seed", type=int, help="only this one")
+    parser.add_argument("--awake", action="store_true", help="with --seed: without policies, as it was kept")
     parser.add_argument("--tell", action="store_true", help="tell it tick by tick")
     parser.add_argument("--workers", type=int, default=1)
     arguments = parser.parse_args()
     if arguments.seed is not None:
-        outcome = run_seed(arguments.seed, tell if arguments.tell else None)
+        outcome = run_seed(arguments.seed, tell if arguments.tell else None, not arguments.awake)
         show(outcome)
         return 1 if outcome.violations else 0
     start = time.monotonic()

@@ -9,12 +9,14 @@ from decimal import Decimal
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.money import Price
 from ebbtide.model.node import Market
+from ebbtide.model.policy import Policy, ZeroDefaults
 from ebbtide.model.pool import NodeType, Pool
 from ebbtide.model.resources import Resources
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.disorder import FAULTS
 from ebbtide.simulator.rules import BudgetSpec, Identity, Kind, Rules, Span, WorkloadSpec, pod_template
 from ebbtide.simulator.scenarios import Scenario
+from ebbtide.simulator.sleepers import policies_for
 from ebbtide.simulator.workload import Curve, Demand
 from ebbtide.simulator.world import World
 
@@ -24,9 +26,13 @@ DISTURBED_TICKS = 60
 CALM_SECONDS = 2700
 """Longer than the grace of anything that may be left behind, with the timers below."""
 MOST_FAULTS = 7
+SLEEPY_SHARE = 0.33
+VISITS = 0.03
+ZERO = ZeroDefaults(idle_threshold_seconds=180, keep_alive_window_seconds=60, max_keep_alive_seconds=300)
 
 
-def build(seed: int) -> Scenario:
+def build(seed: int, sleeps: bool = True) -> Scenario:
+    """`sleeps`: whether some of it may go to zero, which is drawn apart, so that all else stays as it was."""
     chance = random.Random(f"swarm/{seed}")
     settings = _settings(chance)
     world = World(_rules(chance), settings.pools, seed, START - WARM_UP_SECONDS)
@@ -37,12 +43,35 @@ def build(seed: int) -> Scenario:
     world.add_workload(WorkloadSpec(agent, Kind.DAEMON_SET))
     _add_nodes(world, settings, chance)
     _add_work(world, chance)
+    policies = _sleepers(world, random.Random(f"swarm/{seed}/sleepers")) if sleeps else ()
     world.controllers.began_at = float(START)
     world.advance_to(START)
     tick = chance.choice((20, 30, 30, 60))
     duration = DISTURBED_TICKS * tick + CALM_SECONDS
     faults = tuple(chance.sample(sorted(FAULTS), chance.randint(1, MOST_FAULTS)))
-    return Scenario("swarm", seed, world, settings, duration, tick, faults, CALM_SECONDS)
+    return Scenario(
+        "swarm", seed, world, settings, duration, tick, faults, CALM_SECONDS, policies, ZERO, VISITS
+    )
+
+
+def _sleepers(world: World, chance: random.Random) -> tuple[Policy, ...]:
+    """In a third of all clusters some Deployments are used now and then, and sleep otherwise."""
+    if chance.random() >= SLEEPY_SHARE:
+        return ()
+    names = ("reports", "wiki")[: chance.randint(1, 2)]
+    for name in names:
+        used = Demand(
+            Curve.BURST,
+            0,
+            5,
+            every_seconds=chance.choice((1200.0, 2400.0)),
+            burst_seconds=300.0,
+            offset_seconds=chance.uniform(0, 1200),
+        )
+        template = pod_template(name, chance.choice((100, 300, 600)), 128)
+        spec = WorkloadSpec(template, demand=Demand(low=chance.randint(1, 3)), use_fraction=0.3)
+        world.add_workload(replace(spec, requests=used, start_seconds=chance.choice((5.0, 20.0))))
+    return policies_for(names, START - 86_400)
 
 
 def _settings(chance: random.Random) -> Settings:

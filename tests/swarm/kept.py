@@ -1,4 +1,5 @@
-"""Seeds that once failed. Each is run with every push, with what it showed."""
+"""Seeds that once failed. Each is run with every push, with what it showed; awake, without policies, as
+they were when they failed."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def run_or_tell(seed: int) -> Outcome:
         return Outcome(seed, (), 0, (f"the simulation failed: {type(error).__name__}: {error}",))
 
 
-def run_seed(seed: int, on_tick: OnTick | None = None) -> Outcome:
-    simulation = Simulation(build(seed), on_tick=on_tick)
+def run_seed(seed: int, on_tick: OnTick | None = None, sleeps: bool = True) -> Outcome:
+    simulation = Simulation(build(seed, sleeps), on_tick=on_tick)
     result = simulation.run()
     return Outcome(seed, result.faults, result.ticks, result.violations)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.engine.outside import Outside
 from ebbtide.engine.scaling import Scaling, ScalingOutside
 from ebbtide.engine.tick import TickReport, tick
+from ebbtide.errors import EbbtideError
 from ebbtide.model.policy import Policy, ZeroDefaults
 from ebbtide.model.settings import Settings
 from ebbtide.ports import PolicyStore, Store
@@ -80,6 +82,14 @@ def scaling_doors(stage: Stage, outside: Outside) -> ScalingOutside:
     )
 
 
+def scaling_of(stage: Stage, outside: Outside, plan: Plan | None = None) -> Scaling:
+    """Over sound doors, or such that fail as planned."""
+    doors = scaling_doors(stage, outside)
+    if plan is not None:
+        doors = faulty_scaling(doors, plan, lambda: _disturb(stage.world))
+    return Scaling(doors, stage.zero, stage.settings)
+
+
 def outside_of(stage: Stage, clock: SkewedClock | VirtualClock | None = None) -> Outside:
     """Sound doors to the stage's world; hand the result to `faulty_outside` for failing ones."""
     world, true = stage.world, stage.clock
@@ -112,15 +122,14 @@ class Runner:
 
         self._scaling: Scaling | None = None
         if stage.policies:
-            doors = scaling_doors(stage, outside)
-            sound = doors if plan is None else faulty_scaling(doors, plan, lambda: _disturb(stage.world))
-            self._scaling = Scaling(sound, stage.zero, stage.settings)
+            self._scaling = scaling_of(stage, outside, plan)
             self.outside = replace(self.outside, settings_now=self._scaling.settings_now)
 
     def tick(self, budget_seconds: float = 60.0) -> TickReport:
-        """A round over the policies, where there are any, and a tick."""
+        """A round over the policies, where there are any, and a tick; neither waits for the other to work."""
         if self._scaling is not None:
-            self._scaling.round(self.owner, self.clock.now() + budget_seconds)
+            with suppress(EbbtideError):
+                self._scaling.round(self.owner, self.clock.now() + budget_seconds)
         return tick(self.outside, self._settings, self.owner, self.clock.now() + budget_seconds)
 
 

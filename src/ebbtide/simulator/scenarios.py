@@ -19,7 +19,7 @@ from ebbtide.model.settings import Settings
 from ebbtide.simulator.catalogue import ZONES, add_system, database, deployment, guarded, pool
 from ebbtide.simulator.rules import BudgetSpec, Kind, Rules, Span, WorkloadSpec, pod_template
 from ebbtide.simulator.sleepers import DEFAULTS as SLEEPY
-from ebbtide.simulator.sleepers import policies_for, sleepers
+from ebbtide.simulator.sleepers import NAMES, policies_for, sleepers
 from ebbtide.simulator.workload import Curve, Demand
 from ebbtide.simulator.world import World
 
@@ -42,6 +42,8 @@ class Scenario:
     """How long before the end the faults cease, so that the end shows what was healed."""
     policies: tuple[Policy, ...] = ()
     zero: ZeroDefaults = field(default_factory=ZeroDefaults)
+    visits: float = 0.0
+    """For each policy and tick, how likely somebody is to wake it by the API."""
 
 
 def build(name: str, seed: int, start: int = START) -> Scenario:
@@ -206,7 +208,7 @@ def _sleepers(seed: int, start: int) -> Scenario:
     world = _world(settings, seed, start, Rules(call_seconds=0.05), per_zone=2)
     for spec in sleepers():
         world.add_workload(spec)
-    policies = policies_for(start)
+    policies = policies_for(NAMES, start)
     return Scenario("", seed, world, settings, 24 * HOUR, policies=policies, zero=SLEEPY)
 
 

@@ -18,6 +18,7 @@ from math import ceil
 import msgspec
 
 from ebbtide.engine.rounds import InvariantBroken
+from ebbtide.engine.scaling import Scaling
 from ebbtide.errors import EbbtideError
 from ebbtide.model.record import Record
 from ebbtide.simulator.catalogue import CURRENCY
@@ -26,9 +27,9 @@ from ebbtide.simulator.faults import RunnerCrashed
 from ebbtide.simulator.frames import Frame, describe, draw
 from ebbtide.simulator.mischief import Mischief
 from ebbtide.simulator.repacking import Repacked
-from ebbtide.simulator.runner import Runner, policies_of, stage_of, store_of
+from ebbtide.simulator.runner import Runner, outside_of, policies_of, scaling_of, stage_of, store_of
 from ebbtide.simulator.scenarios import Scenario, build
-from ebbtide.simulator.sleepers import Watchman
+from ebbtide.simulator.sleepers import Visitor, Watchman
 
 PAUSE_SECONDS = 20.0
 INBOX_SECONDS = 2.0
@@ -78,6 +79,9 @@ class Simulation:
         self.faults = tuple(dict.fromkeys((*scenario.faults, *faults)))
         self.stage = stage_of(scenario.world, scenario.settings)
         self._store = store_of(self.stage)
+        self._visitor = Visitor(
+            self._visitors_scaling, scenario.policies, scenario.visits, f"visits/{scenario.seed}"
+        )
         self._watchman = self._settle_policies()
         self._on_tick = on_tick
         self._random = random.Random(f"{scenario.name}/{scenario.seed}")
@@ -100,6 +104,7 @@ class Simulation:
             self._calm_down(end - clock.now() <= scenario.calm_seconds)
             due = clock.now() + scenario.tick_seconds
             self._mischief.before_tick(self._plan.quiet)
+            self._visitor.come()
             runner = self._restarted(runner)
             self._jump_clock(runner)
             if not self._tick(runner):
@@ -123,7 +128,10 @@ class Simulation:
         rows = policies_of(self.stage)
         for policy in self.scenario.policies:
             rows.put_policy(policy)
-        return Watchman(self.stage.world, rows)
+        return Watchman(self.stage.world, rows, self._visitor, room=not self.scenario.faults)
+
+    def _visitors_scaling(self) -> Scaling:
+        return scaling_of(self.stage, outside_of(self.stage), self._plan)
 
     def _say_all(self, sentences: Iterable[str]) -> None:
         for sentence in sentences:

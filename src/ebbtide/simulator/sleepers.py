@@ -5,15 +5,20 @@ While they sleep their nodes stand empty and go; a wake finds no room and brings
 
 from __future__ import annotations
 
+import random
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
-from ebbtide.model.idle import Phase
+from ebbtide.engine.scaling import Scaling
+from ebbtide.errors import EbbtideError
+from ebbtide.model.idle import IdleState, Phase, WakeReason
 from ebbtide.model.policy import Policy, Signal, SignalKind, Target, ZeroDefaults
 from ebbtide.model.workload import WorkloadKind, WorkloadRef
 from ebbtide.ports import PolicyStore
 from ebbtide.simulator.catalogue import deployment
+from ebbtide.simulator.faults import RunnerCrashed
 from ebbtide.simulator.rules import WorkloadSpec
 from ebbtide.simulator.workload import Curve, Demand
 from ebbtide.simulator.world import World
@@ -42,8 +47,8 @@ def sleepers() -> Iterator[WorkloadSpec]:
     yield from (sleeper(number, name) for number, name in enumerate(NAMES))
 
 
-def policies_for(now: int) -> tuple[Policy, ...]:
-    """One for each sleeper; activity is what people send."""
+def policies_for(names: Sequence[str], now: int) -> tuple[Policy, ...]:
+    """One for each Deployment of these names; activity is what people send."""
     return tuple(
         Policy(
             id=str(uuid.UUID(int=number + 1)),
@@ -54,35 +59,81 @@ def policies_for(now: int) -> tuple[Policy, ...]:
             created_at=now,
             updated_at=now,
         )
-        for number, name in enumerate(NAMES)
+        for number, name in enumerate(names)
     )
 
 
-class Watchman:
-    """Says what must not be: people who wait too long, and states that are not what the cluster shows."""
+class Visitor:
+    """Somebody who wakes a sleeper now and then, through doors that may fail, and remembers what was
+    answered."""
 
-    def __init__(self, world: World, policies: PolicyStore) -> None:
-        self._world = world
+    def __init__(
+        self, scaling: Callable[[], Scaling], policies: Sequence[Policy], chance: float, seed: str
+    ) -> None:
+        self._scaling = scaling
         self._policies = policies
-        self._waiting_since: dict[str, float] = {}
+        self._chance = chance
+        self._random = random.Random(seed)
+        self.answered: dict[str, int] = {}
+        """By policy: the number of the last wake that is said to be done or on its way."""
+
+    def come(self) -> None:
+        for policy in self._policies:
+            if self._random.random() < self._chance:
+                with suppress(EbbtideError, RunnerCrashed):
+                    woken = self._scaling().wake(policy.id, WakeReason.MANUAL)
+                    self.answered[policy.id] = int(woken.wake_id.rpartition("-")[2])
+
+
+class Watchman:
+    """Says what must not be: people who wait too long, wakes that are forgotten, and states that are not
+    what the cluster shows."""
+
+    def __init__(self, world: World, policies: PolicyStore, visitor: Visitor, room: bool = True) -> None:
+        """`room`: whether a node can always be had for who wakes; else it is enough that pods are wanted."""
+        self._world = world
+        self._room = room
+        self._policies = policies
+        self._visitor = visitor
+        self._since: dict[tuple[str, str], float] = {}
+        self._forgotten: set[str] = set()
 
     def look(self) -> Iterator[str]:
         since = self._world.now - self._world.controllers.began_at
-        for name in NAMES:
-            workload = self._world.pods.book.workloads[f"default/{name}"]
+        for policy in self._policies.list_policies():
+            name, workload = policy.name, self._world.pods.book.workloads[f"default/{policy.name}"]
             asked = workload.spec.requests is not None and workload.spec.requests.wanted_at(since) > 0
-            if not asked or workload.ready:
-                self._waiting_since.pop(name, None)
+            waits = asked and not (workload.ready if self._room else workload.wanted)
+            if waited := self._too_long("waits", name, waits):
+                yield f"people have waited {waited:.0f} s for {name}, which does not wake"
+            state = self._policies.find_state(policy.id)
+            if state is None:
+                yield f"the state of {name} is gone"
                 continue
-            begun = self._waiting_since.setdefault(name, self._world.now)
-            if self._world.now - begun > LONGEST_WAIT_SECONDS:
-                self._waiting_since[name] = self._world.now
-                yield f"people have waited {self._world.now - begun:.0f} s for {name}, which does not wake"
+            if waited := self._too_long("astray", name, self._astray(policy, state)):
+                yield f"{name} is {state.phase}, and has had {workload.wanted} replicas for {waited:.0f} s"
+            if state.wake_count < self._visitor.answered.get(policy.id, 0) and name not in self._forgotten:
+                self._forgotten.add(name)
+                yield f"a wake of {name} was answered and is forgotten"
 
     def finish(self) -> Iterator[str]:
         for policy in self._policies.list_policies():
             state = self._policies.find_state(policy.id)
-            wanted = self._world.pods.book.workloads[f"default/{policy.name}"].wanted
-            asleep = state is not None and state.phase is Phase.ZERO
-            if asleep != (wanted == 0):
+            if state is None or self._astray(policy, state) or state.phase is Phase.FALLING:
+                wanted = self._world.pods.book.workloads[f"default/{policy.name}"].wanted
                 yield f"{policy.name} has {wanted} replicas, and its state is {state and state.phase}"
+
+    def _astray(self, policy: Policy, state: IdleState) -> bool:
+        wanted = self._world.pods.book.workloads[f"default/{policy.name}"].wanted
+        return state.phase is not Phase.FALLING and (state.phase is Phase.ZERO) != (wanted == 0)
+
+    def _too_long(self, what: str, name: str, is_so: bool) -> float:
+        """For how long it has been so, told once in a while; 0 where it is not, or not yet for too long."""
+        if not is_so:
+            self._since.pop((what, name), None)
+            return 0.0
+        begun = self._since.setdefault((what, name), self._world.now)
+        if (lasted := self._world.now - begun) <= LONGEST_WAIT_SECONDS:
+            return 0.0
+        self._since[(what, name)] = self._world.now
+        return lasted

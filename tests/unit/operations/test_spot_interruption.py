@@ -9,7 +9,7 @@ import pytest
 from ebbtide.core.operations import spot
 from ebbtide.model.effect import Cordon, Effect, Launch, Outcome, OutcomeKind, Uncordon
 from ebbtide.model.node import InstanceState, Node
-from ebbtide.model.operation import Operation, Removal, RemovalState, SlotState, Spot
+from ebbtide.model.operation import Operation, RemovalState, SlotState, Spot
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
@@ -103,10 +103,8 @@ def test_an_instance_that_has_no_node_yet_is_replaced_all_the_same() -> None:
     seen = replace(SEEN, instances=(*SEEN.instances, make_instance("i-a9")))
     planned, _ = advance(make_spot("a9"), seen)
     after, effects = advance(planned, seen)
-    assert planned.removal == Removal("i-a9", since=NOW)
-    assert after.removal is not None
     assert after.slot is not None
-    assert (after.removal.state, after.slot.state) == (RemovalState.RELEASED, SlotState.LAUNCHING)
+    assert (after.removal, after.slot.state, after.closing) == (None, SlotState.LAUNCHING, "")
     assert effects == (Launch(after.slot, "spot:i-a9"),)
 
 
@@ -181,6 +179,17 @@ def test_an_interruption_is_not_closed_because_one_list_lacked_its_instance() ->
     assert (after.closing, after.removal, effects) == ("", None, ())
     late, _ = advance(make_spot(replace=False), seen, now=NOW + 180)
     assert late.closing == "interruption of i-a1 ended: it is not listed any more"
+
+
+def test_a_machine_that_is_interrupted_before_it_joined_is_emptied_once_it_has() -> None:
+    unjoined = replace(SEEN, cluster=replace(SEEN.cluster, nodes=()))
+    waiting, effects = advance(make_spot(slot=READY), unjoined)
+    assert (waiting.removal, waiting.closing, effects) == (None, "", ())
+    after, _ = advance(waiting, SEEN, now=NOW + 60)
+    assert after.removal is not None
+    assert (after.removal.state, after.removal.node_name) == (RemovalState.PLANNED, "a1")
+    late, _ = advance(waiting, unjoined, now=NOW + 180)
+    assert late.closing == "interruption of i-a1 ended: it never joined"
 
 
 def test_nothing_is_done_on_a_partial_observation_or_after_the_end() -> None:

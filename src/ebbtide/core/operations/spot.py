@@ -128,8 +128,9 @@ def advance(spot: Spot, situation: Situation) -> Step[Spot]:
 def _interrupted(spot: Spot, situation: Situation) -> Spot:
     instance = situation.snapshot.instance_with_id.get(spot.instance_id)
     alive = instance is not None and instance.alive
-    if spot.removal is None and alive and not _removed_elsewhere(spot, situation.record):
-        # The scale-down that had it gave it up: from here on it is a loss, and replaced.
+    joined = spot.instance_id in situation.snapshot.node_of
+    if spot.removal is None and alive and joined and not _removed_elsewhere(spot, situation.record):
+        # Whoever had it gave it up, or it has only now joined: from here on it is a loss, and replaced.
         spot = replace(spot, removal=_removal(spot, situation), replace=True)
     if spot.removal is not None and alive and situation.now >= _lapse(spot, situation):
         spot = replace(
@@ -209,8 +210,10 @@ def _closing(spot: Spot, situation: Situation) -> str:
     if instance is not None and not instance.alive:
         return f"{name} answered: it was removed meanwhile"
     if spot.kind is SpotKind.INTERRUPTION:
-        # Not listed: it went away unseen, or the list lags behind and it is still to be emptied.
-        return f"{name} ended: it is not listed any more" if situation.now >= _lapse(spot, situation) else ""
+        # It may join yet; or it went away unseen; or the list lags behind and it is still to be emptied.
+        if situation.now < _lapse(spot, situation):
+            return ""
+        return f"{name} ended: " + ("it never joined" if instance else "it is not listed any more")
     if spot.slot is not None and spot.slot.state is not SlotState.READY:
         return f"{name} not followed: no replacement came ({spot.slot.reason})"
     if situation.now >= _lapse(spot, situation):
