@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 SECONDS ?= 600
 SEEDS ?= 20000
 # States of all scenes together.
-STATES ?= 5200000
+STATES ?= 5100000
 DATA ?=
 
 VENV := .venv

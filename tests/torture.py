@@ -14,7 +14,7 @@ import time
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
-    parser.add_argument("--states", type=int, default=5_200_000, help="of all scenes together")
+    parser.add_argument("--states", type=int, default=5_100_000, help="of all scenes together")
     parser.add_argument("--seeds", type=int, default=20_000)
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
