@@ -1,0 +1,97 @@
+"""What is said where sleepers go astray: the watch over them is itself watched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ebbtide.engine.scaling import Scaling
+from ebbtide.model.idle import IdleState, Phase
+from ebbtide.ports import PolicyStore
+from ebbtide.simulator.runner import outside_of, policies_of, scaling_of, stage_of
+from ebbtide.simulator.scenarios import build
+from ebbtide.simulator.sleepers import LONGEST_WAIT_SECONDS, NAMES, Visitor, Watchman
+
+USED_AT = 2.1 * 3600
+"""Seconds after the beginning when people use the first of the sleepers."""
+
+
+class Street:
+    """The sleepers of the scenario, some of them used, and who watches them."""
+
+    def __init__(self, after: float = USED_AT, *, room: bool = True) -> None:
+        scenario = build("sleepers", seed=1)
+        self.stage = stage_of(scenario.world, scenario.settings)
+        self.stage.policies, self.stage.zero = scenario.policies, scenario.zero
+        self.rows: PolicyStore = policies_of(self.stage)
+        for policy in scenario.policies:
+            self.rows.put_policy(policy)
+        self.first = scenario.policies[0]
+        self.visitor = Visitor(self.scaling, scenario.policies, 1.0, "visits")
+        self.watchman = Watchman(scenario.world, self.rows, self.visitor, room)
+        self.pass_time(after)
+
+    def scaling(self) -> Scaling:
+        return scaling_of(self.stage, outside_of(self.stage))
+
+    def pass_time(self, seconds: float) -> None:
+        self.stage.clock.sleep(seconds)
+        self.stage.world.advance_to(self.stage.clock.now())
+
+    def want(self, replicas: int) -> None:
+        self.stage.world.controllers.set_wanted(f"default/{NAMES[0]}", replicas)
+        self.pass_time(120)
+
+    def put(self, change: Callable[[IdleState], IdleState]) -> None:
+        state = self.rows.find_state(self.first.id)
+        assert state is not None
+        self.rows.write_state(change(state))
+
+    def look_twice(self) -> list[str]:
+        """Now, and when it has been so for too long."""
+        said = list(self.watchman.look())
+        self.pass_time(LONGEST_WAIT_SECONDS + 60)
+        return said + list(self.watchman.look())
+
+
+def test_nothing_is_said_while_all_is_well() -> None:
+    street = Street()
+    street.visitor.come()
+    assert street.look_twice() == []
+    assert list(street.watchman.finish()) == []
+
+
+def test_people_wait_for_what_does_not_wake() -> None:
+    street = Street()
+    street.put(lambda state: replace(state, phase=Phase.ZERO))
+    street.want(0)
+    assert street.look_twice() == [
+        f"people have waited {LONGEST_WAIT_SECONDS + 60:.0f} s for reports, which does not wake"
+    ]
+
+
+def test_where_there_may_be_no_room_it_is_enough_that_pods_are_wanted() -> None:
+    street = Street(room=False)
+    street.want(0)
+    street.stage.world.pods.book.workloads["default/reports"].wanted = 3
+    assert street.look_twice() == []
+
+
+def test_a_state_that_is_not_what_the_cluster_shows() -> None:
+    street = Street(after=0)
+    street.want(0)
+    (said,) = street.look_twice()
+    assert said == f"reports is active, and has had 0 replicas for {LONGEST_WAIT_SECONDS + 60:.0f} s"
+    assert list(street.watchman.finish()) == ["reports has 0 replicas, and its state is active"]
+    street.want(4)
+    street.put(lambda state: replace(state, phase=Phase.FALLING))
+    assert list(street.watchman.finish()) == ["reports has 4 replicas, and its state is falling"]
+
+
+def test_a_wake_that_was_answered_and_forgotten() -> None:
+    street = Street()
+    street.visitor.come()
+    assert street.visitor.answered[street.first.id] == 1
+    street.put(lambda state: replace(state, wake_count=0))
+    assert list(street.watchman.look()) == ["a wake of reports was answered and is forgotten"]
+    assert list(street.watchman.look()) == [], "once is enough"
