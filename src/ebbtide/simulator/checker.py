@@ -71,6 +71,7 @@ class Checker:
             self.say(f"a write under the old token {guard.token} of lease {guard.name} landed")
         if before is not None:
             self._check_one_operation(before.operation, after.operation)
+            self._check_no_notice_forgotten(before, after)
             self._repacking.wrote(before, after)
         self._check_one_owner(after)
         known = {r.instance_id for r in _doomed_for_good(before)} if before is not None else set()
@@ -140,6 +141,17 @@ class Checker:
     def _check_one_operation(self, before: Operation | None, after: Operation | None) -> None:
         if before is not None and after is not None and before.id != after.id:
             self.say(f"operation {after.id} began while {before.id} was open")
+
+    def _check_no_notice_forgotten(self, before: Record, after: Record) -> None:
+        """What the cloud is about to take stays in the record until it is gone or did not come; what keeps
+        crashing its runner is given up, with an alarm."""
+        for spot in before.spots:
+            machine = self._world.machines.find(spot.instance_id)
+            coming = spot.kind is SpotKind.INTERRUPTION and self._world.now < spot.deadline
+            given_up = spot.unclean_runs >= self._settings.max_unclean_runs
+            known = after.spot_for(spot.instance_id) is not None
+            if coming and not known and not given_up and machine is not None and machine.instance.alive:
+                self.say(f"the interruption of {spot.instance_id} was forgotten before it came")
 
     def _check_one_owner(self, record: Record) -> None:
         ids = [removal.instance_id for removal in open_removals(record)]

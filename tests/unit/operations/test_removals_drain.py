@@ -226,6 +226,24 @@ def test_a_node_that_left_the_cluster_while_draining_is_given_up() -> None:
         )
 
 
+def test_an_interrupted_node_that_is_not_listed_is_waited_for_by_who_answers_the_notice() -> None:
+    gone = replace(fleet(make_node("a1")), cluster=make_snapshot(make_nodes("a2", "b1")).cluster)
+    situation = make_situation(gone, record=HURRIED)
+    for state in (RemovalState.PLANNED, RemovalState.DRAINING, RemovalState.DRAINED):
+        removal = make_removal(state=state)
+        assert advance_removal(removal, situation, "spot:i-a1") == (removal, ())
+        ours, _ = advance_removal(removal, situation)
+        assert ours.state in (RemovalState.RELEASED, RemovalState.RELEASING)
+
+
+def test_an_interrupted_node_that_is_uncordoned_again_and_again_is_not_given_up() -> None:
+    late = replace(DRAINING, drain_deadline=NOW, attempts=3)
+    situation = make_situation(fleet(make_node("a1")), record=HURRIED)
+    after, effects = advance_removal(late, situation, "spot:i-a1")
+    assert (after.state, effects) == (RemovalState.DRAINING, (Cordon("a1", "uid-a1", "spot:i-a1"),))
+    assert advance_removal(late, situation)[0].state is RemovalState.RELEASING
+
+
 def test_an_interrupted_node_is_emptied_whoever_cordoned_it() -> None:
     seen = with_pods(fleet(make_node("a1", unschedulable=True)), WEB)
     after, effects = advance_removal(DRAINING, make_situation(seen, record=HURRIED))

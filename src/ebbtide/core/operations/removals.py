@@ -126,7 +126,8 @@ def _alive(removal: Removal, situation: Situation) -> bool:
 
 def _planned(removal: Removal, node: Node | None, operation_id: str, situation: Situation) -> Advance:
     if node is None:
-        return _to(removal, RemovalState.RELEASED, situation, "its node is not in the cluster"), ()
+        end = RemovalState.RELEASED, "its node is not in the cluster"
+        return _out_of_sight(removal, operation_id, situation, *end), ()
     hurried = situation.notice_for(removal.instance_id) is not None
     if situation.now < removal.retry_at and not hurried:
         return removal, ()
@@ -158,10 +159,11 @@ def _draining(
     removal: Removal, node: Node | None, operation_id: str, situation: Situation, disruptions: Disruptions
 ) -> Advance:
     if node is None:
-        return _to(removal, RemovalState.RELEASING, situation, "its node left the cluster"), ()
+        end = RemovalState.RELEASING, "its node left the cluster"
+        return _out_of_sight(removal, operation_id, situation, *end), ()
     hurried = situation.notice_for(removal.instance_id) is not None
     if not _shut(node, operation_id, hurried):
-        if situation.now >= removal.drain_deadline:
+        if situation.now >= removal.drain_deadline and not _is_taken(removal, operation_id, situation):
             return _attempt_failed(removal, situation, "the node could not be cordoned"), ()
         return _fenced(removal, situation), (Cordon(node.name, node.uid, operation_id),)
     plan = _plan(node, situation, disruptions)
@@ -174,6 +176,19 @@ def _draining(
         seconds = situation.settings.drain_timeout_seconds
         return _attempt_failed(removal, situation, f"not drained within {seconds} s: {plan.obstacle}"), ()
     return _evict(removal, plan, situation)
+
+
+def _out_of_sight(
+    removal: Removal, operation_id: str, situation: Situation, end: RemovalState, reason: str
+) -> Removal:
+    """Its Node object is not listed. One that the cloud is taking by itself may be shown again, or join
+    anew, with pods on it: that is waited for until the cloud has taken it, or did not."""
+    return removal if _is_taken(removal, operation_id, situation) else _to(removal, end, situation, reason)
+
+
+def _is_taken(removal: Removal, operation_id: str, situation: Situation) -> bool:
+    """Whether this is the answer to a cloud that takes the machine by itself: there is no giving up."""
+    return situation.notice_for(removal.instance_id) is not None and _involuntary(operation_id)
 
 
 def signed_by(node: Node, operation_id: str) -> bool:
@@ -220,7 +235,8 @@ def _drained(
     removal: Removal, node: Node | None, operation_id: str, situation: Situation, disruptions: Disruptions
 ) -> Advance:
     if node is None:
-        return _to(removal, RemovalState.RELEASING, situation, "its node left the cluster"), ()
+        end = RemovalState.RELEASING, "its node left the cluster"
+        return _out_of_sight(removal, operation_id, situation, *end), ()
     plan = _plan(node, situation, disruptions)
     hurried = situation.notice_for(removal.instance_id) is not None
     if not plan.drained or not _shut(node, operation_id, hurried):
