@@ -129,6 +129,13 @@ OF_REMOVALS = (
 
 OF_SLOTS = (
     Mutant(
+        "one list without its node is enough to reclaim a machine",
+        SLOTS,
+        "    if waited < situation.settings.gone_grace_seconds:\n",
+        "    if False:\n",
+        ("unit:tests/unit/operations", "swarm"),
+    ),
+    Mutant(
         "a launch without an answer is tried elsewhere",
         SLOTS,
         "        case OutcomeKind.UNKNOWN | OutcomeKind.LATER | OutcomeKind.SKIPPED:\n"
@@ -182,6 +189,20 @@ OF_SLOTS = (
 )
 
 OF_SPOT = (
+    Mutant(
+        "an interruption is answered before its machine has joined",
+        SPOT,
+        "    if spot.removal is None and alive and joined and not",
+        "    if spot.removal is None and alive and not",
+        ("unit:tests/unit/operations", "swarm"),
+    ),
+    Mutant(
+        "an interrupted node that one list leaves out is forgotten",
+        REMOVALS,
+        "    return removal if _is_taken(removal, operation_id, situation) else _to(removal, end, situation, reason)\n",
+        "    return _to(removal, end, situation, reason)\n",
+        ("unit:tests/unit/operations", "swarm"),
+    ),
     Mutant(
         "a node that a scale-down removes gets a second owner",
         SPOT,

@@ -27,6 +27,7 @@ CALM_SECONDS = 2700
 """Longer than the grace of anything that may be left behind, with the timers below."""
 MOST_FAULTS = 7
 SLEEPY_SHARE = 0.33
+USED_SECONDS = 300
 VISITS = 0.03
 ZERO = ZeroDefaults(idle_threshold_seconds=180, keep_alive_window_seconds=60, max_keep_alive_seconds=300)
 
@@ -43,31 +44,28 @@ def build(seed: int, sleeps: bool = True) -> Scenario:
     world.add_workload(WorkloadSpec(agent, Kind.DAEMON_SET))
     _add_nodes(world, settings, chance)
     _add_work(world, chance)
-    policies = _sleepers(world, random.Random(f"swarm/{seed}/sleepers")) if sleeps else ()
+    tick = chance.choice((20, 30, 30, 60))
+    disturbed = DISTURBED_TICKS * tick
+    policies = _sleepers(world, random.Random(f"swarm/{seed}/sleepers"), disturbed) if sleeps else ()
     world.controllers.began_at = float(START)
     world.advance_to(START)
-    tick = chance.choice((20, 30, 30, 60))
-    duration = DISTURBED_TICKS * tick + CALM_SECONDS
+    duration = disturbed + CALM_SECONDS
     faults = tuple(chance.sample(sorted(FAULTS), chance.randint(1, MOST_FAULTS)))
     return Scenario(
         "swarm", seed, world, settings, duration, tick, faults, CALM_SECONDS, policies, ZERO, VISITS
     )
 
 
-def _sleepers(world: World, chance: random.Random) -> tuple[Policy, ...]:
-    """In a third of all clusters some Deployments are used now and then, and sleep otherwise."""
+def _sleepers(world: World, chance: random.Random, disturbed: int) -> tuple[Policy, ...]:
+    """In a third of all clusters some Deployments are used now and then, and sleep otherwise; the last time
+    soon after the faults have ceased."""
     if chance.random() >= SLEEPY_SHARE:
         return ()
     names = ("reports", "wiki")[: chance.randint(1, 2)]
     for name in names:
-        used = Demand(
-            Curve.BURST,
-            0,
-            5,
-            every_seconds=chance.choice((1200.0, 2400.0)),
-            burst_seconds=300.0,
-            offset_seconds=chance.uniform(0, 1200),
-        )
+        begins = [*range(chance.randint(0, 900), disturbed, chance.choice((900, 1800))), disturbed + 300]
+        points = tuple(point for at in begins for point in ((at, 5), (at + USED_SECONDS, 0)))
+        used = Demand(Curve.RECORDED, points=((0, 0), *points))
         template = pod_template(name, chance.choice((100, 300, 600)), 128)
         spec = WorkloadSpec(template, demand=Demand(low=chance.randint(1, 3)), use_fraction=0.3)
         world.add_workload(replace(spec, requests=used, start_seconds=chance.choice((5.0, 20.0))))

@@ -46,17 +46,30 @@ def test_every_step_is_written_even_when_the_node_is_ready_at_first_sight() -> N
     assert advance_slot(joined, situation)[0].state is SlotState.READY
 
 
-def test_launched_never_joined_is_reclaimed_after_the_join_timeout() -> None:
+def test_launched_never_joined_is_reclaimed_after_the_join_timeout_and_a_last_grace() -> None:
     after, effects = advance_slot(LAUNCHED, make_situation(seen(), now=LATE))
-    assert (after.state, after.since) == (SlotState.RECLAIMING, LATE)
+    assert (after.state, after.since, effects) == (SlotState.RECLAIMING, LATE, ())
     assert after.reason == "no node 600 s after launch"
-    assert effects == (Terminate("i-a1", "", "", "op"),)
+    assert advance_slot(after, make_situation(seen(), now=LATE + 59)) == (after, ())
+    again = advance_slot(after, make_situation(seen(), now=LATE + 60))
+    assert again == (after, (Terminate("i-a1", "", "", "op"),))
+
+
+def test_an_old_list_after_a_long_silence_does_not_take_a_node_that_has_joined() -> None:
+    """Nobody looked for long; the first list is older than the node, the next one shows it."""
+    after, effects = advance_slot(LAUNCHED, make_situation(seen(), now=LATE))
+    assert effects == ()
+    again, effects = advance_slot(after, make_situation(seen(make_node("a1")), now=LATE + 30))
+    assert (again.state, effects) == (SlotState.READY, ())
 
 
 def test_joined_but_never_ready_is_reclaimed_with_its_node_named() -> None:
     joined = replace(LAUNCHED, state=SlotState.JOINED, node_name="a1")
-    after, effects = advance_slot(joined, make_situation(seen(make_node("a1", ready=False)), now=LATE))
+    unready = seen(make_node("a1", ready=False))
+    after, effects = advance_slot(joined, make_situation(unready, now=LATE))
     assert (after.state, after.reason) == (SlotState.RECLAIMING, "not ready 600 s after launch")
+    assert effects == ()
+    _, effects = advance_slot(after, make_situation(unready, now=LATE + 60))
     assert effects == (Terminate("i-a1", "a1", "uid-a1", "op"),)
 
 

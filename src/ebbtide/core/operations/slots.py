@@ -7,8 +7,8 @@
     JOINED      its node is there                        -> READY, RECLAIMING (join timeout),
                                                             LAUNCHED (its node left again)
     READY       its node is Ready: a worker              (settled)
-    RECLAIMING  it never joined, terminate is asked for  -> RECLAIMED, READY (it became Ready after all),
-                                                            FAILED (it cannot be reclaimed)
+    RECLAIMING  it never joined; after a last grace a    -> RECLAIMED, READY (it became Ready after all),
+                terminate is asked for                      FAILED (it cannot be reclaimed)
     RECLAIMED   the instance is gone                     (settled)
     FAILED      no worker came of it                     (settled)
 
@@ -64,7 +64,7 @@ def advance_slot(slot: Slot, operation_id: str, situation: Situation) -> Advance
         case SlotState.LAUNCHING:
             return _launching(slot, operation_id, situation)
         case SlotState.LAUNCHED | SlotState.JOINED:
-            return _joining(slot, operation_id, situation)
+            return _joining(slot, situation)
         case SlotState.RECLAIMING:
             return _reclaiming(slot, operation_id, situation)
         case SlotState.READY | SlotState.RECLAIMED | SlotState.FAILED:
@@ -104,7 +104,7 @@ def _launched(slot: Slot, instance: Instance, now: int) -> Slot:
     return replace(slot, state=SlotState.LAUNCHED, since=now, instance_id=instance.id, reason="")
 
 
-def _joining(slot: Slot, operation_id: str, situation: Situation) -> Advance:
+def _joining(slot: Slot, situation: Situation) -> Advance:
     node = situation.snapshot.node_of.get(slot.instance_id)
     instance = situation.snapshot.instance_with_id.get(slot.instance_id)
     if instance is not None and not instance.alive:
@@ -118,9 +118,7 @@ def _joining(slot: Slot, operation_id: str, situation: Situation) -> Advance:
     if situation.now - slot.since >= situation.settings.join_timeout_seconds:
         waited = situation.settings.join_timeout_seconds
         reason = f"{'not ready' if node else 'no node'} {waited} s after launch"
-        reclaimed = replace(slot, state=SlotState.RECLAIMING, since=situation.now, reason=reason)
-        # An instance that is not listed has no node that could be seen either: a Ready one may be there.
-        return reclaimed, (_terminate(reclaimed, operation_id, situation),) if instance else ()
+        return replace(slot, state=SlotState.RECLAIMING, since=situation.now, reason=reason), ()
     if node is not None:
         return replace(slot, state=SlotState.JOINED, node_name=node.name), ()
     return (replace(slot, state=SlotState.LAUNCHED) if slot.state is SlotState.JOINED else slot), ()
@@ -146,8 +144,13 @@ def _reclaiming(slot: Slot, operation_id: str, situation: Situation) -> Advance:
         return _gone(slot, situation, slot.reason) if missing else (slot, ())
     if node is not None and node.ready:
         return replace(slot, state=SlotState.READY, node_name=node.name, reason=""), ()
-    if situation.now - slot.since >= situation.settings.stuck_seconds:
+    waited = situation.now - slot.since
+    if waited >= situation.settings.stuck_seconds:
         return _settled(slot, SlotState.FAILED, f"{slot.reason}, and it could not be reclaimed"), ()
+    if waited < situation.settings.gone_grace_seconds:
+        # One list without its node proves little: nobody may have looked since long before it joined, and
+        # an old list would have it terminated with all that runs on it. So it is looked for again, later.
+        return slot, ()
     return slot, (_terminate(slot, operation_id, situation),)
 
 
