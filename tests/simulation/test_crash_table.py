@@ -7,6 +7,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import Any, cast
 
 import pytest
 
@@ -15,6 +16,7 @@ from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.core.operations import machine
 from ebbtide.core.operations.situation import Situation
 from ebbtide.engine.observe import observe
+from ebbtide.engine.outside import Outside
 from ebbtide.engine.scaling import Scaling
 from ebbtide.errors import LeaseLost, NewerRecord, NotOurs
 from ebbtide.model.effect import SoftTaint, Uncordon
@@ -22,6 +24,8 @@ from ebbtide.model.idle import Phase, WakeReason
 from ebbtide.model.node import LEAVING, InstanceState
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown, ScaleUp, SlotState, SpotKind, SpotNotice
 from ebbtide.model.record import CLUSTER_LEASE, Record
+from ebbtide.model.snapshot import ClusterView
+from ebbtide.ports import Cluster
 from ebbtide.simulator.clock import VirtualClock
 from ebbtide.simulator.faults import RunnerCrashed
 from ebbtide.simulator.plans import CrashPlan, Distortion, RandomPlan, Strike
@@ -61,6 +65,11 @@ def terminating(record: Record) -> bool:
     return record.operation is not None and removal_of(record).state is RemovalState.TERMINATING
 
 
+def launched(record: Record) -> bool:
+    operation = record.operation
+    return isinstance(operation, ScaleUp) and operation.slots[0].state is SlotState.LAUNCHED
+
+
 def idle(record: Record) -> bool:
     return record.operation is None and record.last_scale_at > 0
 
@@ -92,6 +101,24 @@ def ends_well(telling: Telling) -> None:
         telling.tick(owner="another")
     telling.checker.finish(telling.record)
     assert telling.problems() == []
+
+
+class Shows:
+    """A cluster that shows this and does what it is told."""
+
+    def __init__(self, inner: Cluster, view: ClusterView) -> None:
+        self._inner, self._view = inner, view
+
+    def read(self) -> ClusterView:
+        return self._view
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def shown(telling: Telling, view: ClusterView) -> Outside:
+    doors = telling.outside(CrashPlan())
+    return replace(doors, cluster=cast(Cluster, Shows(doors.cluster, view)))
 
 
 def test_lease_expires_while_a_slow_run_still_drains() -> None:
@@ -256,6 +283,62 @@ def test_launched_never_joined() -> None:
     assert telling.problems() == []
     assert telling.world.machines.book.launched == 2
     assert telling.world.removed == 1
+
+
+def test_nobody_works_for_longer_than_a_join_takes_then_the_first_list_is_old() -> None:
+    telling = Telling(SCALE_UP)
+    telling.tick_until(launched)
+    old = telling.world.view()
+    telling.wait(telling.story.settings.join_timeout_seconds + 60)
+    assert telling.ready_workers() == 3
+    assert "LAUNCHED -> RECLAIMING" in telling.tick(shown(telling, old))
+    ends_well(telling)
+    assert acts(telling, ActKind.TERMINATE) == []
+    assert telling.world.machines.book.launched == 1
+
+
+def test_a_machine_is_interrupted_before_it_has_joined() -> None:
+    telling = Telling(replace(SCALE_UP, build=lambda: busy_cluster(Rules(boot=Span(40, 40)))))
+    record = telling.tick_until(launched)
+    assert isinstance(record.operation, ScaleUp)
+    (slot,) = record.operation.slots
+    telling.world.plan(telling.world.now, "interrupt", slot.instance_id)
+    telling.wait(1)
+    telling.tick()
+    spot = telling.record.spot_for(slot.instance_id)
+    assert spot is not None
+    assert spot.removal is None
+    while telling.world.nodes.machine_of(slot_node(telling, slot.instance_id)) is None:
+        telling.wait(5)
+    telling.tick()
+    spot = telling.record.spot_for(slot.instance_id)
+    assert spot is not None
+    assert spot.removal is not None
+    assert telling.world.inventory.nodes[slot_node(telling, slot.instance_id)].unschedulable
+    ends_well(telling)
+
+
+def slot_node(telling: Telling, instance_id: str) -> str:
+    """Under which name it joins."""
+    machine = telling.world.machines.find(instance_id)
+    assert machine is not None
+    return machine.node.name
+
+
+def test_one_list_leaves_out_the_node_of_an_interrupted_machine() -> None:
+    telling = Telling(Story("spot", lambda: spot_cluster("interrupt"), 3, NO_REMOVALS))
+    telling.wait(75)
+    telling.tick()
+    (spot,) = telling.record.spots
+    name = slot_node(telling, spot.instance_id)
+    inventory = telling.world.inventory
+    view = telling.world.view()
+    left_out = replace(view, nodes=tuple(node for node in view.nodes if node.name != name))
+    telling.tick(shown(telling, left_out))
+    (again,) = telling.record.spots
+    assert again.removal == spot.removal
+    assert inventory.nodes[name].unschedulable
+    ends_well(telling)
 
 
 def test_describe_shows_nothing_right_after_launch() -> None:

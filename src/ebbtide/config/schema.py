@@ -98,7 +98,8 @@ class Launching(Section):
         DEFAULTS.offer_rest_seconds, "How long an offer that had no capacity is asked for last."
     )
     gone_grace_sec: int = seconds(
-        DEFAULTS.gone_grace_seconds, "How long an instance must be missing before that is believed."
+        DEFAULTS.gone_grace_seconds,
+        "How long an instance, or the node of a new one, must be missing before that is believed.",
     )
     orphan_grace_sec: int = seconds(
         DEFAULTS.orphan_grace_seconds, "How long an instance without a node is left before it is reclaimed."
