@@ -62,7 +62,7 @@ class Settings:
     offer_rest_seconds: int = 600
     """How long a zone, market and type that had no capacity is asked for last."""
     gone_grace_seconds: int = 60
-    """How long an instance, or the node of a new one, must be missing from its list before that is believed."""
+    """How long an instance, or the node of a new one, must be missing before that is believed."""
     orphan_grace_seconds: int = 900
     max_unclean_runs: int = 5
 
