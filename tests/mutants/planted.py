@@ -131,8 +131,8 @@ OF_SLOTS = (
     Mutant(
         "one list without its node is enough to reclaim a machine",
         SLOTS,
-        "    if waited < situation.settings.gone_grace_seconds:\n",
-        "    if False:\n",
+        "    if waited < situation.settings.gone_grace_seconds or",
+        "    if",
         ("unit:tests/unit/operations", "swarm"),
     ),
     Mutant(
@@ -175,7 +175,7 @@ OF_SLOTS = (
     Mutant(
         "a ready node that matches no instance is not thought of",
         SLOTS,
-        "    if node is None and _may_be_there(slot, situation):\n",
+        "    if node is None and _may_be_there(slot.since, situation):\n",
         "    if False:\n",
         ("table:unregistered", "unit:tests/unit/operations"),
     ),

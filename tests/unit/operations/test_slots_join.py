@@ -150,3 +150,14 @@ def test_an_instance_is_not_reclaimed_while_a_ready_node_that_came_since_may_be_
     assert after.reason == "a ready node that matches no instance may be this one"
     older = replace(seen, cluster=ClusterView((replace(nobodys, created_at=NOW - 700),)))
     assert advance_slot(launched, make_situation(older))[0].state is SlotState.RECLAIMING
+
+
+@pytest.mark.parametrize("launched_at", [NOW - 800, 0], ids=["the cloud says when", "it does not"])
+def test_nor_is_one_that_joins_by_itself_after_the_join_timeout(launched_at: int) -> None:
+    reclaiming = make_slot(state=SlotState.RECLAIMING, instance_id="i-a9", since=NOW - 90)
+    late = make_node("stranger", provider_id="", private_ip="", created_at=NOW - 60)
+    instance = make_instance("i-a9", key=reclaiming.key, launched_at=launched_at)
+    seen = make_snapshot([late], instances=[instance])
+    assert advance_slot(reclaiming, make_situation(seen)) == (reclaiming, ())
+    older = replace(seen, cluster=ClusterView((replace(late, created_at=NOW - 900),)))
+    assert advance_slot(reclaiming, make_situation(older))[1] == (Terminate("i-a9", "", "", "op"),)

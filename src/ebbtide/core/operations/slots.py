@@ -113,7 +113,7 @@ def _joining(slot: Slot, situation: Situation) -> Advance:
         # JOINED is written even when both are seen at once, so that the log shows each step.
         state = SlotState.READY if slot.state is SlotState.JOINED else SlotState.JOINED
         return replace(slot, state=state, node_name=node.name), ()
-    if node is None and _may_be_there(slot, situation):
+    if node is None and _may_be_there(slot.since, situation):
         return replace(slot, reason="a ready node that matches no instance may be this one"), ()
     if situation.now - slot.since >= situation.settings.join_timeout_seconds:
         waited = situation.settings.join_timeout_seconds
@@ -124,12 +124,12 @@ def _joining(slot: Slot, situation: Situation) -> Advance:
     return (replace(slot, state=SlotState.LAUNCHED) if slot.state is SlotState.JOINED else slot), ()
 
 
-def _may_be_there(slot: Slot, situation: Situation) -> bool:
-    """Whether a node that came since the launch is Ready and nobody's: one that joined by itself, without
+def _may_be_there(since: int, situation: Situation) -> bool:
+    """Whether a node that came since then is Ready and nobody's: one that joined by itself, without
     provider id or label. Terminating its instance would take the pods on it along."""
     matched = situation.snapshot.instance_of
     return any(
-        node.ready and not node.control_plane and node.name not in matched and node.created_at >= slot.since
+        node.ready and not node.control_plane and node.name not in matched and node.created_at >= since
         for node in situation.snapshot.cluster.nodes
     )
 
@@ -147,7 +147,10 @@ def _reclaiming(slot: Slot, operation_id: str, situation: Situation) -> Advance:
     waited = situation.now - slot.since
     if waited >= situation.settings.stuck_seconds:
         return _settled(slot, SlotState.FAILED, f"{slot.reason}, and it could not be reclaimed"), ()
-    if waited < situation.settings.gone_grace_seconds:
+    launched_at = instance.launched_at or slot.since - situation.settings.join_timeout_seconds
+    if waited < situation.settings.gone_grace_seconds or (
+        node is None and _may_be_there(launched_at, situation)
+    ):
         # One list without its node proves little: nobody may have looked since long before it joined, and
         # an old list would have it terminated with all that runs on it. So it is looked for again, later.
         return slot, ()
