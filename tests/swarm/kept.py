@@ -8,6 +8,7 @@ KEPT = {
     249: "the Node object of a machine that nobody signed stays: nobody can say that it is gone",
     252: "a name that is reused keeps others from joining while its dead Node object stays",
     474: "an interrupted node that a person had cordoned is emptied all the same",
+    1291: "one list left out an interrupted node, and its notice was forgotten",
     2905: "who wanted to resume while the record could not be read did not try again",
     4357: "what a spot notice evicted during a consolidation was held against that",
     6997: "both lists hid the same machine for one look, and at the maximum one more was launched",
