@@ -221,14 +221,6 @@ SCENES = (
     ),
     Scene("kept lease", idle_world, SETTINGS, keeps_lease=True, events=workers_die),
     Scene("demand returns", returning_world, SETTINGS, events=people_cordon, weight=2),
-    Scene("never joins", lambda: poor_world(1.0, "a/on-demand/small=0"), NO_REMOVALS, serves=False, weight=1),
-    Scene(
-        "no capacity",
-        lambda: poor_world(0.0, "a/on-demand/small=0", "b/on-demand/small=0"),
-        NO_REMOVALS,
-        serves=False,
-        weight=1,
-    ),
     # What consolidation has emptied is marked for up to half an hour.
     Scene("consolidation", scattered_world, REPACKING, calm_steps=80, events=workers_die),
     # Two departures on one path: somebody wakes the group, and something goes wrong.
@@ -240,5 +232,14 @@ SCENES = (
         prepare=lambda stage: lull(stage, STEP),
         quick=Bounds(1, 1, 1, 2, 5),
         deep=Bounds(2, 2, 1, 3, 8),
+    ),
+    # The small ones last, so that no core waits long for another.
+    Scene("never joins", lambda: poor_world(1.0, "a/on-demand/small=0"), NO_REMOVALS, serves=False, weight=1),
+    Scene(
+        "no capacity",
+        lambda: poor_world(0.0, "a/on-demand/small=0", "b/on-demand/small=0"),
+        NO_REMOVALS,
+        serves=False,
+        weight=1,
     ),
 )
