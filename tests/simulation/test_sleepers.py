@@ -18,12 +18,17 @@ def a_day() -> Simulation:
     simulation = Simulation(build("sleepers", seed=1))
     simulation.nodes = []  # type: ignore[attr-defined]
     simulation._on_tick = lambda frame: simulation.nodes.append(len(frame.nodes))  # type: ignore[attr-defined]
-    simulation.run()
+    simulation.alarms = simulation.run().alarms  # type: ignore[attr-defined]
     return simulation
 
 
 def test_a_day_of_sleepers_breaks_no_rule() -> None:
     assert a_day().stage.checker.violations == []
+
+
+def test_that_something_went_to_sleep_is_no_alarm() -> None:
+    assert a_day().stage.notifier.entries
+    assert a_day().alarms == 0  # type: ignore[attr-defined]
 
 
 def test_nodes_go_while_workloads_sleep_and_come_with_a_wake() -> None:

@@ -20,6 +20,7 @@ import msgspec
 from ebbtide.engine.rounds import InvariantBroken
 from ebbtide.engine.scaling import Scaling
 from ebbtide.errors import EbbtideError
+from ebbtide.model.log import LogKind
 from ebbtide.model.record import Record
 from ebbtide.simulator.catalogue import CURRENCY
 from ebbtide.simulator.disorder import check_names, mend, plan_for, spoil
@@ -263,7 +264,7 @@ class Simulation:
             pending_pod_seconds=round(world.inventory.pending_pod_seconds),
             crashes=self.crashes,
             failed_ticks=self.failed_ticks,
-            alarms=len(self.stage.notifier.entries),
+            alarms=sum(1 for entry in self.stage.notifier.entries if entry.kind is LogKind.ALARM),
             strikes=dict(sorted({**self._plan.counts, **self._mischief.counts}.items())),
             consolidation=self.stage.bookkeeper.figures,
             violations=tuple(self.stage.checker.violations),
