@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown, Slot, Spot, SpotKind
-from ebbtide.model.record import Lease, Record
+from ebbtide.model.record import Lease, Missing, Record
 from tests.simulation.test_world_checker import Scene, instance_of
 
 
@@ -20,6 +20,17 @@ def test_a_cordon_left_behind_is_seen_at_the_end(scene: Scene) -> None:
     scene.cordon(scene.workers[0])
     scene.checker.finish(scene.store.load())
     assert scene.said == [f"node {scene.workers[0].name} is left marked by op, which is closed"]
+
+
+def test_a_mark_that_is_known_to_be_nobodys_has_its_grace(scene: Scene) -> None:
+    node, grace = scene.workers[0], scene.checker._settings.orphan_grace_seconds
+    scene.cordon(node)
+    now = int(scene.world.now)
+    known = replace(scene.store.load(), orphans=(Missing(f"cordon:{node.uid}", now - grace),))
+    scene.checker.finish(known)
+    assert scene.said == []
+    scene.checker.finish(replace(known, orphans=(Missing(f"cordon:{node.uid}", now - grace - 1),)))
+    assert scene.said == [f"node {node.name} is left marked by op, which is closed"]
 
 
 def test_a_node_object_left_without_its_instance_is_seen_at_the_end(scene: Scene) -> None:

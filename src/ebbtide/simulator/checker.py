@@ -14,6 +14,7 @@ pods on it.
 from __future__ import annotations
 
 from ebbtide.core.capacity import doomed, expected_slots, open_removals
+from ebbtide.core.orphans import cordon_id
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Operation, Removal, RemovalState, ScaleDown, SpotKind
 from ebbtide.model.record import Lease, Record
@@ -115,13 +116,20 @@ class Checker:
         limit = self._settings.orphan_grace_seconds + SLACK_SECONDS
         for node in self._world.inventory.nodes.values():
             leaves = any(one.node_uid == node.uid for one in record.leaving)
-            if node.owner is not None and node.owner.operation_id not in open_ids and not leaves:
+            marked = node.owner is not None and node.owner.operation_id not in open_ids and not leaves
+            if marked and node.owner is not None and not self._is_about_to_be_lifted(node, record):
                 self.say(f"node {node.name} is left marked by {node.owner.operation_id}, which is closed")
             machine = self._world.nodes.machine_of(node.name)
             ended_at = machine.ended_at if machine is not None else 1.0
             left = node.worker and node.instance_id and ended_at and self._world.now - ended_at > limit
             if left and not self._nobody_may_act(record):
                 self.say(f"Node object {node.name} is left although its instance is gone")
+
+    def _is_about_to_be_lifted(self, node: Node, record: Record) -> bool:
+        """Whether its mark is known to be nobody's, and its grace is not over yet."""
+        grace = self._settings.orphan_grace_seconds
+        known = (one.since for one in record.orphans if one.id == cordon_id(node))
+        return any(self._world.now - since <= grace for since in known)
 
     def _saw_launch(self, act: Act) -> None:
         before = self._ids_of_key.setdefault(act.key, act.instance_id)
