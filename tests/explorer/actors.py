@@ -3,10 +3,10 @@ what is to become of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from greenlet import greenlet
 
@@ -21,7 +21,7 @@ from ebbtide.model.operation import SpotNotice
 from ebbtide.model.record import Lease, Record
 from ebbtide.model.snapshot import ClusterView
 from ebbtide.model.workload import Workload
-from ebbtide.ports import Cloud, Cluster, Inbox, Metrics, Observer, PolicyStore, Signals, Store, Workloads
+from ebbtide.ports import Observer
 from ebbtide.simulator.faults import RunnerCrashed
 from ebbtide.simulator.runner import Stage, outside_of, scaling_doors
 from tests.explorer.sleeping import GROUP, state_of, wrong_with_scale, wrong_with_state
@@ -289,40 +289,24 @@ class Door:
 
 def doors_of(actor: Actor, stage: Stage, director: Director) -> Outside:
     sound = outside_of(stage)
-    door = _doors(sound, actor, stage, director)
-    return replace(
-        sound,
-        store=cast(Store, door("store")),
-        cluster=cast(Cluster, door("cluster")),
-        cloud=cast(Cloud, door("cloud")),
-        metrics=cast(Metrics, door("metrics")),
-        inbox=cast(Inbox, door("inbox")),
-        new_id=lambda: _new_id(stage),
-        observer=director.witness,
-    )
+    doors = _doors(sound, ("store", "cluster", "cloud", "metrics", "inbox"), actor, stage, director)
+    return replace(sound, **doors, new_id=lambda: _new_id(stage), observer=director.witness)
 
 
 def scaling_doors_of(actor: Actor, stage: Stage, director: Director) -> ScalingOutside:
     """Without the one to the nodes: they say only what a target costs."""
     sound = scaling_doors(stage, outside_of(stage))
-    door = _doors(sound, actor, stage, director)
-    return replace(
-        sound,
-        store=cast(Store, door("store")),
-        policies=cast(PolicyStore, door("policies")),
-        workloads=cast(Workloads, door("workloads")),
-        signals=cast(Signals, door("signals")),
-        cluster=None,
-        new_id=lambda: _new_id(stage),
-    )
+    doors = _doors(sound, ("store", "policies", "workloads", "signals"), actor, stage, director)
+    return replace(sound, **doors, cluster=None, new_id=lambda: _new_id(stage))
 
 
-def _doors(sound: object, actor: Actor, stage: Stage, director: Director) -> Callable[[str], Door]:
-    def door(name: str) -> Door:
-        actor.doors.append(Door(getattr(sound, name), name, actor, stage, director))
-        return actor.doors[-1]
-
-    return door
+def _doors(
+    sound: object, names: Sequence[str], actor: Actor, stage: Stage, director: Director
+) -> dict[str, Any]:
+    """Any port, since a door has whatever methods are behind it."""
+    doors = {name: Door(getattr(sound, name), name, actor, stage, director) for name in names}
+    actor.doors += doors.values()
+    return doors
 
 
 def _new_id(stage: Stage) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
+from ebbtide.simulator.scenarios import SCENARIOS
 from scripts.cli_reference import commands
 
 ROOT = Path(__file__).parents[2]
@@ -90,3 +91,9 @@ HOW_TO = [
 def test_the_configuration_of_a_how_to_is_accepted(page: Path, body: str) -> None:
     config = build_config(parse_document(body, page.name), {"HCLOUD_TOKEN": "a" * 64})
     assert config.settings.cluster == "shop"
+
+
+def test_the_readme_names_every_scenario() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (named,) = re.findall(r"The scenarios are ([^.]+)\.", text)
+    assert re.findall(r"`([^`]+)`", named) == list(SCENARIOS)

@@ -115,9 +115,9 @@ class Checker:
         open_ids |= {spot.id for spot in record.spots}
         limit = self._settings.orphan_grace_seconds + SLACK_SECONDS
         for node in self._world.inventory.nodes.values():
+            owned = node.owner is None or node.owner.operation_id in open_ids
             leaves = any(one.node_uid == node.uid for one in record.leaving)
-            marked = node.owner is not None and node.owner.operation_id not in open_ids and not leaves
-            if marked and node.owner is not None and not self._is_about_to_be_lifted(node, record):
+            if node.owner and not owned and not leaves and not self._is_about_to_be_lifted(node, record):
                 self.say(f"node {node.name} is left marked by {node.owner.operation_id}, which is closed")
             machine = self._world.nodes.machine_of(node.name)
             ended_at = machine.ended_at if machine is not None else 1.0
