@@ -14,7 +14,9 @@ FRESH = range(1, 151)
 
 @pytest.mark.parametrize("seed", sorted(KEPT), ids=lambda seed: f"{seed}: {KEPT[seed]}")
 def test_a_seed_that_once_failed_ends_well(seed: int) -> None:
-    assert run_seed(seed, sleeps=False).violations == ()
+    assert run_seed(seed, sleeps=False).violations == (), (
+        f"python -m tests.swarm --seed {seed} --awake --tell"
+    )
 
 
 @pytest.mark.timeout(600)

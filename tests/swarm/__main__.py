@@ -23,7 +23,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.seed is not None:
         outcome = run_seed(arguments.seed, tell if arguments.tell else None, not arguments.awake)
-        show(outcome)
+        show(outcome, " --awake" if arguments.awake else "")
         return 1 if outcome.violations else 0
     start = time.monotonic()
     seeds = range(arguments.first, arguments.first + arguments.seeds)
@@ -43,11 +43,11 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def show(outcome: Outcome) -> None:
+def show(outcome: Outcome, how: str = "") -> None:
     print(f"seed {outcome.seed} ({', '.join(outcome.faults)}): {len(outcome.violations)} violations")
     for violation in outcome.violations[:3]:
         print(f"  {violation}")
-    print(f"  python -m tests.swarm --seed {outcome.seed} --tell", flush=True)
+    print(f"  python -m tests.swarm --seed {outcome.seed}{how} --tell", flush=True)
 
 
 def tell(frame: Frame) -> None:
