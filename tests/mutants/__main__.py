@@ -6,7 +6,8 @@ import argparse
 import sys
 from multiprocessing.pool import ThreadPool
 
-from tests.mutants.plant import DoesNotApply, Mutant, killer_of
+from tests.mutants.anchor import DoesNotApply
+from tests.mutants.plant import Mutant, changed, killer_of
 from tests.mutants.planted import ALL, QUICK
 
 
@@ -17,7 +18,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=1)
     arguments = parser.parse_args()
     chosen = [m for m in ALL if (arguments.only or "") in m.name and (not arguments.quick or m.name in QUICK)]
-    print("| planted bug | file | caught by |\n| --- | --- | --- |", flush=True)
+    print("| planted bug | where | caught by |\n| --- | --- | --- |", flush=True)
     with ThreadPool(arguments.workers) as pool:
         verdicts = list(pool.imap(judged, chosen))
     wrong = [verdict for verdict in verdicts if verdict]
@@ -36,7 +37,7 @@ def judged(mutant: Mutant) -> str:
     except DoesNotApply as error:
         return str(error)
     caught = killer or (f"nothing: {mutant.redundant}" if mutant.redundant else "NOTHING")
-    print(f"| {mutant.name} | `{mutant.file}` | {caught} |", flush=True)
+    print(f"| {mutant.name} | `{changed(mutant).file}` `{mutant.function}` | {caught} |", flush=True)
     return "" if killer or mutant.redundant else f"{mutant.name}: nothing caught it"
 
 

@@ -10,8 +10,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "src" / "ebbtide"
+from tests.mutants.anchor import PACKAGE, ROOT, DoesNotApply, Planted, planted
+
 LONGEST_SECONDS = 1800
 SEEDS = 400
 EXPLORED = 100_000
@@ -21,17 +21,15 @@ EXPLORED = 100_000
 class Mutant:
     name: str
     """What is no longer done."""
-    file: str
+    function: str
+    """Its name, with as much of class and module before it as tells it from others."""
     old: str
+    """An expression, or statements, of that function."""
     new: str
     killers: tuple[str, ...] = ()
     """Tried first, since they are known to catch it."""
     redundant: str = ""
     """Why nothing can catch it, where nothing does: what else holds the same line."""
-
-
-class DoesNotApply(Exception):
-    pass
 
 
 SCENES = (
@@ -48,24 +46,21 @@ KILLERS = ("table", *(f"explorer:{scene}" for scene in SCENES), "unit", "points"
 """In this order, after those that a mutant names itself."""
 
 
-def changed(mutant: Mutant) -> str:
-    """The source with the bug in it."""
-    text = (PACKAGE / mutant.file).read_text()
-    found = text.count(mutant.old)
-    if found != 1:
-        raise DoesNotApply(
-            f"{mutant.name}: its text is {found} times in {mutant.file}, not once: write it anew"
-        )
-    return text.replace(mutant.old, mutant.new)
+def changed(mutant: Mutant) -> Planted:
+    """The file with the bug in it."""
+    try:
+        return planted(mutant.function, mutant.old, mutant.new)
+    except (DoesNotApply, SyntaxError) as error:
+        raise DoesNotApply(f"{mutant.name}: {error}: write it again (tests/mutants/__init__.py)") from error
 
 
 def killer_of(mutant: Mutant) -> str:
     """Who caught it; empty when nobody did."""
-    text = changed(mutant)
+    bug = changed(mutant)
     with tempfile.TemporaryDirectory(prefix="ebb-mutant-") as place:
         package = Path(place) / "ebbtide"
         shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-        (package / mutant.file).write_text(text)
+        (package / bug.file).write_text(bug.source)
         if _run(place, [sys.executable, "-c", "import ebbtide.engine.loop, ebbtide.simulator.simulate"]) != 0:
             raise DoesNotApply(f"{mutant.name}: the package cannot be imported with it")
         known: tuple[str, ...] = () if mutant.redundant else KILLERS

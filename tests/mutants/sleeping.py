@@ -1,93 +1,109 @@
-# ruff: noqa: E501 - source text is quoted as it stands
 """Bugs in going to zero and coming back: each removes one guard."""
 
 from __future__ import annotations
 
 from tests.mutants.plant import Mutant
 
-IDLE = "core/idle.py"
-WAKING = "engine/waking.py"
-STEPS = "engine/scaling_steps.py"
 SCENE = "explorer:to zero and back"
 
 OF_SLEEP = (
     Mutant(
         "a wake does not touch what is still up",
-        WAKING,
-        "            before = seen.replicas if before is None else before\n",
-        "            before = seen.replicas if before is None else before\n"
-        "            if seen.replicas >= target.replicas:\n                return before, seen\n",
+        "Waking._scale_up",
+        "before = seen.replicas if before is None else before",
+        """
+        before = seen.replicas if before is None else before
+        if seen.replicas >= target.replicas:
+            return before, seen
+        """,
         (SCENE,),
     ),
     Mutant(
         "a wake that lost the race to the store is carried out unwritten",
-        WAKING,
-        "                except Conflict:\n                    continue\n            if not step.acts:\n",
-        "                except Conflict:\n                    written = step.state\n            if not step.acts:\n",
+        "Waking._wake",
+        "continue",
+        "written = step.state",
         (SCENE,),
     ),
     Mutant(
         "a wake is over before its calls were made",
-        WAKING,
-        "            if not state.last_scaled_at:\n                # It may be up",
-        "            if False:\n                # It may be up",
-        ("unit:tests/unit/scaling", SCENE),
+        "Waking._finish",
+        "not state.last_scaled_at",
+        "False",
+        (
+            "unit:tests/unit/scaling",
+            SCENE,
+        ),
     ),
     Mutant(
         "a wake that nobody carried out is left at that",
-        IDLE,
-        "        if now - (state.last_wake_at or 0) < REDO_SECONDS:\n            return IdleStep(state)\n",
-        "        return IdleStep(state)\n",
+        "_waking",
+        """
+        if now - (state.last_wake_at or 0) < REDO_SECONDS:
+            return IdleStep(state)
+        """,
+        "return IdleStep(state)",
         (SCENE,),
     ),
     Mutant(
         "what is scaled to zero was not written before",
-        STEPS,
-        "            written = self._desk.save(policy, step.state, step.stretches, step.says)\n            if step",
-        "            written = step.state\n            if step",
+        "Steps._fall",
+        "self._desk.save(policy, step.state, step.stretches, step.says)",
+        "step.state",
         (SCENE,),
     ),
     Mutant(
         "a workload that changed under a sleeper's hands counts as asleep",
-        STEPS,
-        "                look = look_again(policy, written)\n                step = idle.evaluate(policy, written, look, self._desk.defaults, self._desk.now)\n"
-        "                if step.wanted not in (Wanted.FALL, Wanted.FINISH):\n                    break\n                continue\n",
-        "                pass\n",
-        (SCENE, "unit:tests/unit/scaling"),
+        "Steps._fall",
+        """
+        look = look_again(policy, written)
+        step = idle.evaluate(policy, written, look, self._desk.defaults, self._desk.now)
+        if step.wanted not in (Wanted.FALL, Wanted.FINISH):
+            break
+        continue
+        """,
+        "pass",
+        (
+            SCENE,
+            "unit:tests/unit/scaling",
+        ),
     ),
     Mutant(
         "who goes on with half a sleep forgets what was up before",
-        IDLE,
-        "        Remembered(each.ref, each.replicas or known.get(each.ref, 0)) for each in look.workloads\n",
-        "        Remembered(each.ref, each.replicas) for each in look.workloads\n",
+        "fall",
+        "each.replicas or known.get(each.ref, 0)",
+        "each.replicas",
         (SCENE,),
     ),
     Mutant(
         "a state is written over another's",
-        "adapters/stores/policies_memory.py",
-        "            if rev == 0 or rev != state.rev:\n",
-        "            if rev == 0:\n",
+        "MemoryPolicies.write_state",
+        "rev == 0 or rev != state.rev",
+        "rev == 0",
         (SCENE,),
     ),
     Mutant(
         "a target that could not be read goes on to sleep",
-        IDLE,
-        "    if look.problem:\n        return IdleStep(state)\n    why = may_not_fall(state, look, now)\n",
-        "    why = may_not_fall(state, look, now)\n",
+        "_falling",
+        """
+        if look.problem:
+            return IdleStep(state)
+        """,
+        "",
         (SCENE,),
     ),
     Mutant(
         "a signal that is not known is quiet",
-        IDLE,
-        "    if verdict is Verdict.UNKNOWN:\n",
-        "    if False:\n",
+        "_awake",
+        "verdict is Verdict.UNKNOWN",
+        "False",
         ("unit:tests/unit/scaling",),
     ),
     Mutant(
         "time in which nobody looked counts as idle",
-        IDLE,
-        "    if now - state.checked_at > look.gap_seconds:\n",
-        "    if False:\n",
+        "_idle",
+        "now - state.checked_at > look.gap_seconds",
+        "False",
         ("unit:tests/unit/scaling",),
     ),
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mutants.plant import changed, killer_of
+from tests.mutants.anchor import DoesNotApply, planted
+from tests.mutants.plant import Mutant, changed, killer_of
 from tests.mutants.planted import ALL, QUICK
 
 BY_NAME = {mutant.name: mutant for mutant in ALL}
@@ -13,7 +14,28 @@ BY_NAME = {mutant.name: mutant for mutant in ALL}
 def test_every_planted_bug_still_applies() -> None:
     assert len(BY_NAME) == len(ALL) >= 30
     for mutant in ALL:
-        compile(changed(mutant), mutant.file, "exec")
+        bug = changed(mutant)
+        compile(bug.source, str(bug.file), "exec")
+
+
+def test_a_bug_is_planted_by_function_and_syntax_whatever_the_formatting() -> None:
+    bug = planted("keeps_minimum", "len( left )<settings . min_workers", "False")
+    assert "    if (False):\n" in bug.source
+    assert planted("gates.keeps_minimum", "len(left) < settings.min_workers", "False") == bug
+
+
+@pytest.mark.parametrize(
+    ("function", "code", "why"),
+    [
+        ("keeps_minimum", "len(left) <= settings.min_workers", "0 times in keeps_minimum"),
+        ("keeps_minimum", "left", "times in keeps_minimum"),
+        ("keeps_minimum", "", "does not say which code"),
+        ("gates.no_such_function", "left", "there is no function gates.no_such_function"),
+    ],
+)
+def test_a_bug_that_is_not_found_exactly_once_fails(function: str, code: str, why: str) -> None:
+    with pytest.raises(DoesNotApply, match=why):
+        changed(Mutant("a bug", function, code, "False"))
 
 
 @pytest.mark.timeout(600)
