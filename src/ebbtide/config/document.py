@@ -71,10 +71,11 @@ def read_document(path: Path) -> Read:
     return parse_document(text, str(path))
 
 
-def parse_document(text: str, name: str) -> Read:
-    with _reading(text, name, CHECK) as loader:
+def parse_document(text: str, name: str, example: str = "min_workers: 2", hint: str = CHECK) -> Read:
+    """One document of keys and values, such as `example`; `hint` says what to do about a wrong one."""
+    with _reading(text, name, hint) as loader:
         root = loader.get_single_node()
-        return Read(name) if root is None else _read(loader, root, name, "min_workers: 2", CHECK)
+        return Read(name) if root is None else _read(loader, root, name, example, hint)
 
 
 def parse_documents(text: str, name: str, hint: str) -> tuple[Read, ...]:

@@ -80,6 +80,19 @@ class Config:
     """The price file that was read."""
 
 
+class ConfigProblems(ConfigError):
+    """All that is wrong with a configuration, each with its line (0 where it has none in the file)."""
+
+    def __init__(self, lines: Sequence[tuple[int, str]]) -> None:
+        self.lines = tuple(lines)
+        count = "1 problem" if len(lines) == 1 else f"{len(lines)} problems"
+        text = "\n".join(f"  {line}" for _, line in lines)
+        super().__init__(
+            f"the configuration has {count}; nothing was touched.\n{text}\n"
+            "Correct this and run `ebbtide config check`."
+        )
+
+
 def load(path: Path | None, environ: Mapping[str, str], with_prices: bool = True) -> Config:
     """`path` is what the user named; without it the variable, then the file in this folder, if any.
 
@@ -108,7 +121,7 @@ def build_config(read: Read, environ: Mapping[str, str], with_prices: bool = Tru
     except ConfigError as error:
         found.append(Problem(("prices", "file"), str(error)))
     if found:
-        raise ConfigError(_report(found, read, variables))
+        raise ConfigProblems(sorted(_line(problem, read, variables) for problem in found))
     return _config(document, read, variables, (file, book))
 
 
@@ -116,16 +129,6 @@ def _without_wrong_keys(values: Mapping[str, Any], found: Iterable[Problem]) -> 
     """What is left to check together once every wrong key is taken out."""
     wrong = {problem.path[0] for problem in found if problem.path}
     return Document.model_validate({key: value for key, value in values.items() if key not in wrong})
-
-
-def _report(found: Sequence[Problem], read: Read, variables: Mapping[KeyPath, str]) -> str:
-    count = "1 problem" if len(found) == 1 else f"{len(found)} problems"
-    lines = sorted(_line(problem, read, variables) for problem in found)
-    text = "\n".join(f"  {line}" for _, line in lines)
-    return (
-        f"the configuration has {count}; nothing was touched.\n{text}\n"
-        "Correct this and run `ebbtide config check`."
-    )
 
 
 def _line(problem: Problem, read: Read, variables: Mapping[KeyPath, str]) -> tuple[int, str]:

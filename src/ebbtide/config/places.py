@@ -50,7 +50,7 @@ def model_at(path: Path) -> type[BaseModel] | None:
         if isinstance(part, int):
             continue
         field = found.model_fields.get(part) if found else None
-        found = _model_in(field.annotation) if field else None
+        found = model_in(field.annotation) if field else None
     return found
 
 
@@ -60,10 +60,11 @@ def field_at(path: Path) -> FieldInfo | None:
     return model.model_fields.get(names[-1]) if model else None
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
+def model_in(annotation: Any) -> type[BaseModel] | None:
+    """The first model that an annotation speaks of."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    models = (_model_in(argument) for argument in get_args(annotation))
+    models = (model_in(argument) for argument in get_args(annotation))
     return next((model for model in models if model), None)
 
 
@@ -84,7 +85,7 @@ def allowed(field: FieldInfo, name: str) -> str:
         return f"a number {bounds}"
     if get_origin(kind) is tuple:
         of_what = "numbers" if get_args(kind)[0] is int else "names"
-        return "a list" if _model_in(kind) else f"a list of {of_what}"
+        return "a list" if model_in(kind) else f"a list of {of_what}"
     if get_origin(kind) is dict:
         return "pairs of a key and a text"
     return "text"

@@ -40,13 +40,20 @@ class Checker:
         """How many disturbances there had been when an instance was last asked to go."""
         self.clocks_jump = False
         """Whether a runner's clock may be hours ahead, so that what is to come seems long past to it."""
+        self.time_zero = 0.0
+        """What is said is told in seconds from here."""
         self.violations: list[str] = []
         self.acts: list[Act] = []
         self._repacking = Repacking(world, settings, self.say)
         world.witnesses.append(self.saw)
 
     def say(self, sentence: str) -> None:
-        self.violations.append(f"at {self._world.now:.0f}: {sentence}")
+        self.violations.append(f"at {self._world.now - self.time_zero:.0f}: {sentence}")
+
+    def follow(self, settings: Settings) -> None:
+        """Judge by these settings from now on: a new configuration, or a pool that sleeps or wakes."""
+        self._settings = settings
+        self._repacking.follow(settings)
 
     def saw(self, act: Act) -> None:
         self.acts.append(act)
@@ -122,7 +129,7 @@ class Checker:
             machine = self._world.nodes.machine_of(node.name)
             ended_at = machine.ended_at if machine is not None else 1.0
             left = node.worker and node.instance_id and ended_at and self._world.now - ended_at > limit
-            if left and not self._nobody_may_act(record):
+            if left and not record.paused and not self._nobody_may_act(record):
                 self.say(f"Node object {node.name} is left although its instance is gone")
 
     def _is_about_to_be_lifted(self, node: Node, record: Record) -> bool:
@@ -178,6 +185,9 @@ class Checker:
                 f"removing {node.name} leaves {len(left)} ready workers, "
                 f"MIN_WORKERS is {self._settings.min_workers}"
             )
+        pool = self._settings.pool_named(node.pool)
+        if pool is not None and pool.may_be_empty:
+            return  # a pool that sleeps gives up its zones
         zones = {other.zone for other in self._world.inventory.nodes.values() if other.worker}
         if len(zones) > 1 and not any(other.zone == node.zone for other in left):
             self.say(f"removing {node.name} empties zone {node.zone}")

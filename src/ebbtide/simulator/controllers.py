@@ -5,7 +5,7 @@ They react to changes alone: demand that moved, a pod that ended, a node that ca
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ebbtide.errors import BudgetExhausted, Final
@@ -38,6 +38,13 @@ class Controllers:
                 self._recreate_on(self._pods.book.workloads[spec.key], node.name)
         else:
             self._timeline.after(0, "demand", spec.key)
+
+    def register(self, spec: WorkloadSpec, budgets: Sequence[BudgetSpec], wanted: int) -> Workload:
+        """A workload that has been there for long: whoever registers it makes its pods."""
+        self.budget_specs.extend(budgets)
+        workload = self._pods.book.workloads[spec.key] = Workload(spec, wanted)
+        self._pods.members[spec.key] = {}
+        return workload
 
     def drive(self, key: str, demand: Demand) -> None:
         """Let a workload follow another demand from now on."""

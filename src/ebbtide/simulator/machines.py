@@ -8,6 +8,7 @@ soon as they are free, lowest first, and so are the node names that come from th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
@@ -36,6 +37,8 @@ class Machine:
     """Whether its interruption was announced."""
     asked_to_go: bool = False
     ended_at: float = 0.0
+    protected: bool = False
+    """Whether the cloud refuses to terminate it."""
 
     @property
     def works(self) -> bool:
@@ -69,17 +72,21 @@ class Machines:
         self.rules = rules
         self.book = CloudBook()
         self._listed: tuple[Instance, ...] | None = None
+        self.name_new: Callable[[int], str] | None = None
+        """The node name of the how-manieth launch; else it comes from the address or the instance."""
+        self.never_join = 0
+        """How many of the next launches boot and never join."""
         timeline.on("boot", self._boot)
         timeline.on("gone", self._gone)
         timeline.on("unlist", self._unlist)
         timeline.on("appear", self._appear)
 
-    def add(self, machine: Machine) -> Machine:
-        """Put an instance into the cloud that is there from the start."""
+    def add(self, machine: Machine, name: str = "") -> Machine:
+        """Put an instance into the cloud; its node gets this name, or one by the rules."""
         taken = machine.instance
         address = taken.private_ip or self._free_address(taken.zone)
         machine.instance = replace(taken, private_ip=address, provider_id=_provider_id(taken))
-        machine.node = self._node_of(machine)
+        machine.node = self._node_of(machine, name)
         self.book.addresses.append(address)
         self.book.machines[taken.id] = machine
         if taken.key:
@@ -103,8 +110,13 @@ class Machines:
             state=InstanceState.PENDING,
             launched_at=int(self._timeline.now),
         )
-        machine = self.add(new_machine(pool, instance))
+        fresh = new_machine(pool, instance)
+        name = self.name_new(self.book.launched) if self.name_new is not None else ""
+        machine = self.add(fresh, name)
         machine.joins = not self._timeline.chance(self.rules.never_join)
+        if self.never_join:
+            self.never_join -= 1
+            machine.joins = False
         if self.rules.invisible_seconds:
             machine.visible = False
             self._timeline.after(self.rules.invisible_seconds, "appear", instance.id)
@@ -194,12 +206,13 @@ class Machines:
         taken = set(self.book.addresses)
         return next(a for n in range(4, 65_000) if (a := f"10.{net}.{n // 250}.{n % 250}") not in taken)
 
-    def _node_of(self, machine: Machine) -> Node:
+    def _node_of(self, machine: Machine, name: str) -> Node:
         instance, identity = machine.instance, self.rules.identity
         by_address = self.rules.names_from_address
+        by_rule = f"ip-{instance.private_ip.replace('.', '-')}" if by_address else f"node-{instance.id}"
         return replace(
             machine.node,
-            name=f"ip-{instance.private_ip.replace('.', '-')}" if by_address else f"node-{instance.id}",
+            name=name or by_rule,
             provider_id=instance.provider_id if identity is Identity.PROVIDER else "",
             instance_id="" if identity is Identity.ADDRESS else instance.id,
             private_ip=instance.private_ip,

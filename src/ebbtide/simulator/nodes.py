@@ -59,6 +59,15 @@ class Nodes:
         if machine.node.uid:
             self._timeline.after(self.rules.unready_seconds, "unready", machine.instance.id)
 
+    def fall_silent(self, machine: Machine, long_ago: bool = False) -> None:
+        """Its kubelet stops answering while the instance runs on; `long_ago`: the cluster knows already."""
+        machine.reachable = False
+        if long_ago:
+            self._unready(machine.instance.id)
+            self.lost_at.pop(machine.node.uid, None)
+        else:
+            self.stop_answering(machine)
+
     def answer_again(self, machine: Machine) -> None:
         machine.reachable = True
         self._ready(machine.instance.id)

@@ -59,6 +59,14 @@ class Pods:
         self.works: Callable[[str], bool] = lambda _: True
         """Whether a node answers; told by those who know the machines."""
         self._noticed: set[str] = set()
+        self.dress: Callable[[Pod], Pod] | None = None
+        """What a new pod is given beyond its template."""
+        self._unplaced: dict[str, float] = {}
+        """When those were made that the scheduler found no node for at its first look, by UID."""
+        self._looked: set[str] = set()
+        """Pods that still wait and that the scheduler has looked at."""
+        self.waits: list[float] = []
+        """How long each of those waited that did not fit at once, from its making until it ran."""
         timeline.on("schedule", self._schedule)
         timeline.on("start", self._start)
         timeline.on("end", self._end)
@@ -91,6 +99,8 @@ class Pods:
             mirror=spec.kind is Kind.STATIC,
             owner_uid="" if spec.kind is Kind.BARE else f"owner-of-{spec.key}",
         )
+        if self.dress is not None:
+            pod = self.dress(pod)
         if spec.volume:
             pod = self._with_volume(pod)
         self.book.workload_of[pod.uid] = spec.key
@@ -160,12 +170,30 @@ class Pods:
             self._noticed.add("schedule")
             self._timeline.after(self.rules.react_seconds, "schedule")
 
+    def settle(self, pod: Pod, node_name: str = "") -> None:
+        """Run at once, on this node or where it is bound already: for pods that a world starts with. On a
+        node that does not answer it has run before, and is not ready."""
+        bound = self._bind(pod, node_name) if node_name else pod
+        if self.works(bound.node_name):
+            self._start(bound.uid)
+        else:
+            self._inventory.put_pod(replace(bound, phase=Phase.RUNNING, ready=False))
+
+    def place_all(self) -> None:
+        """Let the scheduler look now, and not a moment later."""
+        self._schedule("")
+
     def bind_late(self, pod: Pod, node_name: str) -> None:
         self._bind(pod, node_name)
 
     def _schedule(self, _: str) -> None:
         self._noticed.discard("schedule")
         self.scheduler.run()
+        waiting = self._inventory.waiting
+        for uid in waiting:
+            if uid not in self._looked:
+                self._unplaced[uid] = float(waiting[uid].created_at)
+        self._looked = set(waiting)
 
     def _bind(self, pod: Pod, node_name: str) -> Pod:
         bound = replace(pod, node_name=node_name)
@@ -187,6 +215,8 @@ class Pods:
         workload = self.workload_of(uid)
         workload.ready += 1
         self._inventory.put_pod(replace(pod, phase=Phase.RUNNING, ready=True))
+        if uid in self._unplaced:
+            self.waits.append(self._timeline.now - self._unplaced.pop(uid))
         spec = workload.spec
         if spec.kind is Kind.JOB:
             self._timeline.after(spec.run_seconds, "finish", uid)

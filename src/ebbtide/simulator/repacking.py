@@ -53,6 +53,9 @@ class Repacking:
         """When it evicted a pod, of the last hour."""
         world.timeline.on(LOOK, self._look_for_place)
 
+    def follow(self, settings: Settings) -> None:
+        self._settings = settings
+
     def evicts(self, act: Act, record: Record | None) -> None:
         """Just before the eviction: how many pods of the workload have a node, this one among them. What a
         spot notice evicts meanwhile is not its business."""

@@ -3,10 +3,11 @@
 Scaling changes how many pods the simulated controller keeps, so pods really end and nodes really empty. A
 workload whose demand moves by itself is scaled by somebody else: it shows an autoscaler.
 
-Signals are asked for by these two queries, with the key of a workload; anything else is unknown:
+Signals are asked for by these queries, with the key of a workload; anything else is unknown:
 
     requests{workload="default/web"}    requests a second, as `WorkloadSpec.requests` says
     cpu{workload="default/web"}         cores that its running pods use
+    vector(5)                           always 5, as in PromQL
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ebbtide.simulator.workload import Curve
 from ebbtide.simulator.world import World
 
 KINDS = {WorkloadKind.DEPLOYMENT: Kind.DEPLOYMENT, WorkloadKind.STATEFUL_SET: Kind.STATEFUL_SET}
+CONSTANT = re.compile(r"(?:vector|scalar)?\(?\s*(-?\d+(?:\.\d+)?)\s*\)?")
 QUERY = re.compile(r'(requests|cpu)\{workload="([^"]+)"\}')
 
 
@@ -93,6 +95,8 @@ class SimSignals:
         return [self._value(query) for query in queries]
 
     def _value(self, query: str) -> Reading:
+        if constant := CONSTANT.fullmatch(query.strip()):
+            return Reading(float(constant[1]), int(self._clock.now()))
         asked = QUERY.fullmatch(query)
         found = self._world.pods.book.workloads.get(asked[2]) if asked else None
         if asked is None or found is None:

@@ -35,7 +35,7 @@ class Scheduler:
         for uid in sorted(self._inventory.waiting):
             pod = self._inventory.waiting[uid]
             # Pods of one controller ask for the same, except where a volume ties one to a zone.
-            kin = (pod.namespace, dict(pod.labels).get("app", pod.name))
+            kin = (pod.namespace, pod.owner_uid or dict(pod.labels).get("app", pod.name))
             if kin in hopeless and not pod.volumes:
                 continue
             room = self._choose(pod, emptiest)

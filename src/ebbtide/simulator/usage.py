@@ -20,6 +20,8 @@ class Usage:
         self._stale = inventory.follow()
         self._fraction: dict[str, float] = {}
         self._last: tuple[list[str], float | None] | None = None
+        self.told: float | None = None
+        """What every node that answers is said to use, whatever its pods do."""
 
     def average(self, node_names: Sequence[str]) -> float | None:
         """The mean of the CPU shares of those that can be measured; None when none can."""
@@ -38,6 +40,8 @@ class Usage:
             node = self._inventory.nodes.get(node_name)
             if node is None or not self._nodes.works(node_name):
                 return None
+            if self.told is not None:
+                return self.told
             used = self.rules.node_overhead_milli + sum(
                 pod.requests.cpu_milli * self._pods.workload_of(pod.uid).spec.use_fraction
                 for pod in self._inventory.on(node_name)
@@ -45,6 +49,12 @@ class Usage:
             )
             known = self._fraction[node_name] = min(used / max(node.allocatable.cpu_milli, 1), 1.0)
         return known
+
+    def tell(self, share: float | None) -> None:
+        """From now on every node uses this share of its CPU; None: measured from the pods again."""
+        self.told = share
+        self._fraction.clear()
+        self._last = None
 
     def _forget_stale(self) -> None:
         if self._stale:

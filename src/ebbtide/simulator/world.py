@@ -113,6 +113,7 @@ class World:
         zone: str,
         market: Market = Market.ON_DEMAND,
         age_seconds: int = 7200,
+        name: str = "",
     ) -> Node:
         """A worker of ours that is there, and Ready, from the start."""
         number = self.timeline.number()
@@ -125,17 +126,19 @@ class World:
             market=market,
             launched_at=int(self.now) - age_seconds,
         )
-        return self._add(new_machine(self.machines.book.pools[pool], instance), age_seconds)
+        return self._add(new_machine(self.machines.book.pools[pool], instance), age_seconds, name)
 
-    def add_control_plane(self, zone: str, resources: Resources = FOUR_CORES) -> Node:
+    def add_control_plane(self, zone: str, resources: Resources = FOUR_CORES, name: str = "") -> Node:
         node = Node("", "", control_plane=True, labels=CONTROL_PLANE_LABELS, taints=(CONTROL_PLANE_TAINT,))
         node = replace(node, allocatable=resources)
-        return self._add(Machine(self._bare_instance(zone), node), 86_400)
+        return self._add(Machine(self._bare_instance(zone), node), 86_400, name)
 
-    def add_foreign_node(self, zone: str, resources: Resources = FOUR_CORES) -> Node:
+    def add_foreign_node(
+        self, zone: str, resources: Resources = FOUR_CORES, age_seconds: int = 86_400, name: str = ""
+    ) -> Node:
         """A node of somebody else in the same cluster; its instance does not carry our tag."""
         machine = Machine(self._bare_instance(zone), Node("", "", allocatable=resources), tagged=False)
-        return self._add(machine, 86_400)
+        return self._add(machine, age_seconds, name)
 
     def add_workload(self, spec: WorkloadSpec, *budgets: BudgetSpec) -> None:
         self.controllers.budget_specs.extend(budgets)
@@ -159,10 +162,10 @@ class World:
             launched_at=int(self.now) - 86_400,
         )
 
-    def _add(self, machine: Machine, age_seconds: int) -> Node:
+    def _add(self, machine: Machine, age_seconds: int, name: str) -> Node:
         machine.instance = replace(machine.instance, state=InstanceState.RUNNING)
         machine.node = replace(machine.node, ready=False)
-        self.machines.add(machine)
+        self.machines.add(machine, name)
         self.nodes.join_now(machine)
         node = replace(self.inventory.nodes[machine.node.name], created_at=int(self.now) - age_seconds)
         self.inventory.put_node(node)

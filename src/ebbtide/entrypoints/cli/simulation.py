@@ -1,4 +1,4 @@
-"""`ebbtide simulate`: one scenario with the real engine, and what came of it."""
+"""`ebbtide simulate`: a story file or a scenario with the real engine, and what came of it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ NAMES = {"node_hours": "node-hours", "pending_pod_seconds": "pod-seconds waited"
 
 
 def simulate(  # noqa: PLR0913, PLR0917 - one for each option
+    story: Annotated[
+        Path | None, typer.Argument(help="A story file: a cluster, what happens, what must follow.")
+    ] = None,
     scenario: Annotated[str, typer.Option(help="Name of the scenario; a wrong name lists them all.")] = "day",
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same run.")] = 1,
     faults: Annotated[str, typer.Option(help="Faults to inject, separated by commas.")] = "",
@@ -28,9 +31,21 @@ def simulate(  # noqa: PLR0913, PLR0917 - one for each option
     compare: Annotated[
         bool, typer.Option("--compare", help="Play it again without consolidation, and say what that costs.")
     ] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON schema of story files, for editors.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a scenario on a virtual clock. Exit code 1 when a safety rule was violated."""
+    """Play a story or a scenario on a virtual clock. Exit code 1 when an expectation does not hold or a
+    safety rule was violated, 2 when the file is wrong."""
+    if schema:
+        from ebbtide.simulator.story.schema import schema_text
+
+        print(schema_text())
+        return
+    if story is not None:
+        play_story(story, as_json)
+        return
     from ebbtide.simulator.comparison import compared, needs_consolidation, without_consolidation
     from ebbtide.simulator.disorder import check_names
     from ebbtide.simulator.scenarios import Scenario, build, play
@@ -42,14 +57,14 @@ def simulate(  # noqa: PLR0913, PLR0917 - one for each option
     demands = {} if recording is None else read_recording(recording)
 
     def told() -> Scenario:
-        story = build(scenario, seed)
-        play(story, demands)
-        return story if days is None else replace(story, duration_seconds=round(days * 86_400))
+        built = build(scenario, seed)
+        play(built, demands)
+        return built if days is None else replace(built, duration_seconds=round(days * 86_400))
 
-    story = told()
+    first = told()
     if compare:
-        needs_consolidation(story)
-    result = Simulation(story, named).run()
+        needs_consolidation(first)
+    result = Simulation(first, named).run()
     violations, text = result.violations, result.to_json()
     if compare:
         other = Simulation(without_consolidation(told()), named).run()
@@ -59,6 +74,20 @@ def simulate(  # noqa: PLR0913, PLR0917 - one for each option
     else:
         write_lines(result_lines(text))
     if violations:
+        raise typer.Exit(1)
+
+
+def play_story(path: Path, as_json: bool) -> None:
+    from ebbtide.simulator.story import play, read_story
+
+    result = play(read_story(path))
+    if as_json:
+        print(result.to_json())
+    else:
+        from ebbtide.entrypoints.cli.story_view import story_lines
+
+        write_lines(story_lines(result))
+    if not result.ok:
         raise typer.Exit(1)
 
 

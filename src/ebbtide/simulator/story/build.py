@@ -1,0 +1,136 @@
+"""From a checked story to a simulated cluster at time 0: nodes are Ready, pods that fit run.
+
+Beside what the story says there is a control plane with its API server, as in every cluster: one without
+any node or pod at all is not believed by the engine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+from ebbtide.adapters.clouds.catalogue import CATALOGUE
+from ebbtide.adapters.kube import names
+from ebbtide.model.node import Market, Node
+from ebbtide.model.pool import NodeType, Pool
+from ebbtide.model.resources import Resources
+from ebbtide.model.settings import Settings
+from ebbtide.simulator.catalogue import CONTROL_PLANE_ONLY, SPOT_SHARE
+from ebbtide.simulator.rules import Kind, Rules, Span, WorkloadSpec, pod_template
+from ebbtide.simulator.story.names import new_node
+from ebbtide.simulator.story.parse import Story
+from ebbtide.simulator.story.shapes import CloudKeys, NodeKeys, epoch_of
+from ebbtide.simulator.story.workloads import budget_of, spec_of
+from ebbtide.simulator.world import World
+
+CONTROL_PLANE = "control-plane"
+FOREIGN_TYPE = "cpx32"
+
+
+def build_world(story: Story) -> World:
+    keys, settings = story.keys, story.config.settings
+    start = epoch_of(keys.start)
+    world = World(rules_of(keys.cloud), (), keys.seed, float(start))
+    roll_out(world, settings)
+    world.machines.name_new = new_node
+    world.add_control_plane("", name=CONTROL_PLANE)
+    api_server = replace(
+        pod_template("kube-apiserver", 250, 512, "kube-system"), scheduling=CONTROL_PLANE_ONLY
+    )
+    world.add_workload(WorkloadSpec(api_server, Kind.STATIC))
+    for node in keys.nodes:
+        for name in node.names():
+            _add_node(world, node, name, settings)
+    for workload in keys.workloads:
+        if workload.kind == "DaemonSet":
+            world.add_workload(spec_of(workload))
+    for pod in list(world.inventory.pods.values()):
+        world.pods.settle(pod)
+    _add_workloads(world, story)
+    return world
+
+
+def rules_of(cloud: CloudKeys) -> Rules:
+    return Rules(
+        boot=Span(*cloud.boot_sec),
+        join=Span(*cloud.join_sec),
+        ready=Span(*cloud.ready_sec),
+        never_join=cloud.never_join,
+    )
+
+
+def roll_out(world: World, settings: Settings) -> None:
+    """The cloud offers what the pools name, at the prices of the pools."""
+    world.machines.book.pools = {pool.name: _offered(pool) for pool in settings.pools}
+
+
+def _offered(pool: Pool) -> Pool:
+    """Nodes say of themselves what the join sets; a spot price that nobody knows is a share of the list's."""
+    labels = {names.OS: "linux", names.POOL: pool.name, **dict(pool.labels)}
+    types = tuple(map(_priced, pool.types))
+    return replace(pool, types=types, labels=tuple(sorted(labels.items())))
+
+
+def _priced(node_type: NodeType) -> NodeType:
+    if node_type.spot_price is not None or node_type.price is None:
+        return node_type
+    share = (node_type.price.per_hour * SPOT_SHARE).quantize(Decimal("0.000001"))
+    return replace(node_type, spot_price=replace(node_type.price, per_hour=share, source="simulated"))
+
+
+def _add_node(world: World, keys: NodeKeys, name: str, settings: Settings) -> None:
+    pool = settings.pools[0].name if keys.pool is None else keys.pool
+    age = round(keys.age_sec)
+    if not pool:
+        resources = _type_named(keys.type or FOREIGN_TYPE, settings).allocatable
+        node = world.add_foreign_node(keys.zone or settings.pools[0].zones[0], resources, age, name)
+    else:
+        offered = world.machines.book.pools[pool]
+        chosen = keys.type or offered.types[0].name
+        zone, market = keys.zone or offered.zones[0], Market(keys.market or offered.market)
+        world.machines.book.pools[pool] = _with_type(offered, chosen, settings)
+        node = world.add_node(pool, chosen, zone, market, age, name)
+        world.machines.book.pools[pool] = offered
+    labels = {**dict(node.labels), **keys.labels}
+    world.inventory.put_node(
+        replace(node, labels=tuple(sorted(labels.items())), unschedulable=keys.cordoned_by is not None)
+    )
+    machine = world.nodes.machine_of(name)
+    if machine is not None:
+        machine.protected = keys.protected
+        if not keys.ready:
+            world.nodes.fall_silent(machine, long_ago=True)
+
+
+def _with_type(pool: Pool, name: str, settings: Settings) -> Pool:
+    """A node may be of a type that its pool no longer launches."""
+    if pool.type_named(name) is not None:
+        return pool
+    return replace(pool, types=(*pool.types, _priced(_type_named(name, settings))))
+
+
+def _type_named(name: str, settings: Settings) -> NodeType:
+    own = (one for pool in settings.pools for one in pool.types if one.name == name)
+    return next(own, None) or CATALOGUE.get(name) or NodeType(name, Resources())
+
+
+def _add_workloads(world: World, story: Story) -> None:
+    """Those with a node of their own first, so that the scheduler finds what is left."""
+    for keys in story.keys.workloads:
+        if keys.kind == "DaemonSet":
+            continue
+        spec = spec_of(keys)
+        workload = world.controllers.register(spec, budget_of(keys, spec), keys.replicas)
+        for number in range(keys.replicas):
+            ordinal = number if spec.kind is Kind.STATEFUL_SET else None
+            pod = world.pods.make(workload, ordinal=ordinal)
+            if number < len(keys.on):
+                world.pods.settle(pod, keys.on[number])
+    world.pods.place_all()
+    for pod in list(world.inventory.pods.values()):
+        if pod.node_name and not pod.ready:
+            world.pods.settle(pod)
+
+
+def workers_of(world: World) -> list[Node]:
+    return [node for node in world.inventory.nodes.values() if node.worker]

@@ -1,0 +1,162 @@
+"""What only shows when the keys of a story are looked at together: names that nothing has, times that go
+back, and what would come after the end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from ebbtide.adapters.clouds.catalogue import CATALOGUE
+from ebbtide.config import Config
+from ebbtide.config.problems import Problem, shown
+from ebbtide.simulator.story.events_shapes import ON_NODES, ON_POLICIES, EventKeys
+from ebbtide.simulator.story.expect_shapes import AtKeys, HappensKeys, NeverKeys, SaysKeys
+from ebbtide.simulator.story.names import NEW, Workloads
+from ebbtide.simulator.story.shapes import NodeKeys, StoryKeys
+
+MOST_NAMED = 12
+
+
+def check(keys: StoryKeys, configs: Sequence[Config]) -> Iterator[Problem]:
+    """`configs` are all that are rolled out in the course of the story, the first one first."""
+    nodes = [name for node in keys.nodes for name in node.names()]
+    yield from _nodes(keys, configs[0])
+    yield from _workloads(keys, nodes)
+    workloads = Workloads(keys.workloads)
+    yield from _events(keys, configs, nodes, workloads)
+    yield from _expectations(keys, nodes, workloads)
+
+
+def named(names: Collection[str]) -> str:
+    shown_names = list(names)[:MOST_NAMED]
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"{', '.join(shown_names)}{more}" if names else "none, since there is none"
+
+
+def _nodes(keys: StoryKeys, config: Config) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for number, node in enumerate(keys.nodes):
+        path: tuple[str | int, ...] = ("nodes", number)
+        for name in node.names():
+            if name in seen:
+                yield Problem((*path, "name"), f"{shown(name)} is used twice; give each its own")
+            if NEW.fullmatch(name):
+                yield Problem(
+                    (*path, "name"), f"{shown(name)} is kept for nodes that are launched (new-1, ...)"
+                )
+            seen.add(name)
+        yield from _node(node, path, config)
+
+
+def _node(node: NodeKeys, path: tuple[str | int, ...], config: Config) -> Iterator[Problem]:
+    pools = {pool.name: pool for pool in config.settings.pools}
+    if node.pool is None and len(pools) > 1:
+        yield Problem(path, f'does not say its pool; allowed: {named(pools)}, or "" where it is not ours')
+    elif node.pool and node.pool not in pools:
+        yield Problem((*path, "pool"), f'{shown(node.pool)} is no pool; allowed: {named(pools)}, or ""')
+    known = {one.name for pool in pools.values() for one in pool.types}
+    if node.type is not None and node.type not in known and node.type not in CATALOGUE:
+        yield Problem((*path, "type"), f"{shown(node.type)} is no type; allowed: {named(sorted(known))}")
+
+
+def _workloads(keys: StoryKeys, nodes: Sequence[str]) -> Iterator[Problem]:
+    there = set(nodes)
+    seen: set[str] = set()
+    for number, workload in enumerate(keys.workloads):
+        if workload.key in seen:
+            says = (
+                f"{shown(workload.name)} is used twice in namespace {workload.namespace}; give each its own"
+            )
+            yield Problem(("workloads", number, "name"), says)
+        seen.add(workload.key)
+        for place, name in enumerate(workload.on):
+            if name not in there:
+                says = f"{shown(name)} is no node of the story; allowed: {named(nodes)}"
+                yield Problem(("workloads", number, "on", place), says)
+
+
+def _events(
+    keys: StoryKeys, configs: Sequence[Config], nodes: Sequence[str], workloads: Workloads
+) -> Iterator[Problem]:
+    before = 0.0
+    policies = {policy.name for config in configs for policy in config.policies}
+    policies |= {event.policy.name for event in keys.events if event.policy is not None}
+    for number, event in enumerate(keys.events):
+        path: tuple[str | int, ...] = ("events", number)
+        if event.at < before:
+            says = f"{event.at:g} goes back: the event before is at {before:g}; allowed: {before:g} or later"
+            yield Problem((*path, "at"), says)
+        elif event.at > keys.until:
+            yield Problem(
+                (*path, "at"), f"{event.at:g} is after the end; allowed: up to until ({keys.until:g})"
+            )
+        before = max(before, event.at)
+        yield from _subjects(event, path, nodes, workloads)
+        if event.kind in ON_POLICIES and event.value not in policies:
+            says = f"{shown(event.value)} is no policy; allowed: {named(sorted(policies))}"
+            yield Problem((*path, event.kind), says)
+        if event.capacity is not None:
+            yield from _capacity(event, (*path, "capacity"), configs)
+
+
+def _subjects(
+    event: EventKeys, path: tuple[str | int, ...], nodes: Sequence[str], workloads: Workloads
+) -> Iterator[Problem]:
+    if event.kind in ON_NODES:
+        yield from _node_named(event.value, (*path, event.kind), nodes)
+    for name in event.replicas:
+        yield from _workload_named(name, (*path, "replicas", name), workloads)
+    for name in event.players:
+        yield from _pod_named(name, (*path, "players", name), workloads)
+
+
+def _capacity(event: EventKeys, path: tuple[str | int, ...], configs: Sequence[Config]) -> Iterator[Problem]:
+    pools = [pool for config in configs for pool in config.settings.pools]
+    zones = sorted({zone for pool in pools for zone in pool.zones})
+    types = sorted({one.name for pool in pools for one in pool.types})
+    asked: Any = event.capacity
+    for key, value, known in (("zone", asked.zone, zones), ("type", asked.type, types)):
+        if value is not None and value not in known:
+            yield Problem((*path, key), f"{shown(value)} is in no pool; allowed: {named(known)}")
+
+
+def _expectations(keys: StoryKeys, nodes: Sequence[str], workloads: Workloads) -> Iterator[Problem]:
+    for number, one in enumerate(keys.expect):
+        path: tuple[str | int, ...] = ("expect", number)
+        match one:
+            case NeverKeys() | HappensKeys():
+                if one.node is not None:
+                    yield from _node_named(one.node, (*path, "node"), nodes)
+                if one.pod is not None:
+                    yield from _pod_named(one.pod, (*path, "pod"), workloads)
+                if one.workload is not None:
+                    yield from _workload_named(one.workload, (*path, "workload"), workloads)
+                yield from _within(one.after, (*path, "after"), keys)
+            case AtKeys():
+                for key, wanted in (("replicas", one.replicas), ("running", one.running)):
+                    for name in wanted or {}:
+                        yield from _workload_named(name, (*path, key, name), workloads)
+                yield from _within(one.at, (*path, "at"), keys)
+            case SaysKeys():
+                yield from _within(one.after, (*path, "after"), keys)
+
+
+def _within(at: float | None, path: tuple[str | int, ...], keys: StoryKeys) -> Iterator[Problem]:
+    if at is not None and at > keys.until:
+        yield Problem(path, f"{at:g} is after the end; allowed: up to until ({keys.until:g})")
+
+
+def _node_named(name: str, path: tuple[str | int, ...], nodes: Sequence[str]) -> Iterator[Problem]:
+    if name not in nodes and not NEW.fullmatch(name):
+        yield Problem(path, f"{shown(name)} is no node of the story; allowed: {named(nodes)}, or new-1, ...")
+
+
+def _workload_named(name: str, path: tuple[str | int, ...], workloads: Workloads) -> Iterator[Problem]:
+    if wrong := workloads.why_not(name):
+        yield Problem(path, f"{shown(name)} {wrong}; allowed: {named(workloads.names)}")
+
+
+def _pod_named(name: str, path: tuple[str | int, ...], workloads: Workloads) -> Iterator[Problem]:
+    if not workloads.of_pod(name):
+        of = [f"{one}-{'0' if workloads.counts_from_zero(one) else '1'}" for one in workloads.names]
+        yield Problem(path, f"{shown(name)} is no pod of the story's workloads; allowed: {named(of)}, ...")

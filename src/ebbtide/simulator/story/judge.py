@@ -1,0 +1,160 @@
+"""Whether what was expected is what happened, and what was seen instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ebbtide.model.pod import Phase
+from ebbtide.model.record import Record
+from ebbtide.simulator.runner import Stage
+from ebbtide.simulator.story.expect_shapes import (
+    AtEndKeys,
+    AtKeys,
+    EndKeys,
+    Expectation,
+    HappensKeys,
+    NeverKeys,
+    SaysKeys,
+)
+from ebbtide.simulator.story.names import Workloads
+from ebbtide.simulator.story.output import Failed, Said
+from ebbtide.simulator.story.parse import Story
+from ebbtide.simulator.story.recorder import Done
+
+MOST_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    replicas: dict[str, int]
+    running: dict[str, int]
+
+
+class Judge:
+    def __init__(self, story: Story, stage: Stage, workloads: Workloads) -> None:
+        self._story = story
+        self._stage = stage
+        self._workloads = workloads
+        self._looks: dict[int, _Look] = {}
+
+    def look(self, number: int) -> None:
+        """Remember how the workloads are that this expectation is about."""
+        expected = self._story.keys.expect[number]
+        assert isinstance(expected, AtKeys)
+        self._looks[number] = _Look(
+            {name: self._wanted(name) for name in expected.replicas or {}},
+            {name: self._running(name) for name in expected.running or {}},
+        )
+
+    def verdict(self, acts: Sequence[Done], said: Sequence[Said], record: Record) -> tuple[Failed, ...]:
+        failed = []
+        for number, expected in enumerate(self._story.keys.expect):
+            seen = self._seen_instead(number, expected, acts, said, record)
+            if seen:
+                written = self._story.expected[number]
+                failed.append(Failed(written.values, written.line, seen))
+        return tuple(failed)
+
+    def _seen_instead(
+        self, number: int, expected: Expectation, acts: Sequence[Done], said: Sequence[Said], record: Record
+    ) -> str:
+        match expected:
+            case NeverKeys():
+                found = [act for act in acts if self._meant(act, expected.never, expected)]
+                return _told(found)
+            case HappensKeys():
+                return self._counted(expected, acts)
+            case AtEndKeys():
+                return self._ended(expected.at_end, record)
+            case AtKeys():
+                return _differs(expected, self._looks[number])
+            case SaysKeys():
+                return _unsaid(expected, said)
+
+    def _counted(self, expected: HappensKeys, acts: Sequence[Done]) -> str:
+        found = [act for act in acts if self._meant(act, expected.happens, expected)]
+        most = expected.at_most
+        if len(found) >= expected.least and (most is None or len(found) <= most):
+            return ""
+        elsewhere = [act for act in acts if act.act == expected.happens and act not in found]
+        other = f"; of the others: {_told(elsewhere)}" if elsewhere and len(found) < expected.least else ""
+        return f"{_times(expected.happens, len(found))}{': ' if found else ''}{_told(found)}{other}"
+
+    def _meant(self, act: Done, kind: str, expected: NeverKeys | HappensKeys) -> bool:
+        if act.act != kind or not expected.holds(act.at):
+            return False
+        if expected.node is not None and act.node != expected.node:
+            return False
+        if expected.pod is not None and not self._is_pod(act, expected.pod):
+            return False
+        return expected.workload is None or (
+            self._workloads.key_of(act.workload) == self._workloads.key_of(expected.workload)
+        )
+
+    def _is_pod(self, act: Done, named: str) -> bool:
+        namespace, _, name = named.rpartition("/")
+        own = self._workloads.key_of(act.workload).partition("/")[0]
+        return act.pod == name and namespace in ("", own)
+
+    def _ended(self, expected: EndKeys, record: Record) -> str:
+        world = self._stage.world
+        workers = [node for node in world.inventory.nodes.values() if node.worker]
+        seen = {
+            "workers": len(workers),
+            "waiting": len(world.inventory.waiting),
+            "cordoned": sum(node.unschedulable for node in workers),
+            "open_operations": len(record.spots) + (record.operation is not None),
+        }
+        wrong = [
+            f"{name} is {seen[name]}"
+            for name, wanted in expected.model_dump(exclude_none=True).items()
+            if seen[name] != wanted
+        ]
+        return ", ".join(wrong)
+
+    def _wanted(self, name: str) -> int:
+        workload = self._stage.world.pods.book.workloads[self._workloads.key_of(name)]
+        if workload.spec.kind.per_node:
+            return len(self._stage.world.pods.members[workload.spec.key])
+        return workload.wanted
+
+    def _running(self, name: str) -> int:
+        world, key = self._stage.world, self._workloads.key_of(name)
+        pods = (world.inventory.pods[uid] for uid in world.pods.members[key])
+        return sum(pod.phase is Phase.RUNNING and pod.ready for pod in pods)
+
+
+def _differs(expected: AtKeys, look: _Look) -> str:
+    wrong = []
+    for what, wanted, seen in (
+        ("asks for", expected.replicas or {}, look.replicas),
+        ("runs", expected.running or {}, look.running),
+    ):
+        wrong += [f"{name} {what} {seen[name]}" for name, count in wanted.items() if seen[name] != count]
+    return ", ".join(wrong)
+
+
+def _unsaid(expected: SaysKeys, said: Sequence[Said]) -> str:
+    inside = [one for one in said if expected.holds(one.at)]
+    if any(expected.says in one.says for one in inside):
+        return ""
+    elsewhere = [one.at for one in said if expected.says in one.says]
+    if elsewhere:
+        return f"it is said only at {', '.join(map(str, elsewhere[:MOST_SHOWN]))}"
+    if not inside:
+        return "nothing is said in that time"
+    return f"no sentence contains it; the last one, at {inside[-1].at}, is: {inside[-1].says}"
+
+
+def _times(act: str, count: int) -> str:
+    return f"{act} {count} time{'' if count == 1 else 's'}"
+
+
+def _told(acts: Sequence[Done]) -> str:
+    shown = [
+        " ".join(part for part in (f"{act.act} at {act.at}", act.pod, act.node and f"({act.node})") if part)
+        for act in acts[:MOST_SHOWN]
+    ]
+    more = f" and {len(acts) - MOST_SHOWN} more" if len(acts) > MOST_SHOWN else ""
+    return f"{', '.join(shown)}{more}"

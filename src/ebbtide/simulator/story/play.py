@@ -1,0 +1,212 @@
+"""Play a story from its first second to its last, and judge it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from ebbtide.config import Config
+from ebbtide.engine.rounds import InvariantBroken
+from ebbtide.errors import EbbtideError
+from ebbtide.model.log import LogKind
+from ebbtide.simulator.faults import RunnerCrashed
+from ebbtide.simulator.runner import stage_of, store_of
+from ebbtide.simulator.story.build import build_world, roll_out
+from ebbtide.simulator.story.clock import StoryClock
+from ebbtide.simulator.story.events import Happenings
+from ebbtide.simulator.story.expect_shapes import AtKeys
+from ebbtide.simulator.story.judge import Judge
+from ebbtide.simulator.story.names import Workloads
+from ebbtide.simulator.story.output import Figures, Said, StoryResult, figures_of
+from ebbtide.simulator.story.parse import Story
+from ebbtide.simulator.story.recorder import Recorder, story_time
+from ebbtide.simulator.story.runners import LAMBDA_SECONDS, Backstage, Process
+from ebbtide.simulator.story.shapes import epoch_of
+from ebbtide.simulator.story.trouble import Trouble
+
+RESTART_SECONDS = 20.0
+"""How long it takes until a daemon that died is there again."""
+URGENT_SECONDS = 5.0
+LOOK_SECONDS = 2.0
+"""As the daemon: how soon it ticks again while a notice is being answered, and while one was not taken in."""
+
+
+def play(story: Story) -> StoryResult:
+    return Player(story).run()
+
+
+@dataclass(slots=True)
+class _Due:
+    """When the next tick and the next look at the policies are due."""
+
+    tick: float
+    round: float
+    grid: float
+    """The next regular tick: one that comes early does not move the others."""
+
+
+class Player:
+    def __init__(self, story: Story) -> None:
+        self._story, self._keys = story, story.keys
+        self._start = float(epoch_of(story.keys.start))
+        self._end = self._start + story.keys.until
+        world = build_world(story)
+        self.stage = stage_of(world, story.config.settings)
+        self.stage.clock = self._clock = StoryClock(self._start)
+        self._clock.follow = world.advance_to
+        self.stage.checker.time_zero = self._start
+        self.stage.zero = story.config.zero
+        self._trouble = Trouble()
+        names = Workloads(self._keys.workloads)
+        self._recorder = Recorder(self.stage, names, self._start)
+        self._backstage = Backstage(self.stage, self._trouble, self._recorder, _has_policies(story))
+        self._happenings = Happenings(self.stage, self._trouble, names, self._keys.seed)
+        self._happenings.say = self._say
+        self._happenings.roll_out = self._roll_out
+        self._happenings.scaling = self._backstage.api
+        self._judge = Judge(story, self.stage, names)
+        self._said: list[Said] = []
+        self._heard = self._owners = self.crashes = self.failed_ticks = 0
+        self._process: Process | None = None
+        self._stays = self._keys.runner == "daemon"
+        self._before: Figures = figures_of(world)
+        self._plan_events()
+
+    def _plan_events(self) -> None:
+        for number, event in enumerate(self._keys.events):
+            happen: Callable[[], None] = partial(
+                self._happenings.happen, event, self._story.configs.get(number)
+            )
+            self._clock.plan(self._start + event.at, happen)
+        for number, expected in enumerate(self._keys.expect):
+            if isinstance(expected, AtKeys):
+                self._clock.plan(self._start + expected.at, partial(self._judge.look, number), late=True)
+
+    def run(self) -> StoryResult:
+        clock = self._clock
+        for said in self._happenings.apply(self._story.config):
+            self._say(said)
+        clock.happen()
+        due = _Due(self._start, self._start, self._start)
+        while min(due.tick, due.round) < self._end:
+            self._wait(due)
+            if clock.now() >= self._end:
+                break
+            self._work(due)
+        self._pass_to(self._end)
+        clock.finish()
+        self.stage.checker.finish(store_of(self.stage).load())
+        return self._result()
+
+    def _work(self, due: _Due) -> None:
+        """What is due now: in a daemon the policies have a loop of their own, in a Lambda they come after."""
+        now = self._clock.now()
+        if self._stays and now >= due.round:
+            due.round = now + self.stage.zero.check_interval_seconds
+            self._alive(self._round)
+        if now >= due.tick:
+            while due.grid <= now:
+                due.grid += self._keys.tick_sec
+            due.tick = due.grid
+            self._alive(lambda: self._tick(due))
+        if not self._stays:
+            due.round = due.tick
+
+    def _alive(self, work: Callable[[], None]) -> None:
+        """Let a process work; one that dies over it is followed by another."""
+        if self._process is None or not self._stays:
+            self._owners += 1
+            self._process = Process(self._backstage, f"{self._keys.runner}-{self._owners}", self._stays)
+        try:
+            work()
+        except RunnerCrashed as crash:
+            self.crashes += 1
+            self._say(f"{self._process.owner} {crash}")
+            self._process = None
+        except InvariantBroken as error:
+            self.stage.checker.say(f"a machine broke its own invariant: {error}")
+            self._say(f"tick failed: {error}")
+        except EbbtideError as error:
+            self.failed_ticks += 1
+            self._say(f"tick failed: {error}")
+        except Exception as error:  # a story reports a bug in the engine as it does any other misdeed
+            self.stage.checker.say(f"the tick failed unexpectedly: {type(error).__name__}: {error}")
+
+    def _tick(self, due: _Due) -> None:
+        process = self._process
+        assert process is not None
+        crashes = self.crashes
+        if self._stays:
+            due.tick = min(due.grid, self._clock.now() + RESTART_SECONDS)  # where it dies over this one
+        report = process.tick(self._keys.tick_sec)
+        due.tick = due.grid
+        if self._stays and report.spots_open:
+            due.tick = min(due.grid, self._clock.now() + URGENT_SECONDS)
+        self._say(report.says)
+        if not self._stays and crashes == self.crashes:
+            self._round()
+
+    def _round(self) -> None:
+        assert self._process is not None
+        seconds = float(self.stage.zero.check_interval_seconds) if self._stays else LAMBDA_SECONDS
+        try:
+            report = self._process.round(seconds)
+        except EbbtideError as error:
+            self._say(f"the round over the policies failed: {error}")
+            return
+        if report is not None and (report.policies or not report.held):
+            self._say(f"policies: {report.says}")
+
+    def _wait(self, due: _Due) -> None:
+        """Until something is due, or until the cloud announces something: that is answered at once."""
+        clock, world = self._clock, self.stage.world
+        mail = world.incidents.mail
+        known = len(mail.arrived)
+        until = min(due.tick, due.round, self._end)
+        while clock.now() < until:
+            if known and self._stays:
+                until = min(until, clock.now() + LOOK_SECONDS)
+            following = max(min(world.timeline.next_at, until), clock.now())
+            self._pass_to(following)
+            if len(mail.arrived) > known:
+                due.tick = clock.now()
+                return
+            if following >= until:
+                break
+        if known and self._stays:
+            due.tick = clock.now()
+
+    def _pass_to(self, moment: float) -> None:
+        self._clock.move_to(moment)
+        self.stage.world.advance_to(self._clock.now())
+
+    def _roll_out(self, config: Config) -> None:
+        """A new process with a new configuration takes over."""
+        self.stage.settings, self.stage.zero = config.settings, config.zero
+        self.stage.checker.follow(config.settings)
+        roll_out(self.stage.world, config.settings)
+        self._process = None
+        for said in ["a new configuration is rolled out", *self._happenings.apply(config)]:
+            self._say(said)
+
+    def _say(self, says: str) -> None:
+        """With the alarms that were raised meanwhile, where the sentence does not have them already."""
+        entries = self.stage.notifier.entries
+        alarms = [one.says for one in entries[self._heard :] if one.kind is LogKind.ALARM]
+        self._heard = len(entries)
+        more = [f"alarm: {alarm}" for alarm in dict.fromkeys(alarms) if alarm not in says]
+        said = "; ".join(part for part in (says, *more) if part)
+        if said:
+            self._said.append(Said(story_time(self._clock.now() - self._start), said))
+
+    def _result(self) -> StoryResult:
+        acts, said = tuple(self._recorder.acts), tuple(self._said)
+        failed = self._judge.verdict(acts, said, store_of(self.stage).load())
+        figures = figures_of(self.stage.world).since(self._before)
+        return StoryResult.of(self._story, self.stage, figures, (acts, said, failed), self)
+
+
+def _has_policies(story: Story) -> bool:
+    configs = (story.config, *story.configs.values())
+    return any(config.policies for config in configs) or any(e.policy for e in story.keys.events)

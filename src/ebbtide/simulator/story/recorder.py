@@ -1,0 +1,115 @@
+"""Every act of the runners, as it took effect, with the operation behind it and its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ebbtide.core.capacity import open_removals
+from ebbtide.model.node import Instance, Node
+from ebbtide.model.operation import Operation, Removal, Spot
+from ebbtide.model.record import Record
+from ebbtide.model.workload import Workload
+from ebbtide.simulator.runner import Stage
+from ebbtide.simulator.story.names import Workloads
+from ebbtide.simulator.world import Act, ActKind
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """One act. What does not concern it is empty."""
+
+    at: int | float
+    act: str
+    node: str = ""
+    pod: str = ""
+    workload: str = ""
+    instance: str = ""
+    type: str = ""
+    zone: str = ""
+    operation: str = ""
+    why: str = ""
+
+
+def story_time(seconds: float) -> int | float:
+    """To the millisecond, and whole where it is."""
+    rounded = round(seconds, 3)
+    return int(rounded) if rounded == int(rounded) else rounded
+
+
+class Recorder:
+    def __init__(self, stage: Stage, workloads: Workloads, start: float) -> None:
+        self._stage = stage
+        self._workloads = workloads
+        self._start = start
+        self.acts: list[Done] = []
+        stage.world.witnesses.append(self.saw)
+
+    @property
+    def at(self) -> int | float:
+        return story_time(self._stage.clock.now() - self._start)
+
+    def saw(self, act: Act) -> None:
+        world, record = self._stage.world, self._stage.checker.record
+        node = world.inventory.nodes.get(act.node_name)
+        machine = world.machines.find(act.instance_id) if act.instance_id else None
+        if machine is None and node is not None:
+            machine = world.nodes.machine_of(node.name)
+        if act.kind is ActKind.TERMINATE and (machine is None or not machine.instance.alive):
+            return  # it goes already: nothing is done to it
+        instance = machine.instance if machine is not None else Instance("")
+        name = machine.node.name if act.kind is ActKind.LAUNCH and machine is not None else act.node_name
+        pod = world.inventory.pods.get(act.pod_uid)
+        work = _work(record, act, node, instance.id)
+        self.acts.append(
+            Done(
+                self.at,
+                act.kind.value.replace(" ", "_"),
+                node=name,
+                pod="" if pod is None else pod.name,
+                workload="" if pod is None else self._workloads.name_of(world.pods.book.workload_of[pod.uid]),
+                instance=instance.id,
+                type=instance.instance_type,
+                zone=instance.zone,
+                operation=work.id if work is not None else act.operation_id,
+                why=_why(work),
+            )
+        )
+
+    def scaled(self, seen: Workload, replicas: int, note: str) -> None:
+        key = f"{seen.ref.namespace}/{seen.ref.name}"
+        why = f"{note} ({seen.replicas} to {replicas} replicas)"
+        self.acts.append(Done(self.at, "scale", workload=self._workloads.name_of(key), why=why))
+
+
+def _work(record: Record | None, act: Act, node: Node | None, instance_id: str) -> Operation | Spot | None:
+    """What asked for it: by its id, by the mark on the node, or by what is being removed."""
+    if record is None:
+        return None
+    marked = node.owner.operation_id if node is not None and node.owner is not None else ""
+    works = list(_works(record))
+    for wanted in (act.operation_id, marked):
+        if found := next((work for work in works if wanted and work.id == wanted), None):
+            return found
+    removed = {removal.instance_id for removal in open_removals(record)}
+    if instance_id not in removed:
+        return None
+    return next((work for work in works if instance_id in {one.instance_id for one in _removals(work)}), None)
+
+
+def _works(record: Record) -> Iterator[Operation | Spot]:
+    yield from (work for work in (record.operation, *record.spots, record.set_aside) if work is not None)
+
+
+def _removals(work: Operation | Spot) -> tuple[Removal, ...]:
+    if isinstance(work, Spot):
+        return (work.removal,) if work.removal is not None else ()
+    return getattr(work, "removals", ())
+
+
+def _why(work: Operation | Spot | None) -> str:
+    if work is None:
+        return ""
+    if isinstance(work, Spot):
+        return f"the cloud announced the {work.kind} of {work.instance_id}"
+    return work.reason

@@ -1,0 +1,193 @@
+"""What is wrong with the outside just now, as events of a story set it, and the doors that show it.
+
+A door that is out of order does nothing and says so: such a call was definitely not carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ebbtide.core import servers
+from ebbtide.errors import Final, Retryable
+from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, SoftTaint, Uncordon
+from ebbtide.model.node import Instance
+from ebbtide.model.pod import Pod
+from ebbtide.model.snapshot import ClusterView, Reading
+from ebbtide.model.workload import Workload, WorkloadRef
+from ebbtide.ports import Cloud, Cluster, Signals, Workloads
+from ebbtide.simulator.plans import CrashPlan, Distortion, Strike
+from ebbtide.simulator.world import World
+
+EFFECTS = ("cluster.", "cloud.", "workloads.")
+WRITES = ("store.write", "policies.write_state", "policies.write_states", "policies.put_policy")
+
+
+@dataclass(slots=True)
+class Trouble:
+    gone: set[str] = field(default_factory=set)
+    """Of `metrics`, `api_server` and `cloud`."""
+    refuses_terminate: bool = False
+    crash: str = ""
+    """What the runner dies after next: `next-effect` or `next-write`."""
+
+
+class Crashes(CrashPlan):
+    """Strikes once, when a story asks for it."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__()
+        self._trouble = trouble
+
+    def strike(self, verb: str) -> Strike:
+        wanted = self._trouble.crash
+        due = verb.startswith(EFFECTS) if wanted == "next-effect" else wanted and verb in WRITES
+        if not due:
+            return Strike.NONE
+        self._trouble.crash = ""
+        return Strike.CRASH_AFTER
+
+    def distort(self, verb: str) -> Distortion:  # noqa: ARG002 - doors that are out of order are below
+        return Distortion.NONE
+
+
+class _Door:
+    def __init__(self, world: World, trouble: Trouble) -> None:
+        self._world = world
+        self._trouble = trouble
+
+    def _open(self, part: str, says: str) -> None:
+        if part in self._trouble.gone:
+            self._world.disturbances += 1
+            raise Retryable(f"{says} does not answer")
+
+
+class StoryCluster(_Door):
+    def __init__(self, inner: Cluster, world: World, trouble: Trouble) -> None:
+        super().__init__(world, trouble)
+        self._inner = inner
+
+    def _check(self) -> None:
+        self._open("api_server", "the API server")
+
+    def read(self) -> ClusterView:
+        self._check()
+        return self._inner.read()
+
+    def read_pods_on(self, node_name: str) -> Sequence[Pod]:
+        self._check()
+        return self._inner.read_pods_on(node_name)
+
+    def soft_taint(self, effect: SoftTaint, token: int) -> None:
+        self._check()
+        self._inner.soft_taint(effect, token)
+
+    def cordon(self, effect: Cordon, token: int) -> None:
+        self._check()
+        self._inner.cordon(effect, token)
+
+    def uncordon(self, effect: Uncordon, token: int) -> None:
+        self._check()
+        self._inner.uncordon(effect, token)
+
+    def evict(self, effect: Evict) -> None:
+        self._check()
+        self._inner.evict(effect)
+
+    def delete_node(self, effect: DeleteNode) -> None:
+        self._check()
+        self._inner.delete_node(effect)
+
+
+class StoryCloud(_Door):
+    def __init__(self, inner: Cloud, world: World, trouble: Trouble) -> None:
+        super().__init__(world, trouble)
+        self._inner = inner
+
+    def launch(self, effect: Launch) -> Instance:
+        self._open("cloud", "the cloud")
+        return self._inner.launch(effect)
+
+    def terminate(self, instance_id: str) -> None:
+        self._open("cloud", "the cloud")
+        machine = self._world.machines.find(instance_id)
+        protected = machine is not None and machine.protected
+        if protected or self._trouble.refuses_terminate:
+            self._world.disturbances += 1
+            why = "its termination protection is on" if protected else "it is not permitted"
+            raise Final(f"the cloud refused to terminate {instance_id}: {why}")
+        self._inner.terminate(instance_id)
+
+    def list_instances(self) -> Sequence[Instance]:
+        self._open("cloud", "the cloud")
+        return self._inner.list_instances()
+
+
+class StoryWorkloads(_Door):
+    """`scaled` is told of every scaling just before it is carried out."""
+
+    def __init__(
+        self, inner: Workloads, world: World, trouble: Trouble, scaled: Callable[[Workload, int, str], None]
+    ) -> None:
+        super().__init__(world, trouble)
+        self._inner = inner
+        self._scaled = scaled
+
+    def read(self, ref: WorkloadRef) -> Workload:
+        self._open("api_server", "the API server")
+        return self._inner.read(ref)
+
+    def scale(self, seen: Workload, replicas: int, note: str) -> Workload:
+        self._open("api_server", "the API server")
+        after = self._inner.scale(seen, replicas, note)
+        self._scaled(seen, replicas, note)
+        return after
+
+    def wait_ready(self, ref: WorkloadRef, until: float) -> Workload:
+        self._open("api_server", "the API server")
+        return self._inner.wait_ready(ref, until)
+
+
+class StoryMetrics(_Door):
+    """As Prometheus answers: known is only what every node that is asked for has a sample of."""
+
+    def __init__(self, world: World, now: Callable[[], float], trouble: Trouble) -> None:
+        super().__init__(world, trouble)
+        self._now = now
+
+    def read_cpu(self, node_names: Sequence[str]) -> Reading:
+        if "metrics" in self._trouble.gone:
+            return Reading(problem="CPU is unknown: the metrics server does not answer")
+        if not node_names:
+            return Reading(problem="CPU is unknown: there is no worker to ask for")
+        missing = [name for name in node_names if self._world.usage.of(name) is None]
+        if missing:
+            which = f"{len(missing)} of {len(node_names)} workers have no sample, {missing[0]} first"
+            return Reading(problem=f"CPU is unknown: {which}")
+        value = self._world.usage.average(node_names)
+        return Reading(None if value is None else round(value, 6), int(self._now()))
+
+
+class StorySignals(_Door):
+    def __init__(self, inner: Signals, world: World, trouble: Trouble) -> None:
+        super().__init__(world, trouble)
+        self._inner = inner
+
+    def read_values(self, queries: Sequence[str]) -> Sequence[Reading]:
+        if "metrics" in self._trouble.gone:
+            return [Reading(problem="the metrics server does not answer") for _ in queries]
+        return self._inner.read_values(queries)
+
+
+class StoryPlayers(_Door):
+    """Who plays on what, for `consolidation.players_query`: what the pods say of themselves."""
+
+    def read_players(self, query: str) -> Mapping[str, int] | None:  # noqa: ARG002 - there is one answer
+        if "metrics" in self._trouble.gone:
+            return None
+        found = {}
+        for pod in self._world.inventory.pods.values():
+            noted = dict(pod.annotations).get(servers.PLAYERS, "")
+            if noted.isdecimal():
+                found[pod.full_name] = int(noted)
+        return found
