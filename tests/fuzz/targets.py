@@ -77,7 +77,7 @@ def fuzz_prometheus(data: bytes) -> None:
                 number(sample.value[1], "a node")
         for read in (cpu._read_default, cpu._read_own):
             with suppress(Unknown):
-                read(samples, NODES, NOW)
+                read(samples, NODES, NOW, cpu.MAX_AGE_SECONDS)
 
 
 def fuzz_kubernetes_status(data: bytes) -> None:

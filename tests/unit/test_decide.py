@@ -188,7 +188,8 @@ def test_doing_nothing_is_explained_for_both_directions() -> None:
     decision = decided(make_snapshot(NODES, cpu=0.5), make_record())
     assert decision.action is Action.NOTHING
     assert decision.reason == (
-        "no scale-up: CPU 0.50 is not above 0.70, no pod waits; no scale-down: CPU 0.50 is not below 0.30"
+        "no scale-up: CPU 0.50 is not above 0.70, no pod is pending; "
+        "no scale-down: CPU 0.50 is not below 0.30"
     )
     assert len(decision.verdicts) == 6
 

@@ -58,7 +58,7 @@ def test_an_idle_cluster_above_its_minimum_loses_one_node() -> None:
     decision = decided(make_snapshot(NODES))
     assert decision.action is Action.SCALE_DOWN
     assert [r.node_name for r in decision.removals] == ["a1"]
-    assert decision.reason == "remove a1: CPU 0.10 and no pod waiting for 600 s"
+    assert decision.reason == "remove a1: CPU 0.10 and no pod pending for 10 min"
     assert all(check.passed for check in verdict(decision).checks)
 
 
@@ -78,7 +78,7 @@ def test_unknown_cpu_is_not_idle() -> None:
 
 def test_precondition_1_no_pod_is_pending() -> None:
     check = failed(decided(with_pod(make_pod("web", phase=Phase.PENDING))))
-    assert check == Check("no pod waits", False, "1 pods wait, default/web first")
+    assert check == Check("no pod pending", False, "1 pod is pending, default/web first")
 
 
 @pytest.mark.parametrize(("since", "idle"), [(NOW - 599, 599), (0, 0)])
@@ -101,7 +101,7 @@ def test_a_cluster_that_was_never_scaled_has_no_cooldown_even_when_its_clock_sta
 
 def test_precondition_3_the_minimum_is_preserved() -> None:
     check = failed(decided(make_snapshot(make_nodes("a1", "a2"))))
-    assert check == Check("above minimum", False, "2 ready workers, MIN_WORKERS is 2")
+    assert check == Check("above minimum", False, "2 ready and schedulable workers, MIN_WORKERS is 2")
 
 
 def test_an_unready_worker_is_none_to_count_on() -> None:
@@ -144,7 +144,10 @@ def test_an_implausibly_smaller_cluster_is_not_shrunk_further() -> None:
 
 def test_removals_stop_when_more_than_45_percent_and_3_nodes_are_unready() -> None:
     nodes = (*NODES, *make_nodes("c1", "c2", "c3", "c4", ready=False))
-    assert failed(decided(make_snapshot(nodes))).says == "4 of 7 workers are not ready, more than 45% and 3"
+    assert (
+        failed(decided(make_snapshot(nodes))).says
+        == "4 of 7 workers are not ready; removals stop at more than 45% and more than 3"
+    )
 
 
 def test_after_failures_a_growing_back_off_is_waited_out() -> None:

@@ -63,23 +63,30 @@ def test_cpu_strictly_above_cpu_up_asks_for_a_node(cpu: float, hot: bool) -> Non
     if hot:
         assert decision.reason == "launch small in a: CPU 0.71 is above 0.70"
     else:
-        assert failed(decision) == Check("pressure", False, f"CPU {cpu:.2f} is not above 0.70, no pod waits")
+        assert failed(decision) == Check(
+            "pressure", False, f"CPU {cpu:.2f} is not above 0.70, no pod is pending"
+        )
 
 
 def test_pods_that_have_been_pending_for_pending_up_sec_ask_for_a_node() -> None:
     decision = decided(QUEUE, waited(180))
     assert decision.action is Action.SCALE_UP
-    assert decision.reason == "launch small in a: 1 pods have waited 180 s, at least 180"
+    assert decision.reason == "launch small in a: 1 pod has been pending for 3 min, PENDING_UP_SEC is 180"
 
 
 def test_pods_that_have_not_waited_long_enough_are_told_both_figures() -> None:
     check = failed(decided(QUEUE, waited(179)))
-    assert check.says == "CPU 0.10 is not above 0.70, 1 pods have waited 179 s, less than 180"
-    assert "waited 0 s" in failed(decided(QUEUE)).says
+    assert (
+        check.says
+        == "CPU 0.10 is not above 0.70, 1 pod has been pending for 2 min 59 s, PENDING_UP_SEC is 180"
+    )
+    assert "pending for 0 s" in failed(decided(QUEUE)).says
 
 
 def test_unknown_cpu_is_no_pressure() -> None:
-    assert failed(decided(make_snapshot(NODES, cpu=None))).says == "CPU is unknown, no pod waits"
+    assert (
+        failed(decided(make_snapshot(NODES, cpu=None))).says == "the metrics were not read, no pod is pending"
+    )
 
 
 def test_pods_that_wait_get_a_node_although_cpu_is_unknown() -> None:

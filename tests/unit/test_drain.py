@@ -15,7 +15,7 @@ FREE = Disruptions(())
 
 
 def judged(pod: Pod, **settings: Any) -> tuple[Treatment, DrainReason]:
-    judgement = judge(pod, FREE, make_settings(**settings))
+    judgement = judge(pod, FREE, make_settings(**settings), {})
     return judgement.treatment, judgement.reason
 
 
@@ -57,14 +57,14 @@ def test_reading_6_finished_mirror_and_daemonset_pods_are_passed_over_before_any
     kind: dict[str, Any],
 ) -> None:
     pod = make_pod(namespace="kube-system", priority_class="system-node-critical", **kind)
-    assert judge(pod, FREE, make_settings()).treatment is Treatment.PASS_OVER
+    assert judge(pod, FREE, make_settings(), {}).treatment is Treatment.PASS_OVER
 
 
 COREDNS = make_pod("coredns-7db6d8ff4d-x2zvq", namespace="kube-system")
 
 
 def test_reading_25_the_refusal_names_the_pod_and_the_setting_that_would_allow_it() -> None:
-    says = judge(COREDNS, FREE, make_settings()).says
+    says = judge(COREDNS, FREE, make_settings(), {}).says
     assert "kube-system/coredns-7db6d8ff4d-x2zvq" in says
     assert "movable_system_workloads" in says
 
@@ -82,7 +82,7 @@ def test_another_name_does_not_free_a_system_workload(name: str) -> None:
 def test_reading_25_coredns_of_k3s_may_be_named_although_its_priority_is_critical() -> None:
     pod = make_pod("coredns-x", namespace="kube-system", priority_class="system-cluster-critical")
     assert judged(pod, movable_system_workloads=("coredns",)) == EVICTED
-    refusal = judge(pod, FREE, make_settings())
+    refusal = judge(pod, FREE, make_settings(), {})
     assert refusal.treatment is Treatment.BLOCK
     assert "movable_system_workloads" in refusal.says
 
@@ -109,7 +109,7 @@ def test_a_bare_pod_is_not_evicted_because_nothing_would_create_it_again() -> No
 def test_local_storage_keeps_a_pod_unless_its_owner_or_the_setting_says_otherwise() -> None:
     pod = make_pod(local_storage=True)
     assert judged(pod) == blocked(DrainReason.LOCAL_STORAGE)
-    assert "evict_local_storage" in judge(pod, FREE, make_settings()).says
+    assert "evict_local_storage" in judge(pod, FREE, make_settings(), {}).says
     assert judged(pod, evict_local_storage=True) == EVICTED
     assert judged(make_pod(local_storage=True, safe_to_evict=True)) == EVICTED
 
@@ -117,7 +117,7 @@ def test_local_storage_keeps_a_pod_unless_its_owner_or_the_setting_says_otherwis
 def test_a_pod_that_is_not_understood_is_unmovable_with_that_reason() -> None:
     pod = make_pod(scheduling=Scheduling(unsupported=("pod affinity",)))
     assert judged(pod) == blocked(DrainReason.UNSUPPORTED)
-    assert judge(pod, FREE, make_settings()).says == (
+    assert judge(pod, FREE, make_settings(), {}).says == (
         "default/web-1 has pod affinity, which Ebbtide does not understand"
     )
 
@@ -132,7 +132,7 @@ WEB = [make_pod(f"web-{n}", labels=LABELS) for n in range(3)]
 
 def under(*budgets: Budget, spends: bool = True, pods: list[Pod] = WEB) -> list[Judgement]:
     disruptions = Disruptions(budgets, spends)
-    return [judge(pod, disruptions, make_settings()) for pod in pods]
+    return [judge(pod, disruptions, make_settings(), {}) for pod in pods]
 
 
 def test_a_disruption_budget_is_shared_by_all_that_is_drained_at_the_same_time() -> None:
@@ -164,27 +164,27 @@ def test_a_pod_under_several_budgets_is_not_evicted_because_the_api_would_refuse
 
 def test_a_node_is_drained_when_only_what_is_passed_over_is_left() -> None:
     daemon, worker = make_pod("agent", controller="DaemonSet"), make_pod("web")
-    assert plan_drain(make_node(), [daemon], FREE, make_settings()).drained
-    plan = plan_drain(make_node(), [daemon, worker], FREE, make_settings())
+    assert plan_drain(make_node(), [daemon], FREE, make_settings(), {}).drained
+    plan = plan_drain(make_node(), [daemon, worker], FREE, make_settings(), {})
     assert not plan.drained
-    assert plan.obstacle == "default/web may be evicted"
+    assert plan.obstacle == "default/web has not left yet"
 
 
 def test_a_node_is_not_drained_while_a_volume_of_a_pod_that_left_is_attached() -> None:
-    plan = plan_drain(make_node(volumes_attached=("vol-1",)), [], FREE, make_settings())
+    plan = plan_drain(make_node(volumes_attached=("vol-1",)), [], FREE, make_settings(), {})
     assert not plan.drained
     assert plan.obstacle == "volume vol-1 is still attached"
 
 
 def test_the_volume_of_a_pod_that_stays_keeps_no_node() -> None:
     daemon = make_pod("agent", controller="DaemonSet", volumes=("vol-1",))
-    plan = plan_drain(make_node(volumes_attached=("vol-1",)), [daemon], FREE, make_settings())
+    plan = plan_drain(make_node(volumes_attached=("vol-1",)), [daemon], FREE, make_settings(), {})
     assert plan.drained
     assert plan.obstacle == ""
 
 
 def test_the_worst_obstacle_is_named_first() -> None:
     pods = [make_pod("movable"), make_pod("leaving", terminating=True), make_pod("bare", controller="")]
-    plan = plan_drain(make_node(), pods, FREE, make_settings())
+    plan = plan_drain(make_node(), pods, FREE, make_settings(), {})
     assert plan.obstacle.startswith("default/bare has no controller")
     assert [j.pod.name for j in plan.treated(Treatment.WAIT)] == ["leaving"]

@@ -170,6 +170,6 @@ def test_nothing_goes_while_pods_wait_or_a_notice_is_answered() -> None:
 
     assert failed(make_snapshot(NODES), record_of("a1")) == []
     waiting = make_pod(phase=Phase.PENDING)
-    assert failed(make_snapshot(NODES, [waiting, make_daemon("a1")]), record_of("a1")) == ["no pod waits"]
+    assert failed(make_snapshot(NODES, [waiting, make_daemon("a1")]), record_of("a1")) == ["no pod pending"]
     spots = make_record(spots=(make_spot("b1"),), paused=True)
     assert failed(make_snapshot(NODES), spots) == ["not paused", "no spot notice open"]

@@ -115,7 +115,7 @@ def test_a_node_that_is_not_ours_to_remove_is_passed_over_with_the_reason(
 
 def test_reading_4_a_node_that_would_not_drain_rests_before_it_is_chosen_again() -> None:
     record = make_record(rests=(Rest("i-b7", NOW, "?"), Rest("i-a1", NOW + 60, "it would not drain")))
-    reason = f"it rests until {NOW + 60}: it would not drain"
+    reason = "it is skipped until 2023-11-14 22:14 UTC: it would not drain"
     assert choose(make_nodes("a1", "a2"), record=record) == (["a2"], {"a1": reason})
 
 

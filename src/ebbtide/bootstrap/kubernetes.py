@@ -124,7 +124,8 @@ def _open_metrics(config: Config, connection: Connection, cluster: KubeCluster) 
     from ebbtide.adapters.kube.usage import MetricsServer
     from ebbtide.adapters.prometheus import FirstKnown
 
-    of_cluster = MetricsServer(connection, lambda: cluster.cpu_milli_of)
+    oldest = config.settings.metric_max_age_seconds
+    of_cluster = MetricsServer(connection, lambda: cluster.cpu_milli_of, max_age_seconds=oldest)
     prometheus = open_prometheus(config)
     return of_cluster if prometheus is None else FirstKnown(prometheus, of_cluster)
 
@@ -134,7 +135,8 @@ def open_prometheus(config: Config) -> PrometheusMetrics | None:
     from ebbtide.adapters.prometheus import PrometheusMetrics
 
     source = _prometheus_source(config)
-    return None if source is None else PrometheusMetrics(source)
+    oldest = config.settings.metric_max_age_seconds
+    return None if source is None else PrometheusMetrics(source, max_age_seconds=oldest)
 
 
 def open_signals(config: Config) -> Signals:

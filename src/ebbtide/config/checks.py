@@ -11,7 +11,7 @@ from ebbtide.config.address_checks import check_addresses
 from ebbtide.config.api_checks import check_api
 from ebbtide.config.budgets import BudgetKeys
 from ebbtide.config.policies import PolicyKeys
-from ebbtide.config.pools import PoolKeys
+from ebbtide.config.pools import TOO_SMALL, PoolKeys
 from ebbtide.config.problems import Problem, shown
 from ebbtide.config.schema import STORE_FORMS, Document
 from ebbtide.core.policy_checks import check_policy
@@ -121,6 +121,13 @@ def _pool(pool: PoolKeys, number: int) -> Iterator[Problem]:
     for key, values in (("types", types), ("zones", pool.zones)):
         for twice in _twice(values):
             yield Problem(("pools", number, key), f"{shown(twice)} stands twice in it; name each once")
+    for name in types if not pool.allow_small else ():
+        if name in TOO_SMALL:
+            yield Problem(
+                ("pools", number, "types"),
+                f"{shown(name)} is too small for workers; use a larger type, "
+                f"or set allow_small: true in pool {shown(pool.name)}",
+            )
     if "" in pool.zones:
         yield Problem(("pools", number, "zones"), "holds an empty name; name each zone")
 

@@ -21,6 +21,8 @@ BY_NAME, INLINE = "<name>", "<inline>"
 """Marks that the choice between a name and a definition leaves in the place of a problem."""
 
 TYPES_ALLOWED = f"{', '.join(HETZNER)}, {', '.join(EC2_FAMILIES)}, or a definition with name, cpu and memory"
+TOO_SMALL = frozenset({"cpx12"})
+"""Types that the price list has, and that are not meant for workers."""
 NAME = r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$"
 
 
@@ -125,6 +127,10 @@ class PoolKeys(Section):
     min: int = Field(0, ge=0, le=100_000, description="Never fewer workers of this pool.")
     max: int | None = Field(
         None, ge=1, le=100_000, description="Never more workers of this pool; `max_workers` holds besides."
+    )
+    allow_small: bool = Field(
+        False,
+        description="Whether cpx12, which is too small for most workers, is allowed in it.",
     )
     labels: dict[str, str] = Field({}, description="Labels that its nodes carry.")
     taints: tuple[TaintKeys, ...] = Field((), description="Taints that its nodes carry, as below.")

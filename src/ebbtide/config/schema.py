@@ -69,6 +69,11 @@ class HowMany(Section):
     pods_per_node: int = count(
         DEFAULTS.pods_per_node, "Pods a new node is taken to hold, only where requests are unknown.", 1
     )
+    preferred_zones: tuple[str, ...] = Field(
+        DEFAULTS.preferred_zones,
+        description="Zones whose nodes are kept rather than others, the best first: the last tie-break.",
+        json_schema_extra={"allowed": "a list of names, such as [zone-a, zone-b]"},
+    )
 
 
 class Lease(Section):
@@ -146,7 +151,7 @@ class SafetyGates(Section):
     unready_fraction: float = fraction(
         DEFAULTS.unready_fraction, "Removals stop when a larger share of the nodes is not ready..."
     )
-    unready_count: int = count(DEFAULTS.unready_count, "...and at least this many nodes are not ready.")
+    unready_count: int = count(DEFAULTS.unready_count, "...and more nodes than this are not ready.")
     shrink_accepted_sec: int = seconds(
         DEFAULTS.shrink_accepted_seconds, "How long a suddenly smaller cluster is seen before it is believed."
     )

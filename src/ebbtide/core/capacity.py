@@ -49,7 +49,19 @@ def doomed(record: Record) -> frozenset[str]:
 
 
 def standing(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
-    """Ready workers that nothing is about to take away."""
+    """Workers that can be relied on: Ready, schedulable, and nothing is about to take them away. One that a
+    person cordoned takes no pod, so it is no capacity (row 29); it still counts towards the maximum."""
+    return tuple(node for node in staying(snapshot, record) if not node.unschedulable)
+
+
+def enlisted(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
+    """Those that stand, and those that we cordoned ourselves and are about to give back: nothing is launched
+    in their place."""
+    return tuple(n for n in staying(snapshot, record) if n.cordoned_by_us or not n.unschedulable)
+
+
+def staying(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
+    """Ready workers that nothing is about to take away, the cordoned ones among them."""
     lost = doomed(record)
     instance_of = snapshot.instance_of
     found = []
@@ -63,7 +75,7 @@ def standing(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
 
 def missing_by_pool(snapshot: Snapshot, record: Record, pools: Iterable[Pool]) -> Counter[str]:
     """How many workers each pool lacks of its own minimum; those on their way are there already."""
-    there = Counter(node.pool for node in standing(snapshot, record))
+    there = Counter(node.pool for node in enlisted(snapshot, record))
     there.update(slot.pool for slot in expected_slots(record))
     return Counter({p.name: lack for p in pools if (lack := p.min_workers - there[p.name]) > 0})
 

@@ -38,7 +38,7 @@ def _go_on(q: Question, answer: Answer) -> Iterator[Check]:
 
 
 def _begin(q: Question, answer: Answer) -> Iterator[Check]:
-    players = dict(q.snapshot.players)
+    players = q.snapshot.players_of
     report = evaluate(q.snapshot, q.record, q.settings, q.now, q.operation_id, players=players)
     answer.refusals, answer.consolidation = report.refusals, report
     yield from report.checks

@@ -22,6 +22,7 @@ from ebbtide.core.question import Question
 from ebbtide.core.repack.choose import Choice
 from ebbtide.core.repack.look import look
 from ebbtide.core.servers import is_starting
+from ebbtide.core.words import count_of
 from ebbtide.model.check import Check
 from ebbtide.model.consolidation import ConsolidationReport
 from ebbtide.model.record import Record
@@ -90,6 +91,7 @@ def _preflight(question: Question) -> Iterator[Check]:
     yield cooled_down(record, rules, now)
     yield _stable(record)
     yield _nothing_deployed(snapshot, settings, now)
+    yield gates.load_not_high(snapshot, settings)
     workers = len(standing(snapshot, record))
     says = f"{workers} ready workers, at least {LEAST_NODES} are asked for"
     yield Check("enough nodes", workers >= LEAST_NODES, says)
@@ -97,17 +99,21 @@ def _preflight(question: Question) -> Iterator[Check]:
 
 def _stable(record: Record) -> Check:
     if record.operation is not None:
-        return Check("stable", False, f"operation {record.operation.id} is under way")
+        return Check("stable", False, f"operation {record.operation.id} is in progress")
     if record.spots:
-        return Check("stable", False, f"{len(record.spots)} spot notices are being answered, 0 are asked for")
-    return Check("stable", True, "no operation is under way")
+        are = "is" if len(record.spots) == 1 else "are"
+        says = f"{count_of(len(record.spots), 'spot notice')} {are} being answered"
+        return Check("stable", False, says)
+    return Check("stable", True, "no operation is in progress")
 
 
 def _nothing_deployed(snapshot: Snapshot, settings: Settings, now: int) -> Check:
     waiting = [pod for pod in snapshot.cluster.waiting_pods if not pod.tied_to_node]
     within = settings.consolidation.move_timeout_seconds
     starting = [pod for pod in snapshot.cluster.pods if not pod.finished and is_starting(pod, now, within)]
-    says = f"{len(waiting)} pods wait and {len(starting)} are starting, 0 are asked for"
-    if waiting or starting:
-        says += f" ({(waiting + starting)[0].full_name} first)"
+    pending = f"{count_of(len(waiting), 'pod')} {'is' if len(waiting) == 1 else 'are'} pending"
+    coming = f"{count_of(len(starting), 'pod')} {'is' if len(starting) == 1 else 'are'} starting"
+    said = [pending] * bool(waiting) + [coming] * bool(starting)
+    says = " and ".join(said) + f" ({(waiting + starting)[0].full_name} first)" if said else ""
+    says = says or "no pod is pending or starting"
     return Check("queue empty", not waiting and not starting, says)

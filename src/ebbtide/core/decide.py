@@ -16,6 +16,7 @@ from ebbtide.core.orphans import cordon_id, dead_nodes, graces, lone_instances, 
 from ebbtide.core.question import Answer, Question, Strategy, no_operation
 from ebbtide.core.sizing import nodes_for_cpu, plan_launch
 from ebbtide.core.targets import choose_targets
+from ebbtide.core.words import a_while, count_of, two_shares
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.decision import Action, Check, Decision, Verdict
 from ebbtide.model.node import Node
@@ -173,7 +174,8 @@ def _pressure(q: Question) -> tuple[Check, int]:
     says: list[str] = []
     if cpu is not None and cpu > settings.cpu_up:
         needed = nodes_for_cpu(len(standing(q.snapshot, record)), cpu, settings)
-        says.append(f"CPU {cpu:.2f} is above {settings.cpu_up:.2f}")
+        value, limit = two_shares(cpu, settings.cpu_up)
+        says.append(f"CPU {value} is above {limit}")
     if record.short_since and q.now - record.short_since >= settings.pending_up_seconds:
         ready, lack = len(standing(q.snapshot, record)), missing_by_pool(q.snapshot, record, settings.pools)
         lack_of_all = settings.min_workers - ready - len(expected_slots(record))
@@ -182,14 +184,21 @@ def _pressure(q: Question) -> tuple[Check, int]:
             says.append(f"{ready} ready workers are below MIN_WORKERS {settings.min_workers}")
         says += [f"pool {pool} lacks {count} workers of its minimum" for pool, count in lack.items()]
     if waiting and waited >= settings.pending_up_seconds:
-        says.append(f"{len(waiting)} pods have waited {waited} s, at least {settings.pending_up_seconds}")
+        have = "has" if len(waiting) == 1 else "have"
+        says.append(
+            f"{count_of(len(waiting), 'pod')} {have} been pending for {a_while(waited)}, "
+            f"PENDING_UP_SEC is {settings.pending_up_seconds}"
+        )
     if says:
         return Check(name, True, "; ".join(says)), needed
-    heat = "CPU is unknown" if cpu is None else f"CPU {cpu:.2f} is not above {settings.cpu_up:.2f}"
+    value, limit = two_shares(cpu or 0.0, settings.cpu_up)
+    heat = q.snapshot.cpu.problem or "CPU is unknown" if cpu is None else f"CPU {value} is not above {limit}"
     if waiting:
-        heat += f", {len(waiting)} pods have waited {waited} s, less than {settings.pending_up_seconds}"
+        have = "has" if len(waiting) == 1 else "have"
+        heat += f", {count_of(len(waiting), 'pod')} {have} been pending for {a_while(waited)}, "
+        heat += f"PENDING_UP_SEC is {settings.pending_up_seconds}"
     else:
-        heat += ", no pod waits"
+        heat += ", no pod is pending"
     return Check(name, False, heat), 0
 
 
@@ -228,16 +237,14 @@ def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     yield _nothing_leaves(q)
     ready = len(standing(snapshot, record))
     spare = ready - settings.min_workers
-    yield Check("above minimum", spare > 0, f"{ready} ready workers, MIN_WORKERS is {settings.min_workers}")
+    says = f"{ready} ready and schedulable workers, MIN_WORKERS is {settings.min_workers}"
+    yield Check("above minimum", spare > 0, says)
     yield gates.budget_left(snapshot, record, settings, RemovalReason.IDLE)
     room = gates.cluster_room(snapshot, record, settings, RemovalReason.IDLE).count
-    limit = min(settings.max_batch_down, spare, room, _cool_enough(q, ready))
-    after = ready - max(limit, 1)
-    cpu = snapshot.cpu.value or 0.0
-    says = (
-        f"CPU would be {cpu * ready / max(after, 1):.2f} on {after} workers, CPU_UP is {settings.cpu_up:.2f}"
-    )
-    yield Check("load fits the rest", limit > 0, says)
+    limit = min(settings.max_batch_down, spare, room)
+    while limit > 1 and not gates.load_on(ready - limit, snapshot, settings).passed:
+        limit -= 1
+    yield gates.load_on(ready - limit, snapshot, settings)
     removals, refusals = choose_targets(snapshot, record, settings, q.now, limit)
     answer.refusals = refusals
     why = f"{refusals[0].node_name}: {refusals[0].reason}" if refusals else "no ready worker"
@@ -249,7 +256,8 @@ def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     answer.removals = removals
     names = ", ".join(removal.node_name for removal in removals)
     idle = q.now - record.idle_since
-    answer.reason = f"remove {names}: CPU {cpu:.2f} and no pod waiting for {idle} s"
+    cpu = snapshot.cpu.value or 0.0
+    answer.reason = f"remove {names}: CPU {cpu:.2f} and no pod pending for {a_while(idle)}"
 
 
 def _nothing_leaves(q: Question) -> Check:
@@ -260,28 +268,14 @@ def _nothing_leaves(q: Question) -> Check:
 
 def _idle(q: Question) -> Iterator[Check]:
     settings, cpu = q.settings, q.snapshot.cpu
-    yield Check("CPU known", cpu.value is not None, cpu.problem or "CPU is known")
-    value = cpu.value or 0.0
-    relation = "below" if value < settings.cpu_down else "not below"
-    says = f"CPU {value:.2f} is {relation} {settings.cpu_down:.2f}"
-    yield Check("CPU low", value < settings.cpu_down, says)
-    waiting = q.snapshot.cluster.waiting_pods
-    says = f"{len(waiting)} pods wait, {waiting[0].full_name} first" if waiting else "no pod waits"
-    yield Check("no pod waits", not waiting, says)
+    yield gates.load_known(q.snapshot)
+    low = (cpu.value or 0.0) < settings.cpu_down
+    value, limit = two_shares(cpu.value or 0.0, settings.cpu_down)
+    yield Check("CPU low", low, f"CPU {value} is {'below' if low else 'not below'} {limit}")
+    yield gates.no_pod_pending(q.snapshot)
     idle = q.now - q.record.idle_since if q.record.idle_since else 0
     says = f"idle for {idle} s, IDLE_DOWN_SEC is {settings.idle_down_seconds}"
     yield Check("idle long enough", bool(q.record.idle_since) and idle >= settings.idle_down_seconds, says)
-
-
-def _cool_enough(q: Question, ready: int) -> int:
-    """How many may go before the CPU of the rest would reach `CPU_UP` and bring them back."""
-    cpu = q.snapshot.cpu.value or 0.0
-    count = 0
-    while ready - count > 1 and cpu * ready / (ready - count - 1) < q.settings.cpu_up:
-        count += 1
-    pools = q.settings.pools
-    asleep = bool(pools) and all(pool.may_be_empty for pool in pools)
-    return ready if asleep and count == ready - 1 else count
 
 
 STRATEGIES: tuple[tuple[Action, Strategy], ...] = (

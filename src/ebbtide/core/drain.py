@@ -2,8 +2,12 @@
 
     passed over   finished, mirror, DaemonSet                      they do not keep a node from going
     waited for    already terminating, disruption budget used up   they may resolve by themselves
-    blocked       critical, kube-system, do-not-disrupt, not safe to evict, bare, local storage,
-                  not understood, under several budgets            no eviction is tried
+    blocked       critical, kube-system, do-not-disrupt, not safe to evict, a game server that may not be
+                  moved, bare, local storage, not understood,
+                  under several budgets                            no eviction is tried
+
+The rule about game servers holds for every voluntary eviction (row 30); only an interruption, which would
+take the server anyway, evicts regardless.
 
 A node is drained when nothing is left on it but what is passed over, and no volume of a pod that
 left is still attached.
@@ -11,11 +15,13 @@ left is still attached.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from ebbtide.core.labels import matches
+from ebbtide.core.servers import why_not_movable
+from ebbtide.model.effect import Evict
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Budget, Pod
 from ebbtide.model.settings import Settings
@@ -39,6 +45,7 @@ class DrainReason(StrEnum):
     KUBE_SYSTEM = "kube-system"
     DO_NOT_DISRUPT = "do-not-disrupt"
     NOT_SAFE_TO_EVICT = "safe-to-evict is false"
+    GAME_SERVER = "game server"
     BARE = "no controller"
     LOCAL_STORAGE = "local storage"
     UNSUPPORTED = "not understood"
@@ -130,6 +137,11 @@ RULES: tuple[Rule, ...] = (
 )
 
 
+def _game_server(pod: Pod, players: Mapping[str, int]) -> Judgement | None:
+    why = why_not_movable(pod, players)
+    return _block(pod, DrainReason.GAME_SERVER, why) if why else None
+
+
 def _block(pod: Pod, reason: DrainReason, says: str) -> Judgement:
     return Judgement(pod, Treatment.BLOCK, reason, f"{pod.full_name} {says}")
 
@@ -169,7 +181,7 @@ class Disruptions:
                 says = f"{pod.full_name} must wait: budget {budget.name} allows no disruption now"
                 return Judgement(pod, Treatment.WAIT, DrainReason.BUDGET_USED_UP, says)
             self._left[key] -= self._spends
-        return Judgement(pod, Treatment.EVICT, DrainReason.MOVABLE, f"{pod.full_name} may be evicted")
+        return Judgement(pod, Treatment.EVICT, DrainReason.MOVABLE, f"{pod.full_name} has not left yet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,17 +205,46 @@ class DrainPlan:
                 return judgement.says
         return f"volume {self.attached[0]} is still attached" if self.attached else ""
 
+    def obstacle_after(self, said: str) -> str:
+        """The obstacle, with what the API server answered to an eviction where only that is known: the server
+        counts budgets at the moment it is asked, and knows more than the list that was read before."""
+        only_asked = not self.treated(Treatment.BLOCK) and not self.treated(Treatment.WAIT)
+        for judgement in self.treated(Treatment.EVICT) if only_asked else ():
+            if said.startswith(f"{judgement.pod.full_name} {PUT_OFF}"):
+                return said
+        return self.obstacle
 
-def judge(pod: Pod, disruptions: Disruptions, settings: Settings) -> Judgement:
+
+PUT_OFF = "was not evicted:"
+
+
+def put_off(effect: Evict, detail: str) -> str:
+    return f"{effect.namespace}/{effect.name} {PUT_OFF} {detail}"
+
+
+Players = Mapping[str, int]
+"""By `namespace/pod`, as they were counted for this look."""
+
+
+def judge(pod: Pod, disruptions: Disruptions, settings: Settings, players: Players | None) -> Judgement:
+    """What becomes of the pod. `players` is None where the cloud takes the node anyway: then nobody is asked
+    whether anybody plays."""
     for rule in RULES:
         judgement = rule(pod, settings)
         if judgement is not None:
             return judgement
-    return disruptions.judge(pod)
+    playing = None if players is None else _game_server(pod, players)
+    return playing or disruptions.judge(pod)
 
 
-def plan_drain(node: Node, pods: Sequence[Pod], disruptions: Disruptions, settings: Settings) -> DrainPlan:
-    judgements = tuple(judge(pod, disruptions, settings) for pod in pods)
+def plan_drain(
+    node: Node,
+    pods: Sequence[Pod],
+    disruptions: Disruptions,
+    settings: Settings,
+    players: Players | None,
+) -> DrainPlan:
+    judgements = tuple(judge(pod, disruptions, settings, players) for pod in pods)
     staying = {volume for pod in pods for volume in pod.volumes}
     attached = tuple(volume for volume in node.volumes_attached if volume not in staying)
     return DrainPlan(judgements, attached)

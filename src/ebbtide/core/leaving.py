@@ -64,9 +64,8 @@ def stable(snapshot: Snapshot, record: Record, settings: Settings) -> Iterator[C
     yield gates.complete(snapshot)
     yield gates.plausible(snapshot, record, settings)
     yield gates.healthy(snapshot, settings)
-    waiting = snapshot.cluster.waiting_pods
-    says = f"{len(waiting)} pods wait, {waiting[0].full_name} first" if waiting else "no pod waits"
-    yield Check("no pod waits", not waiting, says)
+    yield gates.no_pod_pending(snapshot)
+    yield gates.load_not_high(snapshot, settings)
     spots = len(record.spots)
     yield Check("no spot notice open", not spots, f"{spots} spot notices are being answered")
 

@@ -19,6 +19,8 @@ KEYS = (PLAN, PLAYERS, STATUS, TIER)
 """In order, so that what is read of them is sorted."""
 
 TIERS_MIB = {"micro": 2048, "small": 4096, "medium": 8192, "large": 16384, "xlarge": 32768}
+TIER_PERCENT = 90
+"""A request of at least this share of a tier's size, and at most its size, belongs to the tier."""
 CUSTOM = "custom"
 MOVABLE_TIERS = ("micro", "small", "medium")
 MOST_MOVABLE_MIB = TIERS_MIB["medium"]
@@ -49,12 +51,14 @@ def is_starting(pod: Pod, now: int, within_seconds: int) -> bool:
 
 
 def tier_of(pod: Pod) -> str:
-    """By its label, else by the memory it asks for: any other size than those of the tiers is custom."""
+    """By its label, else by the memory it asks for. A request up to 10 % below a tier's size belongs to that
+    tier (`2G` is 1907 MiB, and meant as 2 GB); any other size is custom."""
     named = said(pod).get(TIER)
     if named is not None:
         return named
-    sizes = {mib: name for name, mib in TIERS_MIB.items()}
-    return sizes.get(pod.requests.memory_mib, CUSTOM)
+    asked = pod.requests.memory_mib
+    fits = (tier for tier, mib in TIERS_MIB.items() if mib * TIER_PERCENT <= asked * 100 <= mib * 100)
+    return next(fits, CUSTOM)
 
 
 def why_not_movable(pod: Pod, players: Mapping[str, int]) -> str:

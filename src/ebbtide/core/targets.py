@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from ebbtide.core.capacity import doomed, standing
+from ebbtide.core.capacity import doomed, staying
 from ebbtide.core.drain import Disruptions, Treatment, plan_drain
 from ebbtide.core.fit import Room, placement_of
 from ebbtide.core.gates import pool_room, sleeping_pools
+from ebbtide.core.words import a_time
 from ebbtide.model.budget import Allowance, RemovalReason
 from ebbtide.model.decision import Refusal
 from ebbtide.model.node import Node
@@ -24,7 +25,7 @@ from ebbtide.model.snapshot import Snapshot
 def choose_targets(
     snapshot: Snapshot, record: Record, settings: Settings, now: int, limit: int
 ) -> tuple[tuple[Removal, ...], tuple[Refusal, ...]]:
-    remaining = list(standing(snapshot, record))
+    remaining = list(staying(snapshot, record))
     several_zones = len({node.zone for node in snapshot.cluster.workers}) > 1
     asleep = sleeping_pools(settings)
     disruptions = Disruptions(snapshot.cluster.budgets, spends=False)
@@ -33,14 +34,16 @@ def choose_targets(
     refusals: dict[str, str] = {}
     rooms = {p.name: pool_room(snapshot, record, p, RemovalReason.IDLE) for p in settings.pools}
     while len(chosen) < limit:
-        pools = Counter(node.pool for node in remaining)
-        zones = Counter(node.zone for node in remaining if node.pool not in asleep)
-        for node in _in_order(remaining, now):
+        # What a person cordoned is no capacity: it neither keeps a minimum nor a zone, and is not chosen.
+        stand = [node for node in remaining if not node.unschedulable]
+        pools = Counter(node.pool for node in stand)
+        zones = Counter(node.zone for node in stand if node.pool not in asleep)
+        for node in _in_order(remaining, settings, now):
             if node.name in refusals:
                 continue
             alone = several_zones and node.pool not in asleep and zones[node.zone] == 1
-            reason = f"it is the last ready worker in zone {node.zone}" if alone else ""
-            reason = reason or why_kept(node, snapshot, record)
+            reason = why_kept(node, snapshot, record)
+            reason = reason or (f"it is the last ready worker in zone {node.zone}" if alone else "")
             reason = reason or _why_pool_keeps(node, pools[node.pool] - 1, settings)
             reason = reason or _why_budget_keeps(node, chosen, rooms)
             reason = reason or _why_not_drainable(node, snapshot, settings, disruptions)
@@ -56,10 +59,20 @@ def choose_targets(
     return removals, tuple(Refusal(name, reason) for name, reason in refusals.items())
 
 
-def _in_order(nodes: list[Node], now: int) -> Iterator[Node]:
-    """Fullest zone first, and in it the oldest; a node from the future counts as new."""
-    counts = Counter(node.zone for node in nodes)
-    yield from sorted(nodes, key=lambda n: (-counts[n.zone], n.zone, min(n.created_at, now), n.name))
+def _in_order(nodes: list[Node], settings: Settings, now: int) -> Iterator[Node]:
+    """Fullest zone first (of equal ones, one that is less preferred), and in it the oldest; a node from the
+    future counts as new."""
+    counts = Counter(node.zone for node in nodes if not node.unschedulable)
+    yield from sorted(
+        nodes,
+        key=lambda n: (
+            -counts[n.zone],
+            -settings.zone_rank(n.zone),
+            n.zone,
+            min(n.created_at, now),
+            n.name,
+        ),
+    )
 
 
 def _removal(node: Node, snapshot: Snapshot) -> Removal:
@@ -76,7 +89,7 @@ def why_kept(node: Node, snapshot: Snapshot, record: Record) -> str:
         return f"it still carries the mark of operation {node.owner.operation_id}"
     for rest in record.rests:
         if rest.instance_id == instance.id:
-            return f"it rests until {rest.until}: {rest.reason}"
+            return f"it is skipped until {a_time(rest.until)}: {rest.reason}"
     return ""
 
 
@@ -96,7 +109,8 @@ def _why_budget_keeps(node: Node, chosen: Sequence[Node], rooms: Mapping[str, Al
 
 
 def _why_not_drainable(node: Node, snapshot: Snapshot, settings: Settings, disruptions: Disruptions) -> str:
-    plan = plan_drain(node, snapshot.cluster.pods_on.get(node.name, ()), disruptions, settings)
+    pods = snapshot.cluster.pods_on.get(node.name, ())
+    plan = plan_drain(node, pods, disruptions, settings, snapshot.players_of)
     for treatment in (Treatment.BLOCK, Treatment.WAIT):
         for judgement in plan.treated(treatment):
             return judgement.says

@@ -28,7 +28,8 @@ def observe(outside: Outside, settings: Settings) -> Snapshot:
         instances = ()
         problems.append(f"the cloud could not be read: {error}")
     now = int(outside.clock.now())
-    cpu = outside.metrics.read_cpu([node.name for node in view.workers])
+    # A worker that is not Ready has no fresh sample while it is dead: that must not hide the others' load.
+    cpu = outside.metrics.read_cpu([node.name for node in view.workers if node.ready])
     players = read_players(outside, settings, view)
     return Snapshot(now, view, instances, fresh(cpu, settings, now), tuple(problems), players)
 

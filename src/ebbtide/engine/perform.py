@@ -80,7 +80,7 @@ def _late_pod(effect: Terminate, outside: Outside, settings: Settings) -> str:
         return ""
     nothing_known = Disruptions(())
     for pod in outside.cluster.read_pods_on(effect.node_name):
-        judgement = judge(pod, nothing_known, settings)
+        judgement = judge(pod, nothing_known, settings, None)
         if judgement.treatment is not Treatment.PASS_OVER:
             return f"{pod.full_name} is on the node"
     return ""

@@ -86,5 +86,13 @@ class Settings:
     evict_local_storage: bool = False
     consolidation: ConsolidationSettings = NO_CONSOLIDATION
 
+    preferred_zones: tuple[str, ...] = ()
+    """Where nodes are rather kept than elsewhere, the best first: the last tie-break of what to keep."""
+
+    def zone_rank(self, zone: str) -> int:
+        """0 for the most preferred zone; the same for all that are not named, after those that are."""
+        known = self.preferred_zones
+        return known.index(zone) if zone in known else len(known)
+
     def pool_named(self, name: str) -> Pool | None:
         return next((pool for pool in self.pools if pool.name == name), None)

@@ -64,6 +64,10 @@ class Snapshot:
     """Players by `namespace/pod`, where a query for them is configured."""
 
     @cached_property
+    def players_of(self) -> Mapping[str, int]:
+        return dict(self.players)
+
+    @cached_property
     def instance_with_id(self) -> Mapping[str, Instance]:
         return {instance.id: instance for instance in self.instances}
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ebbtide.core.cpu import why_unknown
 from ebbtide.errors import NotOurs
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, SoftTaint, Uncordon
 from ebbtide.model.log import LogEntry
@@ -18,6 +19,7 @@ from ebbtide.model.node import LEAVING, Instance, Node, Ownership
 from ebbtide.model.operation import SpotNotice
 from ebbtide.model.pod import Pod
 from ebbtide.model.scheduling import Taint
+from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import ClusterView, Reading
 from ebbtide.simulator.clock import VirtualClock
 from ebbtide.simulator.world import Act, ActKind, World
@@ -168,6 +170,9 @@ class SimCloud:
         return self._world.machines.listed()
 
 
+MAX_AGE_SECONDS = Settings().metric_max_age_seconds
+
+
 class SimMetrics:
     def __init__(self, world: World, clock: VirtualClock) -> None:
         self._world = world
@@ -175,9 +180,12 @@ class SimMetrics:
 
     def read_cpu(self, node_names: Sequence[str]) -> Reading:
         _spend(self._world, self._clock)
-        value = self._world.usage.average(node_names)
-        if value is None:
-            return Reading(problem="none of the nodes asked for has a sample")
+        usage = self._world.usage
+        value = usage.average(node_names)
+        sampled = {name for name in node_names if usage.of(name) is not None}
+        why = why_unknown(node_names, sampled, MAX_AGE_SECONDS)
+        if value is None or why:
+            return Reading(problem=f"CPU is unknown: {why}")
         return Reading(round(value, 6), int(self._clock.now()))
 
 

@@ -134,15 +134,30 @@ def test_metrics_server_gives_a_share_of_what_the_nodes_offer_or_says_why_not() 
     usage = {"metadata": {"name": "a1"}, "usage": {"cpu": "1000m"}, "timestamp": "2026-01-01T00:00:00Z"}
     answers = [(200, json.dumps({"items": [usage]}))]
     with api_server(lambda *_: answers[0]) as connection:
-        metrics = MetricsServer(connection, lambda: {"a1": 4000, "a2": 4000})
+        offered = {"a1": 4000, "a2": 4000, "a3": 4000}
+        metrics = MetricsServer(connection, lambda: offered, now=lambda: 1767225660.0)
         reading = metrics.read_cpu(["a1"])
         assert (reading.value, reading.at) == (0.25, 1767225600)
-        assert "1 of 2 workers have no sample, a2 first" in metrics.read_cpu(["a1", "a2"]).problem
+        assert "1 of 2 Ready workers have no sample" in metrics.read_cpu(["a1", "a2"]).problem
+        late = MetricsServer(connection, lambda: offered, now=lambda: 1767225781.0)
+        assert "1 of 1 Ready workers have no sample of the last 3 min" in late.read_cpu(["a1"]).problem
         for answer, says in (
             (status(404), "has no metrics-server"),
             (status(503, "overloaded"), "overloaded"),
             ((200, "{}"), "items"),
-            ((200, json.dumps({"items": [{**usage, "usage": {"cpu": "NaN"}}]})), "no amount of CPU"),
+            ((200, json.dumps({"items": [{**usage, "usage": {"cpu": "NaN"}}]})), "no sample"),
         ):
             answers[0] = answer
             assert says in metrics.read_cpu(["a1"]).problem
+
+
+def test_row_27_metrics_server_leaves_out_one_node_of_three_without_a_sample() -> None:
+    items = [
+        {"metadata": {"name": name}, "usage": {"cpu": cpu}, "timestamp": "2026-01-01T00:00:00Z"}
+        for name, cpu in (("a1", "1000m"), ("a2", "3000m"), ("a3", "not a number"))
+    ]
+    with api_server(lambda *_: (200, json.dumps({"items": items}))) as connection:
+        offered = dict.fromkeys(("a1", "a2", "a3"), 4000)
+        metrics = MetricsServer(connection, lambda: offered, now=lambda: 1767225660.0)
+        assert metrics.read_cpu(["a1", "a2", "a3"]).value == 0.5
+        assert metrics.read_cpu(["a1", "a3"]).value is None

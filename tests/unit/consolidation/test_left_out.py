@@ -120,8 +120,11 @@ def test_a_node_that_rests_stays_but_takes_pods_in() -> None:
     pods = [pod("web", FREE), pod("other", BAD)]
     report = report_on(cluster([KEPT, FREE, BAD], pods), record, settings_with(cheap(replace=False)))
     assert removed(report) == ["a1", "a2"]
-    assert report.refusals == (Refusal("a3", f"it rests until {NOW + 60}: it would not drain"),)
-    assert fate(report, "a3") == f"it rests until {NOW + 60}: it would not drain; it takes in 1 pods"
+    assert report.refusals == (Refusal("a3", "it is skipped until 2023-11-14 22:14 UTC: it would not drain"),)
+    assert (
+        fate(report, "a3")
+        == "it is skipped until 2023-11-14 22:14 UTC: it would not drain; it takes in 1 pods"
+    )
 
 
 def test_a_price_in_another_currency_is_never_added() -> None:

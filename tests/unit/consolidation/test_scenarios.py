@@ -49,7 +49,7 @@ def test_scenario_3_queue_has_servers() -> None:
     nodes = [node("a1"), node("a2", "cpx62")]
     waiting = make_pod("server", phase=Phase.PENDING)
     report = report_on(cluster(nodes, [waiting]), idle(*nodes, seconds=1000))
-    says = "1 pods wait and 0 are starting, 0 are asked for (default/server first)"
+    says = "1 pod is pending (default/server first)"
     assert refusal(report) == ("queue empty", says)
 
 

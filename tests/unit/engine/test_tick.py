@@ -71,7 +71,7 @@ def test_nothing_to_do_says_why_for_both_directions() -> None:
     assert report.decision is not None
     assert report.decision.action is Action.NOTHING
     assert report.says.startswith("nothing to do: no scale-up: ")
-    assert "no scale-down: 3 ready workers, MIN_WORKERS is 3" in report.says
+    assert "no scale-down: 3 ready and schedulable workers, MIN_WORKERS is 3" in report.says
 
 
 def test_an_operation_that_only_waits_says_what_for() -> None:

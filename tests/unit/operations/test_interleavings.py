@@ -157,7 +157,7 @@ def check(work: Work, effects: Sequence[Effect], snapshot: Snapshot, irrevocable
                 assert effect.node_uid in own
                 node = named[effect.node_name]
                 pods = snapshot.cluster.pods_on.get(node.name, ())
-                assert plan_drain(node, pods, Disruptions(()), SETTINGS).drained
+                assert plan_drain(node, pods, Disruptions(()), SETTINGS, {}).drained
                 assert next(r for r in going if r.instance_id == effect.instance_id).state is (
                     RemovalState.TERMINATING
                 )

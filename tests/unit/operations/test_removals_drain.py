@@ -140,7 +140,7 @@ def test_pods_are_evicted_by_uid_and_the_fence_is_moved() -> None:
     after, effects = advance_removal(DRAINING, make_situation(seen, token=9, now=NOW + 10))
     assert effects == (EVICT_WEB,)
     assert (after.fence_token, after.fence_until) == (9, NOW + 70)
-    assert after.reason == "default/web may be evicted"
+    assert after.reason == "default/web has not left yet"
 
 
 def test_what_a_disruption_budget_does_not_allow_is_waited_for() -> None:
@@ -185,7 +185,7 @@ def test_a_node_with_nothing_left_but_daemons_is_drained() -> None:
         (
             (replace(WEB, terminating=True),),
             NOW + 300,
-            "not drained within 300 s: default/web is still terminating",
+            "not drained within 5 min: default/web is still terminating",
         ),
     ],
 )
@@ -294,9 +294,22 @@ def test_outcomes_that_are_about_another_node_or_say_nothing_new_are_not_taken()
         refused(Cordon("a1", "uid-of-its-successor", "op")),
         refused(replace(EVICT_WEB, node_name="b1")),
         Outcome(CORDON, OutcomeKind.DONE),
-        Outcome(EVICT_WEB, OutcomeKind.LATER),
+        Outcome(EVICT_WEB, OutcomeKind.UNKNOWN),
     ):
         assert absorb_removal(DRAINING, outcome, situation) == DRAINING
     planned = replace(DRAINING, state=RemovalState.PLANNED)
     assert absorb_removal(planned, refused(CORDON), situation) == planned
     assert absorb_removal(planned, refused(EVICT_WEB), situation) == planned
+
+
+def test_row_36_what_the_api_server_said_about_a_put_off_eviction_is_kept_as_the_obstacle() -> None:
+    """The list read before still shows a disruption left; the server, asked at that moment, says no."""
+    seen = with_pods(fleet(cordoned()), WEB)
+    situation = make_situation(seen)
+    said = "the budget web allows no disruption now"
+    put_off = absorb_removal(DRAINING, Outcome(EVICT_WEB, OutcomeKind.LATER, said), situation)
+    assert put_off.reason == f"default/web was not evicted: {said}"
+    again, effects = advance_removal(put_off, situation)
+    assert (again.reason, len(effects)) == (f"default/web was not evicted: {said}", 1)
+    failed, _ = advance_removal(put_off, make_situation(seen, now=DRAINING.drain_deadline))
+    assert failed.reason == f"not drained within 5 min: default/web was not evicted: {said}"

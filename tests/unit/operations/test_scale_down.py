@@ -70,7 +70,7 @@ def test_an_observation_that_is_partial_moves_nothing() -> None:
     ("record", "now", "reason", "blamed"),
     [
         (make_record(paused=True), NOW, "removals were paused", False),
-        (make_record(), NOW + 900, "not finished after 900 s", True),
+        (make_record(), NOW + 900, "not finished after 15 min: its pods had not left", True),
         (make_record(pending_since=NOW - 180), NOW, "pods have waited 180 s meanwhile", False),
     ],
 )
@@ -154,10 +154,18 @@ def test_a_node_that_was_lost_and_not_removed_by_us_starts_no_cooldown() -> None
     assert closed.record == make_record(last_scale_at=7)
 
 
+def test_a_node_that_the_cloud_took_in_the_middle_of_its_drain_starts_the_cooldown() -> None:
+    """`completed: a1 removed` used to leave `lastScaleEpoch` as it was, so the next removal came at once."""
+    operation = make_scale_down(make_removal("a1", state=GONE, attempts=1))
+    closed = scale_down.close(with_work(operation, last_scale_at=7), operation, make_settings(), NOW)
+    assert closed.says == "scale-down op completed: a1 removed"
+    assert closed.record == make_record(last_scale_at=NOW)
+
+
 def test_a_complete_removal_says_only_what_was_removed() -> None:
     operation = make_scale_down(Removal("i-a1", state=GONE))
     assert scale_down.close(make_record(), operation, make_settings(), NOW).says == (
-        "scale-down op completed: i-a1 removed"
+        "scale-down op completed: i-a1 was gone already"
     )
 
 

@@ -1,10 +1,12 @@
 """CPU use of the workers from metrics-server (`metrics.k8s.io`): where there is no Prometheus.
 
-Never raises. A node without a figure makes the whole reading unknown, as it would with Prometheus.
+Never raises. A node without a fresh sample is left out; where too many have none, the reading is unknown, as
+with Prometheus (`ebbtide.core.cpu`).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
@@ -15,11 +17,14 @@ from ebbtide.adapters.kube.connection import Connection
 from ebbtide.adapters.kube.objects import read_time
 from ebbtide.adapters.kube.quantities import read_quantity
 from ebbtide.adapters.kube.wire import Meta, Struct
+from ebbtide.core.cpu import why_unknown
 from ebbtide.errors import UNREADABLE, EbbtideError
+from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Reading
 
 PATH = "/apis/metrics.k8s.io/v1beta1/nodes"
 WHAT = "node metrics"
+MAX_AGE_SECONDS = Settings().metric_max_age_seconds
 
 
 class NodeUsage(Struct, frozen=True):
@@ -33,9 +38,17 @@ class Usages(Struct, frozen=True):
 
 
 class MetricsServer:
-    def __init__(self, connection: Connection, cpu_milli_of: Callable[[], Mapping[str, int]]) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        cpu_milli_of: Callable[[], Mapping[str, int]],
+        now: Callable[[], float] = time.time,
+        max_age_seconds: int = MAX_AGE_SECONDS,
+    ) -> None:
         self._connection = connection
         self._cpu_milli_of = cpu_milli_of
+        self._now = now
+        self._max_age_seconds = max_age_seconds
 
     def read_cpu(self, node_names: Sequence[str]) -> Reading:
         try:
@@ -47,16 +60,18 @@ class MetricsServer:
             return _unknown(str(refused_reading(refused, WHAT, self._connection.server)))
         except (EbbtideError, *UNREADABLE) as error:
             return _unknown(str(error))
-        offered = self._cpu_milli_of()
-        missing = [name for name in node_names if name not in found or not offered.get(name)]
-        if missing or not node_names:
-            which = f", {missing[0]} first" if missing else ""
-            return _unknown(f"{len(missing)} of {len(node_names)} workers have no sample{which}")
-        with suppress(ValueError, KeyError):
-            used = sum(read_quantity(found[name].usage["cpu"]) for name in node_names) * 1000
-            at = min(read_time(found[name].timestamp) for name in node_names)
-            return Reading(float(used / sum(offered[name] for name in node_names)), at)
-        return _unknown("metrics-server answered something that is no amount of CPU")
+        offered, now = self._cpu_milli_of(), self._now()
+        known: dict[str, tuple[float, int]] = {}
+        for name in node_names:
+            with suppress(ValueError, KeyError):
+                used, at = float(read_quantity(found[name].usage["cpu"])), read_time(found[name].timestamp)
+                if offered.get(name) and now - at <= self._max_age_seconds:
+                    known[name] = used, at
+        why = why_unknown(node_names, known, self._max_age_seconds)
+        if why:
+            return _unknown(why)
+        milli = sum(used for used, _ in known.values()) * 1000
+        return Reading(milli / sum(offered[name] for name in known), min(at for _, at in known.values()))
 
 
 def _unknown(why: str) -> Reading:

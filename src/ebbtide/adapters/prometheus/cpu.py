@@ -2,8 +2,9 @@
 
 One query answers, by node, how many CPUs idled, how many there are (the rate over all modes, so that a
 node whose samples do not yet fill the window is not taken for busy) and when the newest sample was taken.
-Which node that is follows from its labels or from `node_uname_info`. Known is only what every node asked
-for has answered, with samples that are numbers; anything else is a `problem`, never a zero.
+Which node that is follows from its labels or from `node_uname_info`. A node whose samples are missing, old or
+not numbers has none. The average is over the others, unless more than a third of the nodes have none
+(`ebbtide.core.cpu`); anything else is a `problem`, never a zero.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ebbtide.adapters.prometheus.asking import Prometheus, Sample, Source, Unknown, number
+from ebbtide.core.cpu import why_unknown
+from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Reading
 from ebbtide.ports import Metrics
 
@@ -28,24 +31,30 @@ CPU_QUERY = " or ".join(
         ("name", "node_uname_info"),
     )
 )
+MAX_AGE_SECONDS = Settings().metric_max_age_seconds
 SLACK = 0.05
 """How far beyond 0 and 1 a rate may be by rounding alone."""
 
 
 class PrometheusMetrics:
-    def __init__(self, source: Source, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        source: Source,
+        now: Callable[[], float] = time.time,
+        max_age_seconds: int = MAX_AGE_SECONDS,
+    ) -> None:
         self._source = source
         self._now = now
+        self._max_age_seconds = max_age_seconds
         self._server = Prometheus(source)
 
     def read_cpu(self, node_names: Sequence[str]) -> Reading:
         if not node_names:
-            return Reading(problem="CPU is unknown: there is no worker to ask for")
+            return Reading(problem=f"CPU is unknown: {why_unknown(node_names, (), self._max_age_seconds)}")
         try:
             samples = self._server.ask(self._source.query or CPU_QUERY)
-            if self._source.query:
-                return _read_own(samples, node_names, int(self._now()))
-            return _read_default(samples, node_names, int(self._now()))
+            read = _read_own if self._source.query else _read_default
+            return read(samples, node_names, int(self._now()), self._max_age_seconds)
         except Unknown as why:
             return Reading(problem=f"CPU is unknown: {why}")
 
@@ -82,29 +91,38 @@ class FirstKnown:
                 source.close()
 
 
-def _read_default(samples: Iterable[Sample], node_names: Sequence[str], now: int) -> Reading:
+def _read_default(samples: Sequence[Sample], node_names: Sequence[str], now: int, max_age: int) -> Reading:
     parts: dict[str, dict[str, float]] = {"idle": {}, "all": {}, "at": {}}
-    samples = list(samples)
     names_of = _names_by_instance(samples)
     wanted = {name.lower(): name for name in node_names}
+    broken: set[str] = set()
     for sample in samples:
         found = parts.get(sample.metric.get(PART, ""))
         name = _node_of(sample.metric, names_of, wanted)
         if found is None or name is None:
             continue
-        value = number(sample.value[1], name)
+        value = _number_or_none(sample)
+        if value is None:
+            broken.add(name)
+            continue
         oldest = found.get(name, value)
         found[name] = min(oldest, value) if found is parts["at"] else found.get(name, 0.0) + value
-    for part in parts.values():
-        _refuse_if_partial(part, node_names)
-    total = sum(parts["all"].values())
+    sampled = [
+        name
+        for name in node_names
+        if name not in broken
+        and all(name in part for part in parts.values())
+        and now - parts["at"][name] <= max_age
+    ]
+    _refuse_if_too_few(node_names, sampled, max_age)
+    total = sum(parts["all"][name] for name in sampled)
     if not total:
         raise Unknown("the counters of all workers stand still")
-    used = 1 - sum(parts["idle"].values()) / total
-    return Reading(_share(used), min(int(min(parts["at"].values())), now))
+    used = 1 - sum(parts["idle"][name] for name in sampled) / total
+    return Reading(_share(used), min(int(min(parts["at"][name] for name in sampled)), now))
 
 
-def _read_own(samples: Sequence[Sample], node_names: Sequence[str], now: int) -> Reading:
+def _read_own(samples: Sequence[Sample], node_names: Sequence[str], now: int, max_age: int) -> Reading:
     """A query of the user's own tells no sample times: it is as old as its evaluation."""
     if len(samples) == 1 and not _names(samples[0].metric):
         stamp, text = samples[0].value
@@ -113,18 +131,26 @@ def _read_own(samples: Sequence[Sample], node_names: Sequence[str], now: int) ->
     found: dict[str, float] = {}
     at = now
     for sample in samples:
-        name = _node_of(sample.metric, {}, wanted)
-        if name is not None:
-            found[name] = number(sample.value[1], name)
+        name, value = _node_of(sample.metric, {}, wanted), _number_or_none(sample)
+        if name is not None and value is not None:
+            found[name] = value
             at = min(at, int(sample.value[0]))
-    _refuse_if_partial(found, node_names)
+    _refuse_if_too_few(node_names, list(found), max_age)
     return Reading(_share(sum(found.values()) / len(found)), at)
 
 
-def _refuse_if_partial(found: Mapping[str, float], node_names: Sequence[str]) -> None:
-    missing = [name for name in node_names if name not in found]
-    if missing:
-        raise Unknown(f"{len(missing)} of {len(node_names)} workers have no sample, {missing[0]} first")
+def _number_or_none(sample: Sample) -> float | None:
+    """None for what is no number: its node has no sample, and the others still have theirs."""
+    try:
+        return number(sample.value[1], "a node")
+    except Unknown:
+        return None
+
+
+def _refuse_if_too_few(node_names: Sequence[str], sampled: Sequence[str], max_age: int) -> None:
+    why = why_unknown(node_names, sampled, max_age)
+    if why:
+        raise Unknown(why)
 
 
 def _names_by_instance(samples: Iterable[Sample]) -> Mapping[str, str]:

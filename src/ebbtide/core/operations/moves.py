@@ -23,7 +23,6 @@ from ebbtide.core.drain import Disruptions, Treatment, judge
 from ebbtide.core.fit import Placement, Room, placement_of
 from ebbtide.core.operations import sources
 from ebbtide.core.operations.situation import Situation
-from ebbtide.core.servers import why_not_movable
 from ebbtide.model.effect import Evict
 from ebbtide.model.operation import Consolidate, Move, MoveState
 from ebbtide.model.pod import Pod
@@ -153,15 +152,12 @@ def _first_few(operation: Consolidate, most: int) -> Iterator[Move]:
 def _judged(moves: list[Move], there: Mapping[str, Pod], situation: Situation) -> Next:
     disruptions = Disruptions(situation.snapshot.cluster.budgets)
     ready = _ready_by_owner(situation)
-    players = dict(situation.snapshot.players)
+    players = situation.snapshot.players_of
     begun: list[tuple[Move, Pod]] = []
     waits = ""
     for move in moves:
         pod = there[move.pod_uid]
-        stays = why_not_movable(pod, players)
-        if stays:
-            return Next(forbids=f"{pod.full_name} {stays}")
-        judgement = judge(pod, disruptions, situation.settings)
+        judgement = judge(pod, disruptions, situation.settings, players)
         if judgement.treatment is Treatment.WAIT:
             waits = judgement.says
         elif judgement.treatment is not Treatment.EVICT:

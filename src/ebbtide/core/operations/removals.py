@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ebbtide.core.drain import Disruptions, DrainPlan, Treatment, plan_drain
+from ebbtide.core.drain import Disruptions, DrainPlan, Treatment, plan_drain, put_off
 from ebbtide.core.gates import TRANSIENT, may_terminate
 from ebbtide.core.operations.situation import Situation
+from ebbtide.core.words import a_while
 from ebbtide.model.effect import (
     Cordon,
     DeleteNode,
@@ -166,7 +167,7 @@ def _draining(
         if situation.now >= removal.drain_deadline and not _is_taken(removal, operation_id, situation):
             return _attempt_failed(removal, situation, "the node could not be cordoned"), ()
         return _fenced(removal, situation), (Cordon(node.name, node.uid, operation_id),)
-    plan = _plan(node, situation, disruptions)
+    plan = _plan(node, situation, disruptions, hurried)
     if plan.drained:
         return _to(removal, RemovalState.DRAINED, situation), ()
     blocked = plan.treated(Treatment.BLOCK)
@@ -174,7 +175,8 @@ def _draining(
         return _attempt_failed(removal, situation, blocked[0].says), ()
     if situation.now >= removal.drain_deadline and not hurried:
         seconds = situation.settings.drain_timeout_seconds
-        return _attempt_failed(removal, situation, f"not drained within {seconds} s: {plan.obstacle}"), ()
+        obstacle = plan.obstacle_after(removal.reason)
+        return _attempt_failed(removal, situation, f"not drained within {a_while(seconds)}: {obstacle}"), ()
     return _evict(removal, plan, situation)
 
 
@@ -205,9 +207,11 @@ def _shut(node: Node, operation_id: str, hurried: bool) -> bool:
     return cordoned_by(node, operation_id) or (hurried and node.unschedulable)
 
 
-def _plan(node: Node, situation: Situation, disruptions: Disruptions) -> DrainPlan:
+def _plan(node: Node, situation: Situation, disruptions: Disruptions, hurried: bool) -> DrainPlan:
+    """Players are asked for again with every look. What the cloud takes is emptied whoever plays on it."""
     pods = situation.snapshot.cluster.pods_on.get(node.name, ())
-    return plan_drain(node, pods, disruptions, situation.settings)
+    players = None if hurried else situation.snapshot.players_of
+    return plan_drain(node, pods, disruptions, situation.settings, players)
 
 
 def _evict(removal: Removal, plan: DrainPlan, situation: Situation) -> Advance:
@@ -215,7 +219,9 @@ def _evict(removal: Removal, plan: DrainPlan, situation: Situation) -> Advance:
     effects = tuple(Evict(p.namespace, p.name, p.uid, p.node_name, p.grace_seconds) for p in pods)
     if effects:
         removal = _fenced(removal, situation)
-    return replace(removal, reason=plan.obstacle), effects
+    # What the API server said about an eviction is kept until something else stands in the way.
+    asked = plan.obstacle_after(removal.reason)
+    return replace(removal, reason=asked), effects
 
 
 def _fenced(removal: Removal, situation: Situation) -> Removal:
@@ -237,8 +243,8 @@ def _drained(
     if node is None:
         end = RemovalState.RELEASING, "its node left the cluster"
         return _out_of_sight(removal, operation_id, situation, *end), ()
-    plan = _plan(node, situation, disruptions)
     hurried = situation.notice_for(removal.instance_id) is not None
+    plan = _plan(node, situation, disruptions, hurried)
     if not plan.drained or not _shut(node, operation_id, hurried):
         return _to(removal, RemovalState.DRAINING, situation, plan.obstacle), ()
     if hurried and (_involuntary(operation_id) or not cordoned_by(node, operation_id)):
@@ -269,7 +275,8 @@ def _terminating(
     removal: Removal, node: Node | None, operation_id: str, situation: Situation, disruptions: Disruptions
 ) -> Advance:
     if node is not None:
-        plan = _plan(node, situation, disruptions)
+        hurried = situation.notice_for(removal.instance_id) is not None
+        plan = _plan(node, situation, disruptions, hurried)
         if not plan.drained:
             removal, evictions = _evict(removal, plan, situation)
             # Whoever lifted the cordon cannot save the node: more pods would only be lost with it.
@@ -285,6 +292,18 @@ def release(removal: Removal, situation: Situation, reason: str, blamed: bool = 
     if removal.settled or removal.state in (RemovalState.TERMINATING, RemovalState.RELEASING):
         return removal
     return replace(_to(removal, RemovalState.RELEASING, situation, reason), blamed=blamed)
+
+
+IN_THE_WAY = {
+    RemovalState.PLANNED: "its drain had not begun",
+    RemovalState.DRAINING: "its pods had not left",
+    RemovalState.DRAINED: "it was drained, and not yet allowed to go",
+}
+
+
+def obstacle(removal: Removal) -> str:
+    """What kept the removal from going on when it was last looked at."""
+    return removal.reason or IN_THE_WAY.get(removal.state, "it was on its way")
 
 
 def _releasing(removal: Removal, node: Node | None, operation_id: str, situation: Situation) -> Advance:
@@ -313,14 +332,23 @@ def absorb_removal(removal: Removal, outcome: Outcome, situation: Situation) -> 
             if removal.state is RemovalState.RELEASING:
                 # Another signed it since: it is theirs, and must not hold this operation open.
                 return _to(removal, RemovalState.RELEASED, situation, outcome.detail)
-        case Evict(node_name=name) if refused and name == removal.node_name:
-            if removal.state is RemovalState.DRAINING and situation.notice_for(removal.instance_id) is None:
-                return _attempt_failed(removal, situation, outcome.detail)
+        case Evict(node_name=name) if name == removal.node_name and removal.state is RemovalState.DRAINING:
+            return _told(removal, outcome, situation)
         case Terminate(instance_id=instance_id) if instance_id == removal.instance_id:
             if outcome.kind is OutcomeKind.DONE:
                 return replace(removal, retry_at=situation.now + situation.settings.request_timeout_seconds)
         case _:
             pass
+    return removal
+
+
+def _told(removal: Removal, outcome: Outcome, situation: Situation) -> Removal:
+    """What the API server answered to an eviction: a refusal ends the attempt, "later" is an obstacle."""
+    hurried = situation.notice_for(removal.instance_id) is not None
+    if outcome.kind is OutcomeKind.REFUSED and not hurried:
+        return _attempt_failed(removal, situation, outcome.detail)
+    if outcome.kind is OutcomeKind.LATER and isinstance(outcome.effect, Evict):
+        return replace(removal, reason=put_off(outcome.effect, outcome.detail))
     return removal
 
 

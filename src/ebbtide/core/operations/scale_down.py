@@ -3,7 +3,7 @@
 plan      the removals are written (PLANNED) before any node is touched
 execute   each node is drained, then terminated, by `removals`
 resume    whoever holds the lease goes on from what is written
-abort     paused, stuck, demand is back, or a node will not drain: what is not TERMINATING is
+abort     paused, stuck, load or demand is back, or a node will not drain: what is not TERMINATING is
           released, what is rolls forward; once set, the abort is never taken back
 complete  any node removed by us starts the cooldown; a failure with none removed starts a
           growing back-off, for removals alone
@@ -16,10 +16,12 @@ from dataclasses import replace
 
 from ebbtide.core import consolidation_pace
 from ebbtide.core.drain import Disruptions
+from ebbtide.core.gates import load_is_high
 from ebbtide.core.leaving import why_not_idle
 from ebbtide.core.operations import removals
 from ebbtide.core.operations.closing import Closed, backoff_until
 from ebbtide.core.operations.situation import Situation, Step
+from ebbtide.core.words import a_while
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Effect, Outcome
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown
@@ -61,10 +63,17 @@ def _abort_if_needed(operation: ScaleDown, situation: Situation) -> ScaleDown:
     released = tuple(
         removal
         if situation.notice_for(removal.instance_id)
-        else removals.release(removal, situation, reason, blamed)
+        else removals.release(removal, situation, _with_obstacle(reason, blamed, removal), blamed)
         for removal in operation.removals
     )
-    return replace(operation, abort_reason=reason, removals=released)
+    held = next((removal for removal in operation.removals if removal.state in REVOCABLE), None)
+    says = reason if held is None else _with_obstacle(reason, blamed, held)
+    return replace(operation, abort_reason=says, removals=released)
+
+
+def _with_obstacle(reason: str, blamed: bool, removal: Removal) -> str:
+    """That time ran out is no reason anybody can act on: what stood in the way is said with it (row 36)."""
+    return f"{reason}: {removals.obstacle(removal)}" if blamed else reason
 
 
 def _why_abort(operation: ScaleDown, situation: Situation) -> tuple[str, bool]:
@@ -73,7 +82,10 @@ def _why_abort(operation: ScaleDown, situation: Situation) -> tuple[str, bool]:
     if record.paused:
         return "removals were paused", False
     if now - operation.started_at >= settings.stuck_seconds:
-        return f"not finished after {settings.stuck_seconds} s", True
+        return f"not finished after {a_while(settings.stuck_seconds)}", True
+    high = load_is_high(situation.snapshot, settings)
+    if high and _holds_capacity(operation, situation):
+        return high, False
     waited = now - record.pending_since
     urgent = bool(record.pending_since) and waited >= settings.pending_up_seconds
     if urgent and _holds_capacity(operation, situation):
@@ -131,12 +143,16 @@ def close(record: Record, operation: ScaleDown, settings: Settings, now: int) ->
     record = replace(record, operation=None, rests=record.rests + rests, unclean_runs=0)
     if operation.only_empty:
         record = consolidation_pace.removed(record, len(gone))
-    if any(r.terminated for r in gone):
+    removed = [r for r in gone if r.attempts or r.terminated]
+    if removed:
+        # Also one that the cloud took in the middle of its drain: there is a node fewer, and load has moved.
         record = replace(record, last_scale_at=now, removal_failures=0, removal_backoff_until=0)
-    names = ", ".join(r.node_name or r.instance_id for r in gone)
+    said = [
+        f"{r.node_name or r.instance_id} {'removed' if r in removed else 'was gone already'}" for r in gone
+    ]
     why = "; ".join(f"{r.node_name or r.instance_id} kept: {r.reason}" for r in kept)
     if gone:
-        says = f"scale-down {operation.id} completed: {names} removed" + (f"; {why}" if why else "")
+        says = f"scale-down {operation.id} completed: {', '.join(said)}" + (f"; {why}" if why else "")
         return Closed(record, says, True)
     if any(r.blamed for r in kept):
         failures = record.removal_failures + 1

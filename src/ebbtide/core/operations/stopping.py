@@ -21,6 +21,9 @@ def why_stop(operation: Consolidate, situation: Situation) -> str:
         return paused.says
     if record.spots:
         return f"{record.spots[0].kind} of {record.spots[0].instance_id} is being answered"
+    high = gates.load_is_high(situation.snapshot, settings)
+    if high:
+        return high
     waited = now - record.pending_since
     if record.pending_since and waited >= settings.pending_up_seconds:
         return f"pods have waited {waited} s meanwhile"

@@ -32,6 +32,8 @@ class Judged:
     """Why it is not removed, though pods may be moved to it."""
     target: bool = True
     idle_since: int = 0
+    zone_rank: int = 0
+    """How far down the list of preferred zones its own is: of equals, the last one goes first."""
     movable: list[Pod] = field(default_factory=list)
     staying: list[Pod] = field(default_factory=list)
     tied: list[Pod] = field(default_factory=list)
@@ -109,6 +111,7 @@ def _site(each: Judged, shape: int, held: tuple[int, ...], fill: Decimal) -> Sit
         removable=not each.kept,
         target=each.target,
         idle_since=each.idle_since,
+        zone_rank=each.zone_rank,
         offer=(max(free[0], load[0], 1), max(free[1], load[1], 1), max(free[2], load[2], 1)),
     )
 

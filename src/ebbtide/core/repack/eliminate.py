@@ -83,12 +83,14 @@ def _occupied(site: Site) -> bool:
 
 
 def removal_order(scene: Scene) -> list[int]:
-    """The policy's own: the dear, the old, the long idle first; empty ones before those with pods."""
+    """The policy's own: most expensive, then oldest, then longest idle, then in the zone that is preferred
+    least (row 45); empty ones before those with pods."""
 
-    def order(number: int) -> tuple[bool, object, int, int, str]:
+    def order(number: int) -> tuple[bool, object, int, int, int, str]:
         site = scene.sites[number]
         idle_since = site.idle_since or site.node.created_at
-        return bool(site.parcels), -site.price, site.node.created_at, idle_since, site.node.name
+        last = -site.zone_rank, site.node.name
+        return bool(site.parcels), -site.price, site.node.created_at, idle_since, *last
 
     return sorted(_removable(scene), key=order)
 
@@ -96,12 +98,12 @@ def removal_order(scene: Scene) -> list[int]:
 def waste_order(scene: Scene) -> list[int]:
     """What is paid for nothing, for each pod that has to move: the most first."""
 
-    def order(number: int) -> tuple[float, object, int, str]:
+    def order(number: int) -> tuple[float, object, int, int, str]:
         site = scene.sites[number]
         held = sum(scene.worths[scene.parcels[each].kind] for each in site.parcels)
         waste = float(site.price) - held
         rate = waste / len(site.parcels) if site.parcels else float("inf")
-        return -rate, -site.price, site.node.created_at, site.node.name
+        return -rate, -site.price, site.node.created_at, -site.zone_rank, site.node.name
 
     return sorted(_removable(scene), key=order)
 
@@ -110,11 +112,12 @@ def emptiest_order(scene: Scene) -> list[int]:
     """By the share of its price that is paid for nothing, however many pods have to move; before all others
     those that would be too dear even if they were full."""
 
-    def order(number: int) -> tuple[bool, float, object, int, str]:
+    def order(number: int) -> tuple[bool, float, object, int, int, str]:
         site = scene.sites[number]
         held = sum(scene.worths[scene.parcels[each].kind] for each in site.parcels)
         share = held / float(site.price)
-        return not too_dear(scene, number), share, -site.price, site.node.created_at, site.node.name
+        last = -site.zone_rank, site.node.name
+        return not too_dear(scene, number), share, -site.price, site.node.created_at, *last
 
     return sorted(_removable(scene), key=order)
 
@@ -128,9 +131,10 @@ def too_dear(scene: Scene, number: int) -> bool:
 def dear_order(scene: Scene) -> list[int]:
     """The dear first, with or without pods: an empty cheap node may take in what a dear one holds."""
 
-    def order(number: int) -> tuple[object, int, int, str]:
+    def order(number: int) -> tuple[object, int, int, int, str]:
         site = scene.sites[number]
-        return -site.price, len(site.parcels), site.node.created_at, site.node.name
+        last = -site.zone_rank, site.node.name
+        return -site.price, len(site.parcels), site.node.created_at, *last
 
     return sorted(_removable(scene), key=order)
 

@@ -16,6 +16,7 @@ from ebbtide.core.drain import Disruptions, Treatment, judge
 from ebbtide.core.repack.build import Judged, build, offers_of, share_of
 from ebbtide.core.repack.neighbours import Neighbours
 from ebbtide.core.repack.scene import Scene, Size
+from ebbtide.core.words import a_time
 from ebbtide.model.check import Refusal
 from ebbtide.model.consolidation import NodeAnalysis
 from ebbtide.model.money import Price
@@ -42,7 +43,10 @@ def look(
     snapshot: Snapshot, record: Record, settings: Settings, now: int, players: Mapping[str, int]
 ) -> Look:
     judging = _Judging(snapshot, record, settings, now, players)
-    judged = [Judged(node, price_of(node, settings)) for node in snapshot.cluster.workers]
+    judged = [
+        Judged(node, price_of(node, settings), zone_rank=settings.zone_rank(node.zone))
+        for node in snapshot.cluster.workers
+    ]
     currency = main_currency(each.price for each in judged)
     for each in judged:
         each.left_out = judging.why_left_out(each, currency)
@@ -102,7 +106,7 @@ class _Judging:
             return f"it still carries the mark of operation {node.owner.operation_id}"
         if instance.id in self._rests:
             rest = self._rests[instance.id]
-            each.kept = f"it rests until {rest.until}: {rest.reason}"
+            each.kept = f"it is skipped until {a_time(rest.until)}: {rest.reason}"
         if self._settings.pool_named(node.pool) is None:
             return f"its pool {node.pool} is not configured"
         if each.price is None or each.price.per_hour <= 0:
@@ -134,12 +138,9 @@ class _Judging:
             return f"{pod.full_name} asks for neither CPU nor memory: nobody knows whether it fits elsewhere"
         alike = _alike(pod)
         if alike not in self._free or self._players:
-            judgement = judge(pod, self._disruptions, self._settings)
+            judgement = judge(pod, self._disruptions, self._settings, self._players)
             if judgement.treatment is not Treatment.EVICT:
                 return judgement.says
-            why = servers.why_not_movable(pod, self._players)
-            if why:
-                return f"{pod.full_name} {why}"
             if not servers.said(pod):
                 self._free.add(alike)
         if asked.cpu_milli > most[0] or asked.memory_mib > most[1]:

@@ -60,6 +60,8 @@ class Site:
     idle_since: int = 0
     offer: Size = (1, 1, 1)
     """All that may be on it besides what comes with every node."""
+    zone_rank: int = 0
+    """Of equals, one of a zone that is less preferred (a higher rank) goes first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,50 @@
+"""Times, durations, counts and shares as people read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+MINUTE, HOUR, DAY = 60, 3600, 86_400
+MOST_DIGITS = 6
+
+
+def a_time(epoch: int) -> str:
+    """`2026-01-01 14:20 UTC`: the record keeps seconds since 1970, which nobody can read."""
+    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def a_while(seconds: int) -> str:
+    """`45 s`, `15 min`, `10 h 20 min`, `2 days 3 h`: the two largest units, without zeros."""
+    seconds = max(0, seconds)
+    if seconds < 2 * MINUTE:
+        return f"{seconds} s"
+    if seconds < HOUR:
+        return _two(seconds, (MINUTE, "min"), (1, "s"))
+    if seconds < DAY:
+        return _two(seconds, (HOUR, "h"), (MINUTE, "min"))
+    return _two(seconds, (DAY, "day" if seconds < 2 * DAY else "days"), (HOUR, "h"))
+
+
+def _two(seconds: int, large: tuple[int, str], small: tuple[int, str]) -> str:
+    first, rest = divmod(seconds, large[0])
+    second = rest // small[0]
+    return f"{first} {large[1]}" + (f" {second} {small[1]}" if second else "")
+
+
+def count_of(number: int, noun: str) -> str:
+    """`1 pod`, `2 pods`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def names_of(names: list[str], most: int = 5) -> str:
+    """The names, or the first few of them and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def two_shares(value: float, limit: float) -> tuple[str, str]:
+    """Both with as many digits as it takes to tell them apart: 0.704 is not shown as 0.70 next to 0.70."""
+    digits = 2
+    while digits < MOST_DIGITS and value != limit and f"{value:.{digits}f}" == f"{limit:.{digits}f}":
+        digits += 1
+    return f"{value:.{digits}f}", f"{limit:.2f}"

@@ -1,0 +1,83 @@
+"""Row 29: what a person cordoned is no capacity, but counts towards the maximum."""
+
+from __future__ import annotations
+
+from ebbtide.core import gates
+from ebbtide.core.capacity import enlisted, standing, total
+from ebbtide.core.decide import decide
+from ebbtide.core.targets import choose_targets
+from ebbtide.core.track import track
+from ebbtide.model.decision import Action
+from ebbtide.model.node import Node
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+from tests.builders import (
+    NOW,
+    make_node,
+    make_nodes,
+    make_pod,
+    make_record,
+    make_removal,
+    make_settings,
+    make_snapshot,
+)
+from tests.unit.operations.builders import cordoned
+
+SETTINGS = make_settings(idle_down_seconds=0, cooldown_down_seconds=0)
+
+
+def by_person(name: str) -> Node:
+    return make_node(name, unschedulable=True)
+
+
+def idle(nodes: tuple[Node, ...]) -> Record:
+    return make_record(idle_since=1, ticked_at=NOW - 60, worker_count=len(nodes))
+
+
+def failed(nodes: tuple[Node, ...], cpu: float = 0.10, settings: Settings = SETTINGS) -> str:
+    decision = decide(make_snapshot(nodes, cpu=cpu), idle(nodes), settings, NOW, "d")
+    assert decision.action is Action.NOTHING
+    return next(v.failed.says for v in decision.verdicts if v.action is Action.SCALE_DOWN and v.failed)
+
+
+def test_the_minimum_counts_only_what_is_ready_and_schedulable() -> None:
+    nodes = (*make_nodes("a1", "b1"), by_person("a2"))
+    assert failed(nodes) == "2 ready and schedulable workers, MIN_WORKERS is 2"
+    check = gates.keeps_minimum(make_snapshot(nodes), make_record(), SETTINGS, (make_removal("a1"),))
+    assert (check.passed, check.says) == (False, "1 ready workers would be left, MIN_WORKERS is 2")
+
+
+def test_a_zone_is_not_kept_by_a_worker_that_takes_no_pod() -> None:
+    nodes = (*make_nodes("a1", "b1", "b2"), by_person("a2"))
+    check = gates.keeps_zones(make_snapshot(nodes), make_record(), SETTINGS, (make_removal("a1"),))
+    assert (check.passed, check.says) == (False, "zone a would be left without a ready worker")
+    removals, refusals = choose_targets(make_snapshot(nodes), make_record(), SETTINGS, NOW, 3)
+    assert [removal.node_name for removal in removals] == ["b1"]
+    said = {refusal.node_name: refusal.reason for refusal in refusals}
+    assert said["a1"] == "it is the last ready worker in zone a"
+    assert said["a2"] == "it was cordoned by someone else"
+
+
+def test_the_load_of_all_must_fit_on_what_is_schedulable() -> None:
+    """Five Ready workers at 0.29; two of the three that are schedulable would have to carry all of it."""
+    nodes = (*make_nodes("a1", "a2", "b1"), by_person("a3"), by_person("b2"))
+    assert failed(nodes, 0.29) == "CPU would be 0.72 on 2 workers, CPU_UP is 0.70"
+
+
+def test_a_cluster_is_short_of_workers_when_a_person_cordons_them_but_not_when_we_do() -> None:
+    nodes = (*make_nodes("b1"), by_person("a1"))
+    record, _ = track(make_snapshot(nodes), make_record(ticked_at=NOW - 60), SETTINGS, NOW)
+    assert record.short_since == NOW
+    ours = (*make_nodes("b1"), cordoned("a1"))
+    record, _ = track(make_snapshot(ours), make_record(ticked_at=NOW - 60), SETTINGS, NOW)
+    assert record.short_since == 0, "it is about to be given back"
+    assert [node.name for node in enlisted(make_snapshot(ours), make_record())] == ["b1", "a1"]
+
+
+def test_the_cordoned_ones_count_towards_the_maximum() -> None:
+    nodes = (*make_nodes("a1", "b1"), by_person("a2"))
+    snapshot = make_snapshot(nodes, [make_pod("web", node_name="a1")], cpu=0.9)
+    assert (len(standing(snapshot, make_record())), total(snapshot, make_record())) == (2, 3)
+    decision = decide(snapshot, make_record(), make_settings(max_workers=3), NOW, "d")
+    assert decision.action is Action.NOTHING
+    assert "3 nodes exist or are expected, MAX_WORKERS is 3" in decision.reason
