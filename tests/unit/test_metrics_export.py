@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ebbtide.adapters.metrics_export.figures import ClusterFigures, Figures
 from ebbtide.adapters.metrics_export.health import Health
-from ebbtide.adapters.metrics_export.serving import MetricsServer
+from ebbtide.adapters.metrics_export.serving import MOST_CONNECTIONS, MetricsServer
 from ebbtide.bootstrap.figures import figures_served
 from ebbtide.config.document import Read
 from ebbtide.config.load import build_config
@@ -160,6 +161,17 @@ def test_three_pages_are_served_and_nothing_can_be_changed_by_them() -> None:
         assert (code, {"ebbtide_ticks", "ebbtide_nodes", "ebbtide_tick_seconds"} <= names) == (200, True)
         assert ask(f"{url}/other")[0] == 404
         assert ask(f"{url}/metrics", "POST")[0] == 405
+
+
+def test_half_open_connections_neither_keep_probes_out_nor_pile_up() -> None:
+    with served(Watched(min_workers=3)) as url, ExitStack() as open_ones:
+        host, port = url.removeprefix("http://").split(":")
+        half = [
+            open_ones.enter_context(socket.create_connection((host, int(port)), 30))
+            for _ in range(3 * MOST_CONNECTIONS)
+        ]
+        assert ask(f"{url}/healthz") == (200, "ok\n")
+        assert [each.recv(1) for each in half[: 2 * MOST_CONNECTIONS]] == [b""] * (2 * MOST_CONNECTIONS)
 
 
 def test_an_address_that_is_taken_is_said_and_the_loop_runs_without() -> None:

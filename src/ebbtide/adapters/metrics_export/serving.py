@@ -6,8 +6,9 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from socketserver import TCPServer, ThreadingMixIn
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import make_wsgi_app
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 IDLE_SECONDS = 10.0
 """How long a client may be silent in the middle of its request."""
+MOST_CONNECTIONS = 32
+"""Probes and Prometheus need a few. Each has a descriptor and a thread of the process that scales."""
 PLAIN = ("Content-Type", "text/plain; charset=utf-8")
 
 
@@ -44,7 +47,30 @@ def make_app(health: Health) -> WSGIApplication:
 
 
 class _Server(ThreadingMixIn, WSGIServer):
+    """Where all places are taken, whoever came first goes: half-open connections would otherwise take the
+    descriptors of the engine, or keep the probes out until the process is restarted."""
+
     daemon_threads = True
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[socket.socket, None] = {}
+        super().__init__(*args, **named)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            if len(self._open) >= MOST_CONNECTIONS:
+                first = next(iter(self._open))
+                del self._open[first]
+                with suppress(OSError):  # its thread sees the end and closes it
+                    first.shutdown(socket.SHUT_RDWR)
+            self._open[request] = None
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
 
     def server_bind(self) -> None:
         """Without asking for the name of our own address, which takes long where there is no DNS."""
@@ -59,6 +85,10 @@ class _Server6(_Server):
 
 class _Handler(WSGIRequestHandler):
     timeout = IDLE_SECONDS
+
+    def handle(self) -> None:
+        with suppress(OSError):  # gone before its request was whole
+            super().handle()
 
     def log_message(self, format: str, *args: object) -> None:
         """Probes come every few seconds: nothing of them is worth a line."""

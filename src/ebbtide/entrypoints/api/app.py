@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import FastAPI, Request
-from fastapi.responses import Response
+from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 
 from ebbtide import __version__
 from ebbtide.entrypoints.api import problems
-from ebbtide.entrypoints.api.guard import SECURE, BodyLimit, Limiter, Next, check_request, scopes_of
+from ebbtide.entrypoints.api.guard import BodyLimit, Guard, scopes_of
+from ebbtide.entrypoints.api.limiting import Limiter
 from ebbtide.entrypoints.api.routers import routers
 from ebbtide.entrypoints.api.site import Site
 
@@ -32,15 +32,8 @@ def make_app(site: Site) -> FastAPI:
     app.state.limiter = Limiter()
     problems.install(app)
 
-    @app.middleware("http")
-    async def _guard(request: Request, call_next: Next) -> Response:
-        refused = check_request(request)
-        response = problems.answer(refused, request.url.path) if refused else await call_next(request)
-        for name, value in SECURE.items():
-            response.headers.setdefault(name, value)
-        return response
-
     app.add_middleware(BodyLimit, most=site.max_body_bytes)
+    app.add_middleware(Guard, site=site, limiter=app.state.limiter)
     for router in routers(site):
         _say_scopes(router.routes)
         app.include_router(router, responses=problems.DOCUMENTED)

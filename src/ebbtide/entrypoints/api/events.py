@@ -1,23 +1,27 @@
 """Server-sent events: every new entry of the log, and a `tick` whenever the record has moved on.
 
-One poller serves all listeners. An event's id is that of its entry, so that a browser that reconnects says
-with `Last-Event-ID` where it was and misses nothing that is still near the end of the log.
+One poller serves all listeners. An event's id is that of its entry, so a browser that reconnects says with
+`Last-Event-ID` where it was and misses nothing that is still near the end of the log.
+
+A listener has its place before anything is awaited: else all who come while the first one waits are let in.
+One that does not read is ended: it must not keep a connection for ever.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Request
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
 
 from ebbtide.entrypoints.api.guard import Needs
 from ebbtide.entrypoints.api.problems import Problem
-from ebbtide.entrypoints.api.scopes import Scope
+from ebbtide.entrypoints.api.scopes import Scope as Right
 from ebbtide.entrypoints.api.site import Site
 from ebbtide.entrypoints.api.telling import entry_shape
 from ebbtide.errors import EbbtideError
@@ -25,9 +29,42 @@ from ebbtide.model.log import LogEntry
 
 POLL_SECONDS = 1.0
 BEAT_SECONDS = 15.0
-MOST_LISTENERS = 100
+MOST_LISTENERS = 200
+MOST_UNREAD = 1000
+"""Events that wait for one listener."""
 LOOK_BACK = 200
 """Entries that a listener who comes back may have missed and still gets."""
+
+
+class Listener:
+    """One place, and what is still to be sent to it. `None` ends it."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[str | None] = asyncio.Queue(maxsize=MOST_UNREAD)
+
+    def tell(self, events: Sequence[str]) -> bool:
+        """False where it has not read for so long that it is ended; it reconnects and says where it was."""
+        if self.queue.qsize() + len(events) <= MOST_UNREAD:
+            for event in events:
+                self.queue.put_nowait(event)
+            return True
+        while not self.queue.empty():
+            self.queue.get_nowait()
+        self.queue.put_nowait(None)
+        return False
+
+    async def stream(self, missed: Sequence[str]) -> AsyncIterator[str]:
+        yield "retry: 2000\n\n"
+        for event in missed:
+            yield event
+        while True:
+            try:
+                told = await asyncio.wait_for(self.queue.get(), BEAT_SECONDS)
+            except TimeoutError:
+                told = ": still here\n\n"
+            if told is None:
+                return
+            yield told
 
 
 class Hub:
@@ -35,33 +72,28 @@ class Hub:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._listeners: set[asyncio.Queue[str]] = set()
+        self._listeners: set[Listener] = set()
         self._poller: asyncio.Task[None] | None = None
         self._last = ""
         self._rev = -1
 
-    async def listen(self, since: str) -> AsyncIterator[str]:
+    @property
+    def here(self) -> int:
+        return len(self._listeners)
+
+    async def listen(self, since: str) -> StreamingResponse:
         if len(self._listeners) >= MOST_LISTENERS:
             raise Problem(503, f"{MOST_LISTENERS} listeners are here already", headers={"Retry-After": "30"})
-        queue: asyncio.Queue[str] = asyncio.Queue(maxsize=1000)
-        missed = await run_in_threadpool(self._missed, since)
-        self._listeners.add(queue)
+        listener = Listener()
+        self._listeners.add(listener)
+        try:
+            missed = await run_in_threadpool(self._missed, since)
+        except BaseException:
+            self._listeners.discard(listener)
+            raise
         if self._poller is None or self._poller.done():
             self._poller = asyncio.create_task(self._poll())
-        return self._stream(queue, missed)
-
-    async def _stream(self, queue: asyncio.Queue[str], missed: list[str]) -> AsyncIterator[str]:
-        try:
-            yield "retry: 2000\n\n"
-            for event in missed:
-                yield event
-            while True:
-                try:
-                    yield await asyncio.wait_for(queue.get(), BEAT_SECONDS)
-                except TimeoutError:
-                    yield ": still here\n\n"
-        finally:
-            self._listeners.discard(queue)
+        return EventStream(listener, missed, lambda: self._listeners.discard(listener))
 
     def _missed(self, since: str) -> list[str]:
         if not since:
@@ -75,12 +107,9 @@ class Hub:
                 events = await run_in_threadpool(self._look)
             except EbbtideError as error:
                 events = [event_text("trouble", {"says": str(error)})]
-            for queue in tuple(self._listeners):
-                for event in events:
-                    if queue.full():  # a listener that does not read is let go; it reconnects
-                        self._listeners.discard(queue)
-                        break
-                    queue.put_nowait(event)
+            for listener in tuple(self._listeners):
+                if not listener.tell(events):
+                    self._listeners.discard(listener)
             await asyncio.sleep(POLL_SECONDS)
 
     def _look(self) -> list[str]:
@@ -94,6 +123,21 @@ class Hub:
             self._rev = rev
             events.append(event_text("tick", {"rev": rev, "at": int(self._site.clock.now())}))
         return events
+
+
+class EventStream(StreamingResponse):
+    """Gives its place back however it ends, also when the caller is gone before it begins."""
+
+    def __init__(self, listener: Listener, missed: Sequence[str], leave: Callable[[], None]) -> None:
+        headers = {"Cache-Control": "no-store"}
+        super().__init__(listener.stream(missed), media_type="text/event-stream", headers=headers)
+        self._leave = leave
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._leave()
 
 
 def entry_event(entry: LogEntry) -> str:
@@ -111,7 +155,7 @@ def router(site: Site) -> APIRouter:
 
     @routes.get(
         "/events",
-        dependencies=[Depends(Needs(Scope.READ))],
+        dependencies=[Depends(Needs(Right.READ))],
         response_class=StreamingResponse,
         responses={200: {"content": {"text/event-stream": {}}}},
     )
@@ -119,9 +163,6 @@ def router(site: Site) -> APIRouter:
         _request: Request, last_event_id: Annotated[str, Header(max_length=100)] = ""
     ) -> StreamingResponse:
         """Everything that happens, as it happens."""
-        stream = await hub.listen(last_event_id)
-        return StreamingResponse(
-            stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"}
-        )
+        return await hub.listen(last_event_id)
 
     return routes

@@ -1,25 +1,23 @@
-"""Before any route: the name it was asked for under, the length of the body, how often, and the token.
+"""Before any route: the name it was asked for under, how often, who asks, and the length of the body.
 
-Every route says its scope in its `Needs`; a test walks over all routes and fails where one says none.
+A caller is the token that was verified, else the address: an unverified token can be a new one with every
+request. Every route says its scope in its `Needs`; a test has the literal table of all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import Request
-from fastapi.responses import JSONResponse, Response
-from fastapi.security import HTTPBearer
-from limits import RateLimitItemPerMinute
-from limits.storage import MemoryStorage
-from limits.strategies import MovingWindowRateLimiter
+from fastapi.responses import JSONResponse
+from starlette.datastructures import Headers, MutableHeaders
 
+from ebbtide.entrypoints.api.limiting import Limiter, address_key
 from ebbtide.entrypoints.api.problems import Problem, answer
 from ebbtide.entrypoints.api.scopes import Scope, Token, expired, find_token
 from ebbtide.entrypoints.api.site import Site
 
-bearer = HTTPBearer(auto_error=False, description="A token with the scope that the route names.")
 SECURE = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -28,8 +26,9 @@ SECURE = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
 """For answers that are no page; pages bring a policy of their own."""
-
-Next = Callable[[Request], Awaitable[Response]]
+SIGNED_PATH = "/api/v1/scaling/webhooks/wake"
+"""Counted by its route, once the signature is known: a stranger must not use up what signed messages may."""
+LATER = {"Retry-After": "10"}
 
 
 class Needs:
@@ -38,9 +37,10 @@ class Needs:
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
 
-    def __call__(self, request: Request) -> Token | None:
+    async def __call__(self, request: Request) -> Token | None:
+        """Async, so a stranger is refused without a thread of those that answer others."""
         site: Site = request.app.state.site
-        presented = _presented(request)
+        presented = _presented(request.headers)
         if not presented:
             if self.scope is Scope.READ and site.open_reading:
                 return None
@@ -59,49 +59,93 @@ class Needs:
                 "nothing was changed"
             )
             raise Problem(403, detail)
-        request.state.token = token
         return token
 
 
-def _presented(request: Request) -> str:
-    kind, _, value = request.headers.get("authorization", "").partition(" ")
+def _presented(headers: Headers) -> str:
+    kind, _, value = headers.get("authorization", "").partition(" ")
     return value.strip() if kind.lower() == "bearer" else ""
 
 
-class Limiter:
-    """So many requests a minute for each caller: by token where there is one, else by address."""
-
-    def __init__(self) -> None:
-        self._limiter = MovingWindowRateLimiter(MemoryStorage())
-
-    def allows(self, what: str, who: str, per_minute: int) -> bool:
-        return self._limiter.hit(RateLimitItemPerMinute(per_minute), what, who)
-
-
-def who_asks(request: Request) -> str:
-    """Hashed by the limiter's key alone: a wrong token is a caller too."""
-    address = request.client.host if request.client else ""
-    return _presented(request)[:64] or address
+def who_asks(site: Site, headers: Headers, address: str) -> str:
+    """The token, where it is one of ours and valid; else the address, or every made-up token would be a
+    caller of its own."""
+    presented = _presented(headers)
+    if presented:
+        token = find_token(presented, site.tokens, site.clock.now())
+        if token is not None and not expired(token, site.clock.now()):
+            return f"token {token.digest.lower()}"
+    return address_key(address)
 
 
-def limit_wakes(request: Request) -> None:
+def address_of(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+async def limit_wakes(request: Request) -> None:
+    """After `Needs`."""
+    site: Site = request.app.state.site
+    count_wake(request, who_asks(site, request.headers, address_of(request)))
+
+
+def count_wake(request: Request, who: str) -> None:
     site: Site = request.app.state.site
     limiter: Limiter = request.app.state.limiter
-    if not limiter.allows("wake", who_asks(request), site.wakes_per_minute):
+    if not limiter.allows("wake", who, site.wakes_per_minute):
         detail = f"more than {site.wakes_per_minute} wakes a minute; nothing was changed. Try again later"
-        raise Problem(429, detail, headers={"Retry-After": "10"})
+        raise Problem(429, detail, headers=LATER)
 
 
-def check_request(request: Request) -> Problem | None:
+def count_stranger(request: Request) -> None:
+    """A message whose signature is wrong counts against the address that sent it."""
     site: Site = request.app.state.site
     limiter: Limiter = request.app.state.limiter
-    host = host_name(request.headers.get("host", ""))
-    if "*" not in site.hosts and host not in site.hosts:
-        return Problem(421, f"asked for as {host!r}, which is none of this server's names (api.hosts)")
-    if not limiter.allows("all", who_asks(request), site.rate_per_minute):
-        detail = f"more than {site.rate_per_minute} requests a minute; try again later"
-        return Problem(429, detail, headers={"Retry-After": "10"})
-    return None
+    if not limiter.allows("all", address_key(address_of(request)), site.rate_per_minute):
+        raise _too_many(site)
+
+
+def _too_many(site: Site) -> Problem:
+    return Problem(429, f"more than {site.rate_per_minute} requests a minute; try again later", headers=LATER)
+
+
+class Guard:
+    """The outermost layer, so what is refused costs as little as possible."""
+
+    def __init__(self, app: Any, site: Site, limiter: Limiter) -> None:
+        self._app = app
+        self._site = site
+        self._limiter = limiter
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def secured(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURE.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        refused = self._refused(scope)
+        app = answer(refused, scope["path"]) if refused else self._app
+        await app(scope, receive, secured)
+
+    def _refused(self, scope: Any) -> Problem | None:
+        site, headers = self._site, Headers(scope=scope)
+        host = host_name(headers.get("host", ""))
+        if "*" not in site.hosts and host not in site.hosts:
+            return Problem(421, f"asked for as {host!r}, which is none of this server's names (api.hosts)")
+        signed = site.webhook_secrets and scope["path"] == SIGNED_PATH and scope["method"] == "POST"
+        if not signed:
+            who = who_asks(site, headers, (scope.get("client") or ("", 0))[0])
+            if not self._limiter.allows("all", who, site.rate_per_minute):
+                return _too_many(site)
+        # No database takes a NUL in a text, and PostgreSQL says so in a way that looks like an outage.
+        if "\0" in scope["path"] or b"%00" in scope["query_string"]:
+            return Problem(400, "there is a NUL in the address; nothing was changed")
+        return None
 
 
 def host_name(header: str) -> str:
@@ -135,7 +179,9 @@ class BodyLimit:
             if length > self._most:
                 await self._refuse(scope, receive, send)
                 return
-            if message["type"] != "http.request" or not message.get("more_body", False):
+            if message["type"] == "http.disconnect":  # gone before its request was whole: there is none
+                return
+            if not message.get("more_body", False):
                 break
         held = iter(chunks)
 

@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from ebbtide.core.wake import cold_start_timeout
 from ebbtide.entrypoints.api.desk import Desk
-from ebbtide.entrypoints.api.guard import Needs, limit_wakes
+from ebbtide.entrypoints.api.guard import Needs, count_stranger, count_wake, limit_wakes
 from ebbtide.entrypoints.api.problems import Problem
 from ebbtide.entrypoints.api.scaling_shapes import (
     WakeAllBody,
@@ -72,12 +72,18 @@ def router(desk: Desk) -> APIRouter:
         policies = [WokenPolicy(policy_id=each.policy_id, status=each.status) for each in woken]
         return WakeAllShape(woken=waking, already_running=len(woken) - waking, policies=policies)
 
-    @routes.post("/webhooks/wake", dependencies=[Depends(limit_wakes)])
+    @routes.post("/webhooks/wake")
     async def webhook(request: Request) -> JSONResponse:
         """Wake the policy that a signed message (Standard Webhooks) names. Needs no token: the signature is
         the proof, and a message counts once."""
         body = await request.body()
         headers = {name: request.headers.get(name, "") for name in SIGNED}
+        try:
+            await run_in_threadpool(verify, desk.site.webhook_secrets, body, headers)
+        except Problem:
+            count_stranger(request)
+            raise
+        count_wake(request, "webhooks")
         return await run_in_threadpool(_webhook, desk, body, headers)
 
     return routes
@@ -92,7 +98,6 @@ def begin(desk: Desk, policy_id: str, asked: WakeBody, key: str) -> tuple[Policy
 
 
 def _webhook(desk: Desk, body: bytes, headers: Mapping[str, str]) -> JSONResponse:
-    verify(desk.site.webhook_secrets, body, headers)
     try:
         message = json.loads(body)
         policy_id = message["policy_id"]

@@ -1,0 +1,153 @@
+"""How many connections the API holds, and how long one may take over its request.
+
+The API shares its process, and so its descriptors, with the engine. Half-open connections need no token, and
+would otherwise take every descriptor until no tick could open its store. So there is a fixed number of
+places, at most half of the descriptors. A connection that is not being answered has little time, and where
+all places are taken, the one that has kept us waiting longest gives its place to a newcomer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from dataclasses import dataclass
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+MOST_CONNECTIONS = 2000
+FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+def places() -> int:
+    """Half of what this process may open: the rest is the engine's, for its store, cluster and cloud."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else max(1, min(MOST_CONNECTIONS, soft // 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds until a connection is closed."""
+
+    head_seconds: float = 10.0
+    """Until the head of a request is whole, counted from the connection or from the answer before."""
+    body_seconds: float = 20.0
+    """Until its body is whole."""
+    idle_seconds: int = 5
+    """Without a byte between two requests."""
+    unread_seconds: float = 30.0
+    """While the caller does not take what was sent."""
+
+
+class Room:
+    """The places. Only the thread of the event loop comes here."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.taken: set[Connection] = set()
+        self._idle: dict[Connection, None] = {}
+        """Not being answered, the longest first."""
+
+    def enter(self, newcomer: Connection) -> bool:
+        """False where every place is taken by somebody who is being answered."""
+        if len(self.taken) >= self.most:
+            longest = next(iter(self._idle), None)
+            if longest is None:
+                return False
+            longest.drop()
+        self.taken.add(newcomer)
+        self._idle[newcomer] = None
+        return True
+
+    def answering(self, connection: Connection) -> None:
+        self._idle.pop(connection, None)
+
+    def idle(self, connection: Connection) -> None:
+        if connection in self.taken:
+            self._idle.setdefault(connection, None)
+
+    def leave(self, connection: Connection) -> None:
+        self.taken.discard(connection)
+        self._idle.pop(connection, None)
+
+
+class Connection(H11Protocol):
+    """One connection, which has a place or is turned away, and a time limit for each part of a request."""
+
+    room: Room
+    patience: Patience
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._part = ""
+        self._limit: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
+        super().connection_made(transport)
+        if not self.room.enter(self):
+            transport.write(FULL)
+            transport.close()
+            return
+        self._settle()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._leave()
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        if self.transport.is_closing():  # turned away: what it still sends is nobody's
+            return
+        super().handle_events()
+        self._settle()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._settle()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self._unread or self.loop.call_later(self.patience.unread_seconds, self.drop)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def drop(self) -> None:
+        """At once: whatever was to be sent is not sent any more."""
+        self._leave()
+        self.transport.abort()
+
+    def _settle(self) -> None:
+        """Start the time of the part of the request that has just begun."""
+        part = self._part_now()
+        if part == self._part:
+            return
+        self._part = part
+        if self._limit is not None:
+            self._limit.cancel()
+        if part == "answer":
+            self.room.answering(self)
+            return
+        self.room.idle(self)
+        seconds = self.patience.body_seconds if part == "body" else self.patience.head_seconds
+        self._limit = self.loop.call_later(seconds, self.drop)
+
+    def _part_now(self) -> str:
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete:
+            return "head"
+        return "body" if cycle.more_body else "answer"
+
+    def _leave(self) -> None:
+        self.room.leave(self)
+        for timer in (self._limit, self._unread):
+            if timer is not None:
+                timer.cancel()
+
+
+def guarded(room: Room, patience: Patience) -> type[Connection]:
+    """The kind of connection for this room."""
+    return type("Guarded", (Connection,), {"room": room, "patience": patience})

@@ -1,0 +1,156 @@
+"""Connections that ask for nothing: they are closed, they give way, and the engine keeps its descriptors."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+
+from ebbtide.entrypoints.api.app import make_app
+from ebbtide.entrypoints.api.connections import MOST_CONNECTIONS, Patience, places
+from ebbtide.entrypoints.api.serving import AT_A_TIME, served
+from ebbtide.simulator.live import Live
+from tests.integration.api.conftest import make_site
+
+WAIT_SECONDS = 30.0
+"""Far more than anything here takes: a socket that says nothing for so long is a failure."""
+SHORT, LONG = 0.2, 600
+PROBE = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+TYPED = b"PUT /api/v1/pause HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{"
+ENDLESS = Patience(LONG, LONG, LONG, LONG)
+
+
+def knock(port: int, says: bytes = b"") -> socket.socket:
+    caller = socket.create_connection(("127.0.0.1", port), WAIT_SECONDS)
+    if says:
+        caller.sendall(says)
+    return caller
+
+
+def heard(caller: socket.socket) -> bytes:
+    """All that comes until the other side closes."""
+    text = b""
+    try:
+        while block := caller.recv(65536):
+            text += block
+    except ConnectionResetError:
+        pass
+    return text
+
+
+@pytest.fixture
+def app(live: Live) -> FastAPI:
+    return make_app(make_site(live, hosts=("127.0.0.1",)))
+
+
+HALF = {
+    "silent from the start": (b"", Patience(SHORT, LONG, LONG, LONG)),
+    "half of a head": (b"GET /healthz HTTP/1.1\r\nHost: 127.0", Patience(SHORT, LONG, LONG, LONG)),
+    "half of a body": (TYPED, Patience(LONG, SHORT, LONG, LONG)),
+    "silent after an answer": (PROBE.replace(b"close", b"keep-alive"), Patience(LONG, LONG, 1, LONG)),
+    "half of a second head": (
+        PROBE.replace(b"close", b"keep-alive") + b"GET /healthz HT",
+        Patience(SHORT, LONG, LONG, LONG),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HALF)
+def test_a_connection_that_does_not_go_on_is_closed(app: FastAPI, name: str) -> None:
+    says, patience = HALF[name]
+    with served(app, "127.0.0.1", 0, patience=patience) as port, closing(knock(port, says)) as caller:
+        heard(caller)
+
+
+def test_a_caller_who_does_not_read_is_dropped(live: Live) -> None:
+    """He asks for more than all buffers on the way hold, and takes nothing of it."""
+    much = (b"#" * 60_000_000, "text/plain")
+    app = make_app(make_site(live, hosts=("127.0.0.1",), tokens=(), open_reading=True, metrics=lambda: much))
+    asked = PROBE.replace(b"/healthz", b"/metrics")
+    patience = Patience(LONG, LONG, LONG, SHORT)
+    with (
+        served(app, "127.0.0.1", 0, most=1, patience=patience) as port,
+        closing(knock(port, asked)) as caller,
+    ):
+        assert caller.recv(100).startswith(b"HTTP/1.1 200")
+        answers = set()
+        while not any(answer.endswith(b"ok\n") for answer in answers):  # his is the only place
+            with closing(knock(port, PROBE)) as next_one:
+                answers.add(heard(next_one))
+        assert len(heard(caller)) < len(much[0])
+
+
+@pytest.mark.parametrize("says", [b"", b"GET /", TYPED])
+def test_half_open_connections_give_way_to_who_asks(app: FastAPI, says: bytes) -> None:
+    with served(app, "127.0.0.1", 0, most=5, patience=ENDLESS) as port, ExitStack() as open_ones:
+        half = [open_ones.enter_context(closing(knock(port, says))) for _ in range(50)]
+        for _ in range(10):
+            with closing(knock(port, PROBE)) as caller:
+                assert heard(caller).endswith(b"ok\n")
+        heard(half[0])  # the first of them was closed
+
+
+def test_who_is_being_answered_is_not_closed_for_a_newcomer(live: Live) -> None:
+    site = make_site(live, hosts=("127.0.0.1",), tokens=(), open_reading=True)
+    listen = PROBE.replace(b"/healthz", b"/api/v1/events")
+    with served(make_app(site), "127.0.0.1", 0, most=2, patience=ENDLESS) as port, ExitStack() as open_ones:
+        for _ in range(2):
+            listener = open_ones.enter_context(closing(knock(port, listen)))
+            assert listener.recv(100).startswith(b"HTTP/1.1 200")
+        with closing(knock(port)) as refused:
+            assert heard(refused).startswith(b"HTTP/1.1 503")
+
+
+CHILD = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+from ebbtide.entrypoints.api.app import make_app
+from ebbtide.entrypoints.api.serving import served
+from ebbtide.simulator.live import Live
+from tests.integration.api.conftest import START, make_site
+
+def work():
+    mine = [os.open(os.devnull, os.O_RDONLY) for _ in range(40)]  # what a tick may need at once
+    for each in mine:
+        os.close(each)
+    return ""
+
+site = make_site(Live(1, START), hosts=("127.0.0.1",), healthy=work)
+with served(make_app(site), "127.0.0.1", 0) as port:
+    print(port, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_half_open_connections_leave_the_engine_its_descriptors() -> None:
+    """More of them than this process may have descriptors, none with a token; its work goes on."""
+    root = Path(__file__).parents[3]
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD], cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with child, ExitStack() as open_ones:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        port = int(child.stdout.readline())
+        for _ in range(600):
+            open_ones.enter_context(closing(knock(port)))
+        for _ in range(20):
+            with closing(knock(port, PROBE)) as caller:
+                assert heard(caller).endswith(b"ok\n")
+        child.stdin.close()
+
+
+def test_the_places_are_well_below_the_limit_of_descriptors() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1024, before[1]))
+        assert places() + AT_A_TIME <= 576
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert places() <= MOST_CONNECTIONS
