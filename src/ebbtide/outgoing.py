@@ -40,8 +40,23 @@ NEVER_NAMES = frozenset(
     {"metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal"}
 )
 """Names of metadata services: refused as such, since what they resolve to may change."""
-_CARRIES = ip_network("64:ff9b::/96")
-"""NAT64: the last four bytes are an IPv4 address."""
+HOSTS = frozenset(
+    map(IPv4Address, ("169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200", "192.0.0.192"))
+)
+"""Refused at the end of any IPv6 address: a network may have a prefix for NAT64 that we do not know."""
+_CARRIES = tuple(
+    ip_network(text)
+    for text in (
+        "::/96",  # compatible
+        "::ffff:0:0:0/96",  # translated (SIIT)
+        "64:ff9b::/96",  # NAT64
+    )
+)
+"""The last four bytes are an IPv4 address."""
+_LOCAL_NAT64 = ip_network("64:ff9b:1::/48")
+_PLACES = ((6, 7, 9, 10), (7, 9, 10, 11), (9, 10, 11, 12), (12, 13, 14, 15))
+"""Where it may stand in an address of local NAT64 (RFC 6052), by the length of the prefix."""
+_ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 def forbidden(address: str) -> bool:
@@ -156,9 +171,12 @@ def _carried(address: IPv4Address | IPv6Address) -> list[IPv4Address]:
     if isinstance(address, IPv4Address):
         return []
     last = IPv4Address(int(address) & 0xFFFFFFFF)
-    nat = last if address in _CARRIES or int(address) >> 32 == 0 else None
-    teredo = address.teredo[1] if address.teredo else None
-    return [each for each in (address.ipv4_mapped, address.sixtofour, teredo, nat) if each is not None]
+    carries = any(address in network for network in _CARRIES) or (int(address) >> 32) & 0xFFFFFFFF in _ISATAP
+    found = [address.ipv4_mapped, address.sixtofour, address.teredo[1] if address.teredo else None]
+    found += [last] if carries or last in HOSTS else []
+    if address in _LOCAL_NAT64:
+        found += [IPv4Address(bytes(address.packed[place] for place in places)) for places in _PLACES]
+    return [each for each in found if each is not None]
 
 
 def _is_forbidden_number(host: str) -> bool:

@@ -127,6 +127,51 @@ def by_kubernetes(url: str, folder: Path) -> None:
 WAYS = (by_webhook, by_prometheus, by_hetzner, by_ec2, by_dynamodb, by_kubernetes)
 
 
+FORMS = (
+    "169.254.169.254",
+    "::ffff:169.254.169.254",
+    "::169.254.169.254",
+    "::ffff:0:169.254.169.254",  # translated
+    "64:ff9b::169.254.169.254",  # NAT64
+    "64:ff9b:1::169.254.169.254",  # NAT64 of a network of its own
+    "64:ff9b:1:a9fe:a9:fe00::",  # the same, with the address after 48 bits
+    "64:ff9b:1:a9:fe:a9fe::",  # 56
+    "64:ff9b:1:0:a9:fea9:fe00::",  # 64
+    "2001:db8:1:2::169.254.169.254",  # a prefix that only that network knows
+    "2002:a9fe:a9fe::1",  # 6to4
+    "2001:0:a01:203:0:0:5601:5601",  # Teredo
+    "2001:db8::5efe:169.254.1.1",  # ISATAP
+    "2001:db8::200:5efe:169.254.1.1",
+    "fd00:ec2::254",
+    "fd00:ec2:0:0:0:0:0:fe",
+    "fd20:ce::254",
+    "fe80::a9fe:a9fe%eth0",
+)
+
+
+@pytest.mark.parametrize("address", FORMS)
+def test_a_metadata_service_is_known_in_every_form_of_its_address(address: str) -> None:
+    assert outgoing.forbidden(address)
+    assert "metadata service" in outgoing.why_not(
+        f"http://[{address}]/" if ":" in address else f"http://{address}/"
+    )
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "2001:db8::1",
+        "64:ff9b::10.0.0.1",
+        "64:ff9b:1::10.0.0.1",
+        "::ffff:10.1.2.3",
+        "::1",
+        "::5efe:10.0.0.1",
+    ],
+)
+def test_other_addresses_of_ipv6_are_spoken_to(address: str) -> None:
+    assert not outgoing.forbidden(address)
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("url", [f"http://{NAME}", f"http://{METADATA}", "http://0xa9fea9fe"])
 def test_a_name_or_number_of_a_metadata_service_is_never_spoken_to(

@@ -16,6 +16,7 @@ from standardwebhooks.webhooks import Webhook
 from ebbtide.adapters import webhooks
 from ebbtide.adapters.webhooks import NotSent, WebhookNotifier, post
 from ebbtide.bootstrap import open_notifier
+from ebbtide.config.api import webhook_secrets
 from ebbtide.config.document import Read
 from ebbtide.config.load import build_config
 from ebbtide.errors import ConfigError
@@ -159,7 +160,11 @@ def test_a_notifier_needs_a_secret(tmp_path: Any) -> None:
         build_config(Read(), url)
     secrets = tmp_path / "secrets"
     config = build_config(Read(), {**url, "API_WEBHOOK_SECRETS_FILE": str(secrets)})
-    for text, why in ((None, "cannot be read"), ("\n", "no secret"), ("whsec_\n", "cannot be used to sign")):
+    for text, why in (
+        (None, "cannot be read"),
+        ("\n", "no secret"),
+        ("whsec_\n", "line 1 of .* is no secret"),
+    ):
         if text is not None:
             secrets.write_text(text)
         with pytest.raises(ConfigError, match=why):
@@ -167,3 +172,18 @@ def test_a_notifier_needs_a_secret(tmp_path: Any) -> None:
     secrets.write_text(f"{SECRET}\nwhsec_b2xk\n")
     assert isinstance(open_notifier(config), WebhookNotifier)
     assert json.loads(webhooks.body_of(ASLEEP, "policy.asleep"))["timestamp"] == "1970-01-01T00:01:40Z"
+
+
+@pytest.mark.parametrize("line", ["whsec_", "whsec_*", "# the old one", "not base 64", "whsec_A", "=="])
+def test_a_line_that_is_no_secret_is_refused_at_the_start_by_its_number(tmp_path: Any, line: str) -> None:
+    path = tmp_path / "secrets"
+    path.write_text(f"{SECRET}\n\n{line}\n")
+    with pytest.raises(ConfigError, match=r"line 3 of .* is no secret"):
+        webhook_secrets(str(path))
+
+
+def test_secrets_are_taken_with_and_without_prefix_and_padding(tmp_path: Any) -> None:
+    path = tmp_path / "secrets"
+    plain = SECRET.removeprefix("whsec_")
+    path.write_text(f"{SECRET}\n{plain}\nd2hhdA\nd2hhdA==\n")
+    assert webhook_secrets(str(path)) == (SECRET, plain, "d2hhdA", "d2hhdA==")

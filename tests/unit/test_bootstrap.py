@@ -24,7 +24,10 @@ from ebbtide.adapters.kube.usage import MetricsServer
 from ebbtide.adapters.prometheus import FirstKnown
 from ebbtide.bootstrap.kubernetes import cloud_client
 from ebbtide.config import Config, load
+from ebbtide.config.document import Read
+from ebbtide.config.load import build_config
 from ebbtide.entrypoints.cli import main
+from ebbtide.entrypoints.cli.running import check_distinct
 from ebbtide.errors import ConfigError
 
 KUBECONFIG = """\
@@ -222,3 +225,14 @@ def _python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         timeout=60,
         check=False,
     )
+
+
+def test_one_file_named_by_two_paths_is_one_store(tmp_path: Path) -> None:
+    """Two loops of one process would have the same owner, and take each other's lease for their own."""
+    (tmp_path / "link").symlink_to(tmp_path)
+    configs = [
+        build_config(Read(), {"STORE_URL": f"sqlite:///{tmp_path}/{way}"}) for way in ("a.db", "link/a.db")
+    ]
+    with pytest.raises(ConfigError, match="with the same store"):
+        check_distinct(configs)
+    check_distinct([configs[0], build_config(Read(), {"STORE_URL": f"sqlite:///{tmp_path}/b.db"})])

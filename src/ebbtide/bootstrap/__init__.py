@@ -92,6 +92,15 @@ def open_notifier(config: Config) -> Notifier:
     return WebhookNotifier(lines, config.api.notify_url, secrets[0])
 
 
+def place_of_store(config: Config) -> str:
+    """The same for two configurations that name one store in two ways."""
+    if config.store_url.startswith("dynamodb"):
+        return with_tables(config)
+    from ebbtide.adapters.stores.sql_engine import place_of
+
+    return place_of(config.store_url)
+
+
 def open_store(config: Config) -> Store:
     if config.store_url.startswith("dynamodb"):
         from ebbtide.adapters.stores.dynamodb import DynamoStore

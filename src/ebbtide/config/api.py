@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
@@ -99,4 +100,21 @@ def webhook_secrets(path: str) -> tuple[str, ...]:
             f"api.webhook_secrets_file {path!r} cannot be read ({error}); nothing was "
             "touched. Make it, with one secret a line."
         ) from error
-    return tuple(keep(line.strip()) for line in lines if line.strip())
+    found = tuple(keep(line.strip()) for line in lines)
+    for number, secret in enumerate(found, 1):
+        # Checked here and not at the first message: then every webhook would fail. A comment would be a
+        # secret that everybody can guess.
+        if secret and not _is_secret(secret):
+            raise ConfigError(
+                f"line {number} of api.webhook_secrets_file {path!r} is no secret; nothing was touched. "
+                "Write each as whsec_ and base64, one a line, and no comments."
+            )
+    return tuple(secret for secret in found if secret)
+
+
+def _is_secret(text: str) -> bool:
+    encoded = text.removeprefix("whsec_").rstrip("=")
+    try:
+        return bool(base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True))
+    except ValueError:
+        return False

@@ -101,6 +101,22 @@ def _store_fix(url: str) -> str:
     return "run `ebbtide db upgrade`, and check the address, the password and the rights of the user"
 
 
+def examine_webhooks(config: Config) -> Finding | None:
+    """None where none are taken."""
+    from ebbtide.config.api import webhook_secrets
+
+    path = config.api.webhook_secrets_file
+    if not path:
+        return None
+    try:
+        count = len(webhook_secrets(path))
+    except EbbtideError as error:
+        return Finding(False, str(error), "correct that line, and start Ebbtide again")
+    if not count:
+        return Finding(False, f"there is no secret in {path}", "write one into it, as whsec_ and base64")
+    return Finding(True, f"webhooks are signed with {count} {'secret' if count == 1 else 'secrets'}")
+
+
 def examine_metrics(config: Config, workers: Sequence[str]) -> Finding | None:
     """Of Prometheus; None where none is configured: metrics-server has been asked with the cluster."""
     from ebbtide.bootstrap.kubernetes import open_prometheus

@@ -15,6 +15,7 @@ import pytest
 from ebbtide.adapters.stores import sqlite_probe
 from ebbtide.adapters.stores.migrate import check, upgrade
 from ebbtide.adapters.stores.sql import SqlStore
+from ebbtide.adapters.stores.sql_engine import place_of
 from ebbtide.errors import StoreUnusable
 from tests.contract.stores.examples import make_entry
 from tests.contract.stores.lab import StillClock
@@ -46,6 +47,47 @@ def test_a_new_file_is_made_and_ready(tmp_path: Path) -> None:
     assert check(f"sqlite:///{path}").endswith("is ready at schema 0002")
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def rights(path: Path) -> dict[str, int]:
+    return {each.name: each.stat().st_mode & 0o777 for each in path.parent.iterdir()}
+
+
+@pytest.fixture
+def plain_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("plain_umask")
+def test_a_new_file_is_for_its_user_alone_and_so_is_its_log(tmp_path: Path) -> None:
+    path = tmp_path / "new.db"
+    store = open_store(path)
+    with closing(sqlite3.connect(path)) as reader:
+        reader.execute("SELECT 1 FROM sqlite_master").fetchone()
+        assert rights(path) == {"new.db": 0o600, "new.db-wal": 0o600, "new.db-shm": 0o600}
+    store.close()
+
+
+@pytest.mark.usefixtures("plain_umask")
+def test_an_old_file_is_closed_to_others_and_its_group_keeps_what_it_has(made: Path) -> None:
+    made.chmod(0o664)
+    open_store(made).close()
+    assert rights(made)[made.name] == 0o660
+
+
+def test_two_ways_to_name_a_file_are_one_place(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = made.parent / "link"
+    link.symlink_to(made.parent)
+    hard = made.parent / "other.db"
+    hard.hardlink_to(made)
+    monkeypatch.chdir(made.parent)
+    ways = [made, link / made.name, made.parent / "." / ".." / made.parent.name / made.name, hard, made.name]
+    assert len({place_of(f"sqlite:///{way}") for way in ways}) == 1
+    assert place_of(f"sqlite:///{link}/new.db") == place_of(f"sqlite:///{made.parent}/new.db")
+    assert place_of("postgresql://one:pw@DB/ebb") == place_of("postgresql+psycopg://two@db:5432/ebb")
+    assert place_of("postgresql://db/ebb") != place_of("postgresql://db/other")
 
 
 def test_a_file_that_is_something_else_is_left_as_it_is(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_a_caller_who_does_not_read_is_dropped(live: Live) -> None:
         closing(knock(port, asked)) as caller,
     ):
         assert caller.recv(100).startswith(b"HTTP/1.1 200")
-        answers = set()
+        answers: set[bytes] = set()
         while not any(answer.endswith(b"ok\n") for answer in answers):  # his is the only place
             with closing(knock(port, PROBE)) as next_one:
                 answers.add(heard(next_one))

@@ -22,6 +22,7 @@ from ebbtide.adapters.stores.sql_errors import translate, translate_connect
 from ebbtide.errors import StoreUnusable
 
 BUSY_TIMEOUT_SECONDS = 10
+POSTGRES_PORT = 5432
 POSTGRES_LIMITS = (
     "-c statement_timeout=15000 -c lock_timeout=10000 -c idle_in_transaction_session_timeout=15000"
 )
@@ -63,6 +64,21 @@ def sqlite_path(url: URL) -> Path:
     if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
         raise StoreUnusable("store.url names no file: write sqlite:///FILE")
     return Path(url.database)
+
+
+def place_of(url: str) -> str:
+    """Where the database is, however the URL names it: one file by its number, or by its path without links
+    where it is not made yet; one server by its address, whoever logs in."""
+    parsed = parse(url)
+    if is_sqlite(parsed):
+        path = sqlite_path(parsed).resolve()
+        try:
+            found = path.stat()
+        except OSError:
+            return f"sqlite {path}"
+        return f"sqlite {found.st_dev}:{found.st_ino}"
+    host = str(parsed.host or parsed.query.get("host", "")).lower()
+    return f"postgresql {host}:{parsed.port or parsed.query.get('port', POSTGRES_PORT)}/{parsed.database}"
 
 
 def make_engine(url: URL) -> Engine:

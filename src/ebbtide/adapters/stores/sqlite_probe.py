@@ -55,6 +55,8 @@ def probe(path: Path, may_create: bool) -> None:
     _refuse_network_file_system(folder)
     try:
         _refuse_without_locks(folder)
+        if may_create:
+            keep_to_ourselves(path)
         _refuse_broken(path)
         if may_create:
             prefer_wal(path)
@@ -80,6 +82,18 @@ def _refuse_broken(path: Path) -> None:
                 raise sqlite3.DatabaseError(" ".join(answer.split()))
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("ROLLBACK")
+
+
+def keep_to_ourselves(path: Path) -> None:
+    """A new file is for its user alone; SQLite gives its log the rights of the file. An old one that is ours
+    is closed to everybody else: who writes the record decides what is removed."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    for each in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm", "-journal"))):
+        with suppress(FileNotFoundError):
+            now = each.stat()
+            if now.st_mode & 0o007 and now.st_uid == os.geteuid():
+                each.chmod(now.st_mode & 0o770)
 
 
 def prefer_wal(path: Path) -> None:

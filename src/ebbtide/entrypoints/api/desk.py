@@ -13,6 +13,7 @@ from ebbtide.entrypoints.api.problems import Problem
 from ebbtide.entrypoints.api.scaling_shapes import PolicyShape
 from ebbtide.entrypoints.api.scaling_telling import policy_shape
 from ebbtide.entrypoints.api.site import Site
+from ebbtide.entrypoints.texts import why_not_plain
 from ebbtide.model.idle import IdleState
 from ebbtide.model.policy import Policy
 
@@ -28,7 +29,7 @@ class Desk:
         return int(self.site.clock.now())
 
     def find(self, policy_id: str) -> tuple[Policy, IdleState]:
-        policy = self.policies.store.find_policy(policy_id)
+        policy = None if why_not_plain(policy_id) else self.policies.store.find_policy(policy_id)
         state = self.policies.store.find_state(policy_id) if policy else None
         if policy is None or state is None:
             raise Problem(404, f"there is no policy {policy_id!r}; nothing was changed")

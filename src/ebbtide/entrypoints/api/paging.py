@@ -7,6 +7,7 @@ import binascii
 import json
 
 from ebbtide.entrypoints.api.problems import Problem
+from ebbtide.entrypoints.texts import why_not_plain
 
 
 def pack(kind: str, last: str) -> str:
@@ -21,9 +22,11 @@ def unpack(kind: str, token: str) -> str:
         found = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
     except (binascii.Error, ValueError, RecursionError) as error:
         raise _unknown() from error
-    if not isinstance(found, list) or len(found) != 2 or found[0] != kind or not isinstance(found[1], str):  # noqa: PLR2004
-        raise _unknown()
-    return found[1]
+    match found:
+        # A store takes no NUL and no half of a surrogate pair, and no token of ours has either.
+        case [name, str(last)] if name == kind and not why_not_plain(last):
+            return last
+    raise _unknown()
 
 
 def _unknown() -> Problem:

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from ebbtide.config.policies import PolicyKeys
-from ebbtide.entrypoints.api.shapes import Shape
+from ebbtide.entrypoints.api.shapes import Plain, Shape
 from ebbtide.model.idle import WakeReason
 
 Reason = Annotated[WakeReason, Field(description="manual, scheduled, webhook or api_request.")]
@@ -23,7 +23,7 @@ class WakeBody(Strict):
 
 
 class WakeAllBody(Strict):
-    policy_ids: list[str] | None = Field(
+    policy_ids: list[Plain] | None = Field(
         None, max_length=10_000, description="All that sleep, where none is named."
     )
     reason: Reason = Field(WakeReason.MANUAL, strict=False)

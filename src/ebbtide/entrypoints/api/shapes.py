@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from ebbtide.entrypoints.texts import why_not_plain
+
+
+def _plain(text: str) -> str:
+    if why := why_not_plain(text):
+        raise ValueError(why)
+    return text
+
+
+Plain = Annotated[str, AfterValidator(_plain)]
+"""One line that can be stored, logged and shown."""
 
 
 class Shape(BaseModel):
@@ -127,7 +139,7 @@ class ReplayShape(Shape):
 
 
 class PauseBody(Shape):
-    reason: str = Field("", max_length=500)
+    reason: Plain = Field("", max_length=500)
 
 
 class SwitchShape(Shape):

@@ -40,7 +40,11 @@ def _examine(config: Config) -> Iterator[Finding]:
     yield from _cluster(config, workers)
     yield examining.examine_cloud(config)
     yield from examining.examine_store(config)
-    optional = (examining.examine_metrics(config, workers), examining.examine_queue(config))
+    optional = (
+        examining.examine_metrics(config, workers),
+        examining.examine_queue(config),
+        examining.examine_webhooks(config),
+    )
     yield from (finding for finding in optional if finding is not None)
     yield from examining.examine_prices(config)
 

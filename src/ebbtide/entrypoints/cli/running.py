@@ -174,11 +174,12 @@ def _run_all(clusters: list[tuple[Config, Outside]], owner: str, stop: threading
 
 def check_distinct(configs: list[Config]) -> None:
     """Two loops of one process on the same record would take each other's lease for their own."""
+    from ebbtide.bootstrap import place_of_store
     from ebbtide.errors import ConfigError
 
     seen: set[tuple[str, str]] = set()
     for config in configs:
-        key = (config.store_url, config.settings.cluster)
+        key = (place_of_store(config), config.settings.cluster)
         if key in seen:
             raise ConfigError(
                 f"cluster {config.settings.cluster!r} is named by two of the files, with the same store; "

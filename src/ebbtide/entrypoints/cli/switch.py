@@ -8,6 +8,8 @@ import typer
 
 from ebbtide.entrypoints.cli.options import ConfigPath, open_store, read_config
 from ebbtide.entrypoints.cli.writing import write_lines
+from ebbtide.entrypoints.texts import why_not_plain
+from ebbtide.errors import Usage
 
 if TYPE_CHECKING:
     from ebbtide.model.record import Record
@@ -20,6 +22,8 @@ def pause(
     config: ConfigPath = None,
 ) -> None:
     """Stop all removals. Launches go on, and so does what can no longer be taken back."""
+    if wrong := why_not_plain(reason):
+        raise Usage(f"--reason {wrong}; nothing was changed. Write it in plain words.")
     found = read_config(ctx, config)
     why = f" ({reason})" if reason else ""
     with_switch(open_store(found), f"removals paused by a person{why}", paused=True, reason=reason)

@@ -11,11 +11,30 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from ebbtide.entrypoints.texts import shown
+
 GOOD, BAD, QUIET, STRONG = "green", "red", "bright_black", "bold"
 
 
+class PlainConsole(Console):
+    """What others wrote may hold escape sequences; whatever is printed here is letters only."""
+
+    def print(self, *objects: Any, **named: Any) -> None:
+        super().print(*map(_without_controls, objects), **named)
+
+
+def _without_controls(printed: Any) -> Any:
+    if isinstance(printed, str):
+        return shown(printed)
+    if isinstance(printed, Text) and shown(printed.plain) != printed.plain:
+        cleaned = printed.copy()
+        cleaned.plain = shown(printed.plain)
+        return cleaned
+    return printed
+
+
 def console() -> Console:
-    return Console(file=sys.stdout, highlight=False, markup=False, soft_wrap=True)
+    return PlainConsole(file=sys.stdout, highlight=False, markup=False, soft_wrap=True)
 
 
 def write_lines(lines: Iterable[Text | str]) -> None:
