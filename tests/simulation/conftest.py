@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.oracle.answers import table
+
 if TYPE_CHECKING:
     from tests.explorer.search import Explored
+    from tests.oracle.comparisons import Found
     from tests.swarm.run import Outcome
 
 CRASH_POINTS: set[tuple[str, str, str]] = set()
@@ -15,6 +19,8 @@ CRASH_POINTS: set[tuple[str, str, str]] = set()
 EXPLORED: dict[str, Explored] = {}
 """What came of exploring each scene."""
 SWARM: list[Outcome] = []
+ORACLE: dict[str, Found] = {}
+"""What came of each comparison with the oracle."""
 
 
 @pytest.hookimpl(trylast=True)
@@ -37,3 +43,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if SWARM:
         kinds = len({fault for outcome in SWARM for fault in outcome.faults})
         terminalreporter.write_line(f"{len(SWARM)} swarm seeds with {kinds} kinds of fault")
+    if ORACLE:
+        _tell_oracle(terminalreporter)
+
+
+def _tell_oracle(terminalreporter: pytest.TerminalReporter) -> None:
+    drawn = sum((found.drawn for found in ORACLE.values()), Counter[tuple[str, str]]())
+    cases = sum((found.report.cases for found in ORACLE.values()), Counter[str]())
+    for line in table(drawn):
+        terminalreporter.write_line(line)
+    differences = sum(len(found.report.differences) for found in ORACLE.values())
+    terminalreporter.write_line(
+        f"oracle: {cases['decisions']:,} decisions, {cases['drains']:,} drains, "
+        f"{cases['schedule instants on DST days']:,} schedule instants on DST days, {differences} differences"
+    )

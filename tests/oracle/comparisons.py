@@ -1,0 +1,64 @@
+"""All comparisons, how many draws each makes with a push, and how many cases there must be at least."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.oracle import deciding, draining, history, repacking, scheduling, sleeping
+from tests.oracle.answers import DRAWN
+from tests.oracle.suite import Report, run
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    name: str
+    cases: Callable[[], Any]
+    compare: Callable[[Any, Report], None]
+    examples: int
+    """With every push; `make torture` draws a hundred times as many."""
+
+
+COMPARISONS = (
+    Comparison("decisions", deciding.cases, deciding.compare, 440),
+    Comparison("histories", history.cases, history.compare, 150),
+    Comparison("drains", draining.cases, draining.compare, 2400),
+    Comparison("consolidations", repacking.cases, repacking.compare, 500),
+    Comparison("schedules", scheduling.instants, scheduling.compare, 320),
+    Comparison("ledgers", scheduling.accounts, scheduling.compare_accounts, 200),
+    Comparison("nights", sleeping.nights, sleeping.compare_nights, 150),
+    Comparison("wakes", sleeping.mornings, sleeping.compare_mornings, 150),
+    Comparison("rules", sleeping.ruled, sleeping.compare_ruled, 300),
+)
+AT_LEAST = {
+    "decisions": 5000,
+    "drains": 2000,
+    "schedule instants on DST days": 2000,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one comparison came to, with the answers that it drew."""
+
+    name: str
+    report: Report
+    drawn: Counter[tuple[str, str]]
+
+
+def compare(name: str, part: int = 0) -> Found:
+    """The draws of a push are part 0; other parts are other draws, of the same number."""
+    comparison = next(one for one in COMPARISONS if one.name == name)
+    before = Counter(DRAWN)
+    report = run(comparison.cases(), comparison.compare, comparison.examples, part)
+    return Found(name, report, DRAWN - before)
+
+
+def too_few(cases: Counter[str], times: int = 1) -> list[str]:
+    return [
+        f"{cases[name]:,} {name}, not {least * times:,}"
+        for name, least in AT_LEAST.items()
+        if cases[name] < least * times
+    ]

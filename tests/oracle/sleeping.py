@@ -1,0 +1,260 @@
+"""Sleep, wakes, rules and the cost cap compared: the real engine over a store in memory, round by round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from hypothesis import strategies as st
+
+from ebbtide.model.idle import Phase, Remembered, WakeReason
+from ebbtide.model.policy import Operator, Rule, Signal, SignalKind
+from tests.builders import NOW
+from tests.oracle import landed, zero
+from tests.oracle.suite import Report
+from tests.oracle.translate import sleeper_of
+from tests.yard import (
+    DEFAULTS,
+    QUERY,
+    Town,
+    Yard,
+    make_policy,
+    make_ref,
+    make_state,
+    make_workload,
+    policy_id,
+)
+
+BY_VALUE = Signal(SignalKind.PROMQL_VALUE, QUERY)
+
+
+@dataclass(frozen=True, slots=True)
+class Night:
+    """A policy, and what its signal says in each round: 0 quiet, 1 active, 2 unknown."""
+
+    threshold: int
+    keep_alive: int
+    scale_to_zero: bool
+    enabled: bool
+    signals: int
+    said: tuple[int, ...]
+    pace: int
+    wake_at: int
+
+
+@st.composite
+def nights(draw: st.DrawFn) -> Night:
+    said = draw(st.lists(st.sampled_from((0, 0, 0, 0, 0, 0, 0, 1, 2)), min_size=12, max_size=24))
+    code = draw(st.integers(0, 8 * 8 * 6 - 1))
+    code, flags = divmod(code, 8)
+    code, pace = divmod(code, 4)
+    return Night(
+        (120, 300, 600)[code % 3],
+        (0, 60, 300)[code % 3],
+        flags != 1,
+        flags != 2,
+        0 if flags == 3 and landed.has(38) else 1,
+        tuple(said),
+        (30, 60, 120, 240)[pace],
+        draw(st.sampled_from((99, 99, 99, 4, 9))),
+    )
+
+
+def compare_nights(case: Night, report: Report) -> None:
+    policy = make_policy(
+        idle_threshold_seconds=case.threshold,
+        keep_alive_window_seconds=case.keep_alive,
+        scale_to_zero=case.scale_to_zero,
+        enabled=case.enabled,
+        signals=(BY_VALUE,) * case.signals,
+        grace_seconds=0,
+    )
+    town = Town(policies=(policy,))
+    sleeper = sleeper_of(policy, DEFAULTS)
+    town.signals.values = {QUERY: 1.0}
+    town.round()
+    active_at, quiet_from, woken = town.now, None, None
+    for number, said in enumerate(case.said):
+        town.clock.sleep(case.pace)
+        if number == case.wake_at:
+            town.scaling.wake(policy.id, WakeReason.MANUAL)
+            woken = active_at = town.now
+            quiet_from = None
+        town.signals.values = {QUERY: (0.0, 1.0, None)[said]}
+        town.round()
+        report.cases["rounds of policies"] += 1
+        if said == 1:
+            active_at = town.now
+        quiet_from = (quiet_from or town.now) if said == 0 else None
+        allowed = zero.may_sleep(sleeper, active_at if said == 0 else None, woken, town.now)
+        demanded = zero.must_sleep(sleeper, quiet_from, woken is not None, town.now)
+        asleep = town.yard.read(make_ref()).replicas == 0
+        if asleep and not allowed.allows:
+            report.differs(f"{case}: asleep in round {number}: {allowed.why}")
+        if demanded.demands and not asleep:
+            report.differs(f"{case}: still up in round {number}: {demanded.why} ({town.state.phase})")
+        if asleep:
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class Morning:
+    """A group, what each member had before, what it has now; several policies, of which some sleep."""
+
+    least: int
+    most: int
+    had: tuple[int | None, ...]
+    has: tuple[int, ...]
+    asleep: tuple[bool, ...]
+    asked: tuple[int, ...] | None
+
+
+@st.composite
+def mornings(draw: st.DrawFn) -> Morning:
+    members = draw(st.integers(1, 3))
+    had = draw(st.lists(st.sampled_from((1, 2, 3, 7, 20)), min_size=members, max_size=members))
+    has = [0] * members
+    if landed.has(40):
+        had = draw(st.lists(st.sampled_from((None, 0, 1, 2, 7, 20)), min_size=members, max_size=members))
+        has = draw(st.lists(st.sampled_from((0, 0, 2, 5)), min_size=members, max_size=members))
+    return Morning(
+        draw(st.integers(0, 3)),
+        draw(st.integers(3, 10)),
+        tuple(had),
+        tuple(has),
+        tuple(draw(st.lists(st.booleans(), min_size=3, max_size=3))),
+        draw(st.sampled_from((None, None, (0,), (1, 2), (0, 1, 2)))),
+    )
+
+
+def compare_mornings(case: Morning, report: Report) -> None:
+    report.cases["wakes"] += 1
+    _compare_group(case, report)
+    _compare_many(case, report)
+
+
+def _compare_group(case: Morning, report: Report) -> None:
+    refs = [make_ref(f"m{number}") for number in range(len(case.had))]
+    policy = make_policy("group", *refs, min_replicas=case.least, max_replicas=case.most)
+    workloads = [make_workload(ref.name, replicas) for ref, replicas in zip(refs, case.has, strict=True)]
+    town = Town(policies=(policy,), yard=Yard(*workloads))
+    town.round()
+    known = tuple(Remembered(ref, n) for ref, n in zip(refs, case.had, strict=True) if n is not None)
+    town.put(phase=Phase.ZERO, remembered=known, idle_since=NOW - 3600, scaled_to_zero_at=NOW - 1800)
+    town.scaling.wake(policy.id, WakeReason.MANUAL)
+    sleeper = sleeper_of(policy, DEFAULTS)
+    for ref, had, has in zip(refs, case.had, case.has, strict=True):
+        wanted = zero.woken_to(sleeper, had, has).value
+        found = town.yard.read(ref).replicas
+        if found != wanted:
+            report.differs(f"{case}: {ref} is woken to {found}, the oracle says {wanted}")
+
+
+def _compare_many(case: Morning, report: Report) -> None:
+    numbers = range(len(case.asleep))
+    policies = [make_policy(f"w{n}", make_ref(f"w{n}"), id=policy_id(n + 1)) for n in numbers]
+    workloads = [make_workload(f"w{n}", 0 if case.asleep[n] else 2) for n in numbers]
+    town = Town(policies=policies, yard=Yard(*workloads))
+    town.round()
+    for number in numbers:
+        if case.asleep[number]:
+            found = town.rows.find_state(policies[number].id)
+            state = make_state(Phase.ZERO, policy_id=policies[number].id, scaled_to_zero_at=NOW - 60)
+            town.rows.write_state(replace(state, rev=found.rev if found else 0))
+    asked = None if case.asked is None else [policies[n].id for n in case.asked]
+    asleep = [policies[n].id for n in numbers if case.asleep[n]]
+    wanted = zero.woken_by(asked or [], asleep).value
+    answered = [one.policy_id for one in town.scaling.wake_all(asked, WakeReason.MANUAL)]
+    if sorted(answered) != sorted(wanted):
+        report.differs(f"{case}: answered {answered}, the oracle says {wanted}")
+    for number in numbers:
+        up = town.yard.read(make_ref(f"w{number}")).replicas > 0
+        if up != (not case.asleep[number] or policies[number].id in wanted):
+            report.differs(f"{case}: policy {number} is {'up' if up else 'down'} after the wake")
+
+
+@dataclass(frozen=True, slots=True)
+class Ruled:
+    """Rules with what their metric says, on a workload between bounds."""
+
+    have: int
+    least: int
+    most: int
+    rules: tuple[tuple[str, float, int, int], ...]
+    """Operator, threshold, duration and step of each."""
+    value: float | None
+    held: int
+    cost: Decimal | None
+    cap: Decimal | None
+
+
+@st.composite
+def ruled(draw: st.DrawFn) -> Ruled:
+    one = st.tuples(
+        st.sampled_from([each.value for each in Operator]),
+        st.sampled_from((1.0, 2.0, 3.0)),
+        st.sampled_from((0, 60, 120, 600)),
+        st.sampled_from((1, 2, 5, -1, -2, -5)),
+    )
+    most = draw(st.integers(2, 12))
+    free = landed.has(42)
+    have = draw(st.integers(1, 15)) if free else draw(st.integers(1, most))
+    cap = draw(st.sampled_from((None, None, "0.5", "1", "2.5"))) if free else None
+    return Ruled(
+        have,
+        draw(st.integers(1, 4)) if free else 1,
+        most,
+        tuple(draw(st.lists(one, min_size=1, max_size=3))),
+        draw(st.sampled_from((1.0, 2.0, 2.0, 3.0, 2.5, None))),
+        draw(st.sampled_from((0, 60, 120))),
+        Decimal("0.25") * have if cap else None,
+        Decimal(cap) if cap else None,
+    )
+
+
+def compare_ruled(case: Ruled, report: Report) -> None:
+    report.cases["rules"] += 1
+    rules = tuple(
+        Rule(QUERY, Operator(operator), threshold, duration, by)
+        for operator, threshold, duration, by in case.rules
+    )
+    policy = make_policy(
+        min_replicas=case.least,
+        max_replicas=case.most,
+        scale_to_zero=False,
+        rules=rules,
+        hourly_cost=case.cost,
+        max_hourly_cost=case.cap,
+    )
+    town = Town(policies=(policy,), yard=Yard(make_workload(replicas=case.have)))
+    town.signals.values = {QUERY: None}
+    town.round()
+    held = [
+        zero.rule_holds(operator, case.value, threshold).demands for operator, threshold, _, _ in case.rules
+    ]
+    since = None
+    have = case.have
+    for seconds in range(0, case.held + 60, 60):
+        town.clock.sleep(60)
+        town.signals.values = {QUERY: case.value}
+        since = since or town.now
+        town.round()
+        found = town.yard.read(make_ref()).replicas
+        fired = zero.firing(
+            [
+                (by, wait, since if holds else None)
+                for (_, _, wait, by), holds in zip(case.rules, held, strict=True)
+            ],
+            town.now,
+        )
+        each = case.cost / case.have if case.cost is not None else None
+        wanted = {
+            zero.scaled_by(sleeper_of(policy, DEFAULTS), have, by, each, case.cap).value for by in fired.value
+        } or {have}
+        capped = zero.may_scale(have, found, each, case.cap)
+        ups = [by for by in fired.value if by > 0]
+        partly = case.cap is not None and ups and have < found <= have + max(ups) and capped.allows
+        if (found not in wanted and not partly) or not capped.allows:
+            report.differs(f"{case}: {found} replicas after {seconds} s, the oracle says {sorted(wanted)}")
+        if found != have:
+            return  # its cooldown begins

@@ -1,0 +1,77 @@
+"""How a comparison runs: so many examples of Hypothesis, the differences, the cases counted.
+
+The same draws on every push; `seed` gives others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.strategies import SearchStrategy
+
+from tests.oracle.answers import Ruling
+
+Case = TypeVar("Case")
+
+
+@dataclass
+class Report:
+    """What a comparison found."""
+
+    cases: Counter[str] = field(default_factory=Counter)
+    differences: list[str] = field(default_factory=list)
+    smallest: str = ""
+    """The last case that differed, which Hypothesis made as small as it could."""
+
+    @property
+    def compared(self) -> int:
+        """Each case once: names with a further word only say of which kind some were."""
+        return sum(count for name, count in self.cases.items() if " by " not in name and " in " not in name)
+
+    def differs(self, sentence: str) -> None:
+        self.differences.append(sentence)
+
+    def check(self, rulings: Iterable[Ruling], what: str) -> None:
+        """What was done must be allowed by each of these."""
+        for ruling in rulings:
+            if not ruling.allows:
+                self.differs(f"{ruling.why}: {what}")
+
+    def merge(self, other: Report) -> None:
+        self.cases.update(other.cases)
+        self.differences.extend(other.differences)
+
+
+Compare = Callable[[Case, Report], None]
+
+
+def run(strategy: SearchStrategy[Case], compare: Compare[Case], examples: int, number: int = 0) -> Report:
+    """Compare so many draws. The first that differs ends it, after Hypothesis has made it small."""
+    report = Report()
+
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+    )
+    @seed(number)
+    @given(strategy)
+    def each(case: Case) -> None:
+        found = Report()
+        compare(case, found)
+        if found.differences:
+            report.smallest = repr(case)
+        assert not found.differences, found.differences[0]
+        report.merge(found)
+
+    try:
+        each()
+    except AssertionError as difference:
+        report.differs(str(difference))
+    return report

@@ -1,0 +1,128 @@
+"""From the engine's values to the oracle's: the one place that knows how the record spells what is in
+progress."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ebbtide.model.node import InstanceState
+from ebbtide.model.operation import (
+    Consolidate,
+    Operation,
+    Removal,
+    RemovalState,
+    ScaleDown,
+    ScaleUp,
+    Slot,
+    SlotState,
+    SourceState,
+    SpotKind,
+)
+from ebbtide.model.policy import Policy, ZeroDefaults
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+from tests.oracle.facts import By, Launching, Moment
+from tests.oracle.zero import Sleeper
+
+COMING = (SlotState.RESERVED, SlotState.LAUNCHING, SlotState.LAUNCHED, SlotState.JOINED)
+BACK = (RemovalState.RELEASING, RemovalState.RELEASED)
+SOURCES_BACK = (SourceState.RELEASING, SourceState.RELEASED)
+
+
+def operations(record: Record) -> tuple[Operation, ...]:
+    """All that are open."""
+    return (record.operation,) if record.operation is not None else ()
+
+
+def with_operation(record: Record, operation: Operation) -> Record:
+    return replace(record, operation=operation)
+
+
+def removals(record: Record) -> Iterator[tuple[Removal, By]]:
+    """Every removal of the record, with who asked for it."""
+    for operation in (*operations(record), record.set_aside):
+        if isinstance(operation, ScaleDown):
+            for removal in operation.removals:
+                yield removal, By.SCALE_DOWN
+    for spot in record.spots:
+        if spot.removal is not None:
+            interrupted = spot.kind is SpotKind.INTERRUPTION
+            yield spot.removal, By.INTERRUPTION if interrupted else By.REBALANCE
+
+
+def slots(record: Record) -> Iterator[Slot]:
+    for operation in (*operations(record), record.set_aside):
+        if isinstance(operation, ScaleUp | Consolidate):
+            yield from operation.slots
+    for spot in record.spots:
+        if spot.slot is not None:
+            yield spot.slot
+
+
+def _going(snapshot: Snapshot, record: Record) -> frozenset[str]:
+    names = {removal.node_name for removal, _ in removals(record) if removal.state not in BACK}
+    for operation in operations(record):
+        if isinstance(operation, Consolidate):
+            names |= {s.node_name for s in operation.sources if s.state not in SOURCES_BACK}
+    for spot in record.spots:
+        node = snapshot.node_of.get(spot.instance_id)
+        if spot.kind is SpotKind.INTERRUPTION and node is not None:
+            names.add(node.name)
+    return frozenset(names)
+
+
+def moment_of(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Moment:
+    alive = [i for i in snapshot.instances if i.state in (InstanceState.PENDING, InstanceState.RUNNING)]
+    ours = [instance for instance in alive if instance.pool]
+    known = {instance.id for instance in ours} | {instance.key for instance in ours if instance.key}
+    coming = [slot for slot in slots(record) if slot.state in COMING]
+    open_now = operations(record)
+    names = {node.uid: node.name for node in snapshot.cluster.nodes}
+    return Moment(
+        now=now,
+        settings=settings,
+        nodes=snapshot.cluster.nodes,
+        pods=snapshot.cluster.pods,
+        budgets=snapshot.cluster.budgets,
+        cpu=snapshot.cpu.value,
+        players=dict(snapshot.players),
+        whole=not snapshot.problems,
+        going=_going(snapshot, record),
+        coming=tuple(
+            Launching(slot.pool, slot.zone) for slot in coming if not {slot.key, slot.instance_id} & known
+        ),
+        alive=len(ours),
+        alive_in=Counter(instance.pool for instance in ours),
+        launching=any(isinstance(one, ScaleUp) or getattr(one, "slots", ()) for one in open_now),
+        removing=any(isinstance(one, ScaleDown | Consolidate) for one in open_now),
+        notices=len(record.spots),
+        held=record.paused or record.set_aside is not None,
+        pending_since=record.pending_since,
+        idle_since=record.idle_since,
+        last_scale_at=record.last_scale_at,
+        removal_backoff_until=record.removal_backoff_until,
+        launch_backoff_until=record.launch_backoff_until,
+        empty_since={names[one.node_uid]: one.since for one in record.emptied if one.node_uid in names},
+        last_consolidation_at=record.last_consolidation_at,
+        resting=frozenset(
+            snapshot.node_of[rest.instance_id].name
+            for rest in record.rests
+            if rest.until > now and rest.instance_id in snapshot.node_of
+        ),
+    )
+
+
+def sleeper_of(policy: Policy, defaults: ZeroDefaults) -> Sleeper:
+    threshold, keep = policy.idle_threshold_seconds, policy.keep_alive_window_seconds
+    return Sleeper(
+        policy.scale_to_zero,
+        policy.enabled,
+        len(policy.signals),
+        defaults.idle_threshold_seconds if threshold is None else threshold,
+        defaults.keep_alive_window_seconds if keep is None else keep,
+        policy.min_replicas,
+        policy.max_replicas,
+    )
