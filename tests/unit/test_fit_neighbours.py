@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ebbtide.core.fit import Placement, room_of
+from ebbtide.core.fit import Placement
+from ebbtide.core.room import room_of
 from ebbtide.model.pod import Pod
 from ebbtide.model.scheduling import AntiAffinity, Scheduling, Spread
 from tests.builders import make_node, make_pod, make_selector
@@ -49,7 +50,7 @@ def test_anti_affinity_by_zone_keeps_two_replicas_out_of_one_zone() -> None:
 
 def test_anti_affinity_is_symmetric_a_pod_without_any_is_kept_away_too() -> None:
     found = verdicts(web(), a1=(lonely(HOST, "guard"),), a2=())
-    assert found == {"a1": "anti-affinity of default/guard keeps it away", "a2": ""}
+    assert found == {"a1": f"the anti-affinity of a pod in the same {HOST} keeps it away", "a2": ""}
 
 
 def test_anti_affinity_of_others_is_about_pods_that_match() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ebbtide.core.sizing import currencies, next_offer, offer_name, plan_launch, replacement_offer
+from ebbtide.core.offers import currencies, next_offer, offer_name, replacement_offer
+from ebbtide.core.sizing import plan_launch
 from ebbtide.model.node import Market
 from ebbtide.model.operation import Slot
 from ebbtide.model.pod import Phase

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ebbtide.adapters.clouds.price_file import read_price_file
 from ebbtide.adapters.clouds.prices import PriceBook, built_in_book
-from ebbtide.core.sizing import currencies
+from ebbtide.core.offers import currencies
 
 if TYPE_CHECKING:
     from ebbtide.config.load import Config

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from ebbtide.core import gates
 from ebbtide.core.capacity import standing
 from ebbtide.core.consolidation_pace import cooled_down
-from ebbtide.core.packing.budget import Budget
+from ebbtide.core.packing.budget import Budget, CountingClock
 from ebbtide.core.question import Question
 from ebbtide.core.repack.choose import Choice
 from ebbtide.core.repack.look import look
@@ -30,21 +30,8 @@ from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 
 LEAST_NODES = 2
-CALLS_PER_SECOND = 100
-"""Looks at a clock that count as one second where none is handed in: planning is then repeatable."""
 _SEARCHING = 0.8
 """Share of the time for looking and drafting; the rest is for asking again and writing out."""
-
-
-class Steps:
-    """A clock that moves on whenever it is looked at."""
-
-    def __init__(self) -> None:
-        self._calls = 0
-
-    def __call__(self) -> float:
-        self._calls += 1
-        return self._calls / CALLS_PER_SECOND
 
 
 def evaluate(
@@ -64,7 +51,7 @@ def evaluate(
     if any(not check.passed for check in checks):
         return ConsolidationReport(checks, found.nodes, found.refusals)
     seconds = settings.consolidation.plan_seconds
-    return Choice(question, found).report(checks, Budget(Steps(), seconds))
+    return Choice(question, found).report(checks, Budget(CountingClock(), seconds))
 
 
 def explore(

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ebbtide.core.capacity import doomed, staying
 from ebbtide.core.drain import Disruptions, Treatment, plan_drain
-from ebbtide.core.fit import Room, placement_of
+from ebbtide.core.fit import placement_of
 from ebbtide.core.gates import pool_room, sleeping_pools
+from ebbtide.core.room import Room
 from ebbtide.core.words import a_time
 from ebbtide.model.budget import Allowance, RemovalReason
 from ebbtide.model.decision import Refusal
@@ -139,7 +140,7 @@ class Elsewhere:
                 return _without_a_place(pod)
         gone = {node.name for node in leaving}
         rooms = [room for room in self._placement.rooms.values() if room.name not in gone]
-        taken = {name: self._placement.rooms.pop(name) for name in gone if name in self._placement.rooms}
+        taken = [room for name in gone if (room := self._placement.close(name)) is not None]
         placed: list[tuple[Pod, Room]] = []
         try:
             for pod in pods:
@@ -149,9 +150,10 @@ class Elsewhere:
                 self._placement.place(pod, room)
                 placed.append((pod, room))
         finally:
-            for pod, room in reversed(placed):
-                room.take_back(pod)
-            self._placement.rooms.update(taken)
+            for pod, room in placed:
+                self._placement.take_out(pod, room)
+            for room in taken:
+                self._placement.open(room)
         return ""
 
 

@@ -12,8 +12,8 @@ from decimal import Decimal
 
 from ebbtide.adapters.clouds.prices import PriceBook
 from ebbtide.core.consolidation import explore
-from ebbtide.core.fit import HOSTNAME_LABEL, ZONE_LABEL
 from ebbtide.core.question import Question
+from ebbtide.core.room import HOSTNAME_LABEL, ZONE_LABEL
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.node import Instance, Market, Node
 from ebbtide.model.pool import NodeType, Pool

@@ -39,5 +39,9 @@ class Pool:
     may_be_empty: bool = False
     """It sleeps: not even one worker of it is kept. Set by policies, not by the configuration."""
 
+    def takes_more(self, nodes: int) -> bool:
+        """Whether it is below its maximum with so many."""
+        return self.max_workers is None or nodes < self.max_workers
+
     def type_named(self, name: str) -> NodeType | None:
         return next((node_type for node_type in self.types if node_type.name == name), None)

@@ -77,6 +77,14 @@ class AntiAffinity:
 
 
 @dataclass(frozen=True, slots=True)
+class PodNearby:
+    """At least one pod of the same namespace that matches, in the same topology domain."""
+
+    topology_key: str
+    selector: LabelSelector
+
+
+@dataclass(frozen=True, slots=True)
 class Scheduling:
     node_selector: Labels = ()
     node_affinity: tuple[tuple[Requirement, ...], ...] = ()
@@ -87,6 +95,12 @@ class Scheduling:
     volume_zones: tuple[str, ...] = ()
     """Zones its volumes are bound to; none means that it may run in any."""
     unsupported: tuple[str, ...] = ()
+    affinity: tuple[PodNearby, ...] = ()
+
+    @property
+    def carries_rules(self) -> bool:
+        """Whether it says anything about other pods."""
+        return bool(self.anti_affinity or self.affinity or self.spread)
 
 
 ANYWHERE = Scheduling()

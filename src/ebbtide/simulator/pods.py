@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from ebbtide.core.fit import refused_by_node, room_of
+from ebbtide.core.room import refused_by_node, room_of
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Phase, Pod
 from ebbtide.simulator.inventory import Inventory

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from heapq import heapify, heappop, heappush
 
-from ebbtide.core.fit import Placement, Room, room_of
+from ebbtide.core.fit import Placement
+from ebbtide.core.room import Room, room_of
 from ebbtide.model.pod import Pod
 from ebbtide.model.scheduling import TaintEffect
 from ebbtide.simulator.inventory import Inventory
@@ -21,7 +22,7 @@ class Scheduler:
         """`bind` puts the pod on the node and returns it as it then is."""
         self._inventory = inventory
         self._bind = bind
-        self._placement = Placement(())
+        self._placement = Placement()
         self._stale = inventory.follow()
 
     def run(self) -> None:
@@ -74,14 +75,11 @@ class Scheduler:
 
     def _refresh(self) -> None:
         for name in sorted(self._stale):
-            self._placement.rooms.pop(name, None)
+            self._placement.close(name)
             node = self._inventory.nodes.get(name)
             if node is None or not node.ready or node.unschedulable:
                 continue
-            room = room_of(node, ())
-            self._placement.rooms[name] = room
-            for pod in _present(self._inventory, name):
-                self._placement.place(pod, room)
+            self._placement.open(room_of(node, _present(self._inventory, name)))
         self._stale.clear()
 
 

@@ -16,6 +16,7 @@ from ebbtide.model.scheduling import (
     AntiAffinity,
     LabelSelector,
     Operator,
+    PodNearby,
     Requirement,
     Spread,
     TaintEffect,
@@ -161,16 +162,29 @@ def read_spread(rule: SpreadRule, labels: Mapping[str, str]) -> Spread | None:
 
 
 def read_anti_affinity(term: PodTerm, namespace: str, labels: Mapping[str, str]) -> AntiAffinity | None:
+    selector = _pods_of(term, namespace, labels, "pod anti-affinity")
+    return None if selector is None else AntiAffinity(term.topology_key, selector)
+
+
+def read_affinity(term: PodTerm, namespace: str, labels: Mapping[str, str]) -> PodNearby:
+    selector = _pods_of(term, namespace, labels, "pod affinity")
+    if selector is None:
+        # It matches no pod, so that nothing can ever be near enough.
+        raise NotUnderstood("pod affinity without a selector")
+    return PodNearby(term.topology_key, selector)
+
+
+def _pods_of(term: PodTerm, namespace: str, labels: Mapping[str, str], called: str) -> LabelSelector | None:
     if term.namespace_selector is not None:
-        raise NotUnderstood("pod anti-affinity with namespaceSelector")
+        raise NotUnderstood(f"{called} with namespaceSelector")
     if term.namespaces and set(term.namespaces) != {namespace}:
-        raise NotUnderstood("pod anti-affinity across namespaces")
+        raise NotUnderstood(f"{called} across namespaces")
     selector = read_selector(term.label_selector)
     if selector is None:
         return None
     own = _own_labels(term.match_label_keys, labels, Operator.IN)
     others = _own_labels(term.mismatch_label_keys, labels, Operator.NOT_IN)
-    return AntiAffinity(term.topology_key, LabelSelector((*selector.requirements, *own, *others)))
+    return LabelSelector((*selector.requirements, *own, *others))
 
 
 def _own_labels(

@@ -15,6 +15,7 @@ from ebbtide.adapters.kube.rules import (
     SpreadRule,
     WireToleration,
     decode,
+    read_affinity,
     read_anti_affinity,
     read_node_terms,
     read_spread,
@@ -22,7 +23,15 @@ from ebbtide.adapters.kube.rules import (
 )
 from ebbtide.adapters.kube.wire import PodSpec
 from ebbtide.model.resources import Resources
-from ebbtide.model.scheduling import ANYWHERE, AntiAffinity, Labels, Requirement, Scheduling, Spread
+from ebbtide.model.scheduling import (
+    ANYWHERE,
+    AntiAffinity,
+    Labels,
+    PodNearby,
+    Requirement,
+    Scheduling,
+    Spread,
+)
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -84,13 +93,15 @@ class Understanding:
             lambda: decode(spec.tolerations, list[WireToleration], "a toleration"), unsupported
         )
         affinity = _tried(lambda: decode(spec.affinity, Affinity, "an affinity"), unsupported)
-        terms, apart = _affinity(affinity, namespace, labels, unsupported)
+        terms = _node_terms(affinity, unsupported)
+        near, apart = _pod_terms(affinity, namespace, labels, unsupported)
         return Scheduling(
             node_selector=tuple(sorted(asked.items())),
             node_affinity=terms,
             tolerations=tuple(t for t in map(read_toleration, tolerations or ()) if t is not None),
             spread=_spread(spec.topology_spread_constraints, labels, unsupported),
             anti_affinity=apart,
+            affinity=near,
             unsupported=tuple(unsupported),
         )
 
@@ -115,21 +126,26 @@ def _plainly_unsupported(spec: PodSpec) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _affinity(
+def _node_terms(affinity: Affinity | None, unsupported: list[str]) -> tuple[tuple[Requirement, ...], ...]:
+    nodes = affinity.node_affinity if affinity else None
+    return _tried(lambda: read_node_terms(nodes.required if nodes else None), unsupported) or ()
+
+
+def _pod_terms(
     affinity: Affinity | None, namespace: str, labels: Mapping[str, str], unsupported: list[str]
-) -> tuple[tuple[tuple[Requirement, ...], ...], tuple[AntiAffinity, ...]]:
+) -> tuple[tuple[PodNearby, ...], tuple[AntiAffinity, ...]]:
     if affinity is None:
         return (), ()
-    nodes, near, apart = affinity.node_affinity, affinity.pod_affinity, affinity.pod_anti_affinity
-    if near is not None and near.required:
-        unsupported.append("required pod affinity")
-    terms = _tried(lambda: read_node_terms(nodes.required if nodes else None), unsupported)
-    found = []
-    for term in (apart.required if apart else None) or ():
-        rule = _tried(lambda term=term: read_anti_affinity(term, namespace, labels), unsupported)  # type: ignore[misc]
-        if rule is not None:
-            found.append(rule)
-    return terms or (), tuple(found)
+    near, apart = affinity.pod_affinity, affinity.pod_anti_affinity
+    wanted = [
+        _tried(lambda term=term: read_affinity(term, namespace, labels), unsupported)  # type: ignore[misc]
+        for term in (near.required if near else None) or ()
+    ]
+    shunned = [
+        _tried(lambda term=term: read_anti_affinity(term, namespace, labels), unsupported)  # type: ignore[misc]
+        for term in (apart.required if apart else None) or ()
+    ]
+    return tuple(rule for rule in wanted if rule), tuple(rule for rule in shunned if rule)
 
 
 def _spread(raw: msgspec.Raw, labels: Mapping[str, str], unsupported: list[str]) -> tuple[Spread, ...]:

@@ -20,9 +20,10 @@ from ebbtide.core import gates
 from ebbtide.core.capacity import doomed
 from ebbtide.core.consolidation_pace import evicted_lately
 from ebbtide.core.drain import Disruptions, Treatment, judge
-from ebbtide.core.fit import Placement, Room, placement_of
+from ebbtide.core.fit import Placement, placement_of
 from ebbtide.core.operations import sources
 from ebbtide.core.operations.situation import Situation
+from ebbtide.core.room import Room
 from ebbtide.model.effect import Evict
 from ebbtide.model.operation import Consolidate, Move, MoveState
 from ebbtide.model.pod import Pod

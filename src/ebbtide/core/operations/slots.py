@@ -22,8 +22,8 @@ from dataclasses import replace
 from typing import assert_never
 
 from ebbtide.core.capacity import total
+from ebbtide.core.offers import next_offer, offer_name
 from ebbtide.core.operations.situation import Situation
-from ebbtide.core.sizing import next_offer, offer_name
 from ebbtide.model.effect import DeleteNode, Effect, Launch, Outcome, OutcomeKind, Terminate
 from ebbtide.model.node import Instance, InstanceState
 from ebbtide.model.operation import Slot, SlotState

@@ -18,10 +18,10 @@ from typing import assert_never
 from ebbtide.core import gates
 from ebbtide.core.capacity import open_removals, total
 from ebbtide.core.drain import Disruptions
+from ebbtide.core.offers import replacement_offer
 from ebbtide.core.operations import removals, slots
 from ebbtide.core.operations.closing import Closed, rest_offers
 from ebbtide.core.operations.situation import Situation, Step
-from ebbtide.core.sizing import replacement_offer
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.effect import Effect, Outcome
 from ebbtide.model.operation import (

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+CALLS_PER_SECOND = 100
+"""Looks at a counting clock that make a second."""
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
@@ -21,6 +24,17 @@ class Budget:
     def part(self, share: float) -> Budget:
         """A budget that ends when this share of what is left is used."""
         return Budget(self.clock, self.clock() + max(0.0, self.left()) * share, self.seed)
+
+
+class CountingClock:
+    """A clock that moves on whenever it is looked at, for planning that can be repeated exactly."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+
+    def __call__(self) -> float:
+        self._calls += 1
+        return self._calls / CALLS_PER_SECOND
 
 
 class Dice:

@@ -43,13 +43,13 @@ def _units(pods: Iterable[Pod]) -> list[tuple[_Unit, list[str]]]:
 def _join(members: list[Pod]) -> _Unit:
     rules = members[0].rules
     for pod in members[1:]:
-        rules = _both(rules, pod.rules)
+        rules = both_of(rules, pod.rules)
     cpu_milli = sum(pod.cpu_milli for pod in members)
     memory_mib = sum(pod.memory_mib for pod in members)
     return _Unit(cpu_milli, memory_mib, len(members), rules)
 
 
-def _both(one: Rules, other: Rules) -> Rules:
+def both_of(one: Rules, other: Rules) -> Rules:
     """Rules that hold both: a unit may go only where each of its pods may."""
     return Rules(
         types=_intersection(one.types, other.types),

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from ebbtide.core.fit import Room, refused_by_node, residents_of, room_of_new
-from ebbtide.core.repack.neighbours import Neighbours
+from ebbtide.core.neighbours import Neighbours
+from ebbtide.core.offers import offer_name
 from ebbtide.core.repack.scene import Kind, Offered, Parcel, Scene, Site, Size, sum_of
-from ebbtide.core.sizing import offer_name
+from ebbtide.core.room import Room, refused_by_node, residents_of, room_of_new
 from ebbtide.model.money import Price
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod
@@ -47,7 +47,7 @@ def build(
     rooms = [_labels_of(each.node) for each in usable]
     known = {room.name for room in rooms}
     others = [_labels_of(node) for node in view.nodes if node.name not in known]
-    neighbours = Neighbours([*rooms, *others], view.pods_on)
+    neighbours = Neighbours((room, view.pods_on.get(room.name, ())) for room in (*rooms, *others))
     shapes = _Shapes([pod.scheduling for each in usable for pod in each.movable])
     shape_of = [shapes.number(room) for room in rooms]
     offers = [_shaped(offer, shapes) for offer in offers]

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ebbtide.core.fit import Room
-from ebbtide.core.repack.neighbours import Neighbours
+from ebbtide.core.neighbours import Neighbours
 from ebbtide.core.repack.scene import Offered, Parcel, Scene, Size
+from ebbtide.core.room import Room
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Layout:
             return True
         if any(amount > space.extended.get(name, 0) for name, amount in parcel.pod.requests.extended):
             return False
-        return not self.neighbours.refuse(parcel.profile, space.room)
+        return not self.neighbours.why_not(parcel.profile, space.room)
 
     def lift(self, parcel: Parcel, count: int = -1) -> None:
         """Count the parcel no longer where it was; with 1, count it there again."""

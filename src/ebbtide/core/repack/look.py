@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from ebbtide.core import servers
 from ebbtide.core.capacity import doomed
 from ebbtide.core.drain import Disruptions, Treatment, judge
+from ebbtide.core.neighbours import Neighbours
 from ebbtide.core.repack.build import Judged, build, offers_of, share_of
-from ebbtide.core.repack.neighbours import Neighbours
 from ebbtide.core.repack.scene import Scene, Size
 from ebbtide.core.words import a_time
 from ebbtide.model.check import Refusal

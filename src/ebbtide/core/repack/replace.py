@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from itertools import chain
 
-from ebbtide.core.fit import room_of_new
 from ebbtide.core.packing import Item, NodeType, Rules, pack
 from ebbtide.core.packing.budget import Budget
 from ebbtide.core.packing.pack import PLAIN_UNITS
@@ -18,6 +17,7 @@ from ebbtide.core.repack.draft import Draft, Fresh, Layout, Space, largest_first
 from ebbtide.core.repack.eliminate import keep_order
 from ebbtide.core.repack.fill import Content, fill
 from ebbtide.core.repack.scene import Offered
+from ebbtide.core.room import Room, room_of_new
 
 Keys = Callable[[int], str]
 """The key of the launch slot with this number."""
@@ -43,7 +43,7 @@ class _Replacement:
         self._budget = budget
         self._keys = keys
         self._lifted: list[int] = []
-        self._opened: list[tuple[int, str]] = []
+        self._opened: list[Room] = []
         self._fresh: list[Fresh] = []
         self._fresh_spaces: list[Space] = []
         self._admitted: list[int] = []
@@ -56,8 +56,9 @@ class _Replacement:
         gone = set(self._removed)
         kept = [layout.spaces[n] for n in keep_order(scene) if n not in gone and scene.sites[n].target]
         for offer in _one_of_each_place(scene.offers):
-            room = room_of_new(self._keys(-1), offer.pool, offer.node_type, offer.zone)
-            self._opened += layout.neighbours.open_room(room)
+            # Each under a name of its own, since none of them may stand for another.
+            name = f"{self._keys(-1)}/{offer.pool.name}/{offer.zone}"
+            self._make_known(room_of_new(name, offer.pool, offer.node_type, offer.zone))
         if not self._place_alone(kept):
             return None
         moves = self._place_many([*kept, *self._fresh_spaces])
@@ -76,7 +77,12 @@ class _Replacement:
             if number not in placed:
                 self._layout.lift(self._scene.parcels[number], 1)
         self._layout.reset()
-        self._layout.neighbours.forget(self._opened)
+        for room in self._opened:
+            self._layout.neighbours.close_room(room)
+
+    def _make_known(self, room: Room) -> None:
+        self._layout.neighbours.open_room(room)
+        self._opened.append(room)
 
     def _place_alone(self, kept: Sequence[Space]) -> bool:
         """Those with rules of their own, in the order of the moves, since each changes what the next may do:
@@ -171,7 +177,7 @@ class _Replacement:
     def _open(self, offer: Offered, admitted: int) -> Space:
         fresh = Fresh(self._keys(len(self._fresh)), offer)
         space = self._space(fresh.key, offer)
-        self._opened += self._layout.neighbours.open_room(space.room)
+        self._make_known(space.room)
         self._fresh.append(fresh)
         self._admitted.append(admitted)
         self._fresh_spaces.append(space)

@@ -14,9 +14,9 @@ from decimal import ROUND_FLOOR, Decimal
 from functools import cached_property
 from typing import NamedTuple
 
-from ebbtide.core.fit import Room
+from ebbtide.core.neighbours import Profile
 from ebbtide.core.packing.fluid import Vector, fluid_bound, fluid_prices
-from ebbtide.core.repack.neighbours import Profile
+from ebbtide.core.room import Room
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod
 from ebbtide.model.pool import NodeType, Pool

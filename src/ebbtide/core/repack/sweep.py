@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 
+from ebbtide.core.neighbours import Neighbours
 from ebbtide.core.packing.budget import Budget
 from ebbtide.core.repack.draft import Draft, Floors, Layout
 from ebbtide.core.repack.eliminate import (
@@ -21,7 +22,6 @@ from ebbtide.core.repack.eliminate import (
     too_dear,
     waste_order,
 )
-from ebbtide.core.repack.neighbours import Neighbours
 from ebbtide.core.repack.replace import Keys, replaced
 from ebbtide.core.repack.scene import Scene
 

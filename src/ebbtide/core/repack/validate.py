@@ -5,9 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 
 from ebbtide.core.capacity import doomed
-from ebbtide.core.fit import Placement, Room, placement_of, residents_of, room_of_new
+from ebbtide.core.fit import placement_of
 from ebbtide.core.repack.draft import Draft
 from ebbtide.core.repack.scene import Scene, sum_of
+from ebbtide.core.room import residents_of, room_of_new
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import Snapshot
 
@@ -25,24 +26,16 @@ def why_not_fitting(draft: Draft, scene: Scene, snapshot: Snapshot, record: Reco
     for fresh in draft.fresh:
         offer = fresh.offer
         room = room_of_new(fresh.key, offer.pool, offer.node_type, offer.zone, residents[offer.pool.name])
-        placement.rooms[room.name] = room
+        placement.open(room)
     for number, to in draft.moves[:MOST_ASKED]:
         pod = scene.parcels[number].pod
-        _take_out(placement, pod.node_name, pod.uid)
+        placement.take_out(pod, placement.rooms[pod.node_name])
         room = placement.rooms[to]
         why = placement.why_not(pod, room)
         if why:
             return f"{pod.full_name} would not fit on {to}: {why}"
         placement.place(pod, room)
     return ""
-
-
-def _take_out(placement: Placement, name: str, uid: str) -> None:
-    room: Room = placement.rooms[name]
-    index = next(index for index, pod in enumerate(room.pods) if pod.uid == uid)
-    # The room undoes only its last `put`, so that this pod is made the last.
-    room.pods.append(room.pods.pop(index))
-    room.take_back(room.pods[-1])
 
 
 def free_after(draft: Draft, scene: Scene, snapshot: Snapshot) -> Decimal:
