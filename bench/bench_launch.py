@@ -153,7 +153,10 @@ def first_fit_decreasing(pool: Pool, pods: Sequence[Pod]) -> float:
     placement = Placement((), pods)
     by_kin: dict[int, int] = {}
     cost = Decimal(0)
-    order = sorted(pods, key=lambda p: (bool(p.scheduling.affinity), -p.requests.cpu_milli, -p.requests.memory_mib))
+    order = sorted(
+        pods,
+        key=lambda p: (bool(p.scheduling.affinity), -p.requests.cpu_milli, -p.requests.memory_mib),
+    )
     opened: list[object] = []
     ranked = sorted(offers, key=lambda o: float(o.price or 0) / o.node_type.allocatable.cpu_milli)
     for pod in order:
@@ -185,7 +188,9 @@ def first_fit_decreasing(pool: Pool, pods: Sequence[Pod]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path)
     parser.add_argument("--pods", type=int, nargs="*", default=[300, 1000, 10_000, 50_000])
     parser.add_argument("--no-baseline", action="store_true")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, zip_longest
+from itertools import count, groupby, zip_longest
 from operator import attrgetter
 
 from ebbtide.core.fit import Placement
@@ -68,6 +68,7 @@ class Launching:
             self._twins.setdefault(each.twin, []).append(each)
         self._admission = Admission(self._candidates)
         self._nodes: list[Chosen] = []
+        self._numbers = count()
         self._unsized: Counter[str] = Counter()
         """Pods of unknown size by room: only nodes that are not there yet are counted on for them."""
         self.hopeless: list[str] = []
@@ -239,7 +240,7 @@ class Launching:
 
     def _choose(self, candidate: Candidate) -> Chosen:
         offer = candidate.offer
-        node = Chosen(candidate, offer.room(f"planned-{len(self._placement.rooms)}"))
+        node = Chosen(candidate, offer.room(f"planned-{next(self._numbers)}"))
         self._placement.open(node.room)
         self._limits.zones[offer.zone] += 1
         self._limits.sizes[offer.pool.name] += 1

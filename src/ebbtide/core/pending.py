@@ -198,7 +198,7 @@ def _units(classes: Sequence[PodClass]) -> Iterator[tuple[Member, ...]]:
     """Pods that must share a node, by affinity to a host, as one; all others by themselves."""
     left = {each: list(each.pods) for each in classes}
     for each in classes:
-        for number in each.profile.hosts:
+        for number in each.profile.hosts if left[each] else ():
             if number in each.profile.matched:
                 yield ((each, tuple(left[each])),)
                 left[each] = []

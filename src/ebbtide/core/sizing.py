@@ -32,7 +32,7 @@ class LaunchPlan:
     pods: tuple[tuple[str, ...], ...] = ()
     """For each offer, the UIDs of the pods that it is planned for."""
     bound: float = 0.0
-    """What no set of nodes for the planned pods can cost less than, per hour."""
+    """What no set of new nodes for all pods that need one can cost less than, per hour."""
 
 
 def plan_launch(snapshot: Snapshot, record: Record, settings: Settings, at_least: int) -> LaunchPlan:
