@@ -1,6 +1,6 @@
 # Every target makes what it needs in .venv; nothing is installed outside this folder.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run check test control-plane chaos chaos-real torture fuzz lambda bench bench-packing bench-consolidation pictures reference audit lock clean
+.PHONY: help setup demo run check test control-plane chaos chaos-real torture fuzz lambda bench bench-packing bench-consolidation bench-launch pictures reference audit lock clean
 .DELETE_ON_ERROR:
 
 ARGS ?=
@@ -89,6 +89,9 @@ bench-packing: $(READY) ## Compare the packing planner with two baselines (DATA=
 
 bench-consolidation: $(READY) ## Consolidate a large half-empty cluster, beside Karpenter's way (DATA=folder)
 	$(BIN)/python -m bench.bench_consolidation $(if $(DATA),--data $(DATA)) $(ARGS)
+
+bench-launch: $(READY) ## What a tick would launch for many pending pods, next to first-fit (DATA=folder)
+	$(BIN)/python -m bench.bench_launch $(if $(DATA),--data $(DATA)) $(ARGS)
 
 pictures: $(READY) ## Draw the pictures of the README and the walk-through from a real run
 	$(BIN)/python scripts/draw_demo.py docs/demo.svg
