@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ebbtide.model.scheduling import AntiAffinity, LabelSelector, Operator, Requirement, Spread
+from ebbtide.model.scheduling import AntiAffinity, LabelSelector, Operator, PodNearby, Requirement, Spread
 from tests.integration.kube.objects import Json
 from tests.integration.kube.values import pod_of
 
@@ -71,7 +71,7 @@ def _spread(**rule: Any) -> Json:
 @pytest.mark.parametrize(
     ("spec", "named"),
     [
-        ({"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "z"}]}}}, "required pod affinity"),
+        ({"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "z"}]}}}, "affinity without a selector"),
         (_near(namespaceSelector={}), "namespaceSelector"),
         (_near(namespaces=["other"]), "across namespaces"),
         (_near(somethingNew=True), "somethingNew"),
@@ -100,3 +100,12 @@ def test_what_is_not_understood_is_named(spec: Json, named: str) -> None:
     unsupported = pod_of(spec=spec).scheduling.unsupported
     assert len(unsupported) == 1
     assert named in unsupported[0]
+
+
+def test_required_pod_affinity_is_read_and_what_it_cannot_say_is_named() -> None:
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
+    near = pod_of(spec={"affinity": {"podAffinity": {REQUIRED: [term]}}}).scheduling
+    assert near.affinity == (PodNearby("kubernetes.io/hostname", LabelSelector((APP,))),)
+    assert near.unsupported == ()
+    far = pod_of(spec={"affinity": {"podAffinity": {REQUIRED: [{**term, "namespaces": ["other"]}]}}})
+    assert far.scheduling.unsupported == ("pod affinity across namespaces",)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ebbtide.core.sizing import currencies
+from ebbtide.core.offers import currencies
 from ebbtide.model.log import LogKind
 from ebbtide.simulator.catalogue import CURRENCY
 from ebbtide.simulator.repacking import Repacked

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ebbtide.adapters.kube import names
 from ebbtide.core import servers
-from ebbtide.core.fit import HOSTNAME_LABEL, ZONE_LABEL
+from ebbtide.core.room import HOSTNAME_LABEL, ZONE_LABEL
 from ebbtide.model.pod import Pod
 from ebbtide.model.scheduling import (
     AntiAffinity,
