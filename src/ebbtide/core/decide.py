@@ -7,6 +7,7 @@ order of `STRATEGIES`, what people wait for first; the first whose preconditions
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from ebbtide.core import gates
@@ -160,7 +161,8 @@ def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     says = f"{len(plan.offers)} nodes" if plan.offers else next(iter(plan.hopeless), plan.stopped or fits)
     yield Check("something to launch", bool(plan.offers), says)
     answer.slots = tuple(offer.slot(f"{q.operation_id}-{n}") for n, offer in enumerate(plan.offers))
-    places = ", ".join(f"{offer.node_type.name} in {offer.zone}" for offer in plan.offers)
+    counts = Counter(f"{offer.node_type.name} in {offer.zone}" for offer in plan.offers)
+    places = ", ".join(place if count == 1 else f"{count} x {place}" for place, count in counts.items())
     answer.reason = f"launch {places}: {trigger.says}"
 
 

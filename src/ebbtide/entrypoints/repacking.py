@@ -47,12 +47,12 @@ def repacked(view: ClusterView, prices: PriceBook, now: int, clock: Callable[[],
         replace(node, provider_id=f"assessed://{node.name}", uid=node.name) if node.worker else node
         for node in view.nodes
     )
-    instances = tuple(_instance(node) for node in workers if node.worker)
+    instances = tuple(instance_of(node) for node in workers if node.worker)
     snapshot = Snapshot(now, replace(view, nodes=workers), instances)
     pods_on = view.pods_on
     empty = [n for n in workers if n.worker and all(p.tied_to_node for p in pods_on.get(n.name, ()))]
     record = Record(emptied=tuple(Emptied(node.uid, 1) for node in empty))
-    report = explore(Question(snapshot, record, _settings(workers, prices), now, "assessed"), {}, clock)
+    report = explore(Question(snapshot, record, settings_of(workers, prices), now, "assessed"), {}, clock)
     plan = report.candidate
     if plan is None:
         return None
@@ -68,11 +68,11 @@ def repacked(view: ClusterView, prices: PriceBook, now: int, clock: Callable[[],
     )
 
 
-def _instance(node: Node) -> Instance:
+def instance_of(node: Node) -> Instance:
     return Instance(node.name, f"assessed://{node.name}", pool=node.pool, zone=node.zone, market=node.market)
 
 
-def _settings(nodes: tuple[Node, ...], prices: PriceBook) -> Settings:
+def settings_of(nodes: tuple[Node, ...], prices: PriceBook) -> Settings:
     names = sorted({node.pool for node in nodes if node.worker})
     rules = ConsolidationSettings(
         enabled=True,

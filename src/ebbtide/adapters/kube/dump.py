@@ -62,7 +62,7 @@ def read_dump(body: bytes) -> Dump:
         document = msgspec.json.decode(body, type=Document)
     except UNREADABLE as cause:
         cut = "it is cut off" if "truncated" in str(cause) else str(cause)
-        raise Usage(f"the dump is no JSON that can be read ({cut}): make it anew with {ASK}") from cause
+        raise Usage(f"the dump is no JSON that can be read ({cut}): make it again with {ASK}") from cause
     if document.items is None:
         raise Usage(f"the dump is no list of Kubernetes objects: make it with {ASK}")
     pile = _sorted_out(document)

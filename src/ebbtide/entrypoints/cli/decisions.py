@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, existing_store, looking_only, read_config
+from ebbtide.entrypoints.cli.plan_dump import plan_dump
 from ebbtide.entrypoints.cli.writing import BAD, GOOD, QUIET, write_json, write_lines
 from ebbtide.errors import Usage
 from ebbtide.model.log import LogEntry, LogKind
@@ -22,8 +23,24 @@ if TYPE_CHECKING:
 DecisionId = Annotated[str, typer.Argument(metavar="ID", help="Id of a decision, or `last`.")]
 
 
-def plan(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
-    """Say what the next tick would do and why not the rest. Writes nothing."""
+DumpPath = Annotated[
+    str | None,
+    typer.Option(
+        "--dump",
+        metavar="FILE",
+        help="Plan for what `kubectl get nodes,pods,pdb,pv,pvc -A -o json` printed (- for standard input); "
+        "nothing else is read.",
+    ),
+]
+
+
+def plan(
+    ctx: typer.Context, config: ConfigPath = None, dump: DumpPath = None, as_json: AsJson = False
+) -> None:
+    """Say what the next tick would do, and why not the rest. Writes nothing."""
+    if dump is not None:
+        plan_dump(ctx, dump, config, as_json)
+        return
     found = read_config(ctx, config)
     with looking_only(found) as outside:
         now = outside.clock.now()
