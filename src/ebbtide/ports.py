@@ -139,9 +139,9 @@ class Workloads(Protocol):
         """`NotFound` where there is none."""
 
     def scale(self, seen: Workload, replicas: int, note: str) -> Workload:
-        """Set the replicas and note why (an annotation), provided that nothing changed since it was
-        `seen` (else `Conflict`). It always changes `version`, also where the replicas were these
-        already: whoever saw the workload earlier can then no longer scale it. `NotFound` as above."""
+        """Set the replicas and tell why (an Event), provided that nothing changed since it was `seen`
+        (else `Conflict`). It always changes `version`, also where the replicas were these already: whoever
+        saw the workload earlier can then no longer scale it. `NotFound` as above."""
 
     def wait_ready(self, ref: WorkloadRef, until: float) -> Workload:
         """Return the moment a watch says that it is ready, or what was last seen at `until`. Many

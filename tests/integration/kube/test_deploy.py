@@ -33,9 +33,10 @@ RELEASE = "chart"
 ACCOUNT = f"{RELEASE}:ebbtide"
 NEEDED = [
     *(f"{verb} nodes" for verb in ("get", "list", "watch", "patch", "delete")),
+    "get pods -n shop",
     *(
         f"{verb} {kind} -A"
-        for verb in ("get", "list", "watch")
+        for verb in ("list", "watch")
         for kind in ("pods", "persistentvolumeclaims", "persistentvolumes", "poddisruptionbudgets.policy")
     ),
     "create pods --subresource=eviction -n shop",
@@ -49,11 +50,7 @@ SCALING = [
         for verb in ("get", "list", "watch")
         for kind in ("deployments", "statefulsets")
     ),
-    *(
-        f"patch {kind}.apps --subresource={part} -n shop"
-        for kind in ("deployments", "statefulsets")
-        for part in ("scale", "status")
-    ),
+    *(f"patch {kind}.apps --subresource=scale -n shop" for kind in ("deployments", "statefulsets")),
     *(f"{verb} horizontalpodautoscalers.autoscaling -A" for verb in ("list", "watch")),
 ]
 FORBIDDEN = [
@@ -78,6 +75,16 @@ FORBIDDEN = [
         for kind in ("deployments", "statefulsets")
     ),
     "update deployments.apps --subresource=scale -n shop",
+    *(
+        f"{verb} {kind}.apps --subresource=status -n shop"
+        for verb in ("get", "patch", "update")
+        for kind in ("deployments", "statefulsets")
+    ),
+    "get persistentvolumes",
+    "get persistentvolumeclaims -n shop",
+    "get poddisruptionbudgets.policy -n shop",
+    "get nodes.metrics.k8s.io",
+    "get horizontalpodautoscalers.autoscaling -n shop",
     "patch replicasets.apps --subresource=scale -n shop",
     "patch horizontalpodautoscalers.autoscaling -n shop",
     "impersonate users",

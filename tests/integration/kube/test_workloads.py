@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
-from ebbtide.adapters.kube.connection import connect
-from ebbtide.adapters.kube.workloads import MARK, NOTE, KubeWorkloads
+from ebbtide.adapters.kube.answers import Refused
+from ebbtide.adapters.kube.connection import MERGE_PATCH, Call, connect
+from ebbtide.adapters.kube.workloads import MANAGER, KubeWorkloads
 from ebbtide.errors import Conflict, NotFound, Usage
 from ebbtide.model.resources import Resources
 from ebbtide.model.workload import Workload, WorkloadKind, WorkloadRef
@@ -70,7 +72,7 @@ def settled(workloads: KubeWorkloads, ref: WorkloadRef, ready: int) -> Workload:
 
 
 @pytest.mark.parametrize("ref", [WEB, DB], ids=["Deployment", "StatefulSet"])
-def test_replicas_go_to_zero_and_come_back_and_a_note_says_why(
+def test_replicas_go_to_zero_and_come_back_and_an_event_says_why(
     kube: SharedKube, listing: KubeWorkloads, ref: WorkloadRef
 ) -> None:
     kube.api.post("/api/v1/nodes", node("w1"))
@@ -79,9 +81,7 @@ def test_replicas_go_to_zero_and_come_back_and_a_note_says_why(
     assert (seen.replicas, seen.ready, seen.requests) == (2, True, Resources(100, 128))
     asleep = listing.scale(seen, 0, "idle for 1800 s")
     assert (asleep.replicas, asleep.version != seen.version) == (0, True)
-    found = object_of(kube, ref)
-    assert found["metadata"]["annotations"][NOTE] == "idle for 1800 s"
-    assert found["metadata"]["resourceVersion"] == asleep.version
+    eventually(lambda: "idle for 1800 s" in told(kube, ref), 30, "the event")
     eventually(lambda: not kube.api.items("/api/v1/namespaces/default/pods"), 30, "no pod")
     eventually(lambda: settled(listing, ref, 0).replicas == 0, 30, "rest")
     woken = listing.scale(listing.read(ref), 2, "woken")
@@ -90,57 +90,79 @@ def test_replicas_go_to_zero_and_come_back_and_a_note_says_why(
     assert (ready.ready, ready.ready_replicas) == (True, 2)
 
 
+def told(kube: SharedKube, ref: WorkloadRef) -> list[str]:
+    events = kube.api.items("/api/v1/namespaces/default/events")
+    mine = [each for each in events if each["source"].get("component") == "ebbtide"]
+    return [each["message"] for each in mine if each["involvedObject"]["name"] == ref.name]
+
+
+@pytest.mark.parametrize("replicas", [0, 2])
+@pytest.mark.parametrize("ref", [WEB, DB], ids=["Deployment", "StatefulSet"])
 def test_whoever_saw_it_earlier_scales_no_more_even_where_the_replicas_are_the_same(
-    kube: SharedKube, listing: KubeWorkloads
+    kube: SharedKube, listing: KubeWorkloads, ref: WorkloadRef, replicas: int
+) -> None:
+    """A wake that finds it up, while somebody who saw the same is about to put it to zero."""
+    kube.api.post("/api/v1/nodes", node("w1"))
+    create(kube, ref, replicas)
+    seen = settled(listing, ref, replicas)
+    generation = object_of(kube, ref)["metadata"]["generation"]
+    again = seen
+    for number in range(3):
+        before, again = again, listing.scale(again, replicas, f"wake {number} that found it so")
+        assert (again.replicas, again.version != before.version) == (replicas, True)
+        with pytest.raises(Conflict, match="nothing was done to it"):
+            listing.scale(before, 3 - replicas, "too late")
+    found = object_of(kube, ref)
+    assert found["spec"]["replicas"] == replicas
+    assert found["metadata"]["generation"] == generation  # its controller has nothing to do
+    assert found["metadata"]["resourceVersion"] == again.version
+    assert listing.read(ref).deployed_at == seen.deployed_at
+
+
+def owners(kube: SharedKube, ref: WorkloadRef) -> list[str]:
+    fields = object_of(kube, ref)["metadata"]["managedFields"]
+    return [each["manager"] for each in fields if each["manager"].startswith(MANAGER)]
+
+
+@pytest.mark.parametrize("replicas", [0, 2])
+def test_the_names_of_wakes_that_changed_nothing_go_with_the_next_change(
+    kube: SharedKube, listing: KubeWorkloads, replicas: int
+) -> None:
+    kube.api.post("/api/v1/nodes", node("w1"))
+    create(kube, WEB, replicas)
+    again = settled(listing, WEB, replicas)
+    for _ in range(3):
+        again = listing.scale(again, replicas, "found so")
+    assert 1 <= len(owners(kube, WEB)) <= 3
+    listing.scale(again, 1, "woken")
+    assert owners(kube, WEB) == [MANAGER]
+
+
+@pytest.mark.parametrize("meddle", [{"spec": {"replicas": 7}}, {"metadata": {"labels": {"by": "others"}}}])
+def test_whatever_somebody_else_changed_meanwhile_nothing_is_done(
+    kube: SharedKube, listing: KubeWorkloads, meddle: Json
 ) -> None:
     create(kube, WEB, 0)
     seen = settled(listing, WEB, 0)
-    again = listing.scale(seen, 0, "a wake that found it so")
-    assert (again.replicas, again.version != seen.version) == (0, True)
-    with pytest.raises(Conflict, match="nothing was done to it"):
-        listing.scale(seen, 3, "too late")
-    assert object_of(kube, WEB)["spec"]["replicas"] == 0
-    assert object_of(kube, WEB)["metadata"]["annotations"][NOTE] == "a wake that found it so"
+    kube.api.patch(f"{APPS}deployments/web", meddle)
+    for replicas in (0, 3):
+        with pytest.raises(Conflict, match="nothing was done to it"):
+            listing.scale(seen, replicas, "wake")
+    assert object_of(kube, WEB)["spec"]["replicas"] == meddle.get("spec", {}).get("replicas", 0)
 
 
-class Meddled(KubeWorkloads):
-    """Something happens just after the note was written."""
-
-    kube: SharedKube
-    meddle: Json
-    part = ""
-
-    def _note(self, seen: Workload, note: str, mark: str) -> object:  # type: ignore[override]
-        noted = super()._note(seen, note, mark)
-        self.kube.api.patch(f"{APPS}deployments/web{self.part}", self.meddle)
-        return noted
-
-
-@pytest.mark.parametrize(
-    ("part", "meddle", "others"),
-    [
-        ("/status", {"status": {"collisionCount": 1}}, False),
-        ("/scale", {"spec": {"replicas": 7}}, True),
-        ("/status", {"metadata": {"annotations": {MARK: "another"}}}, True),
-    ],
-    ids=["a controller's status", "a person's scaling", "another runner's note"],
-)
-def test_between_note_and_scale_only_a_controller_may_write(
-    kube: SharedKube, rights: None, part: str, meddle: Json, others: bool
-) -> None:
+def test_no_right_reaches_what_has_a_workload_deleted(kube: SharedKube, rights: None) -> None:
+    """Owner references, through whatever part may be patched: the garbage collector believes them."""
     create(kube, WEB, 0)
+    nobody = "00000000-0000-0000-0000-000000000000"
+    gone = {"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": nobody}
+    body = {"metadata": {"ownerReferences": [gone]}}
     connection = connect(kube.kubeconfig)
-    meddled = Meddled(connection)
-    meddled.kube, meddled.meddle, meddled.part = kube, meddle, part
-    seen = settled(meddled, WEB, 0)
-    if others:
-        with pytest.raises(Conflict, match="changed by somebody else"):
-            meddled.scale(seen, 3, "wake")
-        assert object_of(kube, WEB)["spec"]["replicas"] == meddle.get("spec", {}).get("replicas", 0)
-    else:
-        assert meddled.scale(seen, 3, "wake").replicas == 3
-        assert object_of(kube, WEB)["spec"]["replicas"] == 3
-    meddled.close()
+    for part in ("", "/status", "/scale"):
+        call = Call("PATCH", f"{APPS}deployments/web{part}", "own it", body, MERGE_PATCH)
+        with suppress(Refused):
+            connection.try_act(call)
+        assert "ownerReferences" not in object_of(kube, WEB)["metadata"], part
     connection.close()
 
 

@@ -56,6 +56,22 @@ def test_an_instance_is_launched_only_with_the_tag_and_with_safe_metadata() -> N
     assert not may({**launch_context(), "ec2:MetadataHttpPutResponseHopLimit": "2"})
 
 
+PARTS = ("subnet/subnet-1", "security-group/sg-1", "key-pair/ssh", "launch-template/lt-1")
+
+
+@pytest.mark.parametrize(
+    "resource", ["arn:aws:ec2:eu-central-1::image/ami-1", *(f"{EC2}:{part}" for part in PARTS)]
+)
+def test_an_instance_is_launched_only_from_parts_that_carry_the_tag(resource: str) -> None:
+    assert allows(FUNCTION, Request("ec2:RunInstances", resource, tagged("Resource", OWN)))
+    for context in ({}, tagged("Resource", OTHER), launch_context()):
+        assert not allows(FUNCTION, Request("ec2:RunInstances", resource, context))
+
+
+def test_the_function_runs_once_at_a_time() -> None:
+    assert read_template()["Resources"]["Tick"]["Properties"]["ReservedConcurrentExecutions"] == 1
+
+
 def test_tags_are_given_only_while_launching() -> None:
     context = {**tagged("Request", OWN), "ec2:CreateAction": "RunInstances"}
     assert allows(FUNCTION, Request("ec2:CreateTags", INSTANCE, context))

@@ -31,6 +31,7 @@ from ebbtide.outgoing import guarded
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
+APPLY = "application/apply-patch+yaml"
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 25.0
 SUCCESS = range(200, 300)

@@ -42,10 +42,12 @@ class Right:
 
 
 READ = ("get", "list", "watch")
+FOLLOW = ("list", "watch")
 RIGHTS = (
     *(Right(verb, "nodes") for verb in (*READ, "patch", "delete")),
-    *(Right(verb, kind) for kind in ("pods", "persistentvolumes", "persistentvolumeclaims") for verb in READ),
-    *(Right(verb, "poddisruptionbudgets", "policy") for verb in READ),
+    *(Right(verb, "pods") for verb in READ),
+    *(Right(verb, kind) for kind in ("persistentvolumes", "persistentvolumeclaims") for verb in FOLLOW),
+    *(Right(verb, "poddisruptionbudgets", "policy") for verb in FOLLOW),
     Right("create", "pods", subresource="eviction"),
     Right("create", "events"),
 )
@@ -54,8 +56,8 @@ RIGHTS = (
 WORKLOADS = ("deployments", "statefulsets")
 SCALING_RIGHTS = (
     *(Right(verb, kind, "apps") for kind in WORKLOADS for verb in READ),
-    *(Right("patch", kind, "apps", part) for kind in WORKLOADS for part in ("scale", "status")),
-    *(Right(verb, "horizontalpodautoscalers", "autoscaling") for verb in ("list", "watch")),
+    *(Right("patch", kind, "apps", "scale") for kind in WORKLOADS),
+    *(Right(verb, "horizontalpodautoscalers", "autoscaling") for verb in FOLLOW),
 )
 """Of who scales workloads to zero and back."""
 

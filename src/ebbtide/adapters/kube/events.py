@@ -1,4 +1,4 @@
-"""Kubernetes Events on nodes and pods: what was done to them, and why something was not.
+"""Kubernetes Events on nodes, pods and workloads: what was done to them, and why something was not.
 
 They are for people. Telling never fails an act and never takes long; the same news about the same
 object is told once in a while only.
@@ -28,6 +28,7 @@ class Subject:
     name: str
     uid: str
     namespace: str = ""
+    api_version: str = "v1"
 
 
 class Events:
@@ -48,7 +49,7 @@ class Events:
             "kind": "Event",
             "metadata": {"generateName": "ebbtide-", "namespace": namespace},
             "involvedObject": {
-                "apiVersion": "v1",
+                "apiVersion": subject.api_version,
                 "kind": subject.kind,
                 "name": subject.name,
                 "uid": subject.uid,

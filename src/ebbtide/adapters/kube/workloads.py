@@ -1,14 +1,16 @@
 """The workloads port on a Kubernetes API server: replicas of Deployments and StatefulSets.
 
-Nothing but replicas and an annotation can be changed by the rights this needs. Replicas go through the scale
-subresource; the annotation goes through the status subresource, where the server ignores everything of the
-specification. So a scaling is two steps:
+The one right on them beyond reading is to patch their scale subresource: nothing but replicas can be changed
+by it. (The right to patch a status would let its holder set owner references, and the garbage collector then
+delete the workload.) Every scaling is one call on exactly the version that was seen, and makes a new version:
 
-    note     on exactly the version that was seen; whoever saw an earlier one can scale no more
-    scale    on the version the note made. A controller that wrote its status in between is no matter:
-             the generation and our mark tell whether anything else happened
+    other replicas      a merge patch
+    the same replicas   a merge patch would change nothing, and whoever saw the workload earlier could still
+                        put it to zero. So the same replicas are applied under a name that nobody had: the
+                        server notes the name as one more owner of the field, and that is a change. The next
+                        patch of the replicas takes the field, and the name goes.
 
-A crash between the two leaves a note, and replicas as they were.
+Why it was done is told by an Event on the workload, after it was done.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -24,7 +27,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from ebbtide.adapters.kube.answers import CONFLICT, NOT_FOUND, Refused, refused_acting, refused_reading
-from ebbtide.adapters.kube.connection import MERGE_PATCH, Call, Connection
+from ebbtide.adapters.kube.connection import APPLY, MERGE_PATCH, Call, Connection
+from ebbtide.adapters.kube.events import Events, Subject
 from ebbtide.adapters.kube.following import Follower
 from ebbtide.adapters.kube.lists import read_list
 from ebbtide.adapters.kube.scalable import (
@@ -41,9 +45,9 @@ from ebbtide.adapters.kube.scalable import (
 from ebbtide.errors import UNREADABLE, Conflict, EbbtideError, NotFound, Retryable, Unanswered
 from ebbtide.model.workload import Workload, WorkloadRef
 
-TRIES = 5
-NOTE, MARK = "ebbtide.dev/scaled-because", "ebbtide.dev/scaled-mark"
-MOST_TOLD = 1000
+MANAGER = "ebbtide"
+"""Who owns the replicas, for the server."""
+SCALED = "Scaled"
 T = TypeVar("T")
 
 
@@ -55,6 +59,9 @@ class KubeWorkloads:
     ) -> None:
         self._connection = connection
         self._now = now
+        self._events = Events(connection)
+        self._teller = ThreadPoolExecutor(1, "events")
+        """A wake does not wait until it was told."""
         self._waits = Waits(connection)
         self._autoscalers: Follower[WireAutoscaler, tuple[WorkloadRef | None, str]] | None = None
         self._index: tuple[int, Mapping[WorkloadRef | None, str]] = (-1, {})
@@ -67,22 +74,18 @@ class KubeWorkloads:
         return replace(seen, autoscaler=self._autoscaler_of(ref))
 
     def scale(self, seen: Workload, replicas: int, note: str) -> Workload:
-        ref, mark = seen.ref, secrets.token_hex(8)
-        noted = self._note(seen, note, mark)
-        for _ in range(TRIES):
-            if noted.spec.replicas == replicas:
-                return replace(read_workload(noted, ref), autoscaler=seen.autoscaler)
-            version = self._rescale(noted, ref, replicas)
-            if version:
-                done = read_workload(noted, ref)
-                return replace(done, replicas=replicas, version=version, autoscaler=seen.autoscaler)
-            again = self._look(ref)
-            meta = again.metadata
-            ours = (meta.annotations or {}).get(MARK) == mark and meta.uid == noted.metadata.uid
-            if not ours or meta.generation != noted.metadata.generation:
-                raise Conflict(f"{ref} was changed by somebody else: its replicas were left as they are")
-            noted = again
-        raise Retryable(f"{ref} changes all the time: its replicas were left as they are")
+        ref = seen.ref
+        scaled = self._applied(seen) if replicas == seen.replicas else self._patched(seen, replicas)
+        meta = scaled.metadata
+        subject = Subject(ref.kind, ref.name, meta.uid, ref.namespace, "apps/v1")
+        with suppress(RuntimeError):  # closed meanwhile
+            self._teller.submit(self._events.send, subject, SCALED, note)
+        return replace(
+            seen,
+            replicas=replicas,
+            ready_replicas=seen.ready_replicas if replicas == seen.replicas else 0,
+            version=meta.resource_version,
+        )
 
     def wait_ready(self, ref: WorkloadRef, until: float) -> Workload:
         seen = self.read(ref)
@@ -104,6 +107,7 @@ class KubeWorkloads:
         if self._autoscalers is not None:
             self._autoscalers.stop()
         self._waits.close()
+        self._teller.shutdown(wait=True, cancel_futures=True)
 
     def _look(self, ref: WorkloadRef) -> WireWorkload:
         try:
@@ -113,32 +117,33 @@ class KubeWorkloads:
                 raise NotFound(f"there is no {ref}") from refused
             raise refused_reading(refused, str(ref), self._connection.server) from refused
 
-    def _note(self, seen: Workload, note: str, mark: str) -> WireWorkload:
-        annotations = {NOTE: note[:MOST_TOLD], MARK: mark}
-        body = {"metadata": {"resourceVersion": seen.version, "annotations": annotations}}
-        answer = self._act(seen.ref, "status", body)
-        if answer is None:
-            raise Conflict(f"{seen.ref} changed since it was looked at: nothing was done to it")
-        return _answered(answer, WireWorkload, seen.ref)
+    def _patched(self, seen: Workload, replicas: int) -> WireScale:
+        body = {"metadata": {"resourceVersion": seen.version}, "spec": {"replicas": replicas}}
+        return self._act(seen, f"?fieldManager={MANAGER}", body, MERGE_PATCH)
 
-    def _rescale(self, noted: WireWorkload, ref: WorkloadRef, replicas: int) -> str:
-        """The new version; empty where that of `noted` is no longer the last one."""
-        version = noted.metadata.resource_version
-        body = {"metadata": {"resourceVersion": version}, "spec": {"replicas": replicas}}
-        answer = self._act(ref, "scale", body)
-        return "" if answer is None else _answered(answer, WireScale, ref).metadata.resource_version
+    def _applied(self, seen: Workload) -> WireScale:
+        ref, name = seen.ref, f"{MANAGER}-{secrets.token_hex(6)}"
+        body = {
+            "apiVersion": "autoscaling/v1",
+            "kind": "Scale",
+            "metadata": {"name": ref.name, "namespace": ref.namespace, "resourceVersion": seen.version},
+            "spec": {"replicas": seen.replicas},
+        }
+        return self._act(seen, f"?fieldManager={name}&force=true", body, APPLY)
 
-    def _act(self, ref: WorkloadRef, part: str, body: dict[str, Any]) -> bytes | None:
-        """None where the version is no longer the last one."""
-        what = f"scale {ref}"
+    def _act(self, seen: Workload, query: str, body: dict[str, Any], content_type: str) -> WireScale:
+        ref = seen.ref
+        call = Call("PATCH", f"{path_of(ref)}/scale{query}", f"scale {ref}", body, content_type)
         try:
-            return self._connection.try_act(Call("PATCH", f"{path_of(ref)}/{part}", what, body, MERGE_PATCH))
+            answer = self._connection.try_act(call)
         except Refused as refused:
             if refused.code == CONFLICT:
-                return None
+                says = f"{ref} changed since it was looked at: nothing was done to it"
+                raise Conflict(says) from refused
             if refused.code == NOT_FOUND:
                 raise NotFound(f"there is no {ref}") from refused
-            raise refused_acting(refused, what, self._connection.server) from refused
+            raise refused_acting(refused, call.what, self._connection.server) from refused
+        return _answered(answer, WireScale, ref)
 
     def _autoscaler_of(self, ref: WorkloadRef) -> str:
         watched = self._autoscalers
