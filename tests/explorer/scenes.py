@@ -143,6 +143,12 @@ def targets_are_interrupted(stage: Stage) -> Sequence[Event]:
     return [*workers_die(stage), *(("interrupt", one) for one in ids)]
 
 
+def late_joiners(stage: Stage) -> Sequence[Event]:
+    """Any machine that seems never to join may do so after all, however late."""
+    machines = stage.world.machines.book.machines.values()
+    return [("late-join", m.instance.id) for m in machines if m.ours and m.instance.alive and not m.joins]
+
+
 def people_cordon(stage: Stage) -> Sequence[Event]:
     nodes = stage.world.inventory.nodes.values()
     return [("person-cordons", node.name) for node in nodes if node.worker and not node.unschedulable]
@@ -232,6 +238,18 @@ SCENES = (
         prepare=lambda stage: lull(stage, STEP),
         quick=Bounds(1, 1, 1, 2, 5),
         deep=Bounds(2, 2, 1, 3, 8),
+    ),
+    # Two departures on one path: a machine joins when it was given up, and a runner is frozen before any call
+    # that destroys.
+    Scene(
+        "late joiner",
+        lambda: poor_world(1.0, "a/on-demand/small=1", "b/on-demand/small=0"),
+        replace(NO_REMOVALS, join_timeout_seconds=60, gone_grace_seconds=30),
+        events=late_joiners,
+        serves=False,
+        quick=Bounds(0, 1, 1, 2, 9),
+        deep=Bounds(1, 2, 1, 3, 9),
+        weight=1,
     ),
     # The small ones last, so that no core waits long for another.
     Scene("never joins", lambda: poor_world(1.0, "a/on-demand/small=0"), NO_REMOVALS, serves=False, weight=1),

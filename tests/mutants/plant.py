@@ -39,6 +39,7 @@ SCENES = (
     "rebalance",
     "demand returns",
     "never joins",
+    "late joiner",
     "consolidation",
     "to zero and back",
 )

@@ -138,13 +138,9 @@ OF_REMOVALS = (
 OF_SLOTS = (
     Mutant(
         "one list without its node is enough to reclaim a machine",
-        "_reclaiming",
-        """
-        waited < situation.settings.gone_grace_seconds or (
-                node is None and _may_be_there(launched_at, situation)
-            )
-        """,
-        "node is None and _may_be_there(launched_at, situation)",
+        "_why_not_yet",
+        "situation.now - slot.since < situation.settings.gone_grace_seconds",
+        "False",
         (
             "unit:tests/unit/operations",
             "swarm",
@@ -166,7 +162,7 @@ OF_SLOTS = (
     ),
     Mutant(
         "an instance that became ready late is reclaimed all the same",
-        "_reclaiming",
+        "reclaim",
         """
         if node is not None and node.ready:
             return replace(slot, state=SlotState.READY, node_name=node.name, reason=""), ()
@@ -194,12 +190,51 @@ OF_SLOTS = (
     Mutant(
         "a ready node that matches no instance is not thought of",
         "_joining",
-        "node is None and _may_be_there(slot.since, situation)",
+        "node is None and reclaims.may_be_there(slot.since, situation)",
         "False",
         (
             "table:unregistered",
             "unit:tests/unit/operations",
         ),
+    ),
+    Mutant(
+        "a machine that joins after its termination was written becomes a worker",
+        "_joined_too_late",
+        "plan = _drain(node, situation)",
+        """
+        if node.ready:
+            return replace(slot, state=SlotState.RECLAIMING, terminated=False), ()
+        plan = _drain(node, situation)
+        """,
+        ("explorer:late joiner", "unit:tests/unit/operations"),
+    ),
+    Mutant(
+        "a machine that did not join is terminated without an irrevocable state",
+        "reclaim",
+        "return replace(slot, state=SlotState.TERMINATING, since=situation.now, terminated=True), ()",
+        'return slot, (Terminate(slot.instance_id, "", "", "op"),)',
+        ("explorer:late joiner", "unit:tests/unit/operations"),
+    ),
+    Mutant(
+        "a machine that joins after its termination was written is not cordoned",
+        "_joined_too_late",
+        "not node.unschedulable",
+        "False",
+        ("table:joins_meanwhile", "unit:tests/unit/operations"),
+    ),
+    Mutant(
+        "what the cloud would not terminate is forgotten with its operation",
+        "handed_over",
+        "not removals",
+        "True",
+        ("unit:tests/unit/operations",),
+    ),
+    Mutant(
+        "a machine that is being terminated counts as capacity",
+        "doomed",
+        "{r.instance_id for r in open_removals(record) if r.dooms} | condemned(record)",
+        "{r.instance_id for r in open_removals(record) if r.dooms}",
+        ("unit:tests/unit/test_capacity.py",),
     ),
     Mutant(
         "a refused offer is asked for with the same key",
@@ -237,8 +272,8 @@ OF_SPOT = (
     Mutant(
         "a node that a scale-down removes gets a second owner",
         "_removed_elsewhere",
-        "spot.removal is None",
-        "False",
+        "spot.removal is not None",
+        "True",
         (
             "table:two_workflows",
             "explorer:scale-down",

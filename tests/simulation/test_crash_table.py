@@ -22,7 +22,16 @@ from ebbtide.errors import LeaseLost, NewerRecord, NotOurs
 from ebbtide.model.effect import SoftTaint, Uncordon
 from ebbtide.model.idle import Phase, WakeReason
 from ebbtide.model.node import LEAVING, InstanceState
-from ebbtide.model.operation import Removal, RemovalState, ScaleDown, ScaleUp, SlotState, SpotKind, SpotNotice
+from ebbtide.model.operation import (
+    Removal,
+    RemovalState,
+    ScaleDown,
+    ScaleUp,
+    Slot,
+    SlotState,
+    SpotKind,
+    SpotNotice,
+)
 from ebbtide.model.record import CLUSTER_LEASE, Record
 from ebbtide.model.snapshot import ClusterView
 from ebbtide.ports import Cluster
@@ -283,6 +292,40 @@ def test_launched_never_joined() -> None:
     assert telling.problems() == []
     assert telling.world.machines.book.launched == 2
     assert telling.world.removed == 1
+
+
+def test_a_runner_freezes_before_it_terminates_a_machine_that_joins_meanwhile() -> None:
+    """It joins while the call is frozen, pods come onto it, and only then does the call land."""
+    story = Story(
+        "late", lambda: busy_cluster(Rules(boot=Span(40, 50))), 3, NO_REMOVALS, 60, first_never_joins
+    )
+    counting = CrashPlan()
+    Telling(story).tell(counting)
+    telling = Telling(story)
+    states: list[str] = []
+
+    def meanwhile() -> None:
+        slot = _first_slot(telling.record)
+        assert slot.state is SlotState.TERMINATING
+        telling.world.plan(telling.clock.now(), "late-join", slot.instance_id)
+        for _ in range(6):
+            telling.wait(30)
+            telling.tick(owner="another")
+            states.append(_first_slot(telling.record).state)
+        node = telling.world.inventory.nodes[_first_slot(telling.record).node_name]
+        assert node.ready
+        assert node.unschedulable, "no pod may come onto it any more"
+
+    plan = CrashPlan(counting.calls.index("cloud.terminate#1") + 1, Strike.STALL, on_stall=meanwhile)
+    telling.tell(plan)
+    assert plan.struck
+    assert set(states) == {SlotState.TERMINATING}, "never a worker"
+    assert telling.problems() == []
+
+
+def _first_slot(record: Record) -> Slot:
+    assert isinstance(record.operation, ScaleUp)
+    return record.operation.slots[0]
 
 
 def test_nobody_works_for_longer_than_a_join_takes_then_the_first_list_is_old() -> None:

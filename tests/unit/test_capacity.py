@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ebbtide.core.capacity import (
+    coming_slots,
+    condemned,
     counted,
     doomed,
     expected_slots,
@@ -76,6 +78,17 @@ def test_reading_26_control_plane_system_and_foreign_nodes_are_never_counted_as_
     snapshot = make_snapshot([make_node("a1"), make_node("a2", **strange)])
     assert [node.name for node in standing(snapshot, make_record())] == ["a1"]
     assert workers_by_zone(snapshot, make_record()) == {"a": 1}
+
+
+def test_a_machine_that_joins_after_its_termination_was_written_is_counted_but_not_counted_on() -> None:
+    slot = make_slot("s1", state=SlotState.TERMINATING, instance_id="i-a1", terminated=True)
+    record = make_record(operation=make_scale_up(slot, make_slot("s2", instance_id="i-a2")))
+    snapshot = make_snapshot(make_nodes("a1", "b1"))
+    assert doomed(record) == condemned(record) == {"i-a1"}
+    assert [node.name for node in standing(snapshot, record)] == ["b1"]
+    assert [slot.key for slot in coming_slots(record)] == ["s2"]
+    assert total(snapshot, record) == 3
+    assert workers_by_zone(snapshot, record) == {"b": 1, "a": 1}
 
 
 def test_the_total_counts_instances_that_never_joined_and_nodes_without_an_instance() -> None:

@@ -41,9 +41,19 @@ def expected_slots(record: Record) -> tuple[Slot, ...]:
     return tuple(slot for slot in slots if slot.expected)
 
 
+def coming_slots(record: Record) -> tuple[Slot, ...]:
+    """Those that may still become a worker."""
+    return tuple(slot for slot in expected_slots(record) if not slot.terminated)
+
+
+def condemned(record: Record) -> frozenset[str]:
+    """Instances that did not join in time and whose termination is irrevocable."""
+    return frozenset(slot.instance_id for slot in expected_slots(record) if slot.terminated)
+
+
 def doomed(record: Record) -> frozenset[str]:
     """Instances that are being removed, or that the cloud has said it will take."""
-    removed = {r.instance_id for r in open_removals(record) if r.dooms}
+    removed = {r.instance_id for r in open_removals(record) if r.dooms} | condemned(record)
     interrupted = {s.instance_id for s in record.spots if s.kind is SpotKind.INTERRUPTION}
     return frozenset(removed | interrupted)
 
@@ -76,7 +86,7 @@ def staying(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
 def missing_by_pool(snapshot: Snapshot, record: Record, pools: Iterable[Pool]) -> Counter[str]:
     """How many workers each pool lacks of its own minimum; those on their way are there already."""
     there = Counter(node.pool for node in enlisted(snapshot, record))
-    there.update(slot.pool for slot in expected_slots(record))
+    there.update(slot.pool for slot in coming_slots(record))
     return Counter({p.name: lack for p in pools if (lack := p.min_workers - there[p.name]) > 0})
 
 
@@ -122,5 +132,5 @@ def workers_by_zone(snapshot: Snapshot, record: Record) -> Counter[str]:
     """Standing workers and those expected, by zone: what a launch should balance."""
     counts = Counter(node.zone for node in standing(snapshot, record))
     joined = {node.name for node in standing(snapshot, record)}
-    counts.update(slot.zone for slot in expected_slots(record) if slot.node_name not in joined)
+    counts.update(slot.zone for slot in coming_slots(record) if slot.node_name not in joined)
     return counts

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ebbtide.core import gates
-from ebbtide.core.capacity import expected_slots, held_against, missing_by_pool, standing
+from ebbtide.core.capacity import coming_slots, held_against, missing_by_pool, standing
 from ebbtide.core.consolidating import consolidate
 from ebbtide.core.orphans import cordon_id, dead_nodes, graces, lone_instances, overdue, stray_cordons
 from ebbtide.core.question import Answer, Question, Strategy, no_operation
@@ -180,7 +180,7 @@ def _pressure(q: Question) -> tuple[Check, int]:
         says.append(f"CPU {value} is above {limit}")
     if record.short_since and q.now - record.short_since >= settings.pending_up_seconds:
         ready, lack = len(standing(q.snapshot, record)), missing_by_pool(q.snapshot, record, settings.pools)
-        lack_of_all = settings.min_workers - ready - len(expected_slots(record))
+        lack_of_all = settings.min_workers - ready - len(coming_slots(record))
         needed = max(needed, lack_of_all, lack.total())
         if lack_of_all > 0 or not lack:
             says.append(f"{ready} ready workers are below MIN_WORKERS {settings.min_workers}")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from ebbtide.core.capacity import doomed, expected_slots, held_against, missing_by_pool, workers_by_zone
+from ebbtide.core.capacity import coming_slots, doomed, held_against, missing_by_pool, workers_by_zone
 from ebbtide.core.fit import Placement, placement_of
 from ebbtide.core.launching import Launching, Limits
 from ebbtide.core.offers import Offer, all_offers
@@ -74,7 +74,7 @@ def expected_placement(
     lost = doomed(record)
     leaving = [name for name, instance in snapshot.instance_of.items() if instance.id in lost]
     placement = placement_of(snapshot.cluster, leaving, coming)
-    for slot in expected_slots(record):
+    for slot in coming_slots(record):
         pool = settings.pool_named(slot.pool)
         node_type = pool.type_named(slot.instance_type) if pool else None
         if pool and node_type and slot.node_name not in placement.rooms:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ebbtide.core.capacity import counted, enlisted, expected_slots, missing_by_pool
+from ebbtide.core.capacity import coming_slots, counted, enlisted, missing_by_pool
 from ebbtide.core.consolidation_pace import forget_evictions
 from ebbtide.core.gates import placed_pods, plausible
 from ebbtide.model.operation import Consolidate, Operation
@@ -41,7 +41,7 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
     idle = is_idle(snapshot, settings)
     if silent and (record.idle_since or record.emptied):
         warnings += (f"no tick for {now - record.ticked_at} s: that time does not count as idle",)
-    short = len(enlisted(snapshot, record)) + len(expected_slots(record)) < settings.min_workers
+    short = len(enlisted(snapshot, record)) + len(coming_slots(record)) < settings.min_workers
     short = short or bool(missing_by_pool(snapshot, record, settings.pools))
     record = forget_evictions(_track_size(snapshot, record, settings, now), now)
     return (

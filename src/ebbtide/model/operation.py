@@ -19,6 +19,7 @@ class SlotState(StrEnum):
     JOINED = "JOINED"
     READY = "READY"
     RECLAIMING = "RECLAIMING"
+    TERMINATING = "TERMINATING"
     RECLAIMED = "RECLAIMED"
     FAILED = "FAILED"
 
@@ -39,6 +40,12 @@ class Slot:
     refused: tuple[str, ...] = ()
     """`zone/market/type` offers that answered "no capacity", in order."""
     reason: str = ""
+    terminated: bool = False
+    """Whether its termination is irrevocable: a call may be on its way, so it never becomes a worker."""
+    missing_since: int = 0
+    """While terminating: when the instance was first not listed by the cloud; 0 while it is."""
+    shut_since: int = 0
+    """While terminating: since when a node that joined too late has been cordoned and empty."""
 
     @property
     def settled(self) -> bool:
@@ -46,14 +53,8 @@ class Slot:
 
     @property
     def expected(self) -> bool:
-        """Will become, or is, a node that no worker stands for yet."""
-        return self.state in (
-            SlotState.RESERVED,
-            SlotState.LAUNCHING,
-            SlotState.LAUNCHED,
-            SlotState.JOINED,
-            SlotState.RECLAIMING,
-        )
+        """Is, or may become, a node that no worker stands for yet; also one that is to be handed over."""
+        return not self.settled or (self.terminated and self.state is SlotState.FAILED)
 
 
 class RemovalState(StrEnum):

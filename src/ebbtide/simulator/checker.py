@@ -13,7 +13,7 @@ pods on it.
 
 from __future__ import annotations
 
-from ebbtide.core.capacity import doomed, expected_slots, open_removals
+from ebbtide.core.capacity import condemned, doomed, expected_slots, open_removals
 from ebbtide.core.orphans import cordon_id
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Operation, Removal, RemovalState, ScaleDown, SpotKind
@@ -82,6 +82,7 @@ class Checker:
         if before is not None:
             self._check_one_operation(before.operation, after.operation)
             self._check_no_notice_forgotten(before, after)
+            self._check_no_intent_taken_back(before, after)
             self._repacking.wrote(before, after)
         self._check_one_owner(after)
         known = {r.instance_id for r in _doomed_for_good(before)} if before is not None else set()
@@ -170,6 +171,15 @@ class Checker:
             if coming and not known and not given_up and machine is not None and machine.instance.alive:
                 self.say(f"the interruption of {spot.instance_id} was forgotten before it came")
 
+    def _check_no_intent_taken_back(self, before: Record, after: Record) -> None:
+        """What was written as irrevocable stays so until the instance is gone: a call may be on its way.
+        What a person resumes is theirs to answer for."""
+        lost = _irrevocable(before) - _irrevocable(after)
+        for instance_id in sorted(lost) if before.set_aside == after.set_aside else ():
+            machine = self._world.machines.find(instance_id)
+            if machine is not None and machine.instance.alive:
+                self.say(f"the termination of {instance_id} was taken back after it was written down")
+
     def _check_one_owner(self, record: Record) -> None:
         ids = [removal.instance_id for removal in open_removals(record)]
         for instance_id in sorted({one for one in ids if ids.count(one) > 1}):
@@ -207,6 +217,10 @@ class Checker:
 
 def _doomed_for_good(record: Record) -> list[Removal]:
     return [r for r in open_removals(record) if r.state is RemovalState.TERMINATING]
+
+
+def _irrevocable(record: Record) -> set[str]:
+    return {removal.instance_id for removal in _doomed_for_good(record)} | condemned(record)
 
 
 def _taken_by_the_cloud(record: Record) -> set[str]:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ebbtide.core.capacity import expected_slots, open_removals
+from ebbtide.core.capacity import condemned, expected_slots, open_removals
 from ebbtide.core.labels import matches
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Consolidate, MoveState, RemovalState, SlotState
 from ebbtide.model.record import Record
 from ebbtide.simulator.machines import Machine
 from ebbtide.simulator.world import Act, ActKind, World
+
+UNSEEN_JOIN_SECONDS = 180.0
+"""For so long a machine that joins after its termination was written may take pods before it is cordoned:
+until the lease of a runner that froze has run out, and another has looked."""
 
 
 def judge(world: World, act: Act, record: Record | None) -> Iterator[str]:
@@ -38,7 +42,7 @@ def _terminate(world: World, act: Act, record: Record | None) -> Iterator[str]:
     if record is not None and not _intended(record, act.instance_id, machine.instance.key):
         yield f"instance {act.instance_id} was terminated without a written intent"
     node = world.inventory.nodes.get(act.node_name)
-    if node is None or machine.noticed:
+    if node is None or machine.noticed or _joined_too_late(world, act.instance_id, node, record):
         return
     for pod in world.pods_on(node.name):
         if not pod.finished and not pod.mirror and pod.controller != "DaemonSet":
@@ -48,13 +52,24 @@ def _terminate(world: World, act: Act, record: Record | None) -> Iterator[str]:
         yield f"instance {act.instance_id} was terminated with {node.volumes_attached[0]} attached"
 
 
+def _joined_too_late(world: World, instance_id: str, node: Node, record: Record | None) -> bool:
+    """Whether it joined so shortly ago, after its termination was written, that nobody may have seen it yet:
+    no cloud terminates a machine on condition that it has no node."""
+    slots = expected_slots(record) if record is not None else ()
+    meant = any(
+        slot.instance_id == instance_id and slot.terminated and slot.since <= node.created_at
+        for slot in slots
+    )
+    return meant and world.now - node.created_at < UNSEEN_JOIN_SECONDS
+
+
 def _intended(record: Record, instance_id: str, key: str) -> bool:
     """A removal or a reclaim says so in the record, or it is known as an orphan."""
     by_removal = any(
         r.instance_id == instance_id and r.state is RemovalState.TERMINATING for r in open_removals(record)
     )
     by_slot = any(
-        (slot.instance_id == instance_id or slot.key == key) and slot.state is SlotState.RECLAIMING
+        (slot.instance_id == instance_id or slot.key == key) and slot.state is SlotState.TERMINATING
         for slot in expected_slots(record)
     )
     return by_removal or by_slot or any(orphan.id == instance_id for orphan in record.orphans)
@@ -108,7 +123,7 @@ def _cordon(world: World, act: Act, record: Record | None) -> Iterator[str]:
 
 
 def _leaving(record: Record, machine: Machine) -> bool:
-    return any(
+    return machine.instance.id in condemned(record) or any(
         r.instance_id == machine.instance.id and r.state is RemovalState.TERMINATING
         for r in open_removals(record)
     )

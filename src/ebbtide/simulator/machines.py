@@ -168,7 +168,9 @@ class Machines:
             return
         self._set_state(machine, InstanceState.RUNNING)
         if machine.joins:
-            self._timeline.after(self._timeline.draw(self.rules.join), "join", instance_id)
+            late = self._timeline.chance(self.rules.late_join)
+            span = self.rules.late_join_span if late else self.rules.join
+            self._timeline.after(self._timeline.draw(span), "join", instance_id)
         self._timeline.after(0, "lifespan", instance_id)
 
     def _gone(self, instance_id: str) -> None:

@@ -43,6 +43,10 @@ class Rules:
     """How long a new instance is not listed yet."""
     never_join: float = 0.0
     """The chance that an instance boots and never joins."""
+    late_join: float = 0.0
+    """The chance that an instance joins only after `late_join_span`."""
+    late_join_span: Span = Span(180, 420)
+    """From running to a Node object, where that is late."""
     unready_seconds: float = 40.0
     """How long a dead node still looks Ready."""
     lost_pods_seconds: float = 60.0

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ebbtide.core.capacity import open_removals
 from ebbtide.core.drain import Disruptions, plan_drain
 from ebbtide.core.operations import machine, removals, slots
 from ebbtide.core.operations.machine import Work
@@ -135,7 +136,9 @@ def outcomes_of(effects: Sequence[Effect], turn: Turn) -> list[Outcome]:
 
 def check(work: Work, effects: Sequence[Effect], snapshot: Snapshot, irrevocable: set[str]) -> None:
     going = [part for part in parts(work) if isinstance(part, Removal)]
-    own = {removal.node_uid for removal in going}
+    condemned = {part.instance_id for part in parts(work) if isinstance(part, Slot) and part.terminated}
+    late = {node.uid for name, node in snapshot.node_of.items() if name in condemned}
+    own = {removal.node_uid for removal in going} | late
     instances = {removal.instance_id for removal in going}
     named = snapshot.cluster.node_named
     for effect in effects:
@@ -153,6 +156,14 @@ def check(work: Work, effects: Sequence[Effect], snapshot: Snapshot, irrevocable
                 assert effect.node_uid in own
             case Evict():
                 assert named[effect.node_name].uid in own
+            case Terminate() if effect.instance_id not in instances:
+                assert effect.instance_id in condemned, "a machine that did not join goes by a written intent"
+                node_of = snapshot.node_of.get(effect.instance_id)
+                assert effect.node_name == (node_of.name if node_of else "")
+                if node_of:
+                    pods = snapshot.cluster.pods_on.get(node_of.name, ())
+                    assert node_of.unschedulable
+                    assert plan_drain(node_of, pods, Disruptions(()), SETTINGS, None).drained
             case Terminate() if effect.instance_id in instances and effect.node_name:
                 assert effect.node_uid in own
                 node = named[effect.node_name]
@@ -186,12 +197,21 @@ def play(work: Work, turns: Sequence[Turn]) -> None:
         if machine.is_settled(work):
             closed = machine.close(work, situation)
             assert (closed.record.operation, closed.record.spot_for("i-a1")) != (work, work)
+            kept = {removal.instance_id for removal in open_removals(closed.record)}
+            assert condemned_of(work) <= kept, "what is irrevocable outlives its operation"
             return
+
+
+def condemned_of(work: Work) -> set[str]:
+    """Machines whose termination is irrevocable and that are not gone."""
+    slots = (part for part in parts(work) if isinstance(part, Slot) and part.terminated)
+    return {slot.instance_id for slot in slots if slot.state is not SlotState.RECLAIMED}
 
 
 def begun_slot(key: str, name: str, state: SlotState) -> Slot:
     asked = state in (SlotState.RESERVED, SlotState.LAUNCHING)
-    return make_slot(key, state=state, instance_id="" if asked else f"i-{name}")
+    terminated = state is SlotState.TERMINATING
+    return make_slot(key, state=state, instance_id="" if asked else f"i-{name}", terminated=terminated)
 
 
 def begun_removal(name: str, state: RemovalState) -> Removal:

@@ -6,16 +6,30 @@ from dataclasses import replace
 
 import pytest
 
-from ebbtide.model.effect import DeleteNode, Terminate
+from ebbtide.core.operations import machine
+from ebbtide.model.effect import Cordon, DeleteNode, Evict, Terminate
 from ebbtide.model.node import InstanceState, Node
-from ebbtide.model.operation import SlotState
+from ebbtide.model.operation import RemovalState, ScaleDown, SlotState
 from ebbtide.model.snapshot import ClusterView, Snapshot
-from tests.builders import NOW, make_instance, make_node, make_nodes, make_slot, make_snapshot
-from tests.unit.operations.builders import advance_slot, make_situation
+from tests.builders import (
+    NOW,
+    make_instance,
+    make_node,
+    make_nodes,
+    make_pod,
+    make_record,
+    make_scale_down,
+    make_scale_up,
+    make_slot,
+    make_snapshot,
+    make_spot,
+)
+from tests.unit.operations.builders import advance_slot, cordoned, make_situation, with_pods, with_work
 
 OTHERS = make_nodes("b1", "b2")
 LAUNCHED = make_slot(state=SlotState.LAUNCHED, instance_id="i-a1")
 RECLAIMING = make_slot(state=SlotState.RECLAIMING, instance_id="i-a1", reason="no node 600 s after launch")
+TERMINATING = replace(RECLAIMING, state=SlotState.TERMINATING, terminated=True)
 LATE = NOW + 600
 
 
@@ -51,8 +65,11 @@ def test_launched_never_joined_is_reclaimed_after_the_join_timeout_and_a_last_gr
     assert (after.state, after.since, effects) == (SlotState.RECLAIMING, LATE, ())
     assert after.reason == "no node 600 s after launch"
     assert advance_slot(after, make_situation(seen(), now=LATE + 59)) == (after, ())
-    again = advance_slot(after, make_situation(seen(), now=LATE + 60))
-    assert again == (after, (Terminate("i-a1", "", "", "op"),))
+    intent, effects = advance_slot(after, make_situation(seen(), now=LATE + 60))
+    assert (intent.state, intent.since, intent.terminated) == (SlotState.TERMINATING, LATE + 60, True)
+    assert effects == (), "it is looked for once more after the intent is written"
+    again = advance_slot(intent, make_situation(seen(), now=LATE + 60))
+    assert again == (intent, (Terminate("i-a1", "", "", "op"),))
 
 
 def test_an_old_list_after_a_long_silence_does_not_take_a_node_that_has_joined() -> None:
@@ -63,14 +80,22 @@ def test_an_old_list_after_a_long_silence_does_not_take_a_node_that_has_joined()
     assert (again.state, effects) == (SlotState.READY, ())
 
 
-def test_joined_but_never_ready_is_reclaimed_with_its_node_named() -> None:
+def test_joined_but_never_ready_is_reclaimed_once_its_node_is_cordoned_and_settled() -> None:
     joined = replace(LAUNCHED, state=SlotState.JOINED, node_name="a1")
     unready = seen(make_node("a1", ready=False))
     after, effects = advance_slot(joined, make_situation(unready, now=LATE))
     assert (after.state, after.reason) == (SlotState.RECLAIMING, "not ready 600 s after launch")
     assert effects == ()
-    _, effects = advance_slot(after, make_situation(unready, now=LATE + 60))
-    assert effects == (Terminate("i-a1", "a1", "uid-a1", "op"),)
+    intent, effects = advance_slot(after, make_situation(unready, now=LATE + 60))
+    assert (intent.state, effects) == (SlotState.TERMINATING, ())
+    open_, effects = advance_slot(intent, make_situation(unready, now=LATE + 60))
+    assert effects == (Cordon("a1", "uid-a1", "op"),)
+    shut = seen(cordoned("a1", ready=False))
+    settling, effects = advance_slot(open_, make_situation(shut, now=LATE + 61))
+    assert (settling.shut_since, effects) == (LATE + 61, ())
+    assert advance_slot(settling, make_situation(shut, now=LATE + 70)) == (settling, ())
+    last, effects = advance_slot(settling, make_situation(shut, now=LATE + 71))
+    assert (last, effects) == (settling, (Terminate("i-a1", "a1", "uid-a1", "op"),))
 
 
 def test_nothing_is_terminated_that_the_cloud_does_not_list_because_its_node_may_be_ready() -> None:
@@ -92,14 +117,91 @@ def test_a_late_joiner_is_kept_even_when_it_is_first_seen_after_the_timeout() ->
 
 
 def test_terminate_is_asked_for_again_until_the_instance_goes() -> None:
-    situation = make_situation(seen(make_node("a1", ready=False)), now=NOW + 60)
-    assert advance_slot(RECLAIMING, situation) == (RECLAIMING, (Terminate("i-a1", "a1", "uid-a1", "op"),))
+    situation = make_situation(seen(), now=NOW + 60)
+    assert advance_slot(TERMINATING, situation) == (TERMINATING, (Terminate("i-a1", "", "", "op"),))
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_machine_that_joins_after_the_intent_never_becomes_a_worker(ready: bool) -> None:
+    """A runner that froze before its terminate may still send it, and whatever runs there would be lost."""
+    joined = seen(make_node("a1", ready=ready))
+    after, effects = advance_slot(TERMINATING, make_situation(joined, now=NOW + 30))
+    assert (after.state, after.node_name) == (SlotState.TERMINATING, "a1")
+    assert effects == (Cordon("a1", "uid-a1", "op"),)
+
+
+def test_pods_that_came_with_it_are_evicted_before_it_goes() -> None:
+    web = make_pod("web", node_name="a1")
+    full = with_pods(seen(cordoned("a1")), web)
+    settling = replace(TERMINATING, shut_since=NOW)
+    after, effects = advance_slot(settling, make_situation(full, now=NOW + 60))
+    assert after.shut_since == 0, "what is evicted may be followed by a late bind: it settles again"
+    assert effects == (Evict("default", "web", web.uid, "a1", web.grace_seconds),)
+
+
+def test_a_machine_is_not_given_up_for_good_while_pods_are_on_its_node() -> None:
+    busy = with_pods(seen(make_node("a1", ready=False)), make_pod("web", node_name="a1"))
+    assert advance_slot(RECLAIMING, make_situation(busy, now=NOW + 60)) == (RECLAIMING, ())
+
+
+def test_a_machine_that_the_cloud_is_taking_is_not_terminated_by_us() -> None:
+    noticed = make_record(spots=(make_spot("a1", noticed_at=NOW + 50, deadline=NOW + 170),))
+    situation = make_situation(seen(), record=noticed, now=NOW + 60)
+    assert advance_slot(RECLAIMING, situation) == (RECLAIMING, ())
+
+
+def test_after_the_intent_one_list_without_the_instance_proves_nothing() -> None:
+    unlisted = seen(state=None)
+    after, effects = advance_slot(TERMINATING, make_situation(unlisted, now=NOW + 500))
+    assert (after.state, after.missing_since, effects) == (SlotState.TERMINATING, NOW + 500, ())
+    again, _ = advance_slot(after, make_situation(unlisted, now=NOW + 559))
+    assert again.state is SlotState.TERMINATING
+    ready = seen(make_node("a1", instance_id="i-a1"), state=None)
+    assert advance_slot(after, make_situation(ready, now=NOW + 600)) == (after, ()), "its node contradicts it"
+    gone, _ = advance_slot(after, make_situation(unlisted, now=NOW + 560))
+    assert (gone.state, gone.reason) == (SlotState.RECLAIMED, TERMINATING.reason)
+    listed, _ = advance_slot(after, make_situation(seen(), now=NOW + 560))
+    assert listed.missing_since == 0
+
+
+def test_after_the_intent_a_ready_node_that_may_be_its_own_is_still_spared() -> None:
+    nobodys = make_node("stranger", provider_id="", private_ip="", created_at=NOW + 10)
+    stranger = make_snapshot([*OTHERS, nobodys], instances=seen().instances)
+    assert advance_slot(TERMINATING, make_situation(stranger, now=NOW + 60)) == (TERMINATING, ())
 
 
 def test_what_cannot_be_reclaimed_does_not_hold_up_all_scaling_for_ever() -> None:
-    after, effects = advance_slot(RECLAIMING, make_situation(seen(), now=NOW + 900))
+    busy = with_pods(seen(make_node("a1", ready=False)), make_pod("web", node_name="a1"))
+    after, effects = advance_slot(RECLAIMING, make_situation(busy, now=NOW + 900))
     assert (after.state, effects) == (SlotState.FAILED, ())
     assert after.reason == "no node 600 s after launch, and it could not be reclaimed"
+
+
+def test_what_the_cloud_will_not_terminate_goes_on_as_a_removal() -> None:
+    work = make_scale_up(TERMINATING)
+    situation = make_situation(seen(), record=with_work(work), now=NOW + 900)
+    after, effects = advance_slot(TERMINATING, situation)
+    assert (after.state, after.terminated, effects) == (SlotState.FAILED, True, ())
+    closed = machine.close(replace(work, slots=(after,)), situation)
+    assert closed.record.rests == (), "it is not left alone"
+    follows = closed.record.operation
+    assert isinstance(follows, ScaleDown)
+    assert (follows.id, follows.removals[0].instance_id) == ("op", "i-a1")
+    assert (follows.removals[0].state, follows.removals[0].terminated) == (RemovalState.TERMINATING, True)
+
+
+def test_it_waits_for_the_operation_that_is_open_before_it_is_handed_over() -> None:
+    busy = with_work(make_scale_down(id="another"))
+    after, effects = advance_slot(TERMINATING, make_situation(seen(), record=busy, now=NOW + 900))
+    assert (after.state, effects) == (SlotState.TERMINATING, (Terminate("i-a1", "", "", "op"),))
+
+
+def test_a_replacement_that_cannot_be_terminated_goes_on_as_a_removal_too() -> None:
+    handed = replace(TERMINATING, state=SlotState.FAILED)
+    spot = make_spot("b1", slot=handed, closing="it is over")
+    closed = machine.close(spot, make_situation(record=with_work(spot)))
+    assert isinstance(closed.record.operation, ScaleDown)
+    assert closed.record.operation.id == spot.id
 
 
 def test_a_reclaimed_instance_that_is_not_listed_is_believed_gone_only_after_the_grace() -> None:
@@ -160,4 +262,4 @@ def test_nor_is_one_that_joins_by_itself_after_the_join_timeout(launched_at: int
     seen = make_snapshot([late], instances=[instance])
     assert advance_slot(reclaiming, make_situation(seen)) == (reclaiming, ())
     older = replace(seen, cluster=ClusterView((replace(late, created_at=NOW - 900),)))
-    assert advance_slot(reclaiming, make_situation(older))[1] == (Terminate("i-a9", "", "", "op"),)
+    assert advance_slot(reclaiming, make_situation(older))[0].state is SlotState.TERMINATING

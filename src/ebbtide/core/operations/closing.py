@@ -1,11 +1,12 @@
-"""What the end of an operation does to the record: cooldown after success, back-off after failure."""
+"""What the end of an operation does to the record: cooldown after success, back-off after failure, and what
+cannot be undone goes on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ebbtide.model.operation import Slot, SlotState
+from ebbtide.model.operation import Removal, RemovalState, ScaleDown, Slot, SlotState
 from ebbtide.model.record import OfferRest, Record, Rest
 from ebbtide.model.settings import Settings
 
@@ -31,8 +32,30 @@ def stubborn_rests(slots: Iterable[Slot], settings: Settings, now: int) -> tuple
     return tuple(
         Rest(slot.instance_id, until, slot.reason)
         for slot in slots
-        if slot.state is SlotState.FAILED and slot.instance_id
+        if slot.state is SlotState.FAILED and slot.instance_id and not slot.terminated
     )
+
+
+def handed_over(slots: Iterable[Slot], operation_id: str, now: int) -> ScaleDown | None:
+    """The removal that follows an operation whose machines the cloud would not terminate. It has the same id,
+    since their nodes, if they joined meanwhile, are cordoned in its name."""
+    removals = tuple(
+        Removal(
+            slot.instance_id,
+            zone=slot.zone,
+            pool=slot.pool,
+            state=RemovalState.TERMINATING,
+            since=now,
+            terminated=True,
+            reason=slot.reason,
+        )
+        for slot in slots
+        if slot.state is SlotState.FAILED and slot.terminated
+    )
+    if not removals:
+        return None
+    names = ", ".join(removal.instance_id for removal in removals)
+    return ScaleDown(operation_id, now, removals, f"{names} did not join in time and is to be terminated")
 
 
 def backoff_until(failures: int, settings: Settings, now: int) -> int:

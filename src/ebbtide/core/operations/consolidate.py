@@ -21,7 +21,7 @@ from dataclasses import replace
 from ebbtide.core import consolidation_pace, gates
 from ebbtide.core.leaving import note_leaving
 from ebbtide.core.operations import moves, scale_down, slots, sources
-from ebbtide.core.operations.closing import Closed, rest_offers, stubborn_rests
+from ebbtide.core.operations.closing import Closed, handed_over, rest_offers, stubborn_rests
 from ebbtide.core.operations.situation import Situation, Step
 from ebbtide.core.operations.stopping import why_stop
 from ebbtide.model.consolidation import ConsolidationPlan
@@ -187,7 +187,8 @@ def is_settled(operation: Consolidate) -> bool:
 def close(record: Record, operation: Consolidate, settings: Settings, now: int) -> Closed:
     emptied = [source for source in operation.sources if source.state is SourceState.EMPTIED]
     rests = record.rests + stubborn_rests(operation.slots, settings, now)
-    record = replace(record, operation=None, unclean_runs=0, rests=rests)
+    follows = handed_over(operation.slots, operation.id, now)
+    record = replace(record, operation=follows, unclean_runs=0, rests=rests)
     record = note_leaving(record, emptied, operation.id, settings, now)
     record = rest_offers(record, operation.slots, settings, now)
     moved = sum(1 for move in operation.moves if move.state is MoveState.MOVED)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ebbtide.core.operations import slots
-from ebbtide.core.operations.closing import Closed, backoff_until, rest_offers, stubborn_rests
+from ebbtide.core.operations.closing import Closed, backoff_until, handed_over, rest_offers, stubborn_rests
 from ebbtide.core.operations.situation import Situation, Step
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Effect, Outcome
@@ -59,7 +59,8 @@ def close(record: Record, operation: ScaleUp, settings: Settings, now: int) -> C
     missed = [slot for slot in operation.slots if slot.state is not SlotState.READY]
     why = "; ".join(f"{slot.instance_id or slot.key}: {slot.reason}" for slot in missed)
     rests = record.rests + stubborn_rests(missed, settings, now)
-    record = replace(record, operation=None, unclean_runs=0, rests=rests)
+    follows = handed_over(operation.slots, operation.id, now)
+    record = replace(record, operation=follows, unclean_runs=0, rests=rests)
     record = rest_offers(record, operation.slots, settings, now)
     if ready:
         record = replace(record, last_scale_at=now, launch_failures=0, launch_backoff_until=0)

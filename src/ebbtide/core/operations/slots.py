@@ -7,13 +7,13 @@
     JOINED      its node is there                        -> READY, RECLAIMING (join timeout),
                                                             LAUNCHED (its node left again)
     READY       its node is Ready: a worker              (settled)
-    RECLAIMING  it never joined; after a last grace a    -> RECLAIMED, READY (it became Ready after all),
-                terminate is asked for                      FAILED (it cannot be reclaimed)
+    RECLAIMING  it never joined; a last grace            -> TERMINATING, READY, RECLAIMED, FAILED
+    TERMINATING irrevocable, then a terminate is sent    -> RECLAIMED, FAILED (handed over as a removal)
     RECLAIMED   the instance is gone                     (settled)
     FAILED      no worker came of it                     (settled)
 
 A launch is repeated with the same key until there is a definite answer, and a different offer has a
-different key. `since` starts the join clock when the instance is first known.
+different key. `since` starts the join clock when the instance is first known. `reclaims` has the last part.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from typing import assert_never
 
 from ebbtide.core.capacity import total
 from ebbtide.core.offers import next_offer, offer_name
+from ebbtide.core.operations import reclaims
 from ebbtide.core.operations.situation import Situation
-from ebbtide.model.effect import DeleteNode, Effect, Launch, Outcome, OutcomeKind, Terminate
-from ebbtide.model.node import Instance, InstanceState
+from ebbtide.model.effect import Effect, Launch, Outcome, OutcomeKind
+from ebbtide.model.node import Instance
 from ebbtide.model.operation import Slot, SlotState
 from ebbtide.model.settings import Settings
 
@@ -36,7 +37,10 @@ ALLOWED: dict[SlotState, frozenset[SlotState]] = {
     SlotState.LAUNCHING: frozenset({SlotState.LAUNCHED, SlotState.RESERVED, SlotState.FAILED}),
     SlotState.LAUNCHED: frozenset({SlotState.JOINED, SlotState.RECLAIMING, SlotState.RECLAIMED}),
     SlotState.JOINED: frozenset({SlotState.READY, SlotState.LAUNCHED, SlotState.RECLAIMING}),
-    SlotState.RECLAIMING: frozenset({SlotState.RECLAIMED, SlotState.READY, SlotState.FAILED}),
+    SlotState.RECLAIMING: frozenset(
+        {SlotState.TERMINATING, SlotState.RECLAIMED, SlotState.READY, SlotState.FAILED}
+    ),
+    SlotState.TERMINATING: frozenset({SlotState.RECLAIMED, SlotState.FAILED}),
     SlotState.READY: frozenset(),
     SlotState.RECLAIMED: frozenset(),
     SlotState.FAILED: frozenset(),
@@ -52,6 +56,8 @@ def check_invariants(before: Slot, after: Slot) -> tuple[str, ...]:
         broken.append(f"slot {before.key} changed its key without a definite refusal")
     if before.instance_id and after.instance_id != before.instance_id:
         broken.append(f"slot {before.key} changed its instance")
+    if before.terminated and not after.terminated:
+        broken.append(f"slot {before.key} took its termination back")
     return tuple(broken)
 
 
@@ -66,7 +72,9 @@ def advance_slot(slot: Slot, operation_id: str, situation: Situation) -> Advance
         case SlotState.LAUNCHED | SlotState.JOINED:
             return _joining(slot, situation)
         case SlotState.RECLAIMING:
-            return _reclaiming(slot, operation_id, situation)
+            return reclaims.reclaim(slot, situation)
+        case SlotState.TERMINATING:
+            return reclaims.terminate(slot, operation_id, situation)
         case SlotState.READY | SlotState.RECLAIMED | SlotState.FAILED:
             return slot, ()
         case _:
@@ -108,12 +116,12 @@ def _joining(slot: Slot, situation: Situation) -> Advance:
     node = situation.snapshot.node_of.get(slot.instance_id)
     instance = situation.snapshot.instance_with_id.get(slot.instance_id)
     if instance is not None and not instance.alive:
-        return _gone(slot, situation, "the instance went away before it was ready")
+        return reclaims.gone(slot, situation, "the instance went away before it was ready")
     if node is not None and node.ready:
         # JOINED is written even when both are seen at once, so that the log shows each step.
         state = SlotState.READY if slot.state is SlotState.JOINED else SlotState.JOINED
         return replace(slot, state=state, node_name=node.name), ()
-    if node is None and _may_be_there(slot.since, situation):
+    if node is None and reclaims.may_be_there(slot.since, situation):
         return replace(slot, reason="a ready node that matches no instance may be this one"), ()
     if situation.now - slot.since >= situation.settings.join_timeout_seconds:
         waited = situation.settings.join_timeout_seconds
@@ -122,57 +130,6 @@ def _joining(slot: Slot, situation: Situation) -> Advance:
     if node is not None:
         return replace(slot, state=SlotState.JOINED, node_name=node.name), ()
     return (replace(slot, state=SlotState.LAUNCHED) if slot.state is SlotState.JOINED else slot), ()
-
-
-def _may_be_there(since: int, situation: Situation) -> bool:
-    """Whether a node that came since then is Ready and nobody's: one that joined by itself, without
-    provider id or label. Terminating its instance would take the pods on it along."""
-    matched = situation.snapshot.instance_of
-    return any(
-        node.ready and not node.control_plane and node.name not in matched and node.created_at >= since
-        for node in situation.snapshot.cluster.nodes
-    )
-
-
-def _reclaiming(slot: Slot, operation_id: str, situation: Situation) -> Advance:
-    node = situation.snapshot.node_of.get(slot.instance_id)
-    instance = situation.snapshot.instance_with_id.get(slot.instance_id)
-    if instance is not None and not instance.alive:
-        return _gone(slot, situation, slot.reason)
-    if instance is None:
-        missing = situation.now - slot.since >= situation.settings.gone_grace_seconds
-        return _gone(slot, situation, slot.reason) if missing else (slot, ())
-    if node is not None and node.ready:
-        return replace(slot, state=SlotState.READY, node_name=node.name, reason=""), ()
-    waited = situation.now - slot.since
-    if waited >= situation.settings.stuck_seconds:
-        return _settled(slot, SlotState.FAILED, f"{slot.reason}, and it could not be reclaimed"), ()
-    launched_at = instance.launched_at or slot.since - situation.settings.join_timeout_seconds
-    if waited < situation.settings.gone_grace_seconds or (
-        node is None and _may_be_there(launched_at, situation)
-    ):
-        # One list without its node proves little: nobody may have looked since long before it joined, and
-        # an old list would have it terminated with all that runs on it. So it is looked for again, later.
-        return slot, ()
-    return slot, (_terminate(slot, operation_id, situation),)
-
-
-def _gone(slot: Slot, situation: Situation, reason: str) -> Advance:
-    """Settle once the Node object, if it ever joined, is gone as well."""
-    node = situation.snapshot.node_of.get(slot.instance_id)
-    if node is not None:
-        instance = situation.snapshot.instance_with_id.get(slot.instance_id)
-        if instance is not None and instance.state is InstanceState.TERMINATING:
-            return slot, ()
-        return slot, (DeleteNode(node.name, node.uid),)
-    if slot.state is SlotState.JOINED:
-        return replace(slot, state=SlotState.LAUNCHED), ()
-    return _settled(slot, SlotState.RECLAIMED, reason), ()
-
-
-def _terminate(slot: Slot, operation_id: str, situation: Situation) -> Terminate:
-    node = situation.snapshot.node_of.get(slot.instance_id)
-    return Terminate(slot.instance_id, node.name if node else "", node.uid if node else "", operation_id)
 
 
 def _settled(slot: Slot, state: SlotState, reason: str) -> Slot:

@@ -16,11 +16,11 @@ from dataclasses import replace
 from typing import assert_never
 
 from ebbtide.core import gates
-from ebbtide.core.capacity import open_removals, total
+from ebbtide.core.capacity import condemned, open_removals, total
 from ebbtide.core.drain import Disruptions
 from ebbtide.core.offers import replacement_offer
 from ebbtide.core.operations import removals, slots
-from ebbtide.core.operations.closing import Closed, rest_offers
+from ebbtide.core.operations.closing import Closed, handed_over, rest_offers
 from ebbtide.core.operations.situation import Situation, Step
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.effect import Effect, Outcome
@@ -97,7 +97,10 @@ def _lapses_at(kind: SpotKind, noticed_at: int, deadline: int, settings: Setting
 
 def _removed_elsewhere(spot: Spot, record: Record) -> bool:
     """Whether another operation still has the node, be it to remove it or to give it back."""
-    return spot.removal is None and any(r.instance_id == spot.instance_id for r in open_removals(record))
+    if spot.removal is not None:
+        return False
+    owned = {removal.instance_id for removal in open_removals(record)} | condemned(record)
+    return spot.instance_id in owned
 
 
 def advance(spot: Spot, situation: Situation) -> Step[Spot]:
@@ -253,6 +256,8 @@ def close(record: Record, spot: Spot, settings: Settings, now: int) -> Closed:
     record = replace(record, spots=tuple(other for other in record.spots if other.id != spot.id))
     if spot.slot is not None:
         record = rest_offers(record, (spot.slot,), settings, now)
+        follows = handed_over((spot.slot,), spot.id, now)
+        record = replace(record, operation=follows or record.operation)
     removed = spot.removal is not None and spot.removal.state is RemovalState.GONE
     if spot.kind is SpotKind.REBALANCE and removed:
         record = replace(record, last_scale_at=now)

@@ -32,7 +32,7 @@ def why_stop(operation: Consolidate, situation: Situation) -> str:
         return f"not finished after {longest} s"
     for slot in operation.slots:
         # Another offer than the planned one may be dearer, or too small for what is to move there.
-        if slot.refused or (slot.settled and slot.state is not SlotState.READY):
+        if slot.refused or slot.terminated or (slot.settled and slot.state is not SlotState.READY):
             return f"{slot.key} did not come: {slot.reason}"
     if not gates.plausible(situation.snapshot, record, settings).passed:
         return ""  # what is missing may only be hidden by a list that is old or not whole
