@@ -103,10 +103,14 @@ class Controllers:
     def _demand(self, key: str) -> None:
         workload = self._pods.book.workloads[key]
         demand, since = workload.spec.demand, self._timeline.now - self.began_at
+        upcoming = demand.next_change(since)
+        # A fraction of a second added to the time of day is rounded: a change whose moment has come by the
+        # clock may still lie ahead by the difference. Without this it would be planned for now for ever.
+        while upcoming is not None and self.began_at + upcoming <= self._timeline.now:
+            since, upcoming = upcoming, demand.next_change(upcoming)
         wanted = demand.wanted_at(since)
         if demand.curve is Curve.BATCH:
             wanted += workload.wanted
-        upcoming = demand.next_change(since)
         if upcoming is not None:
             self._timeline.at(self.began_at + upcoming, "demand", key)
         if wanted != workload.wanted:

@@ -61,10 +61,10 @@ class Pods:
         self._noticed: set[str] = set()
         self.dress: Callable[[Pod], Pod] | None = None
         """What a new pod is given beyond its template."""
+        self._made_at: dict[str, float] = {}
+        """When those were made that the scheduler has not looked at yet, by UID."""
         self._unplaced: dict[str, float] = {}
-        """When those were made that the scheduler found no node for at its first look, by UID."""
-        self._looked: set[str] = set()
-        """Pods that still wait and that the scheduler has looked at."""
+        """The same of those that it found no node for at its first look."""
         self.waits: list[float] = []
         """How long each of those waited that did not fit at once, from its making until it ran."""
         timeline.on("schedule", self._schedule)
@@ -109,6 +109,7 @@ class Pods:
         if node_name:
             self._bind(pod, node_name)
         else:
+            self._made_at[pod.uid] = self._timeline.now
             self.reschedule()
         return pod
 
@@ -141,6 +142,7 @@ class Pods:
         self._leave_ready(pod)
         self.members[self.book.workload_of[uid]].pop(uid, None)
         self._inventory.drop_pod(uid)
+        self._unplaced.pop(uid, None)
         workload = self.book.workload_of.pop(uid)
         for volume in pod.volumes:
             self._timeline.after(self._timeline.draw(self.rules.detach), "detach", volume)
@@ -190,10 +192,8 @@ class Pods:
         self._noticed.discard("schedule")
         self.scheduler.run()
         waiting = self._inventory.waiting
-        for uid in waiting:
-            if uid not in self._looked:
-                self._unplaced[uid] = float(waiting[uid].created_at)
-        self._looked = set(waiting)
+        self._unplaced.update((uid, at) for uid, at in self._made_at.items() if uid in waiting)
+        self._made_at.clear()
 
     def _bind(self, pod: Pod, node_name: str) -> Pod:
         bound = replace(pod, node_name=node_name)

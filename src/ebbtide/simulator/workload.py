@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import csv
 import math
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import itemgetter
 from pathlib import Path
 
 from ebbtide.errors import ConfigError
@@ -61,7 +63,8 @@ class Demand:
             case Curve.BATCH:
                 return self.high if seconds >= self.offset_seconds else 0
             case Curve.RECORDED:
-                return next((count for at, count in reversed(self.points) if at <= seconds), 0)
+                known = bisect_right(self.points, seconds, key=itemgetter(0))
+                return self.points[known - 1][1] if known else 0
 
     def next_change(self, seconds: float) -> float | None:
         """When to look at it again, later than `seconds`; None when it never changes."""
@@ -81,7 +84,8 @@ class Demand:
                     return self.offset_seconds
                 return seconds - (seconds - self.offset_seconds) % self.every_seconds + self.every_seconds
             case Curve.RECORDED:
-                return next((at for at, _ in self.points if at > seconds), None)
+                known = bisect_right(self.points, seconds, key=itemgetter(0))
+                return self.points[known][0] if known < len(self.points) else None
 
 
 ONE_POD = Demand()

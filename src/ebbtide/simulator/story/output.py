@@ -93,6 +93,7 @@ class StoryResult:
     crashes: int
     failed_ticks: int
     alarms: int
+    sentences: int
     consolidation: Repacked
     acts: tuple[Done, ...]
     ticks: tuple[Said, ...]
@@ -129,6 +130,7 @@ class StoryResult:
             crashes=player.crashes,
             failed_ticks=player.failed_ticks,
             alarms=sum(1 for entry in stage.notifier.entries if entry.kind is LogKind.ALARM),
+            sentences=len(ticks),
             consolidation=stage.bookkeeper.figures,
             acts=acts,
             ticks=ticks,

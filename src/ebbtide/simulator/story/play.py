@@ -53,8 +53,8 @@ class Player:
         self._end = self._start + story.keys.until
         world = build_world(story)
         self.stage = stage_of(world, story.config.settings)
-        self.stage.clock = self._clock = StoryClock(self._start)
-        self._clock.follow = world.advance_to
+        self.stage.clock = self.clock = StoryClock(self._start)
+        self.clock.follow = world.advance_to
         self.stage.checker.time_zero = self._start
         self.stage.zero = story.config.zero
         self._trouble = Trouble()
@@ -78,13 +78,13 @@ class Player:
             happen: Callable[[], None] = partial(
                 self._happenings.happen, event, self._story.configs.get(number)
             )
-            self._clock.plan(self._start + event.at, happen)
+            self.clock.plan(self._start + event.at, happen)
         for number, expected in enumerate(self._keys.expect):
             if isinstance(expected, AtKeys):
-                self._clock.plan(self._start + expected.at, partial(self._judge.look, number), late=True)
+                self.clock.plan(self._start + expected.at, partial(self._judge.look, number), late=True)
 
     def run(self) -> StoryResult:
-        clock = self._clock
+        clock = self.clock
         for said in self._happenings.apply(self._story.config):
             self._say(said)
         clock.happen()
@@ -101,7 +101,7 @@ class Player:
 
     def _work(self, due: _Due) -> None:
         """What is due now: in a daemon the policies have a loop of their own, in a Lambda they come after."""
-        now = self._clock.now()
+        now = self.clock.now()
         if self._stays and now >= due.round:
             due.round = now + self.stage.zero.check_interval_seconds
             self._alive(self._round)
@@ -138,11 +138,11 @@ class Player:
         assert process is not None
         crashes = self.crashes
         if self._stays:
-            due.tick = min(due.grid, self._clock.now() + RESTART_SECONDS)  # where it dies over this one
+            due.tick = min(due.grid, self.clock.now() + RESTART_SECONDS)  # where it dies over this one
         report = process.tick(self._keys.tick_sec)
         due.tick = due.grid
         if self._stays and report.spots_open:
-            due.tick = min(due.grid, self._clock.now() + URGENT_SECONDS)
+            due.tick = min(due.grid, self.clock.now() + URGENT_SECONDS)
         self._say(report.says)
         if not self._stays and crashes == self.crashes:
             self._round()
@@ -160,7 +160,7 @@ class Player:
 
     def _wait(self, due: _Due) -> None:
         """Until something is due, or until the cloud announces something: that is answered at once."""
-        clock, world = self._clock, self.stage.world
+        clock, world = self.clock, self.stage.world
         mail = world.incidents.mail
         known = len(mail.arrived)
         until = min(due.tick, due.round, self._end)
@@ -178,8 +178,8 @@ class Player:
             due.tick = clock.now()
 
     def _pass_to(self, moment: float) -> None:
-        self._clock.move_to(moment)
-        self.stage.world.advance_to(self._clock.now())
+        self.clock.move_to(moment)
+        self.stage.world.advance_to(self.clock.now())
 
     def _roll_out(self, config: Config) -> None:
         """A new process with a new configuration takes over."""
@@ -198,7 +198,7 @@ class Player:
         more = [f"alarm: {alarm}" for alarm in dict.fromkeys(alarms) if alarm not in says]
         said = "; ".join(part for part in (says, *more) if part)
         if said:
-            self._said.append(Said(story_time(self._clock.now() - self._start), said))
+            self._said.append(Said(story_time(self.clock.now() - self._start), said))
 
     def _result(self) -> StoryResult:
         acts, said = tuple(self._recorder.acts), tuple(self._said)

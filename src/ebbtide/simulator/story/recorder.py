@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ebbtide.core.capacity import open_removals
 from ebbtide.model.node import Instance, Node
-from ebbtide.model.operation import Operation, Removal, Spot
+from ebbtide.model.operation import Consolidate, Operation, ScaleDown, ScaleUp, Spot
 from ebbtide.model.record import Record
 from ebbtide.model.workload import Workload
 from ebbtide.simulator.runner import Stage
@@ -91,20 +90,24 @@ def _work(record: Record | None, act: Act, node: Node | None, instance_id: str) 
     for wanted in (act.operation_id, marked):
         if found := next((work for work in works if wanted and work.id == wanted), None):
             return found
-    removed = {removal.instance_id for removal in open_removals(record)}
-    if instance_id not in removed:
-        return None
-    return next((work for work in works if instance_id in {one.instance_id for one in _removals(work)}), None)
+    return next((work for work in works if instance_id and instance_id in _instances(work)), None)
 
 
 def _works(record: Record) -> Iterator[Operation | Spot]:
     yield from (work for work in (record.operation, *record.spots, record.set_aside) if work is not None)
 
 
-def _removals(work: Operation | Spot) -> tuple[Removal, ...]:
-    if isinstance(work, Spot):
-        return (work.removal,) if work.removal is not None else ()
-    return getattr(work, "removals", ())
+def _instances(work: Operation | Spot) -> list[str]:
+    """All that it launches, empties or removes."""
+    match work:
+        case Spot():
+            return [work.instance_id, *([work.slot.instance_id] if work.slot is not None else [])]
+        case ScaleUp():
+            return [slot.instance_id for slot in work.slots]
+        case ScaleDown():
+            return [removal.instance_id for removal in work.removals]
+        case Consolidate():
+            return [one.instance_id for one in (*work.slots, *work.sources)]
 
 
 def _why(work: Operation | Spot | None) -> str:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from pydantic.json_schema import models_json_schema
+
 from ebbtide.config.schema import Document
+from ebbtide.simulator.story.events_shapes import EventKeys
 from ebbtide.simulator.story.shapes import StoryKeys
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -13,16 +16,13 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 def story_schema() -> dict[str, Any]:
     """`settings` has the keys of ebbtide.yaml, none of them required."""
-    schema = StoryKeys.model_json_schema(mode="validation")
-    settings = Document.model_json_schema(mode="validation")
-    definitions = {**settings.pop("$defs", {}), **schema.pop("$defs", {})}
-    definitions["Settings"] = settings
-    for shape in (schema, definitions["EventKeys"]):
-        shape["properties"]["settings"] = {
-            "$ref": "#/$defs/Settings",
-            "description": shape["properties"]["settings"]["description"],
-        }
-    return {"$schema": DRAFT, **schema, "$defs": dict(sorted(definitions.items()))}
+    _, both = models_json_schema([(StoryKeys, "validation"), (Document, "validation")])
+    definitions = both["$defs"]
+    story = definitions.pop(StoryKeys.__name__)
+    for shape in (story, definitions[EventKeys.__name__]):
+        said = shape["properties"]["settings"]["description"]
+        shape["properties"]["settings"] = {"$ref": f"#/$defs/{Document.__name__}", "description": said}
+    return {"$schema": DRAFT, **story, "$defs": definitions}
 
 
 def schema_text() -> str:
