@@ -1,4 +1,4 @@
-"""The reference pages that are made from the code: commands, routes of the API, figures, log entries.
+"""The reference pages that are made from the code: commands, API routes, figures, log entries, story keys.
 
 make reference        writes docs/reference/*.md; a test fails where they are not those of the code
 """
@@ -20,6 +20,7 @@ from ebbtide.model import log
 from ebbtide.model.log import LogKind
 from ebbtide.simulator.live import Live
 from scripts.cli_reference import cli_page
+from scripts.story_reference import stories_page
 
 MADE = "Made from the code by `make reference`; do not edit.\n"
 
@@ -30,6 +31,7 @@ def pages() -> dict[str, str]:
         "cli.md": cli_page(MADE),
         "metrics.md": metrics_page(),
         "log.md": log_page(),
+        "stories.md": stories_page(MADE),
     }
 
 

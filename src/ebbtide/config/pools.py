@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
 from ebbtide.adapters.clouds.catalogue import CATALOGUE, EC2_FAMILIES, HETZNER
 from ebbtide.config.budgets import BudgetKeys
-from ebbtide.config.quantities import Amount, read_cpu_milli, read_memory_mib, read_price
+from ebbtide.config.quantities import AMOUNT, Amount, read_cpu_milli, read_memory_mib, read_price
 from ebbtide.config.section import Section
 from ebbtide.model.money import Price
 from ebbtide.model.node import Market
@@ -42,10 +42,10 @@ class TypeKeys(Section):
     """A node type of the user's own."""
 
     name: str = Field(min_length=1, description="Name of the type, as the cloud calls it.")
-    cpu: Annotated[int, BeforeValidator(read_cpu_milli)] = Field(
+    cpu: Annotated[int, BeforeValidator(read_cpu_milli), AMOUNT] = Field(
         description="CPUs that pods can use.", json_schema_extra={"allowed": "4, 3.5 or 3500m"}
     )
-    memory: Annotated[int, BeforeValidator(read_memory_mib)] = Field(
+    memory: Annotated[int, BeforeValidator(read_memory_mib), AMOUNT] = Field(
         description="Memory that pods can use, with its unit.",
         json_schema_extra={"allowed": "8Gi, 7600Mi or 8GB"},
     )

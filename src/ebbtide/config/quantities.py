@@ -6,7 +6,11 @@ import re
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from pydantic import WithJsonSchema
+
 Amount = Decimal
+AMOUNT = WithJsonSchema({"type": ["string", "number"]})
+"""What a schema says of an amount: it is read from text or a number, whatever it becomes."""
 
 _CPU = re.compile(r"^(\d+(?:\.\d+)?)(m?)$")
 _MEMORY = re.compile(r"^(\d+(?:\.\d+)?)\s*(Ki|Mi|Gi|Ti|KB|MB|GB|TB|k|M|G|T)B?$")

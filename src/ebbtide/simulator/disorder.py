@@ -80,6 +80,8 @@ _METRICS: Mapping[str, Mapping[Distortion, float]] = {
     "metrics-gone": {Distortion.GONE: 0.1},
     "metrics-absurd": {Distortion.ABSURD: 0.05, Distortion.STALE: 0.05},
 }
+OF_CALLS = tuple(name for name in (*_STRIKES, *_LISTS, *_METRICS, "store-failover") if name != "stall")
+"""Faults that lie in the calls of one runner alone; `plan_for` knows them."""
 _READS = ("cluster.read", "cloud.list_instances")
 OUTAGE_CHANCE = 0.002
 

@@ -9,42 +9,19 @@ import random
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 from ebbtide.engine.scaling import Scaling
 from ebbtide.errors import EbbtideError
 from ebbtide.model.idle import IdleState, Phase, WakeReason
-from ebbtide.model.policy import Policy, Signal, SignalKind, Target, ZeroDefaults
+from ebbtide.model.policy import Policy, Signal, SignalKind, Target
 from ebbtide.model.workload import WorkloadKind, WorkloadRef
 from ebbtide.ports import PolicyStore
-from ebbtide.simulator.catalogue import deployment
 from ebbtide.simulator.faults import RunnerCrashed
-from ebbtide.simulator.rules import WorkloadSpec
-from ebbtide.simulator.workload import Curve, Demand
 from ebbtide.simulator.world import World
 
 NAMES = ("reports", "staging", "wiki")
-DEFAULTS = ZeroDefaults(idle_threshold_seconds=20 * 60)
-EVERY_SECONDS, USED_SECONDS = 8 * 3600.0, 3600.0
 LONGEST_WAIT_SECONDS = 1800.0
 """How long people may be kept waiting by a wake: the round, a node, the pods, and every fault on the way."""
-
-
-def sleeper(number: int, name: str) -> WorkloadSpec:
-    used = Demand(
-        Curve.BURST,
-        0,
-        5,
-        every_seconds=EVERY_SECONDS,
-        burst_seconds=USED_SECONDS,
-        offset_seconds=(number + 1) * 2 * 3600.0,
-    )
-    spec = deployment(name, 3000, 4000, Demand(low=4), 0.4)
-    return replace(spec, requests=used, start_seconds=20.0)
-
-
-def sleepers() -> Iterator[WorkloadSpec]:
-    yield from (sleeper(number, name) for number, name in enumerate(NAMES))
 
 
 def policies_for(names: Sequence[str], now: int) -> tuple[Policy, ...]:

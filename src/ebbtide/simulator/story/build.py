@@ -11,16 +11,16 @@ from decimal import Decimal
 
 from ebbtide.adapters.clouds.catalogue import CATALOGUE
 from ebbtide.adapters.kube import names
-from ebbtide.model.node import Market, Node
+from ebbtide.model.node import Market
 from ebbtide.model.pool import NodeType, Pool
 from ebbtide.model.resources import Resources
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.catalogue import CONTROL_PLANE_ONLY, SPOT_SHARE
 from ebbtide.simulator.rules import Kind, Rules, Span, WorkloadSpec, pod_template
-from ebbtide.simulator.story.names import new_node
 from ebbtide.simulator.story.parse import Story
 from ebbtide.simulator.story.shapes import CloudKeys, NodeKeys, epoch_of
 from ebbtide.simulator.story.workloads import budget_of, spec_of
+from ebbtide.simulator.workload import Curve
 from ebbtide.simulator.world import World
 
 CONTROL_PLANE = "control-plane"
@@ -29,10 +29,8 @@ FOREIGN_TYPE = "cpx32"
 
 def build_world(story: Story) -> World:
     keys, settings = story.keys, story.config.settings
-    start = epoch_of(keys.start)
-    world = World(rules_of(keys.cloud), (), keys.seed, float(start))
+    world = World(rules_of(keys.cloud), (), keys.seed, float(epoch_of(keys.start)))
     roll_out(world, settings)
-    world.machines.name_new = new_node
     world.add_control_plane("", name=CONTROL_PLANE)
     api_server = replace(
         pod_template("kube-apiserver", 250, 512, "kube-system"), scheduling=CONTROL_PLANE_ONLY
@@ -56,6 +54,13 @@ def rules_of(cloud: CloudKeys) -> Rules:
         join=Span(*cloud.join_sec),
         ready=Span(*cloud.ready_sec),
         never_join=cloud.never_join,
+        invisible_seconds=cloud.invisible_sec,
+        call_seconds=cloud.call_sec,
+        late_bind_seconds=cloud.late_bind_sec,
+        spot_life_seconds=cloud.spot_life_sec,
+        rebalance_chance=cloud.rebalance_chance,
+        duplicate_notices=cloud.duplicate_notices,
+        notice_delay=Span(*cloud.notice_delay_sec),
     )
 
 
@@ -120,8 +125,10 @@ def _add_workloads(world: World, story: Story) -> None:
         if keys.kind == "DaemonSet":
             continue
         spec = spec_of(keys)
-        workload = world.controllers.register(spec, budget_of(keys, spec), keys.replicas)
-        for number in range(keys.replicas):
+        batch = spec.demand.curve is Curve.BATCH
+        replicas = 0 if batch else spec.demand.wanted_at(0)
+        workload = world.controllers.register(spec, budget_of(keys, spec), replicas)
+        for number in range(replicas):
             ordinal = number if spec.kind is Kind.STATEFUL_SET else None
             pod = world.pods.make(workload, ordinal=ordinal)
             if number < len(keys.on):
@@ -130,7 +137,3 @@ def _add_workloads(world: World, story: Story) -> None:
     for pod in list(world.inventory.pods.values()):
         if pod.node_name and not pod.ready:
             world.pods.settle(pod)
-
-
-def workers_of(world: World) -> list[Node]:
-    return [node for node in world.inventory.nodes.values() if node.worker]

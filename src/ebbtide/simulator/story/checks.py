@@ -9,7 +9,8 @@ from typing import Any
 from ebbtide.adapters.clouds.catalogue import CATALOGUE
 from ebbtide.config import Config
 from ebbtide.config.problems import Problem, shown
-from ebbtide.simulator.story.events_shapes import ON_NODES, ON_POLICIES, EventKeys
+from ebbtide.simulator.disorder import OF_CALLS
+from ebbtide.simulator.story.events_shapes import ON_NODES, ON_POLICIES, ON_ZONES, EventKeys
 from ebbtide.simulator.story.expect_shapes import AtKeys, HappensKeys, NeverKeys, SaysKeys
 from ebbtide.simulator.story.names import NEW, Workloads
 from ebbtide.simulator.story.shapes import NodeKeys, StoryKeys
@@ -23,6 +24,10 @@ def check(keys: StoryKeys, configs: Sequence[Config]) -> Iterator[Problem]:
     yield from _nodes(keys, configs[0])
     yield from _workloads(keys, nodes)
     workloads = Workloads(keys.workloads)
+    for number, fault in enumerate(keys.faults):
+        if fault not in OF_CALLS:
+            says = f"{shown(fault)} is no fault of a runner's calls; allowed: {', '.join(OF_CALLS)}"
+            yield Problem(("faults", number), says)
     yield from _events(keys, configs, nodes, workloads)
     yield from _expectations(keys, nodes, workloads)
 
@@ -97,6 +102,11 @@ def _events(
             yield Problem((*path, event.kind), says)
         if event.capacity is not None:
             yield from _capacity(event, (*path, "capacity"), configs)
+        if event.kind in ON_ZONES:
+            zones = [*_zones(configs), *(["all"] if event.kind == "spot_storm" else [])]
+            if event.value not in zones:
+                says = f"{shown(event.value)} is no zone of a pool; allowed: {named(zones)}"
+                yield Problem((*path, event.kind), says)
 
 
 def _subjects(
@@ -110,9 +120,13 @@ def _subjects(
         yield from _pod_named(name, (*path, "players", name), workloads)
 
 
+def _zones(configs: Sequence[Config]) -> list[str]:
+    return sorted({zone for config in configs for pool in config.settings.pools for zone in pool.zones})
+
+
 def _capacity(event: EventKeys, path: tuple[str | int, ...], configs: Sequence[Config]) -> Iterator[Problem]:
     pools = [pool for config in configs for pool in config.settings.pools]
-    zones = sorted({zone for pool in pools for zone in pool.zones})
+    zones = _zones(configs)
     types = sorted({one.name for pool in pools for one in pool.types})
     asked: Any = event.capacity
     for key, value, known in (("zone", asked.zone, zones), ("type", asked.type, types)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from itertools import product
 
@@ -18,12 +18,28 @@ from ebbtide.model.idle import WakeReason
 from ebbtide.model.node import Market
 from ebbtide.model.pod import Pod
 from ebbtide.model.policy import FROM_CONFIGURATION
+from ebbtide.model.pool import Pool
 from ebbtide.simulator.machines import Machine
 from ebbtide.simulator.runner import Stage, policies_of, store_of
-from ebbtide.simulator.story.events_shapes import CapacityKeys, EventKeys
+from ebbtide.simulator.story.events_shapes import ON_NODES, ON_ZONES, CapacityKeys, EventKeys
 from ebbtide.simulator.story.names import Workloads
 from ebbtide.simulator.story.trouble import Trouble
 from ebbtide.simulator.story.workloads import with_players
+
+
+def incident_of(kind: str, zone: str) -> tuple[str, str]:
+    """What befalls a zone, as the world plans it."""
+    if kind == "spot_storm":
+        return "interrupt-all", "" if zone == "all" else zone
+    return kind.replace("_", "-"), zone
+
+
+def offers_of(capacity: CapacityKeys, pools: Collection[Pool]) -> list[str]:
+    zones = [capacity.zone] if capacity.zone else sorted({zone for pool in pools for zone in pool.zones})
+    named = sorted({one.name for pool in pools for one in pool.types})
+    types = [capacity.type] if capacity.type else named
+    markets = [Market(capacity.market)] if capacity.market else list(Market)
+    return [f"{zone}/{market}/{name}" for zone, market, name in product(zones, markets, types)]
 
 
 class Happenings:
@@ -50,8 +66,11 @@ class Happenings:
             self._by_api(kind, value)
         elif kind in ("metrics", "api_server", "cloud"):
             (self._trouble.gone.add if value == "gone" else self._trouble.gone.discard)(kind)
-        elif kind in ("cordon", "uncordon", "node_dies", "instance_gone", "spot_notice", "rebalance"):
+        elif kind in ON_NODES:
             self._to_node(kind, value)
+        elif kind in ON_ZONES:
+            self._world.plan(self._world.now, *incident_of(kind, value))
+            self._world.advance_to(self._world.now)
         else:
             self._to_world(kind, event)
 
@@ -112,14 +131,7 @@ class Happenings:
 
     def _limit(self, capacity: CapacityKeys) -> None:
         book = self._world.machines.book
-        zones = (
-            [capacity.zone] if capacity.zone else sorted({z for p in book.pools.values() for z in p.zones})
-        )
-        names = sorted({one.name for pool in book.pools.values() for one in pool.types})
-        types = [capacity.type] if capacity.type else names
-        markets = [Market(capacity.market)] if capacity.market else list(Market)
-        for zone, market, name in product(zones, markets, types):
-            offer = f"{zone}/{market}/{name}"
+        for offer in offers_of(capacity, book.pools.values()):
             if capacity.left is None:
                 book.capacity.pop(offer, None)
             else:

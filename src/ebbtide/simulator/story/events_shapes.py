@@ -61,6 +61,11 @@ class EventKeys(Section):
     instance_gone: str = Field("", description="The cloud takes it without notice.")
     spot_notice: str = Field("", description="The cloud announces that it takes this node back.")
     rebalance: str = Field("", description="The cloud recommends to leave this node.")
+    spot_storm: str = Field(
+        "", description="The cloud announces that it takes all spot nodes of this zone (or `all`) back."
+    )
+    zone_down: str = Field("", description="All nodes of this zone fall silent, and it has no capacity.")
+    zone_up: str = Field("", description="The zone answers again.")
     metrics: OutOrBack | None = Field(None, description="The metrics server.")
     api_server: OutOrBack | None = Field(None, description="The API server of the cluster.")
     cloud: OutOrBack | None = Field(None, description="The API of the cloud.")
@@ -102,4 +107,5 @@ class EventKeys(Section):
 KINDS = tuple(name for name in EventKeys.model_fields if name != "at")
 NULLABLE = ("cpu",)
 ON_NODES = ("cordon", "uncordon", "node_dies", "instance_gone", "spot_notice", "rebalance")
+ON_ZONES = ("spot_storm", "zone_down", "zone_up")
 ON_POLICIES = ("wake", "activity")

@@ -10,6 +10,7 @@ from ebbtide.config import Config
 from ebbtide.engine.rounds import InvariantBroken
 from ebbtide.errors import EbbtideError
 from ebbtide.model.log import LogKind
+from ebbtide.simulator.disorder import plan_for
 from ebbtide.simulator.faults import RunnerCrashed
 from ebbtide.simulator.runner import stage_of, store_of
 from ebbtide.simulator.story.build import build_world, roll_out
@@ -17,7 +18,7 @@ from ebbtide.simulator.story.clock import StoryClock
 from ebbtide.simulator.story.events import Happenings
 from ebbtide.simulator.story.expect_shapes import AtKeys
 from ebbtide.simulator.story.judge import Judge
-from ebbtide.simulator.story.names import Workloads
+from ebbtide.simulator.story.names import Workloads, new_node
 from ebbtide.simulator.story.output import Figures, Said, StoryResult, figures_of
 from ebbtide.simulator.story.parse import Story
 from ebbtide.simulator.story.recorder import Recorder, story_time
@@ -56,11 +57,15 @@ class Player:
         self.stage.clock = self.clock = StoryClock(self._start)
         self.clock.follow = world.advance_to
         self.stage.checker.time_zero = self._start
+        world.machines.name_new = new_node
         self.stage.zero = story.config.zero
         self._trouble = Trouble()
         names = Workloads(self._keys.workloads)
         self._recorder = Recorder(self.stage, names, self._start)
-        self._backstage = Backstage(self.stage, self._trouble, self._recorder, _has_policies(story))
+        self._plan = plan_for(self._keys.faults, self._keys.seed)
+        self._backstage = Backstage(
+            self.stage, self._trouble, self._recorder, self._plan, _has_policies(story)
+        )
         self._happenings = Happenings(self.stage, self._trouble, names, self._keys.seed)
         self._happenings.say = self._say
         self._happenings.roll_out = self._roll_out
@@ -91,6 +96,7 @@ class Player:
         due = _Due(self._start, self._start, self._start)
         while min(due.tick, due.round) < self._end:
             self._wait(due)
+            self._plan.quiet = self._end - clock.now() <= self._keys.calm_sec
             if clock.now() >= self._end:
                 break
             self._work(due)

@@ -107,7 +107,8 @@ def _instances(work: Operation | Spot) -> list[str]:
         case ScaleDown():
             return [removal.instance_id for removal in work.removals]
         case Consolidate():
-            return [one.instance_id for one in (*work.slots, *work.sources)]
+            launched = [slot.instance_id for slot in work.slots]
+            return [*launched, *(source.instance_id for source in work.sources)]
 
 
 def _why(work: Operation | Spot | None) -> str:

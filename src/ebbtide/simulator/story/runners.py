@@ -15,6 +15,7 @@ from ebbtide.engine.scaling import RoundReport, Scaling, ScalingOutside
 from ebbtide.engine.tick import TickReport, tick
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.faults import faulty_outside
+from ebbtide.simulator.plans import RandomPlan
 from ebbtide.simulator.runner import Stage, outside_of, policies_of
 from ebbtide.simulator.scaling import SimSignals, SimWorkloads
 from ebbtide.simulator.scaling_faults import faulty_scaling
@@ -41,6 +42,8 @@ class Backstage:
     stage: Stage
     trouble: Trouble
     recorder: Recorder
+    plan: RandomPlan
+    """What goes wrong by chance."""
     has_policies: bool
 
     def doors(self) -> Outside:
@@ -82,7 +85,7 @@ class Process:
         self._stage = stage
         self._stays = stays
         self._settings = for_a_daemon(stage.settings) if stays else stage.settings
-        plan = Crashes(backstage.trouble)
+        plan = Crashes(backstage.trouble, backstage.plan)
         outside = backstage.doors()
         self.scaling: Scaling | None = None
         if backstage.has_policies:

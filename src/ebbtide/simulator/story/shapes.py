@@ -55,6 +55,13 @@ class CloudKeys(Section):
     join_sec: Span = Field((20.0, 50.0), description="From running to a Node object.")
     ready_sec: Span = Field((5.0, 15.0), description="From Node object to Ready.")
     never_join: float = Field(0.0, ge=0, le=1, description="Share of the instances that never join.")
+    invisible_sec: Seconds = Field(0.0, description="How long a new instance is not listed yet.")
+    call_sec: Seconds = Field(0.0, description="How long each call to the cluster or the cloud takes.")
+    late_bind_sec: Seconds = Field(0.0, description="How long after a cordon a pod may still be bound there.")
+    spot_life_sec: Seconds = Field(0.0, description="Mean life of a spot instance; 0: it is never taken.")
+    rebalance_chance: float = Field(0.0, ge=0, le=1, description="How often a recommendation comes first.")
+    duplicate_notices: float = Field(0.0, ge=0, le=1, description="How often a notice comes twice.")
+    notice_delay_sec: Span = Field((0.0, 0.0), description="How late a notice comes.")
 
 
 class NodeKeys(Section):
@@ -93,6 +100,21 @@ class PdbKeys(Section):
         return self
 
 
+class DemandKeys(Section):
+    """A number that changes with time by itself: replicas, or requests a second."""
+
+    curve: Literal["steady", "day", "burst", "batch"] = Field("steady", description="How it goes.")
+    low: int = Field(1, ge=0, le=MOST_PODS, description="At rest.")
+    high: int = Field(1, ge=0, le=MOST_PODS, description="At the peak, in a burst, or of one batch of jobs.")
+    peak_sec: Seconds = Field(54_000.0, description="When in the day the peak is.")
+    step_sec: Annotated[float, Field(gt=0, le=86_400)] = Field(600.0, description="How often a day changes.")
+    every_sec: Annotated[float, Field(gt=0, le=31_536_000)] = Field(
+        3600.0, description="From one burst or batch to the next."
+    )
+    burst_sec: Seconds = Field(900.0, description="How long a burst lasts.")
+    offset_sec: Seconds = Field(0.0, description="When the first burst or batch comes.")
+
+
 class TolerationKeys(Section):
     """As in a pod of Kubernetes."""
 
@@ -123,6 +145,13 @@ class WorkloadKeys(Section):
     namespace: str = Field("default", pattern=WORKLOAD_NAME, description="Its namespace.")
     labels: TextMap = Field(default_factory=dict, description="Labels of its pods, beside app.")
     pdb: PdbKeys | None = Field(None, description="Its disruption budget.")
+    more_pdbs: tuple[PdbKeys, ...] = Field(
+        (), description="Further budgets over the same pods; with two of them no pod can be evicted."
+    )
+    demand: DemandKeys | None = Field(None, description="Replicas that change by themselves.")
+    requests: DemandKeys | None = Field(
+        None, description='Requests a second, which policies read as requests{workload="namespace/name"}.'
+    )
     start_sec: Seconds = Field(4.0, description="How long a pod takes to start.")
     stop_sec: Seconds = Field(5.0, description="How long a pod takes to end.")
     run_sec: Seconds | None = Field(None, description="How long a pod of a Job works; else 600.")
@@ -143,6 +172,8 @@ class WorkloadKeys(Section):
             raise ValueError("has on, although a DaemonSet runs on every node that it fits")
         if len(self.on) > self.replicas:
             raise ValueError(f"names {len(self.on)} nodes in on for {self.replicas} replicas")
+        if self.demand is not None and "replicas" in self.model_fields_set:
+            raise ValueError("has both replicas and demand; give one of them")
         return self
 
     @property
@@ -163,6 +194,10 @@ class StoryKeys(Section):
         json_schema_extra={"allowed": "a number of seconds above 0, at most 86400"},
     )
     until: Seconds = Field(description="How many seconds of simulated time it lasts.")
+    faults: tuple[str, ...] = Field(
+        (), description="Calls of the runner that go wrong by chance, as `--faults` names them."
+    )
+    calm_sec: Seconds = Field(3600.0, description="How long before the end the faults cease.")
     seed: int = Field(1, ge=0, le=2**63 - 1, description="The same seed gives the same run.")
     start: Annotated[str, BeforeValidator(_instant)] = Field(START, description="What time 0 is.")
     settings: dict[str, Any] = Field(

@@ -16,7 +16,7 @@ from ebbtide.model.pod import Pod
 from ebbtide.model.snapshot import ClusterView, Reading
 from ebbtide.model.workload import Workload, WorkloadRef
 from ebbtide.ports import Cloud, Cluster, Signals, Workloads
-from ebbtide.simulator.plans import CrashPlan, Distortion, Strike
+from ebbtide.simulator.plans import Plan, Strike
 from ebbtide.simulator.world import World
 
 EFFECTS = ("cluster.", "cloud.", "workloads.")
@@ -32,23 +32,24 @@ class Trouble:
     """What the runner dies after next: `next-effect` or `next-write`."""
 
 
-class Crashes(CrashPlan):
-    """Strikes once, when a story asks for it."""
+class Crashes:
+    """The plan of a story's runners: it strikes once when an event asks for it, and else as another plan
+    does."""
 
-    def __init__(self, trouble: Trouble) -> None:
-        super().__init__()
+    def __init__(self, trouble: Trouble, otherwise: Plan) -> None:
         self._trouble = trouble
+        self._otherwise = otherwise
+        self.stalled, self.delay = otherwise.stalled, otherwise.delay
+        self.land, self.pick = otherwise.land, otherwise.pick
+        self.distort = otherwise.distort
 
     def strike(self, verb: str) -> Strike:
         wanted = self._trouble.crash
         due = verb.startswith(EFFECTS) if wanted == "next-effect" else wanted and verb in WRITES
         if not due:
-            return Strike.NONE
+            return self._otherwise.strike(verb)
         self._trouble.crash = ""
         return Strike.CRASH_AFTER
-
-    def distort(self, verb: str) -> Distortion:  # noqa: ARG002 - doors that are out of order are below
-        return Distortion.NONE
 
 
 class _Door:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from ebbtide.config.quantities import read_cpu_milli, read_memory_mib
+from ebbtide.config.quantities import AMOUNT, read_cpu_milli, read_memory_mib
 
 NODE_NAME = r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$"
 WORKLOAD_NAME = r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$"
@@ -44,15 +44,11 @@ def _memory(value: Any) -> int:
     return 0 if value in (0, "0") and not isinstance(value, bool) else read_memory_mib(value)
 
 
-Text = Annotated[str, BeforeValidator(_text)]
+Text = Annotated[str, BeforeValidator(_text), WithJsonSchema({"type": ["string", "number", "boolean"]})]
 TextMap = Annotated[dict[str, Text], Field(json_schema_extra={"allowed": "pairs of a key and a text"})]
 CpuMilli = Annotated[
-    int,
-    BeforeValidator(_cpu, json_schema_input_type=str | float),
-    Field(json_schema_extra={"allowed": "4, 3.5 or 3500m"}),
+    int, BeforeValidator(_cpu), AMOUNT, Field(json_schema_extra={"allowed": "4, 3.5 or 3500m"})
 ]
 MemoryMib = Annotated[
-    int,
-    BeforeValidator(_memory, json_schema_input_type=str),
-    Field(json_schema_extra={"allowed": "8Gi, 7600Mi or 8GB"}),
+    int, BeforeValidator(_memory), AMOUNT, Field(json_schema_extra={"allowed": "8Gi, 7600Mi or 8GB"})
 ]

@@ -20,8 +20,8 @@ from ebbtide.model.scheduling import (
     Toleration,
 )
 from ebbtide.simulator.rules import BudgetSpec, Kind, WorkloadSpec, pod_template
-from ebbtide.simulator.story.shapes import TolerationKeys, WorkloadKeys
-from ebbtide.simulator.workload import Demand
+from ebbtide.simulator.story.shapes import DemandKeys, TolerationKeys, WorkloadKeys
+from ebbtide.simulator.workload import Curve, Demand
 
 TOPOLOGY = {"zone": ZONE_LABEL, "host": HOSTNAME_LABEL}
 RUN_SECONDS = 600.0
@@ -31,12 +31,26 @@ def spec_of(keys: WorkloadKeys) -> WorkloadSpec:
     return WorkloadSpec(
         template_of(keys),
         Kind(keys.kind),
-        Demand(low=keys.replicas),
+        Demand(low=keys.replicas) if keys.demand is None else demand_of(keys.demand),
         use_fraction=keys.cpu_use,
         start_seconds=keys.start_sec,
         stop_seconds=keys.stop_sec,
         run_seconds=RUN_SECONDS if keys.run_sec is None else keys.run_sec,
         volume=keys.volume,
+        requests=None if keys.requests is None else demand_of(keys.requests),
+    )
+
+
+def demand_of(keys: DemandKeys) -> Demand:
+    return Demand(
+        Curve(keys.curve),
+        keys.low,
+        keys.high,
+        step_seconds=keys.step_sec,
+        peak_second=keys.peak_sec,
+        every_seconds=keys.every_sec,
+        burst_seconds=keys.burst_sec,
+        offset_seconds=keys.offset_sec,
     )
 
 
@@ -72,9 +86,13 @@ def with_players(pod: Pod, players: int | None) -> Pod:
 
 
 def budget_of(keys: WorkloadKeys, spec: WorkloadSpec) -> tuple[BudgetSpec, ...]:
-    if keys.pdb is None:
-        return ()
-    return (BudgetSpec(keys.name, spec.key, keys.pdb.max_unavailable, keys.pdb.min_available),)
+    first = () if keys.pdb is None else (keys.pdb,)
+    return tuple(
+        BudgetSpec(
+            f"{keys.name}-{number}" if number else keys.name, spec.key, pdb.max_unavailable, pdb.min_available
+        )
+        for number, pdb in enumerate((*first, *keys.more_pdbs))
+    )
 
 
 def _scheduling(keys: WorkloadKeys) -> Scheduling:
