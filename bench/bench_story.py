@@ -66,9 +66,8 @@ def main() -> None:
     print(f"{result.name}: {'holds' if result.ok else 'DOES NOT HOLD'}")
     for one in (*(f"{f.expect}: {f.seen}" for f in result.failed), *result.violations[:5]):
         print(f"  {one}")
-    print(
-        f"  {len(result.ticks)} sentences, {len(result.acts)} acts, {result.launched} launched, {result.removed} removed"
-    )
+    done = f"{result.launched} launched, {result.removed} removed, {result.evictions} evictions"
+    print(f"  {len(result.ticks)} sentences, {len(result.acts)} acts, {done}")
     print(f"  {spent:.1f} s of CPU ({read:.1f} s to read it), {seconds:.1f} s in all, {most:.0f} MiB at most")
 
 

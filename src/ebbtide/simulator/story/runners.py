@@ -53,7 +53,7 @@ class Backstage:
             outside,
             cluster=StoryCluster(outside.cluster, stage.world, self.trouble),
             cloud=StoryCloud(outside.cloud, stage.world, self.trouble),
-            metrics=StoryMetrics(stage.world, stage.clock.now, self.trouble),
+            metrics=StoryMetrics(outside.metrics, stage.world, self.trouble),
             players=StoryPlayers(stage.world, self.trouble),
         )
 

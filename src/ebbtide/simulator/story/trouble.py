@@ -15,7 +15,7 @@ from ebbtide.model.node import Instance
 from ebbtide.model.pod import Pod
 from ebbtide.model.snapshot import ClusterView, Reading
 from ebbtide.model.workload import Workload, WorkloadRef
-from ebbtide.ports import Cloud, Cluster, Signals, Workloads
+from ebbtide.ports import Cloud, Cluster, Metrics, Signals, Workloads
 from ebbtide.simulator.plans import Plan, Strike
 from ebbtide.simulator.world import World
 
@@ -150,23 +150,14 @@ class StoryWorkloads(_Door):
 
 
 class StoryMetrics(_Door):
-    """As Prometheus answers: known is only what every node that is asked for has a sample of."""
-
-    def __init__(self, world: World, now: Callable[[], float], trouble: Trouble) -> None:
+    def __init__(self, inner: Metrics, world: World, trouble: Trouble) -> None:
         super().__init__(world, trouble)
-        self._now = now
+        self._inner = inner
 
     def read_cpu(self, node_names: Sequence[str]) -> Reading:
         if "metrics" in self._trouble.gone:
             return Reading(problem="CPU is unknown: the metrics server does not answer")
-        if not node_names:
-            return Reading(problem="CPU is unknown: there is no worker to ask for")
-        missing = [name for name in node_names if self._world.usage.of(name) is None]
-        if missing:
-            which = f"{len(missing)} of {len(node_names)} workers have no sample, {missing[0]} first"
-            return Reading(problem=f"CPU is unknown: {which}")
-        value = self._world.usage.average(node_names)
-        return Reading(None if value is None else round(value, 6), int(self._now()))
+        return self._inner.read_cpu(node_names)
 
 
 class StorySignals(_Door):
