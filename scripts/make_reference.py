@@ -6,9 +6,11 @@ make reference        writes docs/reference/*.md; a test fails where they are no
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import sys
 from collections.abc import Iterator, Mapping
+from enum import EnumType
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,12 +18,18 @@ from typing import Any
 from ebbtide.adapters.metrics_export.figures import Figures
 from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.cli.demo_page import demo_site
-from ebbtide.model import log
+from ebbtide.model import events, log
 from ebbtide.model.log import LogKind
 from ebbtide.simulator.live import Live
 from scripts.cli_reference import cli_page
 from scripts.story_reference import stories_page
 
+FACTS_SAY = (
+    "Each entry has an `id`, the time `at` (seconds since the epoch), its `kind`, a `subject`, a sentence\n"
+    "for people (`says`), and `data` with the fields below. Programs read `data`; sentences may change.\n"
+    "A field without a value is left out. Entries that an older version logged can have no data:\n"
+    "their sentence is shown, and `ebbtide report` says how many it did not count."
+)
 MADE = "Made from the code by `make reference`; do not edit.\n"
 
 
@@ -151,8 +159,49 @@ def log_page() -> str:
     ]
     lines += ["| kind | what it says |", "| --- | --- |"]
     says = _member_docs(inspect.getsource(log), LogKind.__name__)
-    lines += [f"| `{kind.value}` | {says[kind.name]} |" for kind in LogKind]
+    lines += [f"| [`{kind.value}`](#{_anchor(kind)}) | {says[kind.name]} |" for kind in LogKind]
+    lines += ["", FACTS_SAY]
+    source = inspect.getsource(events)
+    for kind in LogKind:
+        lines += ["", f"## {kind.value}"]
+        for fact in events.FACTS[kind]:
+            docs = _field_docs(source, [base.__name__ for base in fact.__mro__])
+            lines += ["", "| field | type | what it is |", "| --- | --- | --- |"]
+            lines += [
+                f"| `{field.name}` | {_type_name(field.type)} | {docs.get(field.name, '')} |"
+                for field in dataclasses.fields(fact)
+            ]
     return "\n".join(lines) + "\n"
+
+
+def _anchor(kind: LogKind) -> str:
+    return kind.value.replace(".", "")
+
+
+def _type_name(annotation: object) -> str:
+    """As a reader of JSON knows it; the values of an enumeration are listed."""
+    text = str(annotation).removesuffix(" | None")
+    found = getattr(events, text, None)
+    if isinstance(found, EnumType):
+        values: list[Any] = list(found)
+        return ", ".join(f"`{one.value}`" for one in values if one.value)
+    if text == "tuple[Kept, ...]":
+        return "list of `name` and `reason`"
+    known = {"str": "text", "int": "whole number", "float": "number", "bool": "true or false"}
+    known |= {"tuple[str, ...]": "list of text", "dict[str, str]": "map"}
+    return known.get(text, text)
+
+
+def _field_docs(source: str, class_names: list[str]) -> dict[str, str]:
+    """The sentences under the fields of a fact, and of what it is made from."""
+    found: dict[str, str] = {}
+    for body in (node.body for node in ast.parse(source).body if getattr(node, "name", "") in class_names):  # type: ignore[attr-defined]
+        for member, after in pairwise(body):
+            if isinstance(member, ast.AnnAssign) and isinstance(after, ast.Expr):
+                target, text = member.target, after.value
+                if isinstance(target, ast.Name) and isinstance(text, ast.Constant):
+                    found[target.id] = " ".join(str(text.value).split())
+    return found
 
 
 def _member_docs(source: str, class_name: str) -> dict[str, str]:

@@ -66,7 +66,8 @@ class Store(Protocol):
         brief: bool = False,
     ) -> Sequence[LogEntry]:
         """The newest entries first, by their ids; of all kinds and subjects where none is named, and only
-        those whose ids come before `before` where that is given. In `brief` without their data."""
+        those whose ids come before `before` where that is given. In `brief` decisions come without
+        their data, which is all that was seen."""
 
     def find_entry(self, entry_id: str) -> LogEntry | None: ...
 

@@ -16,6 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from ebbtide.errors import EbbtideError
 from ebbtide.model.log import LogKind
+from ebbtide.model.operation import RemovalState, SlotState
 from ebbtide.model.record import Record
 from ebbtide.ports import Store
 from tests.chaos_real.fleet import POOL_TAG, Fleet
@@ -23,7 +24,7 @@ from tests.chaos_real.machines import pods_on
 from tests.chaos_real.setting import MAX_WORKERS, MIN_WORKERS
 from tests.servers.kube_api import Api, ApiRefused
 
-INTENTS = ("-> TERMINATING", "-> RECLAIMING")
+INTENTS = (RemovalState.TERMINATING, SlotState.RECLAIMING)
 WATCH_SECONDS = 20
 UNSEEN_LOSS_SECONDS = 15
 """A machine lost this shortly before the intent cannot have been known to whoever wrote it."""
@@ -114,7 +115,7 @@ class Witness:
             entry.at
             for name in names
             for entry in self._store.read_log(kinds, subject=name, limit=200, brief=True)
-            if any(intent in entry.says for intent in INTENTS)
+            if entry.data.get("after") in INTENTS
         ]
         return min(found, default=None)
 

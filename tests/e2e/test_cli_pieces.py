@@ -87,6 +87,7 @@ def test_a_notice_is_one_line_plain_or_json() -> None:
         "id": "id-1",
         "subject": "op-1",
         "says": "the runner crashed",
+        "data": {},
     }
 
 
@@ -124,7 +125,7 @@ def test_a_simulated_cluster_begins_with_the_workers_that_the_pools_ask_for() ->
 def test_the_switch_is_written_beside_a_running_operation() -> None:
     store = MemoryStore(SystemClock(), "cluster")
     store.write(replace(store.load(), operation=DRAIN), None)
-    with_switch(store, "paused", paused=True, reason="upgrade")
+    with_switch(store, paused=True, reason="upgrade")
     record = store.load()
     assert (record.paused, record.pause_reason, record.operation) == (True, "upgrade", DRAIN)
 
@@ -132,7 +133,7 @@ def test_the_switch_is_written_beside_a_running_operation() -> None:
 def test_resuming_takes_up_what_was_set_aside_unless_something_else_is_open() -> None:
     store = MemoryStore(SystemClock(), "cluster")
     store.write(replace(store.load(), set_aside=DRAIN, paused=True), None)
-    before = with_switch(store, "resumed", paused=False)
+    before = with_switch(store, paused=False)
     record = store.load()
     taken = record.operation
     assert taken is not None
@@ -249,9 +250,8 @@ def frame(**changes: object) -> Frame:
         for zone in ("a", "b")
         for number, state in enumerate(("ready", "booting", "draining", "leaving", "odd", "ready"))
     )
-    still = Frame(
-        3660.0, nodes, 12, 1, 0.41, "removing node-a-2 (DRAINING)", "nothing to do", Decimal("1.5"), "EUR"
-    )
+    doing = "removing node-a-2 (DRAINING)"
+    still = Frame(3660.0, nodes, 12, 1, 0.41, doing, "nothing to do", Decimal("1.5"), "EUR", quiet=True)
     return replace(still, **changes)  # type: ignore[arg-type]
 
 
@@ -273,11 +273,9 @@ def test_the_picture_fits_the_terminal_and_names_what_it_leaves_out() -> None:
 
 def test_a_crash_is_news_and_a_quiet_tick_is_not() -> None:
     assert news(frame()) == []
-    crash = frame(says="runner-1 crashed before store.write", events=("runner-1 crashed before store.write",))
-    assert news(crash) == [
-        Told(3660.0, "runner-1 crashed before store.write; another takes over", fault=True)
-    ]
-    assert [one.says for one in news(frame(says="launch cpx22"))] == ["launch cpx22"]
+    crash = frame(says="runner-1 crashed", quiet=False, faulty=True, events=("runner-1 crashed",))
+    assert news(crash) == [Told(3660.0, "runner-1 crashed", fault=True)]
+    assert [one.says for one in news(frame(says="launch cpx22", quiet=False))] == ["launch cpx22"]
 
 
 def test_a_length_of_time_is_told_as_a_person_would() -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import get_args, get_type_hints
 
+from ebbtide.core.operations import facts
 from ebbtide.core.operations.machine import Work
-from ebbtide.engine import journal
 from ebbtide.engine.observers import Observers
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.idle import Phase
@@ -71,7 +71,7 @@ class Witness(Observers):
 
     def _note(self, work: Operation | Spot) -> None:
         self._met.add(("work", type(work).__name__))
-        self._met.update((type(part).__name__, part.state) for part in journal.parts(work))
+        self._met.update((type(part).__name__, part.state) for part in facts.parts(work))
 
 
 def required() -> set[Met]:
@@ -81,7 +81,7 @@ def required() -> set[Met]:
     wanted |= {("event", kind) for kind in HAPPENED}
     wanted |= {("work", kind.__name__) for kind in get_args(Work)}
     wanted |= {("decision", action) for action in Action if action not in ELSEWHERE}
-    for part in get_args(journal.Part):
+    for part in get_args(facts.Part):
         wanted |= {
             (part.__name__, state) for state in get_type_hints(part)["state"] if state not in ELSEWHERE
         }

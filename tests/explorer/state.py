@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ebbtide.engine.journal import parts
+from ebbtide.core.operations.facts import parts
 from ebbtide.simulator.runner import Stage
 from tests.explorer.actors import Actor
 from tests.explorer.canonical import Names, between, digest_record, digest_world, encode, ranks

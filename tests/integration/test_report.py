@@ -8,12 +8,19 @@ from decimal import Decimal
 
 import pytest
 
+from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.core.costs import CostPoint
+from ebbtide.core.operations.facts import closed, transitions
+from ebbtide.core.operations.spot import close
 from ebbtide.core.savings import Saved, SavingsDay
 from ebbtide.entrypoints.report import Figures, collect, period_of
 from ebbtide.entrypoints.report_page import page
+from ebbtide.model.events import EffectDone, EffectKind, Event
 from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.operation import RemovalState, SpotEnd
+from ebbtide.narrate import entry_of, facts_in
 from ebbtide.simulator.live import Live
+from tests.builders import make_record, make_removal, make_scale_down, make_settings, make_spot
 
 START = 1_793_602_800
 """Seven in the morning of 2 November 2026, in UTC."""
@@ -37,13 +44,44 @@ def figures_of(live: Live, first: str = "", last: str = "") -> Figures:
 def test_what_was_done_is_counted_as_the_log_has_it(live: Live) -> None:
     figures = figures_of(live, "2026-11-02")
     store = live.outside.store
-    effects = store.read_log([LogKind.EFFECT], limit=5000)
-    closed = store.read_log([LogKind.OPERATION_CLOSED], limit=5000)
-    assert figures.done.evictions == sum(entry.says.startswith("evict ") for entry in effects) > 0
-    assert sum(done + failed for _, done, failed in figures.done.operations) == len(closed) > 0
-    gone = {entry.says.split()[1] for entry in effects if entry.says.startswith("terminate")}
+    effects = facts_in(store.read_log([LogKind.EFFECT], limit=5000), EffectDone)
+    ended = store.read_log([LogKind.OPERATION_CLOSED], limit=5000)
+    assert figures.done.evictions == sum(one.effect is EffectKind.EVICT for one in effects) > 0
+    assert sum(done + failed for _, done, failed in figures.done.operations) == len(ended) > 0
+    gone = {one.instance_id for one in effects if one.effect is EffectKind.TERMINATE}
     assert figures.done.nodes_removed == len(gone) > 0
     assert figures.done.nodes_added >= 1
+    assert figures.done.unknown == 0
+
+
+def told(*facts: Event, entries: tuple[LogEntry, ...] = ()) -> Figures:
+    store = MemoryStore(Live(1, START).stage.clock, "demo")
+    store.append([*(entry_of(f"{number:04d}", START, fact) for number, fact in enumerate(facts)), *entries])
+    return collect(store, "demo", (), period_of("2026-11-02", "2026-11-02", START + 60))
+
+
+def test_an_answered_spot_loss_is_completed_and_one_that_was_not_answered_is_not() -> None:
+    lost = make_spot(removal=make_removal(state=RemovalState.GONE), closing=SpotEnd.ANSWERED)
+    stays = make_spot("b1", closing=SpotEnd.NODE_STAYS)
+    hurried = make_spot("c1", closing=SpotEnd.REMOVED_MEANWHILE)
+    settings = make_settings()
+    ended = [
+        closed(one, close(make_record(), one, settings, START).succeeded) for one in (lost, stays, hurried)
+    ]
+    assert told(*ended).done.operations == (("interruption", 2, 1),)
+
+
+def test_a_node_that_was_gone_in_the_middle_of_its_drain_counts_as_removed() -> None:
+    before = make_scale_down(make_removal(state=RemovalState.DRAINING), make_removal("b1"))
+    after = make_scale_down(make_removal(state=RemovalState.GONE), make_removal("b1"))
+    assert told(*transitions(before, after)).done.nodes_removed == 1
+
+
+def test_entries_of_an_older_version_are_not_counted_and_that_is_said() -> None:
+    old = LogEntry("0009", START, LogKind.OPERATION_CLOSED, "scale-down op completed: a1 removed", "op")
+    figures = told(entries=(old,))
+    assert (figures.done.operations, figures.done.unknown) == ((), 1)
+    assert "Not counted: 1 entry that an older version logged without data." in page(figures)
 
 
 def test_money_is_that_of_the_costs_over_the_period(live: Live) -> None:

@@ -26,7 +26,8 @@ from ebbtide.simulator.ports import SimNotifier
 from tests.yard import Town
 
 SECRET = "whsec_" + "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-ASLEEP = LogEntry("id-1", 100, LogKind.IDLE, "policy web: is at zero", "p-1", {"phase": "zero"})
+ZERO = {"policy": "web", "phase": "zero"}
+ASLEEP = LogEntry("id-1", 100, LogKind.IDLE, "policy web: is at zero", "p-1", ZERO)
 QUICK = (0.01, 0.01, 0.01)
 
 
@@ -124,7 +125,7 @@ def test_nobody_waits_for_a_receiver_that_hangs_and_the_queue_has_an_end(
     with receiver(held=True) as found:
         notifier = WebhookNotifier(inner, found.url, SECRET, QUICK, most=2)
         for number in range(10):
-            notifier.notify(LogEntry(f"id-{number}", 100, LogKind.IDLE, "", "p-1", {"phase": "zero"}))
+            notifier.notify(LogEntry(f"id-{number}", 100, LogKind.IDLE, "", "p-1", ZERO))
         assert len(inner.entries) == 10
         assert notifier.dropped >= 7
         notifier.close()
@@ -135,9 +136,11 @@ def test_only_sleep_and_wake_are_told() -> None:
     with receiver() as found:
         notifier = WebhookNotifier(SimNotifier(), found.url, SECRET, QUICK)
         notifier.notify(LogEntry("id-2", 100, LogKind.ALARM, "help"))
-        notifier.notify(LogEntry("id-3", 100, LogKind.IDLE, "idle", "p-1", {"phase": "idle"}))
         notifier.notify(
-            LogEntry("id-4", 100, LogKind.WAKE, "woken while running", "p-1", {"phase": "active"})
+            LogEntry("id-3", 100, LogKind.IDLE, "idle", "p-1", {"policy": "web", "phase": "idle"})
+        )
+        notifier.notify(
+            LogEntry("id-4", 100, LogKind.WAKE, "woken", "p-1", {"policy": "web", "phase": "active"})
         )
         notifier.close()
     assert found.got == []

@@ -94,8 +94,8 @@ OF_REMOVALS = (
     ),
     Mutant(
         "an interrupted node is terminated by us",
-        "_involuntary",
-        'operation_id.startswith("spot:")',
+        "_is_taken",
+        "notice is not None and notice.id == operation_id",
         "False",
         (
             "explorer:interruption",
@@ -484,9 +484,9 @@ OF_THE_ENGINE = (
     Mutant(
         "a notice is acknowledged before it is written",
         "_take_in",
-        "entry = LogEntry(outside.new_id(), now, LogKind.SPOT_EVENT, says, notice.instance_id)",
+        "entry = entry_of(outside.new_id(), now, fact, notice.instance_id)",
         """
-        entry = LogEntry(outside.new_id(), now, LogKind.SPOT_EVENT, says, notice.instance_id)
+        entry = entry_of(outside.new_id(), now, fact, notice.instance_id)
         outside.inbox.acknowledge(notice)
         """,
         ("explorer:interruption",),

@@ -15,10 +15,11 @@ from ebbtide.core import gates
 from ebbtide.core.budgets import allowed, applies, described, is_active, limit_of
 from ebbtide.core.decide import decide
 from ebbtide.core.operations import spot
+from ebbtide.core.operations.situation import Situation
 from ebbtide.core.targets import choose_targets
 from ebbtide.model.budget import Allowance, RemovalBudget, RemovalReason
 from ebbtide.model.decision import Action
-from ebbtide.model.operation import Consolidate, RemovalState, SlotState, Source, SourceState, SpotKind
+from ebbtide.model.operation import Consolidate, RemovalState, SlotState, Source, SourceState, Spot, SpotKind
 from ebbtide.model.record import Record
 from ebbtide.model.schedule import CronWindow
 from ebbtide.model.settings import Settings
@@ -222,15 +223,17 @@ def test_a_rebalance_recommendation_waits_for_its_budget_and_is_terminated_by_it
     notice = make_spot("a1", kind=SpotKind.REBALANCE, deadline=NOW + 600, slot=ready)
     closed = make_settings(pools=(make_pool(budgets=(RemovalBudget(0, reasons=(REBALANCE,)),)),))
 
-    def advanced(settings: Settings, now: int = NOW) -> Any:
+    def situation(settings: Settings, now: int = NOW) -> Situation:
         record = make_record(spots=(notice,))
-        return spot.advance(
-            notice, make_situation(fleet(TEN[1]), record=record, settings=settings, now=now)
-        ).operation
+        return make_situation(fleet(TEN[1]), record=record, settings=settings, now=now)
+
+    def advanced(settings: Settings, now: int = NOW) -> Spot:
+        return spot.advance(notice, situation(settings, now)).operation
 
     assert advanced(make_settings()).removal is not None
     assert advanced(closed).removal is None
-    assert "budget of pool workers: 0 nodes for rebalance" in advanced(closed, NOW + 900).closing
+    why = spot.why_ended(advanced(closed, NOW + 900), situation(closed, NOW + 900))
+    assert "budget of pool workers: 0 nodes for rebalance" in why
 
     drained = make_removal(state=RemovalState.DRAINED, since=NOW - 10)
     under_way = make_record(spots=(replace(notice, removal=drained),))

@@ -15,8 +15,9 @@ from ebbtide.core.capacity import standing, total
 from ebbtide.core.decide import decide
 from ebbtide.core.orphans import track_orphans
 from ebbtide.core.track import track
-from ebbtide.engine.journal import Inputs, decision_entry, read_decision, read_inputs
+from ebbtide.engine.journal import decision_entry, read_decision, read_inputs
 from ebbtide.model.decision import Action, Decision
+from ebbtide.model.events import Inputs
 from ebbtide.model.node import Node
 from ebbtide.model.operation import ScaleDown
 from ebbtide.model.pod import Phase, Pod

@@ -26,8 +26,12 @@ from ebbtide.adapters.stores.schema import SCHEMA_REVISION
 from ebbtide.adapters.stores.sql import SqlStore
 from ebbtide.core.decide import decide
 from ebbtide.engine.journal import read_decision, read_inputs
+from ebbtide.entrypoints.api.telling import entry_shape
+from ebbtide.entrypoints.report import DONE, collect, period_of
+from ebbtide.model.events import FACTS
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.record import Record
+from ebbtide.narrate import facts_in
 from ebbtide.ports import Store
 from ebbtide.simulator.clock import VirtualClock
 from tests.servers.dynamodb import CREDENTIALS, dynamodb_server
@@ -212,3 +216,21 @@ def test_the_columns_are_those_of_the_store() -> None:
 
     assert tuple(schema.state.c.keys()) == STATE
     assert tuple(schema.log.c.keys()) == LOG
+
+
+def test_entries_that_were_logged_without_data_are_shown_and_not_counted(
+    old: LeftBehind, sqlite_url: str
+) -> None:
+    """Versions before facts were typed logged sentences alone."""
+    found = 0
+    for cluster in clusters(old):
+        store = SqlStore.open(sqlite_url, CLOCK, cluster)
+        entries = store.read_log(DONE, limit=10_000)
+        assert [entry_shape(entry).says for entry in entries] == [entry.says for entry in entries]
+        assert [fact for kind in DONE for fact in facts_in(entries, FACTS[kind][0])] == []
+        found += len(entries)
+        last = max((entry.at for entry in entries), default=0)
+        figures = collect(store, cluster, (), period_of("2023-11-01", "2030-01-01", last + 60))
+        assert (figures.done.operations, figures.done.unknown) == ((), len(entries))
+        store.close()
+    assert found > 100

@@ -24,8 +24,10 @@ from standardwebhooks.webhooks import EmptyWebhookSecretError, Webhook
 
 from ebbtide import __version__
 from ebbtide.errors import AddressRefused, ConfigError
+from ebbtide.model.events import PolicyStep
 from ebbtide.model.idle import Phase
 from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.narrate import fact_in
 from ebbtide.outgoing import PORTS, checked, connected
 from ebbtide.ports import Notifier
 
@@ -157,12 +159,14 @@ class WebhookNotifier:
 
 def kind_of(entry: LogEntry) -> str:
     """What is told to others: that it sleeps, that it wakes, that it is ready."""
-    phase = entry.data.get("phase")
-    if entry.kind is LogKind.IDLE and phase == Phase.ZERO:
+    step = fact_in(entry, PolicyStep)
+    if step is None:
+        return ""
+    if entry.kind is LogKind.IDLE and step.phase is Phase.ZERO:
         return "policy.asleep"
-    if entry.kind is LogKind.WAKE and phase == Phase.WAKING:
+    if entry.kind is LogKind.WAKE and step.phase is Phase.WAKING:
         return "policy.waking"
-    return "policy.ready" if entry.kind is LogKind.WAKE and "seconds" in entry.data else ""
+    return "policy.ready" if entry.kind is LogKind.WAKE and step.seconds is not None else ""
 
 
 def body_of(entry: LogEntry, kind: str) -> str:

@@ -84,6 +84,7 @@ class LineNotifier:
                 "id": entry.id,
                 "subject": entry.subject,
                 "says": entry.says,
+                "data": dict(entry.data),
             }
             line = json.dumps(said, ensure_ascii=False)
         try:

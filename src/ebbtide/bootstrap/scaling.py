@@ -88,7 +88,7 @@ def apply_policies(config: Config, scaling: Scaling) -> list[str]:
             said.append(f"policy {change.policy.name}: not applied, though {source} says so: {told}")
             continue
         book.carry_out(change)
-        if change.says != "unchanged":
+        if change.kind is not None:
             said.append(f"policy {change.policy.name}: {change.says}, as {source} says")
     names = {policy.name for policy in wanted}
     return said + [_left_the_file(policy, source) for policy in book.all() if _gone(policy, names)]

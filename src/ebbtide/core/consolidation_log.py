@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport, ConsolidationSettings
+from ebbtide.model.events import ConsolidationEvaluated
 from ebbtide.model.log import LogEntry, LogKind
 
 EVENT = LogKind.CONSOLIDATION.value
@@ -16,23 +17,25 @@ SECONDS_PER_DAY = 86_400
 CENT = Decimal("0.01")
 
 
-def log_fields(report: ConsolidationReport, rules: ConsolidationSettings | None = None) -> dict[str, object]:
-    """Exactly the fields of the policy's log entry, as JSON values."""
+def evaluated(
+    report: ConsolidationReport, rules: ConsolidationSettings | None = None
+) -> ConsolidationEvaluated:
+    """Exactly the fields of the policy's log entry."""
     plan = report.plan or ConsolidationPlan()
-    removed = [removal.node_name for removal in (*plan.empties, *plan.sources)]
-    kept = [node.node_name for node in report.nodes if node.node_name not in removed]
+    removed = tuple(removal.node_name for removal in (*plan.empties, *plan.sources))
+    kept = tuple(node.node_name for node in report.nodes if node.node_name not in removed)
     savings = plan.savings_per_hour
-    return {
-        "event": EVENT,
-        "nodes_before": len(report.nodes),
-        "nodes_after": len(kept) + len(plan.slots),
-        "nodes_removed": removed,
-        "nodes_kept": kept,
-        "cost_savings_per_hour": float(savings),
-        "cost_savings_per_month": float((savings * HOURS_PER_MONTH).quantize(CENT)),
-        "containers_migrated": len(plan.moves),
-        "reason": _reason(report, rules or ConsolidationSettings()),
-    }
+    return ConsolidationEvaluated(
+        event=EVENT,
+        nodes_before=len(report.nodes),
+        nodes_after=len(kept) + len(plan.slots),
+        nodes_removed=removed,
+        nodes_kept=kept,
+        cost_savings_per_hour=float(savings),
+        cost_savings_per_month=float((savings * HOURS_PER_MONTH).quantize(CENT)),
+        containers_migrated=len(plan.moves),
+        reason=_reason(report, rules or ConsolidationSettings()),
+    )
 
 
 def _reason(report: ConsolidationReport, rules: ConsolidationSettings) -> str:

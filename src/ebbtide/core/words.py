@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 MOST_DIGITS = 6
+SHORT_ID_CHARACTERS = 6
 
 
 def a_time(epoch: int) -> str:
@@ -31,15 +33,25 @@ def _two(seconds: int, large: tuple[int, str], small: tuple[int, str]) -> str:
     return f"{first} {large[1]}" + (f" {second} {small[1]}" if second else "")
 
 
-def count_of(number: int, noun: str) -> str:
+def time_of_day(epoch: int) -> str:
+    """`14:20 UTC`, for what is near."""
+    return datetime.fromtimestamp(epoch, UTC).strftime("%H:%M UTC")
+
+
+def count_of(number: int, noun: str, plural: str = "") -> str:
     """`1 pod`, `2 pods`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
 
 
-def names_of(names: list[str], most: int = 5) -> str:
+def names_of(names: Sequence[str], most: int = 5) -> str:
     """The names, or the first few of them and how many more there are."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def short_id(long: str) -> str:
+    """The end of an id, which tells two apart: its beginning is the time."""
+    return long if len(long) <= SHORT_ID_CHARACTERS else f"…{long[-SHORT_ID_CHARACTERS:]}"
 
 
 def two_shares(value: float, limit: float) -> tuple[str, str]:

@@ -12,11 +12,13 @@ from decimal import Decimal
 from ebbtide.core.costs import CostPoint, cost_point
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Outcome
+from ebbtide.model.events import CostNoted
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import Operation, Spot
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
+from ebbtide.narrate import entry_of, fact_in
 from ebbtide.ports import Store
 
 REPEAT_SECONDS = 3600
@@ -58,14 +60,8 @@ def _is_news(last: CostPoint, point: CostPoint) -> bool:
 
 
 def cost_entry(entry_id: str, point: CostPoint) -> LogEntry:
-    amounts = ", ".join(f"{amount} {currency}" for currency, amount in sorted(point.per_hour.items()))
-    unpriced = f"; {point.unpriced} workers have no known price" if point.unpriced else ""
-    data = {
-        "perHour": {currency: str(amount) for currency, amount in point.per_hour.items()},
-        "unpriced": point.unpriced,
-    }
-    says = f"the workers cost {amounts or 'nothing that is known'} an hour{unpriced}"
-    return LogEntry(entry_id, point.at, LogKind.COST, says, "", data)
+    amounts = {currency: str(amount) for currency, amount in point.per_hour.items()}
+    return entry_of(entry_id, point.at, CostNoted(amounts, point.unpriced))
 
 
 def read_points(store: Store, limit: int) -> list[CostPoint]:
@@ -75,10 +71,6 @@ def read_points(store: Store, limit: int) -> list[CostPoint]:
 
 
 def point_of(entry: LogEntry) -> CostPoint:
-    amounts, unpriced = entry.data.get("perHour"), entry.data.get("unpriced")
-    known = amounts if isinstance(amounts, dict) else {}
-    return CostPoint(
-        entry.at,
-        {str(currency): Decimal(str(amount)) for currency, amount in known.items()},
-        unpriced if isinstance(unpriced, int) else 0,
-    )
+    noted = fact_in(entry, CostNoted) or CostNoted({}, 0)
+    amounts = {currency: Decimal(amount) for currency, amount in noted.perHour.items()}
+    return CostPoint(entry.at, amounts, noted.unpriced)

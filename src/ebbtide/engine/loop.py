@@ -19,9 +19,10 @@ from ebbtide.engine.pruning import Pruning
 from ebbtide.engine.tick import TickReport, tick
 from ebbtide.errors import EbbtideError, LeaseLost
 from ebbtide.hush import hushed
-from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.events import Alarm, AlarmKind
 from ebbtide.model.record import CLUSTER_LEASE
 from ebbtide.model.settings import Settings
+from ebbtide.narrate import entry_of
 
 JITTER = 0.1
 LOOK_SECONDS = 2.0
@@ -106,14 +107,15 @@ def guarded_tick(
     try:
         report = tick(outside, settings, owner, deadline, keeps_lease)
     except EbbtideError as error:
-        kind, says = type(error).__name__, f"tick failed: {error}"
+        kind, alarm = type(error).__name__, Alarm(AlarmKind.TICK_FAILED, str(error))
     except Exception as error:  # a daemon must outlive a bug in one tick; the operation's runs are counted
         kind = UNEXPECTED
-        says = hushed(f"tick failed unexpectedly: {type(error).__name__}: {error}")
+        detail = hushed(f"{type(error).__name__}: {error}")
+        alarm = Alarm(AlarmKind.TICK_FAILED, detail, unexpected=True)
     else:
         outside.observer.ticked(outside.clock.now() - start, report.held, "")
         return report
     outside.observer.ticked(outside.clock.now() - start, False, kind)
-    alarm = LogEntry(outside.new_id(), int(start), LogKind.ALARM, says)
-    outside.notifier.notify(alarm)
-    return TickReport(int(start), says, held=False)
+    entry = entry_of(outside.new_id(), int(start), alarm)
+    outside.notifier.notify(entry)
+    return TickReport(int(start), entry.says, held=False)

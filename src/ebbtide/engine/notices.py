@@ -17,11 +17,12 @@ from ebbtide.engine.outside import Outside
 from ebbtide.engine.rounds import Hold, InvariantBroken, advance_work
 from ebbtide.errors import Conflict, EbbtideError, LeaseLost
 from ebbtide.hush import hushed
-from ebbtide.model.log import LogEntry, LogKind
-from ebbtide.model.operation import Spot, SpotNotice
+from ebbtide.model.events import Alarm, AlarmKind, SpotEvent
+from ebbtide.model.operation import Spot, SpotNotice, spot_id
 from ebbtide.model.record import spot_lease_name
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
+from ebbtide.narrate import entry_of
 
 MAX_TRIES = 10
 
@@ -41,10 +42,11 @@ def answer_notices(outside: Outside, settings: Settings, owner: str, deadline: f
         try:
             sentences += _advance(outside, settings, owner, deadline, open_spot)
         except Exception as error:  # one that fails, even by a bug, must not keep the others waiting
-            says = hushed(f"{open_spot.id} failed: {type(error).__name__}: {error}")
-            now = int(outside.clock.now())
-            outside.notifier.notify(LogEntry(outside.new_id(), now, LogKind.ALARM, says, open_spot.id))
-            sentences.append(says)
+            detail = hushed(f"{open_spot.instance_id}: {type(error).__name__}: {error}")
+            fact = Alarm(AlarmKind.SPOT_FAILED, detail, open_spot.id)
+            alarm = entry_of(outside.new_id(), int(outside.clock.now()), fact, open_spot.id)
+            outside.notifier.notify(alarm)
+            sentences.append(alarm.says)
     return sentences
 
 
@@ -53,9 +55,10 @@ def _receive(outside: Outside, sentences: list[str]) -> Sequence[SpotNotice]:
     try:
         return outside.inbox.receive()
     except EbbtideError as error:
-        says = f"the inbox could not be read: {error}"
-        outside.notifier.notify(LogEntry(outside.new_id(), int(outside.clock.now()), LogKind.ALARM, says))
-        sentences.append(says)
+        fact = Alarm(AlarmKind.INBOX_UNREADABLE, str(error))
+        alarm = entry_of(outside.new_id(), int(outside.clock.now()), fact)
+        outside.notifier.notify(alarm)
+        sentences.append(alarm.says)
         return ()
 
 
@@ -65,8 +68,16 @@ def _take_in(outside: Outside, settings: Settings, notice: SpotNotice, snapshot:
         now = int(outside.clock.now())
         if spot.may_be_ours(notice, snapshot, settings, now):
             return [f"{notice.kind} of {notice.instance_id} waits: the cloud does not list it now"]
-        changed, says = spot.take_in(record, notice, snapshot, settings, now)
-        entry = LogEntry(outside.new_id(), now, LogKind.SPOT_EVENT, says, notice.instance_id)
+        changed, answer = spot.take_in(record, notice, snapshot, settings, now)
+        fact = SpotEvent(
+            operation_id=spot_id(notice.instance_id),
+            instance_id=notice.instance_id,
+            notice=notice.kind,
+            answer=answer,
+            noticed_at=notice.noticed_at,
+            deadline=notice.deadline,
+        )
+        entry = entry_of(outside.new_id(), now, fact, notice.instance_id)
         try:
             if changed == record:
                 outside.store.append([entry])
@@ -78,7 +89,7 @@ def _take_in(outside: Outside, settings: Settings, notice: SpotNotice, snapshot:
         if begun is not None and record.spot_for(notice.instance_id) is None:
             outside.observer.began(begun)
         outside.inbox.acknowledge(notice)
-        return [says]
+        return [entry.says]
     return [f"{notice.kind} of {notice.instance_id} waits: the record changes too often"]
 
 
@@ -97,7 +108,7 @@ def _advance(outside: Outside, settings: Settings, owner: str, deadline: float, 
             _count_clean(hold, open_spot.instance_id)
     except Conflict as error:
         _forgive(outside, open_spot.instance_id)
-        sentences.append(f"{open_spot.id} left to another runner: {error}")
+        sentences.append(f"{open_spot.kind} of {open_spot.instance_id} left to another runner: {error}")
     except Exception as error:
         if isinstance(error, EbbtideError) and not isinstance(error, InvariantBroken):
             _forgive(outside, open_spot.instance_id)
@@ -127,8 +138,9 @@ def _counted(hold: Hold, instance_id: str) -> bool:
     if current is None:
         return False
     if current.unclean_runs >= hold.settings.max_unclean_runs:
-        says = f"{current.id} crashed its runner {current.unclean_runs} times and was given up"
-        alarm = hold.entry(LogKind.ALARM, says, current.id)
+        about = f"{current.kind} of {current.instance_id}"
+        fact = Alarm(AlarmKind.SPOT_CRASHES, about, current.id, runs=current.unclean_runs)
+        alarm = hold.entry(fact, current.id)
         spots = tuple(other for other in hold.record.spots if other.id != current.id)
         hold.write(replace(hold.record, spots=spots), [alarm])
         hold.outside.notifier.notify(alarm)

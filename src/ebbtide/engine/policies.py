@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 
 from ebbtide.core.policy_checks import PolicyProblem, check_policy
 from ebbtide.errors import NotFound, Usage
-from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.events import PolicyChange, PolicyWritten
+from ebbtide.model.log import LogEntry
 from ebbtide.model.policy import Policy
+from ebbtide.narrate import entry_of
 from ebbtide.ports import Clock, PolicyStore
 
 PAGE = 500
@@ -33,11 +35,16 @@ class Change:
     problems: tuple[PolicyProblem, ...] = ()
 
     @property
-    def says(self) -> str:
+    def kind(self) -> PolicyChange | None:
+        """None where nothing would change."""
         if self.known is None:
-            return "created"
+            return PolicyChange.CREATED
         same = replace(self.policy, origin=self.known.origin) == self.known
-        return "unchanged" if same else "changed"
+        return None if same else PolicyChange.CHANGED
+
+    @property
+    def says(self) -> str:
+        return str(self.kind or "unchanged")
 
 
 class Policies:
@@ -81,7 +88,7 @@ class Policies:
         return change.known if change.policy == change.known else self._replace(change.policy)
 
     def delete(self, policy: Policy) -> None:
-        self.store.delete_policy(policy.id, policy.version, [self._entry(policy, "deleted")])
+        self.store.delete_policy(policy.id, policy.version, [self._entry(policy, PolicyChange.DELETED)])
 
     def find(self, name_or_id: str) -> Policy:
         found = self.store.find_policy_named(name_or_id) or self.store.find_policy(name_or_id)
@@ -110,15 +117,15 @@ class Policies:
     def _create(self, policy: Policy) -> Policy:
         now = int(self._clock.now())
         fresh = replace(policy, version=0, created_at=now, updated_at=now)
-        return self.store.put_policy(fresh, [self._entry(fresh, "created")])
+        return self.store.put_policy(fresh, [self._entry(fresh, PolicyChange.CREATED)])
 
     def _replace(self, policy: Policy) -> Policy:
         changed = replace(policy, updated_at=int(self._clock.now()))
-        return self.store.put_policy(changed, [self._entry(changed, "changed")])
+        return self.store.put_policy(changed, [self._entry(changed, PolicyChange.CHANGED)])
 
-    def _entry(self, policy: Policy, done: str) -> LogEntry:
-        says = f"policy {policy.name} {done}: {policy.target}"
-        return LogEntry(self._new_id(), int(self._clock.now()), LogKind.POLICY, says, policy.id)
+    def _entry(self, policy: Policy, change: PolicyChange) -> LogEntry:
+        fact = PolicyWritten(policy.name, change, str(policy.target))
+        return entry_of(self._new_id(), int(self._clock.now()), fact, policy.id)
 
 
 def _change(policy: Policy, known: Policy | None, origin: str | None) -> Change:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from ebbtide.engine.outside import Outside
 from ebbtide.engine.tick import TickReport
-from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.events import Alarm, AlarmKind
 from ebbtide.model.settings import Settings
+from ebbtide.narrate import entry_of
 
 DAY_SECONDS = 24 * 3600
 
@@ -28,5 +29,5 @@ class Pruning:
         try:
             self._outside.store.prune_log(int(now) - self._days * DAY_SECONDS)
         except Exception as error:  # whatever it is, it must not end the daemon
-            says = f"old log entries could not be removed: {error}; they stay until tomorrow's attempt"
-            self._outside.notifier.notify(LogEntry(self._outside.new_id(), int(now), LogKind.ALARM, says))
+            fact = Alarm(AlarmKind.LOG_NOT_PRUNED, str(error))
+            self._outside.notifier.notify(entry_of(self._outside.new_id(), int(now), fact))

@@ -12,19 +12,20 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from textwrap import shorten
 
-from ebbtide.core.operations import machine
+from ebbtide.core.operations import facts, machine
 from ebbtide.core.operations.machine import Work
 from ebbtide.core.operations.situation import Situation
-from ebbtide.engine import journal
 from ebbtide.engine.observe import observe
 from ebbtide.engine.outside import Outside
 from ebbtide.engine.perform import perform
 from ebbtide.errors import Conflict, EbbtideError, LeaseLost
 from ebbtide.model.effect import Effect, Outcome, OutcomeKind
-from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.events import Event
+from ebbtide.model.log import LogEntry
 from ebbtide.model.record import Lease, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
+from ebbtide.narrate import entry_of
 
 MAX_ROUNDS = 40
 SAID_AT_MOST = 600
@@ -64,8 +65,8 @@ class Hold:
         """When the last effect may be started: in this tick, and well within the lease."""
         return min(self.deadline, self.lease.until - self.settings.lease_margin_seconds)
 
-    def entry(self, kind: LogKind, says: str, subject: str = "") -> LogEntry:
-        return LogEntry(self.outside.new_id(), self.now, kind, says, subject)
+    def entry(self, fact: Event, subject: str = "") -> LogEntry:
+        return entry_of(self.outside.new_id(), self.now, fact, subject)
 
     def write(self, record: Record, entries: Sequence[LogEntry] = ()) -> None:
         said = "; ".join(self.sentences)
@@ -146,7 +147,7 @@ def _refuse_if_broken(before: Work, after: Work) -> None:
 
 
 def _write_work(hold: Hold, before: Work, after: Work) -> None:
-    entries = [hold.entry(kind, says, name) for kind, name, says in journal.transitions(before, after)]
+    entries = [hold.entry(fact, fact.name) for fact in facts.transitions(before, after)]
     hold.sentences.extend(entry.says for entry in entries)
     hold.write(machine.written(hold.record, after), entries)
     hold.outside.observer.advanced(before, after)
@@ -155,9 +156,9 @@ def _write_work(hold: Hold, before: Work, after: Work) -> None:
 def _take_in(hold: Hold, work: Work, outcomes: Sequence[Outcome]) -> None:
     """Write what the effects taught, and log each of them."""
     entries = [
-        hold.entry(LogKind.EFFECT, journal.told(outcome), journal.effect_subject(outcome.effect))
-        for outcome in outcomes
-        if outcome.kind is not OutcomeKind.SKIPPED
+        hold.entry(fact, fact.name)
+        for fact in (facts.effect_done(outcome, work) for outcome in outcomes)
+        if fact.outcome is not OutcomeKind.SKIPPED
     ]
     hold.sentences.extend(entry.says for entry in entries)
     hold.outside.observer.performed(outcomes)
@@ -166,7 +167,7 @@ def _take_in(hold: Hold, work: Work, outcomes: Sequence[Outcome]) -> None:
     if after == work:
         hold.outside.store.append(entries)
         return
-    moved = [hold.entry(kind, says, name) for kind, name, says in journal.transitions(work, after)]
+    moved = [hold.entry(fact, fact.name) for fact in facts.transitions(work, after)]
     try:
         hold.write(machine.written(hold.record, after), [*entries, *moved])
     except Conflict:
@@ -177,9 +178,9 @@ def _take_in(hold: Hold, work: Work, outcomes: Sequence[Outcome]) -> None:
 
 def _close(hold: Hold, before: Work, after: Work) -> None:
     closed = machine.close(after, hold.situation)
-    entries = [hold.entry(kind, says, name) for kind, name, says in journal.transitions(before, after)]
-    entries.append(hold.entry(LogKind.OPERATION_CLOSED, closed.says, after.id))
-    hold.sentences.append(closed.says)
-    hold.write(closed.record, entries)
+    entries = [hold.entry(fact, fact.name) for fact in facts.transitions(before, after)]
+    end = hold.entry(facts.closed(after, closed.succeeded, closed.reason), after.id)
+    hold.sentences.append(end.says)
+    hold.write(closed.record, [*entries, end])
     hold.outside.observer.advanced(before, after)
     hold.outside.observer.closed(after, closed.succeeded)

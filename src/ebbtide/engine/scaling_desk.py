@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from ebbtide.core.savings import fold
 from ebbtide.errors import NotFound
+from ebbtide.model.events import PolicyStep, StretchClosed
 from ebbtide.model.idle import IdleState, Phase, WakeReason, wake_id
 from ebbtide.model.ledger import Stretch
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.policy import Policy, ZeroDefaults
 from ebbtide.model.settings import Settings
 from ebbtide.model.workload import Workload
+from ebbtide.narrate import entry_of
 from ebbtide.ports import Clock, Cluster, Notifier, PolicyStore, Signals, Store, Workloads
 
 LEASE = "policies"
@@ -69,39 +71,36 @@ class Desk:
         """Write the state with the stretches that ended, in the ledger and in the log, all or nothing."""
         kept = stretches if self.defaults.cost_tracking else ()
         entries = [self.stretch_entry(stretch) for stretch in kept]
-        told = [self.entry(kind, policy, says, told_of(policy, state, kind))] if says else []
+        told = [self.entry(kind, policy, step_of(policy, state, kind, says))] if says else []
         written = self.outside.policies.write_state(state, fold(kept), [*entries, *told])
         for entry in told:
             self.outside.notifier.notify(entry)
         return written
 
-    def entry(
-        self, kind: LogKind, policy: Policy, says: str, data: Mapping[str, object] | None = None
-    ) -> LogEntry:
-        says = f"policy {policy.name}: {says}"
-        return LogEntry(self.outside.new_id(), self.now, kind, says, policy.id, data or {})
+    def entry(self, kind: LogKind, policy: Policy, fact: PolicyStep) -> LogEntry:
+        return entry_of(self.outside.new_id(), self.now, fact, policy.id, kind)
 
     def stretch_entry(self, stretch: Stretch) -> LogEntry:
-        length = stretch.until - stretch.since
-        says = f"{stretch.phase} for {length} s"
-        data = {"stretch": msgspec.to_builtins(stretch)}
-        return LogEntry(self.outside.new_id(), self.now, LogKind.STRETCH, says, stretch.policy_id, data)
+        return entry_of(self.outside.new_id(), self.now, StretchClosed(stretch), stretch.policy_id)
 
     def note(self, policy: Policy, says: str) -> str:
         """What is noted at a workload that is scaled."""
         return f"policy {policy.name}: {says}"
 
 
-def told_of(policy: Policy, state: IdleState, kind: LogKind) -> dict[str, object]:
-    """What figures and notifications need to know of a change of state, so that none reads the sentence."""
-    told: dict[str, object] = {"policy": policy.name, "phase": state.phase.value}
-    if kind is LogKind.WAKE:
-        told["wake_reason"] = (state.wake_reason or WakeReason.MANUAL).value
-        told["wake_id"] = wake_id(policy.id, state.wake_count)
-        last = state.wakes[-1] if state.wakes else None
-        if last is not None and state.phase is Phase.ACTIVE and last.at == state.last_wake_at:
-            told["seconds"] = last.seconds
-    return told
+def step_of(policy: Policy, state: IdleState, kind: LogKind, detail: str) -> PolicyStep:
+    """What metrics and notifications need to know of a change of state."""
+    step = PolicyStep(policy.name, state.phase, detail)
+    if kind is not LogKind.WAKE:
+        return step
+    last = state.wakes[-1] if state.wakes else None
+    ready = last is not None and state.phase is Phase.ACTIVE and last.at == state.last_wake_at
+    return replace(
+        step,
+        wake_reason=state.wake_reason or WakeReason.MANUAL,
+        wake_id=wake_id(policy.id, state.wake_count),
+        seconds=last.seconds if last is not None and ready else None,
+    )
 
 
 def read_stretch(entry: LogEntry) -> Stretch:

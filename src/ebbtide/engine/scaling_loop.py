@@ -12,7 +12,8 @@ from collections.abc import Callable
 from ebbtide.engine.scaling import RoundReport, Scaling
 from ebbtide.errors import EbbtideError
 from ebbtide.hush import hushed
-from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.events import Alarm, AlarmKind
+from ebbtide.narrate import entry_of
 
 JITTER = 0.1
 LEAST_BUDGET_SECONDS = 30.0
@@ -28,11 +29,13 @@ def guarded_round(scaling: Scaling, owner: str) -> RoundReport:
     try:
         return scaling.round(owner, deadline)
     except EbbtideError as error:
-        says = f"the round over the policies failed: {error}"
+        alarm = Alarm(AlarmKind.ROUND_FAILED, str(error))
     except Exception as error:  # a daemon must outlive a bug in one round
-        says = hushed(f"the round over the policies failed unexpectedly: {type(error).__name__}: {error}")
-    outside.notifier.notify(LogEntry(outside.new_id(), int(now), LogKind.ALARM, says))
-    return RoundReport(int(now), says, held=False)
+        detail = hushed(f"{type(error).__name__}: {error}")
+        alarm = Alarm(AlarmKind.ROUND_FAILED, detail, unexpected=True)
+    entry = entry_of(outside.new_id(), int(now), alarm)
+    outside.notifier.notify(entry)
+    return RoundReport(int(now), entry.says, held=False)
 
 
 def run_rounds(scaling: Scaling, owner: str, stop: threading.Event, on_round: OnRound) -> None:

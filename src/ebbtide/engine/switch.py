@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ebbtide.errors import Conflict
-from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.events import SwitchedBy, SwitchSet
 from ebbtide.model.record import Record
+from ebbtide.narrate import entry_of
 from ebbtide.ports import Clock, Store
 
 ATTEMPTS = 20
@@ -15,13 +16,13 @@ PATIENCE_SECONDS = 0.1
 
 
 def set_switch(
-    store: Store, clock: Clock, new_id: Callable[[], str], says: str, paused: bool, reason: str = ""
+    store: Store, clock: Clock, new_id: Callable[[], str], by: SwitchedBy, paused: bool, reason: str = ""
 ) -> Record:
     """Write the switch whatever else is being written; returns the record as it was before."""
     for attempt in range(1, ATTEMPTS + 1):
         before, now = store.load(), int(clock.now())
         after = replace(before, paused=paused, pause_reason=reason)
-        entry = LogEntry(new_id(), now, LogKind.SWITCH, says)
+        entry = entry_of(new_id(), now, SwitchSet(paused, by, reason))
         try:
             store.write(after if paused else taken_up(after, now), None, [entry])
         except Conflict:

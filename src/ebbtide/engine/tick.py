@@ -9,19 +9,22 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from ebbtide import narrate
 from ebbtide.core.decide import decide, operation_id
 from ebbtide.core.leaving import track_leaving
-from ebbtide.core.operations import consolidate, scale_down, scale_up
+from ebbtide.core.operations import consolidate, facts, scale_down, scale_up
 from ebbtide.core.orphans import track_orphans
 from ebbtide.core.track import track
-from ebbtide.engine.journal import Inputs, consolidation_entry, decision_entry, waits
+from ebbtide.engine.journal import consolidation_entry, decision_entry
 from ebbtide.engine.notices import answer_notices
 from ebbtide.engine.observe import observe
 from ebbtide.engine.outside import Outside
 from ebbtide.engine.rounds import Hold, InvariantBroken, advance_work
 from ebbtide.errors import Conflict, EbbtideError, LeaseLost
 from ebbtide.model.decision import Action, Decision
-from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.events import Alarm, AlarmKind, Inputs
+from ebbtide.model.log import LogEntry
+from ebbtide.model.operation import Operation
 from ebbtide.model.record import CLUSTER_LEASE, Record
 from ebbtide.model.settings import Settings
 
@@ -39,6 +42,8 @@ class TickReport:
     """Whether this runner had the cluster's lease."""
     spots_open: int = 0
     """Spot notices that are still being answered: the next tick must not be long in coming."""
+    quiet: bool = False
+    """Whether it only found nothing to do, or stood by."""
 
 
 def tick(
@@ -50,7 +55,8 @@ def tick(
     try:
         lease = outside.store.acquire(CLUSTER_LEASE, owner, settings.lock_ttl_seconds)
     except LeaseLost as held:
-        return TickReport(int(outside.clock.now()), "; ".join([*sentences, f"stood by: {held}"]), held=False)
+        says = "; ".join([*sentences, f"stood by: {held}"])
+        return TickReport(int(outside.clock.now()), says, held=False, quiet=not sentences)
     decision = None
     spots_open = 0
     try:
@@ -72,7 +78,11 @@ def tick(
         raise
     if not keeps_lease:
         outside.store.release(lease)
-    return TickReport(int(outside.clock.now()), "; ".join(sentences), decision, spots_open=spots_open)
+    idle = decision is not None and decision.action is Action.NOTHING
+    quiet = idle and len(sentences) == 1
+    return TickReport(
+        int(outside.clock.now()), "; ".join(sentences), decision, spots_open=spots_open, quiet=quiet
+    )
 
 
 def _run(hold: Hold) -> Decision | None:
@@ -86,7 +96,7 @@ def _run(hold: Hold) -> Decision | None:
         said = len(hold.sentences)
         advance_work(hold, lambda record: record.operation)
         if hold.record.operation is not None and len(hold.sentences) == said:
-            hold.sentences.append(waits(hold.record.operation))
+            hold.sentences.append(narrate.goes_on(hold.record.operation))
     if hold.record.unclean_runs:
         hold.write(replace(hold.record, unclean_runs=0))
     return decision
@@ -108,14 +118,14 @@ def _bring_up_to_date(hold: Hold) -> None:
     hold.record = track_orphans(hold.snapshot, record, hold.now)
     hold.sentences.extend(warnings)
     for warning in warnings:
-        hold.outside.notifier.notify(hold.entry(LogKind.ALARM, warning))
+        hold.outside.notifier.notify(hold.entry(Alarm(AlarmKind.OBSERVATION, warning)))
 
 
 def _decide(hold: Hold) -> Decision:
     now = hold.now
     inputs = Inputs(hold.snapshot, hold.record, hold.settings, now)
     decision = decide(hold.snapshot, hold.record, hold.settings, now, hold.outside.new_id())
-    hold.sentences.append(_sentence(decision))
+    hold.sentences.append(narrate.tick_of(decision))
     record, entries = hold.record, []
     if _is_news(decision, hold):
         entries.append(decision_entry(decision, inputs))
@@ -126,17 +136,12 @@ def _decide(hold: Hold) -> Decision:
     operation = record.operation
     if operation is not None:
         record = replace(record, unclean_runs=1)
-        begun = f"begun {operation.id}: {operation.reason}"
-        entries.append(hold.entry(LogKind.OPERATION_BEGUN, begun, operation.id))
+        entries.append(hold.entry(facts.begun(decision, operation), operation.id))
     hold.write(record, entries)
     hold.outside.observer.decided(decision)
     if operation is not None:
         hold.outside.observer.began(operation)
     return decision
-
-
-def _sentence(decision: Decision) -> str:
-    return f"nothing to do: {decision.reason}" if decision.action is Action.NOTHING else decision.reason
 
 
 def _is_news(decision: Decision, hold: Hold) -> bool:
@@ -167,23 +172,23 @@ def _begin(decision: Decision, record: Record, hold: Hold) -> Record:
 def _count_run(hold: Hold) -> None:
     """Count before running; what keeps crashing its runner, or never ends, is set aside."""
     record = hold.record
-    why = _why_set_aside(hold)
-    if not why or record.operation is None:
+    why = _why_set_aside(record.operation, hold) if record.operation is not None else None
+    if why is None or record.operation is None:
         hold.write(replace(record, unclean_runs=record.unclean_runs + 1))
         return
     # What is already set aside is not forgotten for this one; its instances are found as orphans.
     aside = record.operation if record.set_aside is None else record.set_aside
-    says = f"operation {record.operation.id} {why} and was set aside: removals wait until `ebbtide resume`"
-    alarm: LogEntry = hold.entry(LogKind.ALARM, says, record.operation.id)
+    alarm: LogEntry = hold.entry(why, record.operation.id)
     hold.write(replace(record, operation=None, set_aside=aside, unclean_runs=0), [alarm])
     hold.outside.notifier.notify(alarm)
-    hold.sentences.append(says)
+    hold.sentences.append(alarm.says)
 
 
-def _why_set_aside(hold: Hold) -> str:
+def _why_set_aside(operation: Operation, hold: Hold) -> Alarm | None:
     record, settings = hold.record, hold.settings
     if record.unclean_runs >= settings.max_unclean_runs:
-        return f"crashed its runner {record.unclean_runs} times"
-    started = record.operation.started_at if record.operation is not None else hold.now
+        return Alarm(AlarmKind.OPERATION_CRASHES, operation_id=operation.id, runs=record.unclean_runs)
     limit = ENDLESS * max(settings.stuck_seconds, settings.join_timeout_seconds)
-    return f"did not end within {limit} s" if hold.now - started >= limit else ""
+    if hold.now - operation.started_at < limit:
+        return None
+    return Alarm(AlarmKind.OPERATION_ENDLESS, operation_id=operation.id, seconds=limit)

@@ -19,16 +19,18 @@ from ebbtide.core.rates import has_room
 from ebbtide.engine.scaling_desk import Desk, replicas_of
 from ebbtide.engine.single_flight import SingleFlight
 from ebbtide.errors import Conflict, EbbtideError, NotFound, Unanswered
+from ebbtide.model.events import PartKind, Transition
 from ebbtide.model.idle import IdleState, Phase, Remembered, WakeReason, wake_id
-from ebbtide.model.log import LogKind
+from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import SlotState
 from ebbtide.model.policy import Policy
 from ebbtide.model.snapshot import ClusterView
 from ebbtide.model.workload import Workload
+from ebbtide.narrate import fact_in
 
 MOST_TRIES = 100
 """A write or call that is refused because something changed is made again this often."""
-NODE_STEPS = tuple(f"-> {state}" for state in (SlotState.LAUNCHED, SlotState.JOINED, SlotState.READY))
+NODE_STEPS = (SlotState.LAUNCHED, SlotState.JOINED, SlotState.READY)
 SETTLED_LOOKS = 50
 """How many transitions of the log are looked through for the node that a wake waited for."""
 
@@ -241,7 +243,7 @@ class Waking:
         """How long after the wake the last step of a node was seen that came while it waited."""
         since = state.last_wake_at or 0
         entries = self._outside.store.read_log([LogKind.TRANSITION], limit=SETTLED_LOOKS)
-        came = [e.at for e in entries if since <= e.at <= at and any(step in e.says for step in NODE_STEPS)]
+        came = [entry.at for entry in entries if since <= entry.at <= at and _is_node_step(entry)]
         return float(max(1, max(came) - since)) if came else 0.0
 
     def _running(self, policy: Policy, state: IdleState, up: Sequence[Workload]) -> Woken:
@@ -278,6 +280,11 @@ class Waking:
             return None
         view = self.view
         return not all(has_room(view, each.requests) for each in workloads)
+
+
+def _is_node_step(entry: LogEntry) -> bool:
+    fact = fact_in(entry, Transition)
+    return fact is not None and fact.part is PartKind.LAUNCH and fact.after in NODE_STEPS
 
 
 def _with_order(policy: Policy, state: IdleState, ordered: Ordered) -> IdleState:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from decimal import Decimal
 from typing import Any
 
 from rich.table import Table
 
-from ebbtide.core.consolidation_log import CENT, HOURS_PER_MONTH, log_fields
+from ebbtide.core.consolidation_log import CENT, HOURS_PER_MONTH, evaluated
 from ebbtide.core.repack.choose import plain
 from ebbtide.entrypoints.cli.writing import span
 from ebbtide.model.consolidation import (
@@ -97,7 +98,7 @@ def as_data(report: ConsolidationReport, rules: ConsolidationSettings) -> dict[s
     plan = report.candidate
     return {
         "allowed": report.plan is not None,
-        "entry": log_fields(report, rules),
+        "entry": asdict(evaluated(report, rules)),
         "checks": [{"name": c.name, "passed": c.passed, "says": c.says} for c in report.checks],
         "nodes": [_node_data(node) for node in report.nodes],
         "leftOut": [{"node": refusal.node_name, "reason": refusal.reason} for refusal in report.refusals],

@@ -18,13 +18,31 @@ from ebbtide.engine.cost_notes import point_of
 from ebbtide.engine.journal import read_decision
 from ebbtide.entrypoints.days import DEFAULT_DAYS
 from ebbtide.model.consolidation import ConsolidationReport
+from ebbtide.model.effect import OutcomeKind
+from ebbtide.model.events import (
+    DrainResult,
+    EffectDone,
+    EffectKind,
+    OperationClosed,
+    PartKind,
+    SpotEvent,
+    Transition,
+)
 from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.operation import RemovalState, SlotState
+from ebbtide.narrate import facts_in
 from ebbtide.ports import Store
 
 PAGE = 500
 MOST_ENTRIES = 200_000
 """Of one kind; a log that is longer is reported by its newest part, which the report says."""
-DONE = (LogKind.OPERATION_CLOSED, LogKind.TRANSITION, LogKind.EFFECT, LogKind.SPOT_EVENT)
+DONE = (
+    LogKind.OPERATION_CLOSED,
+    LogKind.TRANSITION,
+    LogKind.DRAIN_RESULT,
+    LogKind.EFFECT,
+    LogKind.SPOT_EVENT,
+)
 MOST_ALARMS = 20
 MOST_DECISIONS = 50
 DAY = timedelta(days=1)
@@ -50,6 +68,8 @@ class Done:
     nodes_removed: int
     evictions: int
     spot_notices: int
+    unknown: int = 0
+    """Entries that an older version logged without data: they are not counted above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,21 +157,19 @@ def _costs(store: Store, period: Period) -> tuple[list[CostPoint], bool]:
 
 
 def _done(entries: Sequence[LogEntry]) -> Done:
-    completed: Counter[str] = Counter()
-    failed: Counter[str] = Counter()
-    for entry in entries:
-        if entry.kind is LogKind.OPERATION_CLOSED:
-            kind = entry.says.split(" ", 1)[0]
-            (completed if " completed" in entry.says else failed)[kind] += 1
-    changes = [entry.says for entry in entries if entry.kind is LogKind.TRANSITION]
-    effects = [entry.says for entry in entries if entry.kind is LogKind.EFFECT]
-    kinds = sorted(completed | failed)
+    ended = facts_in(entries, OperationClosed)
+    completed = Counter(fact.operation for fact in ended if fact.succeeded)
+    failed = Counter(fact.operation for fact in ended if not fact.succeeded)
+    changes = [*facts_in(entries, Transition), *facts_in(entries, DrainResult)]
+    effects = facts_in(entries, EffectDone)
+    notices = facts_in(entries, SpotEvent)
     return Done(
-        operations=tuple((kind, completed[kind], failed[kind]) for kind in kinds),
-        nodes_added=sum(says.partition(":")[0].endswith(" -> READY") for says in changes),
-        nodes_removed=sum(says.partition(":")[0].endswith(" -> GONE") for says in changes),
-        evictions=sum(says.startswith("evict ") and ": done" in says for says in effects),
-        spot_notices=sum(entry.kind is LogKind.SPOT_EVENT for entry in entries),
+        operations=tuple((kind, completed[kind], failed[kind]) for kind in sorted(completed | failed)),
+        nodes_added=sum(one.part is PartKind.LAUNCH and one.after == SlotState.READY for one in changes),
+        nodes_removed=sum(one.part is PartKind.REMOVAL and one.after == RemovalState.GONE for one in changes),
+        evictions=sum(one.effect is EffectKind.EVICT and one.outcome is OutcomeKind.DONE for one in effects),
+        spot_notices=len(notices),
+        unknown=len(entries) - len(ended) - len(changes) - len(effects) - len(notices),
     )
 
 

@@ -11,6 +11,7 @@ from decimal import Decimal
 from html import escape
 
 from ebbtide.core.savings import SavingsDay
+from ebbtide.core.words import count_of
 from ebbtide.entrypoints.report import Done, Figures
 from ebbtide.entrypoints.report_charts import Bar, bar_chart, line_chart
 from ebbtide.model.consolidation import ConsolidationReport
@@ -145,7 +146,9 @@ def _work(done: Done) -> str:
     table = (
         _table(("operation", "completed", "not completed"), rows) if rows else "<p>No operation ended.</p>"
     )
-    return _section("What was done", told + table)
+    older = count_of(done.unknown, "entry", "entries")
+    note = f"<p>Not counted: {older} that an older version logged without data.</p>" if done.unknown else ""
+    return _section("What was done", told + table + note)
 
 
 def _alarms(figures: Figures) -> str:

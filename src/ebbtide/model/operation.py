@@ -97,6 +97,11 @@ class Removal:
         return self.state in (RemovalState.GONE, RemovalState.RELEASED)
 
     @property
+    def begun(self) -> bool:
+        """Whether anything was done to the node: one that is gone was else gone already."""
+        return self.attempts > 0 or self.terminated
+
+    @property
     def dooms(self) -> bool:
         """Whether its node must not be counted on as capacity."""
         return self.state not in (RemovalState.RELEASING, RemovalState.RELEASED)
@@ -210,6 +215,22 @@ class SpotKind(StrEnum):
     REBALANCE = "rebalance"
 
 
+class SpotEnd(StrEnum):
+    """How the answer to a spot notice ended."""
+
+    OPEN = ""
+    """It has not."""
+    ANSWERED = "answered"
+    """The instance is gone."""
+    REMOVED_MEANWHILE = "removed-meanwhile"
+    """Another operation removed it."""
+    NODE_STAYS = "node-stays"
+    NEVER_JOINED = "never-joined"
+    NOT_LISTED = "not-listed"
+    NO_REPLACEMENT = "no-replacement"
+    LAPSED = "lapsed"
+
+
 @dataclass(frozen=True, slots=True)
 class Spot:
     """The answer to a spot notice. Its id is derived from the instance, so there is one of it."""
@@ -226,7 +247,7 @@ class Spot:
     slot: Slot | None = None
     replace: bool = True
     """Whether a node is to be launched in its place."""
-    closing: str = ""
+    closing: SpotEnd = SpotEnd.OPEN
     """How it ended; set once nothing is left to do."""
     unclean_runs: int = 0
 

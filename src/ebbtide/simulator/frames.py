@@ -40,6 +40,10 @@ class Frame:
     says: str
     cost: Decimal
     currency: str
+    quiet: bool = False
+    """Whether the tick did nothing that is worth a line."""
+    faulty: bool = False
+    """Whether the runner did not survive the tick; `says` is then how it ended."""
     events: tuple[str, ...] = ()
     """What happened besides the tick since the last frame, such as a crash of the runner."""
 

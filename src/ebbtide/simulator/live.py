@@ -22,9 +22,10 @@ from ebbtide.engine.observers import Observers
 from ebbtide.engine.scaling import Scaling, ScalingOutside
 from ebbtide.engine.tick import tick
 from ebbtide.errors import EbbtideError, NotFound
-from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.events import Alarm, AlarmKind, FaultStruck
 from ebbtide.model.node import Market
 from ebbtide.model.snapshot import Reading, Snapshot
+from ebbtide.narrate import entry_of
 from ebbtide.simulator.faults import RunnerCrashed, faulty_outside
 from ebbtide.simulator.live_scene import DEFAULTS, policies_of_demo, settings_of_demo, world_of_demo
 from ebbtide.simulator.plans import CrashPlan, Distortion, Strike
@@ -176,12 +177,12 @@ class Live:
             dead = self.owner
             clock.sleep(PAUSE_SECONDS)
             self._new_runner()
-            self._note(LogKind.ALARM, f"{dead} {crash}; {self.owner} takes over")
+            self._note(Alarm(AlarmKind.RUNNER_DIED, f"{dead} {crash}; {self.owner} takes over"))
         except EbbtideError as error:
-            self._note(LogKind.ALARM, f"tick failed: {error}")
+            self._note(Alarm(AlarmKind.TICK_FAILED, str(error)))
 
-    def _note(self, kind: LogKind, says: str) -> None:
-        entry = LogEntry(self.stage.new_id(), int(self.stage.clock.now()), kind, says)
+    def _note(self, fact: Alarm | FaultStruck) -> None:
+        entry = entry_of(self.stage.new_id(), int(self.stage.clock.now()), fact)
         self.outside.store.append([entry])
 
     def _recover(self) -> None:
@@ -205,7 +206,7 @@ class Live:
             raise NotFound(f"there is no fault {fault_id!r}; nothing was broken")
         with self.lock:
             says = found.strike()
-            self._note(LogKind.SWITCH, f"a person broke something: {says}")
+            self._note(FaultStruck(says))
             return says
 
     def _faults(self) -> tuple[LiveFault, ...]:

@@ -150,14 +150,15 @@ class Simulation:
     def _tick(self, runner: Runner) -> bool:
         """One tick; False when the runner did not survive it."""
         self.ticks += 1
-        says, alive = "", True
+        says, alive, quiet = "", True, False
         try:
-            says = runner.tick(self.scenario.tick_seconds).says
+            report = runner.tick(self.scenario.tick_seconds)
+            says, quiet = report.says, report.quiet
             self.sentences += 1
         except RunnerCrashed as crash:
             self.crashes += 1
             says, alive = f"{runner.owner} {crash}", False
-            self._events.append(says)
+            self._events.append(f"{says}; another takes over")
         except InvariantBroken as error:
             self.stage.checker.say(f"a machine broke its own invariant: {error}")
         except EbbtideError as error:
@@ -166,7 +167,7 @@ class Simulation:
         except Exception as error:  # a simulation reports a bug in the engine as it does any other misdeed
             self.stage.checker.say(f"the tick failed unexpectedly: {type(error).__name__}: {error}")
         self._say_all(self._watchman.look() if self._watchman else ())
-        self._show(says)
+        self._show(says, quiet, faulty=not alive)
         return alive
 
     def _wait(self, until: float) -> None:
@@ -214,7 +215,7 @@ class Simulation:
         self._tick(Runner(self.stage, f"runner-{self._owners}"))
         self._stalled = False
 
-    def _show(self, says: str) -> None:
+    def _show(self, says: str, quiet: bool, faulty: bool) -> None:
         if self._on_tick is None:
             self._events.clear()
             return
@@ -231,6 +232,8 @@ class Simulation:
                 says=says,
                 cost=self._cost(),
                 currency=CURRENCY,
+                quiet=quiet,
+                faulty=faulty,
                 events=tuple(self._events),
             )
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from ebbtide.core.consolidation_log import log_fields, tracked
+from ebbtide.core.consolidation_log import evaluated, tracked
 from ebbtide.model.consolidation import ConsolidationReport
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.record import Record
@@ -16,17 +16,17 @@ def test_moves_and_launches_are_told() -> None:
     pods = [pod("web", large, 1500, 2000), pod("db", full, 1390, 2850)]
     given = settings_with(cheap(min_idle_seconds=600))
     report = report_on(cluster([large, full, idle_one], pods), idle(idle_one), given)
-    fields = log_fields(report, given.consolidation)
-    assert fields["nodes_removed"] == ["a3", "a1"]
-    assert fields["nodes_after"] == 2
-    assert fields["containers_migrated"] == 1
-    assert fields["reason"] == (
+    fields = evaluated(report, given.consolidation)
+    assert fields.nodes_removed == ("a3", "a1")
+    assert fields.nodes_after == 2
+    assert fields.containers_migrated == 1
+    assert fields.reason == (
         "1 nodes idle >10min, 1 nodes emptied by 1 moves, 1 cheaper nodes launched first, savings significant"
     )
 
 
 def test_a_report_without_a_check_says_that_nothing_was_looked_for() -> None:
-    assert log_fields(ConsolidationReport(()))["reason"] == "nothing was looked for"
+    assert evaluated(ConsolidationReport(())).reason == "nothing was looked for"
 
 
 def _entry(kind: LogKind, **data: object) -> LogEntry:
@@ -54,5 +54,5 @@ def test_the_figures_of_a_quiet_time() -> None:
 
 def test_an_entry_of_what_was_refused_keeps_all_nodes() -> None:
     nodes = [node("a1"), node("a2")]
-    fields = log_fields(report_on(cluster(nodes), Record()))
-    assert (fields["nodes_before"], fields["nodes_after"], fields["nodes_kept"]) == (2, 2, ["a1", "a2"])
+    fields = evaluated(report_on(cluster(nodes), Record()))
+    assert (fields.nodes_before, fields.nodes_after, fields.nodes_kept) == (2, 2, ("a1", "a2"))

@@ -6,11 +6,13 @@ from dataclasses import replace
 from decimal import Decimal
 
 from ebbtide.core.decide import decide
-from ebbtide.engine.journal import part_name, parts, read_decision, read_inputs, transitions, waits
+from ebbtide.core.operations.facts import part_name, parts, transitions
+from ebbtide.engine.journal import read_decision, read_inputs
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.decision import Action
 from ebbtide.model.log import LogKind
 from ebbtide.model.operation import Consolidate, MoveState, SourceState
+from ebbtide.narrate import goes_on, says
 from tests.builders import make_consolidate, make_move, make_pod, make_slot, make_source
 from tests.unit.engine.builders import Small, quick_settings
 
@@ -100,8 +102,8 @@ def test_each_slot_source_and_move_is_told_of() -> None:
         moves=(make_move(pod, state=MoveState.LEFT, reason="gone"),),
     )
     assert [part_name(part) for part in parts(before)] == ["op-0", "a1", "default/web-1"]
-    assert [said for _, _, said in transitions(before, after)] == [
+    assert [says(fact) for fact in transitions(before, after)] == [
         "a1 PLANNED -> MARKED",
         "default/web-1 PLANNED -> LEFT: gone",
     ]
-    assert waits(after) == "op goes on: op-0 RESERVED, a1 MARKED"
+    assert goes_on(after) == "consolidation goes on: op-0 RESERVED, a1 MARKED (operation op)"

@@ -5,9 +5,11 @@ from itertools import count
 
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.engine.cost_notes import REPEAT_SECONDS, CostNotes, read_points
+from ebbtide.model.events import CostNoted
 from ebbtide.model.log import LogKind
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import ClusterView, Snapshot
+from ebbtide.narrate import facts_in
 from tests.unit.test_costs import SETTINGS, node
 
 
@@ -40,9 +42,8 @@ def test_a_cost_is_noted_once_until_it_changes() -> None:
         (120, {"EUR": Decimal("0.10")}, 1),
         (180, {}, 0),
     ]
-    says = [entry.says for entry in store.read_log([LogKind.COST])]
-    assert says[1] == "the workers cost 0.10 EUR an hour; 1 workers have no known price"
-    assert says[0] == "the workers cost nothing that is known an hour"
+    noted = facts_in(store.read_log([LogKind.COST]), CostNoted)
+    assert noted[:2] == [CostNoted({}, 0), CostNoted({"EUR": "0.10"}, 1)]
 
 
 def test_an_unchanged_cost_is_noted_again_after_an_hour() -> None:

@@ -7,17 +7,20 @@ from dataclasses import replace
 
 import pytest
 
+from ebbtide import narrate
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.engine import notices
 from ebbtide.engine.notices import answer_notices
 from ebbtide.engine.outside import Outside
 from ebbtide.errors import Retryable
 from ebbtide.model.effect import Cordon
-from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.events import Alarm, AlarmKind, EffectDone, EffectKind, SpotAnswer, SpotEvent
+from ebbtide.model.log import LogEntry
 from ebbtide.model.node import Instance
 from ebbtide.model.operation import SpotKind, SpotNotice
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record, spot_lease_name
 from ebbtide.model.snapshot import ClusterView
+from ebbtide.narrate import facts_in
 from ebbtide.simulator.ports import SimCloud, SimCluster
 from tests.builders import make_removal, make_spot
 from tests.unit.engine.builders import MeddlingStore, Small
@@ -51,11 +54,14 @@ def test_a_notice_is_taken_in_acknowledged_and_answered_in_the_same_breath() -> 
     small = Spotted()
     small.interrupt()
     says = small.answer()
-    assert says[0] == f"interruption of {small.instance_id} taken in"
-    assert any("launch" in sentence for sentence in says)
+    (event,) = facts_in(small.store.read_log(), SpotEvent)
+    assert (event.instance_id, event.answer) == (small.instance_id, SpotAnswer.TAKEN_IN)
+    assert (event.operation_id, says[0]) == (small.record.spots[0].id, narrate.says(event))
+    effects = facts_in(small.store.read_log(), EffectDone)
+    assert {effect.operation_id for effect in effects} == {event.operation_id}
+    assert EffectKind.LAUNCH in {effect.effect for effect in effects}
     assert small.world.view().node_named[small.victim.name].unschedulable
     assert small.outside.inbox.receive() == ()
-    assert [e.kind for e in small.store.read_log([LogKind.SPOT_EVENT])] == [LogKind.SPOT_EVENT]
     (spot,) = small.record.spots
     assert spot.unclean_runs == 0
 
@@ -84,7 +90,7 @@ def test_a_notice_that_another_runner_answers_is_left_to_it() -> None:
     small = Spotted()
     small.store.acquire(spot_lease_name(small.instance_id), "another", 180)
     small.interrupt()
-    assert small.answer() == [f"interruption of {small.instance_id} taken in"]
+    assert len(small.answer()) == 1
     assert not small.world.view().node_named[small.victim.name].unschedulable
 
 
@@ -93,7 +99,9 @@ def test_a_notice_about_nothing_of_ours_is_logged_acknowledged_and_dropped() -> 
     stranger = SpotNotice("i-stranger", SpotKind.INTERRUPTION, small.now, small.now + 120)
     small.world.incidents.mail.arrived.append(stranger)
     rev = small.record.rev
-    assert small.answer() == ["interruption of i-stranger ignored: not an instance of ours"]
+    small.answer()
+    (event,) = facts_in(small.store.read_log(), SpotEvent)
+    assert (event.instance_id, event.answer) == ("i-stranger", SpotAnswer.NOT_OURS)
     assert (small.record.rev, small.outside.inbox.receive()) == (rev, ())
 
 
@@ -121,7 +129,9 @@ def test_a_notice_stays_in_the_inbox_while_its_instance_is_not_listed() -> None:
     says = f"interruption of {small.instance_id} waits: the cloud does not list it now"
     assert small.answer(blind) == [says]
     assert len(small.outside.inbox.receive()) == 1
-    assert small.answer()[0] == f"interruption of {small.instance_id} taken in"
+    small.answer()
+    (event,) = facts_in(small.store.read_log(), SpotEvent)
+    assert event.answer is SpotAnswer.TAKEN_IN
 
 
 @pytest.mark.parametrize("times", [1, 2, 3, 4])
@@ -163,10 +173,11 @@ def test_runs_are_counted_before_they_run_and_the_lease_is_given_back_after_a_cr
     small.interrupt()
     buggy = replace(small.outside, cluster=BuggyCluster(small.world, small.clock))
     for run in range(1, 4):
-        says = small.answer(buggy, owner=f"runner-{run}")
-        assert says[-1].endswith("failed: ZeroDivisionError: a bug")
+        small.answer(buggy, owner=f"runner-{run}")
         assert small.record.spots[0].unclean_runs == run
-    assert [entry.kind for entry in small.notifier.entries] == [LogKind.ALARM] * 3
+    alarms = facts_in(small.notifier.entries, Alarm)
+    assert [alarm.alarm for alarm in alarms] == [AlarmKind.SPOT_FAILED] * 3
+    assert alarms[0].detail == f"{small.instance_id}: ZeroDivisionError: a bug"
 
 
 def test_what_keeps_crashing_its_runner_is_given_up_with_an_alarm() -> None:
@@ -181,9 +192,8 @@ def test_what_keeps_crashing_its_runner_is_given_up_with_an_alarm() -> None:
     small.put(spots=(crashed, make_spot("elsewhere", deadline=small.now + 120)))
     small.answer()
     assert [spot.id for spot in small.record.spots] == ["spot:i-elsewhere"]
-    assert [entry.says for entry in small.notifier.entries] == [
-        "spot:x crashed its runner 5 times and was given up"
-    ]
+    (alarm,) = facts_in(small.notifier.entries, Alarm)
+    assert (alarm.alarm, alarm.operation_id, alarm.runs) == (AlarmKind.SPOT_CRASHES, "spot:x", 5)
 
 
 class ForgettingStore(MemoryStore):
@@ -217,5 +227,5 @@ def test_a_lost_lease_leaves_the_operation_to_another_runner() -> None:
     small = Spotted()
     small.interrupt()
     says = small.answer(replace(small.outside, store=ExpiringStore(small.clock, database=small.database)))
-    assert says[1].startswith(f"spot:{small.instance_id} left to another runner: ")
+    assert says[1].startswith(f"interruption of {small.instance_id} left to another runner: ")
     assert not small.world.view().node_named[small.victim.name].unschedulable

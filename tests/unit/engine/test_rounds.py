@@ -11,10 +11,12 @@ from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.engine.rounds import Hold, InvariantBroken, _refuse_if_broken, advance_work
 from ebbtide.errors import LeaseLost, NotOurs, Unanswered
 from ebbtide.model.effect import Cordon, Launch
+from ebbtide.model.events import Kept, OperationClosed, OperationKind
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.node import Instance
 from ebbtide.model.operation import RemovalState, ScaleDown, ScaleUp, SlotState
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
+from ebbtide.narrate import facts_in, says
 from ebbtide.simulator.ports import SimCloud, SimCluster
 from tests.builders import make_removal, make_scale_down, make_scale_up, make_slot
 from tests.unit.engine.builders import MeddlingStore, Small
@@ -219,13 +221,16 @@ def test_another_zone_is_asked_in_the_same_tick_after_a_definite_refusal() -> No
     assert operation.slots[0].state is SlotState.LAUNCHED
 
 
-def test_work_that_is_settled_is_closed_with_a_sentence() -> None:
+def test_work_that_is_settled_is_closed_with_what_became_of_it() -> None:
     small = Small()
     small.put(operation=removal_of(small, state=RemovalState.RELEASED, reason="paused"))
     hold = small.hold()
     run(hold)
     assert small.record.operation is None
-    assert hold.sentences == [f"scale-down op given up: {small.nodes[0].name} kept: paused"]
+    (closed,) = facts_in(small.store.read_log(), OperationClosed)
+    assert (closed.operation_id, closed.operation) == ("op", OperationKind.SCALE_DOWN)
+    assert (closed.succeeded, closed.kept) == (False, (Kept(small.nodes[0].name, "paused"),))
+    assert hold.sentences == [says(closed)]
     assert _kinds(small) == [LogKind.OPERATION_CLOSED]
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from ebbtide.core.capacity import open_removals
 from ebbtide.core.drain import Disruptions, plan_drain
 from ebbtide.core.operations import machine, removals, slots
+from ebbtide.core.operations.facts import parts
 from ebbtide.core.operations.machine import Work
-from ebbtide.engine.journal import parts
 from ebbtide.model.effect import (
     Cordon,
     DeleteNode,

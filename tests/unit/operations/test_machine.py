@@ -7,7 +7,7 @@ import pytest
 from ebbtide.core.operations import machine
 from ebbtide.core.operations.machine import Work
 from ebbtide.model.effect import Outcome, OutcomeKind, Terminate
-from ebbtide.model.operation import RemovalState, SlotState, SourceState
+from ebbtide.model.operation import RemovalState, SlotState, SourceState, SpotEnd
 from tests.builders import (
     NOW,
     make_consolidate,
@@ -30,7 +30,7 @@ ENDED: list[Work] = [
     make_scale_up(make_slot(state=SlotState.FAILED, reason="none left")),
     make_scale_down(make_removal(state=RemovalState.GONE)),
     make_consolidate([make_source("a1", state=SourceState.EMPTIED)], []),
-    make_spot(closing="interruption of i-a1 answered"),
+    make_spot(closing=SpotEnd.ANSWERED),
 ]
 
 
@@ -52,7 +52,6 @@ def test_any_work_that_is_settled_is_closed_out_of_the_record(work: Work) -> Non
     assert machine.is_settled(work)
     closed = machine.close(work, make_situation(record=with_work(work), now=NOW))
     assert (closed.record.operation, closed.record.spots) == (None, ())
-    assert closed.says
 
 
 def test_work_never_changes_its_kind() -> None:
@@ -64,5 +63,5 @@ def test_only_its_own_place_in_the_record_is_written() -> None:
     other = make_spot("b1")
     record = make_record(operation=DOWN, spots=(other, SPOT))
     assert machine.written(record, UP).spots == record.spots
-    changed = make_spot(closing="ended")
+    changed = make_spot(closing=SpotEnd.ANSWERED)
     assert machine.written(record, changed) == make_record(operation=DOWN, spots=(other, changed))

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from ebbtide.core.operations import scale_down
+from ebbtide.core.operations import facts, scale_down
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.effect import Cordon, Evict, Outcome, OutcomeKind
-from ebbtide.model.operation import Removal, RemovalState, ScaleDown
+from ebbtide.model.operation import RemovalState, ScaleDown
 from ebbtide.model.record import Record, Rest
 from tests.builders import (
     NOW,
@@ -143,7 +143,6 @@ def test_any_node_removed_starts_the_cooldown_even_when_others_were_kept() -> No
     operation = make_scale_down(make_removal("a1", state=GONE, terminated=True), kept)
     closed = scale_down.close(with_work(operation, removal_failures=2), operation, make_settings(), NOW)
     assert closed.succeeded
-    assert closed.says == "scale-down op completed: a1 removed; a2 kept: it holds a bare pod"
     rest = Rest("i-a2", NOW + 3600, "it holds a bare pod")
     assert closed.record == make_record(last_scale_at=NOW, rests=(rest,))
 
@@ -158,22 +157,19 @@ def test_a_node_that_the_cloud_took_in_the_middle_of_its_drain_starts_the_cooldo
     """`completed: a1 removed` used to leave `lastScaleEpoch` as it was, so the next removal came at once."""
     operation = make_scale_down(make_removal("a1", state=GONE, attempts=1))
     closed = scale_down.close(with_work(operation, last_scale_at=7), operation, make_settings(), NOW)
-    assert closed.says == "scale-down op completed: a1 removed"
+    assert facts.closed(operation, closed.succeeded).removed == ("a1",)
     assert closed.record == make_record(last_scale_at=NOW)
 
 
-def test_a_complete_removal_says_only_what_was_removed() -> None:
-    operation = make_scale_down(Removal("i-a1", state=GONE))
-    assert scale_down.close(make_record(), operation, make_settings(), NOW).says == (
-        "scale-down op completed: i-a1 was gone already"
-    )
+def test_what_was_gone_before_anything_was_done_to_it_was_not_removed() -> None:
+    fact = facts.closed(make_scale_down(make_removal("a1", state=GONE)), succeeded=True)
+    assert (fact.removed, fact.gone_already) == ((), ("a1",))
 
 
 def test_a_failure_with_none_removed_starts_a_back_off_and_lets_the_node_rest() -> None:
     operation = make_scale_down(make_removal("a1", state=RELEASED, reason="stuck", blamed=True))
     closed = scale_down.close(with_work(operation, removal_failures=1), operation, make_settings(), NOW)
     assert not closed.succeeded
-    assert closed.says == "scale-down op given up: a1 kept: stuck"
     assert (closed.record.removal_failures, closed.record.removal_backoff_until) == (2, NOW + 120)
     assert (closed.record.last_scale_at, closed.record.rests[0].instance_id) == (0, "i-a1")
 

@@ -9,7 +9,7 @@ import pytest
 from ebbtide.core.operations import spot
 from ebbtide.model.effect import Cordon, Effect, Launch, Outcome, OutcomeKind, Uncordon
 from ebbtide.model.node import InstanceState, Node
-from ebbtide.model.operation import Operation, RemovalState, SlotState, Spot
+from ebbtide.model.operation import Operation, RemovalState, SlotState, Spot, SpotEnd
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
@@ -104,7 +104,7 @@ def test_an_instance_that_has_no_node_yet_is_replaced_all_the_same() -> None:
     planned, _ = advance(make_spot("a9"), seen)
     after, effects = advance(planned, seen)
     assert after.slot is not None
-    assert (after.removal, after.slot.state, after.closing) == (None, SlotState.LAUNCHING, "")
+    assert (after.removal, after.slot.state, after.closing) == (None, SlotState.LAUNCHING, SpotEnd.OPEN)
     assert effects == (Launch(after.slot, "spot:i-a9"),)
 
 
@@ -125,22 +125,22 @@ def test_pods_are_evicted_whatever_happens_to_the_replacement() -> None:
 def test_it_ends_once_the_node_is_gone_and_the_replacement_is_ready() -> None:
     gone = replace(GOING, state=RemovalState.GONE)
     after, _ = advance(make_spot(removal=gone, slot=replace(READY, state=SlotState.JOINED)), lost())
-    assert after.closing == ""
+    assert after.closing is SpotEnd.OPEN
     after, _ = advance(make_spot(removal=gone, slot=READY), lost())
-    assert after.closing == "interruption of i-a1 answered: a1 is gone, b9 replaces it"
+    assert after.closing is SpotEnd.ANSWERED
 
 
 def test_it_waits_for_room_for_a_replacement_no_longer_than_the_notice_means_anything() -> None:
     work, full = make_spot(removal=replace(GOING, state=RemovalState.GONE)), make_settings(max_workers=3)
-    assert advance(work, lost(), now=NOW + 179, settings=full)[0].closing == ""
+    assert advance(work, lost(), now=NOW + 179, settings=full)[0].closing is SpotEnd.OPEN
     after, _ = advance(work, lost(), now=NOW + 180, settings=full)
-    assert after.closing == "interruption of i-a1 answered: a1 is gone, nothing replaces it"
+    assert after.closing is SpotEnd.ANSWERED
 
 
-def test_a_failed_replacement_is_said() -> None:
+def test_an_interruption_whose_replacement_failed_is_over_all_the_same() -> None:
     gone = replace(GOING, state=RemovalState.GONE)
     after, _ = advance(make_spot(removal=gone, slot=replace(READY, state=SlotState.FAILED)), lost())
-    assert after.closing.endswith("nothing replaces it")
+    assert after.closing is SpotEnd.ANSWERED
 
 
 def test_an_interruption_that_does_not_come_gives_the_node_back() -> None:
@@ -150,7 +150,8 @@ def test_an_interruption_that_does_not_come_gives_the_node_back() -> None:
     assert (after.removal.state, effects) == (RemovalState.RELEASING, ())
     assert advance(after, fleet(shut()), now=NOW + 180) == (after, (Uncordon("a1", "uid-a1", ID, TOKEN),))
     after, _ = advance(after, now=NOW + 181)
-    assert after.closing == "interruption of i-a1 ended: the node stays (the interruption did not come)"
+    assert after.closing is SpotEnd.NODE_STAYS
+    assert spot.why_ended(after, make_situation(now=NOW + 181)) == "the interruption did not come"
 
 
 def test_a_node_that_a_scale_down_removes_is_left_to_it_without_a_replacement() -> None:
@@ -158,7 +159,7 @@ def test_a_node_that_a_scale_down_removes_is_left_to_it_without_a_replacement() 
     work = make_spot(replace=False)
     assert advance(work, operation=operation) == (work, ())
     after, _ = advance(work, lost())
-    assert (after.slot, after.closing) == (None, "interruption of i-a1 answered: it was removed meanwhile")
+    assert (after.slot, after.closing) == (None, SpotEnd.REMOVED_MEANWHILE)
 
 
 def test_a_node_that_the_scale_down_gave_up_is_drained_and_replaced_after_all() -> None:
@@ -176,26 +177,26 @@ def test_a_node_that_the_scale_down_gave_up_is_drained_and_replaced_after_all() 
 def test_an_interruption_is_not_closed_because_one_list_lacked_its_instance() -> None:
     seen = without_instance(SEEN, "i-a1")
     after, effects = advance(make_spot(replace=False), seen)
-    assert (after.closing, after.removal, effects) == ("", None, ())
+    assert (after.closing, after.removal, effects) == (SpotEnd.OPEN, None, ())
     late, _ = advance(make_spot(replace=False), seen, now=NOW + 180)
-    assert late.closing == "interruption of i-a1 ended: it is not listed any more"
+    assert late.closing is SpotEnd.NOT_LISTED
 
 
 def test_a_machine_that_is_interrupted_before_it_joined_is_emptied_once_it_has() -> None:
     unjoined = replace(SEEN, cluster=replace(SEEN.cluster, nodes=()))
     waiting, effects = advance(make_spot(slot=READY), unjoined)
-    assert (waiting.removal, waiting.closing, effects) == (None, "", ())
+    assert (waiting.removal, waiting.closing, effects) == (None, SpotEnd.OPEN, ())
     after, _ = advance(waiting, SEEN, now=NOW + 60)
     assert after.removal is not None
     assert (after.removal.state, after.removal.node_name) == (RemovalState.PLANNED, "a1")
     late, _ = advance(waiting, unjoined, now=NOW + 180)
-    assert late.closing == "interruption of i-a1 ended: it never joined"
+    assert late.closing is SpotEnd.NEVER_JOINED
 
 
 def test_nothing_is_done_on_a_partial_observation_or_after_the_end() -> None:
     blind = replace(SEEN, problems=("the cloud could not be read",))
     assert advance(make_spot(), blind) == (make_spot(), ())
-    ended = make_spot(closing="interruption of i-a1 answered")
+    ended = make_spot(closing=SpotEnd.ANSWERED)
     assert advance(ended) == (ended, ())
 
 

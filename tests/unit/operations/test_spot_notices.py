@@ -8,8 +8,9 @@ import pytest
 
 from ebbtide.core.operations import spot
 from ebbtide.core.operations.spot import check_invariants, close, may_be_ours, take_in
+from ebbtide.model.events import SpotAnswer
 from ebbtide.model.node import InstanceState
-from ebbtide.model.operation import RemovalState, SlotState, SpotKind, SpotNotice
+from ebbtide.model.operation import RemovalState, SlotState, SpotEnd, SpotKind, SpotNotice
 from ebbtide.model.record import OfferRest, Record
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
@@ -34,15 +35,15 @@ REBALANCE = SpotNotice("i-a1", SpotKind.REBALANCE, NOW - 60, NOW + 600)
 
 def taken(
     notice: SpotNotice, record: Record | None = None, snapshot: Snapshot = SEEN, now: int = NOW
-) -> tuple[Record, str]:
+) -> tuple[Record, SpotAnswer]:
     return take_in(record or make_record(), notice, snapshot, make_settings(), now)
 
 
 def test_a_notice_opens_an_operation_whose_id_is_derived_from_the_instance() -> None:
-    record, says = taken(INTERRUPTION)
+    record, answer = taken(INTERRUPTION)
     assert record.spots == (make_spot("a1"),)
     assert record.spots[0].id == "spot:i-a1"
-    assert says == "interruption of i-a1 taken in"
+    assert answer is SpotAnswer.TAKEN_IN
 
 
 @pytest.mark.parametrize(
@@ -74,20 +75,20 @@ def test_a_notice_waits_where_the_cloud_does_not_list_what_may_be_ours(
 
 def test_a_duplicate_changes_nothing() -> None:
     record, _ = taken(INTERRUPTION)
-    again, says = taken(INTERRUPTION, record)
+    again, answer = taken(INTERRUPTION, record)
     assert again == record
-    assert says == "interruption of i-a1 is known already"
+    assert answer is SpotAnswer.KNOWN
 
 
 def test_a_rebalance_is_upgraded_in_place_by_an_interruption() -> None:
     recommended, _ = taken(REBALANCE)
     busy = replace(recommended.spots[0], slot=make_slot("spot:i-a1-0"))
-    upgraded, says = taken(INTERRUPTION, replace(recommended, spots=(busy, make_spot("b1"))))
+    upgraded, answer = taken(INTERRUPTION, replace(recommended, spots=(busy, make_spot("b1"))))
     assert upgraded.spots == (
         replace(busy, kind=SpotKind.INTERRUPTION, noticed_at=NOW, deadline=NOW + 120),
         make_spot("b1"),
     )
-    assert says == "rebalance of i-a1 became an interruption"
+    assert answer is SpotAnswer.UPGRADED
 
 
 def test_a_rebalance_that_comes_after_the_interruption_changes_nothing() -> None:
@@ -98,15 +99,15 @@ def test_a_rebalance_that_comes_after_the_interruption_changes_nothing() -> None
 @pytest.mark.parametrize(
     ("snapshot", "why"),
     [
-        (make_snapshot(make_nodes("b1")), "not an instance of ours"),
-        (make_snapshot([], [], instances=[make_instance("i-a1", pool="")]), "not an instance of ours"),
-        (with_instance(SEEN, "i-a1", state=InstanceState.TERMINATING), "it is already going"),
+        (make_snapshot(make_nodes("b1")), SpotAnswer.NOT_OURS),
+        (make_snapshot([], [], instances=[make_instance("i-a1", pool="")]), SpotAnswer.NOT_OURS),
+        (with_instance(SEEN, "i-a1", state=InstanceState.TERMINATING), SpotAnswer.ALREADY_GOING),
     ],
 )
-def test_a_notice_about_nothing_of_ours_is_ignored(snapshot: Snapshot, why: str) -> None:
-    record, says = taken(INTERRUPTION, snapshot=snapshot)
+def test_a_notice_about_nothing_of_ours_is_ignored(snapshot: Snapshot, why: SpotAnswer) -> None:
+    record, answer = taken(INTERRUPTION, snapshot=snapshot)
     assert record == make_record()
-    assert says == f"interruption of i-a1 ignored: {why}"
+    assert answer is why
 
 
 @pytest.mark.parametrize(
@@ -116,9 +117,9 @@ def test_a_notice_about_nothing_of_ours_is_ignored(snapshot: Snapshot, why: str)
 )
 def test_a_notice_that_comes_too_late_is_ignored(notice: SpotNotice, now: int) -> None:
     assert taken(notice, now=now - 1)[0].spots
-    record, says = taken(notice, now=now)
+    record, answer = taken(notice, now=now)
     assert record == make_record()
-    assert says.endswith("ignored: too old")
+    assert answer is SpotAnswer.TOO_OLD
 
 
 def test_a_notice_from_the_future_is_taken_as_of_now() -> None:
@@ -139,30 +140,26 @@ def test_a_node_that_was_given_back_does() -> None:
 
 def test_what_had_no_capacity_for_a_replacement_is_remembered() -> None:
     slot = make_slot(state=SlotState.FAILED, refused=("a/spot/small",))
-    gone = make_spot("a1", slot=slot, closing="answered")
+    gone = make_spot("a1", slot=slot, closing=SpotEnd.ANSWERED)
     closed = close(make_record(spots=(gone,)), gone, make_settings(), NOW)
     assert closed.record.offer_rests == (OfferRest("a/spot/small", NOW + 600),)
 
 
 def test_closing_takes_only_its_own_operation_out_of_the_record() -> None:
-    gone = make_spot("a1", removal=make_removal(state=RemovalState.GONE), closing="answered")
+    gone = make_spot("a1", removal=make_removal(state=RemovalState.GONE), closing=SpotEnd.ANSWERED)
     closed = close(make_record(spots=(gone, make_spot("b1"))), gone, make_settings(), NOW)
-    assert (closed.record, closed.says, closed.succeeded) == (
-        make_record(spots=(make_spot("b1"),)),
-        "answered",
-        True,
-    )
+    assert (closed.record, closed.succeeded) == (make_record(spots=(make_spot("b1"),)), True)
     assert spot.is_settled(gone)
 
 
 def test_a_node_removed_on_recommendation_starts_the_cooldown() -> None:
     gone = make_spot(
-        "a1", kind=SpotKind.REBALANCE, removal=make_removal(state=RemovalState.GONE), closing="answered"
+        "a1", kind=SpotKind.REBALANCE, removal=make_removal(state=RemovalState.GONE), closing=SpotEnd.ANSWERED
     )
     assert close(make_record(spots=(gone,)), gone, make_settings(), NOW).record == make_record(
         last_scale_at=NOW
     )
-    kept = replace(gone, removal=make_removal(state=RemovalState.RELEASED))
+    kept = replace(gone, removal=make_removal(state=RemovalState.RELEASED), closing=SpotEnd.NODE_STAYS)
     closed = close(make_record(spots=(kept,)), kept, make_settings(), NOW)
     assert (closed.record, closed.succeeded) == (make_record(), False)
 

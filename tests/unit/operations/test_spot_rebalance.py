@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from ebbtide.core.operations import spot
+from ebbtide.core.operations.situation import Situation
 from ebbtide.model.effect import Cordon, Effect, SoftTaint, Terminate
 from ebbtide.model.node import InstanceState, Ownership
-from ebbtide.model.operation import RemovalState, SlotState, Spot, SpotKind
+from ebbtide.model.operation import RemovalState, SlotState, Spot, SpotEnd, SpotKind
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
@@ -43,12 +44,16 @@ def recommended(**overrides: Any) -> Spot:
     return make_spot(**{"kind": SpotKind.REBALANCE, "deadline": NOW + 600, **overrides})
 
 
-def advance(
+def situation(
     work: Spot, snapshot: Snapshot = SEEN, *, now: int = NOW, max_workers: int = 10, **record: Any
-) -> tuple[Spot, tuple[Effect, ...]]:
+) -> Situation:
     written = make_record(**{"spots": (work,), **record})
     settings = make_settings(max_workers=max_workers)
-    step = spot.advance(work, make_situation(snapshot, record=written, settings=settings, now=now))
+    return make_situation(snapshot, record=written, settings=settings, now=now)
+
+
+def advance(work: Spot, snapshot: Snapshot = SEEN, **given: Any) -> tuple[Spot, tuple[Effect, ...]]:
+    step = spot.advance(work, situation(work, snapshot, **given))
     assert spot.check_invariants(work, step.operation) == ()
     return step.operation, step.effects
 
@@ -102,19 +107,23 @@ def test_a_recommendation_waits_for_the_gates_and_lapses(record: dict[str, Any],
     work = recommended()
     assert advance(work, now=LAPSE - 1, **record) == (work, ())
     after, effects = advance(work, now=LAPSE, **record)
-    assert (after.closing, effects) == (f"rebalance of i-a1 lapsed: {why}", ())
+    assert (after.closing, effects) == (SpotEnd.LAPSED, ())
+    assert spot.why_ended(after, situation(after, now=LAPSE, **record)) == why
 
 
 def test_a_recommendation_waits_for_room_within_the_maximum_and_lapses() -> None:
     assert advance(recommended(), max_workers=4) == (recommended(), ())
     after, _ = advance(recommended(), max_workers=4, now=LAPSE)
-    assert after.closing == "rebalance of i-a1 lapsed: no room for a replacement within max"
+    assert after.closing is SpotEnd.LAPSED
+    seen = situation(after, max_workers=4, now=LAPSE)
+    assert spot.why_ended(after, seen) == "no room for a replacement within max"
 
 
 def test_without_a_replacement_it_is_not_followed() -> None:
     failed = replace(READY, state=SlotState.FAILED, reason="no capacity anywhere")
     after, effects = advance(recommended(slot=failed))
-    assert after.closing == "rebalance of i-a1 not followed: no replacement came (no capacity anywhere)"
+    assert after.closing is SpotEnd.NO_REPLACEMENT
+    assert spot.why_ended(after, situation(after)) == "no capacity anywhere"
     assert effects == ()
 
 
@@ -154,9 +163,10 @@ def test_a_node_that_a_scale_down_removes_is_never_replaced() -> None:
     assert advance(work, without_instance(SEEN, "i-a1")) == (work, ())
     after, effects = advance(work, with_instance(SEEN, "i-a1", state=InstanceState.GONE))
     assert (after.slot, effects) == (None, ())
-    assert after.closing == "rebalance of i-a1 answered: it was removed meanwhile"
+    assert after.closing is SpotEnd.REMOVED_MEANWHILE
 
 
 def test_a_ready_replacement_stays_when_the_recommendation_lapses() -> None:
     after, effects = advance(recommended(slot=READY), paused=True, now=LAPSE)
-    assert (after.closing, effects) == ("rebalance of i-a1 lapsed: removals are paused", ())
+    assert (after.closing, effects) == (SpotEnd.LAPSED, ())
+    assert spot.why_ended(after, situation(after, paused=True, now=LAPSE)) == "removals are paused"

@@ -13,11 +13,12 @@ import pytest
 from ebbtide.engine.scaling import Scaling
 from ebbtide.engine.scaling_loop import run_rounds
 from ebbtide.errors import NotFound
+from ebbtide.model.events import OperationKind, PartKind, Transition
 from ebbtide.model.idle import Phase, WakeReason, WakeTime, wake_id
-from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.policy import Target, ZeroDefaults
 from ebbtide.model.snapshot import ClusterView
 from ebbtide.model.workload import Workload
+from ebbtide.narrate import entry_of
 from tests.builders import make_node
 from tests.yard import Town, Yard, make_policy, make_ref, make_workload
 
@@ -112,9 +113,14 @@ def test_the_time_that_a_node_took_is_told_apart() -> None:
     woken = town.scaling.wake(town.policies[0].id, WakeReason.MANUAL)
     town.yard.put(WEB, ready_replicas=0)
     town.clock.sleep(50)
-    came = LogEntry("zz-1", town.now, LogKind.TRANSITION, "n-1 JOINED -> READY", "n-1")
+    ready = Transition("op", OperationKind.SCALE_UP, PartKind.LAUNCH, "n-1", "JOINED", "READY")
+    gone = Transition("op", OperationKind.SCALE_DOWN, PartKind.REMOVAL, "n-2", "TERMINATING", "GONE")
+    came = entry_of("zz-1", town.now, ready, "n-1")
     town.store.append([came])
     town.clock.sleep(20)
+    town.store.append(
+        [entry_of("zz-2", town.now, gone, "n-2"), replace(came, id="zz-3", at=town.now, data={})]
+    )
     town.yard.put(WEB, ready_replicas=2)
     answer = town.scaling.wait_ready(woken.policy_id, woken.wake_id, time.time())
     assert (answer.ready, answer.node_wait) == (True, True)

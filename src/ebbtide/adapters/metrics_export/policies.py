@@ -18,8 +18,10 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from ebbtide.errors import EbbtideError
+from ebbtide.model.events import PolicyStep
 from ebbtide.model.idle import IdleState, Phase
 from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.narrate import fact_in
 from ebbtide.ports import Notifier, PolicyStore
 
 MOST_POLICIES = 1000
@@ -124,11 +126,12 @@ class CountingNotifier:
     inner: Notifier
 
     def notify(self, entry: LogEntry) -> None:
-        if entry.kind is LogKind.WAKE:
-            if entry.data.get("phase") == Phase.WAKING:
-                self.figures.wakes.labels(self.cluster, str(entry.data.get("wake_reason"))).inc()
-            if isinstance(seconds := entry.data.get("seconds"), float | int):
-                self.figures.seconds.labels(self.cluster).observe(seconds)
+        step = fact_in(entry, PolicyStep) if entry.kind is LogKind.WAKE else None
+        if step is not None:
+            if step.phase is Phase.WAKING:
+                self.figures.wakes.labels(self.cluster, str(step.wake_reason)).inc()
+            if step.seconds is not None:
+                self.figures.seconds.labels(self.cluster).observe(step.seconds)
         self.inner.notify(entry)
 
     def close(self) -> None:

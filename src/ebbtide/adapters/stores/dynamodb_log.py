@@ -16,7 +16,7 @@ from typing import Any
 
 from ebbtide.adapters.stores.dynamodb_tables import BY_KIND, BY_SUBJECT, TTL_ATTRIBUTE
 from ebbtide.adapters.stores.dynamodb_values import Wire, from_wire_item, to_wire, to_wire_item
-from ebbtide.adapters.stores.entries import KEPT_FOR_GOOD, KNOWN_KINDS, pack, unpack
+from ebbtide.adapters.stores.entries import KEPT_FOR_GOOD, KNOWN_KINDS, LARGE_KINDS, pack, unpack
 from ebbtide.errors import StoreUnusable
 from ebbtide.model.log import LogEntry, LogKind
 
@@ -154,7 +154,7 @@ class DynamoLog:
 
     def _entry(self, head: dict[str, Any], brief: bool = False) -> LogEntry:
         data: dict[str, object] = {}
-        if not brief:
+        if not brief or head["kind"] not in LARGE_KINDS:
             block = head["data"] if "data" in head else self._read_chunks(head)
             data = unpack(bytes(block), head["sk"])
         return LogEntry(head["sk"], head["at"], LogKind(head["kind"]), head["says"], head["subject"], data)

@@ -18,6 +18,8 @@ from ebbtide.model.log import LogEntry, LogKind
 
 COMPRESS_ABOVE_BYTES = 1024
 KNOWN_KINDS = frozenset(LogKind)
+LARGE_KINDS = frozenset({LogKind.DECISION})
+"""These have all with them that was seen; in brief they are read without."""
 KEPT_FOR_GOOD = frozenset({LogKind.STRETCH})
 """The ledger is rebuilt from these: they neither expire nor are pruned."""
 

@@ -11,7 +11,7 @@ from bisect import insort
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from ebbtide.adapters.stores.entries import KEPT_FOR_GOOD, pack, unpack
+from ebbtide.adapters.stores.entries import KEPT_FOR_GOOD, LARGE_KINDS, pack, unpack
 from ebbtide.adapters.stores.guards import LEASES_OUTLIVE_SECONDS, Held, Stored, given_back, refusal, written
 from ebbtide.adapters.stores.item import from_item, is_lock, item_key, lock_key, to_item
 from ebbtide.adapters.stores.operation_item import Item, action_id
@@ -146,7 +146,8 @@ class MemoryStore:
                     continue
                 entry, _ = self._log.entries[entry_id]
                 if (not kinds or entry.kind in kinds) and (not subject or entry.subject == subject):
-                    found.append(replace(entry, data={}) if brief else self._log.get(entry_id))
+                    bare = brief and entry.kind in LARGE_KINDS
+                    found.append(replace(entry, data={}) if bare else self._log.get(entry_id))
         return found
 
     def find_entry(self, entry_id: str) -> LogEntry | None:

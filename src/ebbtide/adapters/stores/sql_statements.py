@@ -15,7 +15,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql import ClauseElement, ColumnElement
 
-from ebbtide.adapters.stores.entries import KEPT_FOR_GOOD
+from ebbtide.adapters.stores.entries import KEPT_FOR_GOOD, LARGE_KINDS
 from ebbtide.adapters.stores.guards import LEASES_OUTLIVE_SECONDS
 from ebbtide.adapters.stores.item import LOCKS
 from ebbtide.adapters.stores.schema import log, state
@@ -158,10 +158,14 @@ class Statements:
 
 
 def _entries(brief: bool = False) -> sa.Select[Any]:
-    columns = [
-        sa.null().label("data") if brief and name == "data" else log.c[name] for name in LogRow._fields
-    ]
+    columns = [_data().label("data") if brief and name == "data" else log.c[name] for name in LogRow._fields]
     return sa.select(*columns).where(log.c.cluster == bindparam("cluster"))
+
+
+def _data() -> sa.Case[Any]:
+    """Of all but decisions, which have all with them that was seen."""
+    large = sa.or_(*(log.c.kind == str(kind) for kind in LARGE_KINDS))
+    return sa.case((large, sa.null()), else_=log.c.data)
 
 
 def _prune_log() -> sa.Delete:

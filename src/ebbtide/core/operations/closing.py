@@ -14,8 +14,9 @@ from ebbtide.model.settings import Settings
 @dataclass(frozen=True, slots=True)
 class Closed:
     record: Record
-    says: str
     succeeded: bool
+    reason: str = ""
+    """Why the answer to a notice ended so, where that is not plain."""
 
 
 def rest_offers(record: Record, slots: Iterable[Slot], settings: Settings, now: int) -> Record:

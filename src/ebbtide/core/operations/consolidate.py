@@ -191,13 +191,7 @@ def close(record: Record, operation: Consolidate, settings: Settings, now: int) 
     record = replace(record, operation=follows, unclean_runs=0, rests=rests)
     record = note_leaving(record, emptied, operation.id, settings, now)
     record = rest_offers(record, operation.slots, settings, now)
-    moved = sum(1 for move in operation.moves if move.state is MoveState.MOVED)
-    names = ", ".join(source.node_name for source in emptied)
-    did = f"{moved} pods moved, {names or 'no node'} emptied"
-    if operation.abort_reason:
-        says = f"consolidation {operation.id} given up: {operation.abort_reason}; {did}"
-        return Closed(record, says, False)
-    return Closed(record, f"consolidation {operation.id} completed: {did}", True)
+    return Closed(record, not operation.abort_reason)
 
 
 def check_invariants(before: Consolidate, after: Consolidate) -> tuple[str, ...]:

@@ -69,7 +69,8 @@ def close(work: Work, situation: Situation) -> Closed:
         case Consolidate():
             return consolidate.close(situation.record, work, situation.settings, situation.now)
         case Spot():
-            return spot.close(situation.record, work, situation.settings, situation.now)
+            closed = spot.close(situation.record, work, situation.settings, situation.now)
+            return replace(closed, reason=spot.why_ended(work, situation))
         case _:
             assert_never(work)
 

@@ -190,7 +190,8 @@ def _out_of_sight(
 
 def _is_taken(removal: Removal, operation_id: str, situation: Situation) -> bool:
     """Whether this is the answer to a cloud that takes the machine by itself: there is no giving up."""
-    return situation.notice_for(removal.instance_id) is not None and _involuntary(operation_id)
+    notice = situation.notice_for(removal.instance_id)
+    return notice is not None and notice.id == operation_id
 
 
 def signed_by(node: Node, operation_id: str) -> bool:
@@ -247,7 +248,8 @@ def _drained(
     plan = _plan(node, situation, disruptions, hurried)
     if not plan.drained or not _shut(node, operation_id, hurried):
         return _to(removal, RemovalState.DRAINING, situation, plan.obstacle), ()
-    if hurried and (_involuntary(operation_id) or not cordoned_by(node, operation_id)):
+    taken = _is_taken(removal, operation_id, situation)  # by the cloud: emptied, and not terminated by us
+    if taken or (hurried and not cordoned_by(node, operation_id)):
         return removal, ()
     if situation.now - removal.since < situation.settings.settle_seconds:
         return removal, ()
@@ -260,11 +262,6 @@ def _drained(
     if failed.name in TRANSIENT or hurried:
         return replace(removal, reason=failed.says), ()
     return _to(removal, RemovalState.RELEASING, situation, failed.says), ()
-
-
-def _involuntary(operation_id: str) -> bool:
-    """A node that the cloud is taking by itself is emptied, not terminated."""
-    return operation_id.startswith("spot:")
 
 
 def _terminate(removal: Removal, node: Node | None, operation_id: str) -> Terminate:
@@ -310,7 +307,8 @@ def _releasing(removal: Removal, node: Node | None, operation_id: str, situation
     stalled_until = removal.fence_until + situation.settings.request_timeout_seconds
     same_runner = removal.fence_token == situation.lease.token
     # A node that the cloud is about to take is passed on at once to whoever answers the notice.
-    passed_on = situation.notice_for(removal.instance_id) is not None and not _involuntary(operation_id)
+    noticed = situation.notice_for(removal.instance_id) is not None
+    passed_on = noticed and not _is_taken(removal, operation_id, situation)
     if not same_runner and not passed_on and situation.now < stalled_until:
         return removal, ()
     if node is None or node.owner is None or not signed_by(node, operation_id):

@@ -143,22 +143,16 @@ def close(record: Record, operation: ScaleDown, settings: Settings, now: int) ->
     record = replace(record, operation=None, rests=record.rests + rests, unclean_runs=0)
     if operation.only_empty:
         record = consolidation_pace.removed(record, len(gone))
-    removed = [r for r in gone if r.attempts or r.terminated]
-    if removed:
+    if any(r.begun for r in gone):
         # Also one that the cloud took in the middle of its drain: there is a node fewer, and load has moved.
         record = replace(record, last_scale_at=now, removal_failures=0, removal_backoff_until=0)
-    said = [
-        f"{r.node_name or r.instance_id} {'removed' if r in removed else 'was gone already'}" for r in gone
-    ]
-    why = "; ".join(f"{r.node_name or r.instance_id} kept: {r.reason}" for r in kept)
     if gone:
-        says = f"scale-down {operation.id} completed: {', '.join(said)}" + (f"; {why}" if why else "")
-        return Closed(record, says, True)
+        return Closed(record, True)
     if any(r.blamed for r in kept):
         failures = record.removal_failures + 1
         until = backoff_until(failures, settings, now)
         record = replace(record, removal_failures=failures, removal_backoff_until=until)
-    return Closed(record, f"scale-down {operation.id} given up: {why}", False)
+    return Closed(record, False)
 
 
 def check_invariants(before: ScaleDown, after: ScaleDown) -> tuple[str, ...]:

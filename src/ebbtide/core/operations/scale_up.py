@@ -55,22 +55,19 @@ def is_settled(operation: ScaleUp) -> bool:
 
 def close(record: Record, operation: ScaleUp, settings: Settings, now: int) -> Closed:
     """`completeScaleUp` or `failScaleUp`, by whether any node became ready."""
-    ready = [slot.node_name for slot in operation.slots if slot.state is SlotState.READY]
     missed = [slot for slot in operation.slots if slot.state is not SlotState.READY]
-    why = "; ".join(f"{slot.instance_id or slot.key}: {slot.reason}" for slot in missed)
     rests = record.rests + stubborn_rests(missed, settings, now)
     follows = handed_over(operation.slots, operation.id, now)
     record = replace(record, operation=follows, unclean_runs=0, rests=rests)
     record = rest_offers(record, operation.slots, settings, now)
-    if ready:
+    if len(missed) < len(operation.slots):
         record = replace(record, last_scale_at=now, launch_failures=0, launch_backoff_until=0)
-        says = f"scale-up {operation.id} completed: {', '.join(ready)} ready"
-        return Closed(record, says + (f"; without {why}" if why else ""), True)
+        return Closed(record, True)
     if operation.requested:
         failures = record.launch_failures + 1
         until = backoff_until(failures, settings, now)
         record = replace(record, launch_failures=failures, launch_backoff_until=until)
-    return Closed(record, f"scale-up {operation.id} failed: {why or 'nothing was to be launched'}", False)
+    return Closed(record, False)
 
 
 def check_invariants(before: ScaleUp, after: ScaleUp) -> tuple[str, ...]:

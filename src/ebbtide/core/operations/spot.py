@@ -24,11 +24,13 @@ from ebbtide.core.operations.closing import Closed, handed_over, rest_offers
 from ebbtide.core.operations.situation import Situation, Step
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.effect import Effect, Outcome
+from ebbtide.model.events import SpotAnswer
 from ebbtide.model.operation import (
     Removal,
     RemovalState,
     SlotState,
     Spot,
+    SpotEnd,
     SpotKind,
     SpotNotice,
     spot_id,
@@ -40,16 +42,16 @@ from ebbtide.model.snapshot import Snapshot
 
 def take_in(
     record: Record, notice: SpotNotice, snapshot: Snapshot, settings: Settings, now: int
-) -> tuple[Record, str]:
+) -> tuple[Record, SpotAnswer]:
     """The record with the notice in it, and what was made of it; unchanged where it is dropped."""
     noticed_at = min(notice.noticed_at, now)
     instance = snapshot.instance_with_id.get(notice.instance_id)
     if instance is None or not instance.pool:
-        return record, f"{notice.kind} of {notice.instance_id} ignored: not an instance of ours"
+        return record, SpotAnswer.NOT_OURS
     if not instance.alive:
-        return record, f"{notice.kind} of {notice.instance_id} ignored: it is already going"
+        return record, SpotAnswer.ALREADY_GOING
     if now >= _lapses_at(notice.kind, noticed_at, notice.deadline, settings):
-        return record, f"{notice.kind} of {notice.instance_id} ignored: too old"
+        return record, SpotAnswer.TOO_OLD
     known = record.spot_for(notice.instance_id)
     if known is None:
         spot = Spot(
@@ -63,11 +65,11 @@ def take_in(
         )
         if _removed_elsewhere(spot, record):
             spot = replace(spot, replace=False)
-        return replace(record, spots=(*record.spots, spot)), f"{notice.kind} of {notice.instance_id} taken in"
+        return replace(record, spots=(*record.spots, spot)), SpotAnswer.TAKEN_IN
     if known.kind is SpotKind.REBALANCE and notice.kind is SpotKind.INTERRUPTION:
         upgraded = replace(known, kind=notice.kind, noticed_at=noticed_at, deadline=notice.deadline)
-        return with_spot(record, upgraded), f"rebalance of {notice.instance_id} became an interruption"
-    return record, f"{notice.kind} of {notice.instance_id} is known already"
+        return with_spot(record, upgraded), SpotAnswer.UPGRADED
+    return record, SpotAnswer.KNOWN
 
 
 def may_be_ours(notice: SpotNotice, snapshot: Snapshot, settings: Settings, now: int) -> bool:
@@ -104,7 +106,7 @@ def _removed_elsewhere(spot: Spot, record: Record) -> bool:
 
 
 def advance(spot: Spot, situation: Situation) -> Step[Spot]:
-    if situation.snapshot.problems or spot.closing:
+    if situation.snapshot.problems or spot.closing is not SpotEnd.OPEN:
         return Step(spot)
     before = spot
     match spot.kind:
@@ -125,7 +127,7 @@ def advance(spot: Spot, situation: Situation) -> Step[Spot]:
         removal, wanted = removals.advance_removal(spot.removal, spot.id, situation, disruptions)
         spot = replace(spot, removal=removal)
         effects = wanted + effects
-    return Step(replace(spot, closing=_closing(spot, situation)), effects)
+    return Step(_ended(spot, situation), effects)
 
 
 def _interrupted(spot: Spot, situation: Situation) -> Spot:
@@ -201,41 +203,37 @@ def _why_wait(spot: Spot, situation: Situation) -> str:
     return failed.says if failed else ""
 
 
-def _closing(spot: Spot, situation: Situation) -> str:
+def _ended(spot: Spot, situation: Situation) -> Spot:
+    """With how it ended, once nothing is left to do."""
     if spot.slot is not None and not spot.slot.settled:
-        return ""
-    name = f"{spot.kind} of {spot.instance_id}"
+        return spot
     if spot.removal is not None:
-        return _closing_removal(spot, name, situation)
+        return _ended_removal(spot, spot.removal, situation)
     if _removed_elsewhere(spot, situation.record):
-        return ""
+        return spot
     instance = situation.snapshot.instance_with_id.get(spot.instance_id)
     if instance is not None and not instance.alive:
-        return f"{name} answered: it was removed meanwhile"
+        return replace(spot, closing=SpotEnd.REMOVED_MEANWHILE)
     if spot.kind is SpotKind.INTERRUPTION:
         # It may join yet; or it went away unseen; or the list lags behind and it is still to be emptied.
         if situation.now < _lapse(spot, situation):
-            return ""
-        return f"{name} ended: " + ("it never joined" if instance else "it is not listed any more")
+            return spot
+        return replace(spot, closing=SpotEnd.NEVER_JOINED if instance else SpotEnd.NOT_LISTED)
     if spot.slot is not None and spot.slot.state is not SlotState.READY:
-        return f"{name} not followed: no replacement came ({spot.slot.reason})"
+        return replace(spot, closing=SpotEnd.NO_REPLACEMENT)
     if situation.now >= _lapse(spot, situation):
-        return f"{name} lapsed: {_why_wait(spot, situation) or 'no room for a replacement within max'}"
-    return ""
+        return replace(spot, closing=SpotEnd.LAPSED)
+    return spot
 
 
-def _closing_removal(spot: Spot, name: str, situation: Situation) -> str:
-    removal = spot.removal
-    if removal is None or not removal.settled:
-        return ""
+def _ended_removal(spot: Spot, removal: Removal, situation: Situation) -> Spot:
+    if not removal.settled:
+        return spot
     if removal.state is RemovalState.RELEASED:
-        return f"{name} ended: the node stays ({removal.reason})"
+        return replace(spot, closing=SpotEnd.NODE_STAYS)
     if spot.replace and spot.slot is None and situation.now < _lapse(spot, situation):
-        return ""
-    replaced = spot.slot.node_name if spot.slot and spot.slot.state is SlotState.READY else ""
-    return f"{name} answered: {removal.node_name or removal.instance_id} is gone, " + (
-        f"{replaced} replaces it" if replaced else "nothing replaces it"
-    )
+        return spot
+    return replace(spot, closing=SpotEnd.ANSWERED)
 
 
 def absorb(spot: Spot, outcomes: Sequence[Outcome], situation: Situation) -> Spot:
@@ -249,7 +247,20 @@ def absorb(spot: Spot, outcomes: Sequence[Outcome], situation: Situation) -> Spo
 
 
 def is_settled(spot: Spot) -> bool:
-    return bool(spot.closing)
+    return spot.closing is not SpotEnd.OPEN
+
+
+def why_ended(spot: Spot, situation: Situation) -> str:
+    """Where how it ended does not say it."""
+    match spot.closing:
+        case SpotEnd.NODE_STAYS:
+            return spot.removal.reason if spot.removal is not None else ""
+        case SpotEnd.NO_REPLACEMENT:
+            return spot.slot.reason if spot.slot is not None else ""
+        case SpotEnd.LAPSED:
+            return _why_wait(spot, situation) or "no room for a replacement within max"
+        case _:
+            return ""
 
 
 def close(record: Record, spot: Spot, settings: Settings, now: int) -> Closed:
@@ -261,7 +272,7 @@ def close(record: Record, spot: Spot, settings: Settings, now: int) -> Closed:
     removed = spot.removal is not None and spot.removal.state is RemovalState.GONE
     if spot.kind is SpotKind.REBALANCE and removed:
         record = replace(record, last_scale_at=now)
-    return Closed(record, spot.closing, removed)
+    return Closed(record, spot.closing in (SpotEnd.ANSWERED, SpotEnd.REMOVED_MEANWHILE))
 
 
 def check_invariants(before: Spot, after: Spot) -> tuple[str, ...]:

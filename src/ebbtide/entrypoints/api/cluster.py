@@ -26,8 +26,10 @@ from ebbtide.entrypoints.api.shapes import (
 from ebbtide.entrypoints.api.site import Site
 from ebbtide.entrypoints.api.telling import Kept, News, entry_shape, idle_since, node_shape, status_shape
 from ebbtide.model.decision import Action
+from ebbtide.model.events import OperationBegun, SwitchedBy
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.record import Record
+from ebbtide.narrate import facts_in
 
 READ = [Depends(Needs(Scope.READ))]
 ADMIN = [Depends(Needs(Scope.ADMIN))]
@@ -120,14 +122,13 @@ def router(site: Site) -> APIRouter:
     @routes.put("/pause", dependencies=ADMIN)
     def pause(body: PauseBody) -> SwitchShape:
         """Stop all removals. What is already being terminated goes on; launches go on."""
-        why = f" ({body.reason})" if body.reason else ""
-        set_switch(site.store, site.clock, site.new_id, f"removals paused by the API{why}", True, body.reason)
+        set_switch(site.store, site.clock, site.new_id, SwitchedBy.API, True, body.reason)
         return SwitchShape(paused=True, reason=body.reason, says="Removals are paused.")
 
     @routes.delete("/pause", dependencies=ADMIN)
     def resume() -> SwitchShape:
         """Allow removals again, and take up what was set aside."""
-        before = set_switch(site.store, site.clock, site.new_id, "removals resumed by the API", False)
+        before = set_switch(site.store, site.clock, site.new_id, SwitchedBy.API, False)
         return SwitchShape(paused=False, reason="", says=resumed(before))
 
     return routes
@@ -151,7 +152,14 @@ def page_of(
     entries = site.store.read_log(kinds, subject, limit + 1, before, brief=True)
     shown = entries[:limit]
     more = paging.pack(name, shown[-1].id) if len(entries) > limit else ""
-    return EntriesShape(entries=[entry_shape(entry) for entry in shown], next_page_token=more)
+    begun = began(site, limit, before) if any(entry.kind is LogKind.DECISION for entry in shown) else {}
+    return EntriesShape(entries=[entry_shape(entry, begun) for entry in shown], next_page_token=more)
+
+
+def began(site: Site, limit: int, before: str) -> dict[str, OperationBegun]:
+    """By the ids of the decisions; an operation is logged with its decision, so none of the page is older."""
+    entries = site.store.read_log([LogKind.OPERATION_BEGUN], limit=limit, before=before)
+    return {fact.decision_id: fact for fact in facts_in(entries, OperationBegun)}
 
 
 def why_kept(site: Site, record: Record) -> Kept:

@@ -49,7 +49,12 @@ class EntryShape(Shape):
     at: int
     kind: str
     subject: str
-    says: str
+    says: str = Field(description="For people. Programs read `data`.")
+    data: dict[str, Any] = Field(
+        default_factory=dict,
+        description="The fields of docs/reference/log.md; of a decision only what it began. "
+        "Empty where an older version logged none.",
+    )
 
 
 class Brake(Shape):

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from ebbtide.core.consolidation_pace import cooled_down, wait_seconds
 from ebbtide.core.costs import CostPoint, cost_point, price_of
-from ebbtide.engine.journal import Part, part_name, parts
+from ebbtide.core.operations.facts import Part, part_name, parts
 from ebbtide.entrypoints.api.shapes import (
     Brake,
     EntryShape,
@@ -17,7 +17,8 @@ from ebbtide.entrypoints.api.shapes import (
     StatusShape,
     Step,
 )
-from ebbtide.model.log import LogEntry
+from ebbtide.model.events import OperationBegun
+from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.node import Node
 from ebbtide.model.operation import (
     Move,
@@ -58,8 +59,15 @@ class Kept:
         return self.each.get(node_name, self.others)
 
 
-def entry_shape(entry: LogEntry) -> EntryShape:
-    return EntryShape(id=entry.id, at=entry.at, kind=entry.kind, subject=entry.subject, says=entry.says)
+def entry_shape(entry: LogEntry, begun: Mapping[str, OperationBegun] | None = None) -> EntryShape:
+    """A decision, which is read without its data, is told with what it began, if that is given."""
+    data = dict(entry.data)
+    if entry.kind is LogKind.DECISION:
+        fact = (begun or {}).get(entry.id)
+        data = {"action": fact.action, "operation_id": fact.operation_id, "nodes": fact.nodes} if fact else {}
+    return EntryShape(
+        id=entry.id, at=entry.at, kind=entry.kind, subject=entry.subject, says=entry.says, data=data
+    )
 
 
 def operation_shape(operation: Operation) -> OperationShape:

@@ -21,7 +21,6 @@ SPEED = 2400.0
 SLOWER = 12
 """How much slower time passes while something is under way, so that it can be seen."""
 FRAMES_PER_SECOND = 12.0
-QUIET_BEGINNINGS = ("nothing to do", "stood by")
 REMEMBERED = 200
 
 
@@ -174,10 +173,7 @@ def news(frame: Frame) -> list[Told]:
     """What a frame tells that is worth a line: faults first, then what the tick did."""
     from ebbtide.entrypoints.cli.demo_view import Told
 
-    told = []
-    for event in frame.events:
-        crashed = " crashed " in event
-        told.append(Told(frame.at, f"{event}; another takes over" if crashed else event, fault=True))
-    if frame.says and frame.says not in frame.events and not frame.says.startswith(QUIET_BEGINNINGS):
+    told = [Told(frame.at, event, fault=True) for event in frame.events]
+    if frame.says and not frame.faulty and not frame.quiet:
         told.append(Told(frame.at, frame.says))
     return told

@@ -132,7 +132,7 @@ def under_way(frame: Frame, width: int) -> Panel:
 
 
 def this_tick(frame: Frame) -> Panel:
-    faulty = not frame.says or frame.says in frame.events
+    faulty = not frame.says or frame.faulty
     says = Text(shortened(frame.says or "the runner is down"), BAD if faulty else "")
     says.no_wrap, says.overflow = True, "ellipsis"
     return Panel(says, title="this tick", border_style=QUIET)

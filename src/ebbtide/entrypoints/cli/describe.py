@@ -8,7 +8,7 @@ from typing import assert_never
 from rich.text import Text
 
 from ebbtide.core.consolidation_pace import evicted_lately, wait_seconds
-from ebbtide.engine.journal import Part, parts
+from ebbtide.core.operations.facts import Part, parts
 from ebbtide.entrypoints.budgets import BudgetLine
 from ebbtide.entrypoints.cli.writing import BAD, GOOD, QUIET, STRONG, ago, moment, rows, span
 from ebbtide.model.consolidation import ConsolidationSettings

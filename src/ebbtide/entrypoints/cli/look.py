@@ -81,7 +81,14 @@ def _as_json(config: Config, record: Record, last: LogEntry | None, alarm: LogEn
 
 
 def _entry_json(entry: LogEntry) -> dict[str, Any]:
-    return {"id": entry.id, "at": entry.at, "kind": entry.kind, "subject": entry.subject, "says": entry.says}
+    return {
+        "id": entry.id,
+        "at": entry.at,
+        "kind": entry.kind,
+        "subject": entry.subject,
+        "says": entry.says,
+        "data": dict(entry.data),
+    }
 
 
 def log(

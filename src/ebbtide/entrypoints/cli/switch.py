@@ -26,7 +26,7 @@ def pause(
         raise Usage(f"--reason {wrong}; nothing was changed. Write it in plain words.")
     found = read_config(ctx, config)
     why = f" ({reason})" if reason else ""
-    with_switch(open_store(found), f"removals paused by a person{why}", paused=True, reason=reason)
+    with_switch(open_store(found), paused=True, reason=reason)
     write_lines([f"Removals are paused{why}. `ebbtide resume` lets them go on."])
 
 
@@ -35,15 +35,16 @@ def resume(ctx: typer.Context, config: ConfigPath = None) -> None:
     from ebbtide.engine.switch import resumed
 
     found = read_config(ctx, config)
-    before = with_switch(open_store(found), "removals resumed by a person", paused=False)
+    before = with_switch(open_store(found), paused=False)
     write_lines([resumed(before)])
 
 
-def with_switch(store: Store, says: str, paused: bool, reason: str = "") -> Record:
+def with_switch(store: Store, paused: bool, reason: str = "") -> Record:
     from ebbtide.bootstrap import SystemClock, TimeOrderedIds
     from ebbtide.engine.switch import set_switch
+    from ebbtide.model.events import SwitchedBy
 
     try:
-        return set_switch(store, SystemClock(), TimeOrderedIds(), says, paused, reason)
+        return set_switch(store, SystemClock(), TimeOrderedIds(), SwitchedBy.PERSON, paused, reason)
     finally:
         store.close()

@@ -14,6 +14,7 @@ from ebbtide.engine.policies import Policies
 from ebbtide.engine.scaling import Scaling
 from ebbtide.engine.switch import set_switch
 from ebbtide.errors import EbbtideError
+from ebbtide.model.events import SwitchedBy
 from ebbtide.model.idle import WakeReason
 from ebbtide.model.node import Market
 from ebbtide.model.pod import Pod
@@ -148,7 +149,7 @@ class Happenings:
     def _asked(self, kind: str, value: object) -> str:
         stage = self._stage
         if kind == "pause":
-            set_switch(store_of(stage), stage.clock, stage.new_id, "a person", bool(value), "by a person")
+            set_switch(store_of(stage), stage.clock, stage.new_id, SwitchedBy.PERSON, bool(value))
             return "removals are paused by a person" if value else "removals are resumed by a person"
         if self.scaling is None:
             return ""

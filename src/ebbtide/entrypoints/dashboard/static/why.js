@@ -26,8 +26,8 @@ export function why(main, { rest, query, say }) {
   main.append(h("h1", {}, "Why"), h("section", { class: "card" }, form), life, card("Decisions, newest first", list, source("/api/v1/decisions")));
 
   function matches(entry) {
-    if (action && !entry.says.startsWith(`${action}:`)) return false;
-    return !node || entry.says.includes(node) || (unfolded.get(entry.id)?.mentions ?? "").includes(node);
+    if (action && (entry.data.action ?? "nothing") !== action) return false;
+    return !node || (entry.data.nodes ?? []).includes(node) || (unfolded.get(entry.id)?.mentions ?? "").includes(node);
   }
 
   function draw() {
@@ -92,7 +92,7 @@ export function why(main, { rest, query, say }) {
   }
 
   function bar(lines, until) {
-    const steps = lines.map((entry) => ({ at: entry.at, state: / -> (\w+)/.exec(entry.says)?.[1]?.toLowerCase() })).filter((step) => STATES.includes(step.state));
+    const steps = lines.map((entry) => ({ at: entry.at, state: entry.data.after?.toLowerCase() })).filter((step) => STATES.includes(step.state));
     if (steps.length < 2) return null;
     const strip = h("div", { class: "life", role: "img", "aria-label": steps.map((step) => step.state).join(", then ") });
     steps.forEach((step, at) => {
@@ -122,7 +122,7 @@ export function why(main, { rest, query, say }) {
       }
       if (wanted && !entries.some((entry) => entry.id === wanted)) {
         const one = await ask(`/api/v1/decisions/${encodeURIComponent(wanted)}`);
-        entries = [...entries, { id: one.id, at: one.at, says: `${one.action}: ${one.reason}` }];
+        entries = [...entries, { id: one.id, at: one.at, says: `${one.action}: ${one.reason}`, data: { action: one.action } }];
       }
       if (first !== newest || !list.children.length) { newest = first; draw(); }
       await refreshLife();

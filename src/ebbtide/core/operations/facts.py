@@ -1,0 +1,242 @@
+"""The facts of operations: what began, changed its state, was done, and ended. `narrate` says them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from ebbtide.core.operations.machine import Work
+from ebbtide.model.decision import Decision
+from ebbtide.model.effect import (
+    Cordon,
+    DeleteNode,
+    Effect,
+    Evict,
+    Launch,
+    Outcome,
+    SoftTaint,
+    Terminate,
+    Uncordon,
+)
+from ebbtide.model.events import (
+    DrainResult,
+    EffectDone,
+    EffectKind,
+    Kept,
+    OperationBegun,
+    OperationClosed,
+    OperationKind,
+    PartKind,
+    Transition,
+)
+from ebbtide.model.operation import (
+    Consolidate,
+    Move,
+    MoveState,
+    Operation,
+    Removal,
+    RemovalState,
+    ScaleDown,
+    ScaleUp,
+    Slot,
+    SlotState,
+    Source,
+    SourceState,
+    Spot,
+    SpotEnd,
+    SpotKind,
+)
+
+Part = Slot | Removal | Source | Move
+
+
+def parts(work: Work) -> Iterator[Part]:
+    match work:
+        case ScaleUp():
+            yield from work.slots
+        case ScaleDown():
+            yield from work.removals
+        case Consolidate():
+            yield from work.slots
+            yield from work.sources
+            yield from work.moves
+        case Spot():
+            yield from (part for part in (work.removal, work.slot) if part is not None)
+
+
+def part_name(part: Part) -> str:
+    if isinstance(part, Move):
+        return part.pod_name
+    if isinstance(part, Slot):
+        return part.node_name or part.instance_id or part.key
+    return part.node_name or part.instance_id
+
+
+def kind_of(work: Work) -> OperationKind:
+    match work:
+        case ScaleUp():
+            return OperationKind.SCALE_UP
+        case ScaleDown():
+            return OperationKind.SCALE_DOWN
+        case Consolidate():
+            return OperationKind.CONSOLIDATION
+        case Spot():
+            rebalance = work.kind is SpotKind.REBALANCE
+            return OperationKind.REBALANCE if rebalance else OperationKind.INTERRUPTION
+        case _:
+            assert_never(work)
+
+
+def part_kind_of(part: Part) -> PartKind:
+    match part:
+        case Slot():
+            return PartKind.LAUNCH
+        case Removal():
+            return PartKind.REMOVAL
+        case Source():
+            return PartKind.EMPTYING
+        case Move():
+            return PartKind.MOVE
+        case _:
+            assert_never(part)
+
+
+def begun(decision: Decision, operation: Operation) -> OperationBegun:
+    found = tuple(parts(operation))
+    return OperationBegun(
+        operation_id=operation.id,
+        operation=kind_of(operation),
+        action=decision.action,
+        decision_id=decision.id,
+        launches=sum(isinstance(part, Slot) for part in found),
+        nodes=tuple(part_name(part) for part in found if isinstance(part, Removal | Source)),
+        moves=sum(isinstance(part, Move) for part in found),
+        reason=operation.reason,
+    )
+
+
+def transitions(before: Work, after: Work) -> Iterator[Transition]:
+    """One for every part that changed its state."""
+    old = {_identity(part): part.state for part in parts(before)}
+    for part in parts(after):
+        was = old.get(_identity(part), "new")
+        if was != part.state:
+            yield _transition(part, str(was), after)
+
+
+def _transition(part: Part, was: str, work: Work) -> Transition:
+    drained = isinstance(part, Removal) and was == RemovalState.DRAINING
+    changed = Transition(
+        operation_id=work.id,
+        operation=kind_of(work),
+        part=part_kind_of(part),
+        name=part_name(part),
+        before=was,
+        after=str(part.state),
+        reason=part.reason,
+        instance_id="" if isinstance(part, Move) else part.instance_id,
+        node_name=part.from_node if isinstance(part, Move) else part.node_name,
+    )
+    if not (isinstance(part, Removal) and drained):
+        return changed
+    fields = {name: getattr(changed, name) for name in Transition.__dataclass_fields__}
+    return DrainResult(**fields, attempts=part.attempts)
+
+
+def _identity(part: Part) -> str:
+    if isinstance(part, Move):
+        return f"pod {part.pod_uid}"
+    if isinstance(part, Removal | Source):
+        return part.instance_id
+    return f"slot {part.key.rpartition('r')[0] if part.refused else part.key}"
+
+
+def effect_done(outcome: Outcome, work: Work) -> EffectDone:
+    effect = outcome.effect
+    kind, name = _effect(effect)
+    slot = effect.slot if isinstance(effect, Launch) else None
+    made = outcome.instance.id if outcome.instance is not None else ""
+    return EffectDone(
+        operation_id=work.id,
+        operation=kind_of(work),
+        effect=kind,
+        outcome=outcome.kind,
+        name=name,
+        detail=outcome.detail,
+        pod=f"{effect.namespace}/{effect.name}" if isinstance(effect, Evict) else "",
+        instance_id=effect.instance_id if isinstance(effect, Terminate) else made,
+        instance_type=slot.instance_type if slot else "",
+        market=str(slot.market) if slot else "",
+        zone=slot.zone if slot else "",
+    )
+
+
+def _effect(effect: Effect) -> tuple[EffectKind, str]:
+    """What it is, and what it is done to."""
+    match effect:
+        case Launch():
+            return EffectKind.LAUNCH, effect.slot.key
+        case Terminate():
+            return EffectKind.TERMINATE, effect.instance_id
+        case Evict():
+            return EffectKind.EVICT, effect.node_name
+        case Cordon():
+            return EffectKind.CORDON, effect.node_name
+        case Uncordon():
+            return EffectKind.UNCORDON, effect.node_name
+        case SoftTaint():
+            return EffectKind.SOFT_TAINT, effect.node_name
+        case DeleteNode():
+            return EffectKind.DELETE_NODE, effect.node_name
+        case _:
+            assert_never(effect)
+
+
+def closed(work: Work, succeeded: bool, reason: str = "") -> OperationClosed:
+    found = tuple(parts(work))
+    moved = [part for part in found if isinstance(part, Move) and part.state is MoveState.MOVED]
+    spot = work if isinstance(work, Spot) else None
+    return OperationClosed(
+        operation_id=work.id,
+        operation=kind_of(work),
+        succeeded=succeeded,
+        started_at=work.noticed_at if isinstance(work, Spot) else work.started_at,
+        ready=_names(found, SlotState.READY),
+        removed=_gone(found, begun=True),
+        gone_already=_gone(found, begun=False),
+        emptied=_names(found, SourceState.EMPTIED),
+        moved=len(moved),
+        kept=tuple(_kept(part) for part in found if _came_to_nothing(part)),
+        abort_reason=work.abort_reason if isinstance(work, ScaleDown | Consolidate) else "",
+        instance_id=spot.instance_id if spot else "",
+        end=spot.closing if spot else SpotEnd.OPEN,
+        reason=reason,
+    )
+
+
+def _names(found: tuple[Part, ...], state: SlotState | SourceState) -> tuple[str, ...]:
+    return tuple(part_name(part) for part in found if part.state is state)
+
+
+def _gone(found: tuple[Part, ...], begun: bool) -> tuple[str, ...]:
+    gone = (part for part in found if isinstance(part, Removal) and part.state is RemovalState.GONE)
+    return tuple(part_name(part) for part in gone if part.begun is begun)
+
+
+def _came_to_nothing(part: Part) -> bool:
+    match part:
+        case Slot():
+            return part.state is not SlotState.READY
+        case Removal():
+            return part.state is not RemovalState.GONE
+        case Source():
+            return part.state is not SourceState.EMPTIED
+        case Move():
+            return False
+        case _:
+            assert_never(part)
+
+
+def _kept(part: Part) -> Kept:
+    name = part.instance_id or part.key if isinstance(part, Slot) else part_name(part)
+    return Kept(name, part.reason)

@@ -1,0 +1,45 @@
+"""Times, durations, counts and ids as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from ebbtide.core.words import a_time, a_while, count_of, names_of, short_id, time_of_day
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (-5, "0 s"),
+        (119, "119 s"),
+        (120, "2 min"),
+        (150, "2 min 30 s"),
+        (3600, "1 h"),
+        (37_218, "10 h 20 min"),
+        (86_400, "1 day"),
+        (3 * 86_400 + 4 * 3600 + 59, "3 days 4 h"),
+    ],
+)
+def test_durations_have_two_units_at_most_and_none_that_is_zero(seconds: int, said: str) -> None:
+    assert a_while(seconds) == said
+
+
+def test_counts_agree_with_their_nouns() -> None:
+    assert [count_of(number, "pod") for number in (0, 1, 2)] == ["0 pods", "1 pod", "2 pods"]
+    assert count_of(2, "entry", "entries") == "2 entries"
+
+
+def test_times_are_times() -> None:
+    assert time_of_day(1_793_602_800) == "07:00 UTC"
+    assert a_time(1_793_602_800) == "2026-11-02 07:00 UTC"
+
+
+def test_long_lists_are_cut_and_say_so() -> None:
+    assert names_of(["a1", "a2"]) == "a1, a2"
+    assert names_of(["a1", "a2", "a3"], most=1) == "a1 and 2 more"
+    assert names_of([]) == ""
+
+
+def test_ids_are_short() -> None:
+    assert short_id("op") == "op"
+    assert short_id("1793602800-01kq7x3v9pzzz0a1b2c") == "…0a1b2c"
