@@ -20,6 +20,7 @@ from ebbtide.simulator.clock import VirtualClock
 from ebbtide.simulator.ports import SimNotifier
 from ebbtide.simulator.runner import Stage
 from ebbtide.simulator.world import World
+from tests.oracle.witness import Witness
 
 PLAIN = {int, str, float, bool, bytes, tuple, frozenset, NoneType, Decimal, random.Random}
 CALLS = {FunctionType, MethodType}
@@ -44,9 +45,11 @@ def copy_stage(stage: Stage) -> Stage:
         for name, rows in vars(tables).items():
             getattr(fresh, name).update(rows)
     clock = VirtualClock(stage.clock.now())
-    return replace(
+    copied = replace(
         stage, world=world, clock=clock, database=database, checker=checker, notifier=SimNotifier()
     )
+    Witness(copied)
+    return copied
 
 
 def dismantle(stage: Stage) -> None:

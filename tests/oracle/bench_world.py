@@ -77,6 +77,8 @@ class World:
 
     def _done(self, effect: Effect, token: int, now: int) -> Outcome:
         machine: Instance | None = None
+        if isinstance(effect, SoftTaint | Cordon) and self._is_a_persons(effect.node_name):
+            return Outcome(effect, OutcomeKind.REFUSED, "cordoned by a person")
         match effect:
             case SoftTaint():
                 self._own(effect.node_name, Ownership(effect.operation_id, token, cordoned=False), None)
@@ -95,6 +97,11 @@ class World:
             case Launch():
                 machine = self._launched(effect, now)
         return Outcome(effect, OutcomeKind.DONE, instance=machine)
+
+    def _is_a_persons(self, name: str) -> bool:
+        """Adapters refuse to sign a node that somebody else cordoned."""
+        node = self.nodes.get(name)
+        return node is not None and node.unschedulable and node.owner is None
 
     def _own(self, name: str, owner: Ownership | None, unschedulable: bool | None) -> None:
         node = self.nodes.get(name)

@@ -133,8 +133,8 @@ PENDING: tuple[PodKind, ...] = (
 BUDGETS: tuple[tuple[Budget, ...], ...] = (
     (),
     (make_budget(1, app="web"),),
-    (make_budget(0, app="db"),),
-    (make_budget(1, app="db"), make_budget(0, "web", app="web")),
+    (make_budget(0, "db", app="db"),),
+    (make_budget(1, "db", app="db"), make_budget(0, app="web")),
     (make_budget(2, app="web"), make_budget(1, "front", tier="front")),
 )
 POOLS = (

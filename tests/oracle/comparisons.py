@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.oracle import deciding, draining, history, repacking, scheduling, sleeping
+from tests.oracle import averages, deciding, draining, history, repacking, scheduling, sleeping
 from tests.oracle.answers import DRAWN
 from tests.oracle.suite import Report, run
 
@@ -25,6 +25,7 @@ COMPARISONS = (
     Comparison("decisions", deciding.cases, deciding.compare, 440),
     Comparison("histories", history.cases, history.compare, 150),
     Comparison("drains", draining.cases, draining.compare, 2400),
+    Comparison("averages", averages.cases, averages.compare, 150),
     Comparison("consolidations", repacking.cases, repacking.compare, 500),
     Comparison("schedules", scheduling.instants, scheduling.compare, 320),
     Comparison("ledgers", scheduling.accounts, scheduling.compare_accounts, 200),

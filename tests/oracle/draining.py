@@ -210,7 +210,7 @@ class Path:
         if self.case.by is not By.SCALE_DOWN:
             return
         operation = next(one for one in (self.record.operation,) if isinstance(one, ScaleDown))
-        ended = scale_down.must_give_up(moment, operation.started_at)
+        ended = scale_down.must_give_up(moment, self.name, operation.started_at)
         if ended.demands and state in REVOCABLE:
             if new.state not in GIVEN_BACK:
                 self.report.differs(f"{told} must be given up ({ended.why}) and is {new.state}")

@@ -3,7 +3,7 @@ then."""
 
 from __future__ import annotations
 
-ROWS = frozenset[int]()
+ROWS = frozenset({28, 29, 30, 46})
 
 
 def has(*rows: int) -> bool:

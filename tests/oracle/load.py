@@ -11,7 +11,7 @@ from tests.oracle.facts import Moment
 
 
 @rule("row 27", "known", "unknown", "no worker")
-def average_cpu(cluster: Collection[Node], samples: Mapping[str, float]) -> Meaning[object]:
+def average_cpu(cluster: Collection[Node], samples: Mapping[str, float]) -> Meaning[float | None]:
     """ "average over Ready workers; unknown only when more than a third of those lack a fresh sample".
     `samples` are the fresh ones, as the busy share by node name."""
     ready = [node for node in cluster if nodes.is_worker(node).answer == "yes" and node.ready]

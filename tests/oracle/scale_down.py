@@ -89,13 +89,15 @@ def right_order(moment: Moment, chosen: str) -> Ruling:
 
 
 @rule("rows 4, 28", "yes", "no", "either")
-def must_give_up(moment: Moment, started_at: int) -> Ruling:
+def must_give_up(moment: Moment, node_name: str, started_at: int) -> Ruling:
     """ "a scale-down is released when CPU is above CPU_UP"; after 15 minutes "the operation fails: what it
     cordoned and did not terminate is uncordoned"."""
     if moment.now - started_at >= moment.settings.stuck_seconds:
         return yes("it took too long")
+    node = moment.named(node_name)
     if load.must_release(moment).answer == "yes":
-        return yes("load is back")
+        carries = node is not None and node.ready
+        return yes("load is back") if carries else either("a node that is not Ready carries no load")
     return either("pods are pending") if pending_or_held(moment) else no("nothing ends it")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ebbtide.simulator.simulate import OnTick, Simulation
+from tests.oracle.witness import Witness
 from tests.swarm.clusters import build
 
 
@@ -26,5 +27,6 @@ def run_or_tell(seed: int) -> Outcome:
 
 def run_seed(seed: int, on_tick: OnTick | None = None, sleeps: bool = True) -> Outcome:
     simulation = Simulation(build(seed, sleeps), on_tick=on_tick)
+    Witness(simulation.stage, metrics=not any(fault.startswith("metrics-") for fault in simulation.faults))
     result = simulation.run()
     return Outcome(seed, result.faults, result.ticks, result.violations)
