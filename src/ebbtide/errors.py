@@ -4,7 +4,8 @@
     ├── Usage            wrong input of a person: exit code 2, nothing touched
     │   ├── ConfigError
     │   ├── StoreUnusable    corrupt, too old, too new, not writable
-    │   └── NameTaken        another policy has this name
+    │   ├── NameTaken        another policy has this name
+    │   └── SolverMissing    the packer that is asked for is not installed
     ├── Conflict         somebody else wrote first: read again
     │   └── LeaseLost        the lease is held by another, or has run out
     ├── Retryable        definitely not done; the same call may work later
@@ -51,6 +52,10 @@ class StoreUnusable(Usage):
 
 
 class NameTaken(Usage):
+    pass
+
+
+class SolverMissing(Usage):
     pass
 
 

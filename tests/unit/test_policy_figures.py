@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -14,7 +15,7 @@ from ebbtide.bootstrap.figures import watched
 from ebbtide.config.document import Read
 from ebbtide.config.load import build_config
 from ebbtide.errors import Retryable
-from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport
+from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport, NodeAnalysis
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.idle import IdleState, WakeReason
 from ebbtide.model.operation import (
@@ -29,6 +30,7 @@ from ebbtide.model.operation import (
     SpotKind,
 )
 from ebbtide.model.settings import Settings
+from tests.builders import make_removal
 from tests.unit.engine.builders import Small
 from tests.yard import Town, Yard, make_policy, make_workload, policy_id
 
@@ -183,3 +185,37 @@ def test_figures_are_kept_where_anybody_could_ask_for_them() -> None:
     serving = watched([(listening, outside)], said.append, ticks=False)
     assert serving.health is not None
     assert serving.health.why_not_ready() == ""
+
+
+def test_savings_are_booked_when_the_last_of_its_nodes_has_gone() -> None:
+    """The whole used to be booked after the first of two nodes, and the second never counted."""
+    figures = Figures()
+    observer = figures.of(Settings())
+    value, saved = figures.registry.get_sample_value, {"cluster": "cluster", "currency": "EUR"}
+    total, count = (f"ebbtide_consolidation_savings_per_hour_{part}" for part in ("sum", "count"))
+    for start in (1, 2):
+        empties = (make_removal("a1"), make_removal("a2"))
+        plan = ConsolidationPlan(
+            empties, cost_before=Decimal("0.16"), cost_after=Decimal("0.02"), currency="EUR"
+        )
+        costs = (("a1", "0.04"), ("a2", "0.10"))
+        nodes = tuple(NodeAnalysis(n, "t", 9, 9, 0, Decimal(cost), False, "") for n, cost in costs)
+        report = ConsolidationReport((), nodes, plan=plan)
+        observer.decided(Decision("d", start, Action.CONSOLIDATE, "why", (), consolidation=report))
+        first = replace(empties[0], state=RemovalState.GONE)
+        observer.closed(ScaleDown(f"{start}-d", start, (first,), only_empty=True), True)
+        assert value(count, saved) == (None if start == 1 else 1)
+        if start == 1:
+            second = replace(empties[1], state=RemovalState.GONE)
+            observer.closed(ScaleDown(f"{start}-d", start, (second,), only_empty=True), True)
+            assert value(total, saved) == pytest.approx(0.14)
+            assert value(count, saved) == 1
+    kept = replace(empties[1], state=RemovalState.RELEASED)
+    observer.closed(ScaleDown("2-d", 2, (kept,), only_empty=True, abort_reason="came onto"), False)
+    assert value(total, saved) == pytest.approx(0.18), "what has gone is saved"
+    assert value(count, saved) == 2
+    observer.decided(Decision("d", 3, Action.CONSOLIDATE, "why", (), consolidation=report))
+    observer.closed(ScaleDown("3-d", 3, (first,), only_empty=True), True)
+    observer.decided(Decision("d", 4, Action.CONSOLIDATE, "why", (), consolidation=report))
+    assert value(total, saved) == pytest.approx(0.22), "the next one begins"
+    assert value(count, saved) == 3

@@ -13,10 +13,12 @@ from ebbtide.bootstrap.kubernetes import close_doors, needing, open_kubernetes
 from ebbtide.bootstrap.parts import LineNotifier, SystemClock, TimeOrderedIds, World
 from ebbtide.config import Config
 from ebbtide.config.api import webhook_secrets
+from ebbtide.core.packing.pack import HOW_TO_PACK, why_missing
 from ebbtide.engine.cost_notes import CostNotes
 from ebbtide.engine.observers import Observers
 from ebbtide.engine.outside import Outside
-from ebbtide.errors import ConfigError
+from ebbtide.errors import ConfigError, SolverMissing
+from ebbtide.model.settings import Settings
 from ebbtide.ports import Notifier, Store
 
 __all__ = [
@@ -42,6 +44,7 @@ def build(
 ) -> Outside:
     """Nothing outside is asked before the store is known to be usable, except with `asking`: then the API
     server must answer first, so that a mistake in its address leaves no store behind."""
+    refuse_without_packer(config.settings)
     if config.cluster_kind == "kubernetes":
         world = open_kubernetes(config, watching, asking)
         try:
@@ -56,6 +59,13 @@ def build(
         )
     store = open_store(config)
     return assemble(config, store, open_simulated(config))
+
+
+def refuse_without_packer(settings: Settings) -> None:
+    """A solver that is missing is an error at start-up: later it would change what is decided."""
+    why = why_missing(settings.packer)
+    if why:
+        raise SolverMissing(f"{why}; nothing was touched. {HOW_TO_PACK}")
 
 
 def assemble(config: Config, store: Store, world: World) -> Outside:

@@ -29,6 +29,7 @@ from ebbtide.config.schema import Document
 from ebbtide.core.budgets import described
 from ebbtide.errors import ConfigError
 from ebbtide.hush import keep_password_of
+from ebbtide.model.packer import Packer
 from ebbtide.model.policy import ZeroDefaults
 from ebbtide.model.pool import Pool
 from ebbtide.model.settings import Settings
@@ -153,6 +154,7 @@ def _config(
         "pools": pools,
         "budgets": tuple(budget.budget() for budget in document.budgets),
         "consolidation": document.consolidation.settings(),
+        "packer": Packer(document.packer),
     }
     for one in fields(Settings):
         if one.name not in given:

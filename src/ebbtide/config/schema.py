@@ -69,6 +69,10 @@ class HowMany(Section):
     pods_per_node: int = count(
         DEFAULTS.pods_per_node, "Pods a new node is taken to hold, only where requests are unknown.", 1
     )
+    packer: Literal["highs", "plain"] = Field(
+        DEFAULTS.packer.value,
+        description="What plans are packed with: `highs` needs the extra `solver`, `plain` needs nothing.",
+    )
     preferred_zones: tuple[str, ...] = Field(
         DEFAULTS.preferred_zones,
         description="Zones whose nodes are kept rather than others, the best first: the last tie-break.",

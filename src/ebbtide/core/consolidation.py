@@ -13,14 +13,15 @@ snapshot, record, settings and time give the same report, unless real time is ha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from ebbtide.core import gates
 from ebbtide.core.capacity import standing
 from ebbtide.core.consolidation_pace import cooled_down
 from ebbtide.core.packing.budget import Budget, CountingClock
 from ebbtide.core.question import Question
-from ebbtide.core.repack.choose import Choice
-from ebbtide.core.repack.look import look
+from ebbtide.core.repack.choose import Choice, first_reason
+from ebbtide.core.repack.look import Look, look
 from ebbtide.core.servers import is_starting
 from ebbtide.core.words import count_of
 from ebbtide.model.check import Check
@@ -49,9 +50,10 @@ def evaluate(
         return ConsolidationReport(checks)
     found = look(snapshot, record, settings, now, players or {})
     if any(not check.passed for check in checks):
-        return ConsolidationReport(checks, found.nodes, found.refusals)
-    seconds = settings.consolidation.plan_seconds
-    return Choice(question, found).report(checks, Budget(CountingClock(), seconds))
+        return ConsolidationReport(_with_reason(checks, found), found.nodes, found.refusals)
+    rules = settings.consolidation
+    budget = Budget(CountingClock(), rules.plan_seconds, packer=settings.packer)
+    return Choice(question, found).report(checks, budget)
 
 
 def explore(
@@ -62,8 +64,9 @@ def explore(
     start = clock()
     checks = tuple(_preflight(question))
     found = look(question.snapshot, question.record, question.settings, question.now, players)
-    seconds = question.settings.consolidation.plan_seconds * _SEARCHING
-    return Choice(question, found).report(checks, Budget(clock, start + seconds))
+    rules = question.settings.consolidation
+    budget = Budget(clock, start + rules.plan_seconds * _SEARCHING, packer=question.settings.packer)
+    return Choice(question, found).report(checks, budget)
 
 
 def _preflight(question: Question) -> Iterator[Check]:
@@ -80,8 +83,17 @@ def _preflight(question: Question) -> Iterator[Check]:
     yield _nothing_deployed(snapshot, settings, now)
     yield gates.load_not_high(snapshot, settings)
     workers = len(standing(snapshot, record))
-    says = f"{workers} ready workers, at least {LEAST_NODES} are asked for"
+    says = f"{count_of(workers, 'ready worker')}, at least {LEAST_NODES} are asked for"
     yield Check("enough nodes", workers >= LEAST_NODES, says)
+
+
+def _with_reason(checks: tuple[Check, ...], found: Look) -> tuple[Check, ...]:
+    """One node that is too young, or was emptied just now, stays for that reason, as in scenarios 1 and 2 of
+    the policy: that there is only one is the lesser of the two."""
+    last = checks[-1]
+    if any(not check.passed for check in checks[:-1]):
+        return checks
+    return (*checks[:-1], replace(last, says=first_reason(found.nodes, last.says)))
 
 
 def _stable(record: Record) -> Check:

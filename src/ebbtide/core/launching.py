@@ -16,10 +16,12 @@ from operator import attrgetter
 
 from ebbtide.core.fit import Placement
 from ebbtide.core.offers import Offer
-from ebbtide.core.packing import Item, NodeType, Plan, PlannedNode, pack
-from ebbtide.core.packing.budget import CountingClock
+from ebbtide.core.packing import Item, NodeType, Plan, PlannedNode
+from ebbtide.core.packing.budget import Budget, CountingClock
+from ebbtide.core.packing.pack import pack_within
 from ebbtide.core.pending import MIB_PER_CPU, Admission, Candidate, PodClass, Twin, Units, classes_of, weight
 from ebbtide.core.room import Room
+from ebbtide.model.packer import Packer
 from ebbtide.model.pod import Pod
 from ebbtide.model.resources import NOTHING
 from ebbtide.model.settings import Settings
@@ -159,14 +161,14 @@ class Launching:
         zone = usable[0].offer.zone
         units = Units(self._placement, self._admission, zone, self._settings.pods_per_node)
         items = units.items(classes, frozenset(each.name for each in usable))
-        plan = _packed(items, usable, 0.0)
+        plan = self._packed(items, usable, 0.0)
         self.bound = max(self.bound, plan.bound)
         least = min(each.price for each in usable)
         for factor in _SURCHARGES:
             # With the maximum in sight, fewer and larger nodes serve more pods than the cheapest ones.
             if len(plan.nodes) <= self._limits.ever - len(self._nodes):
                 break
-            other = _packed(items, usable, factor * least)
+            other = self._packed(items, usable, factor * least)
             plan = other if len(other.nodes) < len(plan.nodes) else plan
         return plan
 
@@ -238,6 +240,9 @@ class Launching:
             self._give_up(node)
         return False
 
+    def _packed(self, items: Sequence[Item], usable: Sequence[Candidate], surcharge: float) -> Plan:
+        return _packed(items, usable, surcharge, self._settings.packer)
+
     def _choose(self, candidate: Candidate) -> Chosen:
         offer = candidate.offer
         node = Chosen(candidate, offer.room(f"planned-{next(self._numbers)}"))
@@ -268,7 +273,7 @@ def _candidate(number: int, offer: Offer) -> Candidate:
     return Candidate(str(number), offer, room, max(price, _LEAST_PRICE), tier)
 
 
-def _packed(items: Sequence[Item], usable: Sequence[Candidate], surcharge: float) -> Plan:
+def _packed(items: Sequence[Item], usable: Sequence[Candidate], surcharge: float, packer: Packer) -> Plan:
     types = [
         NodeType(
             each.name,
@@ -281,4 +286,4 @@ def _packed(items: Sequence[Item], usable: Sequence[Candidate], surcharge: float
         for each in usable
         if min(each.room.cpu_milli, each.room.memory_mib, each.room.slots) > 0
     ]
-    return pack(items, types, deadline=_SECONDS, clock=CountingClock())
+    return pack_within(items, types, Budget(CountingClock(), _SECONDS, packer=packer))

@@ -47,7 +47,7 @@ def choose_targets(
             reason = reason or (f"it is the last ready worker in zone {node.zone}" if alone else "")
             reason = reason or _why_pool_keeps(node, pools[node.pool] - 1, settings)
             reason = reason or _why_budget_keeps(node, chosen, rooms)
-            reason = reason or _why_not_drainable(node, snapshot, settings, disruptions)
+            reason = reason or why_not_drainable(node, snapshot, settings, disruptions)
             reason = reason or elsewhere.why_not([*chosen, node])
             if not reason:
                 chosen.append(node)
@@ -109,7 +109,11 @@ def _why_budget_keeps(node: Node, chosen: Sequence[Node], rooms: Mapping[str, Al
     return f"{room.count} more of its pool may go: {room.says}" if used >= room.count else ""
 
 
-def _why_not_drainable(node: Node, snapshot: Snapshot, settings: Settings, disruptions: Disruptions) -> str:
+def why_not_drainable(
+    node: Node, snapshot: Snapshot, settings: Settings, disruptions: Disruptions | None = None
+) -> str:
+    """The first pod that may not be evicted now, with the rule or the budget that says so."""
+    disruptions = disruptions or Disruptions(snapshot.cluster.budgets, spends=False)
     pods = snapshot.cluster.pods_on.get(node.name, ())
     plan = plan_drain(node, pods, disruptions, settings, snapshot.players_of)
     for treatment in (Treatment.BLOCK, Treatment.WAIT):

@@ -13,7 +13,8 @@ from typing import Any
 from ebbtide.core.capacity import coming_slots, counted, enlisted, missing_by_pool
 from ebbtide.core.consolidation_pace import forget_evictions
 from ebbtide.core.gates import placed_pods, plausible
-from ebbtide.model.operation import Consolidate, Operation
+from ebbtide.core.operations.removals import with_time_again
+from ebbtide.model.operation import Consolidate, Operation, ScaleDown
 from ebbtide.model.record import Emptied, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -35,7 +36,7 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
     record, warnings = clamp_stamps(record, settings, now)
     silent = record.ticked_at > 0 and now - record.ticked_at > settings.max_tick_gap_seconds
     if snapshot.problems or silent or record.unclean_runs:
-        record = replace(record, operation=_watched_anew(record.operation, now))
+        record = replace(record, operation=_watched_again(record.operation, settings, now))
     if snapshot.problems:
         return replace(record, idle_since=0, emptied=(), ticked_at=now), warnings
     idle = is_idle(snapshot, settings)
@@ -61,12 +62,17 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
     )
 
 
-def _watched_anew(operation: Operation | None, now: int) -> Operation | None:
-    """Nobody looked, the runner before died, or nothing could be seen: a pod that is being moved is given
-    its time again. That cannot go on for ever, since a consolidation has an end of its own."""
-    if isinstance(operation, Consolidate):
-        return replace(operation, watched_since=now)
-    return operation
+def _watched_again(operation: Operation | None, settings: Settings, now: int) -> Operation | None:
+    """Nobody looked, the runner before died, or nothing could be seen: pods that are being moved or drained
+    are given their time again (row 36). That cannot go on for ever, since both operations have an end."""
+    match operation:
+        case Consolidate():
+            return replace(operation, watched_since=now)
+        case ScaleDown():
+            again = tuple(with_time_again(removal, settings, now) for removal in operation.removals)
+            return replace(operation, removals=again)
+        case _:
+            return operation
 
 
 def clamp_stamps(record: Record, settings: Settings, now: int) -> tuple[Record, tuple[str, ...]]:

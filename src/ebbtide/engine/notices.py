@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from ebbtide.core.operations import spot
+from ebbtide.core.operations.removals import with_time_again
 from ebbtide.core.operations.spot import with_spot
 from ebbtide.engine.observe import observe
 from ebbtide.engine.outside import Outside
@@ -146,7 +147,11 @@ def _counted(hold: Hold, instance_id: str) -> bool:
         hold.outside.notifier.notify(alarm)
         hold.outside.observer.closed(current, False)
         return False
-    hold.write(with_spot(hold.record, replace(current, unclean_runs=current.unclean_runs + 1)))
+    counted = replace(current, unclean_runs=current.unclean_runs + 1)
+    if current.unclean_runs and current.removal is not None:
+        again = with_time_again(current.removal, hold.settings, hold.now)
+        counted = replace(counted, removal=again)
+    hold.write(with_spot(hold.record, counted))
     return True
 
 

@@ -22,6 +22,7 @@ from ebbtide.adapters.clouds.inbox import HandedInbox
 from ebbtide.engine.outside import Outside
 from ebbtide.engine.scaling import Scaling
 from ebbtide.engine.tick import TickReport, tick
+from ebbtide.entrypoints.lambda_schedule import VARIABLE, refuse_slow_schedule
 from ebbtide.errors import EbbtideError, Retryable
 from ebbtide.model.settings import Settings
 
@@ -54,6 +55,7 @@ def open_outside() -> tuple[Outside, Settings, Scaling | None]:
     if parameter := os.environ.get(KUBECONFIG_PARAMETER):
         os.environ["KUBECONFIG"] = str(fetch_kubeconfig(parameter, Path(tempfile.gettempdir())))
     config = load(None, os.environ)
+    refuse_slow_schedule(os.environ.get(VARIABLE, ""), config.settings)
     for warning in price_warnings(config, datetime.now(UTC).date()):
         _told({"warning": warning})
     outside = build(config)

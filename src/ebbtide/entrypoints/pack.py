@@ -13,7 +13,9 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from ebbtide.core.packing import Item, NodeType, Plan, pack
+from ebbtide.core.packing import Item, NodeType, Plan
+from ebbtide.core.packing.budget import Budget
+from ebbtide.core.packing.pack import installed_packer, pack_within
 from ebbtide.errors import Usage
 
 _POD_COLUMNS = ("name", "cpu_milli", "memory_mib")
@@ -38,7 +40,8 @@ def pack_command(pods: Path, types: Path, deadline: float, as_json: bool) -> int
     except Usage as wrong:
         error.print(f"ebbtide: {wrong}", style="red", markup=False)
         return 2
-    plan = pack(items, node_types, deadline=start + deadline, clock=time.perf_counter)
+    budget = Budget(time.perf_counter, start + deadline, packer=installed_packer())
+    plan = pack_within(items, node_types, budget)
     seconds = time.perf_counter() - start
     for unplaced in plan.unplaced:
         told = ", ".join(unplaced.pods[:_TOLD]) + (", …" if len(unplaced.pods) > _TOLD else "")

@@ -12,6 +12,7 @@ from decimal import Decimal
 
 from ebbtide.adapters.clouds.prices import PriceBook
 from ebbtide.core.consolidation import explore
+from ebbtide.core.packing.pack import installed_packer
 from ebbtide.core.question import Question
 from ebbtide.core.room import HOSTNAME_LABEL, ZONE_LABEL
 from ebbtide.model.consolidation import ConsolidationSettings
@@ -83,7 +84,9 @@ def settings_of(nodes: tuple[Node, ...], prices: PriceBook) -> Settings:
         moves_per_hour=MOST,
     )
     pools = tuple(_pool(name, [n for n in nodes if n.worker and n.pool == name], prices) for name in names)
-    return Settings(pools=pools, min_workers=1, max_workers=MOST, consolidation=rules)
+    return Settings(
+        pools=pools, min_workers=1, max_workers=MOST, consolidation=rules, packer=installed_packer()
+    )
 
 
 def _pool(name: str, nodes: list[Node], prices: PriceBook) -> Pool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ebbtide.model.budget import RemovalBudget
 from ebbtide.model.consolidation import ConsolidationSettings
+from ebbtide.model.packer import Packer
 from ebbtide.model.pool import Pool
 
 NO_CONSOLIDATION = ConsolidationSettings()
@@ -86,6 +87,8 @@ class Settings:
     evict_local_storage: bool = False
     consolidation: ConsolidationSettings = NO_CONSOLIDATION
 
+    packer: Packer = Packer.HIGHS
+    """For launches and for consolidation; recorded with each decision, like every setting."""
     preferred_zones: tuple[str, ...] = ()
     """Where nodes are rather kept than elsewhere, the best first: the last tie-break of what to keep."""
 

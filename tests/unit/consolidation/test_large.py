@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from decimal import Decimal
 from random import Random
 
@@ -10,8 +11,10 @@ import pytest
 
 from ebbtide.core.consolidation import evaluate
 from ebbtide.core.repack import eliminate, sweep
+from ebbtide.errors import SolverMissing
 from ebbtide.model.consolidation import ConsolidationPlan
 from ebbtide.model.node import Node
+from ebbtide.model.packer import Packer
 from ebbtide.model.pod import Pod
 from ebbtide.model.record import Record
 from ebbtide.model.scheduling import Scheduling, Taint, TaintEffect, Toleration
@@ -77,12 +80,19 @@ def test_a_large_cluster_ends_close_to_its_bound() -> None:
     assert len(plan.frontier) > 4
 
 
-def test_it_works_without_numpy_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plain_packer_works_without_numpy_and_gives_the_same_plan_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with_numpy = planned(half_empty(100), given())
+    plain = replace(given(plan_seconds=0.5), packer=Packer.PLAIN)
+    installed = planned(half_empty(100), plain)
     monkeypatch.setitem(sys.modules, "ebbtide.core.repack.fill_many", None)
     monkeypatch.setitem(sys.modules, "ebbtide.core.packing.improve", None)
-    plan = planned(half_empty(100), given(plan_seconds=0.5))
+    plan = planned(half_empty(100), plain)
+    assert plan == installed, "what is installed is no input"
     assert plan.cost_after <= with_numpy.cost_after * Decimal("1.15")
+    with pytest.raises(SolverMissing):
+        planned(half_empty(100), given())
 
 
 def test_of_very_many_pods_only_the_most_promising_sets_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,9 @@ from tests.unit.consolidation.builders import (
 def test_scenario_1_fresh_node_provisioning() -> None:
     fresh = node("a1", created_at=NOW - 300)
     report = report_on(cluster([fresh]), idle(fresh, seconds=300))
-    assert refusal(report) == ("enough nodes", "1 ready workers, at least 2 are asked for")
+    says = "a1: it is 300 s old, at least 1800 s are asked for; 1 ready worker, at least 2 are asked for"
+    assert refusal(report) == ("enough nodes", says)
+    assert log_fields(report)["reason"] == says, "the log gives the reason of the document: too young"
     assert fate(report, "a1") == "it is 300 s old, at least 1800 s are asked for"
 
 
@@ -42,7 +44,11 @@ def test_scenario_2_container_just_removed() -> None:
     emptied = node("a1", created_at=NOW - 3600)
     other = node("a2", "cpx62", created_at=NOW - 3600)
     report = report_on(cluster([emptied, other]), idle(emptied, other, seconds=120))
-    assert refusal(report) == ("nodes to remove", "0 of 2 workers could be removed")
+    why = "a1: it has been empty for 120 s, at least 900 s are asked for"
+    assert refusal(report) == ("nodes to remove", f"{why}; 0 of 2 workers could be removed")
+    assert log_fields(report)["reason"] == f"{why}; 0 of 2 workers could be removed"
+    alone = report_on(cluster([emptied]), idle(emptied, seconds=120))
+    assert str(log_fields(alone)["reason"]).startswith(why), "also where it is the only node"
     assert fate(report, "a1") == "it has been empty for 120 s, at least 900 s are asked for"
 
 

@@ -17,7 +17,7 @@ from ebbtide.model.effect import Cordon
 from ebbtide.model.events import Alarm, AlarmKind, EffectDone, EffectKind, SpotAnswer, SpotEvent
 from ebbtide.model.log import LogEntry
 from ebbtide.model.node import Instance
-from ebbtide.model.operation import SpotKind, SpotNotice
+from ebbtide.model.operation import RemovalState, SpotKind, SpotNotice
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record, spot_lease_name
 from ebbtide.model.snapshot import ClusterView
 from ebbtide.narrate import facts_in
@@ -178,6 +178,20 @@ def test_runs_are_counted_before_they_run_and_the_lease_is_given_back_after_a_cr
     alarms = facts_in(small.notifier.entries, Alarm)
     assert [alarm.alarm for alarm in alarms] == [AlarmKind.SPOT_FAILED] * 3
     assert alarms[0].detail == f"{small.instance_id}: ZeroDivisionError: a bug"
+
+
+def test_row_36_a_run_that_was_killed_costs_a_rebalance_no_drain_attempt() -> None:
+    small = Spotted()
+    draining = make_removal(small.nodes[0].name, instance_id=small.instance_id, state=RemovalState.DRAINING)
+    for unclean, deadline in ((1, small.now + 300), (0, small.now - 1)):
+        late = replace(draining, drain_deadline=small.now - 1, node_uid=small.nodes[0].uid)
+        known = make_spot(instance_id=small.instance_id, id=f"spot:{small.instance_id}", removal=late)
+        small.put(spots=(replace(known, unclean_runs=unclean),))
+        hold = small.hold()
+        assert notices._counted(hold, small.instance_id)
+        removal = hold.record.spots[0].removal
+        assert removal is not None
+        assert removal.drain_deadline == deadline
 
 
 def test_what_keeps_crashing_its_runner_is_given_up_with_an_alarm() -> None:

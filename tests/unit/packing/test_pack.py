@@ -6,7 +6,11 @@ import sys
 import pytest
 
 from ebbtide.core.packing import NodeType, Plan, Rules
-from tests.unit.packing.builders import make_item, make_type, packed
+from ebbtide.core.packing.budget import Budget
+from ebbtide.core.packing.pack import installed_packer, pack_within, why_missing
+from ebbtide.errors import SolverMissing
+from ebbtide.model.packer import Packer
+from tests.unit.packing.builders import make_item, make_type, packed, ticking
 from tests.unit.packing.test_solver import CLOUD, checked, some_items
 
 
@@ -40,13 +44,26 @@ def test_small_pods_without_the_solver_are_packed_well() -> None:
     assert checked(packed(items, CLOUD, looks=3000), items, CLOUD).gap < 0.06
 
 
-def test_where_the_solver_is_not_installed_plain_python_packs_any_number(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_plain_python_packs_any_number_and_needs_nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ebbtide.core.packing.improve", None)
     items = some_items(classes=10, count=40)
+    plan = pack_within(items, CLOUD, Budget(ticking(), 100.0, packer=Packer.PLAIN))
 
-    assert checked(packed(items, CLOUD, looks=100), items, CLOUD).gap < 0.3
+    assert checked(plan, items, CLOUD).gap < 0.3
+
+
+def test_a_solver_that_is_missing_is_an_error_and_never_another_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`decide` answered 84 or 78 nodes to the same inputs, by what happened to be installed."""
+    assert (why_missing(Packer.HIGHS), installed_packer()) == ("", Packer.HIGHS)
+    monkeypatch.setitem(sys.modules, "ebbtide.core.packing.improve", None)
+    with pytest.raises(SolverMissing, match="cannot be loaded"):
+        packed(some_items(classes=10, count=40), CLOUD, looks=100)
+    monkeypatch.setitem(sys.modules, "highspy", None)
+    with pytest.raises(SolverMissing, match=r"needs highspy, .*pip install 'ebbtide\[solver\]'"):
+        packed(some_items(classes=10, count=40), CLOUD, looks=100)
+    assert (why_missing(Packer.PLAIN), installed_packer()) == ("", Packer.PLAIN)
 
 
 def test_a_small_input_imports_no_solver() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
 
 from prometheus_client import CollectorRegistry, Counter, Summary
 
@@ -22,6 +24,7 @@ from ebbtide.model.operation import (
 
 WHY = (
     ("paused", "paused"),
+    ("is above CPU_UP", "load"),
     ("is being answered", "spot"),
     ("pods have waited", "pods_waiting"),
     ("not finished after", "too_long"),
@@ -70,13 +73,20 @@ class ConsolidationFigures:
             "ebbtide_nodes_decommissioned", "Nodes that were removed.", ["cluster"], registry=registry
         )
 
-        self._empties: dict[str, tuple[str, ConsolidationPlan]] = {}
-        """What was last to be removed without a move in each cluster, with the id of its operation."""
+        self._empties: dict[str, _Empties] = {}
+        """What was last to be removed without a move in each cluster."""
 
     def decided(self, cluster: str, decision: Decision) -> None:
-        plan = decision.consolidation.plan if decision.consolidation is not None else None
-        if decision.action is Action.CONSOLIDATE and plan is not None and not plan.sources:
-            self._empties[cluster] = operation_id(decision.at, decision.id), plan
+        report = decision.consolidation
+        plan = report.plan if report is not None else None
+        if report is None or plan is None or decision.action is not Action.CONSOLIDATE or plan.sources:
+            return
+        before = self._empties.pop(cluster, None)
+        if before is not None and before.gone:
+            self._book(cluster, before)  # the rest of its nodes was given up
+        costs = {node.node_name: node.cost_per_hour or Decimal(0) for node in report.nodes}
+        asked = {one.instance_id: costs.get(one.node_name, Decimal(0)) for one in plan.empties}
+        self._empties[cluster] = _Empties(operation_id(decision.at, decision.id), plan, asked)
 
     def advanced(self, cluster: str, before: Operation | Spot, after: Operation | Spot) -> None:
         came, went = _came(after) - _came(before), _went(after) - _went(before)
@@ -87,19 +97,56 @@ class ConsolidationFigures:
 
     def closed(self, cluster: str, work: Operation | Spot, succeeded: bool) -> None:
         """One that moves pods, or that takes what is empty; what it removes later is a part of it."""
-        told: Consolidate | ConsolidationPlan
+        empties = self._empties.get(cluster)
         match work:
             case Consolidate():
-                told = work
-            case ScaleDown() if work.id == self._empties.get(cluster, ("", None))[0]:
-                _, told = self._empties.pop(cluster)
+                saved = (work.savings_per_hour, work.currency) if succeeded else None
+                self._ended(cluster, saved, work.abort_reason)
+            case ScaleDown() if empties is not None and work.id == empties.id:
+                empties.gone |= _went(work)
+                if succeeded and not empties.complete:
+                    return  # only some may go at once: the others follow under the same id
+                del self._empties[cluster]
+                if succeeded or empties.gone:
+                    self._book(cluster, empties)
+                else:
+                    self._ended(cluster, None, work.abort_reason)
             case _:
-                return
-        self.ended.labels(cluster, "succeeded" if succeeded else "failed").inc()
-        if succeeded:
-            self.savings.labels(cluster, told.currency).observe(float(told.savings_per_hour))
+                pass
+
+    def _book(self, cluster: str, empties: _Empties) -> None:
+        self._ended(cluster, (empties.savings, empties.plan.currency), "")
+
+    def _ended(self, cluster: str, saved: tuple[Decimal, str] | None, why: str) -> None:
+        self.ended.labels(cluster, "failed" if saved is None else "succeeded").inc()
+        if saved is None:
+            self.failed.labels(cluster, why_failed(why)).inc()
         else:
-            self.failed.labels(cluster, why_failed(work.abort_reason)).inc()
+            self.savings.labels(cluster, saved[1]).observe(float(saved[0]))
+
+
+@dataclass(slots=True)
+class _Empties:
+    """A consolidation that only takes empty nodes, one or a few at a time."""
+
+    id: str
+    plan: ConsolidationPlan
+    costs: Mapping[str, Decimal]
+    """Of each node it is to remove, by instance id."""
+    gone: set[str] = field(default_factory=set)
+
+    @property
+    def complete(self) -> bool:
+        return self.gone >= self.costs.keys()
+
+    @property
+    def savings(self) -> Decimal:
+        """Of the whole once all have gone; before, of what has."""
+        return (
+            self.plan.savings_per_hour
+            if self.complete
+            else sum(map(self.costs.__getitem__, self.gone), Decimal(0))
+        )
 
 
 def why_failed(reason: str) -> str:

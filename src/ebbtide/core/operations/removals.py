@@ -34,6 +34,7 @@ from ebbtide.model.effect import (
 )
 from ebbtide.model.node import InstanceState, Node
 from ebbtide.model.operation import Removal, RemovalState
+from ebbtide.model.settings import Settings
 
 Advance = tuple[Removal, tuple[Effect, ...]]
 
@@ -154,6 +155,14 @@ def _drain_deadline(removal: Removal, situation: Situation) -> int:
     if notice is not None:
         return min(notice.noticed_at + situation.settings.spot_drain_seconds, notice.deadline)
     return situation.now + situation.settings.drain_timeout_seconds
+
+
+def with_time_again(removal: Removal, settings: Settings, now: int) -> Removal:
+    """After a run that was killed, or time in which nobody looked: the drain begins its time again, so a
+    deadline that passed meanwhile costs no attempt."""
+    if removal.state is not RemovalState.DRAINING:
+        return removal
+    return replace(removal, drain_deadline=max(removal.drain_deadline, now + settings.drain_timeout_seconds))
 
 
 def _draining(

@@ -2,8 +2,9 @@
 
     interruption  the cloud will take the instance: cordon, evict what can be evicted, and launch a
                   replacement as soon as the total stays within max. Nothing is terminated by us.
-    rebalance     a recommendation, so voluntary: the replacement comes first; once it is ready the
-                  old node passes the same gates as any removal. It lapses after a while.
+    rebalance     a recommendation, so voluntary: all gates and the drain rules are asked first, as if the
+                  replacement were there; then it comes; once it is ready the old node passes the same
+                  gates as any removal. It lapses after a while.
 
 A node that a scale-down already removes is only hurried along, without a replacement. A rebalance is
 upgraded in place by an interruption; the other way round changes nothing.
@@ -22,9 +23,11 @@ from ebbtide.core.offers import replacement_offer
 from ebbtide.core.operations import removals, slots
 from ebbtide.core.operations.closing import Closed, handed_over, rest_offers
 from ebbtide.core.operations.situation import Situation, Step
+from ebbtide.core.targets import why_kept, why_not_drainable
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.effect import Effect, Outcome
 from ebbtide.model.events import SpotAnswer
+from ebbtide.model.node import Node
 from ebbtide.model.operation import (
     Removal,
     RemovalState,
@@ -200,7 +203,45 @@ def _why_wait(spot: Spot, situation: Situation) -> str:
         ),
     )
     failed = next((check for check in checks if not check.passed), None)
-    return failed.says if failed else ""
+    return failed.says if failed else _why_kept(spot, situation)
+
+
+def _why_kept(spot: Spot, situation: Situation) -> str:
+    """Whatever would keep the node from going once its replacement is Ready. Asked before any launch: a
+    replacement for a node that cannot be drained is a node too many (row 35)."""
+    snapshot, record, settings = situation.snapshot, situation.record, situation.settings
+    node = snapshot.node_of.get(spot.instance_id)
+    if node is None:
+        return "its node is not in the cluster"
+    why = why_kept(node, snapshot, record) or why_not_drainable(node, snapshot, settings)
+    if why:
+        return f"{node.name} cannot go: {why}"
+    removing = (_removal(spot, situation),)
+    coming = (
+        () if spot.slot is not None and spot.slot.state is SlotState.READY else (_coming(spot, situation),)
+    )
+    cluster = replace(snapshot.cluster, nodes=(*snapshot.cluster.nodes, *coming))
+    replaced = replace(snapshot, cluster=cluster)
+    checks = (
+        gates.keeps_minimum(replaced, record, settings, removing),
+        gates.keeps_zones(replaced, record, settings, removing),
+        gates.no_pod_pending(snapshot),
+        gates.load_known(snapshot),
+        gates.load_fits(snapshot, record, settings, removing, joining=len(coming)),
+    )
+    return next((check.says for check in checks if not check.passed), "")
+
+
+def _coming(spot: Spot, situation: Situation) -> Node:
+    """The replacement, as it will stand in the cluster."""
+    pool = situation.settings.pool_named(spot.pool)
+    if spot.slot is not None:
+        zone = spot.slot.zone
+    elif pool is not None:
+        zone = replacement_offer(situation.snapshot, situation.record, pool, spot.instance_type).zone
+    else:
+        zone = ""
+    return Node(f"{spot.id}-replacement", "", pool=spot.pool, zone=zone)
 
 
 def _ended(spot: Spot, situation: Situation) -> Spot:

@@ -1,12 +1,14 @@
-"""What a search may use: time until a deadline, and chance from a seed.
+"""What a search may use: time until a deadline, chance from a seed, and a packer.
 
-Both are handed in, so that one seed and enough time give one plan.
+All are handed in, so one seed, one packer and enough time give one plan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from ebbtide.model.packer import Packer
 
 CALLS_PER_SECOND = 100
 """Looks at a counting clock that make a second."""
@@ -17,13 +19,14 @@ class Budget:
     clock: Callable[[], float]
     deadline: float
     seed: int = 0
+    packer: Packer = Packer.HIGHS
 
     def left(self) -> float:
         return self.deadline - self.clock()
 
     def part(self, share: float) -> Budget:
         """A budget that ends when this share of what is left is used."""
-        return Budget(self.clock, self.clock() + max(0.0, self.left()) * share, self.seed)
+        return replace(self, deadline=self.clock() + max(0.0, self.left()) * share)
 
 
 class CountingClock:

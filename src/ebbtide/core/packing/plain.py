@@ -1,4 +1,4 @@
-"""Packing in plain Python, for inputs too small to load a solver for, or where none is installed.
+"""Packing in plain Python, for inputs too small to load a solver for, or where no solver is wanted.
 
 Nodes are filled one after the other, each with the type whose content is worth most for its price;
 and as long as time and luck last some nodes are taken out and filled anew. A plan is replaced only by

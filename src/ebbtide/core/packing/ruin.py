@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ebbtide.core.packing.arrays import Arrays, Floats
@@ -26,7 +28,7 @@ def ruin(problem: Problem, arrays: Arrays, bins: list[Bin], budget: Budget) -> l
     while idle < _PATIENCE and budget.left() > 0 and problem.cost(bins) > problem.bound * (1 + _CLOSE):
         kept, counts = _taken_out(problem, arrays, bins, rng)
         part = budget.part(_ROUND)
-        seeded = Budget(part.clock, part.deadline, int(rng.integers(1 << 30)))
+        seeded = replace(part, seed=int(rng.integers(1 << 30)))
         made, left = solve(arrays, counts, seeded, FEW)
         again = [*kept, *made, *first_fit(problem, left)]
         idle += 1

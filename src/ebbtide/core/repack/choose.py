@@ -20,6 +20,7 @@ from ebbtide.core.repack.draft import Draft, Floors, Fresh
 from ebbtide.core.repack.look import Look
 from ebbtide.core.repack.sweep import Limits, sweep
 from ebbtide.core.repack.validate import free_after, why_not_fitting
+from ebbtide.core.words import count_of
 from ebbtide.model.check import Check
 from ebbtide.model.consolidation import (
     ConsolidationPlan,
@@ -31,6 +32,11 @@ from ebbtide.model.node import Node
 from ebbtide.model.operation import Move, Removal, Slot
 
 SECONDS_PER_HOUR = 3600
+
+
+def first_reason(nodes: Sequence[NodeAnalysis], says: str) -> str:
+    """Why none may go is said by the first of them that says so: too young, or not empty for long enough."""
+    return next((f"{node.node_name}: {node.why}; {says}" for node in nodes if node.why), says)
 
 
 class Choice:
@@ -47,7 +53,9 @@ class Choice:
     def report(self, before: tuple[Check, ...], budget: Budget) -> ConsolidationReport:
         found, rules = self._found, self._rules
         removable = sum(site.removable for site in self._scene.sites)
-        says = f"{removable} of {len(found.nodes)} workers could be removed"
+        says = f"{removable} of {count_of(len(found.nodes), 'worker')} could be removed"
+        if not removable:
+            says = first_reason(found.nodes, says)
         before = (*before, Check("nodes to remove", removable > 0, says))
         if not removable:
             return ConsolidationReport(before, found.nodes, found.refusals)

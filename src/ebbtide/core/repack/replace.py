@@ -10,14 +10,15 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from itertools import chain
 
-from ebbtide.core.packing import Item, NodeType, Rules, pack
+from ebbtide.core.packing import Item, NodeType, Rules
 from ebbtide.core.packing.budget import Budget
-from ebbtide.core.packing.pack import PLAIN_UNITS
+from ebbtide.core.packing.pack import PLAIN_UNITS, needing_solver, pack_within
 from ebbtide.core.repack.draft import Draft, Fresh, Layout, Space, largest_first
 from ebbtide.core.repack.eliminate import keep_order
 from ebbtide.core.repack.fill import Content, fill
 from ebbtide.core.repack.scene import Offered
 from ebbtide.core.room import Room, room_of_new
+from ebbtide.model.packer import Packer
 
 Keys = Callable[[int], str]
 """The key of the launch slot with this number."""
@@ -122,13 +123,10 @@ class _Replacement:
         return None if packed is None else moves | packed
 
     def _filled(self, kept: Sequence[Space], left: list[int]) -> list[tuple[Space, Content]]:
-        if sum(left) > PLAIN_UNITS:
-            try:
+        if self._budget.packer is Packer.HIGHS and sum(left) > PLAIN_UNITS:
+            with needing_solver():
                 from ebbtide.core.repack.fill_many import fill_many
-            except ImportError:
-                pass
-            else:
-                return fill_many(self._scene, kept, left, self._budget.seed)
+            return fill_many(self._scene, kept, left, self._budget.seed)
         return fill(self._scene, kept, left)
 
     def _packed(self, waiting: Sequence[Sequence[int]]) -> dict[int, str] | None:
@@ -143,8 +141,7 @@ class _Replacement:
         if self._too_dear(waiting):
             return None
         types = [NodeType(o.name, *o.room, price=float(o.price), zone=o.zone) for o in scene.offers]
-        budget = self._budget
-        plan = pack(items, types, deadline=budget.deadline, clock=budget.clock, seed=budget.seed, prove=False)
+        plan = pack_within(items, types, self._budget, prove=False)
         if plan.unplaced:
             return None
         offered = {offer.name: offer for offer in scene.offers}

@@ -7,8 +7,8 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Depends, Query
 
-from ebbtide.core.decide import decide
 from ebbtide.engine.journal import read_decision, read_inputs
+from ebbtide.engine.replaying import decide_again
 from ebbtide.engine.switch import resumed, set_switch
 from ebbtide.entrypoints.api import paging
 from ebbtide.entrypoints.api.guard import Needs
@@ -104,9 +104,7 @@ def router(site: Site) -> APIRouter:
     @routes.get("/decisions/{decision_id}/replay", dependencies=READ)
     def replay(decision_id: str) -> ReplayShape:
         """Compute it again from its stored inputs, and say whether it comes out the same."""
-        entry = find(site, decision_id)
-        stored, inputs = read_decision(entry), read_inputs(entry)
-        again = decide(inputs.snapshot, inputs.record, inputs.settings, inputs.now, stored.id)
+        stored, again = decide_again(find(site, decision_id))
         return ReplayShape(id=stored.id, equal=again == stored, action=again.action, reason=again.reason)
 
     @routes.get("/log", dependencies=READ)

@@ -115,13 +115,10 @@ def explain(ctx: typer.Context, id: DecisionId, config: ConfigPath = None, as_js
 
 def replay(ctx: typer.Context, id: DecisionId, config: ConfigPath = None) -> None:
     """Compute a stored decision again from its stored inputs. Exit code 1 when it differs."""
-    from ebbtide.core.decide import decide
-    from ebbtide.engine.journal import read_decision, read_inputs
+    from ebbtide.engine.replaying import decide_again
     from ebbtide.entrypoints.cli.describe import decision_lines
 
-    entry = _find(read_config(ctx, config), id)
-    stored, inputs = read_decision(entry), read_inputs(entry)
-    again = decide(inputs.snapshot, inputs.record, inputs.settings, inputs.now, stored.id)
+    stored, again = decide_again(_find(read_config(ctx, config), id))
     if again == stored:
         asked = sum(len(verdict.checks) for verdict in stored.verdicts)
         write_lines(

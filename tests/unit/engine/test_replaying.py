@@ -1,0 +1,68 @@
+"""Which packer was used is an input: where it is not installed, a start and a replay are refused."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import pytest
+
+from ebbtide.bootstrap import refuse_without_packer
+from ebbtide.config.document import parse_document
+from ebbtide.config.load import build_config
+from ebbtide.core.decide import decide
+from ebbtide.engine.journal import Inputs, decision_entry, read_inputs
+from ebbtide.engine.replaying import decide_again
+from ebbtide.errors import SolverMissing
+from ebbtide.model.log import LogEntry
+from ebbtide.model.packer import Packer
+from ebbtide.model.settings import Settings
+from tests.unit.engine.builders import Small
+
+
+def stored(packer: Packer) -> LogEntry:
+    hold = Small().hold()
+    settings = replace(hold.settings, packer=packer)
+    inputs = Inputs(hold.snapshot, hold.record, settings, hold.now)
+    return decision_entry(decide(hold.snapshot, hold.record, settings, hold.now, "d"), inputs)
+
+
+@pytest.mark.parametrize("packer", list(Packer))
+def test_the_packer_is_recorded_with_the_decision_and_used_again(packer: Packer) -> None:
+    entry = stored(packer)
+    assert read_inputs(entry).settings.packer is packer
+    before, again = decide_again(entry)
+    assert before == again
+
+
+def test_a_replay_is_refused_where_the_packer_of_the_decision_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entry, plain = stored(Packer.HIGHS), stored(Packer.PLAIN)
+    monkeypatch.setitem(sys.modules, "highspy", None)
+    with pytest.raises(SolverMissing, match=r"decision d cannot be computed again here: .*highspy"):
+        decide_again(entry)
+    before, again = decide_again(plain)
+    assert before == again
+
+
+def test_a_decision_of_before_the_packer_was_recorded_is_read_as_highs() -> None:
+    entry = stored(Packer.PLAIN)
+    inputs = entry.data["inputs"]
+    assert isinstance(inputs, dict)
+    del inputs["settings"]["packer"]
+    assert read_inputs(entry).settings.packer is Packer.HIGHS
+
+
+def test_the_packer_is_read_from_file_and_environment() -> None:
+    read = parse_document("packer: plain", "ebbtide.yaml")
+    assert build_config(read, {}).settings.packer is Packer.PLAIN
+    assert build_config(read, {"PACKER": "highs"}).settings.packer is Packer.HIGHS
+
+
+def test_a_missing_solver_is_an_error_at_start_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_without_packer(Settings())
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    with pytest.raises(SolverMissing, match=r"needs numpy, .*nothing was touched.*set packer to plain"):
+        refuse_without_packer(Settings())
+    refuse_without_packer(Settings(packer=Packer.PLAIN))
