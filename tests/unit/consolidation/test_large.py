@@ -10,8 +10,8 @@ from random import Random
 import pytest
 
 from ebbtide.core.consolidation import evaluate
+from ebbtide.core.packing.pack import PackerMissing
 from ebbtide.core.repack import eliminate, sweep
-from ebbtide.errors import SolverMissing
 from ebbtide.model.consolidation import ConsolidationPlan
 from ebbtide.model.node import Node
 from ebbtide.model.packer import Packer
@@ -91,7 +91,7 @@ def test_the_plain_packer_works_without_numpy_and_gives_the_same_plan_with_it(
     plan = planned(half_empty(100), plain)
     assert plan == installed, "what is installed is no input"
     assert plan.cost_after <= with_numpy.cost_after * Decimal("1.15")
-    with pytest.raises(SolverMissing):
+    with pytest.raises(PackerMissing):
         planned(half_empty(100), given())
 
 

@@ -7,8 +7,7 @@ import pytest
 
 from ebbtide.core.packing import NodeType, Plan, Rules
 from ebbtide.core.packing.budget import Budget
-from ebbtide.core.packing.pack import installed_packer, pack_within, why_missing
-from ebbtide.errors import SolverMissing
+from ebbtide.core.packing.pack import PackerMissing, installed_packer, pack_within, why_missing
 from ebbtide.model.packer import Packer
 from tests.unit.packing.builders import make_item, make_type, packed, ticking
 from tests.unit.packing.test_solver import CLOUD, checked, some_items
@@ -58,10 +57,10 @@ def test_a_solver_that_is_missing_is_an_error_and_never_another_answer(
     """`decide` answered 84 or 78 nodes to the same inputs, by what happened to be installed."""
     assert (why_missing(Packer.HIGHS), installed_packer()) == ("", Packer.HIGHS)
     monkeypatch.setitem(sys.modules, "ebbtide.core.packing.improve", None)
-    with pytest.raises(SolverMissing, match="cannot be loaded"):
+    with pytest.raises(PackerMissing, match="cannot be loaded"):
         packed(some_items(classes=10, count=40), CLOUD, looks=100)
     monkeypatch.setitem(sys.modules, "highspy", None)
-    with pytest.raises(SolverMissing, match=r"needs highspy, .*pip install 'ebbtide\[solver\]'"):
+    with pytest.raises(PackerMissing, match=r"needs highspy, .*pip install 'ebbtide\[solver\]'"):
         packed(some_items(classes=10, count=40), CLOUD, looks=100)
     assert (why_missing(Packer.PLAIN), installed_packer()) == ("", Packer.PLAIN)
 

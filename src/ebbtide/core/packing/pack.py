@@ -11,7 +11,6 @@ from ebbtide.core.packing.first_fit import first_fit
 from ebbtide.core.packing.frame import frame
 from ebbtide.core.packing.plain import search
 from ebbtide.core.packing.types import Item, NodeType, Plan
-from ebbtide.errors import SolverMissing
 from ebbtide.model.packer import Packer
 
 HOW_TO_PACK = "Run: pip install 'ebbtide[solver]', or set packer to plain."
@@ -21,6 +20,10 @@ PLAIN_UNITS = 200
 SOLVER = ("numpy", "highspy")
 _SEARCHING = 0.95
 """Share of the time for the search; the rest is for writing the plan out."""
+
+
+class PackerMissing(ImportError):
+    """Whoever starts asks `why_missing` before; this is for whoever did not."""
 
 
 def why_missing(packer: Packer) -> str:
@@ -42,7 +45,7 @@ def needing_solver() -> Iterator[None]:
         yield
     except ImportError as cause:
         why = why_missing(Packer.HIGHS) or f"the packer highs cannot be loaded ({cause})"
-        raise SolverMissing(f"{why}; nothing was decided. {HOW_TO_PACK}") from cause
+        raise PackerMissing(f"{why}; nothing was decided. {HOW_TO_PACK}") from cause
 
 
 def pack(
@@ -63,7 +66,7 @@ def pack_within(items: Sequence[Item], types: Sequence[NodeType], budget: Budget
 
     Every item is placed that fits some type its rules allow; the others are in `unplaced` with the
     reason. A plan comes back even if the deadline has passed. Who does not need the bound saves time
-    with `prove` off; it is then lower where rules about types matter. `SolverMissing` where the packer is
+    with `prove` off; it is then lower where rules about types matter. `PackerMissing` where the packer is
     not installed: another one would give another answer.
     """
     problem = frame(items, types)
