@@ -9,7 +9,7 @@ import pytest
 
 from ebbtide.core.operations import spot
 from ebbtide.core.servers import PLAN, PLAYERS
-from ebbtide.model.operation import Spot, SpotKind
+from ebbtide.model.operation import Spot, SpotEnd, SpotKind
 from ebbtide.model.pod import Phase, Pod
 from ebbtide.model.record import Rest
 from ebbtide.model.snapshot import Reading, Snapshot
@@ -55,7 +55,10 @@ def test_nothing_is_launched_for_a_node_that_cannot_be_drained(pod: Pod, why: st
     seen = with_pods(SEEN, pod)
     seen = replace(seen, cluster=replace(seen.cluster, budgets=(make_budget(0, app="db"),)))
     assert advanced(seen).slot is None
-    assert advanced(seen, NOW + 900).closing == f"rebalance of i-a1 lapsed: a1 cannot go: {why}"
+    late = advanced(seen, NOW + 900)
+    assert late.closing is SpotEnd.LAPSED
+    situation = make_situation(seen, record=make_record(spots=(late,)), now=NOW + 900)
+    assert spot.why_ended(late, situation) == f"a1 cannot go: {why}"
 
 
 def test_nothing_is_launched_for_a_node_that_somebody_cordoned_or_that_is_skipped() -> None:

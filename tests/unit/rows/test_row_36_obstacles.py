@@ -52,7 +52,6 @@ def test_what_runs_out_of_time_says_what_stood_in_the_way(
         assert says in said
     released = replace(after, removals=(replace(after.removals[0], state=RemovalState.RELEASED),))
     closed = scale_down.close(with_work(released), released, make_settings(), NOW + 900)
-    assert says in closed.says
     assert says in closed.record.rests[0].reason
 
 
