@@ -1,7 +1,7 @@
 """In CI, Hypothesis draws the same examples every time: a run there says whether this change is good. On a
 developer's machine it draws new ones, to find what nobody thought of.
 
-Tests on a real control plane come last, since CI may still be building one while the others run."""
+Tests on a real control plane come last, since one may still be being built while the others run."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from ebbtide import hush
-from tests.servers.control_plane import why_late
+from tests.servers.control_plane import await_build
 
 ON_A_CONTROL_PLANE = (
     "tests/integration/kube/",
@@ -20,9 +20,11 @@ ON_A_CONTROL_PLANE = (
     "tests/e2e/test_cli_kubernetes.py",
     "tests/integration/aws/test_whole_path.py",
 )
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+# How long an example takes says how busy the machine is, and nothing of the code.
+ANY_TIME = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("busy", ANY_TIME)
+settings.register_profile("ci", ANY_TIME, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "busy")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -33,6 +35,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Outside of the time limit of a test: it may take minutes, once."""
     if item.nodeid.startswith(ON_A_CONTROL_PLANE):
-        why_late()
+        await_build()
     yield
     hush._known.clear()  # the secrets of one test are ordinary words in another

@@ -1,76 +1,121 @@
-"""All tests in two lanes side by side, since most of them use one core: what computes (unit tests with their
-coverage, simulations) and what talks to real servers. `make test` runs this.
+"""All tests, in pieces that two lanes take in turn, since most of them use one core. `make test` runs this.
 
-The lane with servers is shown as it goes; what the other one printed comes after it, whole, so that its
-figures are the last lines. Both run to their end, whatever becomes of the other.
+What cannot be run here is said first, with how to get it. A piece is shown when it has ended, whole; all run
+to their end, whatever becomes of the others. The tests on a real control plane are the last piece: it may
+still be being built.
 """
 
 from __future__ import annotations
 
 import os
+import queue
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from typing import IO
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.conftest import ON_A_CONTROL_PLANE
+from tests.servers.having import ALL, control_plane_being_built, missing
 
 PURE = "src/ebbtide/core/*,src/ebbtide/model/*"
 PYTHON = sys.executable
+LANES = 2
+TESTS = Path(__file__).parent
+LONG = ("simulation", "integration", "unit", "contract", "e2e")
+"""These first, the longest before the others, so the lanes end at about the same time."""
 
 
-def computing() -> list[list[str]]:
+@dataclass
+class Piece:
+    name: str
+    commands: list[list[str]]
+    failed: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def pieces(arguments: list[str]) -> list[Piece]:
+    """One for each folder with tests in it, so a new folder is not forgotten."""
+    folders = {path.relative_to(TESTS).parts[0] for path in TESTS.rglob("test_*.py")}
+    order = sorted(folders, key=lambda name: (LONG.index(name) if name in LONG else len(LONG), name))
+    found = [Piece(name, commands_of(name, arguments)) for name in order]
+    last = [PYTHON, "-m", "pytest", *ON_A_CONTROL_PLANE, *arguments]
+    return [*found, Piece("control plane", [last])]
+
+
+def commands_of(name: str, arguments: list[str]) -> list[list[str]]:
+    run = ["pytest", f"tests/{name}", *ignored(name), *arguments]
+    if name != "unit":
+        return [[PYTHON, "-m", *run]]
     return [
-        [PYTHON, "-m", "coverage", "run", "-m", "pytest", "tests/unit"],
+        [PYTHON, "-m", "coverage", "run", "-m", *run],
         [PYTHON, "-m", "coverage", "report", f"--include={PURE}", "--fail-under=100"],
-        [PYTHON, "-m", "pytest", "tests/simulation"],
     ]
 
 
-def serving(arguments: list[str]) -> list[list[str]]:
-    return [
-        [
-            PYTHON,
-            "-m",
-            "pytest",
-            "tests",
-            "--ignore",
-            "tests/unit",
-            "--ignore",
-            "tests/simulation",
-            *arguments,
-        ]
-    ]
+def ignored(name: str) -> list[str]:
+    mine = [path for path in ON_A_CONTROL_PLANE if path.startswith(f"tests/{name}/")]
+    return [f"--ignore={path.rstrip('/')}" for path in mine]
 
 
-def run(commands: list[list[str]], out: IO[bytes] | None, failed: list[str]) -> None:
-    for command in commands:
-        began = time.monotonic()
-        done = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT if out else None, check=False)
-        if done.returncode:
-            failed.append(" ".join(command[2:]))
-        took = f"-- {' '.join(command[2:6])} ...: {time.monotonic() - began:.0f} s\n".encode()
-        if out is not None:
-            out.write(took)
-            out.flush()
-        else:
-            sys.stdout.buffer.write(took)
+def run(piece: Piece) -> bytes:
+    began = time.monotonic()
+    with tempfile.TemporaryFile() as kept:
+        for command in piece.commands:
+            done = subprocess.run(command, stdout=kept, stderr=subprocess.STDOUT, check=False)
+            if done.returncode:
+                piece.failed.append(" ".join(command[2:]))
+        piece.seconds = time.monotonic() - began
+        kept.seek(0)
+        return kept.read()
+
+
+def lane(waiting: queue.SimpleQueue[Piece], shown: threading.Lock) -> None:
+    while True:
+        try:
+            piece = waiting.get_nowait()
+        except queue.Empty:
+            return
+        said = run(piece)
+        with shown:
+            head = f"\n== {piece.name}: {piece.seconds:.0f} s{', FAILED' if piece.failed else ''} ==\n"
+            sys.stdout.buffer.write(head.encode() + said)
             sys.stdout.flush()
 
 
+def run_all(found: list[Piece]) -> None:
+    waiting: queue.SimpleQueue[Piece] = queue.SimpleQueue()
+    for piece in found:
+        waiting.put(piece)
+    shown = threading.Lock()
+    lanes = [threading.Thread(target=lane, args=(waiting, shown)) for _ in range(LANES)]
+    for each in lanes:
+        each.start()
+    for each in lanes:
+        each.join()
+
+
 def main() -> int:
-    failed: list[str] = []
-    with tempfile.TemporaryFile() as kept:
-        beside = threading.Thread(target=run, args=(computing(), kept, failed))
-        beside.start()
-        run(serving(sys.argv[1:]), None, failed)
-        beside.join()
-        kept.seek(0)
-        sys.stdout.flush()
-        os.write(sys.stdout.fileno(), b"\n== unit tests and simulations, run beside the others ==\n")
-        while block := kept.read(65536):
-            sys.stdout.buffer.write(block)
-        sys.stdout.flush()
+    lacking = missing()
+    for each in lacking:
+        print(f"Not run here: {each}.", flush=True)
+    if lacking and os.environ.get(ALL):
+        print("Nothing may be left out of this run: get what is missing, and start again.")
+        return 1
+    began, found = time.monotonic(), pieces(sys.argv[1:])
+    with control_plane_being_built() as says:
+        if says:
+            print(says, flush=True)
+        run_all(found)
+    print("\n== all ==")
+    for piece in found:
+        print(f"{piece.seconds:6.0f} s  {piece.name}")
+    print(f"{time.monotonic() - began:6.0f} s  in {LANES} lanes")
+    for each in lacking:
+        print(f"not run: {each}")
+    failed = [command for piece in found for command in piece.failed]
     for command in failed:
         print(f"failed: {command}")
     return 1 if failed else 0

@@ -21,6 +21,7 @@ from pathlib import Path
 VERSION = "1.37.1"
 NEEDED = ("kube-apiserver", "kubectl", "kube-controller-manager", "kube-scheduler")
 BUILD_SECONDS = 3600
+BUILDER = "EBBTIDE_BUILDER"
 STAMP = "-X k8s.io/component-base/version.gitVersion=v{v} -X k8s.io/client-go/pkg/version.gitVersion=v{v}"
 
 
@@ -33,14 +34,15 @@ def ensure_control_plane(build: bool = True) -> Path:
     given = os.environ.get("KUBEBUILDER_ASSETS")
     if given and all((Path(given) / name).exists() for name in NEEDED[:2]):
         return Path(given)
-    if not build and why_late():
-        raise Unavailable(why_late())
+    if not build:
+        await_build()
     folder = cache_folder() / f"kubernetes-{VERSION}"
     missing = [name for name in NEEDED if not (folder / name).exists()]
     if not missing:
         return folder
     if not build:
-        raise Unavailable(f"{missing[0]} is not in the cache: build it with make control-plane")
+        late = " (its build has failed; the log is next to the cache)" if os.environ.get(BUILDER) else ""
+        raise Unavailable(f"{missing[0]} is not in the cache{late}: build it with make control-plane")
     if shutil.which("go") is None:
         raise Unavailable("neither KUBEBUILDER_ASSETS is set nor is there a Go toolchain to build from")
     folder.mkdir(parents=True, exist_ok=True)
@@ -55,32 +57,29 @@ def ensure_control_plane(build: bool = True) -> Path:
 
 
 @cache
-def why_late() -> str:
-    """Where CI builds the binaries beside the other tests: waits for them, once, as long as there is time for
-    it. Why the tests that need them are then left out all the same; empty where they are not.
-
-    `EBBTIDE_BUILDER` is the process that builds them, `EBBTIDE_BUILD_BY` the last second (of the epoch) at
-    which those tests may begin.
-    """
-    builder, by = int(os.environ.get("EBBTIDE_BUILDER") or 0), int(os.environ.get("EBBTIDE_BUILD_BY") or 0)
-    if not builder or COMPLETE_FROM_THE_START:
-        return ""
-    while _lives(builder) and not _complete() and time.time() < by:
+def await_build() -> None:
+    """Where the binaries are built next to the tests (`BUILDER` is the process that does it): until they are
+    there, or that process has ended without them."""
+    builder = int(os.environ.get(BUILDER) or 0)
+    while builder and _lives(builder) and not complete():
         time.sleep(1)
-    return "it was still being built when the time for it was over" if time.time() >= by else ""
 
 
-def _complete() -> bool:
+def complete() -> bool:
+    given = os.environ.get("KUBEBUILDER_ASSETS")
+    if given and all((Path(given) / name).exists() for name in NEEDED[:2]):
+        return True
     folder = cache_folder() / f"kubernetes-{VERSION}"
     return all((folder / name).exists() for name in NEEDED)
 
 
 def _lives(process: int) -> bool:
+    """A child of somebody else that has ended may still be there as a zombie."""
     try:
-        os.kill(process, 0)
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return False
-    return True
+    return state != "Z"
 
 
 def ensure_etcd() -> str:
@@ -106,9 +105,6 @@ def ensure_debian(command: str, package: str) -> str:
 
 def cache_folder() -> Path:
     return Path(os.environ.get("EBBTIDE_CACHE") or Path.home() / ".cache" / "ebbtide")
-
-
-COMPLETE_FROM_THE_START = _complete()
 
 
 def _write_module(work: Path) -> None:

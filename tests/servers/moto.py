@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 REGION = "eu-central-1"
-START_SECONDS = 60
+START_SECONDS = 200
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "test",
     "AWS_SECRET_ACCESS_KEY": "test",

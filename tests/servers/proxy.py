@@ -117,7 +117,7 @@ class FaultyProxy:
         return status, answer
 
     def _forward(self, form: Form, path: str, headers: list[tuple[str, str]]) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self._target_port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self._target_port, timeout=300)
         body = urlencode(form).encode()
         kept = {name: value for name, value in headers if name.lower() not in ("content-length", "host")}
         try:

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from tests.servers.control_plane import Unavailable
+from tests.servers.having import leave_out
 from tests.servers.kube import KubeServer, kube_server
 from tests.servers.kube_api import Api
 from tests.servers.kubelets import Kubelets, kubelets
@@ -87,9 +86,9 @@ def token_of_ebbtide(server: KubeServer) -> str:
 
 
 def shared_kube() -> SharedKube:
-    """Skips the test, saying why, where no control plane can be had."""
+    """Leaves the test out, saying why, where no control plane can be had."""
     found = _start()
     if isinstance(found, str):
         NOT_RUN.add(found)
-        pytest.skip(f"not run: {found}")
+        leave_out(found)
     return found

@@ -8,8 +8,6 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Protocol
 
-import pytest
-
 from ebbtide.adapters.kube.cluster import KubeCluster
 from ebbtide.adapters.kube.connection import connect
 from ebbtide.adapters.prometheus import PrometheusMetrics, Source
@@ -18,6 +16,7 @@ from ebbtide.ports import Cluster, Metrics
 from ebbtide.simulator.ports import SimCluster
 from tests.integration.kube import objects
 from tests.servers.control_plane import Unavailable
+from tests.servers.having import leave_out
 from tests.servers.kube import kube_server
 from tests.servers.processes import eventually
 from tests.servers.prometheus import exporters, prometheus_server
@@ -74,7 +73,7 @@ class RealGround:
         except Unavailable as why:
             self._stack.close()
             NOT_RUN.add(f"a whole day on a real API server: {why}")
-            pytest.skip(f"not run: {why}")
+            leave_out(str(why))
         api = self._server.api
         server_role = {"node-role.kubernetes.io/control-plane": "true"}
         api.post("/api/v1/nodes", objects.node("server", pool="", labels=server_role))

@@ -14,6 +14,7 @@ from ebbtide.model.decision import Action
 from ebbtide.model.snapshot import Reading
 from tests.builders import make_nodes, make_record, make_settings, make_snapshot
 from tests.servers.control_plane import Unavailable, ensure_debian
+from tests.servers.having import leave_out
 from tests.servers.processes import eventually
 from tests.servers.prometheus import Exporters, exporters, http_server, prometheus_server
 
@@ -27,7 +28,7 @@ def prometheus() -> Iterator[Both]:
     try:
         ensure_debian("prometheus", "prometheus")
     except Unavailable as why:
-        pytest.skip(f"not run: {why}")
+        leave_out(str(why))
     with exporters() as scraped:
         for node, cpu, cpus in (("a1", 0.1, 2), ("a2", 0.2, 2), ("b1", 0.5, 4), ("lost", 0.1, 2)):
             scraped.use(node, cpu, cpus)
