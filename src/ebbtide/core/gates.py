@@ -15,38 +15,38 @@ from ebbtide.core.budgets import allowed
 from ebbtide.core.capacity import open_removals, standing
 from ebbtide.core.words import count_of, two_shares
 from ebbtide.model.budget import Allowance, RemovalReason
-from ebbtide.model.decision import Check
+from ebbtide.model.check import Check, Gate
 from ebbtide.model.operation import Consolidate, Removal, ScaleDown
 from ebbtide.model.pool import Pool
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 
-TRANSIENT = frozenset({"observation complete", "plausible", "cluster healthy", "CPU known", "no pod pending"})
+TRANSIENT = frozenset({Gate.COMPLETE, Gate.PLAUSIBLE, Gate.HEALTHY, Gate.CPU_KNOWN, Gate.NO_POD_PENDING})
 """Gates whose failure may pass by itself: a removal in progress waits for them."""
 
 
 def not_paused(record: Record) -> Check:
     if record.paused:
         why = f" ({record.pause_reason})" if record.pause_reason else ""
-        return Check("not paused", False, f"removals are paused{why}")
+        return Check(Gate.NOT_PAUSED, False, f"removals are paused{why}")
     if record.set_aside is not None:
         return Check(
-            "not paused", False, f"operation {record.set_aside.id} was set aside and waits for resume"
+            Gate.NOT_PAUSED, False, f"operation {record.set_aside.id} was set aside and waits for resume"
         )
-    return Check("not paused", True, "removals are not paused")
+    return Check(Gate.NOT_PAUSED, True, "removals are not paused")
 
 
 def complete(snapshot: Snapshot) -> Check:
     problems = snapshot.problems
     return Check(
-        "observation complete", not problems, problems[0] if problems else "cluster and cloud were read whole"
+        Gate.COMPLETE, not problems, problems[0] if problems else "cluster and cloud were read whole"
     )
 
 
 def plausible(snapshot: Snapshot, record: Record, settings: Settings) -> Check:
     """Whether what was seen can be the same cluster as last time."""
-    name = "plausible"
+    name = Gate.PLAUSIBLE
     workers, pods = len(snapshot.cluster.workers), placed_pods(snapshot)
     if snapshot.cluster.nodes and not pods:
         return Check(name, False, f"no pod at all is seen on {len(snapshot.cluster.nodes)} nodes")
@@ -70,12 +70,12 @@ def healthy(snapshot: Snapshot, settings: Settings) -> Check:
     sick = unready > settings.unready_count and unready > settings.unready_fraction * len(workers)
     limit = f"more than {settings.unready_fraction:.0%} and more than {settings.unready_count}"
     says = f"{unready} of {len(workers)} workers are not ready; removals stop at {limit}"
-    return Check("cluster healthy", not sick, says)
+    return Check(Gate.HEALTHY, not sick, says)
 
 
 def load_known(snapshot: Snapshot) -> Check:
     cpu = snapshot.cpu
-    return Check("CPU known", cpu.value is not None, cpu.problem or "CPU is known")
+    return Check(Gate.CPU_KNOWN, cpu.value is not None, cpu.problem or "CPU is known")
 
 
 def load_is_high(snapshot: Snapshot, settings: Settings) -> str:
@@ -89,7 +89,7 @@ def load_is_high(snapshot: Snapshot, settings: Settings) -> str:
 
 def load_not_high(snapshot: Snapshot, settings: Settings) -> Check:
     high = load_is_high(snapshot, settings)
-    return Check("load not high", not high, high or f"CPU is not above CPU_UP {settings.cpu_up:.2f}")
+    return Check(Gate.LOAD_NOT_HIGH, not high, high or f"CPU is not above CPU_UP {settings.cpu_up:.2f}")
 
 
 def load_fits(
@@ -117,7 +117,7 @@ def load_on(left: int, snapshot: Snapshot, settings: Settings) -> Check:
 
 def no_pod_pending(snapshot: Snapshot) -> Check:
     pending = snapshot.cluster.waiting_pods
-    name = "no pod pending"
+    name = Gate.NO_POD_PENDING
     if not pending:
         return Check(name, True, "no pod is pending")
     are = "is" if len(pending) == 1 else "are"
@@ -130,7 +130,7 @@ def all_matched(snapshot: Snapshot) -> Check:
     ready = [node.name for node in snapshot.cluster.workers if node.ready]
     loose = [name for name in ready if name not in snapshot.instance_of]
     says = f"{len(loose)} ready workers match no instance, {loose[0]} first" if loose else "all match"
-    return Check("workers matched", bool(ready) and not loose, says if ready else "no worker is ready")
+    return Check(Gate.WORKERS_MATCHED, bool(ready) and not loose, says if ready else "no worker is ready")
 
 
 def keeps_minimum(
@@ -141,14 +141,14 @@ def keeps_minimum(
     left = [node for node in standing(snapshot, record) if node.name not in names]
     if len(left) < settings.min_workers:
         says = f"{len(left)} ready workers would be left, MIN_WORKERS is {settings.min_workers}"
-        return Check("minimum kept", False, says)
+        return Check(Gate.MINIMUM_KEPT, False, says)
     for pool in settings.pools:
         in_pool = sum(1 for node in left if node.pool == pool.name)
         if any(r.pool == pool.name for r in removing) and in_pool < pool.min_workers:
             says = f"{in_pool} would be left in pool {pool.name}, its minimum is {pool.min_workers}"
-            return Check("minimum kept", False, says)
+            return Check(Gate.MINIMUM_KEPT, False, says)
     says = f"{len(left)} ready workers are left, MIN_WORKERS is {settings.min_workers}"
-    return Check("minimum kept", True, says)
+    return Check(Gate.MINIMUM_KEPT, True, says)
 
 
 def sleeping_pools(settings: Settings) -> frozenset[str]:
@@ -165,8 +165,8 @@ def keeps_zones(snapshot: Snapshot, record: Record, settings: Settings, removing
     zones = {node.zone for node in snapshot.cluster.workers}
     for removal in (r for r in removing if r.pool not in asleep):
         if len(zones) > 1 and not left[removal.zone]:
-            return Check("zone kept", False, f"zone {removal.zone} would be left without a ready worker")
-    return Check("zone kept", True, "every zone concerned keeps a ready worker")
+            return Check(Gate.ZONE_KEPT, False, f"zone {removal.zone} would be left without a ready worker")
+    return Check(Gate.ZONE_KEPT, True, "every zone concerned keeps a ready worker")
 
 
 class Going(Protocol):
@@ -222,7 +222,7 @@ def pool_room(
 
 def budget_left(snapshot: Snapshot, record: Record, settings: Settings, reason: RemovalReason) -> Check:
     room = cluster_room(snapshot, record, settings, reason)
-    return Check("budget left", room.count > 0, f"{room.count} more may go: {room.says}")
+    return Check(Gate.BUDGET_LEFT, room.count > 0, f"{room.count} more may go: {room.says}")
 
 
 def within_budget(
@@ -240,7 +240,9 @@ def within_budget(
         of_pool = sum(1 for one in removing if one.pool == pool.name)
         if asked <= room.count and of_pool:
             asked, room = of_pool, pool_room(snapshot, record, pool, reason, ids)
-    return Check("within budget", asked <= room.count, f"{asked} asked for, {room.count} may go: {room.says}")
+    return Check(
+        Gate.WITHIN_BUDGET, asked <= room.count, f"{asked} asked for, {room.count} may go: {room.says}"
+    )
 
 
 def reason_of(removal: Removal, record: Record) -> RemovalReason:

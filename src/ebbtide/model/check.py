@@ -3,6 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Gate(StrEnum):
+    """The checks that every voluntary removal passes, whoever asks for it. The names are in the log."""
+
+    NOT_PAUSED = "not paused"
+    COMPLETE = "observation complete"
+    HEALTHY = "cluster healthy"
+    CPU_KNOWN = "CPU known"
+    LOAD_NOT_HIGH = "load not high"
+    WORKERS_MATCHED = "workers matched"
+    MINIMUM_KEPT = "minimum kept"
+    ZONE_KEPT = "zone kept"
+    BUDGET_LEFT = "budget left"
+    WITHIN_BUDGET = "within budget"
+    PLAUSIBLE = "plausible"
+    NO_POD_PENDING = "no pod pending"
 
 
 @dataclass(frozen=True, slots=True)

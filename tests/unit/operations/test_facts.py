@@ -125,6 +125,12 @@ def test_a_move_is_told_with_the_node_that_it_leaves() -> None:
     ]
 
 
+def test_the_emptying_of_a_node_is_told_with_its_instance() -> None:
+    before = make_consolidate([make_source("a1")], [])
+    (fact,) = facts.transitions(before, make_consolidate([make_source("a1", state=SourceState.MARKED)], []))
+    assert (fact.part, fact.name, fact.instance_id, fact.after) == (PartKind.EMPTYING, "a1", "i-a1", "MARKED")
+
+
 def test_slots_are_told_apart_and_followed_through_their_offers_whatever_letters_their_keys_hold() -> None:
     keys = ("17-rarer-0", "17-rarer-1")
     before = make_scale_up(*(make_slot(key, state=SlotState.LAUNCHING) for key in keys))

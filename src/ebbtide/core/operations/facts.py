@@ -62,6 +62,8 @@ def parts(work: Work) -> Iterator[Part]:
             yield from work.moves
         case Spot():
             yield from (part for part in (work.removal, work.slot) if part is not None)
+        case _:
+            assert_never(work)
 
 
 def part_name(part: Part) -> str:
