@@ -37,7 +37,7 @@ KEYS: dict[str, Any] = {
     "launch_timeout_sec": 60,
     "drain_timeout_sec": 30,
     "drain_retry_sec": 1,
-    "settle_sec": 3,
+    "settle_sec": 5,
     "stuck_sec": 90,
     "gone_grace_sec": 3,
     "orphan_grace_sec": 30,

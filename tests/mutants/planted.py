@@ -237,6 +237,27 @@ OF_SLOTS = (
         ("unit:tests/unit/test_capacity.py",),
     ),
     Mutant(
+        "Node objects of machines that are gone count against the maximum",
+        "total",
+        "node.name not in snapshot.instance_of and pool in (None, node.pool) and node.uid not in gone",
+        "node.name not in snapshot.instance_of and pool in (None, node.pool)",
+        ("unit:tests/unit/test_capacity.py",),
+    ),
+    Mutant(
+        "machines that are gone keep the health gate shut",
+        "healthy",
+        "node.uid not in gone",
+        "True",
+        ("unit:tests/unit/test_gates.py",),
+    ),
+    Mutant(
+        "a partial list of the cloud is believed",
+        "_instance_is_gone",
+        "bool(node.instance_id) and not is_partial(snapshot)",
+        "bool(node.instance_id)",
+        ("unit:tests/unit/test_orphans.py",),
+    ),
+    Mutant(
         "a refused offer is asked for with the same key",
         "_try_next",
         'replace(slot, refused=refused, key=f"{base}r{len(refused)}", reason=detail)',

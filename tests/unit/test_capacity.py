@@ -18,7 +18,7 @@ from ebbtide.core.capacity import (
 )
 from ebbtide.model.node import InstanceState
 from ebbtide.model.operation import RemovalState, SlotState, SpotKind
-from ebbtide.model.record import Counted
+from ebbtide.model.record import Counted, Missing
 from tests.builders import (
     make_instance,
     make_instance_of,
@@ -95,6 +95,13 @@ def test_the_total_counts_instances_that_never_joined_and_nodes_without_an_insta
     nodes = make_nodes("a1", "a2")
     snapshot = make_snapshot(nodes, instances=[make_instance_of(nodes[0]), make_instance("i-lone")])
     assert total(snapshot, make_record()) == 3
+
+
+def test_the_total_leaves_out_node_objects_that_outlived_their_instance() -> None:
+    nodes = make_nodes("a1", "a2")
+    snapshot = make_snapshot(nodes, instances=[make_instance_of(nodes[0])])
+    assert total(snapshot, make_record(orphans=(Missing("uid-a2", 0),))) == 2
+    assert total(snapshot, make_record(orphans=(Missing("uid-a2", 0, gone=True),))) == 1
 
 
 def test_the_total_leaves_out_what_is_going_and_what_is_not_ours() -> None:

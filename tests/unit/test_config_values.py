@@ -78,6 +78,13 @@ def test_keys_that_contradict_each_other_are_refused(text: str, says: str) -> No
     assert says in refusal(text)
 
 
+@pytest.mark.parametrize("seconds", [0, 4])
+def test_a_node_must_settle_for_as_long_as_a_late_bind_takes(seconds: int) -> None:
+    says = refusal(f"settle_sec: {seconds}")
+    assert f"line 1, settle_sec: {seconds} is not allowed; allowed: a whole number of seconds from 5" in says
+    assert read("settle_sec: 5").settings.settle_seconds == 5
+
+
 def test_all_problems_are_said_at_once_in_the_order_of_the_file() -> None:
     lines = refusal("min_workers: 12\ncpu_upp: 1\nidle_down_sec: -1", CPU_UP="high").splitlines()
     assert lines[0] == "the configuration has 4 problems; nothing was touched."

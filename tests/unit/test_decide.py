@@ -125,20 +125,29 @@ def test_a_dead_node_is_left_alone_during_its_grace() -> None:
 @pytest.mark.parametrize(
     ("gate", "snapshot", "record"),
     [
-        ("plausible", WITH_DEAD, overdue("uid-c1", worker_count=9)),
+        ("dead node", WITH_DEAD, overdue("uid-c1", worker_count=9)),
         ("not paused", WITH_DEAD, overdue("uid-c1", paused=True)),
         ("cloud lists instances", replace(WITH_DEAD, instances=()), overdue("uid-c1")),
-        (
-            "cluster healthy",
-            make_snapshot(make_nodes("c1", "c2", "c3", "c4", ready=False), instances=[LONE]),
-            overdue("uid-c1", "uid-c2"),
-        ),
     ],
 )
 def test_a_node_is_forgotten_only_behind_the_gates_of_a_removal(
     gate: str, snapshot: Snapshot, record: Record
 ) -> None:
     assert why_not(decided(snapshot, record), Action.FORGET).name == gate
+
+
+def test_after_a_mass_loss_all_that_is_gone_is_forgotten_at_once_and_before_anything_is_launched() -> None:
+    """They would keep the health gate shut for ever, and machines that get their names could not join."""
+    dead = make_nodes("c1", "c2", "c3", "c4", ready=False)
+    gone = [make_instance_of(node, state=InstanceState.GONE) for node in dead]
+    seen = make_snapshot([*NODES, *dead], instances=[*WITH_DEAD.instances, *gone])
+    lost = [node.uid for node in dead]
+    record = overdue(*lost, since=NOW - 60, worker_count=20, pending_since=NOW - 600)
+    decision = decided(seen, record)
+    assert decision.action is Action.FORGET
+    assert [removal.node_uid for removal in decision.removals] == lost
+    assert decision.reason.startswith("forget nodes c1, c2, c3, c4: not ready, and their instances are gone")
+    assert decided(seen, overdue(*lost, since=NOW - 59)).action is not Action.FORGET
 
 
 def cordoned(name: str, operation: str, **overrides: Any) -> Any:
@@ -206,11 +215,11 @@ def test_a_decision_that_only_repeats_the_last_one_has_the_same_key_whatever_its
     again = decided(make_snapshot(NODES, cpu=0.6), make_record())
     news = decided(make_snapshot(NODES, cpu=None), make_record())
     assert first.key == again.key != news.key
-    assert first.key.startswith("nothing|scale_up:pressure|")
+    assert first.key.startswith("nothing|forget:dead node|scale_up:pressure|")
 
 
 def test_the_key_of_a_decision_that_acts_says_so() -> None:
-    assert decided(WITH_LONE, overdue("i-lone")).key.startswith("adopt|scale_up:pressure|")
+    assert decided(WITH_LONE, overdue("i-lone")).key.startswith("adopt|forget:dead node|scale_up:pressure|")
 
 
 def test_an_operation_is_named_after_the_time_and_the_decision_that_began_it() -> None:

@@ -189,7 +189,7 @@ def test_every_action_not_taken_has_a_sentence_and_no_check_follows_one_that_fai
 @given(cases())
 def test_a_decision_computed_again_from_its_stored_inputs_is_the_same(case: Case) -> None:
     snapshot, record, settings = case
-    record = track_orphans(snapshot, track(snapshot, record, settings, NOW)[0], NOW)
+    record = track_orphans(snapshot, track(snapshot, record, settings, NOW)[0], settings, NOW)
     decision = decide(snapshot, record, settings, NOW, "d1")
     entry = decision_entry(decision, Inputs(snapshot, record, settings, NOW))
     stored = replace(entry, data=msgspec.json.decode(msgspec.json.encode(entry.data)))

@@ -8,7 +8,7 @@ from ebbtide.core import gates
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.node import Node
 from ebbtide.model.operation import RemovalState
-from ebbtide.model.record import Record
+from ebbtide.model.record import Missing, Record
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
     make_daemon,
@@ -85,10 +85,19 @@ def test_a_cluster_that_lost_half_of_its_pods_at_once_is_not_believed_either() -
 def test_removals_stop_when_more_than_45_percent_and_more_than_3_nodes_are_unready(
     workers: int, unready: int, healthy: bool
 ) -> None:
-    check = gates.healthy(with_unready(workers, unready), SETTINGS)
+    check = gates.healthy(with_unready(workers, unready), make_record(), SETTINGS)
     assert check.passed is healthy
     assert check.says.startswith(f"{unready} of {workers} workers are not ready")
     assert "45% and more than 3" in check.says
+
+
+def test_machines_that_are_gone_are_not_sick() -> None:
+    seen = with_unready(8, 5)
+    dead = [node.uid for node in seen.cluster.workers if not node.ready]
+    record = make_record(orphans=tuple(Missing(uid, 0, gone=True) for uid in dead))
+    assert not gates.healthy(seen, make_record(), SETTINGS).passed
+    check = gates.healthy(seen, record, SETTINGS)
+    assert (check.passed, check.says.partition(";")[0]) == (True, "0 of 3 workers are not ready")
 
 
 def test_a_ready_worker_without_a_known_instance_makes_every_lone_instance_doubtful() -> None:

@@ -35,6 +35,7 @@ from tests.builders import (
 )
 
 LONE = make_instance("i-lone", key="s1")
+SETTINGS = make_settings()
 
 
 def test_an_instance_of_ours_without_node_and_operation_is_lone() -> None:
@@ -68,6 +69,33 @@ DEAD = make_node("a1", ready=False)
 def test_a_node_is_dead_when_it_is_not_ready_and_its_instance_is_gone() -> None:
     gone = make_instance_of(DEAD, state=InstanceState.GONE)
     assert dead_nodes(make_snapshot([DEAD], instances=[gone]), make_record()) == (DEAD,)
+
+
+LABELLED = make_node("a1", ready=False, instance_id="i-label")
+WHOLE = make_nodes("b1")
+
+
+def test_a_node_that_the_cloud_does_not_list_is_dead_only_by_a_list_that_can_be_whole() -> None:
+    others = [make_instance_of(node) for node in WHOLE]
+    seen = make_snapshot([LABELLED, *WHOLE], instances=others)
+    assert dead_nodes(seen, make_record()) == (LABELLED,)
+    assert dead_nodes(replace(seen, instances=()), make_record()) == (), "an empty list proves nothing"
+    unlisted = make_node("b2", instance_id="i-b2")
+    partial = make_snapshot([LABELLED, *WHOLE, unlisted], instances=others)
+    assert dead_nodes(partial, make_record()) == (), "nor does one without a worker that is Ready"
+
+
+def test_a_node_is_gone_when_the_cloud_says_so_or_has_not_listed_it_for_the_grace() -> None:
+    said = make_snapshot([DEAD], instances=[make_instance_of(DEAD, state=InstanceState.GONE)])
+    assert track_orphans(said, make_record(), SETTINGS, NOW).gone_nodes == {"uid-a1"}
+    going = make_snapshot([DEAD], instances=[make_instance_of(DEAD, state=InstanceState.TERMINATING)])
+    assert track_orphans(going, make_record(), SETTINGS, NOW).gone_nodes == set()
+    unlisted = make_snapshot([LABELLED, *WHOLE], instances=[make_instance_of(node) for node in WHOLE])
+    first = track_orphans(unlisted, make_record(), SETTINGS, NOW)
+    assert first.orphans == (Missing("uid-a1", NOW),)
+    assert first.gone_nodes == set()
+    assert track_orphans(unlisted, first, SETTINGS, NOW + 59).gone_nodes == set()
+    assert track_orphans(unlisted, first, SETTINGS, NOW + 60).gone_nodes == {"uid-a1"}
 
 
 def test_what_could_not_be_reclaimed_is_left_alone_for_a_while() -> None:
@@ -123,7 +151,7 @@ def test_orphans_are_remembered_since_they_were_first_seen_and_forgotten_when_go
     labelled = replace(DEAD, provider_id="", instance_id="i-a1")
     seen = make_snapshot([labelled, make_node("a2", owner=Ownership("op", 1))], instances=[LONE])
     record = make_record(orphans=(Missing("i-lone", NOW - 50), Missing("i-old", NOW - 99)))
-    after = track_orphans(seen, record, NOW)
+    after = track_orphans(seen, record, SETTINGS, NOW)
     assert after.orphans == (
         Missing("i-lone", NOW - 50),
         Missing("uid-a1", NOW),
@@ -133,12 +161,14 @@ def test_orphans_are_remembered_since_they_were_first_seen_and_forgotten_when_go
 
 def test_a_stamp_of_an_orphan_from_the_future_is_taken_as_now() -> None:
     record = make_record(orphans=(Missing("i-lone", NOW + 50),))
-    assert track_orphans(make_snapshot(instances=[LONE]), record, NOW).orphans == (Missing("i-lone", NOW),)
+    assert track_orphans(make_snapshot(instances=[LONE]), record, SETTINGS, NOW).orphans == (
+        Missing("i-lone", NOW),
+    )
 
 
 def test_an_incomplete_observation_neither_finds_nor_forgets_an_orphan() -> None:
     record = make_record(orphans=(Missing("i-lone", NOW - 50),))
-    assert track_orphans(make_snapshot(problems=("?",)), record, NOW) is record
+    assert track_orphans(make_snapshot(problems=("?",)), record, SETTINGS, NOW) is record
 
 
 def test_an_orphan_is_overdue_after_the_grace() -> None:

@@ -26,6 +26,11 @@ MOST_NODES = 100_000
 STORE_FORMS = "sqlite:///FILE, postgresql+psycopg://USER:PASSWORD@HOST/DATABASE or dynamodb://"
 
 
+LEAST_SETTLE_SECONDS = 5
+"""For so long after a cordon a scheduler with an old view of the node may still bind a pod to it. Terminated
+before that, by a runner that froze after its last look, the node takes the pod along."""
+
+
 def seconds(default: int, says: str, least: int = 0) -> Any:
     return Field(default, ge=least, le=YEAR_SECONDS, description=says)
 
@@ -122,7 +127,10 @@ class Draining(Section):
     )
     drain_retry_sec: int = seconds(DEFAULTS.drain_retry_seconds, "Pause before a drain is tried again.")
     settle_sec: int = seconds(
-        DEFAULTS.settle_seconds, "How long a node must have been drained before it is terminated."
+        DEFAULTS.settle_seconds,
+        "How long a node must have been drained before it is terminated; a scheduler that has not seen the "
+        "cordon yet may bind a pod to it for some seconds.",
+        LEAST_SETTLE_SECONDS,
     )
     stuck_sec: int = seconds(
         DEFAULTS.stuck_seconds, "A scale-down that lasts longer is aborted: what it cordoned is released.", 1

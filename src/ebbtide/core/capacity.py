@@ -91,13 +91,15 @@ def missing_by_pool(snapshot: Snapshot, record: Record, pools: Iterable[Pool]) -
 
 
 def total(snapshot: Snapshot, record: Record, pool: str | None = None) -> int:
-    """Nodes that exist or may yet come to exist, in one pool or in all."""
+    """Nodes that exist or may yet come to exist, in one pool or in all. A Node object that outlived its
+    instance is none of them: after a mass loss these alone would fill the maximum."""
+    gone = record.gone_nodes
     alive = [i for i in snapshot.instances if i.alive and i.pool and pool in (None, i.pool)]
     ids, keys = {i.id for i in alive}, {i.key for i in alive}
     unmatched = [
         node
         for node in snapshot.cluster.workers
-        if node.name not in snapshot.instance_of and pool in (None, node.pool)
+        if node.name not in snapshot.instance_of and pool in (None, node.pool) and node.uid not in gone
     ]
     unseen = [
         slot

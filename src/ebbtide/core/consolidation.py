@@ -76,7 +76,7 @@ def _preflight(question: Question) -> Iterator[Check]:
     yield Check("enabled", rules.enabled, f"consolidation is {'on' if rules.enabled else 'off'}")
     yield gates.complete(snapshot)
     yield gates.plausible(snapshot, record, settings)
-    yield gates.healthy(snapshot, settings)
+    yield gates.healthy(snapshot, record, settings)
     yield gates.not_paused(record)
     yield cooled_down(record, rules, now)
     yield _stable(record)

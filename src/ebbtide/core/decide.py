@@ -13,7 +13,16 @@ from collections.abc import Iterator
 from ebbtide.core import gates
 from ebbtide.core.capacity import coming_slots, held_against, missing_by_pool, standing
 from ebbtide.core.consolidating import consolidate
-from ebbtide.core.orphans import cordon_id, dead_nodes, graces, lone_instances, overdue, stray_cordons
+from ebbtide.core.orphans import (
+    cordon_id,
+    dead_nodes,
+    graces,
+    lone_instances,
+    overdue,
+    says_gone,
+    stray_cordons,
+    to_forget,
+)
 from ebbtide.core.question import Answer, Question, Strategy, no_operation
 from ebbtide.core.sizing import nodes_for_cpu, plan_launch
 from ebbtide.core.targets import choose_targets
@@ -99,19 +108,23 @@ def _adopt(q: Question, answer: Answer) -> Iterator[Check]:
 
 
 def _forget(q: Question, answer: Answer) -> Iterator[Check]:
+    """Takes nothing away, so the health gate, which these very nodes would fail, is not asked. Where less
+    is seen than before, as after every mass loss, only those go that the cloud lists as gone."""
     yield no_operation(q)
     yield gates.complete(q.snapshot)
-    yield gates.plausible(q.snapshot, q.record, q.settings)
-    yield gates.healthy(q.snapshot, q.settings)
     yield gates.not_paused(q.record)
     yield Check("cloud lists instances", bool(q.snapshot.instances), f"{len(q.snapshot.instances)} listed")
-    dead = dead_nodes(q.snapshot, q.record)
-    late = [n for n in dead if overdue(q.record, n.uid, q.settings, q.now)]
+    dead, late = dead_nodes(q.snapshot, q.record), to_forget(q.snapshot, q.record, q.settings, q.now)
+    if not gates.plausible(q.snapshot, q.record, q.settings).passed:
+        late = tuple(node for node in late if says_gone(node, q.snapshot))
     grace = q.settings.orphan_grace_seconds
     yield Check("dead node", bool(late), f"{len(late)} of {len(dead)} dead nodes are older than {grace} s")
-    node = late[0]
-    answer.removals = (Removal(_instance_id(q, node), node.name, node.uid, node.zone, node.pool),)
-    answer.reason = f"forget node {node.name}: not ready, and its instance is gone"
+    answer.removals = tuple(
+        Removal(_instance_id(q, node), node.name, node.uid, node.zone, node.pool) for node in late
+    )
+    names = ", ".join(node.name for node in late)
+    nodes, gone = ("node", "its instance is") if len(late) == 1 else ("nodes", "their instances are")
+    answer.reason = f"forget {nodes} {names}: not ready, and {gone} gone"
 
 
 def _instance_id(q: Question, node: Node) -> str:
@@ -230,7 +243,7 @@ def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     yield gates.not_paused(record)
     yield gates.complete(snapshot)
     yield gates.plausible(snapshot, record, settings)
-    yield gates.healthy(snapshot, settings)
+    yield gates.healthy(snapshot, record, settings)
     yield from _idle(q)
     yield _cooled_down(q, settings.cooldown_down_seconds, "COOLDOWN_DOWN_SEC")
     yield _backed_off(record.removal_failures, record.removal_backoff_until, q.now)
@@ -281,10 +294,10 @@ def _idle(q: Question) -> Iterator[Check]:
 
 
 STRATEGIES: tuple[tuple[Action, Strategy], ...] = (
+    (Action.FORGET, _forget),
     (Action.SCALE_UP, _scale_up),
     (Action.RELEASE, _release),
     (Action.ADOPT, _adopt),
-    (Action.FORGET, _forget),
     (Action.SCALE_DOWN, _scale_down),
     (Action.CONSOLIDATE, consolidate),
 )

@@ -64,8 +64,10 @@ def placed_pods(snapshot: Snapshot) -> int:
     return sum(map(len, snapshot.cluster.pods_on.values()))
 
 
-def healthy(snapshot: Snapshot, settings: Settings) -> Check:
-    workers = snapshot.cluster.workers
+def healthy(snapshot: Snapshot, record: Record, settings: Settings) -> Check:
+    """Machines that are gone are not sick: they would keep the gate shut until somebody else deleted them."""
+    gone = record.gone_nodes
+    workers = [node for node in snapshot.cluster.workers if node.uid not in gone]
     unready = sum(1 for node in workers if not node.ready)
     sick = unready > settings.unready_count and unready > settings.unready_fraction * len(workers)
     limit = f"more than {settings.unready_fraction:.0%} and more than {settings.unready_count}"
@@ -259,7 +261,7 @@ def may_terminate(removal: Removal, snapshot: Snapshot, record: Record, settings
     checks = (
         complete(snapshot),
         plausible(snapshot, record, settings),
-        healthy(snapshot, settings),
+        healthy(snapshot, record, settings),
         not_paused(record),
         keeps_minimum(snapshot, record, settings, (removal,)),
         keeps_zones(snapshot, record, settings, (removal,)),

@@ -63,7 +63,7 @@ def stable(snapshot: Snapshot, record: Record, settings: Settings) -> Iterator[C
     yield gates.not_paused(record)
     yield gates.complete(snapshot)
     yield gates.plausible(snapshot, record, settings)
-    yield gates.healthy(snapshot, settings)
+    yield gates.healthy(snapshot, record, settings)
     yield gates.no_pod_pending(snapshot)
     yield gates.load_not_high(snapshot, settings)
     spots = len(record.spots)

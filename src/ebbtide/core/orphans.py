@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ebbtide.core.capacity import expected_slots, open_removals
 from ebbtide.core.leaving import keeps_mark
-from ebbtide.model.node import Instance, Node
+from ebbtide.model.node import Instance, InstanceState, Node
 from ebbtide.model.record import Missing, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -51,7 +51,23 @@ def dead_nodes(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
 
 def _instance_is_gone(node: Node, snapshot: Snapshot) -> bool:
     instance = snapshot.instance_of.get(node.name)
-    return not instance.alive if instance is not None else bool(node.instance_id)
+    if instance is not None:
+        return not instance.alive
+    return bool(node.instance_id) and not is_partial(snapshot)
+
+
+def is_partial(snapshot: Snapshot) -> bool:
+    """Whether the cloud's list cannot be whole: it is empty, or a Ready worker is missing from it. Then not
+    being listed means nothing, also for those that are not Ready: their zone may only be dark."""
+    nodes = snapshot.cluster.workers
+    ready = any(n.ready and n.instance_id and n.name not in snapshot.instance_of for n in nodes)
+    return ready or not snapshot.instances
+
+
+def says_gone(node: Node, snapshot: Snapshot) -> bool:
+    """Whether the cloud lists its instance as gone, which is more than not listing it."""
+    instance = snapshot.instance_of.get(node.name)
+    return instance is not None and instance.state is InstanceState.GONE
 
 
 def stray_cordons(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
@@ -70,15 +86,23 @@ def cordon_id(node: Node) -> str:
     return f"cordon:{node.uid}"
 
 
-def track_orphans(snapshot: Snapshot, record: Record, now: int) -> Record:
+def track_orphans(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Record:
     """Remember since when each has been seen; forget those that are no longer."""
     if snapshot.problems:
         return record
-    since = {missing.id: missing.since for missing in record.orphans}
+    seen = {missing.id: missing.since for missing in record.orphans}
+    since = {id: min(at, now) for id, at in seen.items()}
+    dead = dead_nodes(snapshot, record)
     ids = [instance.id for instance in lone_instances(snapshot, record)]
-    ids += [node.uid for node in dead_nodes(snapshot, record)]
+    ids += [node.uid for node in dead]
     ids += [cordon_id(node) for node in stray_cordons(snapshot, record)]
-    orphans = tuple(Missing(id, min(since.get(id, now), now)) for id in ids)
+    # One list may lag behind; what it leaves out for longer is gone.
+    certain = {
+        node.uid
+        for node in dead
+        if says_gone(node, snapshot) or now - since.get(node.uid, now) >= settings.gone_grace_seconds
+    }
+    orphans = tuple(Missing(id, since.get(id, now), id in certain) for id in ids)
     return record if orphans == record.orphans else replace(record, orphans=orphans)
 
 
@@ -92,6 +116,18 @@ def graces(snapshot: Snapshot, record: Record, settings: Settings) -> int:
     lone = len(lone_instances(snapshot, record))
     alive = sum(1 for instance in snapshot.instances if instance.alive and instance.pool)
     return MANY_TIMES if lone > 1 and lone > settings.unready_fraction * alive else 1
+
+
+def to_forget(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> tuple[Node, ...]:
+    """Node objects whose time is over. That is soon where the cloud lists the instance as gone: a machine
+    that gets its name cannot join before."""
+    since = {missing.id: missing.since for missing in record.orphans}
+    grace, soon = settings.orphan_grace_seconds, settings.gone_grace_seconds
+    return tuple(
+        node
+        for node in dead_nodes(snapshot, record)
+        if now - since.get(node.uid, now) >= (soon if says_gone(node, snapshot) else grace)
+    )
 
 
 def overdue(record: Record, orphan_id: str, settings: Settings, now: int, times: int = 1) -> bool:

@@ -115,7 +115,7 @@ def _bring_up_to_date(hold: Hold) -> None:
     """Timers and orphans; kept in memory until the next write of this tick."""
     record, warnings = track(hold.snapshot, hold.record, hold.settings, hold.now)
     record = track_leaving(hold.snapshot, record, hold.now)
-    hold.record = track_orphans(hold.snapshot, record, hold.now)
+    hold.record = track_orphans(hold.snapshot, record, hold.settings, hold.now)
     hold.sentences.extend(warnings)
     for warning in warnings:
         hold.outside.notifier.notify(hold.entry(Alarm(AlarmKind.OBSERVATION, warning)))

@@ -51,6 +51,9 @@ class Missing:
 
     id: str
     since: int
+    gone: bool = False
+    """Of a node: the cloud says, or has said for long enough by not listing it, that its instance is gone. It
+    counts neither against the maximum nor as sick."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,11 @@ class Record:
     @property
     def scaling_in_progress(self) -> bool:
         return self.operation is not None
+
+    @property
+    def gone_nodes(self) -> frozenset[str]:
+        """UIDs of Node objects that outlived their instance."""
+        return frozenset(orphan.id for orphan in self.orphans if orphan.gone)
 
     def emptied_since(self, node_uid: str) -> int | None:
         """Since when the node has been empty; none where it is not, or was not seen to be."""

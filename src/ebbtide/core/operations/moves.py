@@ -118,7 +118,7 @@ def why_stop(operation: Consolidate, situation: Situation) -> str:
 def next_moves(operation: Consolidate, situation: Situation) -> Next:
     """On a look that can be believed."""
     snapshot, record, settings = situation.snapshot, situation.record, situation.settings
-    healthy = gates.healthy(snapshot, settings)
+    healthy = gates.healthy(snapshot, record, settings)
     if not healthy.passed:
         return Next(waits=healthy.says)
     waiting = snapshot.cluster.waiting_pods

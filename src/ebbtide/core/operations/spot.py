@@ -197,7 +197,7 @@ def _why_wait(spot: Spot, situation: Situation) -> str:
     checks = (
         gates.not_paused(record),
         gates.plausible(snapshot, record, settings),
-        gates.healthy(snapshot, settings),
+        gates.healthy(snapshot, record, settings),
         gates.within_budget(
             snapshot, record, settings, (_removal(spot, situation),), RemovalReason.REBALANCE
         ),

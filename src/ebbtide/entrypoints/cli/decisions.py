@@ -61,7 +61,7 @@ def _plan(outside: Outside, config: Config) -> tuple[Operation | None, Decision,
     snapshot = observe(outside, config.settings)
     now = snapshot.at
     record, warnings = track(snapshot, outside.store.load(), config.settings, now)
-    record = track_orphans(snapshot, record, now)
+    record = track_orphans(snapshot, record, config.settings, now)
     decision = decide(snapshot, record, config.settings, now, "plan")
     return record.operation, decision, (*snapshot.problems, *warnings)
 
