@@ -40,6 +40,12 @@ class ConsolidationKeys(Section):
     min_savings_per_hour: float = _number(
         DEFAULTS.min_savings_per_hour, "Nothing is done for less, in the currency of the prices."
     )
+    min_savings_fraction: float = _number(
+        DEFAULTS.min_savings_fraction,
+        "Nothing is done for less than this share of what all nodes cost.",
+        0.0,
+        1.0,
+    )
     max_fill: float = _number(
         DEFAULTS.max_fill, "Nodes are packed up to this share; the rest stays free.", 0.05, 1.0
     )
@@ -50,6 +56,9 @@ class ConsolidationKeys(Section):
     )
     moves_per_hour: int = Field(
         DEFAULTS.moves_per_hour, ge=0, le=MOST, description="Pods moved in an hour, at most."
+    )
+    moves_fraction: float = _number(
+        DEFAULTS.moves_fraction, "The same as a share of all running pods, where that is more.", 0.0, 100.0
     )
     move_timeout_sec: int = _seconds(
         DEFAULTS.move_timeout_seconds, "How long a moved pod may take to be ready elsewhere.", 1

@@ -25,6 +25,7 @@ from ebbtide.config.places import leaf_fields, path_text
 from ebbtide.config.policies import PolicyKeys
 from ebbtide.config.prices import price_file_of, read_book
 from ebbtide.config.problems import Problem, mask, problems_in
+from ebbtide.config.profiles import with_profile
 from ebbtide.config.schema import Document
 from ebbtide.core.budgets import described
 from ebbtide.errors import ConfigError
@@ -109,6 +110,7 @@ def load(path: Path | None, environ: Mapping[str, str], with_prices: bool = True
 
 def build_config(read: Read, environ: Mapping[str, str], with_prices: bool = True) -> Config:
     values, variables, found = with_environment(read.values, environ)
+    values, from_profile = with_profile(values)
     try:
         document = Document.model_validate(values)
     except ValidationError as error:
@@ -123,7 +125,7 @@ def build_config(read: Read, environ: Mapping[str, str], with_prices: bool = Tru
         found.append(Problem(("prices", "file"), str(error)))
     if found:
         raise ConfigProblems(sorted(_line(problem, read, variables) for problem in found))
-    return _config(document, read, variables, (file, book))
+    return _config(document, Origins(read, variables, from_profile), (file, book))
 
 
 def _without_wrong_keys(values: Mapping[str, Any], found: Iterable[Problem]) -> Document:
@@ -143,9 +145,23 @@ def _line(problem: Problem, read: Read, variables: Mapping[KeyPath, str]) -> tup
     return read.line(path), f"{place}, {path_text(path)}: {problem.says}"
 
 
-def _config(
-    document: Document, read: Read, variables: Mapping[KeyPath, str], prices: tuple[Path | None, PriceBook]
-) -> Config:
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Who said what: the file, the environment, the profile, or nobody."""
+
+    read: Read
+    variables: Mapping[KeyPath, str]
+    from_profile: frozenset[tuple[str, ...]]
+
+    def of(self, path: KeyPath, profile: str) -> str:
+        if path in self.variables:
+            return f"environment {self.variables[path]}"
+        if path in self.read.lines:
+            return f"file {self.read.place(path)}"
+        return f"profile {profile}" if path in self.from_profile else "default"
+
+
+def _config(document: Document, origins: Origins, prices: tuple[Path | None, PriceBook]) -> Config:
     own = tuple(pool.pool() for pool in document.pools)
     price_file, book = prices
     pools = tuple(book.priced_pool(pool) for pool in own or (SIMULATED_POOL,))
@@ -168,8 +184,8 @@ def _config(
         logs_table=document.logs_table,
         interval_seconds=document.interval_sec,
         log_format=document.log_format,
-        source=read.name,
-        effective=tuple(_effective(document, read, variables, pools)),
+        source=origins.read.name,
+        effective=tuple(_effective(document, origins, pools)),
         kubeconfig=document.cluster.kubeconfig,
         context=document.cluster.context,
         metrics_addr=document.metrics_addr,
@@ -189,9 +205,7 @@ def key_of(field_name: str) -> str:
     return field_name if stem == field_name else f"{stem}_sec"
 
 
-def _effective(
-    document: Document, read: Read, variables: Mapping[KeyPath, str], pools: tuple[Pool, ...]
-) -> list[Effective]:
+def _effective(document: Document, origins: Origins, pools: tuple[Pool, ...]) -> list[Effective]:
     found = []
     for path, info in leaf_fields():
         value: Any = document
@@ -205,10 +219,7 @@ def _effective(
             value = [policy.name for policy in document.policies]
         if path == ("budgets",):
             value = [described(budget.budget()) for budget in document.budgets]
-        if path in variables:
-            origin = f"environment {variables[path]}"
-        else:
-            origin = f"file {read.place(path)}" if path in read.lines else "default"
+        origin = origins.of(path, document.profile)
         found.append(Effective(path_text(path), _masked(value, info), origin))
     return found
 

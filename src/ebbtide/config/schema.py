@@ -66,11 +66,33 @@ class WhenToScale(Section):
     )
 
 
+class ProfileKeys(Section):
+    profile: Literal["classic", "balanced", "eager"] = Field(
+        "classic",
+        description="A named set of values for the keys that are not set: see `docs/profiles.md`.",
+    )
+
+
 class HowMany(Section):
     min_workers: int = count(DEFAULTS.min_workers, "Never fewer workers than this.")
     max_workers: int = count(DEFAULTS.max_workers, "Never more workers than this.", 1)
     max_batch_up: int = count(DEFAULTS.max_batch_up, "Nodes launched in one scale-up, at most.", 1)
     max_batch_down: int = count(DEFAULTS.max_batch_down, "Nodes removed in one scale-down, at most.", 1)
+    batch_up_fraction: float = fraction(
+        DEFAULTS.batch_up_fraction,
+        "The same as a share of the workers, where that is more; 1 is whatever is needed.",
+    )
+    batch_down_fraction: float = fraction(
+        DEFAULTS.batch_down_fraction,
+        "Nodes removed in one scale-down as a share of the workers, where that is more.",
+    )
+    scale_down_by: Literal["average", "node"] = Field(
+        "average",
+        description="Whether the average CPU must be low, or a node by itself empty or underused.",
+    )
+    underused_below: float = fraction(
+        DEFAULTS.underused_below, "A node whose requests are below this share of it is underused."
+    )
     pods_per_node: int = count(
         DEFAULTS.pods_per_node, "Pods a new node is taken to hold, only where requests are unknown.", 1
     )
@@ -246,7 +268,16 @@ class PricesKeys(Section):
 
 
 class Document(
-    WhenToScale, HowMany, Lease, Launching, Draining, SpotKeys, SafetyGates, Running, AdapterSections
+    ProfileKeys,
+    WhenToScale,
+    HowMany,
+    Lease,
+    Launching,
+    Draining,
+    SpotKeys,
+    SafetyGates,
+    Running,
+    AdapterSections,
 ):
     """The whole of `ebbtide.yaml`."""
 
@@ -268,6 +299,7 @@ class Document(
 
 
 SECTIONS: tuple[tuple[str, type[Section]], ...] = (
+    ("Profile", ProfileKeys),
     ("When to scale", WhenToScale),
     ("How many", HowMany),
     ("Lease", Lease),

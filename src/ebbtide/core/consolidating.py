@@ -67,7 +67,7 @@ def _empty(
     asked = len(plan.sources)
     says = f"{asked} nodes may be emptied" + (f", no more: {over}" if over else "")
     yield Check("within budget", asked > 0, says)
-    least = q.settings.consolidation.min_savings_per_hour
+    least = q.settings.consolidation.least_savings(plan.cost_before)
     says = f"{plan.savings_per_hour} {plan.currency}/h are saved within the budgets, {least} are asked for"
     yield Check("still worth it", plan.savings_per_hour >= least, says)
     answer.consolidation = replace(report, plan=plan)

@@ -26,13 +26,14 @@ from ebbtide.core.orphans import (
 from ebbtide.core.question import Answer, Question, Strategy, no_operation
 from ebbtide.core.sizing import nodes_for_cpu, plan_launch
 from ebbtide.core.targets import choose_targets
+from ebbtide.core.underused import choose_underused
 from ebbtide.core.words import a_while, count_of, two_shares
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.decision import Action, Check, Decision, Verdict
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Removal, RemovalState, Slot, SlotState
 from ebbtide.model.record import Record
-from ebbtide.model.settings import Settings
+from ebbtide.model.settings import JudgedBy, Settings
 from ebbtide.model.snapshot import Snapshot
 
 
@@ -244,7 +245,8 @@ def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     yield gates.complete(snapshot)
     yield gates.plausible(snapshot, record, settings)
     yield gates.healthy(snapshot, record, settings)
-    yield from _idle(q)
+    one_by_one = settings.scale_down_by == JudgedBy.NODE
+    yield from _calm(q) if one_by_one else _idle(q)
     yield _cooled_down(q, settings.cooldown_down_seconds, "COOLDOWN_DOWN_SEC")
     yield _backed_off(record.removal_failures, record.removal_backoff_until, q.now)
     spots = len(record.spots)
@@ -256,11 +258,12 @@ def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     yield Check("above minimum", spare > 0, says)
     yield gates.budget_left(snapshot, record, settings, RemovalReason.IDLE)
     room = gates.cluster_room(snapshot, record, settings, RemovalReason.IDLE).count
-    limit = min(settings.max_batch_down, spare, room)
+    limit = min(settings.batch_down(ready), spare, room)
     while limit > 1 and not gates.load_on(ready - limit, snapshot, settings).passed:
         limit -= 1
     yield gates.load_on(ready - limit, snapshot, settings)
-    removals, refusals = choose_targets(snapshot, record, settings, q.now, limit)
+    choose = choose_underused if one_by_one else choose_targets
+    removals, refusals = choose(snapshot, record, settings, q.now, limit)
     answer.refusals = refusals
     why = f"{refusals[0].node_name}: {refusals[0].reason}" if refusals else "no ready worker"
     says = f"{len(removals)} nodes" if removals else f"none of {ready} ready workers may go; {why}"
@@ -272,13 +275,22 @@ def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     names = ", ".join(removal.node_name for removal in removals)
     idle = q.now - record.idle_since
     cpu = snapshot.cpu.value or 0.0
-    answer.reason = f"remove {names}: CPU {cpu:.2f} and no pod pending for {a_while(idle)}"
+    why = f"CPU {cpu:.2f} and no pod pending for {a_while(idle)}"
+    if one_by_one:
+        why = f"empty or underused for at least {a_while(settings.idle_down_seconds)}"
+    answer.reason = f"remove {names}: {why}"
 
 
 def _nothing_leaves(q: Question) -> Check:
     """What consolidation has emptied goes first: draining another node would only fill it again."""
     names = ", ".join(one.node_name for one in q.record.leaving)
     return Check("nothing leaves", not names, f"{names} is leaving" if names else "no node is leaving")
+
+
+def _calm(q: Question) -> Iterator[Check]:
+    """What is asked of the cluster where nodes are judged one by one."""
+    yield gates.load_known(q.snapshot)
+    yield gates.no_pod_pending(q.snapshot)
 
 
 def _idle(q: Question) -> Iterator[Check]:

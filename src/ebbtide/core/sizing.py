@@ -11,7 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from ebbtide.core.capacity import coming_slots, doomed, held_against, missing_by_pool, workers_by_zone
+from ebbtide.core.capacity import (
+    coming_slots,
+    doomed,
+    held_against,
+    missing_by_pool,
+    standing,
+    workers_by_zone,
+)
 from ebbtide.core.fit import Placement, placement_of
 from ebbtide.core.launching import Launching, Limits
 from ebbtide.core.offers import Offer, all_offers
@@ -40,7 +47,8 @@ def plan_launch(snapshot: Snapshot, record: Record, settings: Settings, at_least
     first; within batch and maxima."""
     free = settings.max_workers - held_against(snapshot, record)
     sizes = Counter({pool.name: held_against(snapshot, record, pool.name) for pool in settings.pools})
-    limits = Limits(min(settings.max_batch_up, free), free, workers_by_zone(snapshot, record), sizes)
+    batch = settings.batch_up(len(standing(snapshot, record)))
+    limits = Limits(min(batch, free), free, workers_by_zone(snapshot, record), sizes)
     pending = [pod for pod in snapshot.cluster.waiting_pods if pod.controller != "DaemonSet"]
     placement = expected_placement(snapshot, record, settings, pending)
     launching = Launching(placement, all_offers(snapshot, record, settings), limits, settings)

@@ -45,8 +45,8 @@ def choose_targets(
             alone = several_zones and node.pool not in asleep and zones[node.zone] == 1
             reason = why_kept(node, snapshot, record)
             reason = reason or (f"it is the last ready worker in zone {node.zone}" if alone else "")
-            reason = reason or _why_pool_keeps(node, pools[node.pool] - 1, settings)
-            reason = reason or _why_budget_keeps(node, chosen, rooms)
+            reason = reason or why_pool_keeps(node, pools[node.pool] - 1, settings)
+            reason = reason or why_budget_keeps(node, chosen, rooms)
             reason = reason or why_not_drainable(node, snapshot, settings, disruptions)
             reason = reason or elsewhere.why_not([*chosen, node])
             if not reason:
@@ -56,7 +56,7 @@ def choose_targets(
             refusals[node.name] = reason
         else:
             break
-    removals = tuple(_removal(node, snapshot) for node in chosen)
+    removals = tuple(removal_of(node, snapshot) for node in chosen)
     return removals, tuple(Refusal(name, reason) for name, reason in refusals.items())
 
 
@@ -76,7 +76,7 @@ def _in_order(nodes: list[Node], settings: Settings, now: int) -> Iterator[Node]
     )
 
 
-def _removal(node: Node, snapshot: Snapshot) -> Removal:
+def removal_of(node: Node, snapshot: Snapshot) -> Removal:
     return Removal(snapshot.instance_of[node.name].id, node.name, node.uid, node.zone, node.pool)
 
 
@@ -94,7 +94,7 @@ def why_kept(node: Node, snapshot: Snapshot, record: Record) -> str:
     return ""
 
 
-def _why_pool_keeps(node: Node, left: int, settings: Settings) -> str:
+def why_pool_keeps(node: Node, left: int, settings: Settings) -> str:
     pool = settings.pool_named(node.pool)
     if pool is None:
         return f"its pool {node.pool} is not configured"
@@ -103,7 +103,7 @@ def _why_pool_keeps(node: Node, left: int, settings: Settings) -> str:
     return ""
 
 
-def _why_budget_keeps(node: Node, chosen: Sequence[Node], rooms: Mapping[str, Allowance]) -> str:
+def why_budget_keeps(node: Node, chosen: Sequence[Node], rooms: Mapping[str, Allowance]) -> str:
     room = rooms[node.pool]
     used = sum(1 for other in chosen if other.pool == node.pool)
     return f"{room.count} more of its pool may go: {room.says}" if used >= room.count else ""

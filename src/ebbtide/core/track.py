@@ -14,6 +14,7 @@ from ebbtide.core.capacity import coming_slots, counted, enlisted, missing_by_po
 from ebbtide.core.consolidation_pace import forget_evictions
 from ebbtide.core.gates import placed_pods, plausible
 from ebbtide.core.operations.removals import with_time_again
+from ebbtide.core.underused import track_underused
 from ebbtide.model.operation import Consolidate, Operation, ScaleDown
 from ebbtide.model.record import Emptied, Record
 from ebbtide.model.settings import Settings
@@ -38,9 +39,9 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
     if snapshot.problems or silent or record.unclean_runs:
         record = replace(record, operation=_watched_again(record.operation, settings, now))
     if snapshot.problems:
-        return replace(record, idle_since=0, emptied=(), ticked_at=now), warnings
+        return replace(record, idle_since=0, emptied=(), underused=(), ticked_at=now), warnings
     idle = is_idle(snapshot, settings)
-    if silent and (record.idle_since or record.emptied):
+    if silent and (record.idle_since or record.emptied or record.underused):
         warnings += (f"no tick for {now - record.ticked_at} s: that time does not count as idle",)
     short = len(enlisted(snapshot, record)) + len(coming_slots(record)) < settings.min_workers
     short = short or bool(missing_by_pool(snapshot, record, settings.pools))
@@ -54,6 +55,7 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
             rests=tuple(rest for rest in record.rests if rest.until > now),
             offer_rests=tuple(rest for rest in record.offer_rests if rest.until > now),
             emptied=_emptied(snapshot, () if silent else record.emptied, now),
+            underused=track_underused(snapshot, () if silent else record.underused, settings, now),
             counted=counted(snapshot, record, settings.pools),
             counted_before=() if silent else record.counted,
             ticked_at=now,
@@ -80,7 +82,7 @@ def clamp_stamps(record: Record, settings: Settings, now: int) -> tuple[Record, 
     latest = dict.fromkeys(STAMPS, now)
     latest |= dict.fromkeys(BACKOFFS, now + settings.backoff_max_seconds)
     late: dict[str, Any] = {name: limit for name, limit in latest.items() if getattr(record, name) > limit}
-    early = max((node.since for node in record.emptied), default=0)
+    early = max((node.since for node in (*record.emptied, *record.underused)), default=0)
     if not late and not record.rests and early <= now:
         return record, ()
     warnings = tuple(
@@ -92,8 +94,11 @@ def clamp_stamps(record: Record, settings: Settings, now: int) -> tuple[Record, 
         warnings += (f"a node was empty from {early - now} s in the future and is taken as empty from now",)
     longest = now + settings.node_rest_seconds
     rests = tuple(replace(rest, until=min(rest.until, longest)) for rest in record.rests)
-    emptied = tuple(replace(node, since=min(node.since, now)) for node in record.emptied)
-    return replace(record, **late, rests=rests, emptied=emptied), warnings
+    emptied, underused = (
+        tuple(replace(node, since=min(node.since, now)) for node in nodes)
+        for nodes in (record.emptied, record.underused)
+    )
+    return replace(record, **late, rests=rests, emptied=emptied, underused=underused), warnings
 
 
 def is_idle(snapshot: Snapshot, settings: Settings) -> bool:

@@ -22,6 +22,8 @@ class ConsolidationSettings:
     min_uptime_seconds: int = 1800
     min_idle_seconds: int = 900
     min_savings_per_hour: Decimal = Decimal("0.10")
+    min_savings_fraction: Decimal = Decimal(0)
+    """The same as a share of what the cluster costs; both must be reached."""
     max_fill: Decimal = Decimal("0.70")
     """Packing is done to this share of a node, and the result is checked against it."""
     min_nodes: int = 1
@@ -31,13 +33,23 @@ class ConsolidationSettings:
     payback_seconds: int = 14400
     """Savings must have paid for the disturbance within this time."""
     moves_per_hour: int = 60
+    moves_fraction: Decimal = Decimal(0)
+    """Pods moved in an hour as a share of those that run, where that is more than `moves_per_hour`."""
     move_timeout_seconds: int = 300
     """How long a moved pod may take to be ready elsewhere."""
     replace: bool = True
     """Whether cheaper nodes may be launched to take the place of dearer ones."""
     players_query: str = ""
-    """PromQL: players by the labels namespace and pod, beside the annotation."""
+    """PromQL: players by the labels namespace and pod, next to the annotation."""
     plan_seconds: float = 2.0
+
+    def least_savings(self, cost_per_hour: Decimal) -> Decimal:
+        """What must be saved an hour in a cluster that costs so much."""
+        return max(self.min_savings_per_hour, self.min_savings_fraction * cost_per_hour)
+
+    def moves_allowed(self, running_pods: int) -> int:
+        """How many pods may be moved in an hour where so many run."""
+        return max(self.moves_per_hour, int(self.moves_fraction * running_pods))
 
 
 @dataclass(frozen=True, slots=True)

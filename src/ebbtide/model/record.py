@@ -126,6 +126,9 @@ class Record:
     emptied: tuple[Emptied, ...] = ()
     """Workers that are empty now, by node UID."""
 
+    underused: tuple[Emptied, ...] = ()
+    """Workers that are underused now, by node UID; only where nodes are judged one by one."""
+
     last_consolidation_at: int = 0
     """When the last consolidation began, whatever became of it: its cooldown counts from then."""
     consolidations_in_vain: int = 0

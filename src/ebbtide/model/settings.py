@@ -7,6 +7,8 @@ Where each comes from (YAML key, environment variable) and what it may be is the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+from math import ceil
 
 from ebbtide.model.budget import RemovalBudget
 from ebbtide.model.consolidation import ConsolidationSettings
@@ -14,6 +16,15 @@ from ebbtide.model.packer import Packer
 from ebbtide.model.pool import Pool
 
 NO_CONSOLIDATION = ConsolidationSettings()
+
+
+class JudgedBy(StrEnum):
+    """What makes a scale-down possible."""
+
+    AVERAGE = "average"
+    """The average CPU of all workers is low: the documents' rule."""
+    NODE = "node"
+    """A node by itself is empty or underused, whatever the others do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +42,12 @@ class Settings:
     max_workers: int = 10
     max_batch_up: int = 2
     max_batch_down: int = 1
+    batch_up_fraction: float = 0.0
+    batch_down_fraction: float = 0.0
+    """Shares of the workers: where one is more than the batch that is a count, it is the batch."""
+    scale_down_by: JudgedBy = JudgedBy.AVERAGE
+    underused_below: float = 0.50
+    """Judged one by one, a node whose requests are below this share of it is underused."""
     pods_per_node: int = 10
     """How many pods a new node is taken to hold, only where their requests are unknown."""
 
@@ -96,6 +113,16 @@ class Settings:
         """0 for the most preferred zone; the same for all that are not named, after those that are."""
         known = self.preferred_zones
         return known.index(zone) if zone in known else len(known)
+
+    def batch_up(self, workers: int) -> int:
+        """How many nodes one scale-up may launch in a cluster of so many workers."""
+        # A share of all says: whatever is needed. A cluster without workers must be able to begin.
+        if self.batch_up_fraction >= 1.0:
+            return self.max_workers
+        return max(self.max_batch_up, ceil(self.batch_up_fraction * workers))
+
+    def batch_down(self, workers: int) -> int:
+        return max(self.max_batch_down, int(self.batch_down_fraction * workers))
 
     def pool_named(self, name: str) -> Pool | None:
         return next((pool for pool in self.pools if pool.name == name), None)

@@ -73,7 +73,8 @@ class Repacking:
         """A call of a runner that froze may land later than it was counted for, hence a little less."""
         since = self._world.now - HOUR_SECONDS + LATE_SECONDS
         self._evicted = [*(at for at in self._evicted if at > since), self._world.now]
-        most = self._settings.consolidation.moves_per_hour
+        running = sum(1 for pod in self._world.view().pods if pod.node_name)
+        most = self._settings.consolidation.moves_allowed(running)
         if len(self._evicted) > most:
             self._say(f"consolidation evicted {len(self._evicted)} pods within an hour, {most} are allowed")
 

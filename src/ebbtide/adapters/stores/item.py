@@ -76,7 +76,13 @@ def to_item(record: Record) -> Item:
     item.update(operation_to_item(record.operation))
     if record.set_aside is not None:
         item["setAside"] = operation_to_item(record.set_aside)
+    if record.underused:
+        item["underusedSinceEpoch"] = {node.node_uid: node.since for node in record.underused}
     return item
+
+
+def _since_by_node(raw: Any) -> tuple[Emptied, ...]:
+    return tuple(Emptied(uid, since) for uid, since in sorted(convert(raw, dict[str, int]).items()))
 
 
 def from_item(item: Mapping[str, Any], cluster: str) -> Record:
@@ -133,10 +139,8 @@ def _read(item: Mapping[str, Any], cluster: str, version: int) -> Record:
         rests=convert(item.get("rests", ()), tuple[Rest, ...]),
         offer_rests=convert(item.get("offerRests", ()), tuple[OfferRest, ...]),
         orphans=convert(item.get("orphans", ()), tuple[Missing, ...]),
-        emptied=tuple(
-            Emptied(uid, since)
-            for uid, since in sorted(convert(item.get("lastContainerRemovedAt", {}), dict[str, int]).items())
-        ),
+        emptied=_since_by_node(item.get("lastContainerRemovedAt", {})),
+        underused=_since_by_node(item.get("underusedSinceEpoch", {})),
         last_consolidation_at=int(item.get("lastConsolidationEpoch", 0)),
         consolidations_in_vain=int(item.get("consolidationsInVain", 0)),
         consolidation_owes=int(item.get("consolidationOwes", 0)),

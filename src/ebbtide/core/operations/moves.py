@@ -134,7 +134,8 @@ def next_moves(operation: Consolidate, situation: Situation) -> Next:
         return Next(forbids=homeless)
     if begun:
         return _judged(begun, there, situation)
-    most, done = settings.consolidation.moves_per_hour, evicted_lately(record, situation.now)
+    running = sum(map(len, snapshot.cluster.pods_on.values()))
+    most, done = settings.consolidation.moves_allowed(running), evicted_lately(record, situation.now)
     if done >= most:
         return Next(waits=f"{done} pods were moved in the last hour, {most} are allowed")
     return _judged(list(_first_few(operation, most - done)), there, situation)

@@ -60,7 +60,7 @@ class Choice:
         if not removable:
             return ConsolidationReport(before, found.nodes, found.refusals)
         # Where even the bound would not save enough, launching nodes cannot either.
-        hopeful = self._scene.cost - self._bound >= rules.min_savings_per_hour
+        hopeful = self._scene.cost - self._bound >= self._least
         limits = Limits(self._floors, rules.replace and hopeful)
         drafts = sweep(self._scene, found.neighbours, limits, budget, self._key)
         cheaper = [draft for draft in drafts if draft.cost < self._scene.cost]
@@ -93,6 +93,11 @@ class Choice:
         prices = [site.price for site in scene.sites] + [offer.price for offer in scene.offers]
         return max(scene.bound, min(prices) * min(self._floors.nodes, len(scene.sites)))
 
+    @cached_property
+    def _least(self) -> Decimal:
+        """The savings that are worth it, to the digits of a price."""
+        return self._rules.least_savings(self._scene.cost).quantize(Decimal("0.000001")).normalize()
+
     def _key(self, number: int) -> str:
         return f"{self._operation_id}-{number}"
 
@@ -119,13 +124,13 @@ class Choice:
         be worth the threshold by itself, or nodes come and go for very little."""
         saved = self._scene.cost - draft.cost
         if draft.fresh:
-            saved -= self._rules.min_savings_per_hour
+            saved -= self._least
         hours = Decimal(self._rules.payback_seconds) / SECONDS_PER_HOUR
         return saved * hours - len(draft.moves) * self._rules.move_cost
 
     def _permits(self, draft: Draft) -> Iterator[Check]:
         rules, savings, moves = self._rules, self._scene.cost - draft.cost, len(draft.moves)
-        least, currency = rules.min_savings_per_hour, self._found.currency
+        least, currency = self._least, self._found.currency
         short = f"fall short of {least} by {plain(least - savings)}"
         enough = savings >= least
         says = f"reach the {least} asked for" if enough else short
@@ -137,9 +142,10 @@ class Choice:
         )
         yield Check("pays back", cost <= returned, says)
         done = evicted_lately(self._record, self._now)
-        says = f"{moves} moves, {rules.moves_per_hour} an hour are allowed"
+        most = rules.moves_allowed(sum(map(len, self._snapshot.cluster.pods_on.values())))
+        says = f"{moves} moves, {most} an hour are allowed"
         says += f", {done} were made in the last" if done else ""
-        yield Check("moves in budget", moves <= max(0, rules.moves_per_hour - done), says)
+        yield Check("moves in budget", moves <= max(0, most - done), says)
         yield self._launches(draft)
         why = why_not_fitting(draft, self._scene, self._snapshot, self._record)
         yield Check("migrations fit", not why, why or f"all {moves} moves have a place")
