@@ -89,6 +89,8 @@ def command_of(killer: str) -> list[str]:
             return [*pytest, *files, *(["-k", what] if what else [])]
         case "points":
             return [*pytest, "tests/simulation/test_crash_points.py", *(["-k", what] if what else [])]
+        case "story":
+            return [*pytest, "tests/stories/test_stories.py", *(["-k", what] if what else [])]
         case "unit":
             return [*pytest, *(what or "tests/unit").split()]
         case _:
