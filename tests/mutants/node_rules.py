@@ -29,8 +29,11 @@ OF_NODES = (
     ),
     Mutant(
         "the write that enters TERMINATING does not ask for the load",
-        "may_terminate",
-        "*_load(removal, snapshot, record, settings, reason)",
+        "gates._load",
+        """
+        yield load_known(snapshot)
+        yield load_fits(snapshot, record, settings, (removal,))
+        """,
         "",
         ("story:row-28",),
     ),

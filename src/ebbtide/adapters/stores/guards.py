@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from operator import attrgetter
 
+from ebbtide.core.words import a_time
 from ebbtide.errors import Conflict, LeaseLost, Unanswered
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
 
@@ -53,7 +54,9 @@ class Held:
 
     def lost(self, lease: Lease) -> LeaseLost:
         if self.is_ours(lease):
-            return LeaseLost(f"the lease {lease.name!r} ran out at {self.until} before it was renewed")
+            return LeaseLost(
+                f"the lease {lease.name!r} ran out at {a_time(self.until)} before it was renewed"
+            )
         holder = f"now held by {self.owner}" if self.owner else "given back"
         return LeaseLost(
             f"the lease {lease.name!r} is no longer ours (token {lease.token}): {holder}, token {self.token}"
@@ -67,7 +70,7 @@ def given_back(lease: Lease) -> int:
 
 
 def held_by_another(name: str, held: Held) -> LeaseLost:
-    return LeaseLost(f"the lease {name!r} is held by {held.owner} until {held.until}")
+    return LeaseLost(f"the lease {name!r} is held by {held.owner} until {a_time(held.until)}")
 
 
 @dataclass(frozen=True, slots=True)
