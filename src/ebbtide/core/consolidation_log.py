@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
+from ebbtide.core.words import count_of
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport, ConsolidationSettings
 from ebbtide.model.events import ConsolidationEvaluated
 from ebbtide.model.log import LogEntry, LogKind
@@ -45,11 +46,12 @@ def _reason(report: ConsolidationReport, rules: ConsolidationSettings) -> str:
     plan = report.plan or ConsolidationPlan()
     parts: list[str] = []
     if plan.empties:
-        parts.append(f"{len(plan.empties)} nodes idle >{rules.min_idle_seconds // 60}min")
+        parts.append(f"{count_of(len(plan.empties), 'node')} idle >{rules.min_idle_seconds // 60}min")
     if plan.sources:
-        parts.append(f"{len(plan.sources)} nodes emptied by {len(plan.moves)} moves")
+        emptied, moves = count_of(len(plan.sources), "node"), count_of(len(plan.moves), "move")
+        parts.append(f"{emptied} emptied by {moves}")
     if plan.slots:
-        parts.append(f"{len(plan.slots)} cheaper nodes launched first")
+        parts.append(f"{count_of(len(plan.slots), 'cheaper node')} launched first")
     return ", ".join([*parts, "savings significant"]) if parts else "nothing was looked for"
 
 

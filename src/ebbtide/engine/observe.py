@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ebbtide.core.servers import UNKNOWN, said
+from ebbtide.core.words import a_while
 from ebbtide.engine.outside import Outside
 from ebbtide.errors import EbbtideError
 from ebbtide.model.settings import Settings
@@ -52,8 +53,9 @@ def fresh(reading: Reading, settings: Settings, now: int) -> Reading:
         return replace(reading, problem=reading.problem or "CPU is unknown")
     age = now - reading.at
     if age > settings.metric_max_age_seconds:
-        limit = settings.metric_max_age_seconds
-        return Reading(None, reading.at, f"CPU is unknown: the last sample is {age} s old, more than {limit}")
+        limit = a_while(settings.metric_max_age_seconds)
+        old = f"CPU is unknown: the last sample is {a_while(age)} old, more than {limit}"
+        return Reading(None, reading.at, old)
     if not 0 <= reading.value < float("inf"):
         return Reading(None, reading.at, f"CPU is unknown: {reading.value} is no share of a CPU")
     return reading

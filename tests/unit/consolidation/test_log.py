@@ -21,7 +21,7 @@ def test_moves_and_launches_are_told() -> None:
     assert fields.nodes_after == 2
     assert fields.containers_migrated == 1
     assert fields.reason == (
-        "1 nodes idle >10min, 1 nodes emptied by 1 moves, 1 cheaper nodes launched first, savings significant"
+        "1 node idle >10min, 1 node emptied by 1 move, 1 cheaper node launched first, savings significant"
     )
 
 

@@ -26,16 +26,16 @@ from tests.unit.consolidation.builders import (
 def test_scenario_1_fresh_node_provisioning() -> None:
     fresh = node("a1", created_at=NOW - 300)
     report = report_on(cluster([fresh]), idle(fresh, seconds=300))
-    says = "a1: it is 300 s old, at least 1800 s are asked for; 1 ready worker, at least 2 are asked for"
+    says = "a1: it is 5 min old, at least 30 min are asked for; 1 ready worker, at least 2 are asked for"
     assert refusal(report) == ("enough nodes", says)
     assert evaluated(report).reason == says, "the log gives the reason of the document: too young"
-    assert fate(report, "a1") == "it is 300 s old, at least 1800 s are asked for"
+    assert fate(report, "a1") == "it is 5 min old, at least 30 min are asked for"
 
 
 def test_scenario_1_fresh_node_beside_an_older_one_is_left_alone() -> None:
     fresh, old = node("a1", "cpx62", created_at=NOW - 300), node("a2")
     report = report_on(cluster([fresh, old]), idle(fresh, old))
-    assert fate(report, "a1") == "it is 300 s old, at least 1800 s are asked for"
+    assert fate(report, "a1") == "it is 5 min old, at least 30 min are asked for"
     assert report.candidate is not None
     assert [removal.node_name for removal in report.candidate.empties] == ["a2"]
 
@@ -44,12 +44,12 @@ def test_scenario_2_container_just_removed() -> None:
     emptied = node("a1", created_at=NOW - 3600)
     other = node("a2", "cpx62", created_at=NOW - 3600)
     report = report_on(cluster([emptied, other]), idle(emptied, other, seconds=120))
-    why = "a1: it has been empty for 120 s, at least 900 s are asked for"
+    why = "a1: it has been empty for 2 min, at least 15 min are asked for"
     assert refusal(report) == ("nodes to remove", f"{why}; 0 of 2 workers could be removed")
     assert evaluated(report).reason == f"{why}; 0 of 2 workers could be removed"
     alone = report_on(cluster([emptied]), idle(emptied, seconds=120))
     assert evaluated(alone).reason.startswith(why), "also where it is the only node"
-    assert fate(report, "a1") == "it has been empty for 120 s, at least 900 s are asked for"
+    assert fate(report, "a1") == "it has been empty for 2 min, at least 15 min are asked for"
 
 
 def test_scenario_3_queue_has_servers() -> None:

@@ -14,6 +14,7 @@ from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import Any
 
+from ebbtide.core.words import a_while
 from ebbtide.model.operation import SpotKind, SpotNotice
 
 INTERRUPTION_SECONDS = 120
@@ -77,7 +78,8 @@ def _read(kind: EventKind, detail: Mapping[str, Any], at: int, now: float) -> Ev
     if kind is EventKind.MAINTENANCE:
         return _maintenance(detail, at, int(now))
     if now - at > STALE_SECONDS:
-        return Event(EventKind.STALE, says=f"{kind} is {int(now - at)} s old, more than {STALE_SECONDS}")
+        old, limit = a_while(int(now - at)), a_while(STALE_SECONDS)
+        return Event(EventKind.STALE, says=f"{kind} is {old} old, more than {limit}")
     match kind:
         case EventKind.INTERRUPTION:
             instance_id = _instance_id(detail["instance-id"])
@@ -102,7 +104,7 @@ def _maintenance(detail: Mapping[str, Any], at: int, now: int) -> Event:
         return Event(EventKind.FOREIGN, says=f"{detail['eventTypeCode']} announces no change to an instance")
     starts = int(_moment(detail["startTime"])) if detail.get("startTime") else at + STALE_SECONDS
     if now >= max(starts, at + STALE_SECONDS):
-        return Event(EventKind.STALE, says=f"maintenance began {now - starts} s ago")
+        return Event(EventKind.STALE, says=f"maintenance began {a_while(now - starts)} ago")
     ids = [entity["entityValue"] for entity in _entities(detail)]
     ours = sorted({value for value in ids if INSTANCE_ID.fullmatch(value)})
     notices = tuple(SpotNotice(value, SpotKind.REBALANCE, now, max(starts, now)) for value in ours)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ebbtide.adapters.metrics_export.figures import ClusterFigures, Figures
+from ebbtide.core.words import a_while
 
 SLACK_SECONDS = 300.0
 """Beyond three intervals: a tick may last as long as its slowest calls together."""
@@ -28,7 +29,8 @@ class Health:
         for name, cluster in self.figures.clusters.items():
             silent = now - max(cluster.ticked_at, cluster.started_at)
             if silent > self.limit_seconds:
-                return f"{name}: no tick for {silent:.0f} s, the limit is {self.limit_seconds:.0f}"
+                limit = a_while(int(self.limit_seconds))
+                return f"{name}: no tick for {a_while(int(silent))}, the limit is {limit}"
         return ""
 
     def why_not_ready(self) -> str:

@@ -16,7 +16,7 @@ from ebbtide.core.drain import Disruptions, Treatment, judge
 from ebbtide.core.neighbours import Neighbours
 from ebbtide.core.repack.build import Judged, build, offers_of, share_of
 from ebbtide.core.repack.scene import Scene, Size
-from ebbtide.core.words import a_time
+from ebbtide.core.words import a_time, a_while
 from ebbtide.model.check import Refusal
 from ebbtide.model.consolidation import NodeAnalysis
 from ebbtide.model.money import Price
@@ -155,9 +155,12 @@ class _Judging:
         each.idle_since = 0 if pods else self._emptied.get(node.uid, 0)
         idle = max(0, self._now - each.idle_since) if each.idle_since else 0
         if not each.kept and age < rules.min_uptime_seconds:
-            each.kept = f"it is {age} s old, at least {rules.min_uptime_seconds} s are asked for"
+            each.kept = (
+                f"it is {a_while(age)} old, at least {a_while(rules.min_uptime_seconds)} are asked for"
+            )
         if not each.kept and not pods and idle < rules.min_idle_seconds:
-            each.kept = f"it has been empty for {idle} s, at least {rules.min_idle_seconds} s are asked for"
+            least = a_while(rules.min_idle_seconds)
+            each.kept = f"it has been empty for {a_while(idle)}, at least {least} are asked for"
         price = each.price.per_hour if each.price else None
         why = each.left_out or each.kept
         return NodeAnalysis(node.name, node.instance_type, age, idle, pods, price, True, why)

@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from ebbtide.core.words import a_while
 from ebbtide.entrypoints.texts import shown
 
 GOOD, BAD, QUIET, STRONG = "green", "red", "bright_black", "bold"
@@ -52,13 +53,7 @@ def moment(epoch: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """A length of time, as coarse as a person would say it."""
-    whole = max(0, round(seconds))
-    if whole < 120:  # noqa: PLR2004
-        return f"{whole} s"
-    if whole < 7200:  # noqa: PLR2004
-        return f"{whole // 60} min"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return a_while(round(seconds))
 
 
 def ago(epoch: float, now: float) -> str:
