@@ -110,7 +110,7 @@ class HowMany(Section):
 class Lease(Section):
     lock_ttl_sec: int = seconds(DEFAULTS.lock_ttl_seconds, "How long the lease of a cluster lasts.", 1)
     spot_lock_ttl_sec: int = seconds(
-        DEFAULTS.spot_lock_ttl_seconds, "How long the lease of a spot instance lasts.", 1
+        DEFAULTS.spot_lock_ttl_seconds, "The longest lease on a spot notice; it lasts 30 s and is renewed.", 1
     )
     daemon_lock_ttl_sec: int = seconds(
         DEFAULTS.daemon_lock_ttl_seconds, "How long either lasts under `ebbtide run`, which renews it.", 1

@@ -26,6 +26,7 @@ from ebbtide.model.snapshot import Snapshot
 from ebbtide.narrate import entry_of
 
 MAX_TRIES = 10
+SHORT_LEASE_SECONDS = 30
 
 
 def answer_notices(outside: Outside, settings: Settings, owner: str, deadline: float) -> list[str]:
@@ -49,6 +50,12 @@ def answer_notices(outside: Outside, settings: Settings, owner: str, deadline: f
             outside.notifier.notify(alarm)
             sentences.append(alarm.says)
     return sentences
+
+
+def lease_seconds(settings: Settings) -> int:
+    """Of the lease on one notice. It is short, since whoever dies with it must not hold it for longer than
+    the notice lasts, and renewed while work goes on; the configured time is its upper bound."""
+    return min(settings.spot_lock_ttl_seconds, max(SHORT_LEASE_SECONDS, 2 * settings.lease_margin_seconds))
 
 
 def _receive(outside: Outside, sentences: list[str]) -> Sequence[SpotNotice]:
@@ -95,7 +102,7 @@ def _take_in(outside: Outside, settings: Settings, notice: SpotNotice, snapshot:
 
 
 def _advance(outside: Outside, settings: Settings, owner: str, deadline: float, open_spot: Spot) -> list[str]:
-    ttl = settings.spot_lock_ttl_seconds
+    ttl = lease_seconds(settings)
     try:
         lease = outside.store.acquire(spot_lease_name(open_spot.instance_id), owner, ttl)
     except LeaseLost:

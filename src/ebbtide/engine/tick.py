@@ -44,6 +44,8 @@ class TickReport:
     """Spot notices that are still being answered: the next tick must not be long in coming."""
     quiet: bool = False
     """Whether it only found nothing to do, or stood by."""
+    problems: tuple[str, ...] = ()
+    """Why the cluster or the cloud could not be seen whole, at its last look."""
 
 
 def tick(
@@ -59,13 +61,14 @@ def tick(
         return TickReport(int(outside.clock.now()), says, held=False, quiet=not sentences)
     decision = None
     spots_open = 0
+    problems: tuple[str, ...] = ()
     try:
         settings = outside.settings_now(settings)
         record, snapshot = outside.store.load(), observe(outside, settings)
         ttl = settings.lock_ttl_seconds
         hold = Hold(outside, settings, lease, deadline, record, snapshot, ttl, sentences)
         decision = _run(hold)
-        spots_open = len(hold.record.spots)
+        spots_open, problems = len(hold.record.spots), hold.snapshot.problems
         outside.observer.looked(hold.snapshot, hold.record)
     except Conflict as error:
         _forgive(outside)
@@ -81,7 +84,12 @@ def tick(
     idle = decision is not None and decision.action is Action.NOTHING
     quiet = idle and len(sentences) == 1
     return TickReport(
-        int(outside.clock.now()), "; ".join(sentences), decision, spots_open=spots_open, quiet=quiet
+        int(outside.clock.now()),
+        "; ".join(sentences),
+        decision,
+        spots_open=spots_open,
+        quiet=quiet,
+        problems=problems,
     )
 
 

@@ -1,8 +1,9 @@
 """The tick as a Lambda function: on a schedule, and at once on what EC2 and AWS Health announce.
 
 An event that is handed over is answered in the same run; one that could not be taken in fails the run, so
-that Lambda delivers it again and at last to the dead-letter queue. Nothing of a run outlives it: doors are
-opened for it and closed after it, since connections do not survive the freeze between two runs.
+that Lambda delivers it again and at last to the dead-letter queue, and so does a run that could not see its
+cluster or cloud, so that the platform's alarm on errors fires. Nothing of a run outlives it: doors are opened
+for it and closed after it, since connections do not survive the freeze between two runs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from ebbtide.adapters.clouds.events import read_event
 from ebbtide.adapters.clouds.inbox import HandedInbox
 from ebbtide.engine.outside import Outside
 from ebbtide.engine.scaling import Scaling
-from ebbtide.engine.tick import TickReport, tick
+from ebbtide.engine.single_run import alarm_if_blind, run_once
+from ebbtide.engine.tick import TickReport
 from ebbtide.entrypoints.lambda_schedule import VARIABLE, refuse_slow_schedule
 from ebbtide.errors import EbbtideError, Retryable
 from ebbtide.model.settings import Settings
@@ -96,14 +98,18 @@ def run(raw: object, context: Context, opener: OpenOutside) -> Mapping[str, Any]
         inbox = HandedInbox(event.notices, outside.inbox)
         owner = f"lambda-{context.aws_request_id}-{secrets.token_hex(3)}"
         deadline = outside.clock.now() + budget_seconds(context, settings)
-        report = tick(replace(outside, inbox=inbox), settings, owner, deadline)
+        report = run_once(replace(outside, inbox=inbox), settings, owner, deadline)
         rounded = {"policies": said} if (said := _round(beside, owner, deadline)) else {}
-        answer = _told({"event": event.kind, **_summary(report), **rounded})
+        blind = _metric(report, settings) if report.problems else {}
+        answer = _told({"event": event.kind, **_summary(report), **rounded, **blind})
+        fails = alarm_if_blind(outside, report)
     finally:
         close_doors(outside)
     if inbox.waiting:
         names = ", ".join(notice.instance_id for notice in inbox.waiting)
         raise Retryable(f"the notice for {names} was not taken in ({report.says}): Lambda delivers it again")
+    if fails:
+        raise Retryable(fails)
     return answer
 
 
@@ -124,6 +130,15 @@ def budget_seconds(context: Context, settings: Settings) -> float:
     """What is left, less one call that may just have been started; never less than half of it."""
     left = context.get_remaining_time_in_millis() / MILLI
     return max(left - settings.request_timeout_seconds, left / 2)
+
+
+def _metric(report: TickReport, settings: Settings) -> dict[str, Any]:
+    """As CloudWatch reads metrics out of log lines: a run that could not see its cluster or cloud."""
+    name = "ObservationFailed"
+    metrics = [{"Name": name, "Unit": "Count"}]
+    where = {"Namespace": "Ebbtide", "Dimensions": [["cluster"]], "Metrics": metrics}
+    told = {"Timestamp": report.at * MILLI, "CloudWatchMetrics": [where]}
+    return {"problems": list(report.problems), "cluster": settings.cluster, name: 1, "_aws": told}
 
 
 def _summary(report: TickReport) -> dict[str, Any]:

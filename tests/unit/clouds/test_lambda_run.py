@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ import pytest
 from ebbtide.engine.outside import Outside
 from ebbtide.entrypoints.aws_lambda import budget_seconds, run
 from ebbtide.errors import Retryable
+from ebbtide.model.log import LogKind
 from ebbtide.model.node import Instance
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.ports import SimCloud
@@ -65,6 +67,21 @@ def test_a_notice_that_could_not_be_taken_in_fails_the_run_so_that_it_comes_agai
     event = aws_events.interruption(stage.clock.now())
     with pytest.raises(Retryable, match="delivers it again"):
         run(event, Context(), lambda: opened(stage, cloud))
+
+
+def test_row_34_a_run_that_cannot_see_writes_its_alarm_and_a_metric_and_then_fails(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cloud = BlindCloud(stage.world, stage.clock)
+    outside, settings = opened(stage, cloud)
+    with pytest.raises(Retryable, match=r"the cloud could not be read: .* nothing was decided"):
+        run(aws_events.schedule(stage.clock.now()), Context(), lambda: (outside, settings))
+    line = json.loads(capsys.readouterr().out)
+    metric = line["_aws"]["CloudWatchMetrics"][0]["Metrics"][0]["Name"]
+    assert (metric, line[metric], line["cluster"]) == ("ObservationFailed", 1, settings.cluster)
+    alarms = [entry.says for entry in outside.store.read_log([LogKind.ALARM])]
+    assert len(alarms) == 1
+    assert alarms[0].startswith("the cloud could not be read")
 
 
 def test_a_notice_for_a_foreign_instance_is_taken_in_and_ignored(stage: Stage) -> None:

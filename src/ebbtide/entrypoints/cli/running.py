@@ -38,7 +38,7 @@ def new_owner() -> str:
 def once(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
     """Run one round over the policies, where there are any, and one tick; say what was done and why."""
     from ebbtide.bootstrap.scaling import with_scaling
-    from ebbtide.engine.tick import tick
+    from ebbtide.engine.single_run import fail_if_blind, run_once
 
     found = read_config(ctx, config)
     owner = new_owner()
@@ -47,8 +47,12 @@ def once(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False)
         both = with_scaling(found, doors, say=lambda says: typer.echo(f"ebbtide: {says}", err=True))
         seconds = max(found.interval_seconds, found.settings.request_timeout_seconds)
         rounded = both.scaling.round(owner, doors.clock.now() + seconds) if both.scaling else None
-        report = tick(both.outside, found.settings, owner, doors.clock.now() + seconds)
-    policies = rounded.says if rounded and rounded.policies else ""
+        report = run_once(both.outside, found.settings, owner, doors.clock.now() + seconds)
+        _show_once(report, rounded.says if rounded and rounded.policies else "", as_json)
+        fail_if_blind(both.outside, report)
+
+
+def _show_once(report: TickReport, policies: str, as_json: bool) -> None:
     if as_json:
         decision = report.decision
         write_json(

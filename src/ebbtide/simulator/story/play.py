@@ -152,6 +152,7 @@ class Player:
         self._say(report.says)
         if not self._stays and crashes == self.crashes:
             self._round()
+        process.finish(report)
 
     def _round(self) -> None:
         assert self._process is not None

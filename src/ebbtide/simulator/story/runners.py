@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from ebbtide.engine.loop import for_a_daemon
 from ebbtide.engine.outside import Outside
 from ebbtide.engine.scaling import RoundReport, Scaling, ScalingOutside
+from ebbtide.engine.single_run import fail_if_blind, run_once
 from ebbtide.engine.tick import TickReport, tick
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.faults import faulty_outside
@@ -99,9 +100,15 @@ class Process:
             budget = max(interval_seconds, timeout)
         else:
             budget = max(LAMBDA_SECONDS - timeout, LAMBDA_SECONDS / 2)
-        return tick(
-            self._outside, self._settings, self.owner, self._outside.clock.now() + budget, self._stays
-        )
+        deadline = self._outside.clock.now() + budget
+        if self._stays:
+            return tick(self._outside, self._settings, self.owner, deadline, keeps_lease=True)
+        return run_once(self._outside, self._settings, self.owner, deadline)
+
+    def finish(self, report: TickReport) -> None:
+        """A Lambda that could not see its cluster or cloud fails."""
+        if not self._stays:
+            fail_if_blind(self._outside, report)
 
     def round(self, seconds: float) -> RoundReport | None:
         """One look at the policies, where there can be any."""
