@@ -83,6 +83,7 @@ def assemble(config: Config, store: Store, world: World) -> Outside:
         workloads=world.workloads,
         signals=world.signals,
         players=world.players,
+        urgencies=world.urgencies,
     )
 
 

@@ -61,6 +61,7 @@ def open_kubernetes(config: Config, watching: bool = False, asking: bool = False
             KubeWorkloads(connection, watching),
             open_signals(config),
             open_players(config),
+            cluster.urgencies,
         )
         if asking:
             connection.get("/version", "the version")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
 
+from ebbtide.engine.outside import nothing_urgent
 from ebbtide.hush import hushed
 from ebbtide.model.log import LogEntry
 from ebbtide.ports import Clock, Cloud, Cluster, Inbox, Metrics, Observer, Players, Signals, Workloads
@@ -33,6 +34,7 @@ class World:
     workloads: Workloads | None = None
     signals: Signals | None = None
     players: Players | None = None
+    urgencies: Callable[[], int] = nothing_urgent
 
 
 class SystemClock:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ebbtide.engine.loop import URGENT_SECONDS, for_a_daemon, guarded_tick, step_down, wait_for_next
+from ebbtide.engine.loop import URGENT_SECONDS, Nudge, for_a_daemon, guarded_tick, step_down, wait_for_next
 from ebbtide.engine.outside import Outside
 from ebbtide.engine.pruning import Pruning
 from ebbtide.engine.tick import TickReport
@@ -64,6 +64,7 @@ class Fleet:
         ttl = settings.lock_ttl_seconds
         pruning = Pruning(member.outside, settings)
         while not self._stop.is_set():
+            nudge = Nudge(member.outside)
             report = guarded_tick(member.outside, settings, self._owner, member.interval_seconds, True)
             self._on_report(settings.cluster, report)
             pruning.after(report)
@@ -76,7 +77,7 @@ class Fleet:
             wait = member.interval_seconds * reach
             if report.spots_open:
                 wait = min(wait, URGENT_SECONDS)
-            wait_for_next(member.outside, self._owner, wait, self._stop, keeps)
+            wait_for_next(nudge, self._owner, wait, self._stop, keeps)
         step_down(member.outside, self._owner, ttl)
 
     def note(self, cluster: str, held: bool) -> None:

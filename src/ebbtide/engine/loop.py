@@ -3,7 +3,8 @@
 Whoever acts keeps the lease between two ticks and renews it, so that of several replicas one acts and the
 others stand by; the lease is short, so that another takes over soon when it dies, and is given back at
 the end. A tick that fails is an alarm and not an end: the next one starts from the record. Between two
-ticks the inbox is looked at often, since a spot notice cannot wait.
+ticks the inbox is looked at often, since a spot notice cannot wait, and a pod that no node takes or a node
+that became Ready starts a tick at once; the interval is only a heartbeat.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ from ebbtide.narrate import entry_of
 
 JITTER = 0.1
 LOOK_SECONDS = 2.0
+NUDGE_SECONDS = 0.25
+"""How often it is asked whether anything is urgent."""
+BATCH_SECONDS, BATCH_MOST_SECONDS = 1.0, 10.0
+"""A tick for something urgent waits until nothing more came for so long, and no longer than this in all."""
 RENEWALS_IN_A_LEASE = 3
 URGENT_SECONDS = 5.0
 """The longest wait for the next tick while an interruption is being answered."""
@@ -48,13 +53,14 @@ def run_loop(
     chance = random.Random(owner)  # spreads replicas over time; the owner id is fresh for each process
     pruning = Pruning(outside, settings)
     while not stop.is_set():
+        nudge = Nudge(outside)
         report = guarded_tick(outside, settings, owner, interval_seconds, keeps_lease=True)
         on_report(report)
         pruning.after(report)
         wait = interval_seconds * (1 + JITTER * chance.uniform(-1, 1))
         if report.spots_open:
             wait = min(wait, URGENT_SECONDS)
-        wait_for_next(outside, owner, wait, stop, ttl if report.held else 0)
+        wait_for_next(nudge, owner, wait, stop, ttl if report.held else 0)
     step_down(outside, owner, ttl)
 
 
@@ -66,12 +72,39 @@ def for_a_daemon(settings: Settings) -> Settings:
     )
 
 
-def wait_for_next(outside: Outside, owner: str, seconds: float, stop: threading.Event, ttl: int) -> None:
-    """Until the next tick is due, a notice waits, or the lease (where `ttl` is not 0) was lost."""
+class Nudge:
+    """Whether something came up since before the last tick that should not wait for the next."""
+
+    def __init__(self, outside: Outside) -> None:
+        self.outside = outside
+        self._heard = outside.urgencies()
+        self._first_at = self._last_at = 0.0
+
+    def due(self) -> bool:
+        """After the first of them, more are waited for a little: they often come in bursts."""
+        heard, now = self.outside.urgencies(), self.outside.clock.now()
+        if heard != self._heard:
+            self._heard, self._last_at = heard, now
+            self._first_at = self._first_at or now
+        if not self._first_at:
+            return False
+        return now - self._last_at >= BATCH_SECONDS or now - self._first_at >= BATCH_MOST_SECONDS
+
+
+def wait_for_next(nudge: Nudge, owner: str, seconds: float, stop: threading.Event, ttl: int) -> None:
+    """Until the next tick is due, something is urgent, a notice waits, or the lease (where `ttl` is not 0)
+    was lost. Who does not hold the lease leaves what is urgent to the one who does."""
+    outside = nudge.outside
     until = outside.clock.now() + seconds
     renew_at = outside.clock.now() + ttl / RENEWALS_IN_A_LEASE
+    look_at = outside.clock.now() + LOOK_SECONDS
     while not stop.is_set() and outside.clock.now() < until:
-        stop.wait(min(LOOK_SECONDS, max(0.0, until - outside.clock.now())))
+        stop.wait(min(NUDGE_SECONDS, max(0.0, until - outside.clock.now())))
+        if ttl and nudge.due():
+            return
+        if outside.clock.now() < look_at:
+            continue
+        look_at = outside.clock.now() + LOOK_SECONDS
         if _mail_waits(outside):
             return
         if ttl and outside.clock.now() >= renew_at:

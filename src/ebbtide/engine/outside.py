@@ -29,6 +29,10 @@ def as_they_are(settings: Settings) -> Settings:
     return settings
 
 
+def nothing_urgent() -> int:
+    return 0
+
+
 @dataclass(frozen=True, slots=True)
 class Outside:
     store: Store
@@ -46,5 +50,8 @@ class Outside:
     """Both are for `engine.scaling`; a tick asks for neither."""
     players: Players | None = None
     """For `consolidation.players_query`; without it nobody knows whether anybody plays."""
+    urgencies: Callable[[], int] = nothing_urgent
+    """Grows with everything that a tick should answer at once: a pod that no node takes, a node that became
+    Ready. Asked often, so it must cost nothing; who cannot know leaves it at 0."""
     settings_now: SettingsNow = as_they_are
     """What policies make of the settings of a tick: a pool that sleeps may be empty."""

@@ -7,7 +7,12 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
+
 from ebbtide.adapters.kube.cluster import KubeCluster
+from ebbtide.adapters.kube.objects import PodSeen
+from ebbtide.adapters.kube.reading import Readers, became_unschedulable
+from ebbtide.adapters.kube.wire import WirePod
 from ebbtide.errors import Retryable
 from tests.integration.kube.answering import Answer, api_server, page, status
 from tests.integration.kube.objects import Json, node
@@ -101,3 +106,36 @@ def test_many_who_read_at_the_same_time_share_the_watches() -> None:
         cluster.close()
     assert seen == [["a1"]] * 8
     assert nodes.lists == 1
+
+
+def test_a_node_that_becomes_ready_and_a_pod_that_no_node_takes_are_urgent_once() -> None:
+    ready, before = change("MODIFIED", "a1", "30"), change("MODIFIED", "a1", "29")
+    before["object"]["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    nodes = WatchedNodes()
+    with api_server(nodes.answer) as connection:
+        cluster = KubeCluster(connection, watching=True)
+        assert cluster.urgencies() == 0, "nothing is watched yet"
+        assert names_in(cluster) == ["a1"]
+        at_first = cluster.urgencies()
+        nodes.says = [before, ready]
+        eventually(lambda: cluster.urgencies() == at_first + 1, 10, "the node that became Ready")
+        nodes.says = [change("MODIFIED", "a1", "31")]
+        eventually(lambda: "31" in nodes.watches, 10, "a further change of it")
+        assert cluster.urgencies() == at_first + 1
+        cluster.close()
+
+
+def test_only_a_pod_that_the_scheduler_gave_up_on_is_urgent() -> None:
+    def seen(scheduled: str | None, uid: str = "u1") -> PodSeen:
+        conditions = [] if scheduled is None else [{"type": "PodScheduled", "status": scheduled}]
+        raw = {
+            "metadata": {"name": "p", "uid": uid},
+            "status": {"phase": "Pending", "conditions": conditions},
+        }
+        return Readers().pod(msgspec.convert(raw, WirePod))
+
+    new, given_up, other = seen(None), seen("False"), seen("False", "u2")
+    assert not became_unschedulable(None, new), "the scheduler has not looked at it yet"
+    assert became_unschedulable(new, given_up)
+    assert not became_unschedulable(given_up, given_up)
+    assert became_unschedulable(given_up, other), "another pod under the same name"

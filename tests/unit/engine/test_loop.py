@@ -170,3 +170,43 @@ def test_the_loop_survives_a_failing_tick_and_the_next_one_works() -> None:
     assert not reports[0].held
     assert [entry.kind for entry in small.notifier.entries] == [LogKind.ALARM]
     assert reports[1].held
+
+
+def urgent_from(small: Small, *times: float) -> Outside:
+    """An outside in which something urgent comes up at these times, counted from now."""
+    start = small.outside.clock.now()
+
+    def count() -> int:
+        return sum(small.outside.clock.now() - start >= at for at in times)
+
+    return replace(small.outside, urgencies=count)
+
+
+def test_something_urgent_starts_a_tick_at_once_and_the_interval_is_only_a_heartbeat() -> None:
+    small = still()
+    reports, _ = run(small, ticks=2, outside=urgent_from(small, 20.0))
+    assert 20 <= reports[1].at - reports[0].at <= 22
+
+
+def test_a_burst_is_answered_by_one_tick_that_waits_for_its_end_but_not_for_ever() -> None:
+    small = still()
+    reports, _ = run(small, ticks=2, outside=urgent_from(small, 20.0, 20.5, 21.0, 21.5))
+    assert 22 <= reports[1].at - reports[0].at <= 24
+    endless = still()
+    reports, _ = run(endless, ticks=2, outside=urgent_from(endless, *(20.0 + n / 2 for n in range(60))))
+    assert 30 <= reports[1].at - reports[0].at <= 32
+
+
+def test_what_came_up_during_a_tick_is_not_lost() -> None:
+    small = still()
+    heard = iter([0])
+    outside = replace(small.outside, urgencies=lambda: next(heard, 1))
+    reports, _ = run(small, ticks=2, outside=outside)
+    assert reports[1].at - reports[0].at <= 2
+
+
+def test_who_stands_by_leaves_what_is_urgent_to_the_one_who_acts() -> None:
+    small = still()
+    small.outside.store.acquire(CLUSTER_LEASE, "another", 600)
+    reports, _ = run(small, ticks=2, outside=urgent_from(small, 5.0))
+    assert reports[1].at - reports[0].at >= 50

@@ -43,6 +43,10 @@ class KubeCluster:
         self._view = list_view(self._connection) if view is None else view
         return self._view
 
+    def urgencies(self) -> int:
+        """Grows with every pod that no node takes and every node that becomes Ready, where watched."""
+        return 0 if self._watches is None else self._watches.urgencies
+
     @property
     def cpu_milli_of(self) -> Mapping[str, int]:
         """CPU by node name as last read: what a use of CPU is a share of."""

@@ -58,12 +58,15 @@ class Follower(Generic[Wire, Item]):
         read: Callable[[Wire], Item],
         changed: threading.Condition,
         only: Mapping[str, str] | None = None,
+        urgent: Callable[[Item | None, Item], bool] | None = None,
     ) -> None:
-        """`only` is a selector, as a query has it."""
+        """`only` is a selector, as a query has it; `urgent` says of a change, from what was known before,
+        whether somebody should look at once."""
         self._connection = connection
         self._resource = resource
         self._only = dict(only or {})
         self._read = read
+        self._urgent = urgent
         self._decoder = msgspec.json.Decoder(resource.wire)
         self._items: dict[str, tuple[int, Item]] = {}
         self._changed = changed
@@ -74,6 +77,8 @@ class Follower(Generic[Wire, Item]):
         self._response: urllib3.response.BaseHTTPResponse | None = None
         self.changes = 0
         """Grows with every change."""
+        self.urgencies = 0
+        """Grows with every change that is urgent."""
         self.failures = 0
         """How often in a row listing or watching has failed."""
         self._thread = threading.Thread(target=self._run, name=f"watch {resource.what}", daemon=True)
@@ -190,6 +195,8 @@ class Follower(Generic[Wire, Item]):
                 self._items.pop(key, None)
             else:
                 self._items[key] = (number, item)
+                if self._urgent is not None and self._urgent(known[1] if known else None, item):
+                    self.urgencies += 1
             self.changes += 1
             self._changed.notify_all()
 

@@ -45,6 +45,8 @@ class PodSeen:
 
     pod: Pod
     claims: tuple[str, ...] = ()
+    unschedulable: bool = False
+    """The scheduler said that no node takes it."""
 
 
 def read_node(wire: WireNode, understanding: Understanding) -> Node:
@@ -116,7 +118,9 @@ def read_pod(wire: WirePod, understanding: Understanding) -> PodSeen:
         annotations=tuple((key, annotations[key]) for key in servers.KEYS if key in annotations),
         owner_uid=owner.uid if owner is not None else "",
     )
-    return PodSeen(pod, tuple(_claims(meta.name, spec.volumes or ())))
+    conditions = wire.status.conditions or ()
+    unplaced = any(c.type == "PodScheduled" and c.status == "False" for c in conditions)
+    return PodSeen(pod, tuple(_claims(meta.name, spec.volumes or ())), unplaced and pod.waiting)
 
 
 def read_budget(wire: WireBudget) -> Budget | None:

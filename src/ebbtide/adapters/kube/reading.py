@@ -87,13 +87,22 @@ def list_pods_on(connection: Connection, node_name: str) -> Sequence[Pod]:
     return tuple(complete_pod(pod, storage) for pod in seen)
 
 
+def became_ready(before: Node | None, after: Node) -> bool:
+    return after.ready and (before is None or not before.ready)
+
+
+def became_unschedulable(before: PodSeen | None, after: PodSeen) -> bool:
+    known = before is not None and before.unschedulable and before.pod.uid == after.pod.uid
+    return after.unschedulable and not known
+
+
 class Watches:
     """Five followers and the view they make together, made anew only when something changed."""
 
     def __init__(self, connection: Connection) -> None:
         readers, self._changed = Readers(), threading.Condition()
-        self.nodes = Follower(connection, NODES, readers.node, self._changed)
-        self.pods = Follower(connection, PODS, readers.pod, self._changed)
+        self.nodes = Follower(connection, NODES, readers.node, self._changed, urgent=became_ready)
+        self.pods = Follower(connection, PODS, readers.pod, self._changed, urgent=became_unschedulable)
         self._budgets = Follower(connection, BUDGETS, readers.budget, self._changed)
         self._claims = Follower(connection, CLAIMS, readers.claim, self._changed)
         self._volumes = Follower(connection, VOLUMES, readers.volume, self._changed)
@@ -117,6 +126,10 @@ class Watches:
             self._view = assemble(self.nodes.items(), self.pods.items(), self._budgets.items(), storage)
             self._seen = changes
         return self._view
+
+    @property
+    def urgencies(self) -> int:
+        return self.nodes.urgencies + self.pods.urgencies
 
     def await_first(self, seconds: float) -> None:
         """Until all have been listed, or one has failed."""
