@@ -5,7 +5,8 @@
     │   ├── ConfigError
     │   ├── StoreUnusable    corrupt, too old, too new, not writable
     │   ├── NameTaken        another policy has this name
-    │   └── SolverMissing    the packer that is asked for is not installed
+    │   ├── SolverMissing    the packer that is asked for is not installed
+    │   └── TargetTaken      another policy that is enabled has this target
     ├── Conflict         somebody else wrote first: read again
     │   └── LeaseLost        the lease is held by another, or has run out
     ├── Retryable        definitely not done; the same call may work later
@@ -16,6 +17,7 @@
         ├── NoCapacity       the cloud has none of this type, market and zone now
         ├── NotFound         there is no such thing
         ├── NotOurs          fenced off: another owner, another node under the name, a newer token
+        ├── KeyUsed          a key that counts once was used before
         ├── NewerRecord      written by a newer version of Ebbtide
         └── AddressRefused   an address that is never spoken to, or is not on the list
 
@@ -59,6 +61,10 @@ class SolverMissing(Usage):
     pass
 
 
+class TargetTaken(Usage):
+    pass
+
+
 class Conflict(EbbtideError):
     pass
 
@@ -96,6 +102,10 @@ class NotFound(Final):
 
 
 class NotOurs(Final):
+    pass
+
+
+class KeyUsed(Final):
     pass
 
 

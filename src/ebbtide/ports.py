@@ -11,7 +11,7 @@ from typing import Protocol
 
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, Outcome, SoftTaint, Uncordon
-from ebbtide.model.idle import IdleState
+from ebbtide.model.idle import IdleState, Once
 from ebbtide.model.ledger import LedgerDay
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.node import Instance
@@ -92,9 +92,13 @@ class PolicyStore(Protocol):
 
     def find_policy_named(self, name: str) -> Policy | None: ...
 
-    def put_policy(self, policy: Policy, entries: Sequence[LogEntry] = ()) -> Policy:
+    def put_policy(
+        self, policy: Policy, entries: Sequence[LogEntry] = (), state: IdleState | None = None
+    ) -> Policy:
         """Create (`version` 0) or replace the one of this id and version; returned with its new version.
-        `Conflict` when that is no longer its version, `NameTaken` when another has its name. A new
+        `Conflict` when that is no longer its version, `NameTaken` when another has its name, `TargetTaken`
+        when it is enabled and another that is enabled has one of its workloads, or its pool. A `state` is
+        written with it, only while its `rev` is still that of the state (else `Conflict`). A new
         policy gets its state (rev 1, ACTIVE, last activity and stretch from `created_at`) in the same
         write. `Usage` for what no store could give back: an id that is no UUID in small letters, a name
         that is empty, too long or not printable, a number that is not finite."""
@@ -109,10 +113,15 @@ class PolicyStore(Protocol):
         """Of all policies, in any order."""
 
     def write_state(
-        self, state: IdleState, days: Sequence[LedgerDay] = (), entries: Sequence[LogEntry] = ()
+        self,
+        state: IdleState,
+        days: Sequence[LedgerDay] = (),
+        entries: Sequence[LogEntry] = (),
+        once: Once | None = None,
     ) -> IdleState:
         """Replace the state, add each day's figures to the row of its policy, date and currency, append
-        the entries: all or nothing, and only while `rev` is still that of `state` (else `Conflict`).
+        the entries, use up the key: all or nothing, and only while `rev` is still that of `state` (else
+        `Conflict`) and nobody used the key before (else `KeyUsed`).
         Returned with its new `rev`. A write whose reply was lost is recognised as our own."""
 
     def write_states(self, states: Sequence[IdleState]) -> Sequence[IdleState]:

@@ -171,6 +171,7 @@ def _config(document: Document, origins: Origins, prices: tuple[Path | None, Pri
         "budgets": tuple(budget.budget() for budget in document.budgets),
         "consolidation": document.consolidation.settings(),
         "packer": Packer(document.packer),
+        "waking": (),
     }
     for one in fields(Settings):
         if one.name not in given:

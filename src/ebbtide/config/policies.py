@@ -110,10 +110,26 @@ class RuleKeys(Section):
 class ScheduleKeys(Section):
     cron: Cron = Field(description="When: minute, hour, day, month, weekday.")
     zone: Zone = Field("UTC", description="IANA time zone of the cron expression.")
-    replicas: int = Field(1, ge=0, le=MOST_REPLICAS, description="So many from then on; 0 is sleep.")
+    replicas: int | None = Field(
+        None,
+        ge=0,
+        le=MOST_REPLICAS,
+        description="0 is sleep; a larger number is for one workload alone. Without it and without wake: 1.",
+    )
+    wake: bool = Field(False, description="Wake the target: restore what each workload had.")
     except_dates: tuple[Day, ...] = Field(
         (), max_length=MOST_DATES, strict=False, description="Days of the zone on which it does not fire."
     )
+
+    @model_validator(mode="after")
+    def _wake_or_number(self) -> ScheduleKeys:
+        if self.wake and self.replicas is not None:
+            raise ValueError("a schedule with both wake and replicas; leave one of them out")
+        return self
+
+    def schedule(self) -> Schedule:
+        number = 1 if self.replicas is None else self.replicas
+        return Schedule(self.cron, self.zone, number, self.except_dates, self.wake)
 
 
 class SignalKeys(Section):
@@ -146,19 +162,23 @@ class PolicyKeys(Section):
     cooldown_seconds: int = Field(
         DEFAULTS.cooldown_seconds, ge=0, le=YEAR_SECONDS, description="Between two scalings by rules."
     )
-    max_hourly_cost: Amount | None = Field(None, description="Rules do not scale beyond this cost.")
-    scale_to_zero: bool = Field(DEFAULTS.scale_to_zero, description="Whether it may sleep when idle.")
+    max_hourly_cost: Amount | None = Field(
+        None, description="Nothing is scaled beyond this cost, by no rule, schedule or wake."
+    )
+    scale_to_zero: bool = Field(
+        DEFAULTS.scale_to_zero,
+        description="Whether it may sleep when idle; a schedule to 0 needs no switch.",
+    )
     enabled: bool = Field(DEFAULTS.enabled, description="Whether anything is done at all.")
     rules: tuple[RuleKeys, ...] = Field((), max_length=50, strict=False, description="Scaling by metrics.")
     schedules: tuple[ScheduleKeys, ...] = Field(
         (), max_length=50, strict=False, description="Scaling by the clock."
     )
     signals: tuple[SignalKeys, ...] = Field(
-        (SignalKeys(kind=SignalKind.REPORTED),),
-        min_length=1,
+        (),
         max_length=20,
         strict=False,
-        description="What counts as activity.",
+        description="What counts as activity; without any, idleness is not watched.",
     )
     idle_threshold_seconds: int | None = Field(
         None, ge=1, le=YEAR_SECONDS, description="Idle this long before it may sleep; else the default."
@@ -199,9 +219,7 @@ class PolicyKeys(Section):
                 Rule(each.metric, each.operator, each.threshold, each.duration_seconds, each.scale_by)
                 for each in self.rules
             ),
-            schedules=tuple(
-                Schedule(each.cron, each.zone, each.replicas, each.except_dates) for each in self.schedules
-            ),
+            schedules=tuple(each.schedule() for each in self.schedules),
             signals=tuple(Signal(each.kind, each.query, each.threshold) for each in self.signals),
             idle_threshold_seconds=self.idle_threshold_seconds,
             keep_alive_window_seconds=self.keep_alive_window_seconds,
@@ -245,7 +263,11 @@ def keys_of(policy: Policy) -> PolicyKeys:
         ),
         schedules=tuple(
             ScheduleKeys(
-                cron=each.cron, zone=each.zone, replicas=each.replicas, except_dates=each.except_dates
+                cron=each.cron,
+                zone=each.zone,
+                replicas=None if each.wake else each.replicas,
+                wake=each.wake,
+                except_dates=each.except_dates,
             )
             for each in policy.schedules
         ),

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from ebbtide.core import gates
 from ebbtide.core.capacity import coming_slots, held_against, missing_by_pool, standing
 from ebbtide.core.consolidating import consolidate
+from ebbtide.core.floor import needed_by_wakes
 from ebbtide.core.orphans import (
     cordon_id,
     dead_nodes,
@@ -165,7 +166,7 @@ def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     yield gates.complete(q.snapshot)
     trigger, at_least = _pressure(q)
     yield trigger
-    yield _cooled_down(q, settings.cooldown_up_seconds, "COOLDOWN_UP_SEC", excused=_queued_without_worker(q))
+    yield _cooled_down(q, settings.cooldown_up_seconds, "COOLDOWN_UP_SEC", excuse=_excuse(q))
     yield _backed_off(record.launch_failures, record.launch_backoff_until, q.now)
     count = held_against(q.snapshot, record)
     says = f"{count} nodes exist or are expected, MAX_WORKERS is {settings.max_workers}"
@@ -186,10 +187,10 @@ def _pressure(q: Question) -> tuple[Check, int]:
     cpu, name = q.snapshot.cpu.value, "pressure"
     waiting = q.snapshot.cluster.waiting_pods
     waited = q.now - record.pending_since if record.pending_since else 0
-    needed = 0
-    says: list[str] = []
+    woken, needed = needed_by_wakes(q.snapshot, record, settings)
+    says = [woken] if woken else []
     if cpu is not None and cpu > settings.cpu_up:
-        needed = nodes_for_cpu(len(standing(q.snapshot, record)), cpu, settings)
+        needed = max(needed, nodes_for_cpu(len(standing(q.snapshot, record)), cpu, settings))
         value, limit = two_shares(cpu, settings.cpu_up)
         says.append(f"CPU {value} is above {limit}")
     if record.short_since and q.now - record.short_since >= settings.pending_up_seconds:
@@ -218,14 +219,17 @@ def _pressure(q: Question) -> tuple[Check, int]:
     return Check(name, False, heat), 0
 
 
-def _queued_without_worker(q: Question) -> bool:
-    return bool(q.snapshot.cluster.waiting_pods) and not standing(q.snapshot, q.record)
+def _excuse(q: Question) -> str:
+    """What skips the cooldown of a scale-up."""
+    if q.snapshot.cluster.waiting_pods and not standing(q.snapshot, q.record):
+        return "pods wait and there is no worker"
+    return needed_by_wakes(q.snapshot, q.record, q.settings)[0]
 
 
-def _cooled_down(q: Question, seconds: int, name: str, excused: bool = False) -> Check:
+def _cooled_down(q: Question, seconds: int, name: str, excuse: str = "") -> Check:
     since = q.now - q.record.last_scale_at
-    if excused:
-        return Check("cooldown over", True, "pods wait and there is no worker: the cooldown is skipped")
+    if excuse:
+        return Check("cooldown over", True, f"{excuse}: the cooldown is skipped")
     if not q.record.last_scale_at:
         return Check("cooldown over", True, "nothing was scaled yet")
     says = f"{since} s since the last scaling, {name} is {seconds}"

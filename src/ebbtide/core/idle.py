@@ -20,6 +20,7 @@ from ebbtide.core.listening import (
     idle_threshold,
     listen,
     may_not_fall,
+    not_watched,
     zero_by_hand,
 )
 from ebbtide.core.savings import DAY_SECONDS, open_stretch
@@ -99,7 +100,7 @@ def not_from_the_future(state: IdleState, now: int) -> IdleState:
 
 
 def _awake(policy: Policy, state: IdleState, look: Look, defaults: ZeroDefaults, now: int) -> IdleStep:
-    if not (policy.scale_to_zero and policy.enabled):
+    if not_watched(policy):
         return stay_up(policy, state, "", now, now)
     verdict, why = listen(policy, state, look, defaults, now)
     if verdict is Verdict.ACTIVE:
@@ -182,10 +183,8 @@ def at_zero(policy: Policy, state: IdleState, now: int) -> IdleStep:
 def _falling(policy: Policy, state: IdleState, look: Look, defaults: ZeroDefaults, now: int) -> IdleStep:
     if look.problem:
         return IdleStep(state)
-    why = may_not_fall(state, look, now)
-    if not (policy.scale_to_zero and policy.enabled):
-        why = "scale-to-zero was switched off"
-    if state.idle_since is not None and not why:
+    why = may_not_fall(state, look, now) or _no_reason_to_sleep(policy, state)
+    if not why and not _by_schedule(policy, state):
         verdict, said = listen(policy, state, look, defaults, now)
         why = "" if verdict is Verdict.QUIET else said
     if why:
@@ -220,17 +219,27 @@ def _asleep(policy: Policy, state: IdleState, look: Look, defaults: ZeroDefaults
         )
     if not policy.enabled:
         return IdleStep(state)
-    if not policy.scale_to_zero:
-        says = "scale_to_zero was switched off: waking"
-        return IdleStep(state, Wanted.WAKE, says=says, reason=WakeReason.MANUAL)
+    if why := _no_reason_to_sleep(policy, state):
+        return IdleStep(state, Wanted.WAKE, says=f"{why}: waking", reason=WakeReason.MANUAL)
     if state.keep_up_until > now:
         return IdleStep(state, Wanted.WAKE, says="it is to be kept up: waking", reason=WakeReason.MANUAL)
-    if state.idle_since is not None:
+    if not _by_schedule(policy, state):
         verdict, why = listen(policy, state, look, defaults, now)
         if verdict is Verdict.ACTIVE:
             return IdleStep(state, Wanted.WAKE, says=f"activity while at zero: {why}")
     state, stretches = _roll(policy, state, look.rate, now)
     return IdleStep(state, stretches=stretches)
+
+
+def _no_reason_to_sleep(policy: Policy, state: IdleState) -> str:
+    """Why a target that sleeps should not: the policy no longer says what put it to sleep. Nothing else would
+    wake it, since idleness is not watched any more, or no schedule is left."""
+    return "" if policy.enabled and _by_schedule(policy, state) else not_watched(policy)
+
+
+def _by_schedule(policy: Policy, state: IdleState) -> bool:
+    """A schedule put it to sleep, and still says so: no signal wakes it."""
+    return state.idle_since is None and any(schedule.sleeps for schedule in policy.schedules)
 
 
 def _waking(policy: Policy, state: IdleState, look: Look, now: int) -> IdleStep:
@@ -246,7 +255,9 @@ def _waking(policy: Policy, state: IdleState, look: Look, now: int) -> IdleStep:
     there = [each for each in look.workloads if each.replicas]
     if by_hand := zero_by_hand(policy, look):
         return stay_up(policy, state, by_hand, now, now)
-    if all(each.ready for each in there):
+    # A pool has no workloads to be ready: without a node of it nothing is awake.
+    nodes = not policy.target.pool or bool(look.ready_nodes)
+    if nodes and all(each.ready for each in there):
         return IdleStep(state, Wanted.READY)
     state, stretches = _roll(policy, state, state.rate, now)
     return IdleStep(state, stretches=stretches)

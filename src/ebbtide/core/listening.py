@@ -31,6 +31,8 @@ class Look:
     """Why nothing at all goes to zero now: the pause switch."""
     gap_seconds: int = 300
     """A longer silence is not idle time."""
+    ready_nodes: int | None = None
+    """Of the pool that is the target; none where it is no pool, or the nodes could not be seen."""
 
 
 class Verdict(StrEnum):
@@ -59,14 +61,23 @@ def listen(
     return (Verdict.UNKNOWN, unknown) if unknown else (Verdict.QUIET, "no signal shows activity")
 
 
+def not_watched(policy: Policy) -> str:
+    """Why idleness is not watched; nothing where it is. What idleness put to sleep must then be woken, since
+    nobody would notice that it is used."""
+    if not policy.enabled:
+        return "the policy is not enabled"
+    if not policy.scale_to_zero:
+        return "scale_to_zero is off"
+    return "" if policy.signals else "it has no signals, so idleness is not watched"
+
+
 def needs_workloads(policy: Policy, state: IdleState, look: Look, defaults: ZeroDefaults, now: int) -> bool:
     """Whether the next step depends on what the cluster shows; a busy target is not asked about."""
     if not policy.target.workloads:
         return False
     if state.phase is not Phase.ACTIVE:
         return True
-    watched = policy.scale_to_zero and policy.enabled
-    return watched and listen(policy, state, look, defaults, now)[0] is Verdict.QUIET
+    return not not_watched(policy) and listen(policy, state, look, defaults, now)[0] is Verdict.QUIET
 
 
 def idle_threshold(policy: Policy, defaults: ZeroDefaults) -> int:

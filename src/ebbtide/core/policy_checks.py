@@ -5,10 +5,11 @@ The same for a file, the API and the command line; the place of each problem is 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from ebbtide.model.policy import Policy
+from ebbtide.model.idle import IdleState, Phase
+from ebbtide.model.policy import Policy, Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,9 @@ def check_policy(policy: Policy, others: Iterable[Policy], pools: Collection[str
             ("target", "pool"), f'"{pool}" is no configured pool; allowed: {", ".join(pools)}'
         )
     for place, schedule in enumerate(policy.schedules):
-        if not schedule.replicas and not policy.scale_to_zero:
-            says = "0 is sleep, and scale_to_zero of the policy is off; switch it on, or give 1 or more"
+        if len(policy.target.workloads) != 1 and schedule.replicas and not schedule.wake:
+            # One number for a whole group once raised a single database to two.
+            says = "a number is for one workload alone; write wake: true, which restores what each had, or 0"
             yield PolicyProblem(("schedules", place, "replicas"), says)
     if policy.enabled:
         yield from _targets_taken(policy, [other for other in others if other.enabled])
@@ -57,3 +59,32 @@ def _taken(path: tuple[str | int, ...], what: str, other: Policy) -> PolicyProbl
         f"{what} is the target of policy {other.name} already; add it there, or disable or delete that policy"
     )
     return PolicyProblem(path, says, taken=True)
+
+
+def stranded(policy: Policy, state: IdleState) -> Iterator[PolicyProblem]:
+    """What a policy put to sleep and would no longer wake, were this its target from now on."""
+    says, kept = "", policy.target.workloads
+    if state.phase not in (Phase.ACTIVE, Phase.IDLE):
+        says = f"its target is {_SPOKEN[state.phase]}"
+    elif left := [one.ref for one in state.remembered if one.replicas and one.ref not in kept]:
+        says = f"{left[0]} was put to sleep by it"
+    if says:
+        says = f"{says}; wake it first and wait until it is ready, then change the target"
+        yield PolicyProblem(("target",), says, taken=True)
+
+
+_SPOKEN = {Phase.FALLING: "going to sleep", Phase.ZERO: "asleep", Phase.WAKING: "waking"}
+
+
+def stamped(schedules: Sequence[Schedule], known: Sequence[Schedule], now: int) -> tuple[Schedule, ...]:
+    """The schedules with the time from which each counts: that of the same schedule in the policy as it was
+    before, else now. So what is added or changed never fires for the past, and a policy that is written again
+    unchanged, as at every start, forgets nothing."""
+    before: dict[Schedule, list[int]] = {}
+    for each in known:
+        before.setdefault(replace(each, written_at=0), []).append(each.written_at)
+    found = []
+    for each in schedules:
+        stamps = before.get(replace(each, written_at=0)) or [now]
+        found.append(replace(each, written_at=stamps.pop(0)))
+    return tuple(found)

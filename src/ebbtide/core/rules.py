@@ -12,9 +12,9 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import Decimal
 from zoneinfo import ZoneInfo
 
+from ebbtide.core.cost_cap import most_allowed, too_expensive
 from ebbtide.core.schedule import last_fire, next_fire
 from ebbtide.model.idle import IdleState, Rate, Remembered, RuleTimer
 from ebbtide.model.policy import Operator, Policy, Rule, Schedule
@@ -43,7 +43,6 @@ class Due:
     """The latest time of any schedule that was not answered yet."""
 
     at: int
-    replicas: int
     schedule: Schedule
 
 
@@ -93,32 +92,61 @@ def fired(policy: Policy, timers: Sequence[RuleTimer], now: int) -> Rule | None:
 def scale_for(
     policy: Policy, state: IdleState, rule: Rule, workloads: Sequence[Workload], rate: Rate | None, now: int
 ) -> Scale:
-    """What a rule that fired makes of the replicas, within all bounds."""
+    """What a rule that fired makes of the replicas, within all bounds; where it moves nothing, why."""
     said = f"rule {describe(rule)}"
     if scaler := next((each for each in workloads if each.autoscaler), None):
-        return Scale(
-            says=f"{said}: left alone, HorizontalPodAutoscaler {scaler.autoscaler} scales {scaler.ref}"
-        )
-    rest = state.last_scaled_at + policy.cooldown_seconds - now
-    if rest > 0:
-        return Scale(says=f"{said}: cooling down for another {rest} s")
-    wanted = tuple(
-        Remembered(each.ref, _bounded(policy, each.replicas + rule.scale_by))
-        for each in workloads
-        if each.replicas
-    )
-    changed = _changed(wanted, workloads)
+        why = f"HorizontalPodAutoscaler {scaler.autoscaler} scales {scaler.ref}"
+        return Scale(says=f"{said}: left alone, {why}")
+    ends = state.last_scaled_at + policy.cooldown_seconds
+    if now < ends:
+        return Scale(says=f"{said}: cooling down until {datetime.fromtimestamp(ends, UTC):%H:%M:%S} UTC")
+    up = [each for each in workloads if each.replicas]
+    wanted = _moved(policy, rule.scale_by, up)
+    if not _changed(wanted, up):
+        return Scale(says=f"{said}: {_why_bound(policy, rule, up)}")
+    why = ""
+    if rule.scale_by > 0:
+        wanted, why = _afforded(policy, rule.scale_by, up, rate)
+    changed = _changed(wanted, up)
     if not changed:
-        return Scale(says=f"{said}: {policy.target} is at its bound already")
-    if rule.scale_by > 0 and (why := _too_dear(policy, wanted, workloads, rate)):
         return Scale(says=f"{said}: {why}")
-    return Scale(changed, f"{said}: {_told(changed, workloads)}")
+    return Scale(changed, "; ".join(filter(None, (f"{said}: {_told(changed, up)}", why))))
 
 
-def scale_to(policy: Policy, replicas: int, workloads: Sequence[Workload]) -> tuple[Remembered, ...]:
-    """What a schedule of more than 0 makes of the replicas: within min and max, whatever the cooldown."""
-    wanted = tuple(Remembered(each.ref, _bounded(policy, replicas)) for each in workloads)
-    return _changed(wanted, workloads)
+def scale_to(
+    policy: Policy, replicas: int, workload: Workload, rate: Rate | None
+) -> tuple[tuple[Remembered, ...], str]:
+    """What a schedule of more than 0 makes of the replicas, whatever the cooldown: within all bounds; and why
+    it is not what the schedule names."""
+    wanted, have = _bounded(policy, replicas), workload.replicas
+    number = most_allowed(policy, have, rate, wanted)
+    changed = (Remembered(workload.ref, number),) if number != have else ()
+    return changed, "" if number == wanted else too_expensive(policy, have, rate, wanted)
+
+
+def replicas_in(workloads: Sequence[Workload]) -> int:
+    return sum(each.replicas for each in workloads)
+
+
+def _moved(policy: Policy, by: int, workloads: Sequence[Workload]) -> tuple[Remembered, ...]:
+    """Never against the sign of the rule: one that adds takes nothing away where somebody went beyond
+    `max_replicas`, and one that takes away adds nothing below `min_replicas`."""
+    keep = max if by > 0 else min
+    return tuple(
+        Remembered(each.ref, keep(each.replicas, _bounded(policy, each.replicas + by))) for each in workloads
+    )
+
+
+def _why_bound(policy: Policy, rule: Rule, workloads: Sequence[Workload]) -> str:
+    each = next(iter(workloads), None)
+    if each is None:
+        return f"{policy.target} has no replicas that a rule could change"
+    name, bound = (
+        ("max_replicas", max(policy.max_replicas, 1))
+        if rule.scale_by > 0
+        else ("min_replicas", max(policy.min_replicas, 1))
+    )
+    return f"not moved, {each.ref} has {each.replicas} and {name} is {bound}"
 
 
 def _bounded(policy: Policy, replicas: int) -> int:
@@ -135,20 +163,18 @@ def _told(wanted: Sequence[Remembered], workloads: Sequence[Workload]) -> str:
     return ", ".join(f"{one.ref} from {have[one.ref]} to {one.replicas}" for one in wanted)
 
 
-def _too_dear(
-    policy: Policy, wanted: Sequence[Remembered], workloads: Sequence[Workload], rate: Rate | None
-) -> str:
-    """By the present price of one replica, on average over the group."""
-    if policy.max_hourly_cost is None:
-        return ""
-    limit = f"max_hourly_cost is {policy.max_hourly_cost} {policy.currency}"
-    have = sum(each.replicas for each in workloads)
-    if rate is None or rate.currency != policy.currency or not have:
-        return f"its price is not known in {policy.currency} and {limit}"
-    cost = rate.per_hour / have * sum(one.replicas for one in wanted)
-    if cost <= policy.max_hourly_cost:
-        return ""
-    return f"it would cost {cost.quantize(Decimal('0.0001'))} {policy.currency} an hour, {limit}"
+def _afforded(
+    policy: Policy, by: int, workloads: Sequence[Workload], rate: Rate | None
+) -> tuple[tuple[Remembered, ...], str]:
+    """The largest step up to `by` that `max_hourly_cost` allows, and why it is not the whole."""
+    have, why = replicas_in(workloads), ""
+    for step in range(by, 0, -1):
+        wanted = _moved(policy, step, workloads)
+        refused = too_expensive(policy, have, rate, sum(one.replicas for one in wanted))
+        why = why or refused
+        if not refused:
+            return wanted, why
+    return (), why
 
 
 Fires = Callable[[str, str, int], tuple[int | None, int | None]]
@@ -162,15 +188,21 @@ def fires_around(cron: str, zone: str, now: int) -> tuple[int | None, int | None
 def due(policy: Policy, state: IdleState, now: int, fires: Fires = fires_around) -> Due | None:
     """The latest time that any schedule came due since they were last answered. `fires` may remember what
     it found: many policies share their cron lines."""
-    answered = state.scheduled_until or policy.created_at
     found: Due | None = None
     for schedule in policy.schedules:
+        answered = max(state.scheduled_until, written_at(policy, schedule))
         at = fires(schedule.cron, schedule.zone, now)[0]
         while at is not None and at > answered and (start := _exempt_since(schedule, at)):
             at = last_fire(schedule.cron, schedule.zone, start - 1)
         if at is not None and at > answered and (found is None or at >= found.at):
-            found = Due(at, schedule.replicas, schedule)
+            found = Due(at, schedule)
     return found
+
+
+def written_at(policy: Policy, schedule: Schedule) -> int:
+    """A schedule never fires for a time before it was written. Where a version that did not note that wrote
+    it, the last write of its policy counts: it may be later, and is never earlier."""
+    return schedule.written_at or max(policy.updated_at, policy.created_at)
 
 
 def _exempt_since(schedule: Schedule, at: int) -> int:

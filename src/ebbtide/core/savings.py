@@ -49,6 +49,7 @@ class Saved:
 class SavingsDay:
     date: str
     idle_seconds: int = 0
+    """Idle, the time at zero included."""
     scaled_to_zero_seconds: int = 0
     wakes: int = 0
     unpriced_seconds: int = 0
@@ -188,7 +189,7 @@ def _shown(row: LedgerDay) -> SavingsDay:
     )
     return SavingsDay(
         row.date,
-        row.idle_seconds,
+        row.idle_seconds + row.scaled_to_zero_seconds,
         row.scaled_to_zero_seconds,
         row.wakes,
         row.unpriced_seconds,

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
+from ebbtide.core.cost_cap import most_allowed, within_cap
 from ebbtide.core.savings import open_stretch
 from ebbtide.model.idle import IdleState, Phase, Remembered, WakeReason, WakeTime
 from ebbtide.model.ledger import Stretch
 from ebbtide.model.policy import Policy, ZeroDefaults
+from ebbtide.model.workload import Workload
 
 UNLEARNED_SECONDS = 30
 """What is said of a wake while none has been timed."""
@@ -35,12 +37,21 @@ class WakeStep:
     stretches: tuple[Stretch, ...] = ()
 
 
-def wake(policy: Policy, state: IdleState, reason: WakeReason, now: int, at_zero: bool = False) -> WakeStep:
-    """`at_zero` says that the target was seen at zero although nobody here put it there."""
+def wake(
+    policy: Policy,
+    state: IdleState,
+    reason: WakeReason,
+    now: int,
+    there: Sequence[Workload] = (),
+    ordered: int | None = None,
+) -> WakeStep:
+    """`there` is what was seen of a target that counts as awake: a member of it at zero is brought up,
+    whoever put it there. A group that was half awake could otherwise never be woken. `ordered` is the number
+    of a schedule, instead of what was there before."""
     if state.phase is Phase.WAKING:
         stale = state.last_scaled_at == 0 and now - (state.last_wake_at or 0) >= REDO_SECONDS
         return WakeStep(state, acts=stale, joined=True)
-    asleep = state.phase in (Phase.FALLING, Phase.ZERO) or at_zero
+    asleep = state.phase in (Phase.FALLING, Phase.ZERO) or any(not each.replicas for each in there)
     ended = open_stretch(policy, state, now, wakes=1 if asleep else 0)
     woken = replace(
         state,
@@ -53,20 +64,31 @@ def wake(policy: Policy, state: IdleState, reason: WakeReason, now: int, at_zero
         last_scaled_at=0 if asleep else state.last_scaled_at,
         checked_at=now,
         stretch_since=now,
+        remembered=_restored(policy, state, there, ordered) if asleep else (),
         left_alone="",
     )
     return WakeStep(woken, acts=asleep, stretches=(ended,) if ended else ())
 
 
-def targets(policy: Policy, state: IdleState) -> tuple[Remembered, ...]:
-    """What each workload is to be brought to: what it had, at least max(1, min), at most max. One that
-    somebody had already put to zero when the others went is left there."""
+def _restored(
+    policy: Policy, state: IdleState, there: Sequence[Workload], ordered: int | None
+) -> tuple[Remembered, ...]:
+    """What each workload is brought back to: what it had, or the number of a schedule, as far as
+    `max_hourly_cost` allows. What is up keeps what it has."""
     known = {one.ref: one.replicas for one in state.remembered}
-    return tuple(
-        Remembered(ref, target_of(policy, known.get(ref)))
-        for ref in policy.target.workloads
-        if known.get(ref) != 0
-    )
+    base = sum(known.values())
+    known |= {each.ref: each.replicas for each in there if each.replicas}
+    if ordered is not None:
+        number = most_allowed(policy, base, state.rate, target_of(policy, ordered))
+        known = dict.fromkeys(policy.target.workloads, number)
+    wanted = [Remembered(ref, target_of(policy, known.get(ref))) for ref in policy.target.workloads]
+    return within_cap(policy, base, state.rate, wanted)
+
+
+def targets(policy: Policy, state: IdleState) -> tuple[Remembered, ...]:
+    """What each workload is to be brought to by the wake that was written: every one, within the bounds."""
+    known = {one.ref: one.replicas for one in state.remembered}
+    return tuple(Remembered(ref, target_of(policy, known.get(ref))) for ref in policy.target.workloads)
 
 
 def target_of(policy: Policy, remembered: int | None) -> int:

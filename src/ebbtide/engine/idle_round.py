@@ -21,10 +21,10 @@ from functools import partial
 from ebbtide.core import idle, rules
 from ebbtide.core.floor import settings_for
 from ebbtide.core.idle import IdleStep, Wanted
-from ebbtide.core.listening import Look, needs_workloads
+from ebbtide.core.listening import Look, needs_workloads, not_watched
 from ebbtide.engine.looking import Looking, Scene
 from ebbtide.engine.scaling_desk import LEASE, Desk
-from ebbtide.engine.scaling_steps import AWAKE, Done, Kind, Steps
+from ebbtide.engine.scaling_steps import AWAKE, Done, Kind, Steps, must_wait
 from ebbtide.engine.waking import Waking
 from ebbtide.errors import EbbtideError, LeaseLost
 from ebbtide.model.idle import IdleState, Phase, RuleTimer
@@ -94,11 +94,13 @@ class IdleRounds:
                 self._outside.store.release(lease)
 
     def _round(self, lease: Lease, deadline: float) -> RoundReport:
+        # States first: a change of target raises the rev of its state, so what is done for the old target by
+        # a round that read before is refused.
+        states = {state.policy_id: state for state in self._outside.policies.list_states()}
         policies = list(self._all_policies())
         self._of_pools = [policy for policy in policies if policy.target.pool]
         if not policies:
             return RoundReport(self._desk.now, "no policies")
-        states = {state.policy_id: state for state in self._outside.policies.list_states()}
         scene = self._looking.look(policies, states.values())
         subjects = [
             self._subject(policy, states[policy.id], scene) for policy in policies if policy.id in states
@@ -124,9 +126,12 @@ class IdleRounds:
         if self._of_pools is None:
             self._of_pools = [policy for policy in self._all_policies() if policy.target.pool]
         states = {state.policy_id: state for state in self._outside.policies.list_states()}
-        of_pools = [(policy, states[policy.id]) for policy in self._of_pools if policy.id in states]
-        waking = any(state.phase is Phase.WAKING for state in states.values())
-        return settings_for(settings, of_pools, waking)
+        at_work = {policy.id: policy for policy in self._of_pools}
+        for state in states.values():
+            if state.phase is Phase.WAKING and (found := self._outside.policies.find_policy(state.policy_id)):
+                at_work[found.id] = found
+        known = [(each, states[each.id]) for each in at_work.values() if each.id in states]
+        return settings_for(settings, known)
 
     def _all_policies(self) -> Iterator[Policy]:
         after = ""
@@ -163,19 +168,20 @@ class IdleRounds:
         """Sort into what is only written and what is done."""
         policy, state = subject.policy, subject.state
         look = self._looking.look_at(policy, state, scene)
-        if subject.due is not None:
+        if subject.due is not None and not must_wait(state, subject.due, look, scene.now):
             again = partial(self._look_again, scene)
             answer = partial(self._steps.answer, policy, state, subject.due, look, again)
-            acts.append((0 if subject.due.replicas else 3, policy, answer))
+            acts.append((3 if subject.due.schedule.sleeps else 0, policy, answer))
             return
         step = idle.evaluate(policy, state, look, self._desk.defaults, scene.now)
         if subject.rule is not None and step.wanted is Wanted.NOTHING:
             scale = rules.scale_for(policy, step.state, subject.rule, look.workloads, look.rate, scene.now)
             if scale.replicas:
-                acts.append(
-                    (1, policy, partial(self._steps.scale, policy, step.state, scale, look.workloads))
-                )
+                acts.append((1, policy, partial(self._steps.scale, policy, step, scale, look.workloads)))
                 return
+            step = _held_back(step, scale.says)
+        elif state.rule_held:
+            step = replace(step, state=replace(step.state, rule_held=""))
         if policy.rules:
             step = _with_timers(step, subject, scene)
         if step.wanted is not Wanted.NOTHING or step.stretches or step.says:
@@ -242,8 +248,17 @@ def _unknown(policies: Sequence[Policy], readings: Mapping[str, Reading]) -> int
     missing = {query for query, reading in readings.items() if reading.value is None}
     if not missing:
         return 0
-    watched = (policy for policy in policies if policy.enabled and policy.scale_to_zero)
+    watched = (policy for policy in policies if not not_watched(policy))
     return sum(1 for policy in watched if any(signal.query in missing for signal in policy.signals))
+
+
+def _held_back(step: IdleStep, why: str) -> IdleStep:
+    """A rule that fired and moved nothing: said once, and again when the reason changes."""
+    if why == step.state.rule_held:
+        return step
+    return replace(
+        step, state=replace(step.state, rule_held=why), says="; ".join(filter(None, (step.says, why)))
+    )
 
 
 def _with_timers(step: IdleStep, subject: _Subject, scene: Scene) -> IdleStep:

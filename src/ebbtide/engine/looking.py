@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import chain
 
-from ebbtide.core.listening import Look
+from ebbtide.core.floor import ready_nodes
+from ebbtide.core.listening import Look, not_watched
 from ebbtide.core.rates import Rates, empty_room_price, rate_of, realised_share, with_realised
 from ebbtide.engine.scaling_desk import Desk
 from ebbtide.engine.waking import Waking
@@ -46,9 +47,9 @@ class Looking:
         self._waking = waking
 
     def look(self, policies: Sequence[Policy], states: Iterable[IdleState]) -> Scene:
-        asked = [policy for policy in policies if policy.enabled]
-        of_signals = (signal.query for policy in asked if policy.scale_to_zero for signal in policy.signals)
-        of_rules = (rule.metric for policy in asked for rule in policy.rules)
+        watched = (policy for policy in policies if not not_watched(policy))
+        of_signals = (signal.query for policy in watched for signal in policy.signals)
+        of_rules = (rule.metric for policy in policies if policy.enabled for rule in policy.rules)
         queries = sorted({query for query in chain(of_signals, of_rules) if query})
         found = self._outside.signals.read_values(queries) if queries else ()
         record = self._outside.store.load()
@@ -108,13 +109,20 @@ class Looking:
                     problem = f"{ref} could not be read: {error}"
                 case _:
                     problem = f"{ref} was not read"
-        rate = self._rate(policy, state, there, scene)
+        pool, view = policy.target.pool, scene.rates.view
         return Look(
-            scene.readings, tuple(there), tuple(missing), problem, rate, scene.held, scene.gap_seconds
+            scene.readings,
+            tuple(there),
+            tuple(missing),
+            problem,
+            self._rate(policy, state, there, scene),
+            scene.held,
+            scene.gap_seconds,
+            ready_nodes(view, pool) if pool and view is not None else None,
         )
 
     def _rate(self, policy: Policy, state: IdleState, there: Sequence[Workload], scene: Scene) -> Rate | None:
-        if not self._desk.defaults.cost_tracking:
+        if not self._desk.defaults.cost_tracking and policy.max_hourly_cost is None:
             return None
         if state.phase in UP:
             return rate_of(policy, there, scene.rates)

@@ -6,15 +6,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ebbtide.core.policy_checks import PolicyProblem, check_policy
-from ebbtide.errors import NotFound, Usage
+from ebbtide.core.policy_checks import PolicyProblem, check_policy, stamped, stranded
+from ebbtide.core.rules import written_at
+from ebbtide.errors import Conflict, NotFound, Usage
 from ebbtide.model.events import PolicyChange, PolicyWritten
+from ebbtide.model.idle import IdleState
 from ebbtide.model.log import LogEntry
-from ebbtide.model.policy import Policy
+from ebbtide.model.policy import Policy, Schedule
 from ebbtide.narrate import entry_of
 from ebbtide.ports import Clock, PolicyStore
 
 PAGE = 500
+MOST_TRIES = 20
+"""The idle loop writes a state now and then; a change of target that met such a write is made again."""
 
 
 class PolicyRefused(Usage):
@@ -112,20 +116,56 @@ class Policies:
         self, policy: Policy, beside: Collection[Policy] | Iterator[Policy]
     ) -> tuple[PolicyProblem, ...]:
         others = (other for other in beside if other.id != policy.id)
-        return tuple(check_policy(policy, others, self._pools))
+        return (*check_policy(policy, others, self._pools), *self._stranded(policy))
+
+    def _stranded(self, policy: Policy) -> Iterator[PolicyProblem]:
+        """What a change of target would leave at zero with nobody to wake it."""
+        stored = self.store.find_policy(policy.id) if policy.version else None
+        if stored is not None and stored.target != policy.target:
+            yield from stranded(policy, self._state(policy.id))
+
+    def _state(self, policy_id: str) -> IdleState:
+        return self.store.find_state(policy_id) or IdleState(policy_id)
 
     def _create(self, policy: Policy) -> Policy:
         now = int(self._clock.now())
-        fresh = replace(policy, version=0, created_at=now, updated_at=now)
+        schedules = stamped(policy.schedules, (), now)
+        fresh = replace(policy, version=0, created_at=now, updated_at=now, schedules=schedules)
         return self.store.put_policy(fresh, [self._entry(fresh, PolicyChange.CREATED)])
 
     def _replace(self, policy: Policy) -> Policy:
-        changed = replace(policy, updated_at=int(self._clock.now()))
-        return self.store.put_policy(changed, [self._entry(changed, PolicyChange.CHANGED)])
+        stored = self.store.find_policy(policy.id)
+        known, now = stored or policy, int(self._clock.now())
+        changed = replace(policy, updated_at=now, schedules=stamped(policy.schedules, _written(known), now))
+        entry = self._entry(changed, PolicyChange.CHANGED)
+        if known.target == policy.target:
+            return self.store.put_policy(changed, [entry])
+        return self._retarget(changed, entry)
+
+    def _retarget(self, policy: Policy, entry: LogEntry) -> Policy:
+        """Written together with the state, on the condition that nothing fell asleep since it was read."""
+        for _ in range(MOST_TRIES):
+            state = self._state(policy.id)
+            if problems := tuple(stranded(policy, state)):
+                raise PolicyRefused(policy.name, problems)
+            idle_since = None if state.idle_since is None else policy.updated_at
+            fresh = replace(state, idle_since=idle_since, remembered=(), timers=())
+            try:
+                return self.store.put_policy(policy, [entry], fresh)
+            except Conflict:
+                stored = self.store.find_policy(policy.id)
+                if stored is None or stored.version != policy.version:
+                    raise
+        raise Conflict(f"the state of policy {policy.name} is written all the time: try again")
 
     def _entry(self, policy: Policy, change: PolicyChange) -> LogEntry:
         fact = PolicyWritten(policy.name, change, str(policy.target))
         return entry_of(self._new_id(), int(self._clock.now()), fact, policy.id)
+
+
+def _written(policy: Policy) -> tuple[Schedule, ...]:
+    """Its schedules, each with the time from which it counts."""
+    return tuple(replace(each, written_at=written_at(policy, each)) for each in policy.schedules)
 
 
 def _change(policy: Policy, known: Policy | None, origin: str | None) -> Change:
@@ -138,5 +178,6 @@ def _change(policy: Policy, known: Policy | None, origin: str | None) -> Change:
         created_at=known.created_at,
         updated_at=known.updated_at,
         origin=known.origin if origin is None else origin,
+        schedules=stamped(policy.schedules, known.schedules, 0),
     )
     return Change(kept, known)

@@ -17,7 +17,7 @@ from ebbtide.engine.scaling_desk import Desk, ScalingOutside
 from ebbtide.engine.scaling_ledger import Ledger, Rebuilt, Summary
 from ebbtide.engine.waking import MOST_TRIES, Waking, Woken
 from ebbtide.errors import Conflict, EbbtideError, Usage
-from ebbtide.model.idle import IdleState, Phase, WakeReason
+from ebbtide.model.idle import IdleState, Once, Phase, WakeReason
 from ebbtide.model.ledger import Stretch
 from ebbtide.model.log import LogKind
 from ebbtide.model.policy import Policy, ZeroDefaults
@@ -46,6 +46,11 @@ class Scaling:
         """Written, then scaled; it does not wait. `NotFound` where there is no such policy. Where the cluster
         does not answer, the wake is recorded, and its message says so."""
         return self._waking.wake(policy_id, reason)
+
+    def wake_once(self, policy_id: str, reason: WakeReason, once: Once) -> Woken:
+        """As `wake`; `KeyUsed` where this key has woken it before. The key is used up in the write of the
+        wake, so a wake that could not be written leaves it unused."""
+        return self._waking.wake_once(policy_id, reason, once)
 
     def wait_ready(self, policy_id: str, wake_id: str, until: float) -> Woken:
         """Returns the moment the target is ready, or at `until` with `ready` false and the wake going on."""

@@ -10,7 +10,7 @@ import msgspec
 from ebbtide.core.savings import fold
 from ebbtide.errors import NotFound
 from ebbtide.model.events import PolicyStep, StretchClosed
-from ebbtide.model.idle import IdleState, Phase, WakeReason, wake_id
+from ebbtide.model.idle import IdleState, Once, Phase, WakeReason, wake_id
 from ebbtide.model.ledger import Stretch
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.policy import Policy, ZeroDefaults
@@ -52,8 +52,9 @@ class Desk:
         return int(self.outside.clock.now())
 
     def find(self, policy_id: str) -> tuple[Policy, IdleState]:
-        policy = self.outside.policies.find_policy(policy_id)
-        state = self.outside.policies.find_state(policy_id) if policy is not None else None
+        # The state first: a change of target raises its rev, so a write for the old target is refused.
+        state = self.outside.policies.find_state(policy_id)
+        policy = self.outside.policies.find_policy(policy_id) if state is not None else None
         if policy is None or state is None:
             raise NotFound(
                 f"there is no policy {policy_id}; nothing was changed. `ebbtide policy list` shows all"
@@ -67,12 +68,13 @@ class Desk:
         stretches: Sequence[Stretch] = (),
         says: str = "",
         kind: LogKind = LogKind.IDLE,
+        once: Once | None = None,
     ) -> IdleState:
         """Write the state with the stretches that ended, in the ledger and in the log, all or nothing."""
         kept = stretches if self.defaults.cost_tracking else ()
         entries = [self.stretch_entry(stretch) for stretch in kept]
         told = [self.entry(kind, policy, step_of(policy, state, kind, says))] if says else []
-        written = self.outside.policies.write_state(state, fold(kept), [*entries, *told])
+        written = self.outside.policies.write_state(state, fold(kept), [*entries, *told], once)
         for entry in told:
             self.outside.notifier.notify(entry)
         return written

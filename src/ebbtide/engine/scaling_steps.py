@@ -92,11 +92,11 @@ class Steps:
             if each.replicas:
                 self._workloads.scale(each, 0, self._desk.note(policy, "idle, so at zero"))
 
-    def scale(self, policy: Policy, state: IdleState, wanted: Scale, seen: Sequence[Workload]) -> Done:
+    def scale(self, policy: Policy, step: IdleStep, wanted: Scale, seen: Sequence[Workload]) -> Done:
         """By a rule. Written first: were it done first and the runner died, the rule would fire again."""
         now = self._desk.now
-        begun = replace(state, timers=(), last_scaled_at=now, checked_at=now)
-        self._desk.save(policy, begun, says=wanted.says, kind=LogKind.RULE)
+        begun = replace(step.state, timers=(), last_scaled_at=now, checked_at=now, rule_held="")
+        self._desk.save(policy, begun, step.stretches, wanted.says, LogKind.RULE)
         try:
             self._set(policy, wanted.replicas, seen, "by a rule")
         except EbbtideError as error:
@@ -107,34 +107,45 @@ class Steps:
         self, policy: Policy, state: IdleState, due: Due, look: Look, look_again: LookAgain
     ) -> Done | None:
         """A schedule that is due. None where it cannot be answered yet: it stays due."""
-        now = self._desk.now
         said = f"schedule {due.schedule.cron} ({due.schedule.zone})"
-        if due.replicas > 0 and state.phase not in AWAKE:
-            if state.phase is not Phase.WAKING:
-                self._waking.wake(policy.id, WakeReason.SCHEDULED, Ordered(due.replicas, due.at))
-                return Done(Kind.WOKE, f"{said}: woken to {due.replicas}")
-            return self._answered(policy, state, due, f"{said}: waking already")
+        if not due.schedule.sleeps:
+            return self._rise(policy, state, due, look, said)
         if state.phase in (Phase.FALLING, Phase.ZERO):
             # Asleep as the schedule wants it: activity that comes later no longer wakes it.
             return self._answered(policy, replace(state, idle_since=None), due, f"{said}: asleep already")
-        if state.phase is Phase.WAKING or look.problem:
-            return None
-        if scaler := next((each for each in look.workloads if each.autoscaler), None):
-            why = f"HorizontalPodAutoscaler {scaler.autoscaler} scales {scaler.ref}"
+        if why := _scaled_by_another(look):
             return self._answered(policy, state, due, f"{said}: left alone, {why}")
-        if due.replicas > 0:
-            wanted = rules.scale_to(policy, due.replicas, look.workloads)
-            self._set(policy, wanted, look.workloads, said)
-            step = idle.stay_up(policy, state, "", now, now)
-            awake = replace(step.state, last_activity_at=now)
-            return self._answered(policy, awake, due, f"{said}: {due.replicas} replicas", step.stretches)
-        if not policy.scale_to_zero:
-            return self._answered(policy, state, due, f"{said}: left up, scale_to_zero is off")
-        if may_not_fall(state, look, now):
+        if must_wait(state, due, look, self._desk.now):
             return None
-        asleep = replace(idle.fall(state, look, now), idle_since=None, scheduled_until=due.at)
+        asleep = replace(idle.fall(state, look, self._desk.now), idle_since=None, scheduled_until=due.at)
         step = IdleStep(asleep, Wanted.FALL, says=f"{said}: going to zero")
         return self._fall(policy, step, look, look_again)
+
+    def _rise(self, policy: Policy, state: IdleState, due: Due, look: Look, said: str) -> Done | None:
+        """A schedule that wakes, or that names a number. A number for several workloads can only come from a
+        version that took one: it restores what each had."""
+        if state.phase is Phase.WAKING:
+            return self._answered(policy, state, due, f"{said}: waking already")
+        number = None if due.schedule.wake or len(policy.target.workloads) != 1 else due.schedule.replicas
+        if state.phase in AWAKE:
+            if look.problem:
+                return None
+            if why := _scaled_by_another(look):
+                return self._answered(policy, state, due, f"{said}: left alone, {why}")
+            if number is not None and all(each.replicas for each in look.workloads):
+                return self._set_number(policy, state, due, look, said)
+        self._waking.wake(policy.id, WakeReason.SCHEDULED, Ordered(number, due.at))
+        return Done(Kind.WOKE, f"{said}: woken" if number is None else f"{said}: woken to {number}")
+
+    def _set_number(self, policy: Policy, state: IdleState, due: Due, look: Look, said: str) -> Done:
+        now, why = self._desk.now, ""
+        for each in look.workloads:
+            wanted, why = rules.scale_to(policy, due.schedule.replicas, each, look.rate)
+            self._set(policy, wanted, look.workloads, said)
+        step = idle.stay_up(policy, state, "", now, now)
+        awake = replace(step.state, last_activity_at=now)
+        says = "; ".join(filter(None, (f"{said}: {due.schedule.replicas} replicas", why)))
+        return self._answered(policy, awake, due, says, step.stretches)
 
     def _answered(
         self, policy: Policy, state: IdleState, due: Due, says: str, stretches: Sequence[Stretch] = ()
@@ -146,3 +157,20 @@ class Steps:
         of = {each.ref: each for each in seen}
         for one in wanted:
             self._workloads.scale(of[one.ref], one.replicas, self._desk.note(policy, why))
+
+
+def must_wait(state: IdleState, due: Due, look: Look, now: int) -> str:
+    """Why a schedule that is due cannot be answered yet. It stays due, and the policy is looked at as if it
+    were not: a wake in progress must end before the schedule can put the target to sleep again."""
+    if state.phase not in AWAKE and state.phase is not Phase.WAKING:
+        return ""
+    if look.problem and state.phase in AWAKE:
+        return look.problem
+    if not due.schedule.sleeps or _scaled_by_another(look):
+        return ""
+    return "it is waking" if state.phase is Phase.WAKING else may_not_fall(state, look, now)
+
+
+def _scaled_by_another(look: Look) -> str:
+    scaler = next((each for each in look.workloads if each.autoscaler), None)
+    return f"HorizontalPodAutoscaler {scaler.autoscaler} scales {scaler.ref}" if scaler else ""

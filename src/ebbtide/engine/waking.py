@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ebbtide.core import wake as core
+from ebbtide.core.floor import ready_nodes
 from ebbtide.core.rates import has_room
 from ebbtide.engine.scaling_desk import Desk, replicas_of
 from ebbtide.engine.single_flight import SingleFlight
-from ebbtide.errors import Conflict, EbbtideError, NotFound, Unanswered
+from ebbtide.errors import Conflict, EbbtideError, KeyUsed, NotFound, Unanswered
 from ebbtide.model.events import PartKind, Transition
-from ebbtide.model.idle import IdleState, Phase, Remembered, WakeReason, wake_id
+from ebbtide.model.idle import IdleState, Once, Phase, Remembered, WakeReason, wake_id
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import SlotState
 from ebbtide.model.policy import Policy
@@ -53,9 +54,10 @@ class Woken:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """What a schedule adds to a wake: the replicas to wake to, and up to when schedules are answered."""
+    """What a schedule adds to a wake: the replicas to wake to (none: what each had), and up to when schedules
+    are answered."""
 
-    replicas: int
+    replicas: int | None
     until: int
 
 
@@ -81,27 +83,41 @@ class Waking:
     def wake(self, policy_id: str, reason: WakeReason, ordered: Ordered | None = None) -> Woken:
         return self._wakes.do(policy_id, lambda: self._wake(policy_id, reason, ordered))
 
-    def _wake(self, policy_id: str, reason: WakeReason, ordered: Ordered | None) -> Woken:
+    def wake_once(self, policy_id: str, reason: WakeReason, once: Once) -> Woken:
+        """As `wake`, and uses up the key in the same write. Not shared with callers who have no such key."""
+        return self._wake(policy_id, reason, None, once)
+
+    def _wake(
+        self, policy_id: str, reason: WakeReason, ordered: Ordered | None, once: Once | None = None
+    ) -> Woken:
         for _ in range(MOST_TRIES):
             policy, state = self._desk.find(policy_id)
             up = self._look(policy) if state.phase in (Phase.ACTIVE, Phase.IDLE) else None
-            at_zero = up is not None and bool(up) and not replicas_of(up)
+            number = ordered.replicas if ordered is not None else None
             if ordered is not None and state.phase is not Phase.WAKING:
-                state = _with_order(policy, state, ordered)
-            step = core.wake(policy, state, reason, self._desk.now, at_zero)
+                state = replace(state, scheduled_until=ordered.until)
+            step = core.wake(policy, state, reason, self._desk.now, up or (), number)
+            if step.joined and once is not None:
+                self._use_up(once)
             if step.joined and not step.acts:
                 return self._answer(policy, state, _Carried(), "Wake already under way")
             written = state
             if not step.joined:
                 says = f"woken ({reason})" if step.acts else f"woken while running ({reason})"
                 try:
-                    written = self._desk.save(policy, step.state, step.stretches, says, LogKind.WAKE)
+                    written = self._desk.save(policy, step.state, step.stretches, says, LogKind.WAKE, once)
                 except Conflict:
                     continue
             if not step.acts:
                 return self._running(policy, written, up or ())
             return self._act(policy, written)
         raise Conflict(f"policy {policy_id} was written by others {MOST_TRIES} times in a row: wake it again")
+
+    def _use_up(self, once: Once) -> None:
+        """Of a wake that joins one that is written already."""
+        policies = self._outside.policies
+        if policies.keep_once(once.key, once.value, once.expires_at, once.now) != once.value:
+            raise KeyUsed(f"{once.key} was used before; nothing was changed")
 
     def _act(self, policy: Policy, state: IdleState) -> Woken:
         carried = self.carry_out(policy, state)
@@ -199,17 +215,15 @@ class Waking:
     def _all_ready(self, policy: Policy, state: IdleState, until: float) -> bool:
         waking = [target.ref for target in core.targets(policy, state)]
         if state.phase is not Phase.WAKING:
-            # What somebody left at zero in a group that runs is not waited for.
+            # What somebody put to zero after the wake is not waited for.
             there = self._look(policy) or ()
             waking = [each.ref for each in there if each.replicas] or list(policy.target.workloads)
         return all(self._outside.workloads.wait_ready(ref, until).ready for ref in waking)
 
     def _pool_ready(self, policy: Policy, until: float) -> bool:
         """A pool takes minutes; nobody watches it for the moment."""
-        least = max(1, policy.min_replicas)
         while self._outside.cluster is not None:
-            view = self._outside.cluster.read()
-            if sum(1 for node in view.workers if node.pool == policy.target.pool and node.ready) >= least:
+            if ready_nodes(self._outside.cluster.read(), policy.target.pool):
                 return True
             if self._outside.clock.now() >= until:
                 return False
@@ -285,9 +299,3 @@ class Waking:
 def _is_node_step(entry: LogEntry) -> bool:
     fact = fact_in(entry, Transition)
     return fact is not None and fact.part is PartKind.LAUNCH and fact.after in NODE_STEPS
-
-
-def _with_order(policy: Policy, state: IdleState, ordered: Ordered) -> IdleState:
-    wanted = tuple(Remembered(ref, ordered.replicas) for ref in policy.target.workloads)
-    asleep = state.phase in (Phase.FALLING, Phase.ZERO)
-    return replace(state, remembered=wanted if asleep else state.remembered, scheduled_until=ordered.until)

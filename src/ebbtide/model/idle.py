@@ -107,10 +107,22 @@ class IdleState:
     """Since when the present stretch (of phase and rate) has run; what is before is in the ledger."""
     left_alone: str = ""
     """Why it is not touched at present: an HPA, a person's hand, a workload that is not there."""
+    rule_held: str = ""
+    """Why a rule that fired did not move the replicas; empty once one moves them or none fires."""
 
     @property
     def is_scaled_to_zero(self) -> bool:
         return self.phase is Phase.ZERO
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """A key that counts once, such as the id of a webhook, up to and including `expires_at`."""
+
+    key: str
+    value: str
+    expires_at: int
+    now: int
 
 
 def wake_id(policy_id: str, wake_count: int) -> str:

@@ -42,7 +42,7 @@ class LedgerDay:
     currency: str = ""
     source: str = ""
     idle_seconds: int = 0
-    """Idle and still up: what could have been saved."""
+    """Idle and still up: what could have been saved. Idle hours as they are shown add the time at zero."""
     scaled_to_zero_seconds: int = 0
     idle_price_seconds: Decimal = Decimal(0)
     zero_price_seconds: Decimal = Decimal(0)

@@ -49,13 +49,22 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """At each time of the cron expression: so many replicas; 0 is sleep, and more than 0 a wake."""
+    """At each time of the cron expression: sleep (`replicas` 0), so many replicas, or a wake."""
 
     cron: str
     zone: str = "UTC"
     replicas: int = 1
     except_dates: tuple[str, ...] = ()
     """Days of the zone, ISO 8601, on which it does not fire: holidays."""
+    wake: bool = False
+    """Restore what each workload had; `replicas` then says nothing."""
+    written_at: int = 0
+    """Since when it has been part of the policy: it never fires for an earlier time. 0: written by a version
+    that did not note it."""
+
+    @property
+    def sleeps(self) -> bool:
+        return not self.wake and self.replicas == 0
 
 
 class SignalKind(StrEnum):
@@ -90,8 +99,9 @@ class Policy:
     enabled: bool = True
     rules: tuple[Rule, ...] = ()
     schedules: tuple[Schedule, ...] = ()
-    signals: tuple[Signal, ...] = (Signal(SignalKind.REPORTED),)
-    """Any of them active is activity; any of them unknown is not idleness."""
+    signals: tuple[Signal, ...] = ()
+    """Any of them active is activity; any of them unknown is not idleness. Without any, idleness is not
+    watched: only schedules put the target to sleep."""
     idle_threshold_seconds: int | None = None
     keep_alive_window_seconds: int | None = None
     cold_start_timeout_seconds: int | None = None

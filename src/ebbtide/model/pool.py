@@ -38,6 +38,8 @@ class Pool:
     budgets: tuple[RemovalBudget, ...] = ()
     may_be_empty: bool = False
     """It sleeps: not even one worker of it is kept. Set by policies, not by the configuration."""
+    waking: bool = False
+    """Somebody waits for it: what it lacks is launched at once. Set by policies, too."""
 
     def takes_more(self, nodes: int) -> bool:
         """Whether it is below its maximum with so many."""

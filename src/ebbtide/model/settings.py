@@ -14,6 +14,7 @@ from ebbtide.model.budget import RemovalBudget
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.packer import Packer
 from ebbtide.model.pool import Pool
+from ebbtide.model.workload import WorkloadRef
 
 NO_CONSOLIDATION = ConsolidationSettings()
 
@@ -103,6 +104,9 @@ class Settings:
     """kube-system workloads that may be moved, as `name` or `name-prefix*`."""
     evict_local_storage: bool = False
     consolidation: ConsolidationSettings = NO_CONSOLIDATION
+    waking: tuple[WorkloadRef, ...] = ()
+    """Workloads that are being woken: a pod of theirs that needs a node does not wait. Set by policies, not
+    by the configuration."""
 
     packer: Packer = Packer.HIGHS
     """For launches and for consolidation; recorded with each decision, like every setting."""

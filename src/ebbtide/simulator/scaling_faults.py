@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ebbtide.engine.scaling import ScalingOutside
-from ebbtide.model.idle import IdleState
+from ebbtide.model.idle import IdleState, Once
 from ebbtide.model.ledger import LedgerDay
 from ebbtide.model.log import LogEntry
 from ebbtide.model.policy import Policy
@@ -44,8 +44,10 @@ class FaultyPolicies:
     def find_policy_named(self, name: str) -> Policy | None:
         return self._inner.find_policy_named(name)
 
-    def put_policy(self, policy: Policy, entries: Sequence[LogEntry] = ()) -> Policy:
-        return self._gate.act("policies.put_policy", lambda: self._inner.put_policy(policy, entries))
+    def put_policy(
+        self, policy: Policy, entries: Sequence[LogEntry] = (), state: IdleState | None = None
+    ) -> Policy:
+        return self._gate.act("policies.put_policy", lambda: self._inner.put_policy(policy, entries, state))
 
     def delete_policy(self, policy_id: str, version: int, entries: Sequence[LogEntry] = ()) -> None:
         self._gate.act(
@@ -59,9 +61,15 @@ class FaultyPolicies:
         return self._inner.list_states()
 
     def write_state(
-        self, state: IdleState, days: Sequence[LedgerDay] = (), entries: Sequence[LogEntry] = ()
+        self,
+        state: IdleState,
+        days: Sequence[LedgerDay] = (),
+        entries: Sequence[LogEntry] = (),
+        once: Once | None = None,
     ) -> IdleState:
-        return self._gate.act("policies.write_state", lambda: self._inner.write_state(state, days, entries))
+        return self._gate.act(
+            "policies.write_state", lambda: self._inner.write_state(state, days, entries, once)
+        )
 
     def write_states(self, states: Sequence[IdleState]) -> Sequence[IdleState]:
         return self._gate.act("policies.write_states", lambda: self._inner.write_states(states))

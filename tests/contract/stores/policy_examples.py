@@ -21,8 +21,10 @@ def policy_id(number: int) -> str:
 
 
 def make_policy(number: int = 1, name: str = "") -> Policy:
+    """Each has a workload of its own; that of the first is `WEB`."""
+    web = WEB if number == 1 else replace(WEB, name=f"web-{number}")
     return Policy(
-        policy_id(number), name or f"policy-{number:03d}", Target((WEB,)), created_at=AT, updated_at=AT
+        policy_id(number), name or f"policy-{number:03d}", Target((web,)), created_at=AT, updated_at=AT
     )
 
 
@@ -40,7 +42,10 @@ FULL_POLICY = Policy(
         Rule('avg(rate(http_requests_total{job="web"}[5m]))', Operator.GTE, 0.1, 60, 2),
         Rule("up", Operator.EQ, -1e-9, 0, -1),
     ),
-    schedules=(Schedule("0 8 * * 1-5", "Europe/Berlin", 2, ("2026-12-25", "2027-01-01")), Schedule("@daily")),
+    schedules=(
+        Schedule("0 8 * * 1-5", "Europe/Berlin", 2, ("2026-12-25", "2027-01-01")),
+        Schedule("@daily", wake=True, written_at=AT),
+    ),
     signals=(Signal(SignalKind.PROMQL_RATE, "rate(x[1m])", 0.5), Signal(SignalKind.CPU, "cpu", 1e300)),
     idle_threshold_seconds=0,
     keep_alive_window_seconds=86_400,
@@ -84,6 +89,7 @@ def full_state(state: IdleState) -> IdleState:
         rate=Rate(Decimal("0.01680000000000000000000000000000001"), "EUR", "hetzner cpx32"),
         stretch_since=AT + 9,
         left_alone="an HPA – “web” – has it\n",
+        rule_held="at max_replicas",
     )
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import io
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ SHOP: dict[str, Any] = {
     "target": {"workloads": [{"kind": "Deployment", "namespace": "default", "name": "web"}]},
     "scale_to_zero": True,
     "hourly_cost": "0.10",
+    "signals": [{"kind": "reported"}],
 }
 
 
@@ -87,8 +89,9 @@ BAD: list[tuple[dict[str, Any], int, str]] = [
     ({"unknown": 1}, 422, "unknown"),
     ({"name": "wiki"}, 409, "name"),
     ({"target": {"pool": "gone"}}, 422, "target.pool"),
+    ({"schedules": [{"cron": "@daily", "replicas": 2, "wake": True}]}, 422, "schedules[0]"),
     (
-        {"scale_to_zero": False, "schedules": [{"cron": "@daily", "replicas": 0}]},
+        {"target": {"workloads": [{"name": "a"}, {"name": "b"}]}, "schedules": [{"cron": "@daily"}]},
         422,
         "schedules[0].replicas",
     ),
@@ -124,6 +127,54 @@ def test_a_change_that_does_not_fit_beside_the_others_changes_nothing(client: Te
     assert switched_off.status_code == 200
     on_again = client.put(path, json={**SHOP, "target": workload("wiki")}, headers={"If-Match": '"2"'})
     assert on_again.status_code == 409
+
+
+def test_schedules_alone_need_no_other_switch_and_are_read_as_they_were_written(client: TestClient) -> None:
+    schedules = [{"cron": "0 20 * * *", "replicas": 0}, {"cron": "0 8 * * *", "wake": True}]
+    created = create(client, scale_to_zero=False, signals=[], schedules=schedules)
+    assert created.status_code == 201
+    policy = created.json()["policy"]
+    assert [(each["replicas"], each["wake"]) for each in policy["schedules"]] == [(0, False), (None, True)]
+    assert policy["signals"] == []
+    path = f"{PATH}/{created.json()['id']}"
+    assert client.put(path, json=policy, headers={"If-Match": "*"}).status_code == 200
+
+
+def test_of_two_requests_for_one_target_at_the_same_moment_one_gets_409(
+    live: Live, client: TestClient
+) -> None:
+    names = [f"twin-{number}" for number in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda name: create(client, name=name), names))
+    assert sorted(answer.status_code for answer in answers) == [201, *(7 * [409])]
+    fields = {error["field"] for answer in answers for error in answer.json().get("errors", ())}
+    assert fields <= {"target", "target.workloads[0]"}
+
+
+def test_another_target_for_what_sleeps_is_refused_and_says_to_wake_it_first(
+    live: Live, client: TestClient
+) -> None:
+    policy = sleeping(live, client)
+    path, keys = f"{PATH}/{policy['id']}", {**policy["policy"], "target": workload("other")}
+    refused = client.put(path, json=keys, headers={"If-Match": "*"})
+    assert refused.status_code == 409
+    assert [error["field"] for error in refused.json()["errors"]] == ["target"]
+    assert "wake it first" in refused.json()["detail"]
+    same = client.put(path, json={**policy["policy"], "max_replicas": 9}, headers={"If-Match": "*"})
+    assert same.status_code == 200
+    woken = client.post(f"{path}/wake", json={"wait_for_ready": True})
+    assert woken.json()["ready"] is True
+    assert client.put(path, json=keys, headers={"If-Match": "*"}).status_code == 200
+
+
+def test_idle_hours_include_the_time_at_zero(live: Live, client: TestClient) -> None:
+    policy = sleeping(live, client)
+    for _ in range(100):
+        live.step()
+    found = client.get(f"{PATH}/{policy['id']}/savings").json()
+    assert found["total_idle_hours"] > found["total_scaled_to_zero_hours"] > 0
+    for day in found["daily_breakdown"]:
+        assert day["idle_hours"] >= day["scaled_to_zero_hours"]
 
 
 def sleeping(live: Live, client: TestClient) -> Any:

@@ -2,13 +2,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from fastapi.testclient import TestClient
 from standardwebhooks.webhooks import Webhook
 
+from ebbtide.engine.scaling import Scaling
+from ebbtide.errors import Throttled
+from ebbtide.model.idle import IdleState
+from ebbtide.ports import PolicyStore
 from ebbtide.simulator.live import Live
 from ebbtide.simulator.scaling import SimWorkloads
 from tests.integration.api.conftest import SECRET, client_of, make_site
@@ -74,6 +79,32 @@ def test_a_repeat_with_the_same_key_gets_the_same_answer_and_does_nothing(
     assert other.status_code == 422
 
 
+def test_a_repeat_of_a_request_that_waited_gets_what_it_was_told_in_the_end_at_once(
+    live: Live, client: TestClient
+) -> None:
+    policy = sleeping(live, client)
+    path, headers = f"{PATH}/{policy['id']}/wake", {"Idempotency-Key": "k2"}
+    first = client.post(path, json={"wait_for_ready": True}, headers=headers)
+    assert first.json()["ready"] is True
+    before = live.stage.clock.now()
+    again = client.post(path, json={"wait_for_ready": True}, headers=headers)
+    assert (again.status_code, again.json()) == (200, first.json())
+    assert live.stage.clock.now() - before < 1, "nothing was waited for"
+
+
+def test_a_repeat_does_not_wait_again(live: Live, client: TestClient) -> None:
+    policy = sleeping(live, client)
+    path = f"{PATH}/{policy['id']}"
+    keys = {**policy["policy"], "cold_start_timeout_seconds": 1}
+    assert client.put(path, json=keys, headers={"If-Match": "*"}).status_code == 200
+    headers = {"Idempotency-Key": "k3"}
+    first = client.post(f"{path}/wake", json={"wait_for_ready": True}, headers=headers)
+    before = live.stage.clock.now()
+    again = client.post(f"{path}/wake", json={"wait_for_ready": True}, headers=headers)
+    assert (first.status_code, again.status_code, again.json()) == (504, 504, first.json())
+    assert live.stage.clock.now() - before < 1
+
+
 def test_an_unknown_reason_and_an_unknown_policy_are_refused(client: TestClient) -> None:
     policy = create(client).json()
     answer = client.post(f"{PATH}/{policy['id']}/wake", json={"reason": "because"})
@@ -132,6 +163,49 @@ def test_a_signed_webhook_wakes_once_and_needs_no_token(live: Live) -> None:
     answer = outsider.post(HOOK, **message)
     assert answer.status_code == 200
     assert answer.json()["wake_reason"] == "webhook"
+    assert outsider.post(HOOK, **message).json()["status"] == "seen before"
+
+
+class Busy:
+    """The store of policies, which is too busy for the next writes of a state."""
+
+    def __init__(self, inner: PolicyStore, times: int) -> None:
+        self._inner = inner
+        self._times = times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def write_state(self, *given: Any) -> IdleState:
+        self._times -= 1
+        if self._times >= 0:
+            raise Throttled("the table is busy; nothing was done, try again later")
+        return self._inner.write_state(*given)
+
+
+@pytest.mark.parametrize("asleep", [True, False])
+def test_a_webhook_whose_wake_could_not_be_written_works_when_it_is_sent_again(
+    live: Live, asleep: bool
+) -> None:
+    with client_of(make_site(live)) as client:
+        policy = sleeping(live, client) if asleep else create(client).json()
+    busy = cast(PolicyStore, Busy(live.scaling.outside.policies, times=1))
+    doors = replace(live.scaling.outside, policies=busy)
+    site = make_site(live, scaling=Scaling(doors, live.scaling.defaults, live.settings))
+    outsider, message = client_of(site, None), signed({"policy_id": policy["id"]})
+    refused = outsider.post(HOOK, **message)
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+    again = outsider.post(HOOK, **message)
+    assert (again.status_code, again.json().get("wake_reason")) == (200, "webhook")
+    assert outsider.post(HOOK, **message).json()["status"] == "seen before"
+
+
+def test_a_webhook_for_a_wake_that_is_in_progress_counts_once_too(live: Live) -> None:
+    with client_of(make_site(live)) as client:
+        policy = sleeping(live, client)
+        client.post(f"{PATH}/{policy['id']}/wake", json={})
+    outsider, message = client_of(make_site(live), None), signed({"policy_id": policy["id"]})
+    assert outsider.post(HOOK, **message).json()["status"] == "waking"
     assert outsider.post(HOOK, **message).json()["status"] == "seen before"
 
 

@@ -112,7 +112,7 @@ def test_bad_values_are_refused_with_their_place(tmp_path: Path, before: str, af
     assert "line" in str(refused.value)
 
 
-def test_a_name_twice_a_pool_that_is_not_there_and_a_sleep_that_is_forbidden_are_refused(
+def test_a_name_twice_a_pool_that_is_not_there_and_a_target_that_is_taken_are_refused(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "ebbtide.yaml"
@@ -128,7 +128,6 @@ def test_a_name_twice_a_pool_that_is_not_there_and_a_sleep_that_is_forbidden_are
     for says in (
         '"web" is used twice',
         '"gone" is no configured pool',
-        "0 is sleep",
         "line 5, policies[2].target.workloads[1]: Deployment default/web is the target of policy web already",
     ):
         assert says in str(refused.value)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ebbtide.core.idle import IdleStep, Wanted, at_zero, evaluate, not_from_the_future
 from ebbtide.core.listening import Look, needs_workloads
 from ebbtide.model.idle import IdleState, Phase, Rate, Remembered, WakeReason, WakeTime
-from ebbtide.model.policy import Policy, Signal, SignalKind, Target
+from ebbtide.model.policy import Policy, Schedule, Signal, SignalKind, Target
 from ebbtide.model.snapshot import Reading
 from ebbtide.model.workload import Workload
 from tests.builders import NOW
@@ -21,6 +21,7 @@ from tests.yard import BY_QUERY, DEFAULTS, QUERY, make_policy, make_ref, make_st
 
 RATE = Rate(Decimal("0.02"), "EUR", "test")
 LONG_IDLE = NOW - 7200
+NIGHT = Schedule("0 20 * * *", replicas=0)
 
 
 def seen(value: float | None = 0.0, *workloads: Any, **overrides: Any) -> Look:
@@ -289,7 +290,8 @@ def test_falling_is_given_up_as_soon_as_anything_speaks_against_it(
 
 
 def test_falling_by_a_schedule_does_not_mind_activity() -> None:
-    assert step(make_state(Phase.FALLING, idle_since=None), seen(1.0)).wanted is Wanted.FALL
+    night = make_policy(schedules=(NIGHT,))
+    assert step(make_state(Phase.FALLING, idle_since=None), seen(1.0), night).wanted is Wanted.FALL
 
 
 @pytest.mark.parametrize("phase", [Phase.FALLING, Phase.ZERO, Phase.WAKING])
@@ -305,7 +307,9 @@ def test_activity_wakes_what_idleness_put_to_sleep() -> None:
     down = make_workload(replicas=0)
     done = step(make_state(Phase.ZERO), seen(1.0, down))
     assert (done.wanted, done.reason) == (Wanted.WAKE, WakeReason.API_REQUEST)
-    assert step(make_state(Phase.ZERO, idle_since=None), seen(1.0, down)).wanted is Wanted.NOTHING
+    night = make_policy(schedules=(NIGHT,))
+    assert step(make_state(Phase.ZERO, idle_since=None), seen(1.0, down), night).wanted is Wanted.NOTHING
+    assert step(make_state(Phase.ZERO, idle_since=None), seen(1.0, down)).wanted is Wanted.WAKE
     assert step(make_state(Phase.ZERO), seen(None, down)).wanted is Wanted.NOTHING
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from ebbtide.core.policy_checks import check_policy
+from ebbtide.core.policy_checks import check_policy, stamped, stranded
+from ebbtide.model.idle import Phase, Remembered
 from ebbtide.model.policy import Policy, Schedule, Target
-from tests.yard import make_policy, make_ref, policy_id
+from tests.yard import make_policy, make_ref, make_state, policy_id
 
 POOLS = ("workers", "gpu")
 
@@ -31,11 +32,45 @@ def test_a_pool_must_be_configured_where_any_is() -> None:
     assert found(pool("gone"), pools=()) == []
 
 
-def test_a_schedule_to_zero_needs_scale_to_zero() -> None:
+def test_a_schedule_to_zero_needs_no_other_switch() -> None:
     schedules = (Schedule("@daily", replicas=1), Schedule("@hourly", replicas=0))
-    assert found(make_policy(schedules=schedules)) == []
-    awake = make_policy(schedules=schedules, scale_to_zero=False)
-    assert found(awake) == [("schedules[1].replicas", False)]
+    assert found(make_policy(schedules=schedules, scale_to_zero=False, signals=())) == []
+
+
+@pytest.mark.parametrize("target", [Target((make_ref("web"), make_ref("db"))), Target(pool="gpu")])
+def test_a_number_in_a_schedule_is_for_one_workload_alone(target: Target) -> None:
+    schedules = (
+        Schedule("@daily", replicas=0),
+        Schedule("@daily", replicas=2),
+        Schedule("@daily", wake=True),
+        Schedule("@daily"),
+    )
+    assert found(make_policy(target=target, schedules=schedules)) == [
+        ("schedules[1].replicas", False),
+        ("schedules[3].replicas", False),
+    ]
+
+
+@pytest.mark.parametrize("phase", [Phase.FALLING, Phase.ZERO, Phase.WAKING])
+def test_what_sleeps_would_be_stranded_by_another_target(phase: Phase) -> None:
+    (problem,) = stranded(make_policy(), make_state(phase))
+    assert (problem.field, problem.taken) == ("target", True)
+    assert "wake it first" in problem.says
+
+
+def test_a_member_that_still_sleeps_would_be_stranded_too() -> None:
+    state = make_state(remembered=(Remembered(make_ref("db"), 1), Remembered(make_ref("old"), 0)))
+    assert list(stranded(make_policy("web", make_ref("web"), make_ref("db")), state)) == []
+    (problem,) = stranded(make_policy("web"), state)
+    assert "Deployment default/db was put to sleep by it" in problem.says
+
+
+def test_a_schedule_counts_from_when_it_was_written() -> None:
+    old, other = Schedule("@daily", written_at=5), Schedule("@hourly", written_at=6)
+    twice = stamped((Schedule("@hourly"), Schedule("@daily"), Schedule("@daily")), (old, other), 9)
+    assert [each.written_at for each in twice] == [6, 5, 9]
+    changed = stamped((Schedule("@daily", replicas=2), Schedule("@daily", wake=True)), (old,), 9)
+    assert [each.written_at for each in changed] == [9, 9]
 
 
 @pytest.mark.parametrize(

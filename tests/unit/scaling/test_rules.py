@@ -94,7 +94,27 @@ def test_scaling_is_within_min_and_max() -> None:
     assert "from 4 to 5" in up.says
     down = scale_for(policy, make_state(), DOWN, [make_workload(replicas=2)], None, NOW)
     assert down.replicas == ()
-    assert "at its bound already" in down.says
+    assert "not moved, Deployment default/web has 2 and min_replicas is 2" in down.says
+
+
+def test_a_rule_never_moves_against_its_own_sign_and_says_why_it_did_not_move() -> None:
+    policy = make_policy(min_replicas=3, max_replicas=10)
+    up = scale_for(policy, make_state(), UP, [make_workload(replicas=15)], None, NOW)
+    assert (up.replicas, "has 15 and max_replicas is 10" in up.says) == ((), True)
+    down = scale_for(policy, make_state(), DOWN, [make_workload(replicas=1)], None, NOW)
+    assert (down.replicas, "has 1 and min_replicas is 3" in down.says) == ((), True)
+
+
+def test_a_rule_moves_the_members_that_it_can() -> None:
+    policy = make_policy("pair", make_ref("web"), make_ref("api"), max_replicas=10)
+    workloads = [make_workload("web", 15), make_workload("api", 4)]
+    done = scale_for(policy, make_state(), UP, workloads, None, NOW)
+    assert done.replicas == (Remembered(make_ref("api"), 6),)
+
+
+def test_a_rule_without_replicas_to_change_says_so() -> None:
+    done = scale_for(make_policy(), make_state(), UP, [make_workload(replicas=0)], None, NOW)
+    assert (done.replicas, "has no replicas" in done.says) == ((), True)
 
 
 def test_rules_never_go_to_zero_and_leave_a_sleeping_member_alone() -> None:
@@ -109,7 +129,7 @@ def test_rules_never_go_to_zero_and_leave_a_sleeping_member_alone() -> None:
 def test_a_rule_waits_for_the_cooldown() -> None:
     policy = make_policy(cooldown_seconds=300)
     done = scale_for(policy, make_state(last_scaled_at=NOW - 299), UP, [make_workload()], None, NOW)
-    assert (done.replicas, "another 1 s" in done.says) == ((), True)
+    assert (done.replicas, "cooling down until 22:13:21 UTC" in done.says) == ((), True)
     assert scale_for(policy, make_state(last_scaled_at=NOW - 300), UP, [make_workload()], None, NOW).replicas
 
 
@@ -122,7 +142,7 @@ def test_a_rule_leaves_an_autoscaler_alone() -> None:
     ("limit", "rate", "why"),
     [
         ("0.04", Rate(Decimal("0.02"), "EUR", "t"), ""),
-        ("0.0399", Rate(Decimal("0.02"), "EUR", "t"), "it would cost 0.0400 EUR an hour"),
+        ("0.0399", Rate(Decimal("0.02"), "EUR", "t"), "4 replicas would cost 0.0400 EUR an hour"),
         ("9", None, "its price is not known in EUR"),
         ("9", Rate(Decimal("0.02"), "USD", "t"), "its price is not known in EUR"),
     ],
@@ -130,8 +150,18 @@ def test_a_rule_leaves_an_autoscaler_alone() -> None:
 def test_a_rule_stays_within_the_hourly_cost(limit: str, rate: Rate | None, why: str) -> None:
     policy = make_policy(max_hourly_cost=Decimal(limit))
     done = scale_for(policy, make_state(), UP, [make_workload(replicas=2)], rate, NOW)
-    assert bool(done.replicas) is not bool(why)
+    assert (Remembered(make_ref(), 4) in done.replicas) is not bool(why)
     assert why in done.says
+    assert bool(done.replicas) is (rate is not None and rate.currency == "EUR"), "one more is affordable"
+
+
+def test_a_price_that_the_policy_names_binds_however_many_there_are() -> None:
+    """Divided by the present replicas, each would be the cheaper the more there are."""
+    policy = make_policy(max_hourly_cost=Decimal("0.50"), hourly_cost=Decimal("0.10"), max_replicas=100)
+    rate = Rate(Decimal("0.10"), "EUR", "the policy")
+    assert scale_for(policy, make_state(), UP, [make_workload(replicas=3)], rate, NOW).replicas
+    done = scale_for(policy, make_state(), UP, [make_workload(replicas=5)], rate, NOW)
+    assert (done.replicas, "7 replicas would cost 0.7000 EUR" in done.says) == ((), True)
 
 
 def test_scaling_down_is_never_too_dear() -> None:
@@ -141,8 +171,19 @@ def test_scaling_down_is_never_too_dear() -> None:
 
 def test_a_schedule_sets_the_replicas_within_the_bounds() -> None:
     policy = make_policy(min_replicas=2, max_replicas=6)
-    assert scale_to(policy, 9, [make_workload(replicas=2)]) == (Remembered(make_ref(), 6),)
-    assert scale_to(policy, 1, [make_workload(replicas=2)]) == ()
+    assert scale_to(policy, 9, make_workload(replicas=2), None) == ((Remembered(make_ref(), 6),), "")
+    assert scale_to(policy, 1, make_workload(replicas=2), None) == ((), "")
+
+
+@pytest.mark.parametrize(
+    ("limit", "have", "wanted"), [("0.05", 2, 5), ("0.04", 2, 4), ("0.01", 2, 2), ("0.01", 8, 5)]
+)
+def test_a_schedule_stays_within_the_hourly_cost(limit: str, have: int, wanted: int) -> None:
+    policy = make_policy(max_hourly_cost=Decimal(limit))
+    rate = Rate(Decimal("0.01") * have, "EUR", "t")
+    changed, why = scale_to(policy, 5, make_workload(replicas=have), rate)
+    assert [one.replicas for one in changed] == ([wanted] if wanted != have else [])
+    assert ("max_hourly_cost" in why) is (wanted < 5)
 
 
 def at_eight(**overrides: Any) -> Schedule:
@@ -151,7 +192,7 @@ def at_eight(**overrides: Any) -> Schedule:
 
 def answered(until: int, *schedules: Schedule, now: int = MONDAY_8) -> tuple[int, int] | None:
     found = due(make_policy(schedules=schedules), make_state(scheduled_until=until), now)
-    return None if found is None else (found.at, found.replicas)
+    return None if found is None else (found.at, found.schedule.replicas)
 
 
 def test_a_schedule_is_due_from_its_time_until_it_is_answered() -> None:
@@ -171,6 +212,19 @@ def test_of_those_that_were_missed_only_the_latest_counts() -> None:
 def test_a_new_policy_does_not_answer_what_was_before_it() -> None:
     policy = make_policy(schedules=(at_eight(),), created_at=MONDAY_8 + 1)
     assert due(policy, make_state(), MONDAY_8 + HOUR) is None
+
+
+def test_a_schedule_that_was_added_later_does_not_fire_for_the_past() -> None:
+    added = at_eight(written_at=MONDAY_8 + 1)
+    assert answered(0, added, now=MONDAY_8 + HOUR) is None
+    assert answered(0, added, at_eight(zone="Europe/Berlin", written_at=1)) == (MONDAY_8 - HOUR, 3)
+    assert answered(0, added, now=MONDAY_8 + 24 * HOUR) == (MONDAY_8 + 24 * HOUR, 3)
+
+
+def test_a_schedule_of_an_older_version_counts_from_the_last_write_of_its_policy() -> None:
+    policy = make_policy(schedules=(at_eight(),), created_at=1, updated_at=MONDAY_8)
+    assert due(policy, make_state(), MONDAY_8 + HOUR) is None
+    assert due(policy, make_state(), MONDAY_8 + 24 * HOUR) is not None
 
 
 def test_a_schedule_follows_its_zone() -> None:

@@ -271,11 +271,6 @@ def test_a_schedule_waits_for_a_pause_and_for_what_is_kept_up() -> None:
     ("policy", "workload", "says"),
     [
         (
-            make_policy(created_at=NOW, schedules=(NIGHT,), scale_to_zero=False),
-            make_workload(),
-            "scale_to_zero is off",
-        ),
-        (
             make_policy(created_at=NOW, schedules=(NIGHT,)),
             make_workload(autoscaler="hpa"),
             "left alone, HorizontalPodAutoscaler",
@@ -318,6 +313,109 @@ def test_a_schedule_for_a_cluster_that_does_not_answer_stays_due() -> None:
     assert yard.calls == [(WEB, 3)]
 
 
+def test_a_policy_with_schedules_alone_sleeps_at_night_and_never_while_in_use() -> None:
+    night_only = make_policy(
+        created_at=NOW, scale_to_zero=False, signals=(), schedules=(NIGHT, replace(MORNING, wake=True))
+    )
+    town = town_of(night_only, yard=Yard(make_workload(replicas=4)))
+    at(town, 19, 59)
+    assert (town.state.phase, town.yard.calls) == (Phase.ACTIVE, [])
+    at(town, 20, 1)
+    assert (town.state.phase, town.yard.read(WEB).replicas) == (Phase.ZERO, 0)
+    at(town, 7)
+    assert town.phase() is Phase.ZERO
+    at(town, 8, 2)
+    assert (town.state.phase, town.yard.read(WEB).replicas) == (Phase.ACTIVE, 4)
+    at(town, 19, 59)
+    assert town.yard.read(WEB).replicas == 4
+
+
+def test_a_policy_without_signals_is_never_idle_and_says_so() -> None:
+    town = town_of(make_policy(signals=()))
+    town.rounds(7200)
+    assert (town.state.phase, town.yard.calls) == (Phase.ACTIVE, [])
+
+
+def test_what_sleeps_is_woken_when_nothing_would_notice_its_use_any_more() -> None:
+    town = town_of()
+    town.sleep()
+    (policy,) = town.rows.list_policies()
+    town.rows.put_policy(replace(policy, signals=()))
+    town.clock.sleep(60)
+    assert "it has no signals" in town.round()
+    assert (town.state.phase, town.yard.read(WEB).replicas) == (Phase.WAKING, 2)
+
+
+def test_a_schedule_that_wakes_restores_what_each_workload_of_a_group_had() -> None:
+    refs = (make_ref("web"), make_ref("db"))
+    group = make_policy(
+        "shop", *refs, created_at=NOW, signals=(), schedules=(NIGHT, replace(MORNING, wake=True))
+    )
+    town = town_of(group, yard=Yard(make_workload("web", 3), make_workload("db", 1)))
+    at(town, 20, 1)
+    assert town.phase() is Phase.ZERO
+    at(town, 8, 2)
+    assert [town.yard.read(ref).replicas for ref in refs] == [3, 1]
+    at(town, 12)
+    town.yard.put(refs[0], replicas=5, ready_replicas=5)
+    at(town, 8, 2)
+    assert [town.yard.read(ref).replicas for ref in refs] == [5, 1]
+
+
+def test_a_number_that_an_older_version_took_for_a_group_restores_what_each_had() -> None:
+    refs = (make_ref("web"), make_ref("db"))
+    group = make_policy("shop", *refs, created_at=NOW, signals=(), schedules=(MORNING,))
+    town = town_of(group, yard=Yard(make_workload("web", 5), make_workload("db", 1)))
+    at(town, 8, 2)
+    assert [town.yard.read(ref).replicas for ref in refs] == [5, 1]
+
+
+def test_a_schedule_brings_up_what_somebody_put_to_zero() -> None:
+    town = town_of(make_policy(created_at=NOW, schedules=(MORNING,)), values={QUERY: 9.0})
+    town.yard.put(WEB, replicas=0, ready_replicas=0)
+    at(town, 8, 2)
+    assert (town.yard.calls, town.state.wake_reason) == ([(WEB, 3)], WakeReason.SCHEDULED)
+
+
+def test_a_schedule_to_sleep_waits_for_a_wake_and_the_wake_ends() -> None:
+    """It once kept the round from seeing that the wake was over, and waited for ever."""
+    town = town_of(make_policy(created_at=NOW, schedules=(NIGHT,)), values={QUERY: 9.0})
+    at(town, 19, 59)
+    town.yard.put(WEB, replicas=0, ready_replicas=0)
+    town.yard.slow = True
+    wake(town)
+    at(town, 20, 5)
+    assert town.phase() is Phase.WAKING
+    town.yard.put(WEB, ready_replicas=2)
+    town.rounds(180)
+    assert town.phase() is Phase.ZERO
+
+
+def test_a_schedule_stays_within_the_hourly_cost_and_says_so() -> None:
+    policy = make_policy(
+        created_at=NOW,
+        schedules=(MORNING,),
+        max_hourly_cost=Decimal("0.02"),
+        hourly_cost=Decimal("0.01"),
+    )
+    town = town_of(policy, values={QUERY: 9.0})
+    at(town, 8, 2)
+    assert town.yard.calls == []
+    assert any("3 replicas would cost 0.0300 EUR" in said for said in town.said())
+
+
+def test_a_wake_restores_every_member_of_a_group_that_is_half_awake() -> None:
+    refs = (make_ref("web"), make_ref("db"))
+    town = town_of(make_policy("shop", *refs), yard=Yard(make_workload("web", 3), make_workload("db", 2)))
+    town.sleep()
+    town.yard.put(refs[0], replicas=3, ready_replicas=3)
+    town.rounds(60)
+    assert (town.state.phase, town.yard.read(refs[1]).replicas) == (Phase.ACTIVE, 0)
+    woken = wake(town)
+    assert (woken.status, town.state.phase) == ("waking", Phase.WAKING)
+    assert [town.yard.read(ref).replicas for ref in refs] == [3, 2]
+
+
 # Rules
 
 UP = Rule("queue", Operator.GT, 10, duration_seconds=120, scale_by=2)
@@ -355,6 +453,30 @@ def test_a_rule_that_meets_a_person_at_work_leaves_it_alone() -> None:
     town.yard.before_scale = lambda seen, replicas: town.yard.put(WEB, replicas=7)  # type: ignore[assignment]
     town.rounds(180)
     assert (town.yard.calls, town.yard.read(WEB).replicas) == ([], 7)
+
+
+def test_a_rule_that_may_not_move_says_why_once() -> None:
+    town = town_of(
+        make_policy(rules=(UP,), max_replicas=10),
+        yard=Yard(make_workload(replicas=15)),
+        values={QUERY: 9.0, "queue": 50.0},
+    )
+    town.rounds(900)
+    assert town.yard.calls == []
+    assert sum("has 15 and max_replicas is 10" in said for said in town.said()) == 1
+    assert "max_replicas is 10" in town.state.rule_held
+    town.signals.values["queue"] = 1.0
+    town.rounds(60)
+    assert town.state.rule_held == ""
+
+
+def test_the_idle_time_before_a_rule_moved_is_in_the_ledger() -> None:
+    town = town_of(make_policy(rules=(UP,), idle_threshold_seconds=86_400), values={QUERY: 0.0, "queue": 1.0})
+    town.rounds(600)
+    town.signals.values |= {QUERY: 9.0, "queue": 50.0}
+    town.rounds(300)
+    assert town.yard.calls == [(WEB, 4)]
+    assert town.scaling.savings(town.policies[0].id, "", "").total.idle_seconds == 600
 
 
 # Rounds
@@ -505,7 +627,7 @@ def test_a_pool_sleeps_and_wakes_by_its_minimum_alone() -> None:
     woken = wake(town)
     assert (woken.status, woken.target_replicas) == ("waking", 2)
     waking = town.scaling.settings_now(make_settings_of_pool())
-    assert (waking.pools[0].min_workers, waking.pending_up_seconds) == (2, 0)
+    assert (waking.pools[0].min_workers, waking.pools[0].waking) == (2, True)
 
 
 def make_settings_of_pool() -> Any:

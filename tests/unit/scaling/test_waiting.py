@@ -87,13 +87,16 @@ def test_a_wake_that_was_not_carried_out_is_before_it_counts_as_ready() -> None:
     assert town.yard.read(WEB).version != version
 
 
-def test_what_somebody_left_at_zero_in_a_group_is_not_waited_for() -> None:
+def test_what_was_at_zero_in_a_group_is_brought_up_and_waited_for() -> None:
     refs = (make_ref("web"), make_ref("api"))
     town = Town(
         policies=(make_policy("pair", *refs),), yard=Yard(make_workload("web"), make_workload("api", 0))
     )
     scaling = town.runner(clock=RealTime())
     woken = scaling.wake(town.policies[0].id, WakeReason.MANUAL)
+    assert scaling.wait_ready(woken.policy_id, woken.wake_id, time.time() + LONG).ready
+    assert town.yard.read(refs[1]).replicas == 1
+    town.yard.put(refs[1], replicas=0, ready_replicas=0)
     assert scaling.wait_ready(woken.policy_id, woken.wake_id, time.time() + LONG).ready
 
 

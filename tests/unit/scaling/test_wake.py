@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -20,9 +21,9 @@ from ebbtide.core.wake import (
     targets,
     wake,
 )
-from ebbtide.model.idle import Phase, Remembered, WakeReason, WakeTime
+from ebbtide.model.idle import Phase, Rate, Remembered, WakeReason, WakeTime
 from tests.builders import NOW
-from tests.yard import DEFAULTS, make_policy, make_ref, make_state
+from tests.yard import DEFAULTS, make_policy, make_ref, make_state, make_workload
 
 
 @pytest.mark.parametrize("phase", [Phase.FALLING, Phase.ZERO])
@@ -46,8 +47,39 @@ def test_a_wake_of_what_runs_restarts_the_idle_clock_and_scales_nothing(phase: P
 
 
 def test_a_wake_brings_up_what_somebody_put_to_zero() -> None:
-    done = wake(make_policy(), make_state(), WakeReason.MANUAL, NOW, at_zero=True)
+    done = wake(make_policy(), make_state(), WakeReason.MANUAL, NOW, [make_workload(replicas=0)])
     assert (done.acts, done.state.phase) == (True, Phase.WAKING)
+
+
+def test_a_wake_of_a_group_that_is_half_awake_brings_up_the_rest() -> None:
+    policy = make_policy("pair", make_ref("web"), make_ref("db"))
+    state = make_state(remembered=(Remembered(make_ref("db"), 3),))
+    there = [make_workload("web", 5), make_workload("db", 0)]
+    done = wake(policy, state, WakeReason.MANUAL, NOW, there)
+    assert (done.acts, done.state.phase) == (True, Phase.WAKING)
+    assert targets(policy, done.state) == (Remembered(make_ref("web"), 5), Remembered(make_ref("db"), 3))
+    up = [make_workload("web", 5), make_workload("db", 3)]
+    assert wake(policy, state, WakeReason.MANUAL, NOW, up).state.remembered == ()
+
+
+def test_a_schedule_may_name_the_replicas_of_a_wake() -> None:
+    state = make_state(Phase.ZERO, remembered=(Remembered(make_ref(), 2),))
+    done = wake(make_policy(max_replicas=6), state, WakeReason.SCHEDULED, NOW, (), 9)
+    assert done.state.remembered == (Remembered(make_ref(), 6),)
+
+
+@pytest.mark.parametrize(
+    ("rate", "ordered", "wanted"),
+    [("0.04", None, 3), ("0.04", 6, 3), ("0.04", 2, 2), ("0.40", None, 1), (None, None, 4), (None, 6, 4)],
+)
+def test_a_wake_stays_within_the_hourly_cost_and_is_never_refused(
+    rate: str | None, ordered: int | None, wanted: int
+) -> None:
+    policy = make_policy(max_hourly_cost=Decimal("0.03"))
+    known = Rate(Decimal(rate), "EUR", "t") if rate else None
+    state = make_state(Phase.ZERO, rate=known, remembered=(Remembered(make_ref(), 4),))
+    done = wake(policy, state, WakeReason.MANUAL, NOW, (), ordered)
+    assert [one.replicas for one in targets(policy, done.state)] == [wanted]
 
 
 def test_a_wake_that_is_under_way_is_joined() -> None:
@@ -74,12 +106,16 @@ def test_a_wake_restores_what_was_there_within_the_bounds(
     assert target_of(policy, remembered) == target
 
 
-def test_a_member_that_was_at_zero_before_the_others_is_left_there() -> None:
+def test_a_member_that_was_at_zero_before_the_others_is_brought_up_with_them() -> None:
     policy = make_policy("pair", make_ref("web"), make_ref("api"), make_ref("new"))
     state = make_state(
         Phase.ZERO, remembered=(Remembered(make_ref("web"), 4), Remembered(make_ref("api"), 0))
     )
-    assert targets(policy, state) == (Remembered(make_ref("web"), 4), Remembered(make_ref("new"), 1))
+    assert targets(policy, state) == (
+        Remembered(make_ref("web"), 4),
+        Remembered(make_ref("api"), 1),
+        Remembered(make_ref("new"), 1),
+    )
 
 
 def test_what_a_wake_took_is_learned() -> None:

@@ -32,6 +32,7 @@ _RIGHTS = {
     "scaling_policies": "SELECT, INSERT, UPDATE, DELETE",
     "scaling_idle_state": "SELECT, INSERT, UPDATE, DELETE",
     "scaling_cost_savings": "SELECT, INSERT, UPDATE, DELETE",
+    "scaling_targets": "SELECT, INSERT, UPDATE, DELETE",
     "scaling_once": "SELECT, INSERT, UPDATE, DELETE",
 }
 

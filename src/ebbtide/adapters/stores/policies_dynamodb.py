@@ -25,11 +25,13 @@ from ebbtide.adapters.stores.policies_dynamodb_table import (
     PolicyTable,
     Step,
 )
+from ebbtide.adapters.stores.policies_dynamodb_targets import DynamoTargets
 from ebbtide.adapters.stores.policy_guards import (
     NOT_THERE,
     Attempt,
     Stored,
     changed_meanwhile,
+    key_refusal,
     policy_refusal,
     state_refusal,
     version_refusal,
@@ -50,14 +52,16 @@ from ebbtide.adapters.stores.policy_item import (
 )
 from ebbtide.adapters.stores.policy_ledger import checked_days, day_range
 from ebbtide.adapters.stores.repeat import repeat
-from ebbtide.errors import Conflict, EbbtideError, StoreUnusable, Throttled, Unanswered
-from ebbtide.model.idle import IdleState
+from ebbtide.errors import Conflict, EbbtideError, StoreUnusable, TargetTaken, Throttled, Unanswered
+from ebbtide.model.idle import IdleState, Once
 from ebbtide.model.ledger import LedgerDay
 from ebbtide.model.log import LogEntry
 from ebbtide.model.policy import Policy
 from ebbtide.ports import Clock
 
 STEPS_IN_TRANSACTION = 100
+KEY_PLACE = 1
+"""Of the key that a state is written with, among the steps."""
 RENAMED_AT_MOST = 8
 
 
@@ -68,6 +72,7 @@ class DynamoPolicies:
         self._keys = Keys(cluster)
         self._table = PolicyTable(client, tables, clock, DynamoLog(client, tables.logs, item_key(cluster)))
         self._ledger = DynamoLedger(self._table, self._keys)
+        self._targets = DynamoTargets(self._table, self._keys, self.find_policy)
         self._policies = Bodies(Policy)
         self._states = Bodies(IdleState)
 
@@ -86,7 +91,9 @@ class DynamoPolicies:
         item = self._item_named(name)
         return self._policies.read(item["body"]) if item else None
 
-    def put_policy(self, policy: Policy, entries: Sequence[LogEntry] = ()) -> Policy:
+    def put_policy(
+        self, policy: Policy, entries: Sequence[LogEntry] = (), state: IdleState | None = None
+    ) -> Policy:
         refuse_too_many(entries)
         written = next_policy(policy)
         nonce = uuid.uuid4().hex
@@ -94,11 +101,17 @@ class DynamoPolicies:
         puts = self._prepare(entries)
 
         def put(reply_lost: bool) -> Policy:
-            steps = self._replacing(policy, item) if policy.version else self._creating(policy, item)
+            before = self._item_of(policy.id) if policy.version else {}
+            steps = self._replacing(policy, item, before) if policy.version else self._creating(policy, item)
+            if state is not None:
+                at_rev = Condition("rev = :rev", {"rev": state.rev})
+                steps.append(self._put_state(next_state(state), nonce, at_rev))
+            known = self._policies.read(before["body"]) if before else None
             try:
-                self._table.write(steps, puts)
-            except ConditionFailed:
-                self._settle_policy(policy, Attempt(nonce, reply_lost))
+                claims = self._targets.steps(known, written)
+                self._table.write([*steps, *claims], puts)
+            except (ConditionFailed, TargetTaken) as refused:
+                self._settle_policy(policy, Attempt(nonce, reply_lost), refused, len(steps))
             return written
 
         return repeat(self._clock, put)
@@ -115,11 +128,14 @@ class DynamoPolicies:
                 self._table.delete(self._keys.policy(item["name"]), _at_version(policy_id, version)),
                 self._table.delete(self._keys.pointer(policy_id)),
                 self._table.delete(self._keys.state(policy_id)),
+                *self._targets.steps(self._policies.read(item["body"]), None),
             ]
             try:
                 self._table.write(steps, puts)
             except ConditionFailed:
                 stored = _stored(self._item_of(policy_id), "version")
+                if stored.number == version:
+                    raise _targets_are_busy() from None
                 if stored is not NOT_THERE:
                     raise version_refusal(policy_id, version, stored) from None
 
@@ -136,18 +152,25 @@ class DynamoPolicies:
         return self._states.read_all([body for bodies in found for body in bodies])
 
     def write_state(
-        self, state: IdleState, days: Sequence[LedgerDay] = (), entries: Sequence[LogEntry] = ()
+        self,
+        state: IdleState,
+        days: Sequence[LedgerDay] = (),
+        entries: Sequence[LogEntry] = (),
+        once: Once | None = None,
     ) -> IdleState:
         refuse_too_many(entries)
         checked, puts = checked_days(state.policy_id, days), self._prepare(entries)
         written = next_state(state)
         nonce = uuid.uuid4().hex
-        step = self._put_state(written, nonce, Condition("rev = :rev", {"rev": state.rev}))
+        steps = [self._put_state(written, nonce, Condition("rev = :rev", {"rev": state.rev}))]
+        steps += [self._keep(once)] if once is not None else []
 
         def write(reply_lost: bool) -> IdleState:
             try:
-                self._table.write([step, *self._ledger.add(state.policy_id, checked)], puts)
-            except ConditionFailed:
+                self._table.write([*steps, *self._ledger.add(state.policy_id, checked)], puts)
+            except ConditionFailed as refused:
+                if once is not None and refused.at == frozenset({KEY_PLACE}):
+                    raise key_refusal(once.key) from None
                 self._settle_state(state, Attempt(nonce, reply_lost))
             return written
 
@@ -191,8 +214,7 @@ class DynamoPolicies:
         repeat(self._clock, write)
 
     def keep_once(self, key: str, value: str, expires_at: int, now: int) -> str:
-        lapsed = Condition(f"attribute_not_exists(pk) OR {TTL_ATTRIBUTE} < :now", {"now": now})
-        step = self._table.put(self._keys.once(key), {"value": value, TTL_ATTRIBUTE: expires_at}, lapsed)
+        step = self._keep(Once(key, value, expires_at, now))
 
         def keep(_: bool) -> str:
             try:
@@ -203,6 +225,11 @@ class DynamoPolicies:
 
         return repeat(self._clock, keep)
 
+    def _keep(self, once: Once) -> Step:
+        lapsed = Condition(f"attribute_not_exists(pk) OR {TTL_ATTRIBUTE} < :now", {"now": once.now})
+        item = {"value": once.value, TTL_ATTRIBUTE: once.expires_at}
+        return self._table.put(self._keys.once(once.key), item, lapsed)
+
     def _creating(self, policy: Policy, item: Item) -> list[Step]:
         return [
             self._table.put(self._keys.policy(policy.name), item, NEW),
@@ -211,8 +238,7 @@ class DynamoPolicies:
             self._table.put(self._keys.owner(policy.id), {}),
         ]
 
-    def _replacing(self, policy: Policy, item: Item) -> list[Step]:
-        before = self._item_of(policy.id)
+    def _replacing(self, policy: Policy, item: Item, before: Item) -> list[Step]:
         at_version = _at_version(policy.id, policy.version)
         if not before:
             raise version_refusal(policy.id, policy.version, NOT_THERE)
@@ -228,13 +254,22 @@ class DynamoPolicies:
         item = {"rev": state.rev, "nonce": nonce, "body": state_body(state), **state_columns(state)}
         return self._table.put(self._keys.state(state.policy_id), item, condition)
 
-    def _settle_policy(self, policy: Policy, attempt: Attempt) -> None:
-        """Say why it was refused; return when it was not, but is our own of which the reply was lost."""
+    def _settle_policy(
+        self, policy: Policy, attempt: Attempt, refused: ConditionFailed | TargetTaken, places: int
+    ) -> None:
+        """Say why it was refused; return when it was not, but is our own of which the reply was lost.
+        `places` is how many steps come before those of the targets."""
         stored = _stored(self._item_of(policy.id), "version")
         if attempt.was_carried_out(stored, policy.version, f"policy {policy.name!r}"):
             return
         holder = self._item_named(policy.name).get("id", "")
-        raise policy_refusal(policy, stored, holder) or changed_meanwhile(f"policy {policy.name!r}")
+        if said := policy_refusal(policy, stored, holder):
+            raise said
+        if isinstance(refused, TargetTaken):
+            raise refused
+        if min(refused.at) >= places:
+            raise _targets_are_busy()
+        raise changed_meanwhile(f"policy {policy.name!r}")
 
     def _settle_state(self, state: IdleState, attempt: Attempt) -> None:
         stored = _stored(self._table.get(self._keys.state(state.policy_id)), "rev")
@@ -271,6 +306,10 @@ def _at_version(policy_id: str, version: int) -> Condition:
 
 def _stored(item: Item, number: str) -> Stored:
     return Stored(item[number], item["nonce"]) if item else NOT_THERE
+
+
+def _targets_are_busy() -> Throttled:
+    return Throttled("the targets of the policies are being written by another; nothing was done")
 
 
 def _ledger_is_busy(policy_id: str) -> Throttled:

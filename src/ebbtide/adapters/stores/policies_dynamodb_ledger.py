@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from ebbtide.adapters.stores.policies_dynamodb_table import NEW, Condition, Keys, PolicyTable, Step
+from ebbtide.adapters.stores.policies_dynamodb_table import Keys, PolicyTable, Step, unchanged
 from ebbtide.adapters.stores.policy_ledger import added, by_day, day_key
 from ebbtide.errors import UNREADABLE, StoreUnusable
 from ebbtide.model.ledger import LedgerDay
@@ -67,7 +67,7 @@ class DynamoLedger:
                 wanted = [day for day in days if month_of(day.date) == name]
                 steps.append(self._put(policy_id, month, wanted))
             elif month.rev:
-                steps.append(self._table.delete(self._keys.month(policy_id, name), _unchanged(month)))
+                steps.append(self._table.delete(self._keys.month(policy_id, name), unchanged(month.rev)))
         return steps
 
     def _days_of(self, policy_id: str, begin: str, end: str) -> list[LedgerDay]:
@@ -82,11 +82,7 @@ class DynamoLedger:
     def _put(self, policy_id: str, month: Month, days: Iterable[LedgerDay]) -> Step:
         body = msgspec.json.encode(by_day(days)).decode()
         key = self._keys.month(policy_id, month.name)
-        return self._table.put(key, {"rev": month.rev + 1, "body": body}, _unchanged(month))
-
-
-def _unchanged(month: Month) -> Condition:
-    return Condition("rev = :rev", {"rev": month.rev}) if month.rev else NEW
+        return self._table.put(key, {"rev": month.rev + 1, "body": body}, unchanged(month.rev))
 
 
 def _read(body: str, policy_id: str) -> tuple[LedgerDay, ...]:

@@ -10,6 +10,7 @@ state table lacks (an index on it would lag behind), and because a log may be em
     ledger#CLUSTER#ID       2026-01   the days of a month, so that many fit into one transaction
     ledgers#CLUSTER         ID        who has a ledger; stays when the policy goes
     once#CLUSTER#SHARD      KEY       a value that counts once, until `expiresEpoch`
+    targets#CLUSTER         SHARD     which enabled policy has which target
 """
 
 from __future__ import annotations
@@ -73,6 +74,9 @@ class Keys:
     def owner(self, policy_id: str) -> Key:
         return Key(f"ledgers#{self.cluster}", policy_id)
 
+    def targets(self, shard: str) -> Key:
+        return Key(f"targets#{self.cluster}", shard)
+
     def once(self, key: str) -> Key:
         return Key(f"once#{self.cluster}#{_shard(key)}", key)
 
@@ -91,6 +95,11 @@ class Condition:
 
 
 NEW = Condition(ABSENT, {})
+
+
+def unchanged(rev: int) -> Condition:
+    """Nobody wrote the item since it was read; `rev` 0 is one that was not there."""
+    return Condition("rev = :rev", {"rev": rev}) if rev else NEW
 
 
 class PolicyTable:

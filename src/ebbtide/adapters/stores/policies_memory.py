@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from ebbtide.adapters.stores.policy_guards import (
     NOT_THERE,
     Stored,
+    key_refusal,
     policy_refusal,
     state_refusal,
+    target_refusal,
     version_refusal,
 )
 from ebbtide.adapters.stores.policy_item import (
@@ -26,10 +28,11 @@ from ebbtide.adapters.stores.policy_item import (
     policy_body,
     refuse_too_many,
     state_body,
+    targets_of,
 )
 from ebbtide.adapters.stores.policy_ledger import Key, added, by_day, checked_days, day_key, day_range
 from ebbtide.errors import Conflict
-from ebbtide.model.idle import IdleState
+from ebbtide.model.idle import IdleState, Once
 from ebbtide.model.ledger import LedgerDay
 from ebbtide.model.log import LogEntry
 from ebbtide.model.policy import Policy
@@ -50,6 +53,8 @@ class PolicyTables:
         self.states: dict[str, tuple[int, str]] = {}
         self.days: dict[Key, LedgerDay] = {}
         self.once: dict[str, tuple[str, int]] = {}
+        self.targets: dict[str, str] = {}
+        """The id of the enabled policy that has it."""
 
 
 class MemoryPolicies:
@@ -76,7 +81,9 @@ class MemoryPolicies:
             found = self._tables.names.get(name)
             return None if found is None else self.find_policy(found)
 
-    def put_policy(self, policy: Policy, entries: Sequence[LogEntry] = ()) -> Policy:
+    def put_policy(
+        self, policy: Policy, entries: Sequence[LogEntry] = (), state: IdleState | None = None
+    ) -> Policy:
         refuse_too_many(entries)
         written = next_policy(policy)
         body = policy_body(written)
@@ -86,7 +93,11 @@ class MemoryPolicies:
             )
             if refused is not None:
                 raise refused
-            self._forget_name(policy.id)
+            self._refuse_taken(written)
+            if state is not None:
+                self.write_state(state)
+            self._forget_claims(policy.id)
+            self._tables.targets |= dict.fromkeys(targets_of(written), policy.id)
             self._tables.policies[policy.id] = (written.version, policy.name, body)
             self._tables.names[policy.name] = policy.id
             if not policy.version:
@@ -103,7 +114,7 @@ class MemoryPolicies:
                 return
             if stored.number != version:
                 raise version_refusal(policy_id, version, stored)
-            self._forget_name(policy_id)
+            self._forget_claims(policy_id)
             del self._tables.policies[policy_id], self._tables.states[policy_id]
             self._log.append(entries)
 
@@ -118,7 +129,11 @@ class MemoryPolicies:
         return self._states.read_all(bodies)
 
     def write_state(
-        self, state: IdleState, days: Sequence[LedgerDay] = (), entries: Sequence[LogEntry] = ()
+        self,
+        state: IdleState,
+        days: Sequence[LedgerDay] = (),
+        entries: Sequence[LogEntry] = (),
+        once: Once | None = None,
     ) -> IdleState:
         refuse_too_many(entries)
         checked = checked_days(state.policy_id, days)
@@ -128,6 +143,8 @@ class MemoryPolicies:
             rev, _ = self._tables.states.get(state.policy_id, (0, ""))
             if rev == 0 or rev != state.rev:
                 raise state_refusal(state, Stored(rev))
+            if once is not None and not self._use_up(once):
+                raise key_refusal(once.key)
             self._tables.states[state.policy_id] = (written.rev, body)
             self._add(checked)
             self._log.append(entries)
@@ -164,6 +181,19 @@ class MemoryPolicies:
                 del once[key]
             return once.setdefault(key, (value, expires_at))[0]
 
+    def _use_up(self, once: Once) -> bool:
+        held = self._tables.once.get(once.key)
+        if held is not None and held[1] >= once.now:
+            return False
+        self.keep_once(once.key, once.value, once.expires_at, once.now)
+        return True
+
+    def _refuse_taken(self, policy: Policy) -> None:
+        for target in targets_of(policy):
+            holder = self._tables.targets.get(target, policy.id)
+            if holder != policy.id and (found := self.find_policy(holder)) is not None:
+                raise target_refusal(policy, target, found)
+
     def _add(self, days: Sequence[LedgerDay]) -> None:
         kept = self._tables.days
         for day in days:
@@ -174,6 +204,9 @@ class MemoryPolicies:
         found = self._tables.policies.get(policy_id)
         return NOT_THERE if found is None else Stored(found[0])
 
-    def _forget_name(self, policy_id: str) -> None:
+    def _forget_claims(self, policy_id: str) -> None:
         if policy_id in self._tables.policies:
             del self._tables.names[self._tables.policies[policy_id][1]]
+            before = self._policies.read(self._tables.policies[policy_id][2])
+            for target in targets_of(before):
+                del self._tables.targets[target]

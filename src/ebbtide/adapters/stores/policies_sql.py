@@ -16,11 +16,13 @@ import msgspec
 from ebbtide.adapters.stores.entries import log_rows
 from ebbtide.adapters.stores.policies_sql_ledger import add_day, read_day
 from ebbtide.adapters.stores.policies_sql_statements import PolicyStatements
+from ebbtide.adapters.stores.policies_sql_targets import claim_targets
 from ebbtide.adapters.stores.policy_guards import (
     NOT_THERE,
     Attempt,
     Stored,
     changed_meanwhile,
+    key_refusal,
     policy_refusal,
     state_refusal,
     version_refusal,
@@ -44,7 +46,7 @@ from ebbtide.adapters.stores.policy_ledger import checked_days, day_range
 from ebbtide.adapters.stores.repeat import repeat
 from ebbtide.adapters.stores.sql_driver import Driver, Lent, Statement
 from ebbtide.errors import Conflict, Retryable, StoreUnusable
-from ebbtide.model.idle import IdleState
+from ebbtide.model.idle import IdleState, Once
 from ebbtide.model.ledger import LedgerDay
 from ebbtide.model.log import LogEntry
 from ebbtide.model.policy import Policy
@@ -85,7 +87,9 @@ class SqlPolicies:
         rows = self._rows(self._sql.find_policy_named, name=name)
         return self._policies.read(rows[0][0]) if rows else None
 
-    def put_policy(self, policy: Policy, entries: Sequence[LogEntry] = ()) -> Policy:
+    def put_policy(
+        self, policy: Policy, entries: Sequence[LogEntry] = (), state: IdleState | None = None
+    ) -> Policy:
         refuse_too_many(entries)
         written = next_policy(policy)
         nonce = uuid.uuid4().hex
@@ -97,8 +101,13 @@ class SqlPolicies:
 
         def write(lent: Lent) -> None:
             _demand_one_row(lent.run(statement, values))
+            claim_targets(lent, self._sql, self._cluster, written)
             if not policy.version:
                 lent.run(self._sql.insert_state, self._first_state(policy, nonce))
+            elif state is not None:
+                after = next_state(state)
+                changed = self._values(rev=after.rev, nonce=nonce) | _state_values(state, after)
+                _demand_one_row(lent.run(self._sql.update_state, changed))
             self._append(lent, log)
 
         def put(reply_lost: bool) -> Policy:
@@ -121,6 +130,7 @@ class SqlPolicies:
         def write(lent: Lent) -> None:
             _demand_one_row(lent.run(self._sql.delete_policy, values))
             lent.run(self._sql.delete_state, values)
+            lent.run(self._sql.release_targets, values)
             self._append(lent, log)
 
         def delete(_: bool) -> None:
@@ -143,7 +153,11 @@ class SqlPolicies:
         return self._states.read_all([body for (body,) in self._rows(self._sql.list_states)])
 
     def write_state(
-        self, state: IdleState, days: Sequence[LedgerDay] = (), entries: Sequence[LogEntry] = ()
+        self,
+        state: IdleState,
+        days: Sequence[LedgerDay] = (),
+        entries: Sequence[LogEntry] = (),
+        once: Once | None = None,
     ) -> IdleState:
         refuse_too_many(entries)
         checked, log = checked_days(state.policy_id, days), log_rows(self._cluster, entries)
@@ -153,7 +167,7 @@ class SqlPolicies:
 
         def write(reply_lost: bool) -> IdleState:
             try:
-                self._write_once(values, checked, log)
+                self._write_once(values, checked, log, once)
             except _Refused:
                 stored = self._stored(self._sql.stored_state, state.policy_id)
                 what = f"the state of policy {state.policy_id}"
@@ -212,17 +226,26 @@ class SqlPolicies:
 
         return self._ask(keep)
 
-    def _write_once(self, values: Row, days: Sequence[LedgerDay], log: Sequence[Row]) -> None:
+    def _write_once(
+        self, values: Row, days: Sequence[LedgerDay], log: Sequence[Row], once: Once | None
+    ) -> None:
         def write(lent: Lent) -> None:
             _demand_one_row(lent.run(self._sql.update_state, values))
+            if once is not None:
+                self._use_up(lent, once)
             for day in days:
                 add_day(lent, self._sql, self._cluster, day)
             self._append(lent, log)
 
-        if days or log:
+        if days or log or once is not None:
             self._driver.ask_as_one(write)
         else:
             self._driver.ask(write)
+
+    def _use_up(self, lent: Lent, once: Once) -> None:
+        key = self._values(key=once.key, value=once.value, expires_at=once.expires_at, now=once.now)
+        if lent.run(self._sql.keep_once, key).fetchone() is None:
+            raise key_refusal(once.key)
 
     def _write_many(self, states: Sequence[IdleState]) -> list[IdleState]:
         after = {state.policy_id: next_state(state) for state in states}

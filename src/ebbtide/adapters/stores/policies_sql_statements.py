@@ -14,7 +14,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql import ClauseElement, ColumnElement
 
-from ebbtide.adapters.stores.schema import cost_savings, idle_state, log, once, policies
+from ebbtide.adapters.stores.schema import cost_savings, idle_state, log, once, policies, targets
 from ebbtide.adapters.stores.sql_driver import Statement, compiled
 
 FIGURES = (
@@ -53,6 +53,7 @@ class PolicyStatements:
         self._of_states()
         self._of_ledger()
         self._of_keys()
+        self._of_targets()
         self.append = self._compiled(
             self._insert(log)
             .values({column.name: bindparam(column.name) for column in log.c})
@@ -183,6 +184,26 @@ class PolicyStatements:
         self.forget_once = self._compiled(
             sa.delete(once).where(c.cluster == _cluster, c.expires_at < long_ago)
         )
+
+    def _of_targets(self) -> None:
+        c = targets.c
+        policy_id: sa.BindParameter[str] = bindparam("policy_id")
+        of_policy = (c.cluster == _cluster, c.policy_id == policy_id)
+        by_target = (c.cluster == _cluster, c.target == bindparam("target"))
+        self.targets_of = self._compiled(sa.select(c.target).where(*of_policy))
+        self.release_targets = self._compiled(sa.delete(targets).where(*of_policy))
+        self.release_target = self._compiled(sa.delete(targets).where(*of_policy, *by_target))
+        self.claim_target = self._compiled(
+            self._insert(targets)
+            .values(cluster=_cluster, target=bindparam("target"), policy_id=policy_id)
+            .on_conflict_do_update(
+                # Nothing changes, but whoever has it is locked and told.
+                index_elements=[c.cluster, c.target],
+                set_={"target": c.target},
+            )
+            .returning(sa.cast(c.policy_id, sa.Text))
+        )
+        self.take_target = self._compiled(sa.update(targets).where(*by_target).values(policy_id=policy_id))
 
     def _given(self, table: sa.Table) -> dict[str, Any]:
         """A parameter for each column that comes with every write."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ebbtide.errors import Conflict, EbbtideError, NameTaken, Unanswered
+from ebbtide.errors import Conflict, EbbtideError, KeyUsed, NameTaken, TargetTaken, Unanswered
 from ebbtide.model.idle import IdleState
 from ebbtide.model.policy import Policy
 
@@ -52,6 +52,17 @@ def policy_refusal(policy: Policy, stored: Stored, holder: str) -> EbbtideError 
             "Choose another name"
         )
     return None
+
+
+def target_refusal(policy: Policy, target: str, holder: Policy) -> TargetTaken:
+    return TargetTaken(
+        f"{target} is the target of policy {holder.name} already, so policy {policy.name} was not written; "
+        "add it there, or disable or delete that policy"
+    )
+
+
+def key_refusal(key: str) -> KeyUsed:
+    return KeyUsed(f"{key} was used before; nothing was changed")
 
 
 def version_refusal(policy_id: str, version: int, stored: Stored) -> Conflict:

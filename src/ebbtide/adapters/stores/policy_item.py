@@ -150,6 +150,15 @@ def state_columns(state: IdleState) -> Row:
     }
 
 
+def targets_of(policy: Policy) -> tuple[str, ...]:
+    """What no other policy may have while this one is enabled, in the order in which it is claimed."""
+    if not policy.enabled:
+        return ()
+    pool = policy.target.pool
+    refs = (f"{ref.kind}/{ref.namespace}/{ref.name}" for ref in policy.target.workloads)
+    return tuple(sorted({f"pool/{pool}"} if pool else set(refs)))
+
+
 def next_policy(policy: Policy) -> Policy:
     return replace(policy, version=policy.version + 1)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-SCHEMA_REVISION = "0002"
+SCHEMA_REVISION = "0003"
 VERSION_TABLE = "ebbtide_schema"
 READABLE_FROM = "readable_from"
 
@@ -126,6 +126,16 @@ cost_savings = sa.Table(
     sa.Index("idx_scaling_cost_savings_policy_date", "cluster", "policy_id", "date", "currency", unique=True),
     sa.Index("scaling_cost_savings_by_date", "cluster", "date", "policy_id", "currency"),
 )
+
+targets = sa.Table(
+    "scaling_targets",
+    metadata,
+    sa.Column("cluster", _bytewise, primary_key=True),
+    sa.Column("target", _bytewise, primary_key=True),
+    sa.Column("policy_id", _uuid, nullable=False),
+    sa.Index("scaling_targets_by_policy", "cluster", "policy_id"),
+)
+"""Which enabled policy has a workload or a pool: one at most, whoever writes at the same moment."""
 
 once = sa.Table(
     "scaling_once",

@@ -20,6 +20,7 @@ from ebbtide.errors import (
     NotFound,
     Retryable,
     StoreUnusable,
+    TargetTaken,
     Unanswered,
     Usage,
 )
@@ -107,6 +108,8 @@ def problem_of(error: EbbtideError) -> Problem:
             return Problem(404, str(error))
         case NameTaken():
             return Problem(409, str(error), [{"field": "name", "says": str(error)}])
+        case TargetTaken():
+            return Problem(409, str(error), [{"field": "target", "says": str(error)}])
         case PolicyRefused():
             errors = [{"field": each.field, "says": each.says} for each in error.problems]
             return Problem(409 if any(each.taken for each in error.problems) else 422, str(error), errors)

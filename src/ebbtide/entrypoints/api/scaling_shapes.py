@@ -85,6 +85,7 @@ class StateShape(Shape):
     keep_up_until: int
     paused: bool
     left_alone: str
+    rule_held: str = Field("", description="Why a rule that fired did not move the replicas.")
     zero_at: int | None = Field(description="When it will sleep if it stays quiet; none where it will not.")
     why_awake: str = Field(description="Why it will not sleep; empty where it will.")
     keep_alive_seconds: int

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from ebbtide.config.policies import keys_of
-from ebbtide.core.listening import idle_threshold
+from ebbtide.core.listening import idle_threshold, not_watched
 from ebbtide.core.savings import Saved, SavingsDay, SavingsReport
 from ebbtide.core.wake import estimate, keep_alive
 from ebbtide.engine.scaling import Summary, Woken
@@ -71,6 +71,7 @@ def state_shape(policy: Policy, state: IdleState, defaults: ZeroDefaults, now: i
         keep_up_until=state.keep_up_until,
         paused=state.paused,
         left_alone=state.left_alone,
+        rule_held=state.rule_held,
         zero_at=zero_at,
         why_awake=why,
         keep_alive_seconds=quiet,
@@ -86,10 +87,8 @@ def state_shape(policy: Policy, state: IdleState, defaults: ZeroDefaults, now: i
 
 def why_awake(policy: Policy, state: IdleState, now: int) -> str:
     """Why it will not sleep, however idle it is."""
-    if not policy.enabled:
-        return "the policy is not enabled"
-    if not policy.scale_to_zero:
-        return "scale_to_zero is off"
+    if why := not_watched(policy):
+        return why
     if state.paused:
         return "the policy is paused"
     if state.keep_up_until > now:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Request
@@ -26,7 +28,8 @@ from ebbtide.entrypoints.api.scaling_shapes import (
 from ebbtide.entrypoints.api.scaling_telling import woken_shape
 from ebbtide.entrypoints.api.scopes import Scope
 from ebbtide.entrypoints.api.waiting import Waiting
-from ebbtide.model.idle import WakeReason
+from ebbtide.errors import EbbtideError, KeyUsed
+from ebbtide.model.idle import Once, WakeReason
 from ebbtide.model.policy import Policy
 
 WAKE = [Depends(Needs(Scope.WAKE)), Depends(limit_wakes)]
@@ -51,17 +54,18 @@ def router(desk: Desk) -> APIRouter:
         """Wake one policy. With `wait_for_ready` the answer comes the moment it is ready, or 504 with the id
         of the wake, which goes on."""
         asked = body or WakeBody()
-        policy, answer = await run_in_threadpool(begin, desk, policy_id, asked, idempotency_key)
-        if not asked.wait_for_ready or answer.ready:
-            return answer
+        begun = await run_in_threadpool(begin, desk, policy_id, asked, idempotency_key)
+        answer, policy = begun.answer, begun.policy
+        if begun.repeated or not asked.wait_for_ready or answer.ready:
+            return answered(begun, policy)
         until = desk.site.clock.now() + cold_start_timeout(policy, desk.scaling.defaults)
         ready = await waiting.ready(policy_id, answer.wake_id, until)
-        if not ready.ready:
-            detail = f"{policy.name} was not ready in time; the wake goes on as {answer.wake_id}"
-            raise Problem(504, detail, wake_id=answer.wake_id, policy_id=policy_id)
-        return answer.model_copy(
-            update={"ready": True, "message": ready.message, "node_wait": ready.node_wait}
-        )
+        late = ready is None or not ready.ready
+        if ready is not None and ready.ready:
+            told = {"ready": True, "message": ready.message, "node_wait": ready.node_wait}
+            answer = answer.model_copy(update=told)
+        await run_in_threadpool(keep_end, desk, idempotency_key, answer)
+        return answered(Begun(policy, answer, late=late), policy)
 
     @routes.post("/wake", dependencies=WAKE)
     def wake_all(body: WakeAllBody | None = None) -> WakeAllShape:
@@ -89,12 +93,32 @@ def router(desk: Desk) -> APIRouter:
     return routes
 
 
-def begin(desk: Desk, policy_id: str, asked: WakeBody, key: str) -> tuple[Policy, WokenShape]:
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A wake that was begun now, or by an earlier request with the same key."""
+
+    policy: Policy
+    answer: WokenShape
+    repeated: bool = False
+    late: bool = False
+    """Whoever waited for it was told that it was not ready in time."""
+
+
+def begin(desk: Desk, policy_id: str, asked: WakeBody, key: str) -> Begun:
     policy, _ = desk.find(policy_id)
-    known = remembered(desk, key, policy_id, asked)
-    if known is None:
-        known = keep(desk, key, woken_shape(desk.scaling.wake(policy_id, asked.reason)))
-    return policy, known
+    if known := remembered(desk, key, policy_id, asked):
+        # Asked again: the stored answer, at once. Waiting again would hold up whoever only lost a reply.
+        ended = stored(desk, f"end#{key}")
+        return Begun(policy, ended or known, repeated=True, late=ended is not None and not ended.ready)
+    return Begun(policy, keep(desk, key, woken_shape(desk.scaling.wake(policy_id, asked.reason))))
+
+
+def answered(begun: Begun, policy: Policy) -> WokenShape:
+    if not begun.late:
+        return begun.answer
+    answer = begun.answer
+    detail = f"{policy.name} was not ready in time; the wake goes on as {answer.wake_id}"
+    raise Problem(504, detail, wake_id=answer.wake_id, policy_id=answer.policy_id)
 
 
 def _webhook(desk: Desk, body: bytes, headers: Mapping[str, str]) -> JSONResponse:
@@ -108,11 +132,11 @@ def _webhook(desk: Desk, body: bytes, headers: Mapping[str, str]) -> JSONRespons
         raise Problem(422, f"{says}; nothing was changed", [{"field": "policy_id", "says": says}])
     desk.find(policy_id)
     key = f"webhook#{headers['webhook-id']}"
-    mine = desk.site.new_id()
-    holds = desk.policies.store.keep_once(key, mine, desk.now + KEY_SECONDS, desk.now)
-    if holds != mine:
+    once = Once(key, desk.site.new_id(), desk.now + KEY_SECONDS, desk.now)
+    try:
+        woken = desk.scaling.wake_once(policy_id, WakeReason.WEBHOOK, once)
+    except KeyUsed:
         return JSONResponse({"policy_id": policy_id, "status": "seen before", "message": "Nothing was done"})
-    woken = desk.scaling.wake(policy_id, WakeReason.WEBHOOK)
     return JSONResponse(woken_shape(woken).model_dump())
 
 
@@ -141,8 +165,12 @@ def remembered(desk: Desk, key: str, policy_id: str, asked: WakeBody) -> WokenSh
     first = desk.policies.store.keep_once(f"key#{key}", mark, desk.now + KEY_SECONDS, desk.now)
     if first != mark:
         raise Problem(422, "this Idempotency-Key was used for another request; nothing was changed")
+    return stored(desk, f"answer#{key}")
+
+
+def stored(desk: Desk, name: str) -> WokenShape | None:
     # An empty value that has lapsed already asks without keeping anything.
-    answer = desk.policies.store.keep_once(f"answer#{key}", "", desk.now - 1, desk.now)
+    answer = desk.policies.store.keep_once(name, "", desk.now - 1, desk.now)
     return WokenShape.model_validate_json(answer) if answer else None
 
 
@@ -154,3 +182,12 @@ def keep(desk: Desk, key: str, answer: WokenShape) -> WokenShape:
         f"answer#{key}", answer.model_dump_json(), desk.now + KEY_SECONDS, desk.now
     )
     return WokenShape.model_validate_json(held)
+
+
+def keep_end(desk: Desk, key: str, answer: WokenShape) -> None:
+    """What a caller who waited was told in the end, for those who ask again. Where it cannot be kept they get
+    the answer that the wake began with."""
+    if key:
+        with suppress(EbbtideError):
+            until = desk.now + KEY_SECONDS
+            desk.policies.store.keep_once(f"end#{key}", answer.model_dump_json(), until, desk.now)
