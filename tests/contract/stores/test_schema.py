@@ -66,7 +66,7 @@ def test_old_code_lives_with_a_newer_schema_that_only_adds(url: str) -> None:
         "ALTER TABLE ebbtide_log ADD COLUMN trace_id TEXT",
         "ALTER TABLE scaling_idle_state ADD COLUMN region TEXT",
         "CREATE TABLE ebbtide_regions (name TEXT PRIMARY KEY)",
-        "UPDATE ebbtide_schema SET version_num = '0003'",
+        "UPDATE ebbtide_schema SET version_num = '0004'",
     )
     store = SqlStore.open(url, StillClock(), "old")
     lease = store.acquire(CLUSTER_LEASE, "a", 30)
@@ -78,8 +78,8 @@ def test_old_code_lives_with_a_newer_schema_that_only_adds(url: str) -> None:
     assert [entry.id for entry in store.read_log()] == ["2", "1"]
     assert store.find_entry("2") == make_entry("2", subject="s")
     store.close()
-    assert check(url).endswith("is ready at schema 0003 (this Ebbtide was written for 0002)")
-    assert upgrade(url).endswith("is at schema 0003 already")
+    assert check(url).endswith("is ready at schema 0004 (this Ebbtide was written for 0003)")
+    assert upgrade(url).endswith("is at schema 0004 already")
 
 
 def test_a_schema_that_this_version_cannot_read_is_refused(url: str) -> None:

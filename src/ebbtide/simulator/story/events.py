@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import product
 
 from ebbtide.config import Config
-from ebbtide.config.policies import PolicyKeys
+from ebbtide.config.policies import PolicyKeys, keys_of
 from ebbtide.engine.policies import Policies
 from ebbtide.engine.scaling import Scaling
 from ebbtide.engine.switch import set_switch
@@ -170,7 +170,7 @@ class Happenings:
             book.create(fresh if origin is None else replace(fresh, origin=origin))
             return f"policy {keys.name}: created"
         wanted = replace(keys.policy(known.id, known.version, known.created_at, now), origin=known.origin)
-        if replace(wanted, updated_at=known.updated_at) == known:
+        if keys_of(wanted) == keys_of(known):
             return f"policy {keys.name}: unchanged"
         book.replace(wanted)
         return f"policy {keys.name}: changed"
