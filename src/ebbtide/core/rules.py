@@ -12,9 +12,10 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from zoneinfo import ZoneInfo
 
-from ebbtide.core.cost_cap import most_allowed, too_expensive
+from ebbtide.core.cost_cap import most_allowed, price_each, too_expensive
 from ebbtide.core.schedule import last_fire, next_fire
 from ebbtide.model.idle import IdleState, Rate, Remembered, RuleTimer
 from ebbtide.model.policy import Operator, Policy, Rule, Schedule
@@ -106,7 +107,8 @@ def scale_for(
         return Scale(says=f"{said}: {_why_bound(policy, rule, up)}")
     why = ""
     if rule.scale_by > 0:
-        wanted, why = _afforded(policy, rule.scale_by, up, rate)
+        price = price_each(policy, state, replicas_in(up), rate)
+        wanted, why = _afforded(policy, rule.scale_by, up, price)
     changed = _changed(wanted, up)
     if not changed:
         return Scale(says=f"{said}: {why}")
@@ -114,14 +116,14 @@ def scale_for(
 
 
 def scale_to(
-    policy: Policy, replicas: int, workload: Workload, rate: Rate | None
+    policy: Policy, replicas: int, workload: Workload, price: Decimal | None
 ) -> tuple[tuple[Remembered, ...], str]:
     """What a schedule of more than 0 makes of the replicas, whatever the cooldown: within all bounds; and why
     it is not what the schedule names."""
     wanted, have = _bounded(policy, replicas), workload.replicas
-    number = most_allowed(policy, have, rate, wanted)
+    number = most_allowed(policy, price, have, wanted)
     changed = (Remembered(workload.ref, number),) if number != have else ()
-    return changed, "" if number == wanted else too_expensive(policy, have, rate, wanted)
+    return changed, "" if number == wanted else too_expensive(policy, price, have, wanted)
 
 
 def replicas_in(workloads: Sequence[Workload]) -> int:
@@ -129,12 +131,15 @@ def replicas_in(workloads: Sequence[Workload]) -> int:
 
 
 def _moved(policy: Policy, by: int, workloads: Sequence[Workload]) -> tuple[Remembered, ...]:
-    """Never against the sign of the rule: one that adds takes nothing away where somebody went beyond
-    `max_replicas`, and one that takes away adds nothing below `min_replicas`."""
-    keep = max if by > 0 else min
-    return tuple(
-        Remembered(each.ref, keep(each.replicas, _bounded(policy, each.replicas + by))) for each in workloads
-    )
+    """By no more than the rule says, and never against its sign: one that adds takes nothing away where
+    somebody went beyond `max_replicas`, and one that takes away adds nothing below `min_replicas`."""
+    return tuple(Remembered(each.ref, _stepped(policy, each.replicas, by)) for each in workloads)
+
+
+def _stepped(policy: Policy, have: int, by: int) -> int:
+    if by > 0:
+        return max(have, min(have + by, max(policy.max_replicas, 1)))
+    return min(have, max(have + by, policy.min_replicas, 1))
 
 
 def _why_bound(policy: Policy, rule: Rule, workloads: Sequence[Workload]) -> str:
@@ -164,13 +169,13 @@ def _told(wanted: Sequence[Remembered], workloads: Sequence[Workload]) -> str:
 
 
 def _afforded(
-    policy: Policy, by: int, workloads: Sequence[Workload], rate: Rate | None
+    policy: Policy, by: int, workloads: Sequence[Workload], price: Decimal | None
 ) -> tuple[tuple[Remembered, ...], str]:
     """The largest step up to `by` that `max_hourly_cost` allows, and why it is not the whole."""
     have, why = replicas_in(workloads), ""
     for step in range(by, 0, -1):
         wanted = _moved(policy, step, workloads)
-        refused = too_expensive(policy, have, rate, sum(one.replicas for one in wanted))
+        refused = too_expensive(policy, price, have, sum(one.replicas for one in wanted))
         why = why or refused
         if not refused:
             return wanted, why

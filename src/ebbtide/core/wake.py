@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from ebbtide.core.cost_cap import most_allowed, within_cap
+from ebbtide.core.cost_cap import most_allowed, price_each, with_base, within_cap
 from ebbtide.core.savings import open_stretch
 from ebbtide.model.idle import IdleState, Phase, Remembered, WakeReason, WakeTime
 from ebbtide.model.ledger import Stretch
@@ -54,7 +54,7 @@ def wake(
     asleep = state.phase in (Phase.FALLING, Phase.ZERO) or any(not each.replicas for each in there)
     ended = open_stretch(policy, state, now, wakes=1 if asleep else 0)
     woken = replace(
-        state,
+        with_base(policy, state, sum(one.replicas for one in state.remembered)),
         phase=Phase.WAKING if asleep else Phase.ACTIVE,
         last_activity_at=max(state.last_activity_at, now),
         idle_since=None,
@@ -77,12 +77,13 @@ def _restored(
     `max_hourly_cost` allows. What is up keeps what it has."""
     known = {one.ref: one.replicas for one in state.remembered}
     base = sum(known.values())
+    price = price_each(policy, state, base, state.rate)
     known |= {each.ref: each.replicas for each in there if each.replicas}
     if ordered is not None:
-        number = most_allowed(policy, base, state.rate, target_of(policy, ordered))
+        number = most_allowed(policy, price, base, target_of(policy, ordered))
         known = dict.fromkeys(policy.target.workloads, number)
     wanted = [Remembered(ref, target_of(policy, known.get(ref))) for ref in policy.target.workloads]
-    return within_cap(policy, base, state.rate, wanted)
+    return within_cap(policy, price, wanted)
 
 
 def targets(policy: Policy, state: IdleState) -> tuple[Remembered, ...]:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ebbtide.core import idle, rules
+from ebbtide.core.cost_cap import price_each, with_base
 from ebbtide.core.idle import IdleStep, Wanted
 from ebbtide.core.listening import Look, may_not_fall
 from ebbtide.core.rules import Due, Scale
-from ebbtide.engine.scaling_desk import Desk
+from ebbtide.engine.scaling_desk import Desk, replicas_of
 from ebbtide.engine.waking import Ordered, Waking
 from ebbtide.errors import Conflict, EbbtideError
 from ebbtide.model.idle import IdleState, Phase, Remembered, WakeReason
@@ -95,7 +96,8 @@ class Steps:
     def scale(self, policy: Policy, step: IdleStep, wanted: Scale, seen: Sequence[Workload]) -> Done:
         """By a rule. Written first: were it done first and the runner died, the rule would fire again."""
         now = self._desk.now
-        begun = replace(step.state, timers=(), last_scaled_at=now, checked_at=now, rule_held="")
+        priced = with_base(policy, step.state, replicas_of(seen))
+        begun = replace(priced, timers=(), last_scaled_at=now, checked_at=now, rule_held="")
         self._desk.save(policy, begun, step.stretches, wanted.says, LogKind.RULE)
         try:
             self._set(policy, wanted.replicas, seen, "by a rule")
@@ -139,10 +141,12 @@ class Steps:
 
     def _set_number(self, policy: Policy, state: IdleState, due: Due, look: Look, said: str) -> Done:
         now, why = self._desk.now, ""
+        have = replicas_of(look.workloads)
+        price = price_each(policy, state, have, look.rate)
         for each in look.workloads:
-            wanted, why = rules.scale_to(policy, due.schedule.replicas, each, look.rate)
+            wanted, why = rules.scale_to(policy, due.schedule.replicas, each, price)
             self._set(policy, wanted, look.workloads, said)
-        step = idle.stay_up(policy, state, "", now, now)
+        step = idle.stay_up(policy, with_base(policy, state, have), "", now, now)
         awake = replace(step.state, last_activity_at=now)
         says = "; ".join(filter(None, (f"{said}: {due.schedule.replicas} replicas", why)))
         return self._answered(policy, awake, due, says, step.stretches)

@@ -110,7 +110,7 @@ class Waking:
                     continue
             if not step.acts:
                 return self._running(policy, written, up or ())
-            return self._act(policy, written)
+            return self._act(policy, written, exact=number is not None)
         raise Conflict(f"policy {policy_id} was written by others {MOST_TRIES} times in a row: wake it again")
 
     def _use_up(self, once: Once) -> None:
@@ -119,8 +119,8 @@ class Waking:
         if policies.keep_once(once.key, once.value, once.expires_at, once.now) != once.value:
             raise KeyUsed(f"{once.key} was used before; nothing was changed")
 
-    def _act(self, policy: Policy, state: IdleState) -> Woken:
-        carried = self.carry_out(policy, state)
+    def _act(self, policy: Policy, state: IdleState, exact: bool = False) -> Woken:
+        carried = self.carry_out(policy, state, exact)
         if self._outside.follows:
             self._follow(policy, state)
         message = (
@@ -130,13 +130,13 @@ class Waking:
             message = f"Wake initiated; {carried.problem}"
         return self._answer(policy, state, carried, message)
 
-    def carry_out(self, policy: Policy, state: IdleState) -> _Carried:
-        """Scale every workload up and write that it was answered. Never raises: what did not work is left
-        to the next round."""
+    def carry_out(self, policy: Policy, state: IdleState, exact: bool = False) -> _Carried:
+        """Scale every workload up that is at zero (`exact`: also what is up, to the number of a schedule) and
+        write that it was answered. Never raises: what did not work is left to the next round."""
         previous, seen, problems, done = 0, [], [], True
         for target in core.targets(policy, state):
             try:
-                before, after = self._scale_up(policy, target)
+                before, after = self._scale_up(policy, target, exact)
             except NotFound as error:
                 problems.append(str(error))
             except EbbtideError as error:
@@ -152,7 +152,7 @@ class Waking:
                 problems.append(str(error))
         return _Carried(previous, tuple(seen), "; ".join(problems), done)
 
-    def _scale_up(self, policy: Policy, target: Remembered) -> tuple[int, Workload]:
+    def _scale_up(self, policy: Policy, target: Remembered, exact: bool) -> tuple[int, Workload]:
         """The replicas before, and the workload after. The call is made also where nothing is to change:
         it changes the version, and with it refuses a call to zero that is still on its way."""
         note, before = self._desk.note(policy, "woken"), None
@@ -160,7 +160,8 @@ class Waking:
             seen = self._outside.workloads.read(target.ref)
             before = seen.replicas if before is None else before
             with suppress(Conflict, Unanswered):
-                return before, self._outside.workloads.scale(seen, max(seen.replicas, target.replicas), note)
+                least = target.replicas if exact or not seen.replicas else 0
+                return before, self._outside.workloads.scale(seen, max(seen.replicas, least), note)
         raise Conflict(f"{target.ref} changed {MOST_TRIES} times while it was to be scaled up")
 
     def _confirm(self, policy_id: str, wake_count: int) -> None:

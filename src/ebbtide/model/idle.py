@@ -76,6 +76,14 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
+class Priced:
+    """How many replicas the `hourly_cost` of a policy is the price of."""
+
+    per_hour: Decimal
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
 class IdleState:
     policy_id: str
     rev: int = 0
@@ -109,6 +117,8 @@ class IdleState:
     """Why it is not touched at present: an HPA, a person's hand, a workload that is not there."""
     rule_held: str = ""
     """Why a rule that fired did not move the replicas; empty once one moves them or none fires."""
+    priced: Priced | None = None
+    """Kept from the first time that `max_hourly_cost` is asked, until `hourly_cost` changes."""
 
     @property
     def is_scaled_to_zero(self) -> bool:

@@ -72,15 +72,15 @@ def test_a_store_of_the_first_schema_is_upgraded_with_all_that_is_in_it(url: str
         f"VALUES ('cluster', '1', 5, 'alarm', '', 'old', {NO_DATA[url.split(':', maxsplit=1)[0]]})",
     )
     for attempt in (check, lambda where: SqlStore.open(where, StillClock())):
-        with pytest.raises(StoreUnusable, match=r"schema 0001.*needs 0002: run `ebbtide db upgrade`"):
+        with pytest.raises(StoreUnusable, match=r"schema 0001.*needs 0003: run `ebbtide db upgrade`"):
             attempt(url)
-    assert upgrade(url).endswith("was brought from schema 0001 to 0002")
+    assert upgrade(url).endswith("was brought from schema 0001 to 0003")
     store = SqlStore.open(url, StillClock())
     assert store.load().rev == 4
     assert [(entry.id, entry.kind) for entry in store.read_log()] == [("1", LogKind.ALARM)]
     assert put(store.policies()).rev == 1
     store.close()
-    assert "is ready at schema 0002" in check(url)
+    assert "is ready at schema 0003" in check(url)
 
 
 def upgrade_to_first(url: str) -> None:

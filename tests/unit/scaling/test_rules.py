@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -9,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ebbtide.core.cost_cap import price_each, with_base
 from ebbtide.core.rules import due, fired, follow, holds, rule_key, scale_for, scale_to
-from ebbtide.model.idle import IdleState, Rate, Remembered, RuleTimer
+from ebbtide.model.idle import IdleState, Priced, Rate, Remembered, RuleTimer
 from ebbtide.model.policy import Operator, Policy, Rule, Schedule
 from ebbtide.model.snapshot import Reading
 from tests.builders import NOW
@@ -159,9 +161,17 @@ def test_a_price_that_the_policy_names_binds_however_many_there_are() -> None:
     """Divided by the present replicas, each would be the cheaper the more there are."""
     policy = make_policy(max_hourly_cost=Decimal("0.50"), hourly_cost=Decimal("0.10"), max_replicas=100)
     rate = Rate(Decimal("0.10"), "EUR", "the policy")
-    assert scale_for(policy, make_state(), UP, [make_workload(replicas=3)], rate, NOW).replicas
-    done = scale_for(policy, make_state(), UP, [make_workload(replicas=5)], rate, NOW)
+    state = with_base(policy, make_state(), 1)
+    assert state.priced == Priced(Decimal("0.10"), 1)
+    assert with_base(policy, state, 7) is state
+    assert scale_for(policy, state, UP, [make_workload(replicas=3)], rate, NOW).replicas
+    done = scale_for(policy, state, UP, [make_workload(replicas=5)], rate, NOW)
     assert (done.replicas, "7 replicas would cost 0.7000 EUR" in done.says) == ((), True)
+    first = scale_for(policy, make_state(), UP, [make_workload(replicas=5)], rate, NOW)
+    assert first.replicas, "the price is that of the five"
+    cheaper = replace(policy, hourly_cost=Decimal("0.01"))
+    assert with_base(cheaper, state, 5).priced == Priced(Decimal("0.01"), 5)
+    assert price_each(policy, make_state(), 0, rate) is None
 
 
 def test_scaling_down_is_never_too_dear() -> None:
@@ -180,8 +190,7 @@ def test_a_schedule_sets_the_replicas_within_the_bounds() -> None:
 )
 def test_a_schedule_stays_within_the_hourly_cost(limit: str, have: int, wanted: int) -> None:
     policy = make_policy(max_hourly_cost=Decimal(limit))
-    rate = Rate(Decimal("0.01") * have, "EUR", "t")
-    changed, why = scale_to(policy, 5, make_workload(replicas=have), rate)
+    changed, why = scale_to(policy, 5, make_workload(replicas=have), Decimal("0.01"))
     assert [one.replicas for one in changed] == ([wanted] if wanted != have else [])
     assert ("max_hourly_cost" in why) is (wanted < 5)
 

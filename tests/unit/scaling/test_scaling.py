@@ -396,7 +396,7 @@ def test_a_schedule_stays_within_the_hourly_cost_and_says_so() -> None:
         created_at=NOW,
         schedules=(MORNING,),
         max_hourly_cost=Decimal("0.02"),
-        hourly_cost=Decimal("0.01"),
+        hourly_cost=Decimal("0.02"),
     )
     town = town_of(policy, values={QUERY: 9.0})
     at(town, 8, 2)
@@ -477,6 +477,15 @@ def test_the_idle_time_before_a_rule_moved_is_in_the_ledger() -> None:
     town.rounds(300)
     assert town.yard.calls == [(WEB, 4)]
     assert town.scaling.savings(town.policies[0].id, "", "").total.idle_seconds == 600
+
+
+def test_the_cap_binds_however_often_a_rule_fires() -> None:
+    policy = make_policy(
+        rules=(UP,), max_hourly_cost=Decimal("0.06"), hourly_cost=Decimal("0.02"), cooldown_seconds=0
+    )
+    town = town_of(policy, values={QUERY: 9.0, "queue": 50.0})
+    town.rounds(3600)
+    assert town.yard.calls == [(WEB, 4), (WEB, 6)]
 
 
 # Rounds
