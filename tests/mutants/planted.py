@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.node_rules import OF_NODES
 from tests.mutants.plant import Mutant
 from tests.mutants.sleeping import OF_SLEEP
+from tests.mutants.zero_rules import OF_ZERO_RULES
 
 OF_REMOVALS = (
     Mutant(
@@ -576,7 +577,17 @@ OF_THE_STORE = (
     ),
 )
 
-ALL = OF_REMOVALS + OF_SLOTS + OF_SPOT + OF_GATES + OF_THE_ENGINE + OF_THE_STORE + OF_SLEEP + OF_NODES
+ALL = (
+    *OF_REMOVALS,
+    *OF_SLOTS,
+    *OF_SPOT,
+    *OF_GATES,
+    *OF_THE_ENGINE,
+    *OF_THE_STORE,
+    *OF_SLEEP,
+    *OF_NODES,
+    *OF_ZERO_RULES,
+)
 QUICK = (
     "pods are evicted before the cordon is seen",
     "an irrevocable removal can be released",

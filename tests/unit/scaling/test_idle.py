@@ -420,3 +420,18 @@ def test_stretches_never_overlap_and_never_run_backwards(
         assert min(state.stretch_since, NOW) <= stretch.since <= stretch.until <= NOW
         assert stretch.until <= done.state.stretch_since
     assert done.state.stretch_since <= NOW
+
+
+@pytest.mark.parametrize(
+    ("nodes", "wanted"), [(None, Wanted.NOTHING), (0, Wanted.NOTHING), (1, Wanted.READY)]
+)
+def test_a_pool_is_awake_when_a_node_of_it_is_ready(nodes: int | None, wanted: Wanted) -> None:
+    pool = make_policy(target=Target(pool="workers"))
+    state = make_state(Phase.WAKING, last_wake_at=NOW - 60, last_scaled_at=NOW - 59)
+    assert step(state, Look(ready_nodes=nodes), pool).wanted is wanted
+
+
+def test_a_policy_that_is_switched_off_gives_up_going_to_zero_also_by_a_schedule() -> None:
+    off = make_policy(enabled=False, schedules=(NIGHT,))
+    done = step(make_state(Phase.FALLING, idle_since=None), seen(0.0), off)
+    assert (done.wanted, "the policy is not enabled" in done.says) == (Wanted.WAKE, True)

@@ -205,3 +205,10 @@ def _says(row: LedgerDay) -> bool:
     """Whether there is a figure in it: a stretch of no length leaves a row of noughts."""
     empty = LedgerDay(row.policy_id, row.date, row.currency, row.source)
     return row != empty
+
+
+def test_idle_hours_include_the_time_at_zero() -> None:
+    """As in the examples of the document: 450.5 idle hours, 380.2 of them at zero."""
+    row = LedgerDay(policy_id(), "2026-01-30", idle_seconds=HOUR, scaled_to_zero_seconds=4 * HOUR)
+    found = report(policy_id(), "", "", [row])
+    assert (found.total.idle_seconds, found.total.scaled_to_zero_seconds) == (5 * HOUR, 4 * HOUR)
