@@ -30,6 +30,7 @@ WEB = """
 name: web
 target: {workloads: [{name: web}]}
 scale_to_zero: true
+signals: [{kind: reported}]
 hourly_cost: 0.36
 """
 TWO = WEB + "---\n---\nname: jobs\ntarget: {workloads: [{kind: StatefulSet, name: jobs}]}\n"
@@ -103,13 +104,13 @@ def test_what_is_wrong_with_any_policy_is_said_with_its_place_and_none_is_writte
     )
     said = ask("policy", "apply", "-f", "bad.yaml", code=2).err
     assert said.startswith("ebbtide: the policies have 4 problems; nothing was touched.\n")
-    assert 'bad.yaml line 7, name: "Jobs" is not allowed; allowed: small letters' in said
-    assert "bad.yaml line 9, max_replica: unknown key; did you mean max_replicas?" in said
-    assert "bad.yaml line 11, name: is missing" in said
-    assert "bad.yaml line 13, schedules[0].cron: " in said
+    assert 'bad.yaml line 8, name: "Jobs" is not allowed; allowed: small letters' in said
+    assert "bad.yaml line 10, max_replica: unknown key; did you mean max_replicas?" in said
+    assert "bad.yaml line 12, name: is missing" in said
+    assert "bad.yaml line 14, schedules[0].cron: " in said
     (tmp_path / "bad.yaml").write_text(f"{WEB}---{WEB}")
     said = ask("policy", "apply", "-f", "bad.yaml", code=2).err
-    assert 'bad.yaml line 7, name: "web" is used twice' in said
+    assert 'bad.yaml line 8, name: "web" is used twice' in said
     for text, why in (
         ("name: [", "standard input line 1, column 8, is not valid YAML"),
         ("- web", "standard input must hold keys with values, such as `name: web`"),
@@ -209,7 +210,7 @@ def test_savings_have_a_bar_for_each_day_and_can_be_rebuilt(ask: Ask) -> None:
     for name in ((), ("web",)):
         told = ask("savings", *name, *asked).out.splitlines()
         assert told[0].startswith(
-            "2026-03-10  ██████████████████░░░░░░    18.0 h at zero     6.0 h idle  6.4800"
+            "2026-03-10  ██████████████████░░░░░░    18.0 h at zero    24.0 h idle  6.4800"
         )
         assert told[1].startswith("2026-03-11  ██████··················     6.0 h at zero")
         assert "1 wake" in told[1]
@@ -217,8 +218,8 @@ def test_savings_have_a_bar_for_each_day_and_can_be_rebuilt(ask: Ask) -> None:
     shape = json.loads(ask("savings", "web", "--json", *asked).out)
     assert (shape["policy_id"], shape["total_scaled_to_zero_hours"]) == (policy.id, 24.0)
     assert ask("savings", "web", "--csv", *asked).out.splitlines()[1:] == [
-        "2026-03-10,6.0,18.0,6.4800,1.8000,1.8000,0,0,EUR",
-        "2026-03-11,0.0,6.0,2.1600,0.6000,0.6000,1,0,EUR",
+        "2026-03-10,24.0,18.0,6.4800,1.8000,1.8000,0,0,EUR",
+        "2026-03-11,6.0,6.0,2.1600,0.6000,0.6000,1,0,EUR",
     ]
     assert "web   2 days from 2 entries of the log; as it was" in ask("savings", "rebuild").out
     with in_the_store(config()) as scaling:

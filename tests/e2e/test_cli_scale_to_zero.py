@@ -22,10 +22,12 @@ policies:
   - name: dns
     target: {workloads: [{namespace: kube-system, name: coredns}]}
     scale_to_zero: true
+    signals: [{kind: reported}]
     grace_seconds: 0
   - name: web
     target: {workloads: [{name: web}]}
     scale_to_zero: true
+    signals: [{kind: reported}]
     grace_seconds: 0
 """
 

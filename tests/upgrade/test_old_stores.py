@@ -218,6 +218,7 @@ def test_the_columns_are_those_of_the_store() -> None:
     assert tuple(schema.log.c.keys()) == LOG
 
 
+@pytest.mark.parametrize("old", ["schema-0001", "schema-0002"], indirect=True)
 def test_entries_that_were_logged_without_data_are_shown_and_not_counted(
     old: LeftBehind, sqlite_url: str
 ) -> None:

@@ -108,14 +108,14 @@ def _rebuild(config: Config, name: str) -> None:
 
 def day_lines(shape: SavingsShape) -> list[Text]:
     days = list(reversed(shape.daily_breakdown))
-    scale = max([DAY_HOURS, *(day.idle_hours + day.scaled_to_zero_hours for day in days)])
+    scale = max([DAY_HOURS, *(day.idle_hours for day in days)])
     money = max((len(day.potential) for day in days), default=0)
     return [_line(day, scale, money, shape.currency) for day in days]
 
 
 def _line(day: DayShape, scale: float, money: int, currency: str) -> Text:
     asleep = round(day.scaled_to_zero_hours / scale * CELLS)
-    idle = min(round(day.idle_hours / scale * CELLS), CELLS - asleep)
+    idle = min(round(day.idle_hours / scale * CELLS), CELLS) - asleep
     wakes = f"{day.wakes} wakes" if day.wakes != 1 else "1 wake"
     unpriced = "  no price known for some of it" if day.unpriced_seconds else ""
     return Text.assemble(
