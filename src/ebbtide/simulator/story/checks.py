@@ -100,6 +100,11 @@ def _events(
         if event.kind in ON_POLICIES and event.value not in policies:
             says = f"{shown(event.value)} is no policy; allowed: {named(sorted(policies))}"
             yield Problem((*path, event.kind), says)
+        if event.policy is not None and (pool := event.policy.target.pool):
+            known = [one.name for config in configs for one in config.settings.pools]
+            if pool not in known:
+                says = f"{shown(pool)} is no pool; allowed: {named(sorted(set(known)))}"
+                yield Problem((*path, "policy", "target", "pool"), says)
         if event.capacity is not None:
             yield from _capacity(event, (*path, "capacity"), configs)
         if event.kind in ON_ZONES:

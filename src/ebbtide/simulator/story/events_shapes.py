@@ -15,6 +15,11 @@ Replicas = Annotated[int, Field(ge=0, le=1_000_000)]
 Players = Annotated[int, Field(ge=0, le=1_000_000)]
 
 
+NodeName = Annotated[str, Field(json_schema_extra={"allowed": "the name of a node"})]
+PolicyName = Annotated[str, Field(json_schema_extra={"allowed": "the name of a policy"})]
+ZoneName = Annotated[str, Field(json_schema_extra={"allowed": "the name of a zone"})]
+
+
 class CapacityKeys(Section):
     """How many more instances the cloud can give."""
 
@@ -48,24 +53,24 @@ class EventKeys(Section):
         json_schema_extra={"allowed": "pairs of a workload and a number of replicas"},
     )
     policy: PolicyKeys | None = Field(None, description="Create or replace a policy, as PUT of the API does.")
-    wake: str = Field("", description="Wake this policy, as the API does.")
-    activity: str = Field("", description="Report activity of this policy, as the API does.")
+    wake: PolicyName = Field("", description="Wake this policy, as the API does.")
+    activity: PolicyName = Field("", description="Report activity of this policy, as the API does.")
     players: dict[str, Players | None] = Field(
         default_factory=dict,
         description="Players of game servers by pod; null: unknown.",
         json_schema_extra={"allowed": "pairs of a pod and a number of players or null"},
     )
-    cordon: str = Field("", description="A person cordons this node.")
-    uncordon: str = Field("", description="A person uncordons this node.")
-    node_dies: str = Field("", description="Its kubelet falls silent; the instance stays.")
-    instance_gone: str = Field("", description="The cloud takes it without notice.")
-    spot_notice: str = Field("", description="The cloud announces that it takes this node back.")
-    rebalance: str = Field("", description="The cloud recommends to leave this node.")
-    spot_storm: str = Field(
+    cordon: NodeName = Field("", description="A person cordons this node.")
+    uncordon: NodeName = Field("", description="A person uncordons this node.")
+    node_dies: NodeName = Field("", description="Its kubelet falls silent; the instance stays.")
+    instance_gone: NodeName = Field("", description="The cloud takes it without notice.")
+    spot_notice: NodeName = Field("", description="The cloud announces that it takes this node back.")
+    rebalance: NodeName = Field("", description="The cloud recommends to leave this node.")
+    spot_storm: ZoneName = Field(
         "", description="The cloud announces that it takes all spot nodes of this zone (or `all`) back."
     )
-    zone_down: str = Field("", description="All nodes of this zone fall silent, and it has no capacity.")
-    zone_up: str = Field("", description="The zone answers again.")
+    zone_down: ZoneName = Field("", description="All nodes of this zone fall silent, and it has no capacity.")
+    zone_up: ZoneName = Field("", description="The zone answers again.")
     metrics: OutOrBack | None = Field(None, description="The metrics server.")
     api_server: OutOrBack | None = Field(None, description="The API server of the cluster.")
     cloud: OutOrBack | None = Field(None, description="The API of the cloud.")

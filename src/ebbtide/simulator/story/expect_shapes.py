@@ -10,7 +10,8 @@ from ebbtide.config.section import Section
 from ebbtide.simulator.story.values import Seconds
 
 Act = Literal["launch", "soft_taint", "cordon", "uncordon", "evict", "terminate", "delete_node", "scale"]
-Many = Annotated[int, Field(ge=0, le=1_000_000)]
+Count = Annotated[int, Field(ge=0, le=1_000_000)]
+Many = Annotated[Count | None, Field(json_schema_extra={"allowed": "a whole number from 0 to 1000000"})]
 
 
 class _Window(Section):
@@ -43,8 +44,8 @@ class HappensKeys(_OfAct):
     """Something that must be done."""
 
     happens: Act = Field(description="What must be done.")
-    at_least: Many | None = Field(None, description="So often; else once.")
-    at_most: Many | None = Field(None, description="Not more often.")
+    at_least: Many = Field(None, description="So often; else once.")
+    at_most: Many = Field(None, description="Not more often.")
 
     @model_validator(mode="after")
     def _in_order(self) -> HappensKeys:
@@ -63,10 +64,10 @@ class HappensKeys(_OfAct):
 class EndKeys(Section):
     """The cluster when the story ends."""
 
-    workers: Many | None = Field(None, description="Worker nodes in the cluster.")
-    waiting: Many | None = Field(None, description="Pods without a node.")
-    cordoned: Many | None = Field(None, description="Workers that take no pods.")
-    open_operations: Many | None = Field(None, description="Operations and answers to spot notices.")
+    workers: Many = Field(None, description="Worker nodes in the cluster.")
+    waiting: Many = Field(None, description="Pods without a node.")
+    cordoned: Many = Field(None, description="Workers that take no pods.")
+    open_operations: Many = Field(None, description="Operations and answers to spot notices.")
 
 
 class AtEndKeys(Section):
@@ -79,12 +80,12 @@ class AtKeys(Section):
     """How a workload must be at a time."""
 
     at: Seconds = Field(description="When, in seconds from the start.")
-    replicas: dict[str, Many] | None = Field(
+    replicas: dict[str, Count] | None = Field(
         None,
         description="What workloads ask for at that time.",
         json_schema_extra={"allowed": "pairs of a workload and a number"},
     )
-    running: dict[str, Many] | None = Field(
+    running: dict[str, Count] | None = Field(
         None,
         description="Pods of workloads that run at that time.",
         json_schema_extra={"allowed": "pairs of a workload and a number"},

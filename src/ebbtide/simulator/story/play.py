@@ -162,7 +162,7 @@ class Player:
         except EbbtideError as error:
             self._say(f"the round over the policies failed: {error}")
             return
-        if report is not None and (report.policies or not report.held):
+        if report is not None and (report.sentences or report.unknown or report.left or not report.held):
             self._say(f"policies: {report.says}")
 
     def _wait(self, due: _Due) -> None:

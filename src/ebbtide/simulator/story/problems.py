@@ -30,6 +30,7 @@ def _problem(detail: ErrorDetails) -> Problem:
     location = tuple(part for part in detail["loc"] if part not in UNIONS)
     path = tuple(part for part in location if part not in TAGS)
     kind, value = detail["type"], detail["input"]
+    value = list(value) if isinstance(value, tuple) else value
     if kind == "extra_forbidden":
         return Problem(path, f"unknown key{_known(location[:-1], str(path[-1]))}")
     if kind == "missing":

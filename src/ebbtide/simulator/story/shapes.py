@@ -11,6 +11,7 @@ from ebbtide.config.section import Section
 from ebbtide.simulator.story.events_shapes import EventKeys
 from ebbtide.simulator.story.expect_shapes import Expectation
 from ebbtide.simulator.story.values import (
+    NAME_ALLOWED,
     NODE_NAME,
     WORKLOAD_NAME,
     CpuMilli,
@@ -67,7 +68,11 @@ class CloudKeys(Section):
 class NodeKeys(Section):
     """A node that is there from the start."""
 
-    name: str = Field(pattern=NODE_NAME, description="Its name, by which events and expectations call it.")
+    name: str = Field(
+        pattern=NODE_NAME,
+        description="Its name, by which events and expectations call it.",
+        json_schema_extra={"allowed": NAME_ALLOWED},
+    )
     pool: str | None = Field(None, description="Its pool; empty for a node that is not ours.")
     type: str | None = Field(None, description="Its type; else the first of its pool.")
     zone: str | None = Field(None, min_length=1, description="Its zone; else the first of its pool.")
@@ -129,7 +134,11 @@ class TolerationKeys(Section):
 class WorkloadKeys(Section):
     """A controller and its pods."""
 
-    name: str = Field(pattern=WORKLOAD_NAME, description="Pods are name-0, ... or name-1, ...")
+    name: str = Field(
+        pattern=WORKLOAD_NAME,
+        description="Pods are name-0, ... of a StatefulSet, and name-1, ... of all others.",
+        json_schema_extra={"allowed": NAME_ALLOWED},
+    )
     kind: Literal["Deployment", "StatefulSet", "DaemonSet", "Job", "Bare"] = Field(
         "Deployment", description="Bare pods have no controller."
     )

@@ -10,6 +10,7 @@ from ebbtide.config.quantities import AMOUNT, read_cpu_milli, read_memory_mib
 
 NODE_NAME = r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$"
 WORKLOAD_NAME = r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$"
+NAME_ALLOWED = "lower-case letters, digits, - and ., 63 at most"
 LONGEST_SECONDS = 10 * 366 * 86_400.0
 
 Seconds = Annotated[
