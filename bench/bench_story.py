@@ -26,7 +26,7 @@ def text_of(nodes: int, hours: float) -> str:
     each = pods // WORKLOADS
     workloads: list[dict[str, object]] = []
     for number in range(WORKLOADS):
-        one: dict[str, object] = {"name": f"app-{number}", "cpu": "350m", "memory": "600Mi", "cpu_use": 0.6}
+        one: dict[str, object] = {"name": f"app-{number}", "cpu": "350m", "memory": "600Mi", "cpu_use": 0.3}
         if number % 4:
             one["replicas"] = each
         else:

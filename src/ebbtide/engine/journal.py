@@ -21,7 +21,7 @@ from ebbtide.model.snapshot import Snapshot
 from ebbtide.narrate import entry_of
 
 
-def decision_entry(decision: Decision, inputs: Inputs) -> LogEntry:
+def decision_entry(decision: Decision, inputs: Inputs | None) -> LogEntry:
     return entry_of(decision.id, decision.at, DecisionMade(decision, inputs), decision.id)
 
 

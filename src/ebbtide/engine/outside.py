@@ -53,5 +53,8 @@ class Outside:
     urgencies: Callable[[], int] = nothing_urgent
     """Grows with everything that a tick should answer at once: a pod that no node takes, a node that became
     Ready. Asked often, so it must cost nothing; who cannot know leaves it at 0."""
+    keeps_inputs: bool = True
+    """Whether the log keeps all that a decision was made from; a simulation, which can be played again, does
+    without: on a large cluster that is a fifth of its time."""
     settings_now: SettingsNow = as_they_are
     """What policies make of the settings of a tick: a pool that sleeps may be empty."""

@@ -136,7 +136,7 @@ def _decide(hold: Hold) -> Decision:
     hold.sentences.append(narrate.tick_of(decision))
     record, entries = hold.record, []
     if _is_news(decision, hold):
-        entries.append(decision_entry(decision, inputs))
+        entries.append(decision_entry(decision, inputs if hold.outside.keeps_inputs else None))
         evaluated = consolidation_entry(hold.outside.new_id(), decision, hold.settings.consolidation)
         entries += [evaluated] if evaluated is not None else []
         record = replace(record, decision_key=decision.key, decision_logged_at=now)

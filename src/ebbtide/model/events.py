@@ -100,8 +100,8 @@ class Inputs:
 class DecisionMade:
     decision: Decision
     """With every check and both of its numbers."""
-    inputs: Inputs
-    """All that it depended on, to compute it again."""
+    inputs: Inputs | None = None
+    """All that it depended on, to compute it again; a simulation can be played again, and leaves it out."""
 
 
 @dataclass(frozen=True, slots=True)

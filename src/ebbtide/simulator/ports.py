@@ -182,8 +182,7 @@ class SimMetrics:
         _spend(self._world, self._clock)
         usage = self._world.usage
         value = usage.average(node_names)
-        sampled = {name for name in node_names if usage.of(name) is not None}
-        why = why_unknown(node_names, sampled, MAX_AGE_SECONDS)
+        why = why_unknown(node_names, usage.sampled(node_names), MAX_AGE_SECONDS)
         if value is None or why:
             return Reading(problem=f"CPU is unknown: {why}")
         return Reading(round(value, 6), int(self._clock.now()))

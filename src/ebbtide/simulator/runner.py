@@ -37,6 +37,8 @@ class Stage:
     notifier: SimNotifier
     bookkeeper: Bookkeeper
     ids: int = 0
+    keeps_inputs: bool = True
+    """Whether the log keeps what decisions were made from, for whoever replays them."""
     policies: tuple[Policy, ...] = ()
     zero: ZeroDefaults = field(default_factory=ZeroDefaults)
 
@@ -103,6 +105,7 @@ def outside_of(stage: Stage, clock: SkewedClock | VirtualClock | None = None) ->
         clock=clock or true,
         new_id=stage.new_id,
         observer=stage.bookkeeper,
+        keeps_inputs=stage.keeps_inputs,
     )
 
 

@@ -32,6 +32,7 @@ class Scheduler:
         self._refresh()
         emptiest = [_by_space(room) for room in self._placement.rooms.values()]
         heapify(emptiest)
+        reluctant = any(entry[0] for entry in emptiest)
         hopeless: set[tuple[str, str]] = set()
         for uid in sorted(self._inventory.waiting):
             pod = self._inventory.waiting[uid]
@@ -39,7 +40,7 @@ class Scheduler:
             kin = (pod.namespace, pod.owner_uid or dict(pod.labels).get("app", pod.name))
             if kin in hopeless and not pod.volumes:
                 continue
-            room = self._choose(pod, emptiest)
+            room = self._choose(pod, emptiest, reluctant)
             if room is None:
                 hopeless.add(kin)
             else:
@@ -52,12 +53,18 @@ class Scheduler:
         there = [other for other in _present(self._inventory, node_name) if other.uid not in without]
         return self._placement.why_not(pod, room_of(self._inventory.nodes[node_name], there))
 
-    def _choose(self, pod: Pod, emptiest: list[tuple[bool, int, str]]) -> Room | None:
-        """The emptiest room that it fits, taken off the heap."""
+    def _choose(self, pod: Pod, emptiest: list[tuple[bool, int, str]], reluctant: bool) -> Room | None:
+        """The emptiest room that it fits, taken off the heap. `reluctant`: whether any has a soft taint, so
+        that roomier ones may follow a room with too little CPU; else that is the end."""
         passed_over = []
         found = None
         while emptiest and found is None:
             entry = heappop(emptiest)
+            if pod.requests.cpu_milli > max(-entry[1], 0):
+                passed_over.append(entry)
+                if entry[0] or not reluctant:
+                    break
+                continue
             room = self._placement.rooms[entry[2]]
             if self._placement.why_not(pod, room):
                 passed_over.append(entry)

@@ -80,6 +80,7 @@ class Simulation:
         self.faults = tuple(dict.fromkeys((*scenario.faults, *faults)))
         self.stage = stage_of(scenario.world, scenario.settings)
         self.stage.checker.clocks_jump = "clock-jump" in self.faults
+        self.stage.keeps_inputs = False
         self._store = store_of(self.stage)
         self._visitor = Visitor(
             self._visitors_scaling, scenario.policies, scenario.visits, f"visits/{scenario.seed}"

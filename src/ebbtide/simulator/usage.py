@@ -19,19 +19,26 @@ class Usage:
         self.rules = rules
         self._stale = inventory.follow()
         self._fraction: dict[str, float] = {}
-        self._last: tuple[list[str], float | None] | None = None
+        self._last: tuple[list[str], float | None, frozenset[str]] | None = None
         self.told: float | None = None
         """What every node that answers is said to use, whatever its pods do."""
 
     def average(self, node_names: Sequence[str]) -> float | None:
         """The mean of the CPU shares of those that can be measured; None when none can."""
+        return self._look(node_names)[0]
+
+    def sampled(self, node_names: Sequence[str]) -> frozenset[str]:
+        """Those of them that can be measured."""
+        return self._look(node_names)[1]
+
+    def _look(self, node_names: Sequence[str]) -> tuple[float | None, frozenset[str]]:
+        """Kept while nothing changed on any node."""
         self._forget_stale()
-        if self._last is not None and self._last[0] == list(node_names):
-            return self._last[1]
-        shares = [share for name in node_names if (share := self.of(name)) is not None]
-        value = sum(shares) / len(shares) if shares else None
-        self._last = (list(node_names), value)
-        return value
+        if self._last is None or self._last[0] != list(node_names):
+            shares = {name: share for name in node_names if (share := self.of(name)) is not None}
+            value = sum(shares.values()) / len(shares) if shares else None
+            self._last = (list(node_names), value, frozenset(shares))
+        return self._last[1], self._last[2]
 
     def of(self, node_name: str) -> float | None:
         self._forget_stale()

@@ -57,6 +57,7 @@ class Player:
         self.stage.clock = self.clock = StoryClock(self._start)
         self.clock.follow = world.advance_to
         self.stage.checker.time_zero = self._start
+        self.stage.keeps_inputs = False
         world.machines.name_new = new_node
         self.stage.zero = story.config.zero
         self._trouble = Trouble()
