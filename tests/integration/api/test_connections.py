@@ -13,7 +13,16 @@ import pytest
 from fastapi import FastAPI
 
 from ebbtide.entrypoints.api.app import make_app
-from ebbtide.entrypoints.api.connections import MOST_CONNECTIONS, Patience, places
+from ebbtide.entrypoints.api.connections import (
+    GRACE_SECONDS,
+    MOST_CONNECTIONS,
+    SHARE,
+    Connection,
+    Governor,
+    Patience,
+    Room,
+    places,
+)
 from ebbtide.entrypoints.api.serving import AT_A_TIME, served
 from ebbtide.simulator.live import Live
 from tests.integration.api.conftest import make_site
@@ -154,3 +163,62 @@ def test_the_places_are_well_below_the_limit_of_descriptors() -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert places() <= MOST_CONNECTIONS
+
+
+class Thread:
+    """A clock, and the time that the thread had of the interpreter."""
+
+    def __init__(self) -> None:
+        self.now = self.used = 0.0
+        self.rests: list[float] = []
+
+    def work(self, seconds: float, share: float) -> None:
+        self.now += seconds
+        self.used += seconds * share
+
+    def rest(self, seconds: float) -> None:
+        self.now += seconds
+        self.rests.append(round(seconds, 3))
+
+
+def test_the_thread_of_the_api_rests_when_it_has_had_its_share() -> None:
+    thread = Thread()
+    governor = Governor(lambda: thread.now, lambda: thread.used, thread.rest)
+    for _ in range(20):
+        thread.work(0.02, share=1.0)
+        governor.turn()
+    assert thread.used / thread.now == pytest.approx(SHARE, abs=0.01)
+    before = list(thread.rests)
+    for _ in range(20):
+        thread.work(0.02, share=SHARE / 2)
+        governor.turn()
+    assert thread.rests == before
+
+
+def test_a_newcomer_waits_at_the_door_until_a_silent_one_has_had_its_grace(app: FastAPI) -> None:
+    with served(app, "127.0.0.1", 0, most=1, patience=ENDLESS) as port, closing(knock(port)) as silent:
+        with closing(knock(port, PROBE)) as caller:
+            assert heard(caller).endswith(b"ok\n")
+        assert heard(silent) == b""
+
+
+def test_a_place_is_given_away_only_by_whoever_has_had_its_grace() -> None:
+    now = 0.0
+    room = Room(1, lambda: now)
+    dropped: list[str] = []
+
+    class Silent(Connection):
+        def __init__(self) -> None:
+            """Of a connection only what a room asks of it."""
+
+        def drop(self) -> None:
+            dropped.append("dropped")
+            room.leave(self)
+
+    room.let_in()
+    assert room.enter(Silent())
+    now = GRACE_SECONDS - 0.01
+    assert not room.has_place()
+    now = GRACE_SECONDS
+    assert room.has_place()
+    assert dropped == ["dropped"]

@@ -3,20 +3,32 @@
 The API shares its process, and so its descriptors, with the engine. Half-open connections need no token, and
 would otherwise take every descriptor until no tick could open its store. So there is a fixed number of
 places, at most half of the descriptors. A connection that is not being answered has little time, and where
-all places are taken, the one that has kept us waiting longest gives its place to a newcomer.
+all places are taken, the one that has kept us waiting longest gives its place to a newcomer. Ticks need the
+interpreter as well, so all of it has a share of one core and no more.
 """
 
 from __future__ import annotations
 
 import asyncio
 import resource
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MOST_CONNECTIONS = 2000
+GRACE_SECONDS = 0.5
+"""So long everybody may take over a request, however many wait for the place."""
+SHARE = 0.4
+"""Of one core: the rest is left to the ticks, also while the API is flooded."""
+TURN_SECONDS = 0.01
+MOST_REST_SECONDS = 0.1
 FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+Clock = Callable[[], float]
+Rest = Callable[[float], None]
 
 
 def places() -> int:
@@ -39,35 +51,74 @@ class Patience:
     """While the caller does not take what was sent."""
 
 
+class Governor:
+    """Keeps the thread of the event loop to its share of the interpreter, which ticks need too: when it has
+    had more, it rests, and callers wait."""
+
+    def __init__(
+        self, clock: Clock = time.monotonic, used: Clock = time.thread_time, rest: Rest = time.sleep
+    ):
+        self._clock, self._used, self._rest = clock, used, rest
+        self._at, self._before = clock(), 0.0
+
+    def turn(self) -> None:
+        """At every event. Looks at the clock of the thread a hundred times a second at most."""
+        passed = self._clock() - self._at
+        if passed < TURN_SECONDS:
+            return
+        used = self._used() - self._before
+        if used / SHARE - passed > 0:
+            self._rest(min(used / SHARE - passed, MOST_REST_SECONDS))
+        self._at, self._before = self._clock(), self._used()
+
+
 class Room:
     """The places. Only the thread of the event loop comes here."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, clock: Clock = time.monotonic) -> None:
         self.most = most
-        self.taken: set[Connection] = set()
-        self._idle: dict[Connection, None] = {}
-        """Not being answered, the longest first."""
+        self.governor = Governor()
+        self._clock = clock
+        self._taken: set[Connection] = set()
+        self._coming = 0
+        """Let in, and not yet a connection of ours."""
+        self._idle: dict[Connection, float] = {}
+        """Not being answered, and since when; the longest first."""
+
+    def has_place(self) -> bool:
+        """Whether one more may be let in, where need be for one that has had its time. Where nobody has,
+        newcomers wait at the door: to let them in only to close others costs more than it is worth."""
+        if len(self._taken) + self._coming < self.most:
+            return True
+        if not self._idle:
+            return not self._coming  # all are being answered: the next one is told so, one at a time
+        longest, since = next(iter(self._idle.items()))
+        if self._clock() - since < GRACE_SECONDS:
+            return False
+        longest.drop()
+        return True
+
+    def let_in(self) -> None:
+        self._coming += 1
 
     def enter(self, newcomer: Connection) -> bool:
         """False where every place is taken by somebody who is being answered."""
-        if len(self.taken) >= self.most:
-            longest = next(iter(self._idle), None)
-            if longest is None:
-                return False
-            longest.drop()
-        self.taken.add(newcomer)
-        self._idle[newcomer] = None
+        self._coming -= 1
+        if len(self._taken) >= self.most:
+            return False
+        self._taken.add(newcomer)
+        self._idle[newcomer] = self._clock()
         return True
 
     def answering(self, connection: Connection) -> None:
         self._idle.pop(connection, None)
 
     def idle(self, connection: Connection) -> None:
-        if connection in self.taken:
-            self._idle.setdefault(connection, None)
+        if connection in self._taken:
+            self._idle.setdefault(connection, self._clock())
 
     def leave(self, connection: Connection) -> None:
-        self.taken.discard(connection)
+        self._taken.discard(connection)
         self._idle.pop(connection, None)
 
 
@@ -85,11 +136,16 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
         super().connection_made(transport)
+        self.room.governor.turn()
         if not self.room.enter(self):
             transport.write(FULL)
             transport.close()
             return
         self._settle()
+
+    def data_received(self, data: bytes) -> None:
+        self.room.governor.turn()
+        super().data_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._leave()
