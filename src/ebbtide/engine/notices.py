@@ -13,6 +13,7 @@ from dataclasses import replace
 from ebbtide.core.operations import spot
 from ebbtide.core.operations.removals import with_time_again
 from ebbtide.core.operations.spot import with_spot
+from ebbtide.engine.healing import heal
 from ebbtide.engine.observe import observe
 from ebbtide.engine.outside import Outside
 from ebbtide.engine.rounds import Hold, InvariantBroken, advance_work
@@ -33,8 +34,9 @@ def answer_notices(outside: Outside, settings: Settings, owner: str, deadline: f
     """What was done about spot notices, new and open ones, in sentences."""
     sentences: list[str] = []
     notices = _receive(outside, sentences)
-    open_spots = outside.store.load().spots
-    if not notices and not open_spots:
+    record = outside.store.load()
+    sentences += heal(outside, record)
+    if not notices and not record.spots:
         return sentences
     snapshot = observe(outside, settings)
     if not snapshot.problems:

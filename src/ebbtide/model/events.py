@@ -73,6 +73,7 @@ class AlarmKind(StrEnum):
     OBSERVATION = "observation"
     """Something that was seen in the cluster or the cloud is not as it should be."""
     RUNNER_DIED = "runner-died"
+    RECORD_HEALED = "record-healed"
 
 
 class SwitchedBy(StrEnum):

@@ -148,6 +148,8 @@ class Record:
     decision_logged_at: int = 0
     last_said: str = ""
     """What the last tick said, for whoever asks meanwhile; shortened, and nothing depends on it."""
+    contradictions: tuple[str, ...] = ()
+    """What in the stored record contradicted itself and was read as it must be meant; never written."""
 
     @property
     def scaling_in_progress(self) -> bool:

@@ -30,7 +30,7 @@ def alarm(fact: Alarm) -> str:
             return f"the inbox could not be read: {fact.detail}"
         case AlarmKind.LOG_NOT_PRUNED:
             return f"old log entries could not be removed: {fact.detail}; they stay until tomorrow's attempt"
-        case AlarmKind.OBSERVATION | AlarmKind.RUNNER_DIED:
+        case AlarmKind.OBSERVATION | AlarmKind.RUNNER_DIED | AlarmKind.RECORD_HEALED:
             return fact.detail
         case _:
             assert_never(fact.alarm)

@@ -13,7 +13,11 @@ from typing import Any, Protocol
 
 import sqlalchemy as sa
 
+from ebbtide.adapters.stores import schema
 from ebbtide.adapters.stores.dynamodb import DynamoStore
+from ebbtide.adapters.stores.dynamodb_tables import make_client, parse_tables
+from ebbtide.adapters.stores.dynamodb_values import to_wire
+from ebbtide.adapters.stores.item import item_key
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.adapters.stores.sql import SqlStore
 from ebbtide.adapters.stores.sql_engine import make_engine, parse
@@ -59,6 +63,9 @@ class StoreLab(Protocol):
 
     def advance(self, seconds: int) -> None: ...
 
+    def meddle(self, cluster: str, owner: str | None = None, **attributes: Any) -> None:
+        """What another tool does to a record: a lock without an end, and attributes."""
+
 
 @dataclass
 class MemoryLab:
@@ -80,6 +87,25 @@ class MemoryLab:
 
     def advance(self, seconds: int) -> None:
         self.clock.time += seconds
+
+    def meddle(self, cluster: str, owner: str | None = None, **attributes: Any) -> None:
+        item = self.database.items[item_key(cluster)]
+        item.update(attributes)
+        if owner is not None:
+            item["lockOwner"] = owner
+            del item["lockUntilEpoch"]
+
+
+def _meddle_sql(url: str, cluster: str, owner: str | None, attributes: dict[str, Any]) -> None:
+    engine = make_engine(parse(url))
+    key = schema.state.c.pk == item_key(cluster)
+    with engine.begin() as connection:
+        body = connection.execute(sa.select(schema.state.c.body).where(key)).scalar_one()
+        values: dict[str, Any] = {"body": {**body, **attributes}}
+        if owner is not None:
+            values |= {"lock_owner": owner, "lock_until_epoch": 0}
+        connection.execute(sa.update(schema.state).where(key).values(**values))
+    engine.dispose()
 
 
 SQL_OF_CALL = {
@@ -154,6 +180,9 @@ class SqliteLab:
     def advance(self, seconds: int) -> None:
         self.clock.time += seconds
 
+    def meddle(self, cluster: str, owner: str | None = None, **attributes: Any) -> None:
+        _meddle_sql(self.url, cluster, owner, attributes)
+
 
 @dataclass
 class PostgresLab:
@@ -188,6 +217,9 @@ class PostgresLab:
     def advance(self, seconds: int) -> None:
         self.clock.time += seconds
         self.server.run(f"UPDATE shim.clock SET now = {self.clock.time}", self.database)
+
+    def meddle(self, cluster: str, owner: str | None = None, **attributes: Any) -> None:
+        _meddle_sql(self.server.url(self.database, 0), cluster, owner, attributes)
 
     def _open(self, cluster: str, port: int) -> Store:
         path = "-csearch_path=public,shim,pg_catalog"
@@ -235,3 +267,20 @@ class DynamoLab:
 
     def advance(self, seconds: int) -> None:
         self.clock.time += seconds
+
+    def meddle(self, cluster: str, owner: str | None = None, **attributes: Any) -> None:
+        tables = parse_tables(self.server.url(*self.tables))
+        client = make_client(tables)
+        values = {f":{name}": to_wire(value) for name, value in attributes.items()}
+        sets = [f"{name} = :{name}" for name in attributes]
+        if owner is not None:
+            values[":owner"] = to_wire(owner)
+            sets.append("lockOwner = :owner")
+        removes = "" if owner is None else " REMOVE lockUntilEpoch"
+        client.update_item(
+            TableName=tables.state,
+            Key={"pk": to_wire(item_key(cluster))},
+            UpdateExpression=f"SET {', '.join(sets)}{removes}",
+            ExpressionAttributeValues=values,
+        )
+        client.close()

@@ -239,8 +239,6 @@ def test_any_record_comes_back_from_its_item(record: Record) -> None:
         {**to_item(Record(operation=consolidation(MoveState.LEFT))), "consolidateSavingsPerHour": "much"},
         {**to_item(Record(operation=consolidation(MoveState.LEFT))), "consolidateMoves": [{"state": "?"}]},
         {"leaving": "all"},
-        {"scalingInProgress": True},
-        {"scalingInProgress": False, "scaleUpActionId": "a", "scaleUpStartedEpoch": 1},
         {"spotOperations": [{"id": 1}]},
         {"rests": "none"},
         {"lastContainerRemovedAt": [1]},
@@ -252,6 +250,28 @@ def test_any_record_comes_back_from_its_item(record: Record) -> None:
 def test_an_item_that_cannot_be_read_is_refused_and_left(broken: dict[str, Any]) -> None:
     with pytest.raises(StoreUnusable, match="it was left as it is"):
         from_item({"pk": "cluster", **broken}, "cluster")
+
+
+@pytest.mark.parametrize(
+    ("item", "open_", "says"),
+    [
+        ({"scalingInProgress": True}, False, "scalingInProgress=True although it holds no operation"),
+        (
+            {"scalingInProgress": False, "scaleUpActionId": "a", "scaleUpStartedEpoch": 1},
+            True,
+            "scalingInProgress=False although it holds an operation",
+        ),
+        ({"lockOwner": "x"}, False, "held by x and has no end"),
+    ],
+)
+def test_an_item_that_contradicts_itself_is_read_as_it_must_be_meant(
+    item: dict[str, Any], open_: bool, says: str
+) -> None:
+    record = from_item({"pk": "cluster", **item}, "cluster")
+    assert record.scaling_in_progress is open_
+    assert len(record.contradictions) == 1
+    assert says in record.contradictions[0]
+    assert "contradictions" not in to_item(record)
 
 
 def test_keys_of_the_first_cluster_are_those_of_the_documents() -> None:

@@ -187,6 +187,33 @@ def test_a_record_of_a_newer_version_is_left_alone(store: Store, cluster: str) -
             store.load()
 
 
+def test_scaling_in_progress_alone_is_put_right_by_the_next_write(
+    store: Store, lab: StoreLab, cluster: str
+) -> None:
+    store.write(make_record(cluster, IDLE), None)
+    lab.meddle(cluster, scalingInProgress=True)
+    found = store.load()
+    assert len(found.contradictions) == 1
+    assert not found.scaling_in_progress
+    store.write(replace(found, contradictions=()), None)
+    assert store.load().contradictions == ()
+    store.write(replace(store.load(), operation=SCALE_UP), None)
+    assert store.load().scaling_in_progress
+
+
+def test_a_lock_without_an_end_is_taken_by_the_next_who_asks(
+    store: Store, lab: StoreLab, cluster: str
+) -> None:
+    store.write(make_record(cluster, IDLE), None)
+    lab.meddle(cluster, owner="another tool")
+    assert len(store.load().contradictions) == 1
+    lease = store.acquire(CLUSTER_LEASE, "a", 30)
+    assert store.load().contradictions == ()
+    store.write(store.load(), lease)
+    with pytest.raises(LeaseLost):
+        store.acquire(CLUSTER_LEASE, "b", 30)
+
+
 def test_records_of_different_clusters_do_not_meet(store: Store, lab: StoreLab, cluster: str) -> None:
     other = lab.open(f"{cluster}-other")
     store.write(make_record(cluster, IDLE), None)

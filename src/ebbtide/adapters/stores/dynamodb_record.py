@@ -1,6 +1,7 @@
 """The update expressions of the record and of its leases, each with the condition it stands or falls by.
 
-The specification's conditions are here: a lock is taken when nobody has it or `lockUntilEpoch < now`; an
+The specification's conditions are here: a lock is taken when nobody has it or `lockUntilEpoch < now` (one
+without an end, which another tool left, has run out: it would be held for ever); an
 operation begins only when `scalingInProgress` is not true, and goes on only under its own action id.
 Ours come on top: `rev` for every write, owner and token of the lease for every guarded one.
 """
@@ -22,7 +23,7 @@ TAKE = "SET lockOwner = :owner, lockUntilEpoch = :until"
 OURS = "lockOwner = :owner AND lockToken = :token"
 HELD = f"{OURS} AND lockUntilEpoch >= :now"
 FREE = (
-    "attribute_not_exists(lockOwner) OR lockOwner = :nobody"
+    "attribute_not_exists(lockOwner) OR lockOwner = :nobody OR attribute_not_exists(lockUntilEpoch)"
     " OR (lockOwner <> :owner AND lockUntilEpoch < :now)"
 )
 NEVER_WRITTEN = "(attribute_not_exists(rev) OR rev = :expectedRev)"

@@ -2,12 +2,13 @@
 
 The names are a contract with whoever reads the table. An item that lacks what we added (written by
 hand, or by another tool of the same contract) is read as far as it goes; one of a newer format is
-refused. `scalingInProgress` is written from the operation and checked against it when read.
+refused. `scalingInProgress` is written from the operation, and where it says otherwise the operation counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -99,12 +100,24 @@ def from_item(item: Mapping[str, Any], cluster: str) -> Record:
             f"the record of cluster {cluster!r} cannot be read ({error}): it was left as it is; "
             "restore it from a backup, or move it away to start afresh"
         ) from error
-    if item.get("scalingInProgress", False) != record.scaling_in_progress:
-        raise StoreUnusable(
-            f"the record of cluster {cluster!r} says scalingInProgress={item.get('scalingInProgress')} "
-            "but its operation says otherwise: it was left as it is; set scalingInProgress to match"
+    found = tuple(_contradictions(item, record))
+    return replace(record, contradictions=found) if found else record
+
+
+def _contradictions(item: Mapping[str, Any], record: Record) -> Iterator[str]:
+    """What another tool, or a person, left half written. Neither may stop all scaling for ever."""
+    said = item.get("scalingInProgress", False)
+    if said != record.scaling_in_progress:
+        holds = "it holds an operation" if record.scaling_in_progress else "it holds no operation"
+        yield (
+            f"the record of cluster {record.cluster!r} says scalingInProgress={said} although {holds}: the "
+            "attribute is set to match, and scaling goes on"
         )
-    return record
+    if record.lock_owner and not record.lock_until:
+        yield (
+            f"the lock of cluster {record.cluster!r} is held by {record.lock_owner} and has no end "
+            "(lockUntilEpoch): it counts as run out, and is taken"
+        )
 
 
 def _read(item: Mapping[str, Any], cluster: str, version: int) -> Record:
