@@ -175,6 +175,12 @@ def connect(
         why = " ".join(str(cause).split())
         says = f"no cluster is known from {where} ({why}): name a kubeconfig that is whole"
         raise ConfigError(says) from cause
+    if not configuration.verify_ssl:
+        # Whoever sits between would get the token, and with it every node.
+        raise ConfigError(
+            f"the kubeconfig {found or ''} turns the check of the server's certificate off "
+            "(insecure-skip-tls-verify); nothing was touched. Name its certificate-authority instead."
+        )
     configuration.retries = False
     configuration.connection_pool_maxsize = 16
     return Connection(client.ApiClient(configuration), timeout_seconds)

@@ -1,0 +1,114 @@
+"""What SECURITY.md and the threat model say: each claim names its test, and the test is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ebbtide.adapters.kube.connection import connect
+from ebbtide.config.api import ApiKeys, TokenKeys
+from ebbtide.config.document import Read
+from ebbtide.config.load import build_config
+from ebbtide.entrypoints.api.opening import reads_openly
+from ebbtide.entrypoints.api.scopes import digest_of
+from ebbtide.errors import ConfigError
+from tests.e2e.shell import Shell
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+PAGES = ("SECURITY.md", "docs/threat-model.md")
+NAMED = re.compile(r"`([\w/]*(?:test_\w+(?:\.py)?|bench/\w+\.py))`")
+TOKEN = TokenKeys(name="grafana", scope="read", sha256=digest_of("ebb_x"))
+
+
+def test_every_test_that_the_pages_name_is_there() -> None:
+    files = {path.name for path in (*(ROOT / "tests").rglob("*.py"), *(ROOT / "bench").glob("*.py"))}
+    defined = {
+        name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)
+    }
+    named = [name for page in PAGES for name in NAMED.findall((ROOT / page).read_text())]
+    assert len(named) >= 40
+    assert [name for name in named if name.rpartition("/")[2] not in files | defined] == []
+
+
+def test_every_claim_of_security_names_a_test() -> None:
+    table = (
+        (ROOT / "SECURITY.md").read_text().partition("## What holds today")[2].partition("PostgreSQL is")[0]
+    )
+    rows = [
+        line for line in table.splitlines() if line.startswith("| ") and not line.startswith(("| it", "| -"))
+    ]
+    assert len(rows) >= 15
+    assert [row for row in rows if not NAMED.search(row)] == []
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:8808", "[::]:8808", "10.0.0.1:8808", "example.org:8808"])
+def test_nothing_listens_beyond_loopback_without_a_token(tmp_path: Path, address: str) -> None:
+    with pytest.raises(ConfigError, match=r"api\.tokens is empty"):
+        build_config(Read(), {"API_LISTEN": address})
+    refused = Shell(tmp_path).run("serve", "--listen", address, code=2)
+    assert "api.tokens is empty" in refused.err
+
+
+def test_reading_is_open_only_on_loopback_and_without_tokens() -> None:
+    assert reads_openly(ApiKeys(), "127.0.0.1:1")
+    assert reads_openly(ApiKeys(), "[::1]:1")
+    assert not reads_openly(ApiKeys(tokens=(TOKEN,)), "127.0.0.1:1")
+    assert not reads_openly(ApiKeys(), "0.0.0.0:1")
+    assert not reads_openly(ApiKeys(open_reading=False), "127.0.0.1:1")
+
+
+def test_a_token_is_kept_as_its_digest(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    made = yaml.safe_load(shell.run("token", "new", "--name", "grafana", "--json").out)
+    assert made["entry"]["sha256"] == digest_of(made["token"])
+    assert made["token"] not in str(made["entry"])
+    assert shell.files() == []
+    with pytest.raises(ValueError, match="sha256"):
+        TokenKeys(name="grafana", scope="read", sha256=made["token"])
+
+
+def test_a_kubeconfig_that_does_not_check_the_server_is_refused(tmp_path: Path) -> None:
+    cluster = {"server": "https://127.0.0.1:6443", "insecure-skip-tls-verify": True}
+    found = {
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": {"token": "a token of somebody"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(found))
+    with pytest.raises(ConfigError, match=r"insecure-skip-tls-verify.*nothing was touched"):
+        connect(path)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [r"CERT_NONE", r"verify\s*=\s*False", r"check_hostname\s*=\s*False", r"_create_unverified_context"],
+)
+def test_no_code_turns_the_check_of_certificates_off(words: str) -> None:
+    assert [path for path in SOURCES if re.search(words, path.read_text())] == []
+
+
+def test_yaml_is_read_with_the_safe_loader_alone() -> None:
+    unsafe = re.compile(
+        r"yaml\.(unsafe_load|full_load|load_all|UnsafeLoader|FullLoader)\b|Loader=yaml\.Loader\b"
+    )
+    assert [path for path in SOURCES if unsafe.search(path.read_text())] == []
+    for path in SOURCES:
+        for call in re.findall(r"yaml\.load\(([^)]*)\)", path.read_text()):
+            assert "Safe" in call, path
+
+
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-fuzz.lock"])
+def test_every_library_is_pinned_by_version_and_hash(name: str) -> None:
+    text = (ROOT / name).read_text().replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line and not line.lstrip().startswith("#")]
+    assert lines
+    assert [line for line in lines if "==" not in line or "--hash=sha256:" not in line] == []
+    assert "--require-hashes" in (ROOT / "Makefile").read_text()
