@@ -244,3 +244,25 @@ def test_the_same_file_prints_the_same_bytes() -> None:
     first, second = told(**keys).to_json(), told(**keys).to_json()
     assert first == second
     assert json.loads(first)["acts"]
+
+
+def test_a_daemon_ticks_at_once_for_a_pod_that_no_node_takes_and_a_lambda_does_not() -> None:
+    keys: dict[str, Any] = {
+        "settings": settings(**QUIET, pending_up_sec=0),
+        "workloads": web(2, cpu="3"),
+        "events": [{"at": 310, "replicas": {"web": 3}}],
+        "until": 600,
+    }
+    daemon, function = told(**keys), told(**keys, runner="lambda")
+    assert [act.at for act in acts(daemon, "launch")] == [313], said(daemon)
+    assert [act.at for act in acts(function, "launch")] == [360]
+
+
+def test_a_notice_between_two_ticks_is_answered_in_its_second() -> None:
+    result = told(
+        settings=settings(**QUIET, pools=[{**POOLS[0], "market": "spot"}]),
+        workloads=web(2),
+        events=[{"at": 137, "spot_notice": "a1"}],
+        until=200,
+    )
+    assert 137 in {act.at for act in acts(result, "cordon")}, said(result)

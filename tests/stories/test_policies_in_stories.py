@@ -11,7 +11,8 @@ from tests.stories.telling import acts, said, settings, told, web
 TARGET = {"workloads": [{"name": "web"}]}
 NIGHT = {"cron": "0 1 * * *", "replicas": 0}
 DEV = {"name": "dev", "target": TARGET, "scale_to_zero": True, "grace_seconds": 0}
-SLEEPY = {**DEV, "idle_threshold_seconds": 600, "keep_alive_window_seconds": 0}
+WATCHED = {"signals": [{"kind": "reported"}]}
+SLEEPY = {**DEV, **WATCHED, "idle_threshold_seconds": 600, "keep_alive_window_seconds": 0}
 
 
 def scaled(result: Any) -> list[tuple[float, str]]:

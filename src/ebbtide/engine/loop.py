@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 
 from ebbtide.engine.outside import Outside
 from ebbtide.engine.pruning import Pruning
@@ -81,14 +82,18 @@ class Nudge:
         self._first_at = self._last_at = 0.0
 
     def due(self) -> bool:
-        """After the first of them, more are waited for a little: they often come in bursts."""
+        return self.outside.clock.now() >= self.due_at()
+
+    def due_at(self) -> float:
+        """When the tick is due by what has come up so far; infinitely late where nothing has. After the first
+        of them, more are waited for a little: they often come in bursts."""
         heard, now = self.outside.urgencies(), self.outside.clock.now()
         if heard != self._heard:
             self._heard, self._last_at = heard, now
             self._first_at = self._first_at or now
         if not self._first_at:
-            return False
-        return now - self._last_at >= BATCH_SECONDS or now - self._first_at >= BATCH_MOST_SECONDS
+            return inf
+        return min(self._last_at + BATCH_SECONDS, self._first_at + BATCH_MOST_SECONDS)
 
 
 def wait_for_next(nudge: Nudge, owner: str, seconds: float, stop: threading.Event, ttl: int) -> None:

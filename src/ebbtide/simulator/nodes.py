@@ -27,6 +27,8 @@ class Nodes:
         self._machine_of: dict[str, Machine] = {}
         self.lost_at: dict[str, float] = {}
         """When a node was last lost against our will, by node UID."""
+        self.became_ready = 0
+        """How often a node became Ready so far."""
         self.rules = Rules()
         pods.works = self.works
         timeline.on("join", self._join)
@@ -108,6 +110,7 @@ class Nodes:
         node = self._inventory.nodes.get(machine.node.name)
         if node is not None and node.uid == machine.node.uid:
             self._inventory.put_node(replace(node, ready=True))
+            self.became_ready += not node.ready
             self.lost_at.pop(node.uid, None)
             self._pods.awaken(node.name)
 

@@ -65,6 +65,8 @@ class Pods:
         """When those were made that the scheduler has not looked at yet, by UID."""
         self._unplaced: dict[str, float] = {}
         """The same of those that it found no node for at its first look."""
+        self.unplaced = 0
+        """How many those have been so far."""
         self.waits: list[float] = []
         """How long each of those waited that did not fit at once, from its making until it ran."""
         timeline.on("schedule", self._schedule)
@@ -192,7 +194,9 @@ class Pods:
         self._noticed.discard("schedule")
         self.scheduler.run()
         waiting = self._inventory.waiting
-        self._unplaced.update((uid, at) for uid, at in self._made_at.items() if uid in waiting)
+        missed = {uid: at for uid, at in self._made_at.items() if uid in waiting}
+        self._unplaced.update(missed)
+        self.unplaced += len(missed)
         self._made_at.clear()
 
     def _bind(self, pod: Pod, node_name: str) -> Pod:

@@ -95,6 +95,10 @@ class World:
             raise ValueError(f"no incident is called {kind!r}; there are {', '.join(self.timeline.kinds())}")
         self.timeline.at(at, kind, subject)
 
+    def urgencies(self) -> int:
+        """Grows with every pod that no node takes and every node that becomes Ready, as a watch tells."""
+        return self.pods.unplaced + self.nodes.became_ready
+
     def view(self) -> ClusterView:
         """The same object while nothing changed."""
         return self.inventory.view(self.controllers.budgets())

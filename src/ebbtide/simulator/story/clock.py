@@ -31,6 +31,11 @@ class StoryClock(VirtualClock):
         self._count += 1
         heappush(plans, (at, self._count, stop))
 
+    @property
+    def next_at(self) -> float:
+        """When something is planned next, but for what is late."""
+        return self._next(self._planned)
+
     def happen(self) -> None:
         """Whatever is due by now, but for what is late."""
         while self._planned and self._planned[0][0] <= self.now():

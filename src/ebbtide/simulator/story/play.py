@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 
 from ebbtide.config import Config
+from ebbtide.engine.loop import Nudge
 from ebbtide.engine.rounds import InvariantBroken
 from ebbtide.errors import EbbtideError
 from ebbtide.model.log import LogKind
@@ -75,6 +77,7 @@ class Player:
         self._said: list[Said] = []
         self._heard = self._owners = self.crashes = self.failed_ticks = 0
         self._process: Process | None = None
+        self._nudge: Nudge | None = None
         self._stays = self._keys.runner == "daemon"
         self._before: Figures = figures_of(world)
         self._plan_events()
@@ -144,9 +147,12 @@ class Player:
         process = self._process
         assert process is not None
         crashes = self.crashes
+        nudge, self._nudge = process.nudge(), None
         if self._stays:
             due.tick = min(due.grid, self.clock.now() + RESTART_SECONDS)  # where it dies over this one
         report = process.tick(self._keys.tick_sec)
+        if self._stays and report.held:
+            self._nudge = nudge
         due.tick = due.grid
         if self._stays and report.spots_open:
             due.tick = min(due.grid, self.clock.now() + URGENT_SECONDS)
@@ -167,7 +173,8 @@ class Player:
             self._say(f"policies: {report.says}")
 
     def _wait(self, due: _Due) -> None:
-        """Until something is due, or until the cloud announces something: that is answered at once."""
+        """Until something is due, or until the cloud announces something: that is answered at once, and so is
+        in a daemon what a watch would tell it, a pod that no node takes or a node that became Ready."""
         clock, world = self.clock, self.stage.world
         mail = world.incidents.mail
         known = len(mail.arrived)
@@ -175,9 +182,10 @@ class Player:
         while clock.now() < until:
             if known and self._stays:
                 until = min(until, clock.now() + LOOK_SECONDS)
-            following = max(min(world.timeline.next_at, until), clock.now())
+            nudged = self._nudge.due_at() if self._nudge is not None else inf
+            following = max(min(world.timeline.next_at, clock.next_at, nudged, until), clock.now())
             self._pass_to(following)
-            if len(mail.arrived) > known:
+            if len(mail.arrived) > known or (self._nudge is not None and self._nudge.due()):
                 due.tick = clock.now()
                 return
             if following >= until:

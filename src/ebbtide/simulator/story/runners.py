@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ebbtide.engine.loop import for_a_daemon
+from ebbtide.engine.loop import Nudge, for_a_daemon
 from ebbtide.engine.outside import Outside
 from ebbtide.engine.scaling import RoundReport, Scaling, ScalingOutside
 from ebbtide.engine.single_run import fail_if_blind, run_once
@@ -56,6 +56,7 @@ class Backstage:
             cloud=StoryCloud(outside.cloud, stage.world, self.trouble),
             metrics=StoryMetrics(outside.metrics, stage.world, self.trouble),
             players=StoryPlayers(stage.world, self.trouble),
+            urgencies=stage.world.urgencies,
         )
 
     def scaling_doors(self, outside: Outside) -> ScalingOutside:
@@ -93,6 +94,10 @@ class Process:
             doors = faulty_scaling(backstage.scaling_doors(outside), plan, self._disturb)
             self.scaling = Scaling(doors, stage.zero, self._settings)
         self._outside = replace(faulty_outside(outside, plan, self._disturb), settings_now=self._in_effect)
+
+    def nudge(self) -> Nudge:
+        """What came up since now; a Lambda is not nudged."""
+        return Nudge(self._outside)
 
     def tick(self, interval_seconds: float) -> TickReport:
         timeout = self._settings.request_timeout_seconds
