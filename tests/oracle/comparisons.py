@@ -24,10 +24,10 @@ class Comparison:
 COMPARISONS = (
     Comparison("decisions", deciding.cases, deciding.compare, 440),
     Comparison("histories", history.cases, history.compare, 150),
-    Comparison("drains", draining.cases, draining.compare, 2400),
+    Comparison("drains", draining.cases, draining.compare, 2700),
     Comparison("averages", averages.cases, averages.compare, 150),
     Comparison("consolidations", repacking.cases, repacking.compare, 500),
-    Comparison("schedules", scheduling.instants, scheduling.compare, 320),
+    Comparison("schedules", scheduling.instants, scheduling.compare, 400),
     Comparison("ledgers", scheduling.accounts, scheduling.compare_accounts, 200),
     Comparison("nights", sleeping.nights, sleeping.compare_nights, 150),
     Comparison("wakes", sleeping.mornings, sleeping.compare_mornings, 150),

@@ -93,7 +93,7 @@ class Path:
         self.world = World(case.cluster)
         self.settings = case.cluster.settings
         self.cpu: float | None = 0.1
-        self.now = NOW
+        self.now = self.started_at = NOW
         self.record = make_record(removal_failures=case.failures, idle_since=NOW - 900)
         self.ended_by: bool | None = False
         self.clean = case.event in ("", "cpu 0.5") and not case.slow
@@ -120,10 +120,10 @@ class Path:
         """The operation as it is first written."""
         zone = self.world.nodes[self.name].zone
         if self.case.by is By.SCALE_DOWN:
-            started = self.now - (self.settings.stuck_seconds - 60 if self.case.slow else 0)
+            self.started_at -= self.settings.stuck_seconds - 60 if self.case.slow else 0
             pool = self.world.nodes[self.name].pool
             removal = make_removal(self.name, zone=zone, pool=pool)
-            operation = make_scale_down(removal, started_at=started)
+            operation = make_scale_down(removal, started_at=self.started_at)
             self.record = machine.written(self.record, operation)
             return operation
         kind = SpotKind.INTERRUPTION if self.case.by is By.INTERRUPTION else SpotKind.REBALANCE
@@ -209,8 +209,7 @@ class Path:
                 self.report.check([ruling], f"{told} enters TERMINATING")
         if self.case.by is not By.SCALE_DOWN:
             return
-        operation = next(one for one in (self.record.operation,) if isinstance(one, ScaleDown))
-        ended = scale_down.must_give_up(moment, self.name, operation.started_at)
+        ended = scale_down.must_give_up(moment, self.name, self.started_at)
         if ended.demands and state in REVOCABLE:
             if new.state not in GIVEN_BACK:
                 self.report.differs(f"{told} must be given up ({ended.why}) and is {new.state}")
@@ -223,9 +222,14 @@ class Path:
         """Not known where something else stood in the way as well."""
         demand = bool(pending(moment)) or load.must_release(moment).demands
         if not demand:
-            return False
-        drained = scale_down.can_be_drained(moment, self.name, self.case.by)
-        return True if drained.demands and ended.why != "it took too long" else None
+            return False if load.rest_carries_load(moment, [self.name]).demands else None
+        others = (
+            scale_down.can_be_drained(moment, self.name, self.case.by),
+            nodes.keeps_minimum(moment, [self.name]),
+            nodes.keeps_zones(moment, [self.name]),
+        )
+        alone = all(ruling.demands for ruling in others) and ended.why != "it took too long"
+        return True if alone and not moment.held else None
 
     def _may_replace(self, moment: Moment) -> Ruling:
         """The notice that is being answered is not somebody else's removal of the node."""

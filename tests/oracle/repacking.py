@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from ebbtide.core.decide import decide
+from ebbtide.core.operations import machine
 from ebbtide.model.consolidation import ConsolidationPlan
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.record import Emptied, Record
@@ -18,7 +19,7 @@ from tests.oracle.answers import no
 from tests.oracle.clusters import PENDING, SERVERS, PodKind
 from tests.oracle.facts import Moment
 from tests.oracle.suite import Report
-from tests.oracle.translate import moment_of, with_operation
+from tests.oracle.translate import moment_of
 from tests.unit.consolidation.builders import cheap, cluster, node, rules, settings_with
 
 TYPES = ("cpx22", "cpx32", "cpx42", "cpx52", "cpx62", "cpx62")
@@ -80,13 +81,13 @@ def compare(case: Packing, report: Report) -> None:
         pods.append(PENDING[0]("queued"))
     busy = {one.node_name for one in pods}
     empty = [
-        Emptied(machine.uid, NOW - idle)
-        for machine, (_, _, idle) in zip(machines, drawn, strict=True)
-        if idle and machine.name not in busy
+        Emptied(each.uid, NOW - idle)
+        for each, (_, _, idle) in zip(machines, drawn, strict=True)
+        if idle and each.name not in busy
     ]
     record = Record(emptied=tuple(empty), **RECORDS[case.record])
     if case.odd == 2:
-        record = with_operation(record, make_scale_up(make_slot()))
+        record = machine.written(record, make_scale_up(make_slot()))
     ruled = cheap() if case.odd in (3, 4, 5, 7, 8) else rules(enabled=case.odd != 6)
     snapshot = cluster(machines, pods, cpu=0.5)
     settings = settings_with(ruled)
@@ -99,10 +100,10 @@ def compare(case: Packing, report: Report) -> None:
 
 def judge(decision: Decision, moment: Moment, fruitless: int, report: Report) -> None:
     begins = consolidation.may_begin(moment, fruitless)
-    for machine in moment.nodes:
-        consolidation.may_delete(moment, machine)
-        consolidation.may_empty(moment, machine)
-    consolidation.keeps_one(moment, [machine.name for machine in moment.nodes], 0)
+    for each in moment.nodes:
+        consolidation.may_delete(moment, each)
+        consolidation.may_empty(moment, each)
+    consolidation.keeps_one(moment, [each.name for each in moment.nodes], 0)
     must = consolidation.must_proceed(moment, fruitless)
     if decision.action is not Action.CONSOLIDATE:
         if must.demands:
@@ -120,7 +121,7 @@ def judge(decision: Decision, moment: Moment, fruitless: int, report: Report) ->
 
 def _judge_plan(plan: ConsolidationPlan, moment: Moment, told: str, report: Report) -> None:
     gone = [one.node_name for one in (*plan.empties, *plan.sources)]
-    there = {machine.name: machine for machine in moment.nodes}
+    there = {each.name: each for each in moment.nodes}
     rulings = [consolidation.may_delete(moment, there[one.node_name]) for one in plan.empties]
     rulings += [consolidation.may_empty(moment, there[one.node_name]) for one in plan.sources]
     rulings += [nodes.may_touch(there[name]) for name in gone]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 
 from ebbtide.model.node import InstanceState
 from ebbtide.model.operation import (
@@ -33,12 +32,11 @@ SOURCES_BACK = (SourceState.RELEASING, SourceState.RELEASED)
 
 
 def operations(record: Record) -> tuple[Operation, ...]:
-    """All that are open."""
+    """All that are open, in whichever lane."""
+    lanes = getattr(record, "operations", None)
+    if lanes is not None:
+        return tuple(lanes)
     return (record.operation,) if record.operation is not None else ()
-
-
-def with_operation(record: Record, operation: Operation) -> Record:
-    return replace(record, operation=operation)
 
 
 def removals(record: Record) -> Iterator[tuple[Removal, By]]:
