@@ -1,6 +1,6 @@
-"""All that takes an hour: millions of states, many seeds, every planted bug. `make torture` runs this.
+"""All that takes hours: millions of states, many seeds, every rule, every planted bug. `make torture` runs it.
 
-Each part is shown as it goes and runs to its end, whatever becomes of the others; the figures of all three
+Each part is shown as it goes and runs to its end, whatever becomes of the others; the figures of all
 are the last lines.
 """
 
@@ -16,12 +16,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
     parser.add_argument("--states", type=int, default=5_100_000, help="of all scenes together")
     parser.add_argument("--seeds", type=int, default=20_000)
+    parser.add_argument("--oracle", type=int, default=100, help="times the comparisons of a push")
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
     workers = ["--workers", str(arguments.workers)]
     parts = (
         ["tests.explorer", "--deep", "--total", str(arguments.states), *workers],
         ["tests.swarm", "--seeds", str(arguments.seeds), *workers],
+        ["tests.oracle", "--times", str(arguments.oracle), *workers],
         ["tests.mutants", *workers],
     )
     results = [shown(part) for part in parts]

@@ -87,6 +87,10 @@ def command_of(killer: str) -> list[str]:
         case "table":
             files = ["tests/simulation/test_crash_table.py", "tests/simulation/test_incidents.py"]
             return [*pytest, *files, *(["-k", what] if what else [])]
+        case "oracle":
+            return [sys.executable, "-m", "tests.oracle", *(["--only", what] if what else [])]
+        case "stories":
+            return [*pytest, "tests/stories", *(["-k", what] if what else [])]
         case "points":
             return [*pytest, "tests/simulation/test_crash_points.py", *(["-k", what] if what else [])]
         case "story":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ebbtide.model.settings import Settings
 from tests.oracle import nodes
-from tests.oracle.answers import Ruling, either, no, rule, yes
+from tests.oracle.answers import Meaning, Ruling, either, no, rule, yes
 from tests.oracle.facts import Moment
 from tests.oracle.load import pending
 
@@ -47,8 +47,9 @@ def after_removals(removed: int, ended_by_demand: bool | None) -> Ruling:
     return Ruling("none", "demand or load ended it") if ended_by_demand else Ruling("back-off", "in vain")
 
 
-@rule("row 5: 'growing'", "yes", "no")
-def grows(before: int, after: int, settings: Settings) -> Ruling:
-    """The back-off of one failure more is longer, up to its limit."""
-    enough = after > before or after >= settings.backoff_max_seconds
-    return yes("it grows") if enough else no(f"{after} s after {before} s")
+@rule("row 5: 'growing'", "longer", "at its limit")
+def next_backoff(before: int, settings: Settings) -> Meaning[int]:
+    """ "a growing back-off": how long the back-off of one failure more must be at least."""
+    if before >= settings.backoff_max_seconds:
+        return Meaning("at its limit", settings.backoff_max_seconds)
+    return Meaning("longer", before + 1)

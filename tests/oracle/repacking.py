@@ -13,7 +13,7 @@ from ebbtide.core.operations import machine
 from ebbtide.model.consolidation import ConsolidationPlan
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.record import Emptied, Record
-from tests.builders import NOW, make_pod, make_scale_up, make_slot
+from tests.builders import NOW, make_move, make_pod, make_scale_up, make_slot
 from tests.oracle import consolidation, nodes
 from tests.oracle.answers import no
 from tests.oracle.clusters import PENDING, SERVERS, PodKind
@@ -104,6 +104,9 @@ def judge(decision: Decision, moment: Moment, fruitless: int, report: Report) ->
         consolidation.may_delete(moment, each)
         consolidation.may_empty(moment, each)
     consolidation.keeps_one(moment, [each.name for each in moment.nodes], 0)
+    smallest = min(moment.nodes, key=lambda each: each.allocatable.memory_mib).name
+    crowded = [make_move(pod, smallest) for pod in moment.pods if pod.node_name]
+    consolidation.leaves_free(moment, crowded, ())
     must = consolidation.must_proceed(moment, fruitless)
     if decision.action is not Action.CONSOLIDATE:
         if must.demands:
@@ -131,8 +134,6 @@ def _judge_plan(plan: ConsolidationPlan, moment: Moment, told: str, report: Repo
     launched = [slot.instance_type for slot in plan.slots]
     rulings.append(consolidation.saves_enough(moment, [there[name] for name in gone], launched))
     report.check(rulings, f"{told}: {gone}, {len(plan.moves)} moves")
-    crowded = [replace(move, to_node=moment.nodes[0].name) for move in plan.moves]
-    consolidation.leaves_free(moment, crowded, ())
     stays = [pod.full_name for pod in moment.pods if pod.node_name in gone and not _leaves(pod.uid, plan)]
     left = [name for name in stays if not name.startswith("default/agent-")]
     report.check([no(f"{left[0]} would be left")] if left else [], told)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from tests.oracle import nodes, scale_down
-from tests.oracle.answers import Ruling, either, no, rule, strictest, yes
+from tests.oracle.answers import Ruling, either, no, rule, strictest
 from tests.oracle.facts import By, Moment
-
-NOTICE_SECONDS = 120
-LEASE_BOUND_SECONDS = 180
 
 
 @rule("rows 10, 35", "yes", "no", "either")
@@ -25,10 +22,3 @@ def may_replace(moment: Moment, node_name: str, pool: str, by: By) -> Ruling:
     if moment.held:
         return either("whether a pause stops a replacement is not said")
     return strictest((room, scale_down.can_be_drained(moment, node_name, by)))
-
-
-@rule("row 33", "yes", "no")
-def lease_is_short(seconds_left: float, of_a_spot_answer: bool) -> Ruling:
-    """ "the spot lease is short (30 s) and renewed, 180 s is its upper bound"."""
-    within = not of_a_spot_answer or seconds_left <= LEASE_BOUND_SECONDS
-    return yes("short") if within else no(f"a spot lease of {seconds_left:.0f} s")
