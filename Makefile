@@ -9,6 +9,8 @@ SECONDS ?= 600
 SEEDS ?= 20000
 # States of all scenes together.
 STATES ?= 5100000
+# Times the comparisons with the oracle that a push makes.
+ORACLE ?= 100
 DATA ?=
 
 VENV := .venv
@@ -69,8 +71,8 @@ chaos-real: SECONDS = 1800
 chaos-real: $(READY) ## Kill and freeze runners on a real cluster behind a bad network (SECONDS=1800, ARGS="--store dynamodb")
 	$(BIN)/python -m tests.chaos_real --seconds $(SECONDS) $(ARGS)
 
-torture: $(READY) ## Explore millions of states, run the swarm, plant every bug (about an hour on 2 cores; SEEDS=20000)
-	$(BIN)/python -m tests.torture --states $(STATES) --seeds $(SEEDS)
+torture: $(READY) ## Explore millions of states, run the swarm and the oracle, plant every bug (about two hours on 2 cores; SEEDS=20000)
+	$(BIN)/python -m tests.torture --states $(STATES) --seeds $(SEEDS) --oracle $(ORACLE)
 
 fuzz: SECONDS = 60
 fuzz: $(READY) ## Fuzz every parser of outside data (SECONDS=60 for each, ARGS="TARGET ...")

@@ -1,4 +1,4 @@
-"""All that takes hours: millions of states, many seeds, every rule, every planted bug. `make torture` runs it.
+"""All that takes long: millions of states, many seeds, every rule, every planted bug. `make torture` runs it.
 
 Each part is shown as it goes and runs to its end, whatever becomes of the others; the figures of all
 are the last lines.

@@ -8,16 +8,22 @@ from multiprocessing.pool import ThreadPool
 
 from tests.mutants.anchor import DoesNotApply
 from tests.mutants.plant import Mutant, changed, killer_of
-from tests.mutants.planted import ALL, QUICK
+from tests.mutants.planted import ALL, QUICK, RULES
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--only", help="those whose name has this in it")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument(
+        "--rules", action="store_true", help="the wrong rules, which stories and oracle catch"
+    )
     parser.add_argument("--workers", type=int, default=1)
     arguments = parser.parse_args()
-    chosen = [m for m in ALL if (arguments.only or "") in m.name and (not arguments.quick or m.name in QUICK)]
+    group = RULES if arguments.rules else ALL
+    chosen = [
+        m for m in group if (arguments.only or "") in m.name and (not arguments.quick or m.name in QUICK)
+    ]
     print("| planted bug | where | caught by |\n| --- | --- | --- |", flush=True)
     with ThreadPool(arguments.workers) as pool:
         verdicts = list(pool.imap(judged, chosen))

@@ -89,8 +89,6 @@ def command_of(killer: str) -> list[str]:
             return [*pytest, *files, *(["-k", what] if what else [])]
         case "oracle":
             return [sys.executable, "-m", "tests.oracle", *(["--only", what] if what else [])]
-        case "stories":
-            return [*pytest, "tests/stories", *(["-k", what] if what else [])]
         case "points":
             return [*pytest, "tests/simulation/test_crash_points.py", *(["-k", what] if what else [])]
         case "story":

@@ -5,7 +5,18 @@ from __future__ import annotations
 from tests.mutants.node_rules import OF_NODES
 from tests.mutants.plant import Mutant
 from tests.mutants.sleeping import OF_SLEEP
-from tests.mutants.zero_rules import OF_ZERO_RULES
+RULES = (*OF_NODES, *OF_ZERO_RULES, *OF_THE_DOCUMENTS)
+"""Wrong rules, not wrong protocol: what stories and the oracle are for."""
+ALL = (
+    *OF_REMOVALS,
+    *OF_SLOTS,
+    *OF_SPOT,
+    *OF_GATES,
+    *OF_THE_ENGINE,
+    *OF_THE_STORE,
+    *OF_SLEEP,
+    *RULES,
+)
 
 OF_REMOVALS = (
     Mutant(
@@ -577,6 +588,8 @@ OF_THE_STORE = (
     ),
 )
 
+RULES = (*OF_NODES, *OF_ZERO_RULES, *OF_THE_DOCUMENTS)
+"""Wrong rules, not wrong protocol: what stories and the oracle are for."""
 ALL = (
     *OF_REMOVALS,
     *OF_SLOTS,
@@ -585,8 +598,7 @@ ALL = (
     *OF_THE_ENGINE,
     *OF_THE_STORE,
     *OF_SLEEP,
-    *OF_NODES,
-    *OF_ZERO_RULES,
+    *RULES,
 )
 QUICK = (
     "pods are evicted before the cordon is seen",

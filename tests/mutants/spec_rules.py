@@ -1,0 +1,163 @@
+"""Wrong rules of the documents themselves: a changed comparison, a forgotten exception, a swapped sign.
+None of them breaks the protocol, so crash tests pass; the oracle catches each."""
+
+from __future__ import annotations
+
+from tests.mutants.plant import Mutant
+
+OF_THE_DOCUMENTS = (
+    Mutant(
+        "CPU at CPU_DOWN counts as low",
+        "decide._idle",
+        "(cpu.value or 0.0) < settings.cpu_down",
+        "(cpu.value or 0.0) <= settings.cpu_down",
+        ("oracle:decisions",),
+    ),
+    Mutant(
+        "a cluster is idle one second too early",
+        "decide._idle",
+        "idle >= settings.idle_down_seconds",
+        "idle >= settings.idle_down_seconds - 1",
+        ("oracle:decisions",),
+    ),
+    Mutant(
+        "a cooldown ends one second too early",
+        "decide._cooled_down",
+        "since >= seconds",
+        "since >= seconds - 1",
+        ("oracle:decisions",),
+    ),
+    Mutant(
+        "a back-off does not hold",
+        "decide._backed_off",
+        "left <= 0",
+        "True",
+        ("oracle:decisions",),
+    ),
+    Mutant(
+        "CPU at CPU_UP asks for a node",
+        "decide._pressure",
+        "cpu is not None and cpu > settings.cpu_up",
+        "cpu is not None and cpu >= settings.cpu_up",
+        ("oracle:decisions",),
+    ),
+    Mutant(
+        "nodes are launched into the fullest zone",
+        "capacity.workers_by_zone",
+        "return counts",
+        "return Counter({zone: -count for zone, count in counts.items()})",
+        ("oracle:decisions",),
+    ),
+    Mutant(
+        "the newest node goes first",
+        "targets._in_order",
+        "min(n.created_at, now)",
+        "-min(n.created_at, now)",
+        ("oracle:decisions",),
+    ),
+    Mutant(
+        "the zone with the fewest workers loses one first",
+        "targets._in_order",
+        "-counts[n.zone]",
+        "counts[n.zone]",
+        ("oracle:decisions",),
+    ),
+    Mutant(
+        "a critical pod outside kube-system is evicted",
+        "drain._critical",
+        "pod.priority_class not in CRITICAL_CLASSES or pod.namespace == 'kube-system'",
+        "True",
+        ("oracle:decisions", "oracle:drains"),
+    ),
+    Mutant(
+        "kube-system pods are like any other",
+        "drain._kube_system",
+        "pod.namespace != 'kube-system' or _named(pod.name, settings.movable_system_workloads)",
+        "True",
+        ("oracle:decisions", "oracle:drains"),
+    ),
+    Mutant(
+        "a budget allows one disruption too many",
+        "Disruptions.judge",
+        "self._left[key] < 1",
+        "self._left[key] < 0",
+        ("oracle:drains",),
+    ),
+    Mutant(
+        "a game server of any size is moved",
+        "why_not_movable",
+        "tier not in MOVABLE_TIERS",
+        "False",
+        ("oracle:decisions", "oracle:drains"),
+    ),
+    Mutant(
+        "a game server is moved while it starts or stops",
+        "why_not_movable",
+        "status != RUNNING or pod.phase is not Phase.RUNNING",
+        "False",
+        ("oracle:decisions", "oracle:drains"),
+    ),
+    Mutant(
+        "players that nobody counted are none",
+        "_why_players_forbid",
+        "not known",
+        "False",
+        ("oracle:decisions", "oracle:drains"),
+    ),
+    Mutant(
+        "an interrupted node is replaced beyond the maximum",
+        "spot._with_replacement",
+        "total(snapshot, record) >= situation.settings.max_workers",
+        "False",
+        ("oracle:drains",),
+    ),
+    Mutant(
+        "consolidation comes back a second before its two hours are over",
+        "consolidation_pace.cooled_down",
+        "now - last >= wait",
+        "now - last >= wait - 1",
+        ("oracle:consolidations",),
+    ),
+    Mutant(
+        "a young node is consolidated",
+        "analysis",
+        "age < rules.min_uptime_seconds",
+        "False",
+        ("oracle:consolidations",),
+    ),
+    Mutant(
+        "a node that was emptied just now is deleted",
+        "analysis",
+        "idle < rules.min_idle_seconds",
+        "False",
+        ("oracle:consolidations",),
+    ),
+    Mutant(
+        "consolidation does not look at the queue",
+        "_nothing_deployed",
+        "not waiting and not starting",
+        "True",
+        ("oracle:consolidations",),
+    ),
+    Mutant(
+        "the keep-alive window is left out",
+        "idle._idle",
+        "now - since < threshold + quiet",
+        "now - since < threshold",
+        ("oracle:nights",),
+    ),
+    Mutant(
+        "down wins over up",
+        "rules.fired",
+        "most.scale_by > 0",
+        "len(ripe) == 1",
+        ("oracle:rules",),
+    ),
+    Mutant(
+        "a rule fires before its duration is over",
+        "rules.fired",
+        "now - begun >= rule.duration_seconds",
+        "now - begun >= rule.duration_seconds - 60",
+        ("oracle:rules",),
+    ),
+)
