@@ -25,9 +25,12 @@ def main() -> int:
     arguments = parser.parse_args()
     start = time.monotonic()
     parts = range(arguments.part, arguments.part + arguments.times)
-    jobs = [(name, part) for part, name in product(parts, [arguments.only] if arguments.only else names)]
+    jobs = [
+        (name, part, arguments.show)
+        for part, name in product(parts, [arguments.only] if arguments.only else names)
+    ]
     total, drawn = Report(), Counter[tuple[str, str]]()
-    for found, (name, part) in zip(_all(jobs, arguments.workers), jobs, strict=True):
+    for found, (name, part, _) in zip(_all(jobs, arguments.workers), jobs, strict=True):
         total.merge(found.report)
         drawn += found.drawn
         for difference in found.report.differences:
@@ -48,7 +51,7 @@ def main() -> int:
     return 1 if wrong else 0
 
 
-def _all(jobs: list[tuple[str, int]], workers: int) -> list[Found]:
+def _all(jobs: list[tuple[str, int, bool]], workers: int) -> list[Found]:
     if workers == 1:
         return [compare(*job) for job in jobs]
     with multiprocessing.get_context("spawn").Pool(workers) as pool:

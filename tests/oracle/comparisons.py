@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.oracle import averages, deciding, draining, history, repacking, scheduling, sleeping
 from tests.oracle.answers import DRAWN
-from tests.oracle.suite import Report, run
+from tests.oracle.suite import Draws, Report, run
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,11 @@ class Found:
     drawn: Counter[tuple[str, str]]
 
 
-def compare(name: str, part: int = 0) -> Found:
+def compare(name: str, part: int = 0, shrinks: bool = False) -> Found:
     """The draws of a push are part 0; other parts are other draws, of the same number."""
     comparison = next(one for one in COMPARISONS if one.name == name)
     before = Counter(DRAWN)
-    report = run(comparison.cases(), comparison.compare, comparison.examples, part)
+    report = run(comparison.cases(), comparison.compare, Draws(comparison.examples, part, shrinks))
     return Found(name, report, DRAWN - before)
 
 

@@ -25,7 +25,7 @@ class Report:
     cases: Counter[str] = field(default_factory=Counter)
     differences: list[str] = field(default_factory=list)
     smallest: str = ""
-    """The last case that differed, which Hypothesis made as small as it could."""
+    """The last case that differed."""
 
     @property
     def compared(self) -> int:
@@ -49,18 +49,28 @@ class Report:
 Compare = Callable[[Case, Report], None]
 
 
-def run(strategy: SearchStrategy[Case], compare: Compare[Case], examples: int, number: int = 0) -> Report:
-    """Compare so many draws. The first that differs ends it, after Hypothesis has made it small."""
+@dataclass(frozen=True, slots=True)
+class Draws:
+    examples: int
+    number: int = 0
+    """Which draws: the same number draws the same."""
+    shrinks: bool = False
+    """Whether Hypothesis makes the first case that differs as small as it can, which takes a while."""
+
+
+def run(strategy: SearchStrategy[Case], compare: Compare[Case], draws: Draws) -> Report:
+    """Compare so many draws. The first that differs ends it."""
     report = Report()
 
     @settings(
-        max_examples=examples,
+        max_examples=draws.examples,
         deadline=None,
         database=None,
-        phases=(Phase.generate, Phase.shrink),
+        phases=(Phase.generate, Phase.shrink) if draws.shrinks else (Phase.generate,),
+        report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )
-    @seed(number)
+    @seed(draws.number)
     @given(strategy)
     def each(case: Case) -> None:
         found = Report()
