@@ -5,18 +5,8 @@ from __future__ import annotations
 from tests.mutants.node_rules import OF_NODES
 from tests.mutants.plant import Mutant
 from tests.mutants.sleeping import OF_SLEEP
-RULES = (*OF_NODES, *OF_ZERO_RULES, *OF_THE_DOCUMENTS)
-"""Wrong rules, not wrong protocol: what stories and the oracle are for."""
-ALL = (
-    *OF_REMOVALS,
-    *OF_SLOTS,
-    *OF_SPOT,
-    *OF_GATES,
-    *OF_THE_ENGINE,
-    *OF_THE_STORE,
-    *OF_SLEEP,
-    *RULES,
-)
+from tests.mutants.spec_rules import OF_THE_DOCUMENTS
+from tests.mutants.zero_rules import OF_ZERO_RULES
 
 OF_REMOVALS = (
     Mutant(

@@ -107,6 +107,7 @@ def judge(decision: Decision, moment: Moment, fruitless: int, report: Report) ->
     smallest = min(moment.nodes, key=lambda each: each.allocatable.memory_mib).name
     crowded = [make_move(pod, smallest) for pod in moment.pods if pod.node_name]
     consolidation.leaves_free(moment, crowded, ())
+    consolidation.leaves_free(moment, [replace(move, to_node="yet to come") for move in crowded], ())
     must = consolidation.must_proceed(moment, fruitless)
     if decision.action is not Action.CONSOLIDATE:
         if must.demands:
