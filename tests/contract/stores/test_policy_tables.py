@@ -16,14 +16,15 @@ from ebbtide.adapters.stores import migrate
 from ebbtide.adapters.stores.dynamodb import DynamoStore
 from ebbtide.adapters.stores.dynamodb_tables import check_tables, create_tables, make_client, parse_tables
 from ebbtide.adapters.stores.migrate import check, upgrade
+from ebbtide.adapters.stores.policy_item import policy_body
 from ebbtide.adapters.stores.sql import SqlStore
 from ebbtide.adapters.stores.sql_engine import make_engine, parse, transaction
-from ebbtide.errors import StoreUnusable
+from ebbtide.errors import StoreUnusable, TargetTaken
 from ebbtide.model.log import LogKind
 from ebbtide.ports import PolicyStore
 from tests.contract.stores.examples import make_entry
 from tests.contract.stores.lab import DynamoLab, PostgresLab, SqliteLab, StillClock, policies_of
-from tests.contract.stores.policy_examples import AT, full_state, make_day, make_policy, policy_id
+from tests.contract.stores.policy_examples import AT, POLICIES, full_state, make_day, make_policy, policy_id
 from tests.contract.stores.test_schema import run, url
 from tests.contract.stores.test_states import put
 from tests.servers.dynamodb import DynamoServer
@@ -209,4 +210,43 @@ def test_what_the_ledger_is_rebuilt_from_never_expires(dynamodb_lab: DynamoLab) 
     assert ["expiresEpoch" in head for head in heads] == [False, True]
     client.close()
     assert list(store.read_log()) == entries[::-1]
+    store.close()
+
+
+def test_the_targets_of_an_older_store_are_claimed_by_the_upgrade(url: str) -> None:
+    upgrade(url)
+    store = SqlStore.open(url, StillClock())
+    pool = replace(POLICIES["of a pool"], id=policy_id(9), name="pool")
+    for policy in (make_policy(1), replace(make_policy(2), enabled=False), pool):
+        store.policies().put_policy(policy)
+    store.close()
+    run(url, "DROP TABLE scaling_targets", "UPDATE ebbtide_schema SET version_num = '0002'")
+    assert upgrade(url).endswith("was brought from schema 0002 to 0003")
+    store = SqlStore.open(url, StillClock())
+    for taken in (make_policy(1), pool):
+        with pytest.raises(TargetTaken):
+            store.policies().put_policy(replace(taken, id=policy_id(5), name="other"))
+    free = replace(make_policy(2), id=policy_id(5), name="other")
+    assert store.policies().put_policy(free).version == 1
+    store.close()
+
+
+def test_a_target_that_an_older_version_gave_up_is_taken_over(url: str) -> None:
+    """It knows nothing of claims: whoever it disabled or deleted still has one."""
+    upgrade(url)
+    store = SqlStore.open(url, StillClock())
+    first = store.policies().put_policy(make_policy(1))
+    store.policies().put_policy(make_policy(2))
+    disabled = policy_body(replace(first, enabled=False))
+    run(
+        url,
+        f"UPDATE scaling_policies SET enabled = false, body = '{disabled}' WHERE name = 'policy-001'",
+        f"DELETE FROM scaling_idle_state WHERE policy_id <> '{first.id}'",
+        "DELETE FROM scaling_policies WHERE name = 'policy-002'",
+    )
+    for number in (1, 2):
+        taken = replace(make_policy(number), id=policy_id(number + 4), name=f"new-{number}")
+        assert store.policies().put_policy(taken).version == 1
+    with pytest.raises(TargetTaken):
+        store.policies().put_policy(replace(first, enabled=True))
     store.close()
