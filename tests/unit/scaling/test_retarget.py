@@ -1,0 +1,91 @@
+"""A change of target meets a round that puts the old one to sleep: nothing is left at zero for good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from ebbtide.engine.policies import Policies, PolicyRefused
+from ebbtide.errors import Conflict
+from ebbtide.model.idle import Phase
+from ebbtide.model.policy import Policy, Target
+from ebbtide.ports import PolicyStore
+from tests.yard import Town, Yard, make_ref, make_workload
+
+WEB, OTHER = make_ref(), make_ref("other")
+
+
+class Between:
+    """The store of policies, with something that happens just before the next call of one name."""
+
+    def __init__(self, inner: PolicyStore, name: str, happens: Callable[[], object]) -> None:
+        self._inner = inner
+        self._name = name
+        self._happens: Callable[[], object] | None = happens
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._name and self._happens is not None:
+            happens, self._happens = self._happens, None
+            happens()
+        return getattr(self._inner, name)
+
+
+def about_to_sleep() -> Town:
+    """Idle for so long that the next round puts it to sleep."""
+    town = Town(yard=Yard(make_workload(), make_workload("other")))
+    town.rounds(2100)
+    town.clock.sleep(60)
+    assert (town.phase(), town.yard.calls) == (Phase.IDLE, [])
+    return town
+
+
+def retarget(town: Town, rows: PolicyStore | None = None) -> Policy:
+    book = Policies(rows or town.rows, town.clock, lambda: f"retarget-{town.now}")
+    (policy,) = town.rows.list_policies()
+    return book.replace(replace(policy, target=Target((OTHER,))))
+
+
+@pytest.mark.parametrize("before", ["list_policies", "write_state"])
+def test_a_target_that_changes_under_a_round_is_not_put_to_sleep(before: str) -> None:
+    town = about_to_sleep()
+    rows = cast(PolicyStore, Between(town.rows, before, lambda: retarget(town)))
+    town.round(town.runner(policies=rows))
+    assert town.yard.calls == []
+    (policy,) = town.rows.list_policies()
+    assert (policy.target.workloads, town.phase()) == ((OTHER,), Phase.IDLE)
+    town.round()
+    assert town.yard.calls == [], "the new target begins its own idle time"
+    town.rounds(2160)
+    assert town.yard.calls == [(OTHER, 0)]
+
+
+def test_a_target_that_fell_asleep_meanwhile_is_not_changed() -> None:
+    town = about_to_sleep()
+    rows = cast(PolicyStore, Between(town.rows, "put_policy", town.round))
+    with pytest.raises(PolicyRefused, match="target: its target is asleep; wake it first"):
+        retarget(town, rows)
+    (policy,) = town.rows.list_policies()
+    assert (policy.target.workloads, policy.version, town.phase()) == ((WEB,), 1, Phase.ZERO)
+
+
+def test_a_change_of_target_that_meets_another_write_of_the_state_is_made_again() -> None:
+    town = about_to_sleep()
+    rows = cast(
+        PolicyStore, Between(town.rows, "put_policy", lambda: town.put(keep_up_until=town.now + 3600))
+    )
+    assert retarget(town, rows).version == 2
+    assert town.state.keep_up_until == town.now + 3600
+
+
+def test_a_change_of_target_over_another_change_of_the_policy_is_a_conflict() -> None:
+    town = about_to_sleep()
+
+    def change() -> None:
+        (policy,) = town.rows.list_policies()
+        town.rows.put_policy(replace(policy, max_replicas=3))
+
+    with pytest.raises(Conflict, match="version 2, not 1"):
+        retarget(town, cast(PolicyStore, Between(town.rows, "put_policy", change)))
