@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 import urllib.request
 from dataclasses import replace
@@ -259,3 +260,20 @@ def test_a_running_autoscaler_ends_gracefully(shell: Shell, number: signal.Signa
     assert out.endswith("Stopped: the lease is given back, and what is open is in the record.\n")
     record = json.loads(shell.run("status", "--json").out)["record"]
     assert record["lockUntilEpoch"] <= time.time()
+
+
+def test_the_doctor_works_without_a_configuration(shell: Shell) -> None:
+    told = shell.run("doctor")
+    assert "are simulated, since nothing is configured" in told.out
+    assert "the first run makes it" in told.out
+    assert shell.files() == [], "nothing is changed"
+    shell.run("once")
+    assert "the record can be read and may be written" in shell.run("doctor").out
+
+
+def test_python_m_ebbtide_is_the_same_as_ebbtide(shell: Shell) -> None:
+    command = [sys.executable, "-m", "ebbtide", "--help"]
+    done = subprocess.run(
+        command, cwd=shell.folder, env=clean_environment(), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, shell.run("--help").out)

@@ -52,6 +52,7 @@ def test_bad_input_is_said_and_nothing_is_written(shell: Shell, options: tuple[s
 
 
 def test_before_anything_ran_there_is_nothing_to_report(shell: Shell) -> None:
-    told = shell.run("report", "--html", "report.html")
-    assert "Nothing has run here yet" in told.out
+    told = shell.run("report", "--html", "report.html", code=1)
+    assert "nothing has run here yet" in told.err
+    assert "nothing was written" in told.err
     assert not list(shell.folder.iterdir())

@@ -48,6 +48,13 @@ def scales_workloads(config: Config) -> bool:
         store.close()
 
 
+def simulated(config: Config) -> Finding:
+    """What is said of cluster, cloud and metrics where there are none to reach."""
+    where = f" in {config.source}" if config.source else ", since nothing is configured"
+    says = f"cluster, cloud and metrics are simulated{where}: there is no access to examine"
+    return Finding(True, says, "set cluster.kind to kubernetes for a real cluster")
+
+
 def examine_cloud(config: Config) -> Finding:
     from ebbtide.bootstrap.kubernetes import open_cloud
 

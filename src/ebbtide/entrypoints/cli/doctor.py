@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, read_config
 from ebbtide.entrypoints.cli.writing import BAD, GOOD, write_json, write_lines
-from ebbtide.errors import EbbtideError, Usage
+from ebbtide.errors import EbbtideError
 
 if TYPE_CHECKING:
     from ebbtide.adapters.kube.doctor import Finding
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 def doctor(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
     """Examine cluster, cloud, store, metrics and prices; say what to fix. Code 1 when there is something."""
     found = read_config(ctx, config)
-    if found.cluster_kind != "kubernetes":
-        raise Usage("the cluster is simulated: there is nothing to examine. Set cluster.kind to kubernetes.")
     findings = list(_examine(found))
     if as_json:
         write_json([{"ok": one.ok, "says": one.says, "fix": one.fix} for one in findings])
@@ -37,6 +35,11 @@ def _examine(config: Config) -> Iterator[Finding]:
     with needing("kube"):
         from ebbtide.entrypoints import examining
     workers: list[str] = []
+    if config.cluster_kind != "kubernetes":
+        yield examining.simulated(config)
+        yield from examining.examine_store(config)
+        yield from examining.examine_prices(config)
+        return
     yield from _cluster(config, workers)
     yield examining.examine_cloud(config)
     yield from examining.examine_store(config)

@@ -14,7 +14,12 @@ import typer
 from ebbtide.entrypoints.cli.options import ConfigPath, read_config
 from ebbtide.entrypoints.cli.scaled import in_the_store_if_any
 from ebbtide.entrypoints.cli.writing import write_lines
-from ebbtide.errors import Usage
+from ebbtide.errors import EbbtideError, Usage
+
+
+class NothingToReport(EbbtideError):
+    """There is no record and no log; a file with empty tables would look like an idle month."""
+
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 WIDE = 900
@@ -44,8 +49,10 @@ def report(
     found = read_config(ctx, config)
     with in_the_store_if_any(found) as scaling:
         if scaling is None:
-            write_lines(["Nothing has run here yet, so that there is nothing to report."])
-            return
+            raise NothingToReport(
+                f"nothing has run here yet ({found.store_url} is not there), so there is nothing to report; "
+                "nothing was written. Run `ebbtide once` first, or name the configuration with --config."
+            )
         period = period_of(first, last, int(scaling.outside.clock.now()))
         if period.since > period.until:
             raise Usage(f"--from: {period.first} is still to come; nothing was written.")
