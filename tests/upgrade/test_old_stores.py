@@ -28,6 +28,7 @@ from ebbtide.core.decide import decide
 from ebbtide.engine.journal import read_decision, read_inputs
 from ebbtide.entrypoints.api.telling import entry_shape
 from ebbtide.entrypoints.report import DONE, collect, period_of
+from ebbtide.model.decision import Decision
 from ebbtide.model.events import FACTS
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.record import Record
@@ -175,6 +176,12 @@ def test_every_kind_of_entry_is_read(old: LeftBehind, sqlite_url: str) -> None:
         assert {entry.kind for entry in found} == set(LogKind)
 
 
+def done(decision: Decision) -> tuple[object, ...]:
+    """What is launched where, and what is removed."""
+    launched = [(slot.zone, slot.instance_type) for slot in decision.slots]
+    return decision.action, launched, [removal.instance_id for removal in decision.removals]
+
+
 def test_every_decision_comes_out_the_same(old: LeftBehind, sqlite_url: str) -> None:
     asked = 0
     for cluster in clusters(old):
@@ -183,8 +190,8 @@ def test_every_decision_comes_out_the_same(old: LeftBehind, sqlite_url: str) -> 
                 continue
             stored, inputs = read_decision(entry), read_inputs(entry)
             again = decide(inputs.snapshot, inputs.record, inputs.settings, inputs.now, stored.id)
-            told = (again.action, again.reason) == (stored.action, stored.reason)
-            assert told or f"{old.name}/{cluster}" in DIFFERS, (
+            # What is done must be the same; the sentences about it may have become better ones.
+            assert done(again) == done(stored) or f"{old.name}/{cluster}" in DIFFERS, (
                 cluster,
                 entry.id,
                 stored.reason,

@@ -13,7 +13,7 @@ from ebbtide.model.node import InstanceState, Ownership
 from ebbtide.model.operation import Consolidate, MoveState, SlotState, SourceState
 from ebbtide.model.pod import Phase
 from ebbtide.model.record import Leaving, Record
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Reading, Snapshot
 from tests.builders import (
     NOW,
     make_budget,
@@ -63,6 +63,15 @@ def test_it_is_given_up_after_a_long_time() -> None:
     (pod,) = pods_of("web")
     operation = planned(pod, started_at=NOW - 2700)
     assert stopped(operation, seen(pod)).abort_reason == "not finished after 2700 s"
+
+
+def test_row_28_load_that_is_back_stops_it_at_once() -> None:
+    (pod,) = pods_of("web")
+    hot = replace(seen(pod), cpu=Reading(0.95, NOW))
+    assert stopped(planned(pod), hot).abort_reason == "CPU 0.95 is above CPU_UP 0.70"
+    warm = replace(seen(pod), cpu=Reading(0.70, NOW))
+    step = consolidate.advance(planned(pod), at(warm, planned(pod)))
+    assert step.operation.abort_reason == ""
 
 
 def test_a_new_node_that_does_not_come_stops_it_before_anything_is_touched() -> None:
