@@ -11,11 +11,14 @@ from rich.text import Text
 
 from ebbtide.entrypoints.cli.options import AsJson
 from ebbtide.entrypoints.cli.writing import BAD, GOOD, STRONG, rows, write_lines
+from ebbtide.errors import Usage
 
+OF_SCENARIOS = ("scenario", "seed", "faults", "recording", "days", "compare")
 NAMES = {"node_hours": "node-hours", "pending_pod_seconds": "pod-seconds waited"}
 
 
 def simulate(  # noqa: PLR0913, PLR0917 - one for each option
+    ctx: typer.Context,
     story: Annotated[
         Path | None, typer.Argument(help="A story file: a cluster, what happens, what must follow.")
     ] = None,
@@ -44,6 +47,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - one for each option
         print(schema_text())
         return
     if story is not None:
+        refuse_others(ctx)
         play_story(story, as_json)
         return
     from ebbtide.simulator.comparison import compared, needs_consolidation, without_consolidation
@@ -75,6 +79,17 @@ def simulate(  # noqa: PLR0913, PLR0917 - one for each option
         write_lines(result_lines(text))
     if violations:
         raise typer.Exit(1)
+
+
+def refuse_others(ctx: typer.Context) -> None:
+    """A story says these things itself: taken and not heeded, they would mislead."""
+    sources = {name: ctx.get_parameter_source(name) for name in OF_SCENARIOS}
+    given = [f"--{name}" for name, source in sources.items() if source and source.name != "DEFAULT"]
+    if given:
+        raise Usage(
+            f"{' and '.join(given)} cannot be given with a story file, which says that itself; nothing ran. "
+            "Change the story, or leave the file out to play a scenario."
+        )
 
 
 def play_story(path: Path, as_json: bool) -> None:

@@ -20,7 +20,7 @@ def story_lines(result: StoryResult) -> list[Text]:
     lines = [Text(result.name, STRONG), *rows(_figures(result))]
     lines += [_act(act) for act in result.acts[:MOST_ACTS]]
     if len(result.acts) > MOST_ACTS:
-        lines.append(Text(f"... and {len(result.acts) - MOST_ACTS} more acts: --json has them all", QUIET))
+        lines.append(Text(f"... and more, {len(result.acts)} in all: --json lists every act", QUIET))
     lines += [
         Text(f"does not hold (line {one.line}): {_written(one.expect)}; seen: {one.seen}", BAD)
         for one in result.failed
@@ -41,7 +41,7 @@ def _figures(result: StoryResult) -> list[tuple[str, str]]:
     return [
         (
             "played",
-            f"{span(result.seconds)} as {result.runner}, seed {result.seed}, {len(result.ticks)} sentences",
+            f"{span(result.seconds)} as {result.runner}, seed {result.seed}, {_sentences(len(result.ticks))}",
         ),
         ("acts", done or "none"),
         ("cost", f"{result.cost} {result.currency} for {result.node_hours:g} node-hours"),
@@ -58,3 +58,7 @@ def _act(act: Done) -> Text:
 
 def _written(expect: Mapping[str, Any]) -> str:
     return msgspec.json.encode(expect).decode()
+
+
+def _sentences(count: int) -> str:
+    return f"{count} sentence{'' if count == 1 else 's'}"
