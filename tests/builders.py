@@ -15,6 +15,7 @@ from ebbtide.model.node import Instance, Node
 from ebbtide.model.operation import (
     Consolidate,
     Move,
+    Operation,
     Removal,
     ScaleDown,
     ScaleUp,
@@ -163,8 +164,30 @@ def make_snapshot(
     return Snapshot(at, view, (*instances, *extra_instances), cpu, problems)
 
 
+def lanes(operation: Operation | None) -> dict[str, Any]:
+    """The lanes of a record in which only this is open."""
+    adds = isinstance(operation, ScaleUp)
+    return {"launching": operation if adds else None, "removing": None if adds else operation}
+
+
+def asides(operation: Operation | None) -> dict[str, Any]:
+    """The same for what was set aside."""
+    return {f"{lane}_aside": work for lane, work in lanes(operation).items()}
+
+
+def by_lane(overrides: dict[str, Any]) -> dict[str, Any]:
+    """`operation` and `set_aside` as fields of the record."""
+    found = dict(overrides)
+    if "operation" in found:
+        found |= lanes(found.pop("operation"))
+    if "set_aside" in found:
+        found |= asides(found.pop("set_aside"))
+    return found
+
+
 def make_record(**overrides: Any) -> Record:
-    return Record(**overrides)
+    """`operation` is the only one that is open, in its lane."""
+    return Record(**by_lane(overrides))
 
 
 def make_slot(key: str = "op-0", **overrides: Any) -> Slot:

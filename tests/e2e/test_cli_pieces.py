@@ -46,6 +46,7 @@ from ebbtide.model.operation import (
 from ebbtide.model.record import Leaving, Record, Rest
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.frames import Frame, NodeFrame
+from tests.builders import asides, lanes
 
 DRAIN = ScaleDown(
     "op-1", 900, (Removal("i-1", "node-1", state=RemovalState.DRAINING, since=940, attempts=1),), "CPU is low"
@@ -123,7 +124,7 @@ def test_a_simulated_cluster_begins_with_the_workers_that_the_pools_ask_for() ->
 
 def test_the_switch_is_written_beside_a_running_operation() -> None:
     store = MemoryStore(SystemClock(), "cluster")
-    store.write(replace(store.load(), operation=DRAIN), None)
+    store.write(replace(store.load(), **lanes(DRAIN)), None)
     with_switch(store, paused=True, reason="upgrade")
     record = store.load()
     assert (record.paused, record.pause_reason, record.operation) == (True, "upgrade", DRAIN)
@@ -131,7 +132,7 @@ def test_the_switch_is_written_beside_a_running_operation() -> None:
 
 def test_resuming_takes_up_what_was_set_aside_unless_something_else_is_open() -> None:
     store = MemoryStore(SystemClock(), "cluster")
-    store.write(replace(store.load(), set_aside=DRAIN, paused=True), None)
+    store.write(replace(store.load(), **asides(DRAIN), paused=True), None)
     before = with_switch(store, paused=False)
     record = store.load()
     taken = record.operation
@@ -143,7 +144,7 @@ def test_resuming_takes_up_what_was_set_aside_unless_something_else_is_open() ->
     )
     assert time.time() - taken.started_at < 60, "it has all its time before it again"
     assert "op-1, which had been set aside, is taken up again" in resumed(before)
-    busy = replace(before, operation=ScaleUp("op-2", 950, 1))
+    busy = replace(before, **lanes(ScaleDown("op-2", 950)))
     assert "op-1 stays set aside, and removals wait, until op-2 is done" in resumed(busy)
 
 
@@ -159,7 +160,7 @@ def test_a_record_is_described_with_all_that_holds_it_up() -> None:
             ticked_at=990,
             last_scale_at=400,
             pending_since=970,
-            operation=DRAIN,
+            **lanes(DRAIN),
             spots=(spot,),
             removal_failures=2,
             removal_backoff_until=1060,
@@ -189,7 +190,7 @@ def test_a_launch_is_described_by_what_is_known_of_it() -> None:
         Slot("k-0", "a", "zone-b", "cpx22", state=SlotState.LAUNCHING, since=990),
         Slot("k-1", "a", "zone-b", "cpx22", state=SlotState.FAILED, instance_id="i-2", reason="no capacity"),
     )
-    said = told(Record(operation=ScaleUp("op-3", 980, 2, slots, "2 pods wait")))
+    said = told(Record(**lanes(ScaleUp("op-3", 980, 2, slots, "2 pods wait"))))
     assert "scale-up by 2 op-3, begun 20 s ago" in said
     assert "cpx22 in zone-b  LAUNCHING  for 10 s" in said
     assert "i-2  FAILED: no capacity" in said
@@ -208,7 +209,7 @@ def test_a_consolidation_is_described_with_its_nodes_and_moves() -> None:
         reason="consolidation: empty node-1",
     )
     leaving = (Leaving("node-9", "uid-9", "i-9", "op-3", 1060),)
-    said = told(Record(operation=operation, last_consolidation_at=900, leaving=leaving))
+    said = told(Record(**lanes(operation), last_consolidation_at=900, leaving=leaving))
     for part in (
         "last consolidation  100 s ago",
         "node-9, for another 60 s at most",
@@ -222,7 +223,7 @@ def test_a_consolidation_is_described_with_its_nodes_and_moves() -> None:
     assert "back-off            consolidation for another 3 h 58 min, after 1 in vain" in told(vain)
     assert "pods moved          2 in the last hour, 60 allowed" in told(vain)
     assert "in vain" not in told(replace(vain, leaving=leaving))
-    aborting = told(Record(operation=replace(operation, abort_reason="paused")))
+    aborting = told(Record(**lanes(replace(operation, abort_reason="paused"))))
     assert "consolidation (aborting) op-4" in aborting
     plan = ConsolidationPlan(moves=operation.moves)
     report = ConsolidationReport((), plan=plan)

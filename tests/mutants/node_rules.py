@@ -22,9 +22,9 @@ OF_NODES = (
     ),
     Mutant(
         "load that is back does not release a scale-down",
-        "scale_down._why_abort",
-        "high and _holds_capacity(operation, situation)",
-        "False",
+        "yielding.why_yield",
+        "load_is_high(snapshot, settings)",
+        '""',
         ("unit:tests/unit/rows",),
     ),
     Mutant(
@@ -103,8 +103,8 @@ OF_NODES = (
     Mutant(
         "the obstacle is forgotten when time runs out",
         "_with_obstacle",
-        "f'{reason}: {removals.obstacle(removal)}' if blamed else reason",
-        "reason",
+        "f'{abort.reason}: {removals.obstacle(removal)}' if abort.blamed else abort.reason",
+        "abort.reason",
         ("story:row-36-the-obstacle",),
     ),
     Mutant(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.lanes import OF_LANES
 from tests.mutants.node_rules import OF_NODES
 from tests.mutants.plant import Mutant
 from tests.mutants.sleeping import OF_SLEEP
@@ -91,7 +92,7 @@ OF_REMOVALS = (
     Mutant(
         "a terminate is sent again before it can have been carried out",
         "absorb_removal",
-        "replace(removal, retry_at=situation.now + situation.settings.request_timeout_seconds)",
+        'replace(removal, retry_at=retry_at, refused_since=0, reason="")',
         "removal",
         ("explorer:scale-down",),
     ),
@@ -117,8 +118,8 @@ OF_REMOVALS = (
     ),
     Mutant(
         "pods that wait do not stop a removal",
-        "_why_abort",
-        "urgent and _holds_capacity(operation, situation)",
+        "yielding.why_yield",
+        "pod is not None",
         "False",
         ("unit:tests/unit/operations",),
     ),
@@ -168,7 +169,9 @@ OF_SLOTS = (
         "reclaim",
         """
         if node is not None and node.ready:
-            return replace(slot, state=SlotState.READY, node_name=node.name, reason=""), ()
+            return replace(
+                slot, state=SlotState.READY, node_name=node.name, reason="", since=situation.now
+            ), ()
         """,
         "",
         ("unit:tests/unit/operations",),
@@ -228,8 +231,8 @@ OF_SLOTS = (
     Mutant(
         "what the cloud would not terminate is forgotten with its operation",
         "handed_over",
-        "not removals",
-        "True",
+        "slot.state is SlotState.FAILED and slot.terminated",
+        "False",
         ("unit:tests/unit/operations",),
     ),
     Mutant(
@@ -490,15 +493,15 @@ OF_THE_ENGINE = (
     ),
     Mutant(
         "runs are not counted",
-        "_count_run",
-        "replace(record, unclean_runs=record.unclean_runs + 1)",
-        "record",
+        "lanes._count_run",
+        "with_runs(lane, others, runs_in(lane, record) + 1)",
+        "others",
         ("table:always_crashes",),
     ),
     Mutant(
         "a run that a fault outside stopped counts as a crash",
-        "_forgive",
-        "record.operation is not None and record.unclean_runs",
+        "tick._forgive",
+        "record.scaling_in_progress and clean(record) != record",
         "False",
         (
             "unit:tests/unit/engine",
@@ -582,6 +585,7 @@ RULES = (*OF_NODES, *OF_ZERO_RULES, *OF_THE_DOCUMENTS)
 """Wrong rules, not wrong protocol: what stories and the oracle are for."""
 ALL = (
     *OF_REMOVALS,
+    *OF_LANES,
     *OF_SLOTS,
     *OF_SPOT,
     *OF_GATES,

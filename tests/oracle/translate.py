@@ -33,15 +33,12 @@ SOURCES_BACK = (SourceState.RELEASING, SourceState.RELEASED)
 
 def operations(record: Record) -> tuple[Operation, ...]:
     """All that are open, in whichever lane."""
-    lanes = getattr(record, "operations", None)
-    if lanes is not None:
-        return tuple(lanes)
-    return (record.operation,) if record.operation is not None else ()
+    return record.operations
 
 
 def removals(record: Record) -> Iterator[tuple[Removal, By]]:
     """Every removal of the record, with who asked for it."""
-    for operation in (*operations(record), record.set_aside):
+    for operation in operations(record) + record.all_set_aside:
         if isinstance(operation, ScaleDown):
             for removal in operation.removals:
                 yield removal, By.SCALE_DOWN
@@ -52,7 +49,7 @@ def removals(record: Record) -> Iterator[tuple[Removal, By]]:
 
 
 def slots(record: Record) -> Iterator[Slot]:
-    for operation in (*operations(record), record.set_aside):
+    for operation in operations(record) + record.all_set_aside:
         if isinstance(operation, ScaleUp | Consolidate):
             yield from operation.slots
     for spot in record.spots:

@@ -41,6 +41,7 @@ from ebbtide.simulator.plans import CrashPlan, Distortion, RandomPlan, Strike
 from ebbtide.simulator.rules import Rules, Span
 from ebbtide.simulator.scaling_faults import faulty_scaling
 from ebbtide.simulator.world import Act, ActKind
+from tests.builders import lanes
 from tests.simulation.stories import (
     IMPATIENT,
     NO_REMOVALS,
@@ -257,7 +258,7 @@ def test_15_minutes_pass_and_what_is_terminating_rolls_forward() -> None:
     telling = Telling(SCALE_DOWN)
     record = telling.tick_until(terminating)
     assert record.operation is not None
-    telling.store.write(replace(record, operation=replace(record.operation, started_at=START - 1000)), None)
+    telling.store.write(replace(record, **lanes(replace(record.operation, started_at=START - 1000))), None)
     telling.wait(60)
     telling.tick()
     assert not acts(telling, ActKind.UNCORDON)

@@ -36,6 +36,7 @@ from ebbtide.simulator.simulate import Simulation
 from ebbtide.simulator.watch import WatchedStore
 from ebbtide.simulator.workload import Demand
 from ebbtide.simulator.world import Act, ActKind, World
+from tests.builders import lanes
 from tests.simulation.stories import POOL
 
 DAY = 86_400
@@ -125,7 +126,7 @@ class Scene:
             for node in nodes
         )
         operation = ScaleDown("op", 0, removals, only_empty=only_empty)
-        self.store.write(replace(self.store.load(), operation=operation), None)
+        self.store.write(replace(self.store.load(), **lanes(operation)), None)
         return self.checker.violations
 
 
@@ -179,7 +180,7 @@ def moving(scene: Scene, node: Node, pod_uid: str) -> Record:
     source = Source(scene.instance_id(node), node.name, node.uid, state=SourceState.MARKED)
     move = Move(pod_uid, "default/web", node.name, "", state=MoveState.EVICTING)
     operation = Consolidate("op", 0, sources=(source,), moves=(move,))
-    return replace(scene.store.load(), operation=operation)
+    return replace(scene.store.load(), **lanes(operation))
 
 
 @pytest.mark.parametrize("marked", [True, False])

@@ -20,6 +20,7 @@ from ebbtide.simulator.rules import Rules
 from ebbtide.simulator.watch import WatchedStore
 from ebbtide.simulator.workload import Demand
 from ebbtide.simulator.world import World
+from tests.builders import lanes
 
 SETTINGS = Settings(pools=(pool("general"),), min_workers=2, max_workers=4)
 
@@ -62,7 +63,7 @@ class Scene:
             Removal(instance_of(n), n.name, n.uid, n.zone, n.pool, RemovalState.TERMINATING) for n in nodes
         )
         before = record or self.store.load()
-        return self.store.write(replace(before, operation=ScaleDown("op", 0, removals)), None)
+        return self.store.write(replace(before, **lanes(ScaleDown("op", 0, removals))), None)
 
 
 def instance_of(node: Node) -> str:
@@ -81,7 +82,7 @@ def test_a_removal_that_keeps_every_rule_is_not_complained_about(scene: Scene) -
     scene.cloud.terminate(instance_of(node))
     scene.wait(120)
     scene.cluster.delete_node(DeleteNode(node.name, node.uid))
-    record = scene.store.write(replace(record, operation=None), None)
+    record = scene.store.write(replace(record, **lanes(None)), None)
     scene.checker.finish(record)
     assert scene.said == []
 

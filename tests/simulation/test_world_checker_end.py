@@ -8,6 +8,7 @@ import pytest
 
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown, Slot, Spot, SpotKind
 from ebbtide.model.record import Lease, Missing, Record
+from tests.builders import lanes
 from tests.simulation.test_world_checker import Scene, instance_of
 
 
@@ -60,11 +61,11 @@ def test_a_token_that_goes_back_and_a_write_under_an_old_one_are_seen(scene: Sce
 
 def test_an_operation_begun_on_top_of_another_and_two_owners_of_a_node_are_seen(scene: Scene) -> None:
     removal = Removal("i-1", state=RemovalState.DRAINING)
-    first = Record(operation=ScaleDown("op-1", 0, (removal,)))
+    first = Record(**lanes(ScaleDown("op-1", 0, (removal,))))
     scene.checker.wrote(first, None)
-    scene.checker.wrote(replace(first, operation=ScaleDown("op-2", 0, (removal,))), None)
+    scene.checker.wrote(replace(first, **lanes(ScaleDown("op-2", 0, (removal,)))), None)
     spot = Spot("spot:i-1", "i-1", SpotKind.INTERRUPTION, 0, 120, removal=removal)
-    scene.checker.wrote(Record(operation=ScaleDown("op-2", 0, (removal,)), spots=(spot,)), None)
+    scene.checker.wrote(Record(**lanes(ScaleDown("op-2", 0, (removal,))), spots=(spot,)), None)
     assert scene.said == [
         "operation op-2 began while op-1 was open",
         "instance i-1 is being removed by two operations",

@@ -21,7 +21,6 @@ from tests.builders import (
     make_node,
     make_nodes,
     make_record,
-    make_scale_down,
     make_settings,
     make_snapshot,
 )
@@ -78,7 +77,6 @@ def test_a_lone_instance_is_left_alone_during_its_grace() -> None:
 @pytest.mark.parametrize(
     ("gate", "snapshot", "record"),
     [
-        ("no operation in progress", WITH_LONE, overdue("i-lone", operation=make_scale_down())),
         ("observation complete", replace(WITH_LONE, problems=("?",)), overdue("i-lone")),
         ("plausible", WITH_LONE, overdue("i-lone", worker_count=9)),
         ("not paused", WITH_LONE, overdue("i-lone", paused=True)),
@@ -200,7 +198,7 @@ def test_doing_nothing_is_explained_for_both_directions() -> None:
         "no scale-up: CPU 0.50 is not above 0.70, no pod is pending; "
         "no scale-down: CPU 0.50 is not below 0.30"
     )
-    assert len(decision.verdicts) == 6
+    assert len(decision.verdicts) == 7
 
 
 def test_the_last_worker_stays_even_where_the_minimum_is_zero() -> None:

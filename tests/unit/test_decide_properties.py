@@ -27,6 +27,7 @@ from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
     A_DAY_AGO,
     NOW,
+    lanes,
     make_budget,
     make_daemon,
     make_instance,
@@ -201,7 +202,16 @@ def test_a_decision_computed_again_from_its_stored_inputs_is_the_same(case: Case
 
 @ANY_CASE
 @given(cases())
-def test_nothing_is_decided_while_an_operation_is_open(case: Case) -> None:
+def test_only_launches_are_decided_while_nodes_are_removed(case: Case) -> None:
     snapshot, record, settings = case
     operation: ScaleDown = make_scale_down()
-    assert decided((snapshot, replace(record, operation=operation), settings)).action is Action.NOTHING
+    decision = decided((snapshot, replace(record, **lanes(operation)), settings))
+    assert decision.action in (Action.NOTHING, Action.SCALE_UP, Action.ADOPT)
+
+
+@ANY_CASE
+@given(cases())
+def test_no_node_is_chosen_to_go_while_nodes_are_launched(case: Case) -> None:
+    snapshot, record, settings = case
+    decision = decided((snapshot, replace(record, **lanes(make_scale_up())), settings))
+    assert decision.action not in (Action.SCALE_DOWN, Action.CONSOLIDATE)

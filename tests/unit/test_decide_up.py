@@ -20,7 +20,6 @@ from tests.builders import (
     make_pod,
     make_pool,
     make_record,
-    make_scale_up,
     make_settings,
     make_slot,
     make_snapshot,
@@ -168,10 +167,6 @@ def test_a_machine_that_was_seen_a_look_ago_still_counts_against_the_maximum() -
 
 def test_nothing_is_launched_on_an_incomplete_observation() -> None:
     assert failed(decided(make_snapshot(NODES, cpu=0.9, problems=("?",)))).name == "observation complete"
-
-
-def test_nothing_is_launched_while_an_operation_is_open() -> None:
-    assert failed(decided(HOT, make_record(operation=make_scale_up()))).name == "no operation in progress"
 
 
 def test_the_pause_switch_stops_removals_alone() -> None:

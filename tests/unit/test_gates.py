@@ -8,9 +8,10 @@ from ebbtide.core import gates
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.node import Node
 from ebbtide.model.operation import RemovalState
-from ebbtide.model.record import Missing, Record
+from ebbtide.model.record import Missing, Record, Refused
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
+    NOW,
     make_daemon,
     make_node,
     make_nodes,
@@ -232,3 +233,9 @@ def test_only_gates_that_look_at_the_moment_are_waited_for() -> None:
 
 def test_placed_pods_are_those_on_nodes() -> None:
     assert gates.placed_pods(make_snapshot([make_node()], [make_daemon("a1"), make_daemon("")])) == 1
+
+
+def test_what_the_cloud_refuses_holds_up_no_budget() -> None:
+    kept = make_removal("a1", state=RemovalState.TERMINATING)
+    assert gates.leaving(make_record(refused=(Refused("op", kept, NOW),))) == ()
+    assert len(gates.leaving(make_record(operation=make_scale_down(kept)))) == 1

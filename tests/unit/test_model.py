@@ -187,7 +187,7 @@ def test_a_slot_is_expected_until_it_is_a_worker_or_known_to_become_none() -> No
 def test_a_node_is_not_counted_on_from_the_plan_to_remove_it_until_it_is_being_released() -> None:
     settled = {state for state in RemovalState if make_removal(state=state).settled}
     dooming = {state for state in RemovalState if make_removal(state=state).dooms}
-    assert settled == {RemovalState.GONE, RemovalState.RELEASED}
+    assert settled == {RemovalState.GONE, RemovalState.RELEASED, RemovalState.SET_ASIDE}
     assert dooming == set(RemovalState) - {RemovalState.RELEASING, RemovalState.RELEASED}
 
 

@@ -227,7 +227,7 @@ def test_the_record_tells_since_when_a_node_is_empty() -> None:
     [
         (("half read",), {"ticked_at": NOW - 60}),
         ((), {"ticked_at": NOW - 301}),
-        ((), {"ticked_at": NOW - 60, "unclean_runs": 1}),
+        ((), {"ticked_at": NOW - 60, "unclean_removal_runs": 1}),
     ],
     ids=["nothing could be seen", "nobody looked", "the runner before died"],
 )

@@ -9,28 +9,64 @@ from collections import Counter
 from collections.abc import Iterable
 
 from ebbtide.model.node import Node
-from ebbtide.model.operation import Consolidate, Operation, Removal, ScaleDown, ScaleUp, Slot, SpotKind
+from ebbtide.model.operation import (
+    Consolidate,
+    Operation,
+    Removal,
+    RemovalState,
+    ScaleDown,
+    ScaleUp,
+    Slot,
+    SlotState,
+    SpotKind,
+)
 from ebbtide.model.pool import Pool
 from ebbtide.model.record import Counted, Record
 from ebbtide.model.snapshot import Snapshot
 
 
-def _operations(record: Record) -> Iterable[Operation]:
-    return (op for op in (record.operation, record.set_aside) if op is not None)
+def _operations(record: Record) -> tuple[Operation, ...]:
+    """Of both lanes, and those that were set aside: minimum, maximum and budgets are asked against them
+    all."""
+    return record.operations + record.all_set_aside
 
 
 def _idle(record: Record) -> bool:
-    """Nothing is under way: most of the time, and asked often."""
-    return record.operation is None and record.set_aside is None and not record.spots
+    """Nothing is in progress: most of the time, and asked often."""
+    return not (record.scaling_in_progress or record.all_set_aside or record.spots or record.refused)
 
 
 def open_removals(record: Record) -> tuple[Removal, ...]:
-    """Every removal that is under way, whoever asked for it."""
+    """Every removal that is not over, whoever asked for it; also what the cloud refuses and was set aside."""
     if _idle(record):
         return ()
-    removals = [r for op in _operations(record) if isinstance(op, ScaleDown) for r in op.removals]
-    removals += [spot.removal for spot in record.spots if spot.removal is not None]
-    return tuple(r for r in removals if not r.settled)
+    return (*removals_in_progress(record), *_halted(record))
+
+
+def removals_in_progress(record: Record) -> tuple[Removal, ...]:
+    """Those that somebody works on. What was set aside waits for the cloud and holds up no budget."""
+    if _idle(record):
+        return ()
+    return tuple(removal for removal in _removals(record) if not removal.settled)
+
+
+def _halted(record: Record) -> Iterable[Removal]:
+    yield from (one.removal for one in record.refused)
+    yield from (removal for removal in _removals(record) if removal.state is RemovalState.SET_ASIDE)
+
+
+def _removals(record: Record) -> Iterable[Removal]:
+    for operation in _operations(record):
+        if isinstance(operation, ScaleDown):
+            yield from operation.removals
+    yield from (spot.removal for spot in record.spots if spot.removal is not None)
+
+
+def coming_slots(record: Record) -> tuple[Slot, ...]:
+    """Those whose nodes can be counted on as room. One that never joined is counted against the maximum until
+    it is gone, but nobody may wait for it."""
+    slots = (slot for slot in expected_slots(record) if slot.state is not SlotState.RECLAIMING)
+    return tuple(slot for slot in slots if not slot.terminated)
 
 
 def expected_slots(record: Record) -> tuple[Slot, ...]:
@@ -39,11 +75,6 @@ def expected_slots(record: Record) -> tuple[Slot, ...]:
     slots = [slot for op in _operations(record) if isinstance(op, ScaleUp | Consolidate) for slot in op.slots]
     slots += [spot.slot for spot in record.spots if spot.slot is not None]
     return tuple(slot for slot in slots if slot.expected)
-
-
-def coming_slots(record: Record) -> tuple[Slot, ...]:
-    """Those that may still become a worker."""
-    return tuple(slot for slot in expected_slots(record) if not slot.terminated)
 
 
 def condemned(record: Record) -> frozenset[str]:

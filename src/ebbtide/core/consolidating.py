@@ -13,7 +13,7 @@ from ebbtide.core import gates
 from ebbtide.core.budgets import allowed
 from ebbtide.core.consolidation import evaluate
 from ebbtide.core.leaving import choose_leaving, note_leaving, stable
-from ebbtide.core.question import Answer, Question, no_operation
+from ebbtide.core.question import Answer, Question, backed_off, no_operation
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Check, Refusal
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport
@@ -30,6 +30,7 @@ def consolidate(q: Question, answer: Answer) -> Iterator[Check]:
 def _go_on(q: Question, answer: Answer) -> Iterator[Check]:
     """What was decided before, and waited for the idle time or for a budget."""
     yield from stable(q.snapshot, q.record, q.settings)
+    yield backed_off(q.record.removal_failures, q.record.removal_backoff_until, q.now)
     removals, answer.refusals = choose_leaving(q.snapshot, q.record, q.settings, q.now)
     yield Check("a node that leaves can go", bool(removals), _said(len(removals), answer.refusals))
     answer.removals = removals
@@ -44,6 +45,7 @@ def _begin(q: Question, answer: Answer) -> Iterator[Check]:
     yield from report.checks
     if report.plan is None:
         return
+    yield backed_off(q.record.removal_failures, q.record.removal_backoff_until, q.now)
     if report.plan.sources:
         yield from _empty(q, answer, report, report.plan)
     else:

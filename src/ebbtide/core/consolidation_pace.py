@@ -72,8 +72,8 @@ def written(record: Record, operation: Consolidate) -> Record:
     """The record with this consolidation in its place, and with every eviction that it now intends. One
     that is asked for again is the same eviction, at a later time."""
     before: dict[str, Move] = {}
-    if isinstance(record.operation, Consolidate):
-        before = {move.pod_uid: move for move in record.operation.moves}
+    if isinstance(record.removing, Consolidate):
+        before = {move.pod_uid: move for move in record.removing.moves}
     times = list(record.evictions)
     for move in operation.moves:
         old = before.get(move.pod_uid)
@@ -83,4 +83,4 @@ def written(record: Record, operation: Consolidate) -> Record:
         if since in times:
             times.remove(since)
         times.append(move.since)
-    return replace(record, operation=operation, evictions=tuple(times))
+    return replace(record, removing=operation, evictions=tuple(times))

@@ -1,8 +1,9 @@
 """What to do next, with the reason for it and for everything that is not done.
 
 `decide` is a function of what was seen, the record, the settings and the time, so that a stored
-decision can be computed again. It is asked only when no operation is open. Actions are tried in the
-order of `STRATEGIES`, what people wait for first; the first whose preconditions all hold is taken.
+decision can be computed again. It is asked in every tick; each action looks at its own lane: what removes
+nodes does not stand in the way of a launch. Actions are tried in the order of `STRATEGIES`, what people
+wait for first; the first whose preconditions all hold is taken.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from ebbtide.core import gates
 from ebbtide.core.capacity import coming_slots, held_against, missing_by_pool, standing
 from ebbtide.core.consolidating import consolidate
+from ebbtide.core.extending import can_launch, last_scaling, launch_backoff
 from ebbtide.core.floor import needed_by_wakes
 from ebbtide.core.orphans import (
     cordon_id,
@@ -24,7 +26,8 @@ from ebbtide.core.orphans import (
     stray_cordons,
     to_forget,
 )
-from ebbtide.core.question import Answer, Question, Strategy, no_operation
+from ebbtide.core.question import Answer, Question, Strategy, backed_off, no_operation, no_removal
+from ebbtide.core.refused import retry
 from ebbtide.core.sizing import nodes_for_cpu, plan_launch
 from ebbtide.core.targets import choose_targets
 from ebbtide.core.underused import choose_underused
@@ -82,7 +85,6 @@ def _spoken(action: Action) -> str:
 
 def _adopt(q: Question, answer: Answer) -> Iterator[Check]:
     """What is adopted and does not join is terminated, so that this passes the gates of a removal."""
-    yield no_operation(q)
     yield gates.complete(q.snapshot)
     yield gates.plausible(q.snapshot, q.record, q.settings)
     yield gates.not_paused(q.record)
@@ -112,7 +114,7 @@ def _adopt(q: Question, answer: Answer) -> Iterator[Check]:
 def _forget(q: Question, answer: Answer) -> Iterator[Check]:
     """Takes nothing away, so the health gate, which these very nodes would fail, is not asked. Where less
     is seen than before, as after every mass loss, only those go that the cloud lists as gone."""
-    yield no_operation(q)
+    yield no_removal(q)
     yield gates.complete(q.snapshot)
     yield gates.not_paused(q.record)
     yield Check("cloud lists instances", bool(q.snapshot.instances), f"{len(q.snapshot.instances)} listed")
@@ -136,7 +138,7 @@ def _instance_id(q: Question, node: Node) -> str:
 
 
 def _release(q: Question, answer: Answer) -> Iterator[Check]:
-    yield no_operation(q)
+    yield no_removal(q)
     yield gates.complete(q.snapshot)
     stray = stray_cordons(q.snapshot, q.record)
     late = [n for n in stray if overdue(q.record, cordon_id(n), q.settings, q.now)]
@@ -162,12 +164,12 @@ def _release(q: Question, answer: Answer) -> Iterator[Check]:
 
 def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     settings, record = q.settings, q.record
-    yield no_operation(q)
+    yield can_launch(q)
     yield gates.complete(q.snapshot)
     trigger, at_least = _pressure(q)
     yield trigger
     yield _cooled_down(q, settings.cooldown_up_seconds, "COOLDOWN_UP_SEC", excuse=_excuse(q))
-    yield _backed_off(record.launch_failures, record.launch_backoff_until, q.now)
+    yield backed_off(*launch_backoff(record, settings), q.now)
     count = held_against(q.snapshot, record)
     says = f"{count} nodes exist or are expected, MAX_WORKERS is {settings.max_workers}"
     yield Check("below maximum", count < settings.max_workers, says)
@@ -190,9 +192,10 @@ def _pressure(q: Question) -> tuple[Check, int]:
     woken, needed = needed_by_wakes(q.snapshot, record, settings)
     says = [woken] if woken else []
     if cpu is not None and cpu > settings.cpu_up:
-        needed = max(needed, nodes_for_cpu(len(standing(q.snapshot, record)), cpu, settings))
+        wanted = nodes_for_cpu(len(standing(q.snapshot, record)), cpu, settings) - len(coming_slots(record))
+        needed = max(needed, wanted)
         value, limit = two_shares(cpu, settings.cpu_up)
-        says.append(f"CPU {value} is above {limit}")
+        says += [f"CPU {value} is above {limit}"] if wanted > 0 else []
     if record.short_since and q.now - record.short_since >= settings.pending_up_seconds:
         ready, lack = len(standing(q.snapshot, record)), missing_by_pool(q.snapshot, record, settings.pools)
         lack_of_all = settings.min_workers - ready - len(coming_slots(record))
@@ -210,6 +213,8 @@ def _pressure(q: Question) -> tuple[Check, int]:
         return Check(name, True, "; ".join(says)), needed
     value, limit = two_shares(cpu or 0.0, settings.cpu_up)
     heat = q.snapshot.cpu.problem or "CPU is unknown" if cpu is None else f"CPU {value} is not above {limit}"
+    if cpu is not None and cpu > settings.cpu_up:
+        heat = f"CPU {value} is above {limit}, and enough nodes are on their way"
     if waiting:
         have = "has" if len(waiting) == 1 else "have"
         heat += f", {count_of(len(waiting), 'pod')} {have} been pending for {a_while(waited)}, "
@@ -227,19 +232,14 @@ def _excuse(q: Question) -> str:
 
 
 def _cooled_down(q: Question, seconds: int, name: str, excuse: str = "") -> Check:
-    since = q.now - q.record.last_scale_at
+    last = last_scaling(q.record)
+    since = q.now - last
     if excuse:
         return Check("cooldown over", True, f"{excuse}: the cooldown is skipped")
-    if not q.record.last_scale_at:
+    if not last:
         return Check("cooldown over", True, "nothing was scaled yet")
     says = f"{since} s since the last scaling, {name} is {seconds}"
     return Check("cooldown over", since >= seconds, says)
-
-
-def _backed_off(failures: int, until: int, now: int) -> Check:
-    left = until - now
-    says = f"{failures} failures in a row, {left} s of back-off left" if left > 0 else "no back-off"
-    return Check("back-off over", left <= 0, says)
 
 
 def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
@@ -252,7 +252,7 @@ def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     one_by_one = settings.scale_down_by == JudgedBy.NODE
     yield from _calm(q) if one_by_one else _idle(q)
     yield _cooled_down(q, settings.cooldown_down_seconds, "COOLDOWN_DOWN_SEC")
-    yield _backed_off(record.removal_failures, record.removal_backoff_until, q.now)
+    yield backed_off(record.removal_failures, record.removal_backoff_until, q.now)
     spots = len(record.spots)
     yield Check("no spot notice open", not spots, f"{spots} spot notices are being answered")
     yield _nothing_leaves(q)
@@ -313,6 +313,7 @@ STRATEGIES: tuple[tuple[Action, Strategy], ...] = (
     (Action.FORGET, _forget),
     (Action.SCALE_UP, _scale_up),
     (Action.RELEASE, _release),
+    (Action.RETRY, retry),
     (Action.ADOPT, _adopt),
     (Action.SCALE_DOWN, _scale_down),
     (Action.CONSOLIDATE, consolidate),

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
 from ebbtide.core.budgets import allowed
-from ebbtide.core.capacity import open_removals, standing
+from ebbtide.core.capacity import removals_in_progress, standing
 from ebbtide.core.words import count_of, two_shares
 from ebbtide.model.budget import Allowance, RemovalReason
 from ebbtide.model.check import Check, Gate
@@ -184,8 +184,8 @@ class Going(Protocol):
 
 def leaving(record: Record, besides: Collection[str] = ()) -> tuple[Going, ...]:
     """All that is on its way out, whoever asked for it; `besides` are instances not to be counted."""
-    found: dict[str, Going] = {removal.instance_id: removal for removal in open_removals(record)}
-    for operation in (record.operation, record.set_aside):
+    found: dict[str, Going] = {removal.instance_id: removal for removal in removals_in_progress(record)}
+    for operation in (record.removing, record.removing_aside):
         if isinstance(operation, Consolidate):
             found |= {source.instance_id: source for source in operation.sources if not source.settled}
     return tuple(going for key, going in found.items() if key not in besides)
@@ -251,7 +251,7 @@ def reason_of(removal: Removal, record: Record) -> RemovalReason:
     """On whose behalf a removal of the record is under way."""
     if any(spot.removal and spot.removal.instance_id == removal.instance_id for spot in record.spots):
         return RemovalReason.REBALANCE
-    only_empty = isinstance(record.operation, ScaleDown) and record.operation.only_empty
+    only_empty = isinstance(record.removing, ScaleDown) and record.removing.only_empty
     return RemovalReason.EMPTY if only_empty else RemovalReason.IDLE
 
 

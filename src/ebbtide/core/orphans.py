@@ -73,8 +73,8 @@ def says_gone(node: Node, snapshot: Snapshot) -> bool:
 def stray_cordons(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
     """Workers that carry the signature of an operation that is not open: tainted, and perhaps cordoned.
     What consolidation has emptied keeps its mark until it is removed or forgotten."""
-    open_ids = {op.id for op in (record.operation, record.set_aside) if op is not None}
-    open_ids |= {spot.id for spot in record.spots}
+    open_ids = {op.id for op in record.operations + record.all_set_aside}
+    open_ids |= {spot.id for spot in record.spots} | {one.operation_id for one in record.refused}
     return tuple(
         node
         for node in snapshot.cluster.workers

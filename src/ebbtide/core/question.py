@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ebbtide.model.check import Check, Refusal
 from ebbtide.model.consolidation import ConsolidationReport
-from ebbtide.model.operation import Removal, Slot
+from ebbtide.model.operation import Operation, Removal, Slot
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -36,7 +36,22 @@ class Answer:
 Strategy = Callable[[Question, Answer], Iterator[Check]]
 
 
+def backed_off(failures: int, until: int, now: int) -> Check:
+    left = until - now
+    says = f"{failures} failures in a row, {left} s of back-off left" if left > 0 else "no back-off"
+    return Check("back-off over", left <= 0, says)
+
+
 def no_operation(q: Question) -> Check:
-    operation = q.record.operation
-    says = f"operation {operation.id} is under way" if operation else "no operation is under way"
+    """No other scaling in progress, in either lane: asked before nodes are chosen to be removed."""
+    return _none_open(q.record.operation)
+
+
+def no_removal(q: Question) -> Check:
+    """Asked before something is cleared up in the lane of removals: a launch does not stand in its way."""
+    return _none_open(q.record.removing)
+
+
+def _none_open(operation: Operation | None) -> Check:
+    says = f"operation {operation.id} is in progress" if operation else "no operation is in progress"
     return Check("no operation in progress", operation is None, says)

@@ -15,7 +15,7 @@ from ebbtide.core.consolidation_pace import forget_evictions
 from ebbtide.core.gates import placed_pods, plausible
 from ebbtide.core.operations.removals import with_time_again
 from ebbtide.core.underused import track_underused
-from ebbtide.model.operation import Consolidate, Operation, ScaleDown
+from ebbtide.model.operation import Consolidate, Removing, ScaleDown
 from ebbtide.model.record import Emptied, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -36,8 +36,8 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
     """The record with its timers brought up to now, and warnings to say aloud."""
     record, warnings = clamp_stamps(record, settings, now)
     silent = record.ticked_at > 0 and now - record.ticked_at > settings.max_tick_gap_seconds
-    if snapshot.problems or silent or record.unclean_runs:
-        record = replace(record, operation=_watched_again(record.operation, settings, now))
+    if snapshot.problems or silent or record.unclean_removal_runs:
+        record = replace(record, removing=_watched_again(record.removing, settings, now))
     if snapshot.problems:
         return replace(record, idle_since=0, emptied=(), underused=(), ticked_at=now), warnings
     idle = is_idle(snapshot, settings)
@@ -64,7 +64,7 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
     )
 
 
-def _watched_again(operation: Operation | None, settings: Settings, now: int) -> Operation | None:
+def _watched_again(operation: Removing | None, settings: Settings, now: int) -> Removing | None:
     """Nobody looked, the runner before died, or nothing could be seen: pods that are being moved or drained
     are given their time again (row 36). That cannot go on for ever, since both operations have an end."""
     match operation:

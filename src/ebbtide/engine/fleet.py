@@ -99,5 +99,5 @@ class Fleet:
             return False
         with suppress(EbbtideError):
             record = member.outside.store.load()
-            return record.operation is None and not record.spots
+            return not record.scaling_in_progress and not record.spots
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, get_type_hints
 
 import msgspec
@@ -15,10 +16,13 @@ from ebbtide.model.decision import Decision
 from ebbtide.model.events import DecisionMade, Inputs
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import Consolidate, Operation, ScaleDown, ScaleUp
-from ebbtide.model.record import Record
+from ebbtide.model.record import Record, in_lane
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 from ebbtide.narrate import entry_of
+
+OPERATIONS = ("launching", "removing", "launching_aside", "removing_aside")
+"""Fields of a record that hold one."""
 
 
 def decision_entry(decision: Decision, inputs: Inputs | None) -> LogEntry:
@@ -65,13 +69,21 @@ def _read_record(data: dict[str, Any]) -> Record:
     added is passed over, as elsewhere."""
     hints = get_type_hints(Record)
     values: dict[str, Any] = {
-        name: _read_operation(value)
-        if name in ("operation", "set_aside")
-        else msgspec.convert(value, hints[name])
+        name: _read_operation(value) if name in OPERATIONS else msgspec.convert(value, hints[name])
         for name, value in data.items()
         if name in hints
     }
-    return Record(**values)
+    return _with_one_lane(Record(**values), data)
+
+
+def _with_one_lane(record: Record, data: dict[str, Any]) -> Record:
+    """As it was written before there were two."""
+    operation, aside = _read_operation(data.get("operation")), _read_operation(data.get("set_aside"))
+    if operation is not None:
+        record = in_lane(record, operation)
+    if isinstance(aside, ScaleUp):
+        return replace(record, launching_aside=aside)
+    return record if aside is None else replace(record, removing_aside=aside)
 
 
 def _read_operation(data: dict[str, Any] | None) -> Operation | None:

@@ -115,7 +115,7 @@ def _round(hold: Hold, work: Work, find: Find) -> bool:
     last_moment = hold.last_moment
     step = machine.advance(work, hold.situation)
     effects = tuple(effect for effect in step.effects if effect not in hold.asked)
-    _refuse_if_broken(work, step.operation)
+    refuse_if_broken(work, step.operation)
     if machine.is_settled(step.operation):
         _close(hold, work, step.operation)
         return False
@@ -140,7 +140,7 @@ def _round(hold: Hold, work: Work, find: Find) -> bool:
     return any(o.kind in (OutcomeKind.DONE, OutcomeKind.NO_CAPACITY, OutcomeKind.REFUSED) for o in outcomes)
 
 
-def _refuse_if_broken(before: Work, after: Work) -> None:
+def refuse_if_broken(before: Work, after: Work) -> None:
     broken = machine.check_invariants(before, after)
     if broken:
         raise InvariantBroken(f"{broken[0]}: nothing was written and nothing done; please report this")
@@ -163,16 +163,19 @@ def _take_in(hold: Hold, work: Work, outcomes: Sequence[Outcome]) -> None:
     hold.sentences.extend(entry.says for entry in entries)
     hold.outside.observer.performed(outcomes)
     after = machine.absorb(work, outcomes, hold.situation)
-    _refuse_if_broken(work, after)
+    refuse_if_broken(work, after)
     if after == work:
         hold.outside.store.append(entries)
         return
     moved = [hold.entry(fact, fact.name) for fact in facts.transitions(work, after)]
+    raised = [hold.entry(alarm, subject) for subject, alarm in facts.alarms(work, after)]
     try:
-        hold.write(machine.written(hold.record, after), [*entries, *moved])
+        hold.write(machine.written(hold.record, after), [*entries, *moved, *raised])
     except Conflict:
         hold.outside.store.append(entries)  # what was done was done, whoever writes the record
         raise
+    for alarm in raised:
+        hold.outside.notifier.notify(alarm)
     hold.outside.observer.advanced(work, after)
 
 

@@ -35,22 +35,35 @@ def set_switch(
 
 
 def taken_up(record: Record, now: int) -> Record:
-    """An operation that was set aside is open again, with all its time before it, unless another is open:
-    then it waits."""
-    if record.set_aside is None or record.operation is not None:
-        return record
-    operation = replace(record.set_aside, started_at=now)
-    return replace(record, operation=operation, set_aside=None, unclean_runs=0)
+    """An operation that was set aside is open again, with all its time before it, unless another is open in
+    its lane: then it waits. What the cloud refused to terminate is asked for again at once."""
+    launching, removing = record.launching_aside, record.removing_aside
+    if launching is not None and record.launching is None:
+        reopened = replace(launching, started_at=now)
+        record = replace(record, launching=reopened, launching_aside=None, unclean_runs=0)
+    if removing is not None and record.removing is None:
+        again = replace(removing, started_at=now)
+        record = replace(record, removing=again, removing_aside=None, unclean_removal_runs=0)
+    return replace(record, refused=tuple(replace(one, retry_at=now) for one in record.refused))
 
 
 def resumed(before: Record) -> str:
     """What resuming did to the record as it was."""
-    aside, under_way = before.set_aside, before.operation
-    if aside is not None and under_way is not None:
+    waits = [
+        (aside, in_progress)
+        for aside, in_progress in (
+            (before.removing_aside, before.removing),
+            (before.launching_aside, before.launching),
+        )
+        if aside is not None and in_progress is not None
+    ]
+    if waits:
+        (aside, in_progress), *_ = waits
         return (
-            f"Operation {aside.id} stays set aside, and removals wait, until {under_way.id} is done: "
+            f"Operation {aside.id} stays set aside, and removals wait, until {in_progress.id} is done: "
             "run `ebbtide resume` again then."
         )
-    if aside is not None:
-        return f"Operation {aside.id}, which had been set aside, is taken up again. Removals may go on."
+    if before.all_set_aside:
+        names = ", ".join(one.id for one in before.all_set_aside)
+        return f"Operation {names}, which had been set aside, is taken up again. Removals may go on."
     return "Removals may go on." if before.paused else "Removals were not paused."

@@ -1,7 +1,8 @@
 """The tick: the same in the daemon, in a Lambda, in `ebbtide once` and in the simulator.
 
-Answer spot notices; take the lease; load the record; observe; advance the open operation, or decide
-and begin one; record; perform; say in a sentence what was done and why; release.
+Answer spot notices; take the lease; load the record; observe; let a removal give way to demand; decide, and
+begin or extend an operation; advance what is open, launches first; record; perform; say in a sentence what
+was done and why; release.
 """
 
 from __future__ import annotations
@@ -12,25 +13,23 @@ from dataclasses import dataclass, replace
 from ebbtide import narrate
 from ebbtide.core.decide import decide, operation_id
 from ebbtide.core.leaving import track_leaving
-from ebbtide.core.operations import consolidate, facts, scale_down, scale_up
+from ebbtide.core.operations import consolidate, facts, machine, scale_down, scale_up
 from ebbtide.core.orphans import track_orphans
+from ebbtide.core.refused import taken_up_again
 from ebbtide.core.track import track
 from ebbtide.engine.journal import consolidation_entry, decision_entry
+from ebbtide.engine.lanes import Lane, clean, open_in, run_lane, with_runs
 from ebbtide.engine.notices import answer_notices
 from ebbtide.engine.observe import observe
 from ebbtide.engine.outside import Outside
-from ebbtide.engine.rounds import Hold, InvariantBroken, advance_work
+from ebbtide.engine.rounds import Hold, InvariantBroken, refuse_if_broken
 from ebbtide.errors import Conflict, EbbtideError, LeaseLost
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.events import Alarm, AlarmKind, Inputs
 from ebbtide.model.log import LogEntry
-from ebbtide.model.operation import Operation
+from ebbtide.model.operation import ScaleUp
 from ebbtide.model.record import CLUSTER_LEASE, Record
 from ebbtide.model.settings import Settings
-
-ENDLESS = 4
-"""After so many times the longest that an operation may take, it can only be waiting for a person: an
-instance that cannot be terminated, say. Launches must not wait with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +92,19 @@ def tick(
     )
 
 
-def _run(hold: Hold) -> Decision | None:
+def _run(hold: Hold) -> Decision:
     _bring_up_to_date(hold)
-    decision = None
-    if hold.record.operation is None:
-        decision = _decide(hold)
-    else:
-        _count_run(hold)
-    if hold.record.operation is not None:
-        said = len(hold.sentences)
-        advance_work(hold, lambda record: record.operation)
-        if hold.record.operation is not None and len(hold.sentences) == said:
-            hold.sentences.append(narrate.goes_on(hold.record.operation))
-    if hold.record.unclean_runs:
-        hold.write(replace(hold.record, unclean_runs=0))
+    open_before = {lane for lane in Lane if open_in(lane, hold.record) is not None}
+    gives_way = machine.gives_way(hold.record.removing, hold.situation)
+    if gives_way:
+        # What is given back now need not be launched: pods may use it before the next tick.
+        run_lane(hold, Lane.REMOVING)
+    decision = _decide(hold)
+    run_lane(hold, Lane.LAUNCHING, counted=Lane.LAUNCHING not in open_before)
+    if not gives_way:
+        run_lane(hold, Lane.REMOVING, counted=Lane.REMOVING not in open_before)
+    if clean(hold.record) != hold.record:
+        hold.write(clean(hold.record))
     return decision
 
 
@@ -115,8 +113,8 @@ def _forgive(outside: Outside) -> None:
     now; that the record did not change meanwhile is condition enough for a counter."""
     with suppress(EbbtideError):
         record = outside.store.load()
-        if record.operation is not None and record.unclean_runs:
-            outside.store.write(replace(record, unclean_runs=0), None)
+        if record.scaling_in_progress and clean(record) != record:
+            outside.store.write(clean(record), None)
 
 
 def _bring_up_to_date(hold: Hold) -> None:
@@ -130,30 +128,61 @@ def _bring_up_to_date(hold: Hold) -> None:
 
 
 def _decide(hold: Hold) -> Decision:
-    now = hold.now
-    inputs = Inputs(hold.snapshot, hold.record, hold.settings, now)
-    decision = decide(hold.snapshot, hold.record, hold.settings, now, hold.outside.new_id())
-    hold.sentences.append(narrate.tick_of(decision))
-    record, entries = hold.record, []
+    now, before = hold.now, hold.record
+    inputs = Inputs(hold.snapshot, before, hold.settings, now)
+    decision = decide(hold.snapshot, before, hold.settings, now, hold.outside.new_id())
+    idle = decision.action is Action.NOTHING
+    if not (idle and before.scaling_in_progress):
+        hold.sentences.append(narrate.tick_of(decision))
+    record, entries = before, []
     if _is_news(decision, hold):
         entries.append(decision_entry(decision, inputs if hold.outside.keeps_inputs else None))
         evaluated = consolidation_entry(hold.outside.new_id(), decision, hold.settings.consolidation)
         entries += [evaluated] if evaluated is not None else []
         record = replace(record, decision_key=decision.key, decision_logged_at=now)
     record = _begin(decision, record, hold)
-    operation = record.operation
-    if operation is not None:
-        record = replace(record, unclean_runs=1)
-        entries.append(hold.entry(facts.begun(decision, operation), operation.id))
-    hold.write(record, entries)
+    if idle and before.scaling_in_progress:
+        return decision  # written with the first run of what is open
+    entries += _began(decision, before, record, hold)
+    hold.write(_counted(before, record), entries)
     hold.outside.observer.decided(decision)
-    if operation is not None:
-        hold.outside.observer.began(operation)
+    _tell(before, hold.record, hold)
     return decision
 
 
+def _counted(before: Record, after: Record) -> Record:
+    """With the first run of what was begun: it follows at once."""
+    for lane in Lane:
+        if open_in(lane, before) is None and open_in(lane, after) is not None:
+            after = with_runs(lane, after, 1)
+    return after
+
+
+def _began(decision: Decision, before: Record, after: Record, hold: Hold) -> list[LogEntry]:
+    entries = []
+    for lane in Lane:
+        old, new = open_in(lane, before), open_in(lane, after)
+        if old is None and new is not None:
+            entries.append(hold.entry(facts.begun(decision, new), new.id))
+        elif old is not None and new is not None and new != old:
+            entries += [hold.entry(fact, fact.name) for fact in facts.transitions(old, new)]
+    return entries
+
+
+def _tell(before: Record, after: Record, hold: Hold) -> None:
+    for lane in Lane:
+        old, new = open_in(lane, before), open_in(lane, after)
+        if old is None and new is not None:
+            hold.outside.observer.began(new)
+        elif old is not None and new is not None and new != old:
+            hold.outside.observer.advanced(old, new)
+
+
 def _is_news(decision: Decision, hold: Hold) -> bool:
-    """Whether it must be logged: something is done, says something new, or was long not said."""
+    """Whether it must be logged: something is done, says something new, or was long not said. That nothing
+    more is done while an operation is open is none."""
+    if decision.action is Action.NOTHING and hold.record.scaling_in_progress:
+        return False
     if decision.action is not Action.NOTHING or decision.key != hold.record.decision_key:
         return True
     return hold.now - hold.record.decision_logged_at >= hold.settings.decision_log_seconds
@@ -163,40 +192,25 @@ def _begin(decision: Decision, record: Record, hold: Hold) -> Record:
     name = operation_id(decision.at, decision.id)
     match decision.action:
         case Action.SCALE_UP | Action.ADOPT:
-            return replace(record, operation=scale_up.begin(decision, name))
+            return replace(record, launching=_launching(decision, record, name))
         case Action.SCALE_DOWN | Action.FORGET:
-            return replace(record, operation=scale_down.begin(decision, name))
+            return replace(record, removing=scale_down.begin(decision, name))
         case Action.RELEASE:
             # Only the operation that signed a cordon may lift it, so that one is opened again.
             owner = hold.snapshot.cluster.node_named[decision.removals[0].node_name].owner
             same = owner.operation_id if owner else name
-            return replace(record, operation=scale_down.begin(decision, same))
+            return replace(record, removing=scale_down.begin(decision, same, excused=True))
+        case Action.RETRY:
+            return taken_up_again(record, decision)
         case Action.CONSOLIDATE:
             return consolidate.begun(record, decision, name, hold.settings)
         case Action.NOTHING:
             return record
 
 
-def _count_run(hold: Hold) -> None:
-    """Count before running; what keeps crashing its runner, or never ends, is set aside."""
-    record = hold.record
-    why = _why_set_aside(record.operation, hold) if record.operation is not None else None
-    if why is None or record.operation is None:
-        hold.write(replace(record, unclean_runs=record.unclean_runs + 1))
-        return
-    # What is already set aside is not forgotten for this one; its instances are found as orphans.
-    aside = record.operation if record.set_aside is None else record.set_aside
-    alarm: LogEntry = hold.entry(why, record.operation.id)
-    hold.write(replace(record, operation=None, set_aside=aside, unclean_runs=0), [alarm])
-    hold.outside.notifier.notify(alarm)
-    hold.sentences.append(alarm.says)
-
-
-def _why_set_aside(operation: Operation, hold: Hold) -> Alarm | None:
-    record, settings = hold.record, hold.settings
-    if record.unclean_runs >= settings.max_unclean_runs:
-        return Alarm(AlarmKind.OPERATION_CRASHES, operation_id=operation.id, runs=record.unclean_runs)
-    limit = ENDLESS * max(settings.stuck_seconds, settings.join_timeout_seconds)
-    if hold.now - operation.started_at < limit:
-        return None
-    return Alarm(AlarmKind.OPERATION_ENDLESS, operation_id=operation.id, seconds=limit)
+def _launching(decision: Decision, record: Record, name: str) -> ScaleUp:
+    if record.launching is None:
+        return scale_up.begin(decision, name)
+    extended = scale_up.extend(record.launching, decision)
+    refuse_if_broken(record.launching, extended)
+    return extended

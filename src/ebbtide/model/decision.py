@@ -19,6 +19,8 @@ class Action(StrEnum):
     """Delete the Node object that a vanished instance left behind."""
     RELEASE = "release"
     """Lift a cordon of ours whose operation is no longer open."""
+    RETRY = "retry"
+    """Terminate again what the cloud refused to terminate before."""
     SCALE_UP = "scale_up"
     SCALE_DOWN = "scale_down"
     CONSOLIDATE = "consolidate"

@@ -74,6 +74,8 @@ class AlarmKind(StrEnum):
     """Something that was seen in the cluster or the cloud is not as it should be."""
     RUNNER_DIED = "runner-died"
     RECORD_HEALED = "record-healed"
+    TERMINATE_REFUSED = "terminate-refused"
+    """The cloud says no to the termination of a drained node."""
 
 
 class SwitchedBy(StrEnum):

@@ -62,6 +62,7 @@ class RemovalState(StrEnum):
     DRAINING = "DRAINING"
     DRAINED = "DRAINED"
     TERMINATING = "TERMINATING"
+    SET_ASIDE = "SET_ASIDE"
     GONE = "GONE"
     RELEASING = "RELEASING"
     RELEASED = "RELEASED"
@@ -91,10 +92,19 @@ class Removal:
     blamed: bool = False
     """Released because the node itself would not drain: it rests before it is chosen again."""
     reason: str = ""
+    refused_since: int = 0
+    """When the cloud first refused to terminate it; 0 while it has not."""
 
     @property
     def settled(self) -> bool:
-        return self.state in (RemovalState.GONE, RemovalState.RELEASED)
+        """Whether its operation has nothing more to do. What is set aside is kept in the record after
+        that."""
+        return self.state in (RemovalState.GONE, RemovalState.RELEASED, RemovalState.SET_ASIDE)
+
+    @property
+    def irrevocable(self) -> bool:
+        """Whether it can only roll forward until its instance is gone."""
+        return self.state in (RemovalState.TERMINATING, RemovalState.SET_ASIDE)
 
     @property
     def begun(self) -> bool:
@@ -113,7 +123,20 @@ class ScaleUp:
     started_at: int
     requested: int
     slots: tuple[Slot, ...] = ()
+    """Appended to while it is open, never removed or reordered."""
     reason: str = ""
+    extended_at: int = 0
+    """When slots were last appended; 0 where it was never extended."""
+
+    @property
+    def asked_at(self) -> int:
+        """When nodes were last asked for."""
+        return max(self.started_at, self.extended_at)
+
+    @property
+    def ready_at(self) -> int:
+        """When its last node became Ready; 0 where none did yet."""
+        return max((slot.since for slot in self.slots if slot.state is SlotState.READY), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +149,8 @@ class ScaleDown:
     """Set once, and never taken back: what is not yet TERMINATING is being released."""
     only_empty: bool = False
     """Begun by consolidation: a node goes only as long as nothing is on it; no pod is evicted for it."""
+    excused: bool = False
+    """That nothing was removed is no failure: pods or load needed its nodes, or it had nothing to remove."""
 
 
 class MoveState(StrEnum):
@@ -207,6 +232,7 @@ class Consolidate:
     """Since when it has been looked at without a break: time that nobody saw is held against no pod."""
 
 
+Removing = ScaleDown | Consolidate
 Operation = ScaleUp | ScaleDown | Consolidate
 
 
@@ -225,6 +251,8 @@ class SpotEnd(StrEnum):
     REMOVED_MEANWHILE = "removed-meanwhile"
     """Another operation removed it."""
     NODE_STAYS = "node-stays"
+    SET_ASIDE = "set-aside"
+    """The cloud refuses to terminate it; the removal is kept in the record."""
     NEVER_JOINED = "never-joined"
     NOT_LISTED = "not-listed"
     NO_REPLACEMENT = "no-replacement"

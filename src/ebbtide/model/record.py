@@ -1,16 +1,20 @@
-"""The one durable record of a cluster: who may act, what is under way, and since when.
+"""The one durable record of a cluster: who may act, what is in progress, and since when.
 
-`scaling_in_progress` is derived, so it can never be true alone. `rev` grows with every write and the
-lease token with every change of holder; both are conditions of every write.
+Work has two lanes: at most one operation that adds nodes (`launching`) and at most one that takes them away
+(`removing`). `scaling_in_progress` is derived from them, so it can never be true alone. `rev` grows with
+every write and the lease token with every change of holder; both are conditions of every write.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ebbtide.model.operation import Operation, Spot
+from ebbtide.model.operation import Operation, Removal, RemovalState, Removing, ScaleDown, ScaleUp, Spot
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""The newest format that is understood."""
+PLAIN_FORMAT = 1
+"""What a record is written in, unless it holds something that this format cannot say."""
 CLUSTER_LEASE = "cluster"
 
 
@@ -78,6 +82,16 @@ class Leaving:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """A removal that cannot be taken back and that the cloud refuses: set aside, so others go on. Its node
+    stays cordoned by the operation that began it, and it is tried again at `retry_at`."""
+
+    operation_id: str
+    removal: Removal
+    retry_at: int
+
+
+@dataclass(frozen=True, slots=True)
 class Counted:
     """How many nodes of a pool, or of all, where no pool is named."""
 
@@ -88,7 +102,6 @@ class Counted:
 @dataclass(frozen=True, slots=True)
 class Record:
     cluster: str = "cluster"
-    format_version: int = FORMAT_VERSION
     rev: int = 0
     lock_owner: str = ""
     lock_until: int = 0
@@ -110,11 +123,19 @@ class Record:
     """The same at the look before: what no list shows for one look still counts against the maximum."""
     ticked_at: int = 0
 
-    operation: Operation | None = None
+    launching: ScaleUp | None = None
+    """The operation that adds nodes. It can be extended while it is open."""
+    removing: Removing | None = None
+    """The operation that takes nodes away."""
     spots: tuple[Spot, ...] = ()
-    set_aside: Operation | None = None
-    """An operation that kept crashing its runner; it blocks removals until a person resumes."""
+    refused: tuple[Refused, ...] = ()
+    launching_aside: ScaleUp | None = None
+    removing_aside: Removing | None = None
+    """Operations that kept crashing their runner; they block removals until a person resumes."""
     unclean_runs: int = 0
+    """How often in a row a runner died in the launching operation."""
+    unclean_removal_runs: int = 0
+    """The same for the removing one."""
 
     launch_failures: int = 0
     launch_backoff_until: int = 0
@@ -153,7 +174,38 @@ class Record:
 
     @property
     def scaling_in_progress(self) -> bool:
-        return self.operation is not None
+        return self.launching is not None or self.removing is not None
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """What is open in both lanes."""
+        return tuple(one for one in (self.launching, self.removing) if one is not None)
+
+    @property
+    def operation(self) -> Operation | None:
+        """The open operation, for whoever shows only one: the removing one where both lanes are open."""
+        return self.removing if self.removing is not None else self.launching
+
+    @property
+    def all_set_aside(self) -> tuple[Operation, ...]:
+        return tuple(one for one in (self.removing_aside, self.launching_aside) if one is not None)
+
+    @property
+    def set_aside(self) -> Operation | None:
+        """The first that was set aside, for whoever names only one."""
+        return next(iter(self.all_set_aside), None)
+
+    @property
+    def format_version(self) -> int:
+        """Whoever knows only one operation at a time must leave a record with more alone: it would lose
+        it."""
+        both = self.launching is not None and self.removing is not None
+        aside = len(self.all_set_aside) > 1
+        downs = (one for one in (*self.operations, *self.all_set_aside) if isinstance(one, ScaleDown))
+        removals = [removal for one in downs for removal in one.removals]
+        removals += [spot.removal for spot in self.spots if spot.removal is not None]
+        halted = any(removal.state is RemovalState.SET_ASIDE for removal in removals)
+        return FORMAT_VERSION if both or aside or halted or self.refused else PLAIN_FORMAT
 
     @property
     def gone_nodes(self) -> frozenset[str]:
@@ -166,3 +218,17 @@ class Record:
 
     def spot_for(self, instance_id: str) -> Spot | None:
         return next((spot for spot in self.spots if spot.instance_id == instance_id), None)
+
+
+def in_lane(record: Record, operation: Operation) -> Record:
+    """The record with this operation in its lane."""
+    if isinstance(operation, ScaleUp):
+        return replace(record, launching=operation)
+    return replace(record, removing=operation)
+
+
+def closed(record: Record, operation: Operation) -> Record:
+    """The record without the operation of this kind: its lane is free."""
+    if isinstance(operation, ScaleUp):
+        return replace(record, launching=None, unclean_runs=0)
+    return replace(record, removing=None, unclean_removal_runs=0)

@@ -30,6 +30,9 @@ def alarm(fact: Alarm) -> str:
             return f"the inbox could not be read: {fact.detail}"
         case AlarmKind.LOG_NOT_PRUNED:
             return f"old log entries could not be removed: {fact.detail}; they stay until tomorrow's attempt"
+        case AlarmKind.TERMINATE_REFUSED:
+            asks = "it stays cordoned, launches go on; allow its termination, or terminate it yourself"
+            return f"a drained node cannot go: {fact.detail}; {asks}{operation_tail(fact.operation_id)}"
         case AlarmKind.OBSERVATION | AlarmKind.RUNNER_DIED | AlarmKind.RECORD_HEALED:
             return fact.detail
         case _:

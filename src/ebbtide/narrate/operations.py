@@ -57,6 +57,8 @@ def _spot_end(fact: OperationClosed) -> str:
             return f"answered: {names_of(fact.removed + fact.gone_already)} is gone, {replaced}"
         case SpotEnd.REMOVED_MEANWHILE:
             return "answered: it was removed meanwhile"
+        case SpotEnd.SET_ASIDE:
+            return f"ended: its removal was set aside ({fact.reason})"
         case SpotEnd.NODE_STAYS:
             return f"ended: the node stays ({fact.reason})"
         case SpotEnd.NEVER_JOINED:

@@ -16,10 +16,11 @@ from __future__ import annotations
 from ebbtide.core.capacity import condemned, doomed, expected_slots, open_removals
 from ebbtide.core.orphans import cordon_id
 from ebbtide.model.node import Node
-from ebbtide.model.operation import Operation, Removal, RemovalState, ScaleDown, SpotKind
+from ebbtide.model.operation import Removal, ScaleDown, SpotKind
 from ebbtide.model.record import Lease, Record
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.judge import judge
+from ebbtide.simulator.lanes import lane_faults
 from ebbtide.simulator.repacking import Repacking
 from ebbtide.simulator.world import Act, ActKind, World
 
@@ -80,7 +81,7 @@ class Checker:
         if guard is not None and guard.token < self._tokens.get(guard.name, 0):
             self.say(f"a write under the old token {guard.token} of lease {guard.name} landed")
         if before is not None:
-            self._check_one_operation(before.operation, after.operation)
+            self._check_lanes(before, after)
             self._check_no_notice_forgotten(before, after)
             self._check_no_intent_taken_back(before, after)
             self._repacking.wrote(before, after)
@@ -119,8 +120,8 @@ class Checker:
         return ahead or record.set_aside is not None
 
     def _check_nodes_left(self, record: Record) -> None:
-        open_ids = {op.id for op in (record.operation, record.set_aside) if op is not None}
-        open_ids |= {spot.id for spot in record.spots}
+        open_ids = {op.id for op in record.operations + record.all_set_aside}
+        open_ids |= {spot.id for spot in record.spots} | {one.operation_id for one in record.refused}
         limit = self._settings.orphan_grace_seconds + SLACK_SECONDS
         for node in self._world.inventory.nodes.values():
             owned = node.owner is None or node.owner.operation_id in open_ids
@@ -156,9 +157,14 @@ class Checker:
             self.say(f"instance {act.instance_id} was terminated twice, with no fault in between")
         self._ended[act.instance_id] = self._world.disturbances
 
-    def _check_one_operation(self, before: Operation | None, after: Operation | None) -> None:
-        if before is not None and after is not None and before.id != after.id:
-            self.say(f"operation {after.id} began while {before.id} was open")
+    def _check_lanes(self, before: Record, after: Record) -> None:
+        for sentence in lane_faults(before, after, self._serves):
+            self.say(sentence)
+
+    def _serves(self, instance_id: str) -> bool:
+        nodes = self._world.inventory.nodes.values()
+        machines = [self._world.nodes.machine_of(node.name) for node in nodes if node.worker and node.ready]
+        return any(machine is not None and machine.instance.id == instance_id for machine in machines)
 
     def _check_no_notice_forgotten(self, before: Record, after: Record) -> None:
         """What the cloud is about to take stays in the record until it is gone or did not come; what keeps
@@ -175,7 +181,7 @@ class Checker:
         """What was written as irrevocable stays so until the instance is gone: a call may be on its way.
         What a person resumes is theirs to answer for."""
         lost = _irrevocable(before) - _irrevocable(after)
-        for instance_id in sorted(lost) if before.set_aside == after.set_aside else ():
+        for instance_id in sorted(lost) if before.all_set_aside == after.all_set_aside else ():
             machine = self._world.machines.find(instance_id)
             if machine is not None and machine.instance.alive:
                 self.say(f"the termination of {instance_id} was taken back after it was written down")
@@ -216,7 +222,7 @@ class Checker:
 
 
 def _doomed_for_good(record: Record) -> list[Removal]:
-    return [r for r in open_removals(record) if r.state is RemovalState.TERMINATING]
+    return [r for r in open_removals(record) if r.irrevocable]
 
 
 def _irrevocable(record: Record) -> set[str]:
@@ -232,7 +238,8 @@ def _taken_by_the_cloud(record: Record) -> set[str]:
 def _voluntary(record: Record) -> list[Removal]:
     """What no interruption asks for; a recommendation to rebalance is as voluntary as any."""
     interrupted = {s.instance_id for s in record.spots if s.kind is SpotKind.INTERRUPTION}
-    operations = (op for op in (record.operation, record.set_aside) if isinstance(op, ScaleDown))
+    operations = (op for op in record.operations + record.all_set_aside if isinstance(op, ScaleDown))
     removals = [removal for operation in operations for removal in operation.removals]
+    removals += [one.removal for one in record.refused]
     removals += [spot.removal for spot in record.spots if spot.removal is not None]
     return [removal for removal in removals if removal.instance_id not in interrupted]

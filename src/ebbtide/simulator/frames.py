@@ -91,25 +91,28 @@ def _state(node: Node, alive: bool, noticed: bool, record: Record) -> str:
     if node.unschedulable:
         return "cordoned"
     if not node.ready:
-        young = any(slot.node_name == node.name for slot in _slots(record.operation))
+        young = any(
+            slot.node_name == node.name for operation in record.operations for slot in _slots(operation)
+        )
         return "joining" if young else "not ready"
     return "ready"
 
 
-def _slots(operation: Operation | None) -> tuple[Slot, ...]:
+def _slots(operation: Operation) -> tuple[Slot, ...]:
     return operation.slots if isinstance(operation, ScaleUp | Consolidate) else ()
 
 
 def describe(record: Record) -> str:
-    """All that is under way, in a few words."""
+    """All that is in progress, in a few words."""
     parts = [_spot(spot) for spot in record.spots]
-    operation = record.operation
-    if isinstance(operation, ScaleUp):
-        parts.append("adding " + ", ".join(_slot(slot) for slot in operation.slots))
-    elif isinstance(operation, Consolidate):
-        parts.append(_consolidate(operation))
-    elif operation is not None:
-        parts.append("removing " + ", ".join(_removal(removal) for removal in operation.removals))
+    for operation in record.operations:
+        match operation:
+            case ScaleUp():
+                parts.append("adding " + ", ".join(_slot(slot) for slot in operation.slots))
+            case Consolidate():
+                parts.append(_consolidate(operation))
+            case _:
+                parts.append("removing " + ", ".join(_removal(removal) for removal in operation.removals))
     return "; ".join(parts)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ebbtide.core.capacity import condemned, expected_slots, open_removals
 from ebbtide.core.labels import matches
 from ebbtide.model.node import Node
-from ebbtide.model.operation import Consolidate, MoveState, RemovalState, SlotState
+from ebbtide.model.operation import Consolidate, MoveState, SlotState
 from ebbtide.model.record import Record
 from ebbtide.simulator.machines import Machine
 from ebbtide.simulator.world import Act, ActKind, World
@@ -65,9 +65,7 @@ def _joined_too_late(world: World, instance_id: str, node: Node, record: Record 
 
 def _intended(record: Record, instance_id: str, key: str) -> bool:
     """A removal or a reclaim says so in the record, or it is known as an orphan."""
-    by_removal = any(
-        r.instance_id == instance_id and r.state is RemovalState.TERMINATING for r in open_removals(record)
-    )
+    by_removal = any(r.instance_id == instance_id and r.irrevocable for r in open_removals(record))
     by_slot = any(
         (slot.instance_id == instance_id or slot.key == key) and slot.state is SlotState.TERMINATING
         for slot in expected_slots(record)
@@ -100,7 +98,7 @@ def _evict(world: World, act: Act, record: Record | None) -> Iterator[str]:
 
 def _moved(node: Node, pod_uid: str, record: Record | None) -> bool:
     """Whether the consolidation that has marked the node wrote down that it evicts this pod."""
-    operation = record.operation if record is not None else None
+    operation = record.removing if record is not None else None
     return (
         isinstance(operation, Consolidate)
         and node.owner is not None
@@ -123,10 +121,8 @@ def _cordon(world: World, act: Act, record: Record | None) -> Iterator[str]:
 
 
 def _leaving(record: Record, machine: Machine) -> bool:
-    return machine.instance.id in condemned(record) or any(
-        r.instance_id == machine.instance.id and r.state is RemovalState.TERMINATING
-        for r in open_removals(record)
-    )
+    doomed = any(r.instance_id == machine.instance.id and r.irrevocable for r in open_removals(record))
+    return doomed or machine.instance.id in condemned(record)
 
 
 def _delete_node(world: World, act: Act) -> Iterator[str]:

@@ -167,7 +167,7 @@ class Live:
 
     def _busy(self) -> bool:
         record = self.outside.store.load()
-        return record.operation is not None or bool(record.spots)
+        return record.scaling_in_progress or bool(record.spots)
 
     def _tick(self) -> None:
         clock = self.stage.clock

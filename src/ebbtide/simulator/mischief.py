@@ -110,16 +110,17 @@ class Mischief:
 
     def _newer_record(self) -> None:
         item = self._item()
-        sound = item is not None and item.get("formatVersion") == FORMAT_VERSION
+        known = None if item is None else item.get("formatVersion")
+        sound = isinstance(known, int) and known <= FORMAT_VERSION
         if item is not None and sound and isinstance(item.get("rev"), int):
             item["formatVersion"] = FORMAT_VERSION + 1
             item["rev"] += 1
-            self._later(self._take_back)
+            self._later(partial(self._take_back, int(known or 0)))
 
-    def _take_back(self) -> None:
+    def _take_back(self, known: int) -> None:
         item = self._item()
         if item is not None:
-            item["formatVersion"] = FORMAT_VERSION
+            item["formatVersion"] = known
             if isinstance(item.get("rev"), int):
                 item["rev"] += 1
 

@@ -59,9 +59,9 @@ class Repacking:
     def evicts(self, act: Act, record: Record | None) -> None:
         """Just before the eviction: how many pods of the workload have a node, this one among them. What a
         spot notice evicts meanwhile is not its business."""
-        if record is None or not isinstance(record.operation, Consolidate):
+        if record is None or not isinstance(record.removing, Consolidate):
             return
-        moving = (move for move in record.operation.moves if move.state is MoveState.EVICTING)
+        moving = (move for move in record.removing.moves if move.state is MoveState.EVICTING)
         if act.pod_uid not in {move.pod_uid for move in moving}:
             return
         key = self._world.pods.book.workload_of[act.pod_uid]
@@ -86,7 +86,7 @@ class Repacking:
 
     def intends(self, removal: Removal, record: Record) -> None:
         """A removal became irrevocable."""
-        operation, wanted = record.operation, self._settings.consolidation
+        operation, wanted = record.removing, self._settings.consolidation
         node = self._world.inventory.nodes.get(removal.node_name)
         by_it = isinstance(operation, ScaleDown) and operation.only_empty
         if not by_it or node is None or node.uid != removal.node_uid:

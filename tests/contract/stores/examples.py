@@ -24,6 +24,7 @@ from ebbtide.model.operation import (
     SpotKind,
 )
 from ebbtide.model.record import Counted, Emptied, Leaving, Missing, Record, Rest
+from tests.builders import asides, lanes
 
 AT = 1_730_000_300
 
@@ -75,11 +76,11 @@ SPOT = Spot(
 RECORDS = {
     "fresh": Record(),
     "idle": IDLE,
-    "scaling up": replace(IDLE, operation=SCALE_UP),
-    "scaling down": replace(IDLE, operation=SCALE_DOWN),
+    "scaling up": replace(IDLE, **lanes(SCALE_UP)),
+    "scaling down": replace(IDLE, **lanes(SCALE_DOWN)),
     "consolidating": replace(
         IDLE,
-        operation=CONSOLIDATION,
+        **lanes(CONSOLIDATION),
         last_consolidation_at=AT + 200,
         consolidations_in_vain=2,
         consolidation_owes=1,
@@ -89,7 +90,7 @@ RECORDS = {
         IDLE, leaving=(Leaving("node-c", "uid-c", "i-ccc", "1730000500-req-def", AT + 2700),)
     ),
     "two spot notices": replace(IDLE, spots=(SPOT, Spot("spot:i-f", "i-f", SpotKind.REBALANCE, AT, AT + 9))),
-    "set aside": replace(IDLE, set_aside=SCALE_DOWN, unclean_runs=3),
+    "set aside": replace(IDLE, **asides(SCALE_DOWN), unclean_runs=3),
     "paused and resting": replace(
         IDLE,
         paused=True,
@@ -110,15 +111,15 @@ RECORDS = {
     ),
     "five hundred slots": replace(
         IDLE,
-        operation=replace(
-            SCALE_UP, slots=tuple(Slot(f"k-{n}", "workers", "a", "t3.large") for n in range(500))
+        **lanes(
+            replace(SCALE_UP, slots=tuple(Slot(f"k-{n}", "workers", "a", "t3.large") for n in range(500)))
         ),
     ),
 }
 
 
 def make_record(cluster: str, base: Record = IDLE, operation: Operation | None = None) -> Record:
-    return replace(base, cluster=cluster, operation=operation or base.operation)
+    return replace(base, cluster=cluster, **lanes(operation or base.operation))
 
 
 def make_entry(

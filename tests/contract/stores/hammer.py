@@ -20,6 +20,7 @@ from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import ScaleDown
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
 from ebbtide.ports import PolicyStore, Store
+from tests.builders import lanes
 from tests.contract.stores.lab import policies_of
 
 PROCESSES = 8
@@ -141,11 +142,11 @@ def act(store: Store, lease: Lease, done: Acknowledged, stall: bool) -> None:
 def _moved_on(record: Record, lease: Lease) -> Record:
     match record.operation:
         case ScaleDown(abort_reason="") as begun:
-            return replace(record, operation=replace(begun, abort_reason=lease.owner))
+            return replace(record, **lanes(replace(begun, abort_reason=lease.owner)))
         case ScaleDown():
-            return replace(record, operation=None, removal_failures=record.removal_failures + 1)
+            return replace(record, **lanes(None), removal_failures=record.removal_failures + 1)
         case _:
-            return replace(record, operation=ScaleDown(uuid.uuid4().hex, started_at=1))
+            return replace(record, **lanes(ScaleDown(uuid.uuid4().hex, started_at=1)))
 
 
 def _write(store: Store, record: Record, lease: Lease, done: Acknowledged) -> Record:

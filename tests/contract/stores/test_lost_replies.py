@@ -9,6 +9,7 @@ import pytest
 from ebbtide.errors import Conflict
 from ebbtide.model.record import CLUSTER_LEASE, spot_lease_name
 from ebbtide.ports import Store
+from tests.builders import lanes
 from tests.contract.stores.examples import SCALE_UP, make_entry
 from tests.contract.stores.lab import StoreLab
 
@@ -44,7 +45,7 @@ def test_an_sdk_retries_a_conditional_write_that_had_succeeded(
     lease = lossy_store.acquire(CLUSTER_LEASE, "a", 30)
     record = lossy_store.load()
     lab.lose_reply_to(*["write"] * times)
-    written = lossy_store.write(replace(record, worker_count=3, operation=SCALE_UP), lease)
+    written = lossy_store.write(replace(record, worker_count=3, **lanes(SCALE_UP)), lease)
     assert written.rev == 1
     assert lossy_store.load() == written
     assert lossy_store.write(written, lease).rev == 2

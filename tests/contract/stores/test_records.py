@@ -7,9 +7,18 @@ from dataclasses import replace
 import pytest
 
 from ebbtide.errors import Conflict, LeaseLost, NewerRecord
-from ebbtide.model.record import CLUSTER_LEASE, FORMAT_VERSION, Record, spot_lease_name
+from ebbtide.model.record import CLUSTER_LEASE, FORMAT_VERSION, Record, Refused, spot_lease_name
 from ebbtide.ports import Store
-from tests.contract.stores.examples import IDLE, RECORDS, SCALE_DOWN, SCALE_UP, make_entry, make_record
+from tests.builders import asides, lanes
+from tests.contract.stores.examples import (
+    CONSOLIDATION,
+    IDLE,
+    RECORDS,
+    SCALE_DOWN,
+    SCALE_UP,
+    make_entry,
+    make_record,
+)
 from tests.contract.stores.lab import StoreLab
 
 SPOT_LEASE = spot_lease_name("i-0abc")
@@ -153,11 +162,11 @@ def test_renewing_between_load_and_write_is_no_conflict(store: Store, lab: Store
 
 def test_an_operation_moves_on_and_is_closed(store: Store, cluster: str) -> None:
     record = store.write(make_record(cluster, operation=SCALE_UP), None)
-    record = store.write(replace(record, operation=replace(SCALE_UP, slots=())), None)
+    record = store.write(replace(record, **lanes(replace(SCALE_UP, slots=()))), None)
     assert store.load().operation == replace(SCALE_UP, slots=())
-    record = store.write(replace(record, operation=None), None)
+    record = store.write(replace(record, **lanes(None)), None)
     assert store.load() == replace(make_record(cluster), rev=3)
-    record = store.write(replace(record, operation=SCALE_DOWN), None)
+    record = store.write(replace(record, **lanes(SCALE_DOWN)), None)
     assert store.load().operation == SCALE_DOWN
 
 
@@ -168,20 +177,46 @@ def test_an_operation_never_takes_the_place_of_another(
     record = store.write(make_record(cluster, operation=SCALE_UP), None)
     for second in (SCALE_DOWN, replace(SCALE_UP, id="another")):
         with pytest.raises(Conflict, match=f"in the middle of {SCALE_UP.id}"):
-            store.write(replace(record, operation=second), None, entries)
+            store.write(replace(record, **lanes(second)), None, entries)
     assert store.load().operation == SCALE_UP
+
+
+def test_both_lanes_are_open_next_to_each_other_and_end_on_their_own(store: Store, cluster: str) -> None:
+    record = store.write(make_record(cluster, operation=SCALE_DOWN), None)
+    record = store.write(replace(record, launching=SCALE_UP), None)
+    assert (store.load(), record.format_version) == (record, 2)
+    for other in (replace(SCALE_UP, id="another"), None):
+        swapped = replace(record, launching=other, removing=replace(SCALE_DOWN, id="another"))
+        with pytest.raises(Conflict, match="in the middle of"):
+            store.write(swapped, None)
+    record = store.write(replace(record, removing=None), None)
+    assert (store.load(), record.format_version) == (record, 1)
+    record = store.write(replace(record, removing=CONSOLIDATION), None)
+    record = store.write(replace(record, launching=None), None)
+    assert store.load() == replace(make_record(cluster, operation=CONSOLIDATION), rev=5)
+
+
+def test_what_was_refused_and_both_that_were_set_aside_come_back(store: Store, cluster: str) -> None:
+    refused = Refused("op-1", replace(SCALE_DOWN.removals[0], refused_since=7), 900)
+    fresh = replace(make_record(cluster), launching_aside=SCALE_UP, removing_aside=SCALE_DOWN)
+    record = store.write(replace(fresh, refused=(refused,)), None)
+    assert (store.load(), record.format_version) == (record, 2)
+    record = store.write(replace(record, refused=(), removing_aside=None), None)
+    assert (store.load(), record.format_version) == (record, 1)
 
 
 def test_an_operation_set_aside_makes_room_for_another(store: Store, cluster: str) -> None:
     record = store.write(make_record(cluster, operation=SCALE_DOWN), None)
-    record = store.write(replace(record, operation=None, set_aside=SCALE_DOWN), None)
-    record = store.write(replace(record, operation=SCALE_UP), None)
+    record = store.write(replace(record, **lanes(None), **asides(SCALE_DOWN)), None)
+    record = store.write(replace(record, **lanes(SCALE_UP)), None)
     assert store.load() == record
 
 
-def test_a_record_of_a_newer_version_is_left_alone(store: Store, cluster: str) -> None:
-    newer = replace(make_record(cluster), format_version=FORMAT_VERSION + 1)
-    store.write(newer, None)
+def test_a_record_of_a_newer_version_is_left_alone(
+    store: Store, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ebbtide.model.record.PLAIN_FORMAT", FORMAT_VERSION + 1)
+    store.write(make_record(cluster), None)
     for _ in range(2):
         with pytest.raises(NewerRecord, match="run the newer version"):
             store.load()
@@ -197,7 +232,7 @@ def test_scaling_in_progress_alone_is_put_right_by_the_next_write(
     assert not found.scaling_in_progress
     store.write(replace(found, contradictions=()), None)
     assert store.load().contradictions == ()
-    store.write(replace(store.load(), operation=SCALE_UP), None)
+    store.write(replace(store.load(), **lanes(SCALE_UP)), None)
     assert store.load().scaling_in_progress
 
 

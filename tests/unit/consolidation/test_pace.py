@@ -15,6 +15,7 @@ from ebbtide.model.operation import Consolidate, MoveState, RemovalState
 from ebbtide.model.record import Record
 from tests.builders import (
     NOW,
+    lanes,
     make_move,
     make_record,
     make_removal,
@@ -97,7 +98,7 @@ def intended(operation: Consolidate, record: Record | None = None, now: int = NO
     """What is written before the evictions that this step asks for."""
     pods = pods_of(*(move.owner_uid for move in operation.moves))
     situation = at(seen(*pods), operation, now)
-    record = replace(record or make_record(), operation=operation)
+    record = replace(record or make_record(), **lanes(operation))
     step = consolidate.advance(operation, replace(situation, record=record))
     return machine.written(record, step.operation)
 

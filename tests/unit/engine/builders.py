@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import Any
 
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.engine.observe import observe
@@ -20,7 +21,7 @@ from ebbtide.simulator.ports import SimCloud, SimCluster, SimInbox, SimMetrics, 
 from ebbtide.simulator.rules import Kind, Rules, Span, WorkloadSpec, pod_template
 from ebbtide.simulator.workload import Demand
 from ebbtide.simulator.world import World
-from tests.builders import NOW, make_pool, make_settings, make_type
+from tests.builders import NOW, by_lane, make_pool, make_settings, make_type
 
 POOLS = (make_pool(), make_pool("spot", market=Market.SPOT, types=(make_type(spot_price="0.01"),)))
 QUICK = Rules(boot=Span(2, 2), join=Span(2, 2), ready=Span(1, 1), terminate=Span(3, 3), detach=Span(1, 1))
@@ -100,9 +101,9 @@ class Small:
         snapshot = observe(doors, self.settings)
         return Hold(doors, self.settings, lease, self.clock.now() + seconds, self.record, snapshot, 300)
 
-    def put(self, **changes: object) -> Record:
+    def put(self, **changes: Any) -> Record:
         """Write into the record as another would."""
-        return self.store.write(replace(self.record, **changes), None)  # type: ignore[arg-type]
+        return self.store.write(replace(self.record, **by_lane(changes)), None)
 
     def said(self) -> list[str]:
         return [entry.says for entry in reversed(self.store.read_log(limit=1000))]

@@ -15,6 +15,7 @@ from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import ScaleDown, ScaleUp
 from tests.builders import (
     NOW,
+    asides,
     make_removal,
     make_scale_down,
     make_scale_up,
@@ -50,7 +51,7 @@ def test_inputs_survive_even_when_what_is_derived_from_them_was_computed() -> No
 @pytest.mark.parametrize("work", [make_scale_up(make_slot()), make_scale_down(make_removal())])
 def test_inputs_survive_with_an_operation_of_either_kind_in_the_record(work: ScaleUp | ScaleDown) -> None:
     hold = Small().hold()
-    record = replace(hold.record, set_aside=work, spots=(make_spot(removal=make_removal()),))
+    record = replace(hold.record, **asides(work), spots=(make_spot(removal=make_removal()),))
     inputs = Inputs(hold.snapshot, record, hold.settings, hold.now)
     decision = decide(hold.snapshot, record, hold.settings, hold.now, "d")
     assert read_inputs(decision_entry(decision, inputs)) == inputs

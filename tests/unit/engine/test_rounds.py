@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ebbtide.adapters.stores.memory import MemoryStore
-from ebbtide.engine.rounds import Hold, InvariantBroken, _refuse_if_broken, advance_work
+from ebbtide.engine.rounds import Hold, InvariantBroken, advance_work, refuse_if_broken
 from ebbtide.errors import LeaseLost, NotOurs, Unanswered
 from ebbtide.model.effect import Cordon, Launch
 from ebbtide.model.events import Kept, OperationClosed, OperationKind
@@ -238,4 +238,4 @@ def test_a_machine_that_breaks_its_invariants_is_refused() -> None:
     work = make_scale_down(make_removal(state=RemovalState.TERMINATING))
     back = make_scale_down(make_removal(state=RemovalState.RELEASED))
     with pytest.raises(InvariantBroken, match="TERMINATING to RELEASED: nothing was written"):
-        _refuse_if_broken(work, back)
+        refuse_if_broken(work, back)

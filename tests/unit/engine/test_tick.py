@@ -170,12 +170,12 @@ def test_an_operation_that_always_crashes_its_runner_is_set_aside_with_an_alarm(
     for run in range(1, 6):
         with pytest.raises(ZeroDivisionError):
             small.tick(buggy)
-        assert small.record.unclean_runs == run
+        assert (small.record.unclean_runs, small.record.unclean_removal_runs) == (0, run)
     report = small.tick(buggy)
     assert "crashed its runner 5 times and was set aside" in report.says
     assert [entry.kind for entry in small.notifier.entries] == [LogKind.ALARM]
     assert isinstance(small.record.set_aside, ScaleDown)
-    assert (small.record.operation, small.record.unclean_runs) == (None, 0)
+    assert (small.record.operation, small.record.unclean_removal_runs) == (None, 0)
     assert "waits for resume" in small.tick().says
 
 
@@ -184,7 +184,7 @@ def test_a_clean_tick_forgets_the_crashes_before_it() -> None:
     with pytest.raises(ZeroDivisionError):
         small.tick(replace(small.outside, cluster=BuggyCluster(small.world, small.clock)))
     small.tick()
-    assert small.record.unclean_runs == 0
+    assert small.record.unclean_removal_runs == 0
 
 
 def test_a_stray_cordon_is_lifted_under_the_name_of_the_operation_that_set_it() -> None:

@@ -16,6 +16,7 @@ from ebbtide.model.record import Leaving, Record
 from ebbtide.model.snapshot import Reading, Snapshot
 from tests.builders import (
     NOW,
+    lanes,
     make_budget,
     make_consolidate,
     make_move,
@@ -179,7 +180,7 @@ def test_a_successor_does_not_fit_where_nodes_are_leaving() -> None:
     doomed = (make_spot("b1"),)
     after = stopped(operation, seen(new), leaving=leaving)
     assert after == operation
-    record = Record(operation=operation, leaving=leaving, spots=doomed)
+    record = Record(**lanes(operation), leaving=leaving, spots=doomed)
     situation = make_situation(seen(new), record=record)
     assert moves.why_stop(operation, situation) == "default/web-9 waits, and fits on no node"
 

@@ -42,7 +42,7 @@ def test_a_pod_that_came_is_not_evicted_but_keeps_its_node() -> None:
 def test_a_pod_that_waits_for_a_node_keeps_it() -> None:
     waiting = make_pod("other", phase=Phase.PENDING, ready=False)
     operation, _ = after(make_scale_down(DRAINING, only_empty=True), waiting)
-    assert operation.abort_reason == "default/other waits for a node"
+    assert operation.abort_reason == "default/other is pending"
 
 
 def test_without_any_it_goes_on() -> None:

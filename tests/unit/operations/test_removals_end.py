@@ -9,12 +9,13 @@ import pytest
 from ebbtide.core.operations.removals import ALLOWED, absorb_removal, check_invariants, release
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Outcome, OutcomeKind, Terminate
 from ebbtide.model.node import InstanceState
-from ebbtide.model.operation import RemovalState
+from ebbtide.model.operation import Removal, RemovalState
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
     NOW,
+    asides,
     make_instance,
     make_node,
     make_nodes,
@@ -68,7 +69,7 @@ def test_a_node_that_was_drained_only_just_now_may_still_get_a_pod_that_was_bein
             "3 would be left in pool workers, its minimum is 4",
         ),
         (
-            replace(OPEN, set_aside=make_scale_down(make_removal("a2"), id="other")),
+            replace(OPEN, **asides(make_scale_down(make_removal("a2"), id="other"))),
             make_settings(),
             "operation other was set aside and waits for resume",
         ),
@@ -149,10 +150,42 @@ def test_a_terminating_node_that_a_person_uncordoned_is_cordoned_again() -> None
 
 
 def test_terminating_is_never_released() -> None:
-    assert ALLOWED[RemovalState.TERMINATING] == {RemovalState.GONE}
-    situation = make_situation(fleet(cordoned()), record=make_record(paused=True), now=NOW + 86_400)
+    assert ALLOWED[RemovalState.TERMINATING] == {RemovalState.GONE, RemovalState.SET_ASIDE}
+    assert ALLOWED[RemovalState.SET_ASIDE] == set()
+    situation = make_situation(fleet(cordoned()), record=make_record(paused=True), now=NOW + 899)
     assert release(TERMINATING, situation, "paused") == TERMINATING
     assert advance_removal(TERMINATING, situation)[0].state is RemovalState.TERMINATING
+
+
+def test_what_does_not_go_is_set_aside_and_is_then_left_alone() -> None:
+    late = make_situation(fleet(cordoned()), now=NOW + 900)
+    aside, effects = advance_removal(TERMINATING, late)
+    assert (aside.state, aside.reason, effects) == (RemovalState.SET_ASIDE, "not gone after 900 s", ())
+    assert advance_removal(aside, late) == (aside, ())
+    assert release(aside, late, "paused") == aside
+
+
+def refuse(removal: Removal, now: int) -> Removal:
+    refused = Outcome(Terminate("i-a1", "a1", "uid-a1", "op"), OutcomeKind.REFUSED, "it is protected")
+    return absorb_removal(removal, refused, make_situation(fleet(cordoned()), now=now))
+
+
+def test_a_refusal_to_terminate_is_remembered_and_set_aside_when_it_lasts() -> None:
+    first = refuse(TERMINATING, NOW + 10)
+    assert (first.refused_since, first.state) == (NOW + 10, RemovalState.TERMINATING)
+    assert first.reason == "the cloud refuses to terminate it: it is protected"
+    again = refuse(first, NOW + 909)
+    assert again == first
+    aside = refuse(first, NOW + 910)
+    assert (aside.state, aside.reason) == (RemovalState.SET_ASIDE, first.reason)
+    accepted = Outcome(Terminate("i-a1", "a1", "uid-a1", "op"), OutcomeKind.DONE)
+    after = absorb_removal(first, accepted, make_situation(fleet(cordoned()), now=NOW + 60))
+    assert (after.refused_since, after.reason) == (0, "")
+
+
+def test_the_refusal_of_what_is_over_changes_nothing() -> None:
+    gone = make_removal(state=RemovalState.GONE)
+    assert refuse(gone, NOW) == gone
 
 
 def test_a_terminating_instance_whose_node_is_gone_is_still_terminated() -> None:
@@ -208,7 +241,7 @@ def test_a_missing_instance_is_believed_gone_only_after_the_grace() -> None:
 def test_a_missing_instance_is_never_believed_gone_while_its_node_is_ready() -> None:
     missing = without_instance(fleet(cordoned()), "i-a1")
     removal = replace(TERMINATING, missing_since=NOW)
-    assert advance_removal(removal, make_situation(missing, now=NOW + 86_400)) == (removal, ())
+    assert advance_removal(removal, make_situation(missing, now=NOW + 899)) == (removal, ())
 
 
 def test_an_instance_that_is_listed_again_was_never_missing() -> None:

@@ -10,9 +10,10 @@ from ebbtide.core.operations import facts, scale_down
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.effect import Cordon, Evict, Outcome, OutcomeKind
 from ebbtide.model.operation import RemovalState, ScaleDown
-from ebbtide.model.record import Record, Rest
+from ebbtide.model.record import Record, Refused, Rest
 from tests.builders import (
     NOW,
+    lanes,
     make_budget,
     make_node,
     make_nodes,
@@ -71,20 +72,18 @@ def test_an_observation_that_is_partial_moves_nothing() -> None:
     [
         (make_record(paused=True), NOW, "removals were paused", False),
         (make_record(), NOW + 900, "not finished after 15 min: its pods had not left", True),
-        (make_record(pending_since=NOW - 180), NOW, "pods have waited 180 s meanwhile", False),
     ],
 )
 def test_an_abort_releases_what_is_not_terminating_and_rolls_the_rest_forward(
     record: Record, now: int, reason: str, blamed: bool
 ) -> None:
-    step = scale_down.advance(TWO, make_situation(SEEN, record=replace(record, operation=TWO), now=now))
+    operation = replace(TWO, removals=(TWO.removals[0], replace(TWO.removals[1], since=now)))
+    step = scale_down.advance(
+        operation, make_situation(SEEN, record=replace(record, **lanes(operation)), now=now)
+    )
+    assert not step.operation.excused
     assert (states(step.operation), step.operation.abort_reason) == ([RELEASING, TERMINATING], reason)
     assert (step.operation.removals[0].reason, step.operation.removals[0].blamed) == (reason, blamed)
-
-
-def test_pods_that_wait_only_shortly_do_not_abort_it() -> None:
-    record = make_record(pending_since=NOW - 179, operation=TWO)
-    assert scale_down.advance(TWO, make_situation(SEEN, record=record)).operation.abort_reason == ""
 
 
 def test_a_node_that_will_not_drain_aborts_the_whole_operation() -> None:
@@ -174,10 +173,27 @@ def test_a_failure_with_none_removed_starts_a_back_off_and_lets_the_node_rest() 
     assert (closed.record.last_scale_at, closed.record.rests[0].instance_id) == (0, "i-a1")
 
 
-def test_a_release_that_nobody_is_to_blame_for_costs_neither_rest_nor_back_off() -> None:
+def test_an_operation_that_removed_nothing_backs_off_whoever_is_to_blame() -> None:
     operation = make_scale_down(make_removal("a1", state=RELEASED, reason="removals were paused"))
-    record = with_work(operation, unclean_runs=1)
+    record = with_work(operation, unclean_removal_runs=1)
+    closed = scale_down.close(record, operation, make_settings(), NOW).record
+    assert closed == make_record(removal_failures=1, removal_backoff_until=NOW + 60)
+
+
+def test_one_that_demand_or_load_ended_costs_neither_rest_nor_back_off() -> None:
+    operation = make_scale_down(make_removal("a1", state=RELEASED, reason="CPU is high"), excused=True)
+    record = with_work(operation, unclean_removal_runs=1)
     assert scale_down.close(record, operation, make_settings(), NOW).record == make_record()
+
+
+def test_what_was_set_aside_is_kept_in_the_record_and_no_cooldown_begins() -> None:
+    aside = make_removal("a1", state=RemovalState.SET_ASIDE, reason="the cloud refuses it")
+    operation = make_scale_down(aside)
+    closed = scale_down.close(with_work(operation), operation, make_settings(), NOW)
+    assert not closed.succeeded
+    kept = replace(aside, state=TERMINATING)
+    assert closed.record.refused == (Refused("op", kept, NOW + 900),)
+    assert (closed.record.last_scale_at, closed.record.removal_failures) == (0, 1)
 
 
 def test_invariants_hold_for_the_targets_and_for_each_removal() -> None:

@@ -98,6 +98,33 @@ def test_a_scale_up_without_slots_fails_at_once_instead_of_lasting_for_ever() ->
 
 def test_invariants_hold_for_the_number_of_slots_and_for_each_of_them() -> None:
     fewer = replace(TWO, slots=TWO.slots[:1])
-    assert scale_up.check_invariants(TWO, fewer) == ("scale-up op changed its number of slots",)
+    assert scale_up.check_invariants(TWO, fewer) == ("scale-up op lost slots",)
     jumped = replace(TWO, slots=(replace(TWO.slots[0], state=SlotState.READY), TWO.slots[1]))
     assert scale_up.check_invariants(TWO, jumped) == ("slot op-0 went from RESERVED to READY",)
+
+
+def test_the_cooldown_counts_from_the_last_node_that_became_ready_and_not_from_one_that_never_joined() -> (
+    None
+):
+    ready = make_slot(state=SlotState.READY, node_name="a9", since=NOW - 500)
+    lost = make_slot("op-1", state=SlotState.RECLAIMED, instance_id="i-a8")
+    operation = make_scale_up(ready, lost)
+    closed = scale_up.close(with_work(operation), operation, make_settings(), NOW)
+    assert closed.record.last_scale_at == NOW - 500
+
+
+def test_slots_are_appended_and_nothing_that_was_there_changes() -> None:
+    adopted = make_slot("other", state=SlotState.LAUNCHED, instance_id="i-9")
+    decision = Decision("d", NOW + 60, Action.SCALE_UP, "more", (), slots=(make_slot("d-0"), adopted))
+    extended = scale_up.extend(TWO, decision)
+    assert extended.slots == (*TWO.slots, make_slot("d-0"), adopted)
+    assert (extended.requested, extended.extended_at) == (TWO.requested + 1, NOW + 60)
+    assert scale_up.check_invariants(TWO, extended) == ()
+    only_adopted = scale_up.extend(TWO, replace(decision, slots=(adopted,)))
+    assert (only_adopted.requested, only_adopted.extended_at) == (TWO.requested, 0)
+    wrong = replace(TWO, requested=0, slots=(*TWO.slots, TWO.slots[0], make_slot("x", state=SlotState.READY)))
+    assert scale_up.check_invariants(TWO, wrong) == (
+        "slot op-0 was appended twice",
+        "slot x was appended as READY",
+        "scale-up op asked for fewer nodes than before",
+    )

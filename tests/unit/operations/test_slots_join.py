@@ -9,7 +9,7 @@ import pytest
 from ebbtide.core.operations import machine
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Terminate
 from ebbtide.model.node import InstanceState, Node
-from ebbtide.model.operation import RemovalState, ScaleDown, SlotState
+from ebbtide.model.operation import RemovalState, SlotState
 from ebbtide.model.snapshot import ClusterView, Snapshot
 from tests.builders import (
     NOW,
@@ -184,24 +184,23 @@ def test_what_the_cloud_will_not_terminate_goes_on_as_a_removal() -> None:
     assert (after.state, after.terminated, effects) == (SlotState.FAILED, True, ())
     closed = machine.close(replace(work, slots=(after,)), situation)
     assert closed.record.rests == (), "it is not left alone"
-    follows = closed.record.operation
-    assert isinstance(follows, ScaleDown)
-    assert (follows.id, follows.removals[0].instance_id) == ("op", "i-a1")
-    assert (follows.removals[0].state, follows.removals[0].terminated) == (RemovalState.TERMINATING, True)
+    (follows,) = closed.record.refused
+    assert (follows.operation_id, follows.removal.instance_id) == ("op", "i-a1")
+    assert (follows.removal.state, follows.removal.terminated) == (RemovalState.TERMINATING, True)
+    assert follows.retry_at == NOW + 900, "it is taken up as soon as no other removal is in progress"
 
 
-def test_it_waits_for_the_operation_that_is_open_before_it_is_handed_over() -> None:
+def test_it_is_handed_over_whatever_else_is_being_removed() -> None:
     busy = with_work(make_scale_down(id="another"))
     after, effects = advance_slot(TERMINATING, make_situation(seen(), record=busy, now=NOW + 900))
-    assert (after.state, effects) == (SlotState.TERMINATING, (Terminate("i-a1", "", "", "op"),))
+    assert (after.state, effects) == (SlotState.FAILED, ())
 
 
 def test_a_replacement_that_cannot_be_terminated_goes_on_as_a_removal_too() -> None:
     handed = replace(TERMINATING, state=SlotState.FAILED)
     spot = make_spot("b1", slot=handed, closing="it is over")
     closed = machine.close(spot, make_situation(record=with_work(spot)))
-    assert isinstance(closed.record.operation, ScaleDown)
-    assert closed.record.operation.id == spot.id
+    assert [one.operation_id for one in closed.record.refused] == [spot.id]
 
 
 def test_a_reclaimed_instance_that_is_not_listed_is_believed_gone_only_after_the_grace() -> None:

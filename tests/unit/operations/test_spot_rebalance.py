@@ -31,6 +31,7 @@ from tests.unit.operations.builders import (
     fleet,
     make_situation,
     with_instance,
+    with_work,
     without_instance,
 )
 
@@ -94,7 +95,7 @@ def test_a_gate_that_fails_when_terminating_is_entered_gives_the_node_back() -> 
 @pytest.mark.parametrize(
     ("record", "why"),
     [
-        ({"operation": make_scale_up(make_slot())}, "operation op is under way"),
+        ({"operation": make_scale_up(make_slot())}, "operation op is in progress"),
         ({"paused": True}, "removals are paused"),
         ({"worker_count": 40}, "4 workers are seen where there were 40 just before"),
         (
@@ -149,7 +150,12 @@ def test_what_is_terminating_is_not_given_back_however_long_it_takes() -> None:
     work = recommended(slot=READY, removal=make_removal(state=RemovalState.TERMINATING))
     after, _ = advance(work, fleet(cordoned("a1", ID)), now=LAPSE + 86_400, paused=True)
     assert after.removal is not None
-    assert after.removal.state is RemovalState.TERMINATING
+    assert after.removal.state is RemovalState.SET_ASIDE
+    assert after.closing is SpotEnd.SET_ASIDE
+    assert spot.why_ended(after, make_situation()) == "not gone after 900 s"
+    closed = spot.close(with_work(after), after, make_settings(), NOW)
+    (kept,) = closed.record.refused
+    assert (kept.operation_id, kept.removal.state) == (ID, RemovalState.TERMINATING)
 
 
 def removed_by_a_scale_down() -> Record:

@@ -63,7 +63,7 @@ def test_what_is_terminating_when_time_runs_out_is_not_given_up() -> None:
 
 def test_a_run_that_was_killed_costs_no_drain_attempt() -> None:
     """The deadline passed while nobody was there to evict anything: the drain gets its time again."""
-    operation = tracked(with_work(LATE, unclean_runs=1, ticked_at=NOW - 60))
+    operation = tracked(with_work(LATE, unclean_removal_runs=1, ticked_at=NOW - 60))
     assert operation.removals[0].drain_deadline == NOW + 300
     after = scale_down.advance(operation, make_situation(SEEN, record=with_work(operation))).operation
     assert (after.removals[0].state, after.removals[0].attempts) == (DRAINING, 1)

@@ -72,8 +72,11 @@ class States(Collector):
         waiting = _family("ebbtide_pods_waiting", "Pods that no node has room for.")
         cpu = _family("ebbtide_cpu_ratio", "Average CPU use of the workers; NaN where it is unknown.")
         complete = _family("ebbtide_snapshot_complete", "1 where all could be read, 0 where not.")
-        open_work = _family("ebbtide_operations_open", "Operations under way.")
+        open_work = _family("ebbtide_operations_open", "Operations in progress.")
         aside = _family("ebbtide_operations_set_aside", "Operations that wait for a person.")
+        refused = _family(
+            "ebbtide_removals_set_aside", "Removals that the cloud refuses: the node stays cordoned."
+        )
         paused = _family("ebbtide_removals_paused", "1 while removals are paused.")
         for cluster, look in looks.items():
             snapshot, record = look.snapshot, look.record
@@ -86,10 +89,11 @@ class States(Collector):
             waiting.add_metric([cluster], len(snapshot.cluster.waiting_pods))
             cpu.add_metric([cluster], UNKNOWN if snapshot.cpu.value is None else snapshot.cpu.value)
             complete.add_metric([cluster], not snapshot.problems)
-            open_work.add_metric([cluster], (record.operation is not None) + len(record.spots))
-            aside.add_metric([cluster], record.set_aside is not None)
+            open_work.add_metric([cluster], len(record.operations) + len(record.spots))
+            aside.add_metric([cluster], len(record.all_set_aside))
+            refused.add_metric([cluster], len(record.refused))
             paused.add_metric([cluster], record.paused)
-        return (nodes, cost, unpriced, waiting, cpu, complete, open_work, aside, paused)
+        return (nodes, cost, unpriced, waiting, cpu, complete, open_work, aside, refused, paused)
 
 
 def _family(name: str, says: str, *labels: str) -> GaugeMetricFamily:

@@ -43,7 +43,7 @@ from ebbtide.adapters.stores.guards import (
     written,
 )
 from ebbtide.adapters.stores.item import from_item, item_key, lock_key
-from ebbtide.adapters.stores.operation_item import Item, action_id
+from ebbtide.adapters.stores.operation_item import Item, action_ids
 from ebbtide.adapters.stores.repeat import repeat
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
@@ -188,8 +188,8 @@ class DynamoStore:
             item = self._read(self._key)
             guard = attempt.guard
             lock = {} if guard is None else self._read(self._pk(guard.name))
-        under_way = action_id(item)
-        stored = Stored(item.get("rev", 0), under_way, item.get("nonce", ""))
+        open_ids = action_ids(item)
+        stored = Stored(item.get("rev", 0), open_ids, item.get("nonce", ""))
         held = Held(lock.get("lockOwner", ""), lock.get("lockUntilEpoch", 0), lock.get("lockToken", 0))
         attempt.settle(stored, held, self._now())
 

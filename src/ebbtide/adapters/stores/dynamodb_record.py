@@ -1,9 +1,9 @@
 """The update expressions of the record and of its leases, each with the condition it stands or falls by.
 
 The specification's conditions are here: a lock is taken when nobody has it or `lockUntilEpoch < now` (one
-without an end, which another tool left, has run out: it would be held for ever); an
-operation begins only when `scalingInProgress` is not true, and goes on only under its own action id.
-Ours come on top: `rev` for every write, owner and token of the lease for every guarded one.
+without an end, which another tool left, has run out: it would be held for ever); an operation begins only
+when `scalingInProgress` is not true, or next to one of the other lane, and goes on only under its own
+action id. Ours come on top: `rev` for every write, owner and token of the lease for every guarded one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from ebbtide.adapters.stores.dynamodb_tables import TTL_ATTRIBUTE
 from ebbtide.adapters.stores.dynamodb_values import Wire, to_wire
-from ebbtide.adapters.stores.guards import Attempt, action_id
+from ebbtide.adapters.stores.guards import Attempt, action_ids
 from ebbtide.adapters.stores.item import to_item
 from ebbtide.adapters.stores.operation_item import OPTIONAL_ATTRIBUTES
 from ebbtide.model.record import CLUSTER_LEASE, Lease
@@ -28,9 +28,13 @@ FREE = (
 )
 NEVER_WRITTEN = "(attribute_not_exists(rev) OR rev = :expectedRev)"
 STILL_AT_REV = "rev = :expectedRev"
-NO_OTHER_OPERATION = (
-    "(attribute_not_exists(scalingInProgress) OR scalingInProgress = :no"
-    " OR scaleUpActionId = :action OR scaleDownActionId = :action OR consolidateActionId = :action)"
+NONE_OPEN = "attribute_not_exists(scalingInProgress) OR scalingInProgress = :no"
+ONLY_LAUNCH = f"({NONE_OPEN} OR scaleUpActionId = :launching)"
+ONLY_REMOVAL = f"({NONE_OPEN} OR scaleDownActionId = :removing OR consolidateActionId = :removing)"
+BOTH_LANES = (
+    "(attribute_not_exists(scaleUpActionId) OR scaleUpActionId = :launching)"
+    " AND (attribute_not_exists(scaleDownActionId) OR scaleDownActionId = :removing)"
+    " AND (attribute_not_exists(consolidateActionId) OR consolidateActionId = :removing)"
 )
 _KEPT_BY_THE_LEASE = frozenset({"pk", "lockOwner", "lockUntilEpoch", "lockToken"})
 
@@ -85,10 +89,16 @@ def record_update(attempt: Attempt, now: int, outbox: list[Wire]) -> dict[str, A
     wanted = {name: to_wire(value) for name, value in item.items() if name not in _KEPT_BY_THE_LEASE}
     conditions = [STILL_AT_REV if attempt.record.rev else NEVER_WRITTEN]
     values = _values(expectedRev=attempt.record.rev)
-    action = action_id(attempt.record)
-    if action:
-        conditions.append(NO_OTHER_OPERATION)
-        values |= _values(no=False, action=action)
+    launching, removing = action_ids(attempt.record)
+    if launching and removing:
+        conditions.append(BOTH_LANES)
+        values |= _values(launching=launching, removing=removing)
+    elif launching:
+        conditions.append(ONLY_LAUNCH)
+        values |= _values(no=False, launching=launching)
+    elif removing:
+        conditions.append(ONLY_REMOVAL)
+        values |= _values(no=False, removing=removing)
     if attempt.guard is not None and attempt.guard.name == CLUSTER_LEASE:
         check = guard_check(attempt.guard, now)
         conditions.append(check["ConditionExpression"])

@@ -78,13 +78,16 @@ class Stored:
     """What a store holds of a record, as far as the conditions of a write are concerned."""
 
     rev: int = 0
-    action_id: str = ""
+    action_ids: tuple[str, str] = ("", "")
+    """Of the launching and of the removing operation."""
     nonce: str = ""
 
 
-def action_id(record: Record) -> str:
-    """The operation that this record says is under way; a store never swaps one for another."""
-    return "" if record.operation is None else record.operation.id
+def action_ids(record: Record) -> tuple[str, str]:
+    """The operations that this record says are in progress; a write begins
+    one or ends one, and never swaps one for another."""
+    launching, removing = record.launching, record.removing
+    return "" if launching is None else launching.id, "" if removing is None else removing.id
 
 
 def refusal(stored: Stored, record: Record) -> Conflict | None:
@@ -94,11 +97,13 @@ def refusal(stored: Stored, record: Record) -> Conflict | None:
             f"the record of cluster {record.cluster!r} is at rev {stored.rev}, not {record.rev}: "
             "somebody else wrote first"
         )
-    wanted = action_id(record)
-    if wanted and stored.action_id and stored.action_id != wanted:
+    lanes = tuple(zip(action_ids(record), stored.action_ids, strict=True))
+    begins = next((wanted for wanted, open_id in lanes if wanted and wanted != open_id), "")
+    ends = next((open_id for wanted, open_id in lanes if open_id and wanted != open_id), "")
+    if begins and ends:
         return Conflict(
-            f"cluster {record.cluster!r} is in the middle of {stored.action_id}: "
-            f"{wanted} cannot begin before that is closed"
+            f"cluster {record.cluster!r} is in the middle of {ends}: "
+            f"{begins} cannot begin before that is closed"
         )
     return None
 

@@ -2,7 +2,10 @@
 
 The names are a contract with whoever reads the table. An item that lacks what we added (written by
 hand, or by another tool of the same contract) is read as far as it goes; one of a newer format is
-refused. `scalingInProgress` is written from the operation, and where it says otherwise the operation counts.
+refused. `scalingInProgress` is written from the operations, and where it says otherwise the operations count.
+
+Format 1 holds one operation; format 2 is written only while there is more to say than that (both lanes
+open, or a removal set aside), so a version that knows only format 1 can go on as soon as there is not.
 """
 
 from __future__ import annotations
@@ -13,10 +16,28 @@ from typing import Any
 
 import msgspec
 
-from ebbtide.adapters.stores.operation_item import Item, convert, operation_from_item, operation_to_item
+from ebbtide.adapters.stores.operation_item import (
+    Item,
+    convert,
+    launching_from_item,
+    operations_to_item,
+    removal_to_item,
+    removing_from_item,
+)
 from ebbtide.errors import NewerRecord, StoreUnusable
 from ebbtide.model.operation import Spot
-from ebbtide.model.record import FORMAT_VERSION, Counted, Emptied, Leaving, Missing, OfferRest, Record, Rest
+from ebbtide.model.record import (
+    FORMAT_VERSION,
+    PLAIN_FORMAT,
+    Counted,
+    Emptied,
+    Leaving,
+    Missing,
+    OfferRest,
+    Record,
+    Refused,
+    Rest,
+)
 
 LOCKS = "lock#"
 """How the keys of leases other than a cluster's begin."""
@@ -53,7 +74,7 @@ def to_item(record: Record) -> Item:
         "countedNodes": msgspec.to_builtins(record.counted),
         "countedNodesBefore": msgspec.to_builtins(record.counted_before),
         "tickedEpoch": record.ticked_at,
-        "uncleanRuns": record.unclean_runs,
+        "uncleanRuns": _unclean_runs(record),
         "launchFailures": record.launch_failures,
         "launchBackoffUntilEpoch": record.launch_backoff_until,
         "removalFailures": record.removal_failures,
@@ -63,7 +84,7 @@ def to_item(record: Record) -> Item:
         "decisionKey": record.decision_key,
         "decisionLoggedEpoch": record.decision_logged_at,
         "lastSaid": record.last_said,
-        "spotOperations": msgspec.to_builtins(record.spots),
+        "spotOperations": [_spot_to_item(spot) for spot in record.spots],
         "rests": msgspec.to_builtins(record.rests),
         "offerRests": msgspec.to_builtins(record.offer_rests),
         "orphans": msgspec.to_builtins(record.orphans),
@@ -74,9 +95,13 @@ def to_item(record: Record) -> Item:
         "consolidationEvictionEpochs": list(record.evictions),
         "leaving": msgspec.to_builtins(record.leaving),
     }
-    item.update(operation_to_item(record.operation))
-    if record.set_aside is not None:
-        item["setAside"] = operation_to_item(record.set_aside)
+    item.update(operations_to_item(record.operations))
+    if record.launching is not None and record.removing is not None:
+        item["uncleanRemovalRuns"] = record.unclean_removal_runs
+    if record.all_set_aside:
+        item["setAside"] = operations_to_item(record.all_set_aside)
+    if record.refused:
+        item["refusedRemovals"] = msgspec.to_builtins(record.refused)
     if record.underused:
         item["underusedSinceEpoch"] = {node.node_uid: node.since for node in record.underused}
     return item
@@ -86,15 +111,29 @@ def _since_by_node(raw: Any) -> tuple[Emptied, ...]:
     return tuple(Emptied(uid, since) for uid, since in sorted(convert(raw, dict[str, int]).items()))
 
 
+def _spot_to_item(spot: Spot) -> Item:
+    item: Item = msgspec.to_builtins(spot)
+    if spot.removal is not None:
+        item["removal"] = removal_to_item(spot.removal)
+    return item
+
+
+def _unclean_runs(record: Record) -> int:
+    """Of the only open operation, as format 1 has it; of the launching one where both lanes are open."""
+    only_removing = record.launching is None and record.removing is not None
+    return record.unclean_removal_runs if only_removing else record.unclean_runs
+
+
 def from_item(item: Mapping[str, Any], cluster: str) -> Record:
-    version = item.get("formatVersion", FORMAT_VERSION)
+    version = item.get("formatVersion", PLAIN_FORMAT)
     if isinstance(version, int) and version > FORMAT_VERSION:
         raise NewerRecord(
             f"the record of cluster {cluster!r} has format {version}, this Ebbtide knows {FORMAT_VERSION}: "
             "it was left as it is; run the newer version, or upgrade this one"
         )
     try:
-        record = _read(item, cluster, int(version))
+        int(version)
+        record = _read(item, cluster)
     except (msgspec.ValidationError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise StoreUnusable(
             f"the record of cluster {cluster!r} cannot be read ({error}): it was left as it is; "
@@ -120,13 +159,16 @@ def _contradictions(item: Mapping[str, Any], record: Record) -> Iterator[str]:
         )
 
 
-def _read(item: Mapping[str, Any], cluster: str, version: int) -> Record:
+def _read(item: Mapping[str, Any], cluster: str) -> Record:
     aside = item.get("setAside")
     if aside is not None and not isinstance(aside, Mapping):
         raise ValueError("setAside is no operation")
+    launching, removing = launching_from_item(item), removing_from_item(item)
+    runs, removal_runs = int(item.get("uncleanRuns", 0)), int(item.get("uncleanRemovalRuns", 0))
+    if launching is None and removing is not None:
+        runs, removal_runs = 0, runs
     return Record(
         cluster=cluster,
-        format_version=version,
         rev=int(item.get("rev", 0)),
         lock_owner=str(item.get("lockOwner", "")),
         lock_until=int(item.get("lockUntilEpoch", 0)),
@@ -141,10 +183,14 @@ def _read(item: Mapping[str, Any], cluster: str, version: int) -> Record:
         counted=convert(item.get("countedNodes", ()), tuple[Counted, ...]),
         counted_before=convert(item.get("countedNodesBefore", ()), tuple[Counted, ...]),
         ticked_at=int(item.get("tickedEpoch", 0)),
-        operation=operation_from_item(item),
+        launching=launching,
+        removing=removing,
         spots=convert(item.get("spotOperations", ()), tuple[Spot, ...]),
-        set_aside=None if aside is None else operation_from_item(aside),
-        unclean_runs=int(item.get("uncleanRuns", 0)),
+        refused=convert(item.get("refusedRemovals", ()), tuple[Refused, ...]),
+        launching_aside=None if aside is None else launching_from_item(aside),
+        removing_aside=None if aside is None else removing_from_item(aside),
+        unclean_runs=runs,
+        unclean_removal_runs=removal_runs,
         launch_failures=int(item.get("launchFailures", 0)),
         launch_backoff_until=int(item.get("launchBackoffUntilEpoch", 0)),
         removal_failures=int(item.get("removalFailures", 0)),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from ebbtide.adapters.stores.entries import KEPT_FOR_GOOD, LARGE_KINDS, pack, unpack
 from ebbtide.adapters.stores.guards import LEASES_OUTLIVE_SECONDS, Held, Stored, given_back, refusal, written
 from ebbtide.adapters.stores.item import from_item, is_lock, item_key, lock_key, to_item
-from ebbtide.adapters.stores.operation_item import Item, action_id
+from ebbtide.adapters.stores.operation_item import Item, action_ids
 from ebbtide.adapters.stores.policies_memory import MemoryPolicies, PolicyTables
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
@@ -191,8 +191,8 @@ class MemoryStore:
             if not held.holds(guard, int(self._clock.now())):
                 raise held.lost(guard)
         item = self._items.get(self._key, {})
-        under_way = action_id(item)
-        refused = refusal(Stored(item.get("rev", 0), under_way), record)
+        open_ids = action_ids(item)
+        refused = refusal(Stored(item.get("rev", 0), open_ids), record)
         if refused is not None:
             raise refused
 

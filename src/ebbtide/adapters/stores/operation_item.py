@@ -1,8 +1,9 @@
-"""The operation of a record as attributes of its item, and the way back."""
+"""The operations of a record as attributes of its item, and the way back. Each kind has names of its own,
+so both lanes are in one item."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from ebbtide.model.operation import (
     Operation,
     Removal,
     RemovalState,
+    Removing,
     ScaleDown,
     ScaleUp,
     Slot,
@@ -31,6 +33,7 @@ OPTIONAL_ATTRIBUTES = (
     "scaleUpInstanceIds",
     "scaleUpReason",
     "scaleUpSlots",
+    "scaleUpExtendedEpoch",
     "scaleDownActionId",
     "scaleDownStartedEpoch",
     "scaleDownPhase",
@@ -40,6 +43,7 @@ OPTIONAL_ATTRIBUTES = (
     "scaleDownAbortReason",
     "scaleDownRemovals",
     "scaleDownOnlyEmpty",
+    "scaleDownExcused",
     "consolidateActionId",
     "consolidateStartedEpoch",
     "consolidateReason",
@@ -51,17 +55,26 @@ OPTIONAL_ATTRIBUTES = (
     "consolidateMoves",
     "consolidateWatchedSinceEpoch",
     "setAside",
+    "underusedSinceEpoch",
+    "refusedRemovals",
+    "uncleanRemovalRuns",
 )
 """What an item has only while there is an operation; removed again when that is closed."""
-ACTION_IDS = ("scaleUpActionId", "scaleDownActionId", "consolidateActionId")
+REMOVING_IDS = ("scaleDownActionId", "consolidateActionId")
 
 
-def action_id(item: Mapping[str, Any]) -> str:
-    """The operation under way; empty where there is none."""
-    return next((str(item[name]) for name in ACTION_IDS if name in item), "")
+def action_ids(item: Mapping[str, Any]) -> tuple[str, str]:
+    """The launching and the removing operation in progress; empty where there is none."""
+    removing = next((str(item[name]) for name in REMOVING_IDS if name in item), "")
+    return str(item.get("scaleUpActionId", "")), removing
 
 
-def operation_to_item(operation: Operation | None) -> Item:
+def operations_to_item(operations: Iterable[Operation]) -> Item:
+    """At most one of each lane."""
+    return {name: value for one in operations for name, value in _to_item(one).items()}
+
+
+def _to_item(operation: Operation) -> Item:
     match operation:
         case ScaleUp():
             return {
@@ -71,6 +84,7 @@ def operation_to_item(operation: Operation | None) -> Item:
                 "scaleUpInstanceIds": [slot.instance_id for slot in operation.slots if slot.instance_id],
                 "scaleUpReason": operation.reason,
                 "scaleUpSlots": msgspec.to_builtins(operation.slots),
+                **({"scaleUpExtendedEpoch": operation.extended_at} if operation.extended_at else {}),
             }
         case ScaleDown():
             return {
@@ -83,8 +97,9 @@ def operation_to_item(operation: Operation | None) -> Item:
                 ],
                 "scaleDownReason": operation.reason,
                 "scaleDownAbortReason": operation.abort_reason,
-                "scaleDownRemovals": msgspec.to_builtins(operation.removals),
+                "scaleDownRemovals": [removal_to_item(removal) for removal in operation.removals],
                 "scaleDownOnlyEmpty": operation.only_empty,
+                **({"scaleDownExcused": True} if operation.excused else {}),
             }
         case Consolidate():
             return {
@@ -99,8 +114,15 @@ def operation_to_item(operation: Operation | None) -> Item:
                 "consolidateMoves": msgspec.to_builtins(operation.moves),
                 "consolidateWatchedSinceEpoch": operation.watched_since,
             }
-        case None:
-            return {}
+
+
+def removal_to_item(removal: Removal) -> Item:
+    """What came to a removal later is written only where it says something: others read it as they always
+    have."""
+    item: Item = msgspec.to_builtins(removal)
+    if not removal.refused_since:
+        del item["refused_since"]
+    return item
 
 
 def _phase(operation: ScaleDown) -> str:
@@ -108,17 +130,22 @@ def _phase(operation: ScaleDown) -> str:
     return "TERMINATING" if terminating else "DRAINING"
 
 
-def operation_from_item(item: Mapping[str, Any]) -> Operation | None:
-    if sum(name in item for name in ACTION_IDS) > 1:
-        raise ValueError("it holds several operations at once")
-    if "scaleUpActionId" in item:
-        return ScaleUp(
-            id=item["scaleUpActionId"],
-            started_at=int(item["scaleUpStartedEpoch"]),
-            requested=int(item.get("scaleUpRequested", len(item.get("scaleUpInstanceIds", ())))),
-            slots=_slots(item),
-            reason=str(item.get("scaleUpReason", "")),
-        )
+def launching_from_item(item: Mapping[str, Any]) -> ScaleUp | None:
+    if "scaleUpActionId" not in item:
+        return None
+    return ScaleUp(
+        id=item["scaleUpActionId"],
+        started_at=int(item["scaleUpStartedEpoch"]),
+        requested=int(item.get("scaleUpRequested", len(item.get("scaleUpInstanceIds", ())))),
+        slots=_slots(item),
+        reason=str(item.get("scaleUpReason", "")),
+        extended_at=int(item.get("scaleUpExtendedEpoch", 0)),
+    )
+
+
+def removing_from_item(item: Mapping[str, Any]) -> Removing | None:
+    if all(name in item for name in REMOVING_IDS):
+        raise ValueError("it holds two operations that remove nodes")
     if "scaleDownActionId" in item:
         return ScaleDown(
             id=item["scaleDownActionId"],
@@ -127,6 +154,7 @@ def operation_from_item(item: Mapping[str, Any]) -> Operation | None:
             reason=str(item.get("scaleDownReason", "")),
             abort_reason=str(item.get("scaleDownAbortReason", "")),
             only_empty=bool(item.get("scaleDownOnlyEmpty", False)),
+            excused=bool(item.get("scaleDownExcused", False)),
         )
     if "consolidateActionId" in item:
         return Consolidate(

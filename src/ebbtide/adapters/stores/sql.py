@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from sqlalchemy.engine import Engine
 
+from ebbtide.adapters.stores import operation_item
 from ebbtide.adapters.stores.entries import KNOWN_KINDS, log_rows, unpack
 from ebbtide.adapters.stores.guards import (
     Attempt,
     Held,
     Stored,
-    action_id,
+    action_ids,
     given_back,
     held_by_another,
     written,
@@ -31,7 +32,7 @@ from ebbtide.adapters.stores.operation_item import Item
 from ebbtide.adapters.stores.repeat import repeat
 from ebbtide.adapters.stores.sql_driver import Driver, Lent
 from ebbtide.adapters.stores.sql_engine import connected, is_sqlite, make_engine, parse, sqlite_path
-from ebbtide.adapters.stores.sql_statements import LogRow, Statements, StateRow
+from ebbtide.adapters.stores.sql_statements import LogRow, Statements, StateRow, action_column
 from ebbtide.adapters.stores.sqlite_probe import probe
 from ebbtide.errors import Conflict
 from ebbtide.model.log import LogEntry, LogKind
@@ -208,7 +209,7 @@ class SqlStore:
 
         def look(lent: Lent) -> tuple[Stored, Held, int]:
             row = self._row(lent, self._key)
-            stored = Stored() if row is None else Stored(row.rev, row.action_id, row.nonce)
+            stored = Stored() if row is None else Stored(row.rev, _open_ids(row), row.nonce)
             held = Held() if guard is None else _held(self._row(lent, self._pk(guard.name)))
             (now,) = lent.run(self._sql.time, self._values()).fetchone()
             return stored, held, now
@@ -228,7 +229,7 @@ class SqlStore:
         values = self._values(
             key=self._key,
             expected_rev=attempt.record.rev,
-            under_way=action_id(attempt.record),
+            **action_column(*action_ids(attempt.record)),
             new_nonce=attempt.nonce,
             new_body=msgspec.json.encode(item).decode(),
         )
@@ -239,6 +240,11 @@ class SqlStore:
     def _row(self, lent: Lent, key: str) -> StateRow | None:
         row = lent.run(self._sql.load, {"key": key}).fetchone()
         return None if row is None else StateRow._make(row)
+
+
+def _open_ids(row: StateRow) -> tuple[str, str]:
+    """By lane, which the column alone does not tell."""
+    return operation_item.action_ids(msgspec.json.decode(row.body) if row.body else {})
 
 
 def _signed(lease: Lease) -> dict[str, Any]:

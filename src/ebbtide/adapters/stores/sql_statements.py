@@ -23,6 +23,26 @@ from ebbtide.adapters.stores.sql_driver import Statement, compiled
 from ebbtide.model.log import LogKind
 
 _c = state.c
+BETWEEN, ESCAPE = " ", "!"
+"""Between the ids of both lanes in `action_id`; a single id stands alone, as it always has."""
+
+
+def action_column(launching: str, removing: str) -> dict[str, str]:
+    """What the column becomes, and what it may have been: free, the same, or with a lane more (`kept`). In
+    no lane one operation is swapped for another."""
+    both = BETWEEN.join(name for name in (launching, removing) if name)
+    kept = "%" if not both else ""
+    if launching and not removing:
+        kept = f"{_literally(launching)}{BETWEEN}%"
+    elif removing and not launching:
+        kept = f"%{BETWEEN}{_literally(removing)}"
+    return {"in_progress": both, "launching": launching, "removing": removing, "kept": kept}
+
+
+def _literally(text: str) -> str:
+    for special in (ESCAPE, "%", "_"):
+        text = text.replace(special, ESCAPE + special)
+    return text
 
 
 class StateRow(NamedTuple):
@@ -137,17 +157,19 @@ class Statements:
         return taken
 
     def _write(self) -> sa.Update:
-        under_way = bindparam("under_way", type_=sa.Text)
+        names = ("in_progress", "launching", "removing")
+        in_progress, *lanes = (bindparam(name, type_=sa.Text) for name in names)
+        kept = _c.action_id.like(bindparam("kept", type_=sa.Text), escape=ESCAPE)
         return (
             sa.update(state)
             .where(
                 _c.pk == bindparam("key"),
                 _c.rev == bindparam("expected_rev", type_=sa.BigInteger),
-                sa.or_(_c.action_id == "", _c.action_id == under_way, under_way == ""),
+                sa.or_(*(_c.action_id == name for name in ("", in_progress, *lanes)), kept),
             )
             .values(
                 rev=_c.rev + 1,
-                action_id=under_way,
+                action_id=in_progress,
                 nonce=bindparam("new_nonce"),
                 body=bindparam("new_body", type_=sa.JSON),
             )

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ebbtide.model.operation import Removal, RemovalState, ScaleDown, Slot, SlotState
-from ebbtide.model.record import OfferRest, Record, Rest
+from ebbtide.model.operation import Removal, RemovalState, Slot, SlotState
+from ebbtide.model.record import OfferRest, Record, Refused, Rest
 from ebbtide.model.settings import Settings
 
 
@@ -37,26 +37,27 @@ def stubborn_rests(slots: Iterable[Slot], settings: Settings, now: int) -> tuple
     )
 
 
-def handed_over(slots: Iterable[Slot], operation_id: str, now: int) -> ScaleDown | None:
-    """The removal that follows an operation whose machines the cloud would not terminate. It has the same id,
-    since their nodes, if they joined meanwhile, are cordoned in its name."""
-    removals = tuple(
-        Removal(
-            slot.instance_id,
-            zone=slot.zone,
-            pool=slot.pool,
-            state=RemovalState.TERMINATING,
-            since=now,
-            terminated=True,
-            reason=slot.reason,
+def handed_over(slots: Iterable[Slot], operation_id: str, now: int) -> tuple[Refused, ...]:
+    """The removals that follow an operation whose machines the cloud would not terminate. They have the
+    same id, since their nodes, if they joined meanwhile, are cordoned in its name; they are taken up as
+    soon as the lane of removals is free."""
+    return tuple(
+        Refused(
+            operation_id,
+            Removal(
+                slot.instance_id,
+                zone=slot.zone,
+                pool=slot.pool,
+                state=RemovalState.TERMINATING,
+                since=now,
+                terminated=True,
+                reason=slot.reason,
+            ),
+            now,
         )
         for slot in slots
         if slot.state is SlotState.FAILED and slot.terminated
     )
-    if not removals:
-        return None
-    names = ", ".join(removal.instance_id for removal in removals)
-    return ScaleDown(operation_id, now, removals, f"{names} did not join in time and is to be terminated")
 
 
 def backoff_until(failures: int, settings: Settings, now: int) -> int:

@@ -36,7 +36,7 @@ from ebbtide.model.operation import (
     Source,
     SourceState,
 )
-from ebbtide.model.record import Record
+from ebbtide.model.record import Record, closed
 from ebbtide.model.settings import Settings
 
 
@@ -50,12 +50,12 @@ def begun(record: Record, decision: Decision, operation_id: str, settings: Setti
     plan = decision.consolidation.plan if decision.consolidation is not None else None
     if plan is None:
         same = record.leaving[0].operation_id
-        return replace(record, operation=scale_down.begin(decision, same, only_empty=True))
+        return replace(record, removing=scale_down.begin(decision, same, only_empty=True))
     record = consolidation_pace.begun(record, plan, decision.at)
     if plan.sources:
-        return replace(record, operation=begin(plan, operation_id, decision.at, decision.reason))
+        return replace(record, removing=begin(plan, operation_id, decision.at, decision.reason))
     record = note_leaving(record, plan.empties, operation_id, settings, decision.at)
-    return replace(record, operation=scale_down.begin(decision, operation_id, only_empty=True))
+    return replace(record, removing=scale_down.begin(decision, operation_id, only_empty=True))
 
 
 def begin(plan: ConsolidationPlan, operation_id: str, now: int, reason: str) -> Consolidate:
@@ -187,8 +187,8 @@ def is_settled(operation: Consolidate) -> bool:
 def close(record: Record, operation: Consolidate, settings: Settings, now: int) -> Closed:
     emptied = [source for source in operation.sources if source.state is SourceState.EMPTIED]
     rests = record.rests + stubborn_rests(operation.slots, settings, now)
-    follows = handed_over(operation.slots, operation.id, now)
-    record = replace(record, operation=follows, unclean_runs=0, rests=rests)
+    record = replace(closed(record, operation), rests=rests)
+    record = replace(record, refused=record.refused + handed_over(operation.slots, operation.id, now))
     record = note_leaving(record, emptied, operation.id, settings, now)
     record = rest_offers(record, operation.slots, settings, now)
     return Closed(record, not operation.abort_reason)

@@ -19,6 +19,8 @@ from ebbtide.model.effect import (
     Uncordon,
 )
 from ebbtide.model.events import (
+    Alarm,
+    AlarmKind,
     DrainResult,
     EffectDone,
     EffectKind,
@@ -143,6 +145,16 @@ def _transition(part: Part, was: str, work: Work) -> Transition:
         return changed
     fields = {name: getattr(changed, name) for name in Transition.__dataclass_fields__}
     return DrainResult(**fields, attempts=part.attempts)
+
+
+def alarms(before: Work, after: Work) -> Iterator[tuple[str, Alarm]]:
+    """What a person should know at once, with its subject: the cloud refuses to terminate, for the first
+    time."""
+    known = {part.instance_id for part in parts(before) if isinstance(part, Removal) and part.refused_since}
+    for part in parts(after):
+        if isinstance(part, Removal) and part.refused_since and part.instance_id not in known:
+            what = f"{part_name(part)} ({part.instance_id}): {part.reason}"
+            yield part.instance_id, Alarm(AlarmKind.TERMINATE_REFUSED, what, after.id)
 
 
 def _identity(part: Part) -> str:

@@ -11,8 +11,8 @@ from ebbtide.core.operations import consolidate, scale_down, scale_up, spot
 from ebbtide.core.operations.closing import Closed
 from ebbtide.core.operations.situation import Situation, Step
 from ebbtide.model.effect import Outcome
-from ebbtide.model.operation import Consolidate, ScaleDown, ScaleUp, Spot
-from ebbtide.model.record import Record
+from ebbtide.model.operation import Consolidate, Removing, ScaleDown, ScaleUp, Spot
+from ebbtide.model.record import Record, in_lane
 
 Work = ScaleUp | ScaleDown | Consolidate | Spot
 Advanced = Step[ScaleUp] | Step[ScaleDown] | Step[Consolidate] | Step[Spot]
@@ -30,6 +30,11 @@ def advance(work: Work, situation: Situation) -> Advanced:
             return spot.advance(work, situation)
         case _:
             assert_never(work)
+
+
+def gives_way(removing: Removing | None, situation: Situation) -> bool:
+    """Whether nodes on their way out are needed after all, or are just being given back."""
+    return isinstance(removing, ScaleDown) and scale_down.gives_way(removing, situation)
 
 
 def absorb(work: Work, outcomes: Sequence[Outcome], situation: Situation) -> Work:
@@ -96,4 +101,4 @@ def written(record: Record, work: Work) -> Record:
         return spot.with_spot(record, work)
     if isinstance(work, Consolidate):
         return consolidation_pace.written(record, work)
-    return replace(record, operation=work)
+    return in_lane(record, work)

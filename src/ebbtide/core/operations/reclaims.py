@@ -41,12 +41,11 @@ def reclaim(slot: Slot, situation: Situation) -> Advance:
         missing = situation.now - slot.since >= situation.settings.gone_grace_seconds
         return gone(slot, situation, slot.reason) if missing else (slot, ())
     if node is not None and node.ready:
-        return replace(slot, state=SlotState.READY, node_name=node.name, reason=""), ()
+        return replace(slot, state=SlotState.READY, node_name=node.name, reason="", since=situation.now), ()
     waited = situation.now - slot.since
     if waited >= situation.settings.stuck_seconds:
-        return replace(
-            slot, state=SlotState.FAILED, reason=f"{slot.reason}, and it could not be reclaimed"
-        ), ()
+        reason = f"{slot.reason}, and it could not be reclaimed"
+        return replace(slot, state=SlotState.FAILED, reason=reason, since=situation.now), ()
     if _why_not_yet(slot, node, instance, situation):
         return slot, ()
     # No terminate with this write: after it the machine is looked for once more.
@@ -76,9 +75,10 @@ def terminate(slot: Slot, operation_id: str, situation: Situation) -> Advance:
     slot = replace(slot, missing_since=0)
     if not instance.alive:
         return gone(slot, situation, slot.reason)
-    if _is_stuck(slot, operation_id, situation):
+    if situation.now - slot.since >= situation.settings.stuck_seconds:
+        # It goes on as a removal: launches must not wait for a cloud that refuses to terminate it.
         reason = f"{slot.reason}, and it could not be terminated: its removal goes on"
-        return replace(slot, state=SlotState.FAILED, reason=reason), ()
+        return replace(slot, state=SlotState.FAILED, reason=reason, since=situation.now), ()
     node = situation.snapshot.node_of.get(slot.instance_id)
     if node is not None:
         return _joined_too_late(slot, node, operation_id, situation)
@@ -97,14 +97,6 @@ def _unlisted(slot: Slot, situation: Situation) -> Advance:
     if ready or situation.now - slot.missing_since < situation.settings.gone_grace_seconds:
         return slot, ()
     return gone(slot, situation, slot.reason)
-
-
-def _is_stuck(slot: Slot, operation_id: str, situation: Situation) -> bool:
-    """Whether it goes on as a removal: launches must not wait for a cloud that refuses to terminate it."""
-    if situation.now - slot.since < situation.settings.stuck_seconds:
-        return False
-    operation = situation.record.operation
-    return operation is None or operation.id == operation_id
 
 
 def _joined_too_late(slot: Slot, node: Node, operation_id: str, situation: Situation) -> Advance:
@@ -144,4 +136,4 @@ def gone(slot: Slot, situation: Situation, reason: str) -> Advance:
         return slot, (DeleteNode(node.name, node.uid),)
     if slot.state is SlotState.JOINED:
         return replace(slot, state=SlotState.LAUNCHED), ()
-    return replace(slot, state=SlotState.RECLAIMED, reason=reason), ()
+    return replace(slot, state=SlotState.RECLAIMED, reason=reason, since=situation.now), ()

@@ -3,7 +3,9 @@
     PLANNED      written; a soft taint (or between two attempts)    -> DRAINING, RELEASING, RELEASED
     DRAINING     cordoned, pods are evicted until the deadline      -> DRAINED, PLANNED, RELEASING
     DRAINED      nothing left that is not passed over               -> TERMINATING, DRAINING, RELEASING
-    TERMINATING  irrevocable; the instance is going                 -> GONE
+    TERMINATING  irrevocable; the instance is going                 -> GONE, SET_ASIDE
+    SET_ASIDE    the cloud refuses it, or it does not go: kept in   (settled)
+                 the record and tried again later; never released
     GONE         instance and Node object are gone                  (settled)
     RELEASING    given up, our taint and cordon are being lifted    -> RELEASED
     RELEASED     as before                                          (settled)
@@ -48,7 +50,8 @@ ALLOWED: dict[RemovalState, frozenset[RemovalState]] = {
     RemovalState.DRAINED: frozenset(
         {RemovalState.TERMINATING, RemovalState.DRAINING, RemovalState.RELEASING, RemovalState.GONE}
     ),
-    RemovalState.TERMINATING: frozenset({RemovalState.GONE}),
+    RemovalState.TERMINATING: frozenset({RemovalState.GONE, RemovalState.SET_ASIDE}),
+    RemovalState.SET_ASIDE: frozenset(),
     RemovalState.RELEASING: frozenset({RemovalState.RELEASED, RemovalState.GONE}),
     RemovalState.GONE: frozenset(),
     RemovalState.RELEASED: frozenset(),
@@ -80,6 +83,10 @@ def advance_removal(
         return replace(removal, state=RemovalState.GONE, since=situation.now), ()
     if removal.state is RemovalState.RELEASING:
         return _releasing(removal, node, operation_id, situation)
+    if removal.state is RemovalState.TERMINATING and _takes_too_long(removal, situation):
+        # Nothing may wait for a machine that a person has to free: the record keeps it, others go on.
+        why = removal.reason or f"not gone after {situation.settings.stuck_seconds} s"
+        return _to(removal, RemovalState.SET_ASIDE, situation, why), ()
     if not _alive(removal, situation):
         return removal, ()
     match removal.state:
@@ -124,6 +131,10 @@ def is_gone(removal: Removal, node: Node | None, situation: Situation) -> bool:
 def _alive(removal: Removal, situation: Situation) -> bool:
     instance = situation.snapshot.instance_with_id.get(removal.instance_id)
     return instance is not None and instance.alive
+
+
+def _takes_too_long(removal: Removal, situation: Situation) -> bool:
+    return situation.now - removal.since >= situation.settings.stuck_seconds
 
 
 def _planned(removal: Removal, node: Node | None, operation_id: str, situation: Situation) -> Advance:
@@ -343,7 +354,10 @@ def absorb_removal(removal: Removal, outcome: Outcome, situation: Situation) -> 
             return _told(removal, outcome, situation)
         case Terminate(instance_id=instance_id) if instance_id == removal.instance_id:
             if outcome.kind is OutcomeKind.DONE:
-                return replace(removal, retry_at=situation.now + situation.settings.request_timeout_seconds)
+                retry_at = situation.now + situation.settings.request_timeout_seconds
+                return replace(removal, retry_at=retry_at, refused_since=0, reason="")
+            if refused and removal.state is RemovalState.TERMINATING:
+                return _refused(removal, situation, outcome.detail)
         case _:
             pass
     return removal
@@ -357,6 +371,15 @@ def _told(removal: Removal, outcome: Outcome, situation: Situation) -> Removal:
     if outcome.kind is OutcomeKind.LATER and isinstance(outcome.effect, Evict):
         return replace(removal, reason=put_off(outcome.effect, outcome.detail))
     return removal
+
+
+def _refused(removal: Removal, situation: Situation, detail: str) -> Removal:
+    """The cloud gave a definite no. It is asked again with every tick, and set aside when that lasts; one
+    that was set aside before is set aside again at once."""
+    since, reason = removal.refused_since or situation.now, f"the cloud refuses to terminate it: {detail}"
+    told = replace(removal, refused_since=since, reason=reason)
+    lasts = situation.now - since >= situation.settings.stuck_seconds
+    return _to(told, RemovalState.SET_ASIDE, situation, reason) if lasts else told
 
 
 def _to(removal: Removal, state: RemovalState, situation: Situation, reason: str = "") -> Removal:

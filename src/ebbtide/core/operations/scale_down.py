@@ -3,37 +3,59 @@
 plan      the removals are written (PLANNED) before any node is touched
 execute   each node is drained, then terminated, by `removals`
 resume    whoever holds the lease goes on from what is written
-abort     paused, stuck, load or demand is back, or a node will not drain: what is not TERMINATING is
-          released, what is rolls forward; once set, the abort is never taken back
-complete  any node removed by us starts the cooldown; a failure with none removed starts a
-          growing back-off, for removals alone
+abort     paused, stuck, or a node will not drain: what is not TERMINATING is released, what is
+          rolls forward; once set, the abort is never taken back
+yield     an abort because pods or load need its nodes
+aside     what the cloud refuses to terminate is set aside, so its operation can end
+complete  any node removed by us starts the cooldown; one that removed none starts a growing back-off, for
+          removals alone, unless it gave way to demand or load
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from ebbtide.core import consolidation_pace
+from ebbtide.core import consolidation_pace, refused
 from ebbtide.core.drain import Disruptions
-from ebbtide.core.gates import load_is_high
 from ebbtide.core.leaving import why_not_idle
 from ebbtide.core.operations import removals
 from ebbtide.core.operations.closing import Closed, backoff_until
 from ebbtide.core.operations.situation import Situation, Step
+from ebbtide.core.operations.yielding import REVOCABLE, why_yield
 from ebbtide.core.words import a_while
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Effect, Outcome
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown
-from ebbtide.model.record import Record, Rest
+from ebbtide.model.record import Record, Rest, closed
 from ebbtide.model.settings import Settings
 
-REVOCABLE = (RemovalState.PLANNED, RemovalState.DRAINING, RemovalState.DRAINED)
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Why it is given up; `blamed` where its nodes would not go, `excused` where that is no failure."""
+
+    reason: str = ""
+    blamed: bool = False
+    excused: bool = False
 
 
-def begin(decision: Decision, operation_id: str, only_empty: bool = False) -> ScaleDown:
+def begin(
+    decision: Decision, operation_id: str, only_empty: bool = False, excused: bool = False
+) -> ScaleDown:
     planned = tuple(replace(removal, since=decision.at) for removal in decision.removals)
-    return ScaleDown(operation_id, decision.at, planned, decision.reason, only_empty=only_empty)
+    return ScaleDown(
+        operation_id, decision.at, planned, decision.reason, only_empty=only_empty, excused=excused
+    )
+
+
+def gives_way(operation: ScaleDown, situation: Situation) -> bool:
+    """Whether it is to run before anything is launched: what it gives back may be enough."""
+    if situation.snapshot.problems:
+        return False
+    if operation.abort_reason:
+        return any(removal.state is RemovalState.RELEASING for removal in operation.removals)
+    return _why_abort(operation, situation).excused
 
 
 def advance(operation: ScaleDown, situation: Situation) -> Step[ScaleDown]:
@@ -55,72 +77,62 @@ def advance(operation: ScaleDown, situation: Situation) -> Step[ScaleDown]:
 
 
 def _abort_if_needed(operation: ScaleDown, situation: Situation) -> ScaleDown:
-    reason, blamed = operation.abort_reason, False
-    if not reason:
-        reason, blamed = _why_abort(operation, situation)
-    if not reason:
+    abort = Abort(operation.abort_reason, excused=operation.excused)
+    if not abort.reason:
+        abort = _why_abort(operation, situation)
+    if not abort.reason:
         return operation
     released = tuple(
         removal
         if situation.notice_for(removal.instance_id)
-        else removals.release(removal, situation, _with_obstacle(reason, blamed, removal), blamed)
+        else removals.release(removal, situation, _with_obstacle(abort, removal), abort.blamed)
         for removal in operation.removals
     )
     held = next((removal for removal in operation.removals if removal.state in REVOCABLE), None)
-    says = reason if held is None else _with_obstacle(reason, blamed, held)
-    return replace(operation, abort_reason=says, removals=released)
+    says = abort.reason if held is None else _with_obstacle(abort, held)
+    excused = operation.excused or abort.excused
+    return replace(operation, abort_reason=says, excused=excused, removals=released)
 
 
-def _with_obstacle(reason: str, blamed: bool, removal: Removal) -> str:
+def _with_obstacle(abort: Abort, removal: Removal) -> str:
     """That time ran out is no reason anybody can act on: what stood in the way is said with it (row 36)."""
-    return f"{reason}: {removals.obstacle(removal)}" if blamed else reason
+    return f"{abort.reason}: {removals.obstacle(removal)}" if abort.blamed else abort.reason
 
 
-def _why_abort(operation: ScaleDown, situation: Situation) -> tuple[str, bool]:
-    """The reason, and whether the nodes are to blame for it."""
+def _why_abort(operation: ScaleDown, situation: Situation) -> Abort:
     record, settings, now = situation.record, situation.settings, situation.now
     if record.paused:
-        return "removals were paused", False
+        return Abort("removals were paused")
+    needed = why_yield(operation, situation)
+    if needed:
+        return Abort(needed, excused=True)
     if now - operation.started_at >= settings.stuck_seconds:
-        return f"not finished after {a_while(settings.stuck_seconds)}", True
-    high = load_is_high(situation.snapshot, settings)
-    if high and _holds_capacity(operation, situation):
-        return high, False
-    waited = now - record.pending_since
-    urgent = bool(record.pending_since) and waited >= settings.pending_up_seconds
-    if urgent and _holds_capacity(operation, situation):
-        return f"pods have waited {waited} s meanwhile", False
-    in_use = _why_in_use(operation, situation) if operation.only_empty else ""
-    if in_use:
-        return in_use, False
+        return Abort(f"not finished after {a_while(settings.stuck_seconds)}", blamed=True)
+    in_use = _why_in_use(operation, situation) if operation.only_empty else Abort()
+    if in_use.reason:
+        return in_use
     for removal in operation.removals:
         if removal.state in (RemovalState.RELEASING, RemovalState.RELEASED):
-            return removal.reason or f"{removal.node_name or removal.instance_id} was given up", False
-    return "", False
+            return Abort(removal.reason or f"{removal.node_name or removal.instance_id} was given up")
+    return Abort()
 
 
-def _why_in_use(operation: ScaleDown, situation: Situation) -> str:
-    """Consolidation takes what is empty: a pod that came, or waits for a node, is worth more than that."""
+def _why_in_use(operation: ScaleDown, situation: Situation) -> Abort:
+    """Consolidation takes what is empty: a pod that came, or is pending, is worth more than that."""
     waiting = situation.snapshot.cluster.waiting_pods
     if waiting:
-        return f"{waiting[0].full_name} waits for a node"
+        return Abort(f"{waiting[0].full_name} is pending", excused=True)
     for removal in operation.removals:
         pods = situation.snapshot.cluster.pods_on.get(removal.node_name, ())
         came = next((pod for pod in pods if not pod.tied_to_node), None)
         if came is not None and removal.dooms:
-            return f"{came.full_name} came onto {removal.node_name}"
+            return Abort(f"{came.full_name} came onto {removal.node_name}", excused=True)
         if removal.state in REVOCABLE:
             # A list that was old or empty breaks what was seen; whatever came meanwhile may still be hidden.
             why = why_not_idle(removal.node_uid, situation.record, situation.settings, situation.now)
             if why:
-                return f"{removal.node_name} cannot go: {why}"
-    return ""
-
-
-def _holds_capacity(operation: ScaleDown, situation: Situation) -> bool:
-    """Whether giving up would bring back anything that pods can use."""
-    nodes = situation.snapshot.node_of
-    return any(r.instance_id in nodes and nodes[r.instance_id].ready for r in operation.removals)
+                return Abort(f"{removal.node_name} cannot go: {why}")
+    return Abort()
 
 
 def absorb(operation: ScaleDown, outcomes: Sequence[Outcome], situation: Situation) -> ScaleDown:
@@ -140,7 +152,8 @@ def close(record: Record, operation: ScaleDown, settings: Settings, now: int) ->
     kept = [r for r in operation.removals if r.state is RemovalState.RELEASED]
     until = now + settings.node_rest_seconds
     rests = tuple(Rest(r.instance_id, until, r.reason) for r in kept if r.blamed)
-    record = replace(record, operation=None, rests=record.rests + rests, unclean_runs=0)
+    record = replace(closed(record, operation), rests=record.rests + rests)
+    record = refused.set_aside(record, operation.removals, operation.id, settings, now)
     if operation.only_empty:
         record = consolidation_pace.removed(record, len(gone))
     if any(r.begun for r in gone):
@@ -148,7 +161,8 @@ def close(record: Record, operation: ScaleDown, settings: Settings, now: int) ->
         record = replace(record, last_scale_at=now, removal_failures=0, removal_backoff_until=0)
     if gone:
         return Closed(record, True)
-    if any(r.blamed for r in kept):
+    if not operation.excused:
+        # Also where somebody else's reason ended it: the same would be repeated every few minutes.
         failures = record.removal_failures + 1
         until = backoff_until(failures, settings, now)
         record = replace(record, removal_failures=failures, removal_backoff_until=until)

@@ -3,8 +3,9 @@
 begin     slots are written (RESERVED) before the cloud is asked
 record    an answered launch writes its instance id
 verify    each instance is followed until its node is Ready
+extend    slots are appended while it is open, for demand that what is on its way does not cover
 reclaim   what has not joined in time is terminated
-complete  at least one node became Ready: the cooldown starts
+complete  at least one node became Ready: the cooldown starts, counted from when the last one did
 fail      none did: a growing back-off starts, for launches alone
 """
 
@@ -13,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ebbtide.core.extending import launch_backoff
 from ebbtide.core.operations import slots
-from ebbtide.core.operations.closing import Closed, backoff_until, handed_over, rest_offers, stubborn_rests
+from ebbtide.core.operations.closing import Closed, handed_over, rest_offers, stubborn_rests
 from ebbtide.core.operations.situation import Situation, Step
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Effect, Outcome
 from ebbtide.model.operation import ScaleUp, SlotState
-from ebbtide.model.record import Record
+from ebbtide.model.record import Record, closed
 from ebbtide.model.settings import Settings
 
 
@@ -31,6 +33,17 @@ def begin(decision: Decision, operation_id: str) -> ScaleUp:
         requested=sum(1 for slot in decision.slots if slot.state is SlotState.RESERVED),
         slots=decision.slots,
         reason=decision.reason,
+    )
+
+
+def extend(operation: ScaleUp, decision: Decision) -> ScaleUp:
+    """More of the same while it is open, so that an instance that never joins holds up nobody."""
+    asked = sum(1 for slot in decision.slots if slot.state is SlotState.RESERVED)
+    return replace(
+        operation,
+        requested=operation.requested + asked,
+        slots=operation.slots + decision.slots,
+        extended_at=decision.at if asked else operation.extended_at,
     )
 
 
@@ -57,24 +70,34 @@ def close(record: Record, operation: ScaleUp, settings: Settings, now: int) -> C
     """`completeScaleUp` or `failScaleUp`, by whether any node became ready."""
     missed = [slot for slot in operation.slots if slot.state is not SlotState.READY]
     rests = record.rests + stubborn_rests(missed, settings, now)
-    follows = handed_over(operation.slots, operation.id, now)
-    record = replace(record, operation=follows, unclean_runs=0, rests=rests)
+    record = replace(closed(record, operation), rests=rests)
+    record = replace(record, refused=record.refused + handed_over(operation.slots, operation.id, now))
     record = rest_offers(record, operation.slots, settings, now)
     if len(missed) < len(operation.slots):
-        record = replace(record, last_scale_at=now, launch_failures=0, launch_backoff_until=0)
+        # Not from now: the last slot may be one that never joined, and its time is over already.
+        ready_at = max(record.last_scale_at, operation.ready_at)
+        record = replace(record, last_scale_at=ready_at, launch_failures=0, launch_backoff_until=0)
         return Closed(record, True)
     if operation.requested:
-        failures = record.launch_failures + 1
-        until = backoff_until(failures, settings, now)
+        # Each time that it failed while it was open counts: it may have been extended all night.
+        failures, until = launch_backoff(replace(record, launching=operation), settings)
         record = replace(record, launch_failures=failures, launch_backoff_until=until)
     return Closed(record, False)
 
 
 def check_invariants(before: ScaleUp, after: ScaleUp) -> tuple[str, ...]:
-    if len(before.slots) != len(after.slots):
-        return (f"scale-up {before.id} changed its number of slots",)
-    return tuple(
-        broken
-        for old, new in zip(before.slots, after.slots, strict=True)
-        for broken in slots.check_invariants(old, new)
-    )
+    if len(before.slots) > len(after.slots):
+        return (f"scale-up {before.id} lost slots",)
+    added = after.slots[len(before.slots) :]
+    known = {slot.key for slot in before.slots}
+    broken = [f"slot {slot.key} was appended twice" for slot in added if slot.key in known]
+    broken += [
+        f"slot {slot.key} was appended as {slot.state}"
+        for slot in added
+        if slot.state not in (SlotState.RESERVED, SlotState.LAUNCHED)
+    ]
+    if after.requested < before.requested:
+        broken.append(f"scale-up {before.id} asked for fewer nodes than before")
+    for old, new in zip(before.slots, after.slots, strict=False):
+        broken += slots.check_invariants(old, new)
+    return tuple(broken)

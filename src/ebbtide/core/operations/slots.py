@@ -13,7 +13,8 @@
     FAILED      no worker came of it                     (settled)
 
 A launch is repeated with the same key until there is a definite answer, and a different offer has a
-different key. `since` starts the join clock when the instance is first known. `reclaims` has the last part.
+different key. `since` starts the join clock when the instance is first known; of a settled slot it is when
+that came to be. `reclaims` has the last part.
 """
 
 from __future__ import annotations
@@ -86,15 +87,16 @@ def _reserved(slot: Slot, operation_id: str, situation: Situation) -> Advance:
     count = total(situation.snapshot, situation.record)
     pool = settings.pool_named(slot.pool)
     if pool is None:
-        return _settled(slot, SlotState.FAILED, f"pool {slot.pool!r} is no longer configured"), ()
-    if count > settings.max_workers:
         return _settled(
-            slot, SlotState.FAILED, f"{count} nodes with it, MAX_WORKERS {settings.max_workers}"
+            slot, SlotState.FAILED, f"pool {slot.pool!r} is no longer configured", situation.now
         ), ()
+    if count > settings.max_workers:
+        reason = f"{count} nodes with it, MAX_WORKERS {settings.max_workers}"
+        return _settled(slot, SlotState.FAILED, reason, situation.now), ()
     in_pool = total(situation.snapshot, situation.record, pool.name)
     if pool.max_workers is not None and in_pool > pool.max_workers:
         reason = f"{in_pool} nodes with it in pool {pool.name}, its maximum is {pool.max_workers}"
-        return _settled(slot, SlotState.FAILED, reason), ()
+        return _settled(slot, SlotState.FAILED, reason, situation.now), ()
     asked = replace(slot, state=SlotState.LAUNCHING, since=situation.now)
     return asked, (Launch(asked, operation_id),)
 
@@ -104,7 +106,7 @@ def _launching(slot: Slot, operation_id: str, situation: Situation) -> Advance:
     if found is not None:
         return _launched(slot, found, situation.now), ()
     if situation.now - slot.since >= situation.settings.launch_timeout_seconds:
-        return _settled(slot, SlotState.FAILED, "the cloud gave no definite answer"), ()
+        return _settled(slot, SlotState.FAILED, "the cloud gave no definite answer", situation.now), ()
     return slot, (Launch(slot, operation_id),)
 
 
@@ -119,8 +121,10 @@ def _joining(slot: Slot, situation: Situation) -> Advance:
         return reclaims.gone(slot, situation, "the instance went away before it was ready")
     if node is not None and node.ready:
         # JOINED is written even when both are seen at once, so that the log shows each step.
-        state = SlotState.READY if slot.state is SlotState.JOINED else SlotState.JOINED
-        return replace(slot, state=state, node_name=node.name), ()
+        if slot.state is SlotState.JOINED:
+            ready = replace(slot, node_name=node.name)
+            return _settled(ready, SlotState.READY, slot.reason, situation.now), ()
+        return replace(slot, state=SlotState.JOINED, node_name=node.name), ()
     if node is None and reclaims.may_be_there(slot.since, situation):
         return replace(slot, reason="a ready node that matches no instance may be this one"), ()
     if situation.now - slot.since >= situation.settings.join_timeout_seconds:
@@ -132,8 +136,8 @@ def _joining(slot: Slot, situation: Situation) -> Advance:
     return (replace(slot, state=SlotState.LAUNCHED) if slot.state is SlotState.JOINED else slot), ()
 
 
-def _settled(slot: Slot, state: SlotState, reason: str) -> Slot:
-    return replace(slot, state=state, reason=reason)
+def _settled(slot: Slot, state: SlotState, reason: str, now: int) -> Slot:
+    return replace(slot, state=state, reason=reason, since=now)
 
 
 def absorb_slot(slot: Slot, outcome: Outcome, settings: Settings, now: int) -> Slot:
@@ -146,21 +150,21 @@ def absorb_slot(slot: Slot, outcome: Outcome, settings: Settings, now: int) -> S
         case OutcomeKind.DONE:
             return _launched(slot, outcome.instance, now) if outcome.instance else slot
         case OutcomeKind.NO_CAPACITY:
-            return _try_next(slot, outcome.detail, settings)
+            return _try_next(slot, outcome.detail, settings, now)
         case OutcomeKind.REFUSED:
-            return _settled(slot, SlotState.FAILED, outcome.detail)
+            return _settled(slot, SlotState.FAILED, outcome.detail, now)
         case OutcomeKind.UNKNOWN | OutcomeKind.LATER | OutcomeKind.SKIPPED:
             return replace(slot, reason=outcome.detail)
         case _:
             assert_never(outcome.kind)
 
 
-def _try_next(slot: Slot, detail: str, settings: Settings) -> Slot:
+def _try_next(slot: Slot, detail: str, settings: Settings, now: int) -> Slot:
     refused = (*slot.refused, offer_name(slot.zone, slot.market, slot.instance_type))
     base = slot.key.rpartition("r")[0] if slot.refused else slot.key
     changed = replace(slot, refused=refused, key=f"{base}r{len(refused)}", reason=detail)
     offer = next_offer(changed, settings)
     if offer is None:
-        return _settled(changed, SlotState.FAILED, f"no capacity anywhere: {detail}")
+        return _settled(changed, SlotState.FAILED, f"no capacity anywhere: {detail}", now)
     zone, market, type_name = offer
     return replace(changed, state=SlotState.RESERVED, zone=zone, market=market, instance_type=type_name)

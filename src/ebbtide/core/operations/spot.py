@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from ebbtide.core import gates
+from ebbtide.core import gates, refused
 from ebbtide.core.capacity import condemned, open_removals, total
 from ebbtide.core.drain import Disruptions
 from ebbtide.core.offers import replacement_offer
@@ -193,7 +193,7 @@ def _why_wait(spot: Spot, situation: Situation) -> str:
     """The first gate that keeps a recommendation from being followed now."""
     snapshot, record, settings = situation.snapshot, situation.record, situation.settings
     if record.operation is not None:
-        return f"operation {record.operation.id} is under way"
+        return f"operation {record.operation.id} is in progress"
     checks = (
         gates.not_paused(record),
         gates.plausible(snapshot, record, settings),
@@ -272,6 +272,8 @@ def _ended_removal(spot: Spot, removal: Removal, situation: Situation) -> Spot:
         return spot
     if removal.state is RemovalState.RELEASED:
         return replace(spot, closing=SpotEnd.NODE_STAYS)
+    if removal.state is RemovalState.SET_ASIDE:
+        return replace(spot, closing=SpotEnd.SET_ASIDE)
     if spot.replace and spot.slot is None and situation.now < _lapse(spot, situation):
         return spot
     return replace(spot, closing=SpotEnd.ANSWERED)
@@ -294,7 +296,7 @@ def is_settled(spot: Spot) -> bool:
 def why_ended(spot: Spot, situation: Situation) -> str:
     """Where how it ended does not say it."""
     match spot.closing:
-        case SpotEnd.NODE_STAYS:
+        case SpotEnd.NODE_STAYS | SpotEnd.SET_ASIDE:
             return spot.removal.reason if spot.removal is not None else ""
         case SpotEnd.NO_REPLACEMENT:
             return spot.slot.reason if spot.slot is not None else ""
@@ -308,8 +310,9 @@ def close(record: Record, spot: Spot, settings: Settings, now: int) -> Closed:
     record = replace(record, spots=tuple(other for other in record.spots if other.id != spot.id))
     if spot.slot is not None:
         record = rest_offers(record, (spot.slot,), settings, now)
-        follows = handed_over((spot.slot,), spot.id, now)
-        record = replace(record, operation=follows or record.operation)
+        record = replace(record, refused=record.refused + handed_over((spot.slot,), spot.id, now))
+    if spot.removal is not None:
+        record = refused.set_aside(record, (spot.removal,), spot.id, settings, now)
     removed = spot.removal is not None and spot.removal.state is RemovalState.GONE
     if spot.kind is SpotKind.REBALANCE and removed:
         record = replace(record, last_scale_at=now)

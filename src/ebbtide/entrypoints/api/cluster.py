@@ -167,6 +167,8 @@ def why_kept(site: Site, record: Record) -> Kept:
     verdicts = read_decision(entry).verdicts if entry else ()
     each = {refusal.node_name: refusal.reason for verdict in verdicts for refusal in verdict.refusals}
     if record.operation is not None:
-        return Kept(each, "an operation is under way, and there is one at a time")
+        return Kept(
+            each, f"operation {record.operation.id} is in progress, and nodes are chosen when none is"
+        )
     asked = next((verdict for verdict in verdicts if verdict.action is Action.SCALE_DOWN), None)
     return Kept(each, asked.failed.says if asked and asked.failed else "")

@@ -75,7 +75,14 @@ class StatusShape(Shape):
     says: str = Field(description="What the last tick said, in its own sentence.")
     last_decision: EntryShape | None
     last_alarm: EntryShape | None
-    operation: OperationShape | None
+    operation: OperationShape | None = Field(
+        description="What is in progress; the one that removes nodes where both lanes are open."
+    )
+    launching: OperationShape | None = Field(description="The operation that adds nodes.")
+    removing: OperationShape | None = Field(description="The operation that takes nodes away.")
+    refused: list[Step] = Field(
+        description="Removals that the cloud refuses: set aside, their nodes stay cordoned."
+    )
     set_aside: OperationShape | None
     spots: list[OperationShape]
     brakes: list[Brake]
@@ -101,7 +108,9 @@ class NodeShape(Shape):
     pool: str
     instance_type: str
     market: str
-    state: str = Field(description="joining, ready, not ready, cordoned, draining, drained, terminating.")
+    state: str = Field(
+        description="joining, ready, not ready, cordoned, draining, drained, terminating, set aside."
+    )
     worker: bool
     created_at: int
     pods: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from ebbtide.core.consolidation_pace import cooled_down, wait_seconds
@@ -25,7 +25,6 @@ from ebbtide.model.operation import (
     Operation,
     Removal,
     RemovalState,
-    ScaleUp,
     Slot,
     SlotState,
     Source,
@@ -129,6 +128,9 @@ def status_shape(
         last_decision=entry_shape(decision) if decision else None,
         last_alarm=entry_shape(alarm) if alarm else None,
         operation=operation_shape(record.operation) if record.operation else None,
+        launching=operation_shape(record.launching) if record.launching else None,
+        removing=operation_shape(record.removing) if record.removing else None,
+        refused=[_step(one.removal) for one in record.refused],
         set_aside=operation_shape(record.set_aside) if record.set_aside else None,
         spots=[spot_shape(spot, now) for spot in record.spots],
         brakes=list(brakes(record, settings, now)),
@@ -178,8 +180,12 @@ def brakes(record: Record, settings: Settings, now: int) -> Iterator[Brake]:
         on = not check.passed
         yield Brake(name="consolidation cooldown", on=on, says=check.says, until=until if on else None)
     aside = record.set_aside
-    says = f"{aside.id} waits for `ebbtide resume`" if aside else "nothing"
+    names = ", ".join(one.id for one in record.all_set_aside)
+    says = f"{names} waits for `ebbtide resume`" if names else "nothing"
     yield Brake(name="set aside", on=aside is not None, says=says)
+    for one in record.refused:
+        name = one.removal.node_name or one.removal.instance_id
+        yield Brake(name=f"{name} set aside", on=True, says=one.removal.reason, until=one.retry_at)
     for rest in record.rests:
         if rest.until > now:
             yield Brake(name=f"{rest.instance_id} rests", on=True, says=rest.reason, until=rest.until)
@@ -227,14 +233,14 @@ def node_state(node: Node, instance_id: str, record: Record) -> str:
         if removal.instance_id == instance_id or (removal.node_uid and removal.node_uid == node.uid):
             if removal.state is RemovalState.PLANNED:
                 return "chosen"
+            if removal.state is RemovalState.SET_ASIDE:
+                return "set aside"
             if not removal.settled:
                 return removal.state.lower()
     if record.spot_for(instance_id) is not None:
         return "interrupted"
-    operation = record.operation
-    if isinstance(operation, ScaleUp) and any(
-        slot.node_name == node.name and slot.state is SlotState.JOINED for slot in operation.slots
-    ):
+    slots = record.launching.slots if record.launching is not None else ()
+    if any(slot.node_name == node.name and slot.state is SlotState.JOINED for slot in slots):
         return "joining"
     if not node.ready:
         return "not ready"
@@ -242,6 +248,6 @@ def node_state(node: Node, instance_id: str, record: Record) -> str:
 
 
 def _removals(record: Record) -> Iterator[Removal]:
-    works = [work for work in (record.operation, *record.spots) if work is not None]
-    for work in works:
+    for work in (*record.operations, *record.spots):
         yield from (part for part in parts(work) if isinstance(part, Removal))
+    yield from (replace(one.removal, state=RemovalState.SET_ASIDE) for one in record.refused)

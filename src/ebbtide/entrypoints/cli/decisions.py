@@ -12,13 +12,14 @@ from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, existing_store, 
 from ebbtide.entrypoints.cli.plan_dump import plan_dump
 from ebbtide.entrypoints.cli.writing import BAD, GOOD, QUIET, write_json, write_lines
 from ebbtide.errors import Usage
+from ebbtide.model.decision import Action
 from ebbtide.model.log import LogEntry, LogKind
 
 if TYPE_CHECKING:
     from ebbtide.config import Config
     from ebbtide.engine.outside import Outside
     from ebbtide.model.decision import Decision
-    from ebbtide.model.operation import Operation
+    from ebbtide.model.record import Record
 
 DecisionId = Annotated[str, typer.Argument(metavar="ID", help="Id of a decision, or `last`.")]
 
@@ -44,14 +45,14 @@ def plan(
     found = read_config(ctx, config)
     with looking_only(found) as outside:
         now = outside.clock.now()
-        operation, decision, warnings = _plan(outside, found)
+        record, decision, warnings = _plan(outside, found)
     if as_json:
-        write_json(_plan_json(operation, decision, warnings))
+        write_json(_plan_json(record, decision, warnings))
         return
-    write_lines(_plan_lines(operation, decision, warnings, now))
+    write_lines(_plan_lines(record, decision, warnings, now))
 
 
-def _plan(outside: Outside, config: Config) -> tuple[Operation | None, Decision, tuple[str, ...]]:
+def _plan(outside: Outside, config: Config) -> tuple[Record, Decision, tuple[str, ...]]:
     """As the tick does it, up to the first write."""
     from ebbtide.core.decide import decide
     from ebbtide.core.orphans import track_orphans
@@ -63,21 +64,21 @@ def _plan(outside: Outside, config: Config) -> tuple[Operation | None, Decision,
     record, warnings = track(snapshot, outside.store.load(), config.settings, now)
     record = track_orphans(snapshot, record, config.settings, now)
     decision = decide(snapshot, record, config.settings, now, "plan")
-    return record.operation, decision, (*snapshot.problems, *warnings)
+    return record, decision, (*snapshot.problems, *warnings)
 
 
-def _plan_lines(
-    operation: Operation | None, decision: Decision, warnings: tuple[str, ...], now: float
-) -> Iterator[Text]:
+def _plan_lines(record: Record, decision: Decision, warnings: tuple[str, ...], now: float) -> Iterator[Text]:
     from ebbtide.entrypoints.cli.describe import operation_lines, spoken, verdict_lines
 
     yield Text("Plan only: nothing was written and nothing is done.", QUIET)
     for warning in warnings:
         yield Text(f"! {warning}", "yellow")
-    if operation is not None:
-        yield Text("The next tick would go on with what is under way:")
+    if record.operations:
+        yield Text("The next tick would go on with what is in progress:")
+    for operation in record.operations:
         yield from operation_lines(operation, now)
-        yield Text("Nothing else is begun while it is open.")
+    if record.operations and decision.action is Action.NOTHING:
+        yield Text("Nothing else would begin.")
         return
     yield Text.assemble("The next tick would do: ", (spoken(decision.action), "bold"))
     yield Text(decision.reason)
@@ -86,13 +87,16 @@ def _plan_lines(
         yield from verdict_lines(verdict)
 
 
-def _plan_json(operation: Operation | None, decision: Decision, warnings: tuple[str, ...]) -> dict[str, Any]:
+def _plan_json(record: Record, decision: Decision, warnings: tuple[str, ...]) -> dict[str, Any]:
     import msgspec
 
+    operation = record.operation if decision.action is Action.NOTHING else None
     return {
         "action": "continue" if operation is not None else decision.action,
         "reason": operation.reason if operation is not None else decision.reason,
-        "operation": None if operation is None else msgspec.to_builtins(operation),
+        "operation": msgspec.to_builtins(record.operation),
+        "launching": msgspec.to_builtins(record.launching),
+        "removing": msgspec.to_builtins(record.removing),
         "decision": msgspec.to_builtins(decision),
         "warnings": list(warnings),
     }

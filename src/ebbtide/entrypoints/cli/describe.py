@@ -27,7 +27,7 @@ from ebbtide.model.operation import (
     SourceState,
     Spot,
 )
-from ebbtide.model.record import Record
+from ebbtide.model.record import Record, Refused
 from ebbtide.model.settings import Settings
 
 DONE = (SlotState.READY, RemovalState.GONE, SourceState.EMPTIED, MoveState.MOVED)
@@ -69,8 +69,8 @@ def part_line(part: Part, now: float) -> Text:
     style = GOOD if part.state in DONE else BAD if part.state in UNDONE else "yellow"
     line = Text.assemble(f"{name}  ", (part.state.value, style))
     if part.since:
-        # The clock of a launch runs until the node is ready, and is not set anew in between.
-        joined = isinstance(part, Slot) and part.state in (SlotState.JOINED, SlotState.READY)
+        # The clock of a launch runs until the node is ready, and is not set again in between.
+        joined = isinstance(part, Slot) and part.state is SlotState.JOINED
         lasting = span(now - part.since)
         line.append(f", launched {lasting} ago" if joined else f"  for {lasting}", QUIET)
     if isinstance(part, Removal) and part.attempts:
@@ -137,12 +137,19 @@ def budget_text(line: BudgetLine, now: float) -> Text:
 
 def record_lines(record: Record, settings: Settings, now: float) -> list[Text]:
     lines = rows(_record_pairs(record, settings, now))
-    if record.operation is not None:
-        lines += [Text(), *operation_lines(record.operation, now)]
-    if record.set_aside is not None:
+    for operation in record.operations:
+        lines += [Text(), *operation_lines(operation, now)]
+    for aside in record.all_set_aside:
         lines += [Text(), Text("set aside, until `ebbtide resume`:", BAD)]
-        lines += operation_lines(record.set_aside, now)
+        lines += operation_lines(aside, now)
     return lines
+
+
+def refused_line(one: Refused, now: float) -> Text:
+    """A node that cannot be removed and is not given back either."""
+    name, left = one.removal.node_name or one.removal.instance_id, one.retry_at - now
+    again = f"tried again in {span(left)}" if left > 0 else "tried again with the next tick"
+    return Text(f"{name} ({one.removal.instance_id}), cordoned: {one.removal.reason}; {again}", BAD)
 
 
 def _consolidation_pairs(
@@ -150,7 +157,7 @@ def _consolidation_pairs(
 ) -> Iterator[tuple[str, Text | str]]:
     yield "last consolidation", ago(record.last_consolidation_at, now)
     left = record.last_consolidation_at + wait_seconds(record, rules) - now
-    if record.consolidations_in_vain and left > 0 and record.operation is None and not record.leaving:
+    if record.consolidations_in_vain and left > 0 and not record.operations and not record.leaving:
         vain = f"{record.consolidations_in_vain} in vain"
         yield "back-off", Text(f"consolidation for another {span(left)}, after {vain}", "yellow")
     done = evicted_lately(record, int(now))
@@ -187,5 +194,7 @@ def _record_pairs(record: Record, settings: Settings, now: float) -> Iterator[tu
         yield "leaving", f"{one.node_name}, for another {span(one.until - now)} at most"
     for spot in record.spots:
         yield "spot", spot_line(spot, now)
-    if record.operation is None:
+    for refused in record.refused:
+        yield "set aside", refused_line(refused, now)
+    if not record.operations:
         yield "operation", "none"

@@ -104,7 +104,7 @@ class Judge:
             "workers": len(workers),
             "waiting": len(world.inventory.waiting),
             "cordoned": sum(node.unschedulable for node in workers),
-            "open_operations": len(record.spots) + (record.operation is not None),
+            "open_operations": len(record.spots) + len(record.operations),
         }
         wrong = [
             f"{name} is {seen[name]}"

@@ -94,7 +94,7 @@ def _work(record: Record | None, act: Act, node: Node | None, instance_id: str) 
 
 
 def _works(record: Record) -> Iterator[Operation | Spot]:
-    yield from (work for work in (record.operation, *record.spots, record.set_aside) if work is not None)
+    yield from (*record.operations, *record.spots, *record.all_set_aside)
 
 
 def _instances(work: Operation | Spot) -> list[str]:

@@ -1,0 +1,131 @@
+"""Bugs of the two lanes: launches next to removals, extension, giving way, and what the cloud refuses."""
+
+from __future__ import annotations
+
+from tests.mutants.plant import Mutant
+
+UNIT = "unit:tests/unit/test_lanes.py tests/unit/test_refused.py"
+MACHINES = "unit:tests/unit/operations"
+TICKS = "unit:tests/unit/engine/test_lanes.py"
+
+OF_LANES = (
+    Mutant(
+        "nodes are chosen to go while others are launched",
+        "question.no_operation",
+        "_none_open(q.record.operation)",
+        "_none_open(q.record.removing)",
+        (UNIT,),
+    ),
+    Mutant(
+        "a machine that never joined is counted on",
+        "coming_slots",
+        "slot.state is not SlotState.RECLAIMING",
+        "True",
+        (UNIT,),
+    ),
+    Mutant(
+        "a launch is extended with every tick, without a cooldown",
+        "last_scaling",
+        "max(record.last_scale_at, asked_at, operation.ready_at)",
+        "record.last_scale_at",
+        (UNIT,),
+    ),
+    Mutant(
+        "what fails while a launch is open starts no back-off",
+        "launch_backoff",
+        "operation is None",
+        "True",
+        (UNIT, "table:endless"),
+    ),
+    Mutant(
+        "a launch that is extended forgets the slots it had",
+        "scale_up.extend",
+        "operation.slots + decision.slots",
+        "decision.slots",
+        (TICKS,),
+    ),
+    Mutant(
+        "a slot that never joined starts the cooldown again",
+        "scale_up.close",
+        "max(record.last_scale_at, operation.ready_at)",
+        "now",
+        ("unit:tests/unit/operations/test_scale_up.py",),
+    ),
+    Mutant(
+        "a removal that the rest cannot do without is a failure",
+        "yielding.why_yield",
+        "drained and snapshot.cpu.value is not None and not fits.passed",
+        "False",
+        ("unit:tests/unit/operations/test_yielding.py",),
+    ),
+    Mutant(
+        "a removal gives way to pods that fit elsewhere",
+        "_pod_that_needs",
+        "fits_here and placement.first_fit(pod, elsewhere) is None",
+        "fits_here",
+        ("unit:tests/unit/operations/test_yielding.py",),
+    ),
+    Mutant(
+        "what gave way to demand backs off",
+        "_abort_if_needed",
+        "operation.excused or abort.excused",
+        "operation.excused",
+        ("unit:tests/unit/operations/test_yielding.py",),
+    ),
+    Mutant(
+        "what removed nothing does not back off",
+        "scale_down.close",
+        "not operation.excused",
+        "any(r.blamed for r in kept)",
+        (MACHINES,),
+    ),
+    Mutant(
+        "what is set aside is forgotten when its operation closes",
+        "refused.set_aside",
+        "one.state is RemovalState.SET_ASIDE",
+        "False",
+        (MACHINES, TICKS),
+    ),
+    Mutant(
+        "the cordon of what was refused counts as a stray one",
+        "stray_cordons",
+        "{spot.id for spot in record.spots} | {one.operation_id for one in record.refused}",
+        "{spot.id for spot in record.spots}",
+        (UNIT,),
+    ),
+    Mutant(
+        "what was set aside counts as capacity",
+        "capacity.open_removals",
+        "(*removals_in_progress(record), *_halted(record))",
+        "removals_in_progress(record)",
+        (UNIT,),
+    ),
+    Mutant(
+        "what was set aside holds up the budget",
+        "gates.leaving",
+        "removals_in_progress(record)",
+        "open_removals(record)",
+        ("unit:tests/unit/test_gates.py",),
+    ),
+    Mutant(
+        "a refusal to terminate is told to nobody",
+        "facts.alarms",
+        "isinstance(part, Removal) and part.refused_since and part.instance_id not in known",
+        "False",
+        (TICKS,),
+    ),
+    Mutant(
+        "a crash in one lane is held against the other",
+        "lanes._count_run",
+        "with_runs(lane, clean(record), runs_in(lane, record))",
+        "with_runs(Lane.REMOVING, record, record.unclean_removal_runs + 1)",
+        (TICKS,),
+    ),
+    Mutant(
+        "both lanes are written in the format of one",
+        "Record.format_version",
+        "both or aside or halted or self.refused",
+        "aside or halted or self.refused",
+        (UNIT,),
+    ),
+)

@@ -1,0 +1,123 @@
+"""The two lanes of a tick: each runs, each counts its own crashes, each is set aside alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ebbtide.engine.switch import resumed, taken_up
+from ebbtide.errors import Final
+from ebbtide.model.decision import Action
+from ebbtide.model.effect import Launch
+from ebbtide.model.log import LogKind
+from ebbtide.model.node import Instance
+from ebbtide.model.operation import Removal, RemovalState, ScaleDown, SlotState
+from ebbtide.model.record import Record, Refused
+from ebbtide.simulator.ports import SimCloud
+from tests.builders import NOW, make_record, make_removal, make_scale_down, make_scale_up, make_slot
+from tests.unit.engine.builders import Small, quick_settings
+
+
+class BuggyLaunch(SimCloud):
+    def launch(self, effect: Launch) -> Instance:
+        raise ZeroDivisionError
+
+
+class Protected(SimCloud):
+    """Says a definite no to every terminate."""
+
+    def terminate(self, instance_id: str) -> None:
+        raise Final(f"{instance_id} is protected")
+
+
+def terminating(small: Small) -> ScaleDown:
+    node = small.nodes[0]
+    instance = next(i for i in small.outside.cloud.list_instances() if i.provider_id == node.provider_id)
+    removal = Removal(instance.id, node.name, node.uid, "a", "workers", RemovalState.TERMINATING, small.now)
+    return make_scale_down(replace(removal, terminated=True), started_at=small.now)
+
+
+def test_a_launch_that_crashes_its_runner_is_set_aside_and_the_removal_goes_on() -> None:
+    small = Small(settings=quick_settings(min_workers=1))
+    small.put(
+        launching=make_scale_up(make_slot(), started_at=small.now), removing=terminating(small), paused=True
+    )
+    buggy = replace(small.outside, cloud=BuggyLaunch(small.world, small.clock))
+    for run in range(1, 6):
+        with pytest.raises(ZeroDivisionError):
+            small.tick(buggy)
+        assert (small.record.unclean_runs, small.record.unclean_removal_runs) == (run, 0)
+    report = small.tick(buggy)
+    assert "crashed its runner 5 times and was set aside" in report.says
+    assert small.record.launching is None
+    assert small.record.launching_aside is not None
+    small.tick_until(lambda record: record.removing is None)
+    assert small.record.removing_aside is None
+
+
+def test_what_is_set_aside_in_both_lanes_is_taken_up_in_both() -> None:
+    up, down = make_scale_up(id="up"), make_scale_down(id="down")
+    aside = make_record(launching_aside=up, removing_aside=down)
+    after = taken_up(aside, NOW + 9)
+    assert after == make_record(
+        launching=replace(up, started_at=NOW + 9), removing=replace(down, started_at=NOW + 9)
+    )
+    assert "Operation down, up, which had been set aside, is taken up again" in resumed(aside)
+    busy = replace(aside, launching=make_scale_up(id="newer"))
+    assert taken_up(busy, NOW).launching_aside == up
+    assert "Operation up stays set aside, and removals wait, until newer is done" in resumed(busy)
+
+
+def test_a_resume_asks_again_for_what_the_cloud_refused() -> None:
+    record = make_record(refused=(Refused("op", make_removal(), NOW + 900),))
+    assert taken_up(record, NOW).refused[0].retry_at == NOW
+
+
+def closed(record: Record) -> bool:
+    return record.removing is None
+
+
+def test_a_refused_termination_is_told_at_once_set_aside_and_finished_when_it_is_allowed() -> None:
+    small = Small(settings=quick_settings(min_workers=3, stuck_seconds=60))
+    allowing = small.outside
+    small.put(operation=terminating(small))
+    small.outside = replace(allowing, cloud=Protected(small.world, small.clock))
+    small.tick_until(lambda _: bool(small.notifier.entries))
+    (alarm,) = small.notifier.entries
+    assert (alarm.kind, "the cloud refuses to terminate it" in alarm.says) == (LogKind.ALARM, True)
+    small.tick_until(closed)
+    assert len(small.notifier.entries) == 1, "told once"
+    (kept,) = small.record.refused
+    assert kept.operation_id == "op"
+    small.put(paused=True)
+    small.wait(70)
+    small.tick()
+    assert small.record.refused == (kept,), "a pause holds the next try back"
+    small.put(paused=False)
+    retried = small.tick()
+    assert retried.decision is not None
+    assert retried.decision.action is Action.RETRY
+    assert (small.record.removing, len(small.record.refused)) == (None, 1)
+    assert small.record.removal_failures == 1, "the first failure counts, a try does not"
+    small.outside = allowing
+    small.wait(70)
+    small.tick_until(lambda record: not record.refused and record.removing is None)
+    assert small.nodes[0].name not in small.world.view().node_named
+
+
+def test_a_launch_is_extended_in_place_and_told_as_such() -> None:
+    small = Small(settings=quick_settings(cooldown_up_seconds=0, max_workers=10), replicas=150)
+    small.wait(30)
+    stuck = make_slot("op-0", pool="gone", state=SlotState.LAUNCHED, instance_id="i-lost", since=small.now)
+    small.put(launching=make_scale_up(stuck, started_at=small.now - 10))
+    report = small.tick()
+    assert report.decision is not None
+    assert report.decision.action is Action.SCALE_UP
+    extended = small.record.launching
+    assert extended is not None
+    asked = len(report.decision.slots)
+    assert (extended.id, extended.requested, len(extended.slots)) == ("op", 1 + asked, 1 + asked)
+    assert (extended.slots[0].key, extended.extended_at) == ("op-0", small.now)
+    assert any("new -> RESERVED" in says for says in small.said())
+    assert not any(says.startswith("begun") for says in small.said())

@@ -1,0 +1,106 @@
+"""Removals give way: to pods that their nodes could take, and to load."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ebbtide.core.operations import machine, scale_down
+from ebbtide.model.operation import RemovalState, ScaleDown
+from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.resources import Resources
+from ebbtide.model.scheduling import Scheduling, Taint, TaintEffect
+from ebbtide.model.snapshot import Snapshot
+from tests.builders import (
+    NOW,
+    make_consolidate,
+    make_node,
+    make_nodes,
+    make_pod,
+    make_removal,
+    make_scale_down,
+    make_snapshot,
+)
+from tests.unit.operations.builders import cordoned, make_situation, with_work
+
+DRAINING, TERMINATING = RemovalState.DRAINING, RemovalState.TERMINATING
+CORDON = Taint("node.kubernetes.io/unschedulable", TaintEffect.NO_SCHEDULE)
+FULL = [make_pod(f"full-{name}", 3500, node_name=name) for name in ("a2", "b1")]
+ONE = make_scale_down(make_removal("a1", state=DRAINING, attempts=1, drain_deadline=NOW + 300))
+
+
+def pending(name: str = "new", cpu_milli: int = 1000, **overrides: Any) -> Pod:
+    return make_pod(name, cpu_milli, phase=Phase.PENDING, **overrides)
+
+
+def seen(*pods: Pod, cpu: float | None = 0.1) -> Snapshot:
+    nodes = (cordoned("a1", taints=(CORDON,)), *make_nodes("a2", "b1"))
+    return make_snapshot(nodes, [*FULL, *pods], cpu=cpu)
+
+
+def advanced(snapshot: Snapshot, operation: ScaleDown = ONE, **record: Any) -> ScaleDown:
+    situation = make_situation(snapshot, record=with_work(operation, **record))
+    after = scale_down.advance(operation, situation).operation
+    assert machine.gives_way(operation, situation) == after.excused
+    return after
+
+
+def test_it_is_released_at_once_for_a_pod_that_only_its_node_could_take() -> None:
+    after = advanced(seen(pending()))
+    assert after.abort_reason == "default/new is pending and would fit there"
+    assert (after.excused, after.removals[0].state) == (True, RemovalState.RELEASING)
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pending("fits-elsewhere", 400),
+        pending("too-large", 5000),
+        pending("agent", 1000, controller="DaemonSet"),
+        pending("elsewhere", 1000, scheduling=Scheduling(node_selector=(("disk", "ssd"),))),
+        pending("unknown", 0, requests=Resources(0, 0)),
+    ],
+    ids=lambda pod: pod.name,
+)
+def test_a_pod_that_it_would_not_help_stops_nothing(pod: Pod) -> None:
+    assert advanced(seen(pod)).abort_reason == ""
+
+
+def test_a_pod_of_which_nothing_is_known_is_believed_to_need_it_after_a_while() -> None:
+    unknown = pending("unknown", requests=Resources(0, 0))
+    assert advanced(seen(unknown), pending_since=NOW - 179).abort_reason == ""
+    assert advanced(seen(unknown), pending_since=NOW - 180).excused
+    strange = pending("strange", scheduling=Scheduling(unsupported=("something",)))
+    assert advanced(seen(strange), pending_since=NOW - 180).excused
+
+
+def test_it_is_released_when_load_is_back() -> None:
+    assert advanced(seen(cpu=0.70)).abort_reason == ""
+    after = advanced(seen(cpu=0.95))
+    assert (after.abort_reason, after.excused) == ("CPU 0.95 is above CPU_UP 0.70", True)
+    drained = make_scale_down(make_removal("a1", state=RemovalState.DRAINED))
+    assert advanced(seen(cpu=0.5), drained).abort_reason == "CPU would be 0.75 on 2 workers, CPU_UP is 0.70"
+
+
+def test_what_cannot_be_given_back_does_not_give_way() -> None:
+    rolling = make_scale_down(make_removal("a1", state=TERMINATING))
+    after = advanced(seen(pending(), cpu=0.95), rolling)
+    assert (after.abort_reason, after.removals[0].state) == ("", TERMINATING)
+    dead = make_snapshot([make_node("a1", ready=False), *make_nodes("a2", "b1")], [*FULL, pending()])
+    assert not advanced(dead).excused
+    other = make_snapshot([cordoned("a1", uid="uid-of-its-successor"), *make_nodes("a2")], [pending()])
+    assert not scale_down.gives_way(ONE, make_situation(other, record=with_work(ONE)))
+
+
+def test_what_is_being_given_back_runs_before_anything_is_launched() -> None:
+    releasing = make_scale_down(
+        make_removal("a1", state=RemovalState.RELEASING), abort_reason="needed", excused=True
+    )
+    situation = make_situation(seen())
+    assert machine.gives_way(releasing, situation)
+    assert not machine.gives_way(make_scale_down(abort_reason="needed"), situation)
+    half_seen = make_situation(make_snapshot(problems=("?",)))
+    assert not machine.gives_way(releasing, half_seen)
+    assert not machine.gives_way(make_consolidate([], []), situation)
+    assert not machine.gives_way(None, situation)
