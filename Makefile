@@ -16,6 +16,7 @@ DATA ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+LIGHT := $(VENV)/.light
 LOCKER := .venv-lock
 UV := uv==0.13.7
 PIP := -m pip --disable-pip-version-check --no-input --quiet
@@ -28,6 +29,14 @@ for p in python3.13 python3.12 python3.11 python3; do \
     && { command -v $$p; break; }; \
 done
 endef
+# Makes .venv where there is none that works.
+define make_venv
+$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
+  python=$$($(find_python)); \
+  [ -n "$$python" ] || { echo "$(no_python)" >&2; exit 1; }; \
+  echo "Making $(VENV) with $$python"; \
+  "$$python" -m venv --clear $(VENV); }
+endef
 no_python := Ebbtide needs Python 3.11 or later with the venv module: install one and run make again.
 
 help: ## Show this list
@@ -35,18 +44,22 @@ help: ## Show this list
 
 setup: $(READY) ## Make .venv with the locked libraries and Ebbtide itself
 
+# The demo alone needs a tenth of what the tests do.
+$(LIGHT): requirements-demo.lock pyproject.toml
+	@$(make_venv)
+	@echo "Installing what the demo needs into $(VENV): about 110 MB"
+	@$(BIN)/python -m pip --disable-pip-version-check --no-input install --require-hashes -r requirements-demo.lock
+	@$(BIN)/python $(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
 $(READY): requirements.lock pyproject.toml
-	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
-	  python=$$($(find_python)); \
-	  [ -n "$$python" ] || { echo "$(no_python)" >&2; exit 1; }; \
-	  echo "Making $(VENV) with $$python"; \
-	  "$$python" -m venv --clear $(VENV); }
+	@$(make_venv)
 	@echo "Installing the locked libraries into $(VENV)"
 	@$(BIN)/python $(PIP) install --require-hashes -r requirements.lock
 	@$(BIN)/python $(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(READY) ## Show a small simulated cluster being scaled (ARGS="...")
+demo: $(if $(wildcard $(READY)),$(READY),$(LIGHT)) ## Show a small simulated cluster being scaled (ARGS="...")
 	@$(BIN)/ebbtide demo $(ARGS)
 
 run: $(READY) ## Run the autoscaler (ARGS="...")
@@ -107,7 +120,7 @@ audit: $(READY) ## Write build/sbom.json and ask for known holes in the locked l
 	$(BIN)/cyclonedx-py requirements requirements.lock --output-file build/sbom.json
 	$(BIN)/pip-audit --disable-pip --require-hashes -r requirements.lock
 
-lock: ## Resolve pyproject.toml anew into requirements.lock and requirements-fuzz.lock
+lock: ## Resolve pyproject.toml anew into the lock files
 	@python=$$($(find_python)); \
 	[ -n "$$python" ] || { echo "$(no_python)" >&2; exit 1; }; \
 	"$$python" -m venv $(LOCKER)
@@ -115,6 +128,9 @@ lock: ## Resolve pyproject.toml anew into requirements.lock and requirements-fuz
 	@$(LOCKER)/bin/uv pip compile --quiet --universal --python-version 3.11 --all-extras --group dev \
 	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
 	  --upgrade --output-file requirements.lock pyproject.toml
+	@$(LOCKER)/bin/uv pip compile --quiet --universal --python-version 3.11 --extra api --group demo \
+	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+	  --upgrade --output-file requirements-demo.lock pyproject.toml
 	@$(LOCKER)/bin/uv pip compile --quiet --universal --python-version 3.11 --group fuzz --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --upgrade \
 	  --output-file requirements-fuzz.lock

@@ -28,6 +28,7 @@ from ebbtide.config.problems import Problem, mask, problems_in
 from ebbtide.config.profiles import with_profile
 from ebbtide.config.schema import Document
 from ebbtide.core.budgets import described
+from ebbtide.core.packing.pack import installed_packer
 from ebbtide.errors import ConfigError
 from ebbtide.hush import keep_password_of
 from ebbtide.model.packer import Packer
@@ -170,7 +171,7 @@ def _config(document: Document, origins: Origins, prices: tuple[Path | None, Pri
         "pools": pools,
         "budgets": tuple(budget.budget() for budget in document.budgets),
         "consolidation": document.consolidation.settings(),
-        "packer": Packer(document.packer),
+        "packer": _packer(document),
         "waking": (),
     }
     for one in fields(Settings):
@@ -198,6 +199,13 @@ def _config(document: Document, origins: Origins, prices: tuple[Path | None, Pri
         price_file_named=document.prices.file,
         price_file=price_file,
     )
+
+
+def _packer(document: Document) -> Packer:
+    """A real cluster gets the packer that is named, or an error at start-up; nothing depends on what a
+    simulated one is packed with, so a first try needs no solver."""
+    named = "packer" in document.model_fields_set
+    return Packer(document.packer) if named or document.cluster.kind != "simulator" else installed_packer()
 
 
 def key_of(field_name: str) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
+from ebbtide.core.packing.pack import installed_packer
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.node import Market
 from ebbtide.model.policy import Policy, Schedule, Signal, SignalKind, Target, ZeroDefaults
@@ -27,7 +28,14 @@ DEFAULTS = ZeroDefaults(
 def settings_of_demo() -> Settings:
     pools = (pool("general", ("cpx32", "cpx42")), pool("spot", ("cpx32",), Market.SPOT))
     repacking = ConsolidationSettings(enabled=True, min_savings_per_hour=Decimal("0.01"))
-    return Settings(cluster="demo", pools=pools, min_workers=3, max_workers=16, consolidation=repacking)
+    return Settings(
+        cluster="demo",
+        pools=pools,
+        min_workers=3,
+        max_workers=16,
+        consolidation=repacking,
+        packer=installed_packer(),
+    )
 
 
 def world_of_demo(settings: Settings, seed: int, start: float) -> World:
