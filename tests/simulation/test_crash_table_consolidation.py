@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ebbtide.model.events import OperationClosed, OperationKind
+from ebbtide.model.log import LogKind
 from ebbtide.model.node import LEAVING
-from ebbtide.model.operation import Consolidate, MoveState
+from ebbtide.model.operation import AbortCause, Consolidate, MoveState
 from ebbtide.model.record import Record
+from ebbtide.narrate import facts_in
 from ebbtide.simulator.plans import CrashPlan, Strike
 from ebbtide.simulator.rules import WorkloadSpec, pod_template
 from ebbtide.simulator.workload import Demand
@@ -58,8 +61,10 @@ def test_a_runner_dies_while_pods_are_moved_and_its_lease_outlives_their_time() 
     starts_in(telling, 5.0)
     ends_well(telling)
     assert telling.clock.now() > died + REPACK.move_timeout_seconds
-    assert not any("given up" in said for said in telling.sentences)
-    assert any("consolidation" in said and "completed: 2 pods moved" in said for said in telling.sentences)
+    ended = facts_in(telling.store.read_log([LogKind.OPERATION_CLOSED]), OperationClosed)
+    first = ended[-1]
+    assert (first.operation, first.moved) == (OperationKind.CONSOLIDATION, 2)
+    assert all(one.succeeded for one in ended)
 
 
 def test_pods_that_are_never_ready_stop_it_although_runners_die() -> None:
@@ -68,7 +73,8 @@ def test_pods_that_are_never_ready_stop_it_although_runners_die() -> None:
     starts_in(telling, 100_000.0)
     strike(telling, "cluster.evict", Strike.CRASH_AFTER)
     telling.tick_until(lambda record: record.operation is None)
-    assert any("was not ready elsewhere within 300 s" in said for said in telling.sentences)
+    (ended,) = facts_in(telling.store.read_log([LogKind.OPERATION_CLOSED]), OperationClosed)
+    assert (ended.succeeded, ended.abort_cause) == (False, AbortCause.NOT_READY)
 
 
 def test_an_eviction_is_counted_before_it_is_done_and_only_once() -> None:
@@ -100,7 +106,8 @@ def test_room_goes_while_pods_are_moved() -> None:
     evicted = len(acts(telling, ActKind.EVICT))
     ends_well(telling)
     assert len(acts(telling, ActKind.EVICT)) == evicted == 1
-    assert any("would fit on no other node any more" in said for said in telling.sentences)
+    ended = facts_in(telling.store.read_log([LogKind.OPERATION_CLOSED]), OperationClosed)
+    assert AbortCause.NO_ROOM in {one.abort_cause for one in ended}
 
 
 def test_a_stalled_runner_evicts_after_the_consolidation_was_given_up() -> None:

@@ -14,7 +14,7 @@ from ebbtide.model.effect import OutcomeKind
 from ebbtide.model.idle import Phase, WakeReason
 from ebbtide.model.ledger import Stretch
 from ebbtide.model.log import LogKind
-from ebbtide.model.operation import SpotEnd, SpotKind
+from ebbtide.model.operation import AbortCause, SpotEnd, SpotKind
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -160,6 +160,8 @@ class OperationClosed:
     """Nodes that stay, and launches that failed, each with the reason."""
     abort_reason: str = ""
     """Why it was given up; empty where it was not."""
+    abort_cause: AbortCause = AbortCause.NONE
+    """The same as one of a few values, of a consolidation."""
     instance_id: str = ""
     """The instance that a spot notice was about."""
     end: SpotEnd = SpotEnd.OPEN

@@ -117,6 +117,35 @@ class Removal:
         return self.state not in (RemovalState.RELEASING, RemovalState.RELEASED)
 
 
+class AbortCause(StrEnum):
+    """Why an operation was given up; `abort_reason` says it with names and numbers."""
+
+    NONE = ""
+    PAUSED = "paused"
+    LOAD = "load"
+    SPOT = "spot"
+    PODS_WAITING = "pods_waiting"
+    TOO_LONG = "too_long"
+    NO_NODE = "no_node"
+    """A node that was to be launched did not come."""
+    STUCK = "stuck"
+    """Nothing could be moved for too long."""
+    CHANGED = "changed"
+    """What is seen is no longer what was planned for."""
+    NOT_READY = "not_ready"
+    NO_ROOM = "no_room"
+    NOT_IDLE = "not_idle"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Why an operation must be given up: the cause, and the same for people."""
+
+    cause: AbortCause
+    says: str
+
+
 @dataclass(frozen=True, slots=True)
 class ScaleUp:
     id: str
@@ -228,6 +257,7 @@ class Consolidate:
     reason: str = ""
     abort_reason: str = ""
     """Set once, and never taken back: nothing more is moved, and what is not empty is released."""
+    abort_cause: AbortCause = AbortCause.NONE
     watched_since: int = 0
     """Since when it has been looked at without a break: time that nobody saw is held against no pod."""
 

@@ -16,7 +16,9 @@ from ebbtide.adapters.kube.connection import connect
 from ebbtide.adapters.stores.sql import SqlStore
 from ebbtide.bootstrap import SystemClock
 from ebbtide.engine.tick import tick
+from ebbtide.model.events import OperationClosed
 from ebbtide.model.log import LogKind
+from ebbtide.narrate import facts_in
 from tests.integration.kube.objects import Json, bare_pod, budget, node, template, workload
 from tests.integration.kube.runner import SETTINGS, AheadClock, Death, outside_of
 from tests.servers.processes import eventually
@@ -95,8 +97,8 @@ def uid_of(kube: SharedKube, name: str, app: str) -> str:
     return uid
 
 
-def closed(store: SqlStore) -> list[str]:
-    return [entry.says for entry in store.read_log([LogKind.OPERATION_CLOSED])]
+def closed(store: SqlStore) -> list[OperationClosed]:
+    return facts_in(store.read_log([LogKind.OPERATION_CLOSED]), OperationClosed)
 
 
 @pytest.mark.timeout(300)
@@ -121,7 +123,7 @@ def test_three_nodes_are_removed_though_the_runner_is_killed_around_every_step(
         store.close()
 
     assert len(summary) == 1
-    assert "completed" in summary[0]
+    assert summary[0].succeeded
     left = kube.api.items("/api/v1/nodes")
     names = {item["metadata"]["name"] for item in left}
     assert len(names) == 3
@@ -154,7 +156,7 @@ def test_one_runner_on_a_watched_view_removes_three_nodes_as_safely(kube: Shared
         while not closed(store) and len(said) < MOST_TICKS:
             said.append(tick(outside, SETTINGS, "runner", clock.now() + 60).says)
             time.sleep(0.3)
-        assert "completed" in closed(store)[0]
+        assert closed(store)[0].succeeded
     finally:
         cluster.close()
         store.close()

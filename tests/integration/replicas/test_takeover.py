@@ -17,8 +17,10 @@ from ebbtide.adapters.stores.migrate import upgrade
 from ebbtide.bootstrap import SystemClock, TimeOrderedIds
 from ebbtide.engine.loop import run_loop
 from ebbtide.engine.outside import Outside
+from ebbtide.model.events import OperationClosed
 from ebbtide.model.operation import RemovalState, ScaleDown
 from ebbtide.model.record import Record
+from ebbtide.narrate import facts_in
 from ebbtide.ports import Store
 from tests.chaos import host
 from tests.chaos.notes import Silent
@@ -88,8 +90,8 @@ def test_the_standby_takes_over_an_unfinished_drain_where_it_stands(url: str, tm
         )
         assert taken.lock_token > caught.lock_token
         closed = wait_for(store, lambda record: record.operation is None)
-        says = [entry.says for entry in store.read_log(subject=caught.operation.id)]
-        assert any("completed" in sentence for sentence in says), (says, closed)
+        (ended,) = facts_in(store.read_log(subject=caught.operation.id), OperationClosed)
+        assert ended.succeeded, (ended, closed)
     finally:
         for process in processes.values():
             process.kill()

@@ -11,10 +11,12 @@ from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.errors import LeaseLost, NewerRecord
 from ebbtide.model.decision import Action
 from ebbtide.model.effect import Cordon
+from ebbtide.model.events import Alarm, AlarmKind
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import Removal, ScaleDown, ScaleUp, SlotState
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
 from ebbtide.model.snapshot import Reading
+from ebbtide.narrate import facts_in
 from ebbtide.simulator.ports import SimCluster, SimMetrics
 from tests.builders import make_scale_down, make_scale_up, make_slot
 from tests.unit.engine.builders import MeddlingStore, Small, quick_settings
@@ -171,9 +173,11 @@ def test_an_operation_that_always_crashes_its_runner_is_set_aside_with_an_alarm(
         with pytest.raises(ZeroDivisionError):
             small.tick(buggy)
         assert (small.record.unclean_runs, small.record.unclean_removal_runs) == (0, run)
-    report = small.tick(buggy)
-    assert "crashed its runner 5 times and was set aside" in report.says
-    assert [entry.kind for entry in small.notifier.entries] == [LogKind.ALARM]
+    small.tick(buggy)
+    (alarm,) = facts_in(small.notifier.entries, Alarm)
+    assert (alarm.alarm, alarm.runs) == (AlarmKind.OPERATION_CRASHES, 5)
+    assert small.record.set_aside is not None
+    assert alarm.operation_id == small.record.set_aside.id
     assert isinstance(small.record.set_aside, ScaleDown)
     assert (small.record.operation, small.record.unclean_removal_runs) == (None, 0)
     assert "waits for resume" in small.tick().says

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from ebbtide.core.operations import consolidate, machine, moves
+from ebbtide.core.words import a_while
 from ebbtide.model.effect import Evict, Launch, Outcome, OutcomeKind, SoftTaint
 from ebbtide.model.node import InstanceState, Ownership
-from ebbtide.model.operation import Consolidate, MoveState, SlotState, SourceState
+from ebbtide.model.operation import AbortCause, Consolidate, MoveState, SlotState, SourceState, Stop
 from ebbtide.model.pod import Phase
 from ebbtide.model.record import Leaving, Record
 from ebbtide.model.snapshot import Reading, Snapshot
@@ -43,27 +44,27 @@ def stopped(operation: Consolidate, snapshot: Snapshot, now: int = NOW, **record
 
 
 @pytest.mark.parametrize(
-    ("record", "says"),
+    ("record", "cause"),
     [
-        ({"paused": True}, "removals are paused"),
-        ({"set_aside": make_scale_down()}, "operation op was set aside and waits for resume"),
-        ({"spots": (make_spot("b1"),)}, "interruption of i-b1 is being answered"),
-        ({"pending_since": NOW - 180}, "pods have waited 180 s meanwhile"),
+        ({"paused": True}, AbortCause.PAUSED),
+        ({"set_aside": make_scale_down()}, AbortCause.PAUSED),
+        ({"spots": (make_spot("b1"),)}, AbortCause.SPOT),
+        ({"pending_since": NOW - 180}, AbortCause.PODS_WAITING),
     ],
 )
-def test_what_cannot_wait_stops_it_at_once(record: dict[str, Any], says: str) -> None:
+def test_what_cannot_wait_stops_it_at_once(record: dict[str, Any], cause: AbortCause) -> None:
     first, second = pods_of("one", "two")
     operation = replace(planned(second), moves=(evicting(first), make_move(second)))
     after = stopped(operation, seen(second), **record)
-    assert after.abort_reason == says
+    assert after.abort_cause is cause
     assert [move.state for move in after.moves] == [MoveState.LEFT, MoveState.LEFT]
-    assert (after.sources[0].state, after.sources[0].reason) == (SourceState.RELEASING, says)
+    assert (after.sources[0].state, after.sources[0].reason) == (SourceState.RELEASING, after.abort_reason)
 
 
 def test_it_is_given_up_after_a_long_time() -> None:
     (pod,) = pods_of("web")
     operation = planned(pod, started_at=NOW - 2700)
-    assert stopped(operation, seen(pod)).abort_reason == "not finished after 2700 s"
+    assert stopped(operation, seen(pod)).abort_cause is AbortCause.TOO_LONG
 
 
 def test_row_28_load_that_is_back_stops_it_at_once() -> None:
@@ -81,6 +82,7 @@ def test_a_new_node_that_does_not_come_stops_it_before_anything_is_touched() -> 
     other = make_slot("op-1")
     operation = make_consolidate([make_source("a1")], [make_move(pod)], slots=(failed, other))
     after = stopped(operation, seen(pod, source=PLAIN_SOURCE))
+    assert after.abort_cause is AbortCause.NO_NODE
     assert after.abort_reason == "op-0 did not come: no quota"
     assert (after.slots[1].state, after.sources[0].state) == (SlotState.FAILED, SourceState.RELEASED)
     closed = machine.close(after, at(seen(pod), after))
@@ -129,7 +131,7 @@ def test_a_source_whose_instance_is_going_stops_it() -> None:
     (pod,) = pods_of("web")
     operation = planned(pod)
     going = with_instance(seen(pod), "i-a1", state=InstanceState.TERMINATING)
-    assert stopped(operation, going).abort_reason == "a1 is not the node it was"
+    assert stopped(operation, going).abort_cause is AbortCause.CHANGED
 
 
 def test_a_pod_that_came_onto_a_source_stops_it_and_one_that_ends_does_not() -> None:
@@ -153,7 +155,8 @@ def test_a_pod_that_is_not_ready_elsewhere_in_time_stops_it() -> None:
     operation = replace(planned(pod), moves=(evicting(pod), make_move(second)))
     assert consolidate.advance(operation, at(seen(second), operation, NOW + LONG - 1)).operation == operation
     after = stopped(operation, seen(second), NOW + LONG)
-    assert after.abort_reason == f"default/web-0 was not ready elsewhere within {LONG} s"
+    assert after.abort_cause is AbortCause.NOT_READY
+    assert after.abort_reason == f"default/web-0 was not ready elsewhere within {a_while(LONG)}"
 
 
 def test_a_pod_that_takes_too_long_to_end_stops_it() -> None:
@@ -182,7 +185,9 @@ def test_a_successor_does_not_fit_where_nodes_are_leaving() -> None:
     assert after == operation
     record = Record(**lanes(operation), leaving=leaving, spots=doomed)
     situation = make_situation(seen(new), record=record)
-    assert moves.why_stop(operation, situation) == "default/web-9 waits, and fits on no node"
+    assert moves.why_stop(operation, situation) == Stop(
+        AbortCause.NO_ROOM, "default/web-9 waits, and fits on no node"
+    )
 
 
 def test_room_that_is_gone_stops_it_before_the_eviction() -> None:
@@ -232,12 +237,13 @@ def test_time_that_no_runner_saw_counts_for_no_timeout() -> None:
     operation = replace(planned(pod), moves=(evicting(pod), make_move(second)), watched_since=taken_over)
     assert stopped(operation, seen(second), taken_over + LONG - 1).abort_reason == ""
     after = stopped(operation, seen(second), taken_over + LONG)
-    assert after.abort_reason == f"default/web-0 was not ready elsewhere within {LONG} s"
+    assert after.abort_cause is AbortCause.NOT_READY
+    assert after.abort_reason == f"default/web-0 was not ready elsewhere within {a_while(LONG)}"
     blocked = seen(pod, budgets=[make_budget(0)])
     waiting = replace(planned(pod), watched_since=taken_over)
     assert stopped(waiting, blocked, taken_over + LONG - 1).abort_reason == ""
     said = stopped(waiting, blocked, taken_over + LONG).abort_reason
-    assert said.startswith(f"nothing could be moved for {LONG} s")
+    assert said.startswith(f"nothing could be moved for {a_while(LONG)}")
 
 
 def test_it_stops_when_nothing_could_be_moved_for_long() -> None:
@@ -245,16 +251,16 @@ def test_it_stops_when_nothing_could_be_moved_for_long() -> None:
     operation = planned(pod)
     blocked = seen(pod, budgets=[make_budget(0)])
     assert stopped(operation, blocked, NOW + LONG - 1).abort_reason == ""
-    assert stopped(operation, blocked, NOW + LONG).abort_reason == (
-        f"nothing could be moved for {LONG} s: default/web-0 must wait: budget web allows no disruption now"
-    )
+    after = stopped(operation, blocked, NOW + LONG)
+    assert after.abort_cause is AbortCause.STUCK
+    assert after.abort_reason.endswith(": default/web-0 must wait: budget web allows no disruption now")
 
 
 def test_it_stops_when_nothing_is_left_to_move_and_a_node_does_not_become_empty() -> None:
     pod, late = pods_of("web", "job")
     operation = replace(planned(pod), moves=(make_move(pod, state=MoveState.MOVED),))
     ending = seen(replace(late, terminating=True))
-    assert stopped(operation, ending, NOW + LONG).abort_reason == f"nothing could be moved for {LONG} s"
+    assert stopped(operation, ending, NOW + LONG).abort_cause is AbortCause.STUCK
 
 
 def test_time_without_a_runner_is_nobodys_fault() -> None:

@@ -12,6 +12,7 @@ from ebbtide.core.decide import operation_id
 from ebbtide.model.consolidation import ConsolidationPlan
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.operation import (
+    AbortCause,
     Consolidate,
     Operation,
     Removal,
@@ -23,24 +24,16 @@ from ebbtide.model.operation import (
 )
 
 WHY = (
-    ("paused", "paused"),
-    ("is above CPU_UP", "load"),
-    ("is being answered", "spot"),
-    ("pods have waited", "pods_waiting"),
-    ("not finished after", "too_long"),
-    ("did not come", "no_node"),
-    ("nothing could be moved", "stuck"),
-    ("was cordoned", "changed"),
-    ("is not the node it was", "changed"),
-    ("belongs to operation", "changed"),
-    ("came onto", "changed"),
-    ("was not ready", "not_ready"),
-    ("fits on no", "no_room"),
-    ("would fit on no", "no_room"),
-    ("waits for a node", "pods_waiting"),
-    ("cannot go", "not_idle"),
+    ("paused", AbortCause.PAUSED),
+    ("is above CPU_UP", AbortCause.LOAD),
+    ("pods have waited", AbortCause.PODS_WAITING),
+    ("waits for a node", AbortCause.PODS_WAITING),
+    ("is pending", AbortCause.PODS_WAITING),
+    ("not finished after", AbortCause.TOO_LONG),
+    ("came onto", AbortCause.CHANGED),
+    ("cannot go", AbortCause.NOT_IDLE),
 )
-"""Sentences have names in them; a label has few values. What is none of these is `other`."""
+"""A removal of empty nodes has no cause of its own yet, only its reason."""
 
 
 class ConsolidationFigures:
@@ -101,7 +94,7 @@ class ConsolidationFigures:
         match work:
             case Consolidate():
                 saved = (work.savings_per_hour, work.currency) if succeeded else None
-                self._ended(cluster, saved, work.abort_reason)
+                self._ended(cluster, saved, work.abort_cause)
             case ScaleDown() if empties is not None and work.id == empties.id:
                 empties.gone |= _went(work)
                 if succeeded and not empties.complete:
@@ -110,17 +103,17 @@ class ConsolidationFigures:
                 if succeeded or empties.gone:
                     self._book(cluster, empties)
                 else:
-                    self._ended(cluster, None, work.abort_reason)
+                    self._ended(cluster, None, why_failed(work.abort_reason))
             case _:
                 pass
 
     def _book(self, cluster: str, empties: _Empties) -> None:
-        self._ended(cluster, (empties.savings, empties.plan.currency), "")
+        self._ended(cluster, (empties.savings, empties.plan.currency), AbortCause.NONE)
 
-    def _ended(self, cluster: str, saved: tuple[Decimal, str] | None, why: str) -> None:
+    def _ended(self, cluster: str, saved: tuple[Decimal, str] | None, why: AbortCause) -> None:
         self.ended.labels(cluster, "failed" if saved is None else "succeeded").inc()
         if saved is None:
-            self.failed.labels(cluster, why_failed(why)).inc()
+            self.failed.labels(cluster, why or AbortCause.OTHER).inc()
         else:
             self.savings.labels(cluster, saved[1]).observe(float(saved[0]))
 
@@ -149,8 +142,8 @@ class _Empties:
         )
 
 
-def why_failed(reason: str) -> str:
-    return next((name for words, name in WHY if words in reason), "other")
+def why_failed(reason: str) -> AbortCause:
+    return next((cause for words, cause in WHY if words in reason), AbortCause.OTHER)
 
 
 def _came(work: Operation | Spot) -> set[str]:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ebbtide.model.operation import (
+    AbortCause,
     Consolidate,
     Move,
     Operation,
@@ -107,6 +108,7 @@ def _to_item(operation: Operation) -> Item:
                 "consolidateStartedEpoch": operation.started_at,
                 "consolidateReason": operation.reason,
                 "consolidateAbortReason": operation.abort_reason,
+                **({"consolidateAbortCause": operation.abort_cause.value} if operation.abort_cause else {}),
                 "consolidateSavingsPerHour": str(operation.savings_per_hour),
                 "consolidateCurrency": operation.currency,
                 "consolidateSlots": msgspec.to_builtins(operation.slots),
@@ -167,9 +169,15 @@ def removing_from_item(item: Mapping[str, Any]) -> Removing | None:
             currency=str(item.get("consolidateCurrency", "")),
             reason=str(item.get("consolidateReason", "")),
             abort_reason=str(item.get("consolidateAbortReason", "")),
+            abort_cause=_cause(item.get("consolidateAbortCause", "")),
             watched_since=int(item.get("consolidateWatchedSinceEpoch", 0)),
         )
     return None
+
+
+def _cause(text: Any) -> AbortCause:
+    """One that only a newer version knows is some other cause; the reason says it all the same."""
+    return AbortCause(text) if text in set(AbortCause) else AbortCause.OTHER
 
 
 def _decimal(text: Any) -> Decimal:

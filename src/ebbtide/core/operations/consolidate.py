@@ -28,6 +28,7 @@ from ebbtide.model.consolidation import ConsolidationPlan
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Effect, Evict, Outcome, OutcomeKind, SoftTaint
 from ebbtide.model.operation import (
+    AbortCause,
     Consolidate,
     Move,
     MoveState,
@@ -35,6 +36,7 @@ from ebbtide.model.operation import (
     SlotState,
     Source,
     SourceState,
+    Stop,
 )
 from ebbtide.model.record import Record, closed
 from ebbtide.model.settings import Settings
@@ -79,13 +81,13 @@ def begin(plan: ConsolidationPlan, operation_id: str, now: int, reason: str) -> 
 def advance(operation: Consolidate, situation: Situation) -> Step[Consolidate]:
     if situation.snapshot.problems:
         return Step(operation)
-    reason = operation.abort_reason or why_stop(operation, situation)
-    if reason and not operation.abort_reason:
-        return Step(give_up(operation, situation, reason))
+    stop = None if operation.abort_reason else why_stop(operation, situation)
+    if stop is not None:
+        return Step(give_up(operation, situation, stop))
     advanced = [slots.advance_slot(slot, operation.id, situation) for slot in operation.slots]
     followed = replace(operation, slots=tuple(slot for slot, _ in advanced))
     effects: tuple[Effect, ...] = tuple(effect for _, wanted in advanced for effect in wanted)
-    if reason:
+    if operation.abort_reason:
         return _release(followed, effects, situation)
     if followed != operation or effects or not all(slot.settled for slot in followed.slots):
         return Step(followed, effects)
@@ -111,7 +113,7 @@ def _empty(operation: Consolidate, situation: Situation) -> Step[Consolidate]:
     if settled != operation:
         return Step(settled)
     following = moves.next_moves(operation, situation)
-    if following.forbids:
+    if following.forbids is not None:
         return Step(give_up(operation, situation, following.forbids))
     return _move(operation, following, situation)
 
@@ -137,15 +139,16 @@ def _move(operation: Consolidate, following: moves.Next, situation: Situation) -
     )
 
 
-def give_up(operation: Consolidate, situation: Situation, reason: str) -> Consolidate:
+def give_up(operation: Consolidate, situation: Situation, stop: Stop) -> Consolidate:
     """Nothing more is moved; what was not asked of the cloud is not asked for any more."""
     return replace(
         operation,
-        abort_reason=reason,
-        slots=tuple(_without(slot, reason) for slot in operation.slots),
-        sources=tuple(sources.release(source, situation, reason) for source in operation.sources),
+        abort_reason=stop.says,
+        abort_cause=stop.cause,
+        slots=tuple(_without(slot, stop.says) for slot in operation.slots),
+        sources=tuple(sources.release(source, situation, stop.says) for source in operation.sources),
         moves=tuple(
-            move if move.settled else moves.to(move, MoveState.LEFT, situation, reason)
+            move if move.settled else moves.to(move, MoveState.LEFT, situation, stop.says)
             for move in operation.moves
         ),
     )
@@ -169,7 +172,7 @@ def absorb(operation: Consolidate, outcomes: Sequence[Outcome], situation: Situa
         )
         stops = isinstance(outcome.effect, SoftTaint | Evict) and outcome.kind is OutcomeKind.REFUSED
         if stops and not operation.abort_reason:
-            operation = give_up(operation, situation, outcome.detail)
+            operation = give_up(operation, situation, Stop(AbortCause.OTHER, outcome.detail))
     return operation
 
 

@@ -32,6 +32,7 @@ from ebbtide.model.events import (
     Transition,
 )
 from ebbtide.model.operation import (
+    AbortCause,
     Consolidate,
     Move,
     MoveState,
@@ -222,6 +223,7 @@ def closed(work: Work, succeeded: bool, reason: str = "") -> OperationClosed:
         moved=len(moved),
         kept=tuple(_kept(part) for part in found if _came_to_nothing(part)),
         abort_reason=work.abort_reason if isinstance(work, ScaleDown | Consolidate) else "",
+        abort_cause=work.abort_cause if isinstance(work, Consolidate) else AbortCause.NONE,
         instance_id=spot.instance_id if spot else "",
         end=spot.closing if spot else SpotEnd.OPEN,
         reason=reason,

@@ -24,8 +24,9 @@ from ebbtide.core.fit import Placement, placement_of
 from ebbtide.core.operations import sources
 from ebbtide.core.operations.situation import Situation
 from ebbtide.core.room import Room
+from ebbtide.core.words import a_while
 from ebbtide.model.effect import Evict
-from ebbtide.model.operation import Consolidate, Move, MoveState
+from ebbtide.model.operation import AbortCause, Consolidate, Move, MoveState, Stop
 from ebbtide.model.pod import Pod
 
 AT_ONCE = 4
@@ -54,7 +55,7 @@ class Next:
 
     begun: tuple[tuple[Move, Pod], ...] = ()
     waits: str = ""
-    forbids: str = ""
+    forbids: Stop | None = None
 
 
 def pods_by_uid(situation: Situation) -> Mapping[str, Pod]:
@@ -93,7 +94,7 @@ def _ready_by_owner(situation: Situation) -> Counter[str]:
     return Counter(pod.owner_uid for some in pods for pod in some if pod.ready and not pod.terminating)
 
 
-def why_stop(operation: Consolidate, situation: Situation) -> str:
+def why_stop(operation: Consolidate, situation: Situation) -> Stop | None:
     """The move that did not come off in time, or whose pod has no place; empty while all goes well. What
     is as it should be is noted first, and time that no runner saw does not count."""
     seconds = situation.settings.consolidation.move_timeout_seconds
@@ -104,15 +105,16 @@ def why_stop(operation: Consolidate, situation: Situation) -> str:
         pod = there.get(move.pod_uid)
         gone = pod is None or pod.terminating
         if gone and situation.now - max(move.since, operation.watched_since) >= seconds:
-            return f"{move.pod_name} was not ready elsewhere within {seconds} s"
+            late = f"{move.pod_name} was not ready elsewhere within {a_while(seconds)}"
+            return Stop(AbortCause.NOT_READY, late)
     owners = {move.owner_uid for move in under_way}
     waiting = [pod for pod in situation.snapshot.cluster.waiting_pods if pod.owner_uid in owners]
     if waiting:
         placement = placement_of(situation.snapshot.cluster, _closed(operation, situation))
         for pod in waiting:
             if placement.first_fit(pod) is None:
-                return f"{pod.full_name} waits, and fits on no node"
-    return ""
+                return Stop(AbortCause.NO_ROOM, f"{pod.full_name} waits, and fits on no node")
+    return None
 
 
 def next_moves(operation: Consolidate, situation: Situation) -> Next:
@@ -130,7 +132,7 @@ def next_moves(operation: Consolidate, situation: Situation) -> Next:
         if move.pod_uid not in there or there[move.pod_uid].terminating:
             return Next(waits=f"{move.pod_name} is on its way")
     homeless = _why_no_room(operation, there, situation)
-    if homeless:
+    if homeless is not None:
         return Next(forbids=homeless)
     if begun:
         return _judged(begun, there, situation)
@@ -163,7 +165,7 @@ def _judged(moves: list[Move], there: Mapping[str, Pod], situation: Situation) -
         if judgement.treatment is Treatment.WAIT:
             waits = judgement.says
         elif judgement.treatment is not Treatment.EVICT:
-            return Next(forbids=judgement.says)
+            return Next(forbids=Stop(AbortCause.OTHER, judgement.says))
         elif move.state is MoveState.EVICTING:
             begun.append((replace(move, since=situation.now), pod))
         else:
@@ -178,7 +180,7 @@ def eviction(pod: Pod) -> Evict:
     return Evict(pod.namespace, pod.name, pod.uid, pod.node_name, pod.grace_seconds)
 
 
-def _why_no_room(operation: Consolidate, there: Mapping[str, Pod], situation: Situation) -> str:
+def _why_no_room(operation: Consolidate, there: Mapping[str, Pod], situation: Situation) -> Stop | None:
     """The first pod that is still to move and would have no place beside the others."""
     placement = placement_of(situation.snapshot.cluster, _closed(operation, situation))
     names = {slot.key: slot.node_name for slot in operation.slots}
@@ -188,9 +190,9 @@ def _why_no_room(operation: Consolidate, there: Mapping[str, Pod], situation: Si
             continue
         room = _reserved(pod, placement, names.get(move.to_node, move.to_node))
         if room is None:
-            return f"{pod.full_name} would fit on no other node any more"
+            return Stop(AbortCause.NO_ROOM, f"{pod.full_name} would fit on no other node any more")
         placement.place(pod, room)
-    return ""
+    return None
 
 
 def _reserved(pod: Pod, placement: Placement, name: str) -> Room | None:
