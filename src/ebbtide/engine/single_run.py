@@ -38,11 +38,10 @@ def _interrupted(outside: Outside) -> bool:
 
 def _joined(first: TickReport, then: TickReport) -> TickReport:
     """Both in one; what a later tick repeats, or did not find to do, is not said again."""
-    news = [one for one in then.says.split("; ") if one not in first.says]
-    quiet = then.quiet or not news
-    says = first.says if quiet else "; ".join([first.says, *news])
+    told = [first.says] if then.quiet else [first.says, then.says]
+    says = "; ".join(dict.fromkeys(told))
     held, decision = first.held or then.held, first.decision or then.decision
-    return replace(then, says=says, decision=decision, held=held, quiet=first.quiet and quiet)
+    return replace(then, says=says, decision=decision, held=held, quiet=first.quiet and then.quiet)
 
 
 def fail_if_blind(outside: Outside, report: TickReport) -> None:

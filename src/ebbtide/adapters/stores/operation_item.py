@@ -49,6 +49,7 @@ OPTIONAL_ATTRIBUTES = (
     "consolidateStartedEpoch",
     "consolidateReason",
     "consolidateAbortReason",
+    "consolidateAbortCause",
     "consolidateSavingsPerHour",
     "consolidateCurrency",
     "consolidateSlots",
