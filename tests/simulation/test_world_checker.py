@@ -48,7 +48,15 @@ class Scene:
         self.clock.sleep(seconds)
         self.world.advance_to(self.clock.now())
 
+    def plan(self, node: Node) -> None:
+        """Written before the node is touched, as every removal is."""
+        record = self.store.load()
+        if record.operation is None:
+            planned = Removal(instance_of(node), node.name, node.uid, node.zone, node.pool)
+            self.store.write(replace(record, removing=ScaleDown("op", 0, (planned,))), None)
+
     def cordon(self, node: Node) -> None:
+        self.plan(node)
         self.cluster.cordon(Cordon(node.name, node.uid, "op"), 1)
 
     def drain(self, node: Node) -> None:
@@ -131,12 +139,13 @@ def test_an_interrupted_node_may_go_with_its_pods_and_below_the_minimum(scene: S
     for node in scene.workers:
         instance_id = instance_of(node)
         scene.world.machines.book.machines[instance_id].noticed = True
-        removal = Removal(instance_id, node.name, node.uid, node.zone, state=RemovalState.TERMINATING)
-        spot = Spot(f"spot:{instance_id}", instance_id, SpotKind.INTERRUPTION, 0, 120, removal=removal)
+        spot = Spot(f"spot:{instance_id}", instance_id, SpotKind.INTERRUPTION, 0, 120)
         record = scene.store.load()
         scene.store.write(replace(record, spots=(*record.spots, spot)), None)
+        scene.intend(node)
         scene.cloud.terminate(instance_id)
-    assert scene.said == []
+        scene.store.write(replace(scene.store.load(), removing=None), None)
+    assert scene.said == [], "a scale-down that had it goes on"
 
 
 def test_terminating_what_the_cloud_takes_by_itself_is_seen(scene: Scene) -> None:
@@ -155,7 +164,10 @@ def test_going_below_the_minimum_and_emptying_a_zone_are_seen(scene: Scene) -> N
     scene.intend(alone)
     assert scene.said == [f"removing {alone.name} empties zone b"]
     scene.intend(alone, one)
-    assert scene.said[1:] == [f"removing {one.name} leaves 1 ready workers, MIN_WORKERS is 2"]
+    assert scene.said[1:] == [
+        f"removing {one.name} leaves 1 ready workers, MIN_WORKERS is 2",
+        "2 of 3 workers are leaving at once, the budget is 1",
+    ]
     assert two.ready
 
 

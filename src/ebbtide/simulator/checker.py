@@ -16,9 +16,10 @@ from __future__ import annotations
 from ebbtide.core.capacity import condemned, doomed, expected_slots, open_removals
 from ebbtide.core.orphans import cordon_id
 from ebbtide.model.node import Node
-from ebbtide.model.operation import Removal, ScaleDown, SpotKind
+from ebbtide.model.operation import Removal, RemovalState, ScaleDown, SpotKind
 from ebbtide.model.record import Lease, Record
 from ebbtide.model.settings import Settings
+from ebbtide.simulator.crowding import Crowding
 from ebbtide.simulator.judge import judge
 from ebbtide.simulator.lanes import lane_faults
 from ebbtide.simulator.repacking import Repacking
@@ -43,9 +44,14 @@ class Checker:
         """Whether a runner's clock may be hours ahead, so that what is to come seems long past to it."""
         self.time_zero = 0.0
         """What is said is told in seconds from here."""
+        self._sees_all = True
+        """Whether it is told of every write."""
+        self._begun: set[str] = set()
+        """Ids of all work that was ever written."""
         self.violations: list[str] = []
         self.acts: list[Act] = []
         self._repacking = Repacking(world, settings, self.say)
+        self._crowding = Crowding(world, self.say)
         world.witnesses.append(self.saw)
 
     def say(self, sentence: str) -> None:
@@ -58,8 +64,9 @@ class Checker:
 
     def saw(self, act: Act) -> None:
         self.acts.append(act)
-        for sentence in judge(self._world, act, self.record):
+        for sentence in judge(self._world, act, self.record, self._settings):
             self.say(sentence)
+        self._check_is_written(act)
         if act.kind is ActKind.EVICT:
             self._repacking.evicts(act, self.record)
         elif act.kind is ActKind.LAUNCH:
@@ -69,7 +76,7 @@ class Checker:
 
     def knows(self, record: Record | None) -> None:
         """Judge the next acts by this record: for a watcher that cannot see every write."""
-        self.record = record
+        self.record, self._sees_all = record, False
 
     def leased(self, lease: Lease) -> None:
         if lease.token < self._tokens.get(lease.name, 0):
@@ -78,6 +85,9 @@ class Checker:
 
     def wrote(self, after: Record, guard: Lease | None) -> None:
         before, self.record = self.record, after
+        self._begun |= {work.id for work in (*after.operations, *after.all_set_aside, *after.spots)}
+        if before is not None and after.rev < before.rev:
+            self.say(f"the revision of the record went back from {before.rev} to {after.rev}")
         if guard is not None and guard.token < self._tokens.get(guard.name, 0):
             self.say(f"a write under the old token {guard.token} of lease {guard.name} landed")
         if before is not None:
@@ -87,13 +97,15 @@ class Checker:
             self._repacking.wrote(before, after)
         self._check_one_owner(after)
         known = {r.instance_id for r in _doomed_for_good(before)} if before is not None else set()
-        taken = _taken_by_the_cloud(before) if before is not None else set()
+        taken = _taken_by_the_cloud(after) | (_taken_by_the_cloud(before) if before is not None else set())
+        self._crowding.look()
         voluntary = {r.instance_id for r in _voluntary(after)}
         for removal in _doomed_for_good(after):
             if removal.instance_id in known:
                 continue
             if removal.instance_id in voluntary:
                 self._check_intent(removal, after)
+                self._crowding.intends(removal, _of_our_own_will(after), after, self._settings)
                 self._repacking.intends(removal, after)
             elif removal.instance_id in taken:
                 self.say(f"instance {removal.instance_id}, which the cloud is taking, was to be terminated")
@@ -166,6 +178,16 @@ class Checker:
         machines = [self._world.nodes.machine_of(node.name) for node in nodes if node.worker and node.ready]
         return any(machine is not None and machine.instance.id == instance_id for machine in machines)
 
+    def _check_is_written(self, act: Act) -> None:
+        """Nothing is done to a node, and nothing terminated, before the work behind it is in a record."""
+        if not self._sees_all:
+            return
+        marks = (ActKind.SOFT_TAINT, ActKind.CORDON, ActKind.UNCORDON)
+        if act.kind in marks and act.operation_id not in self._begun:
+            self.say(f"{act.kind} of {act.node_name} by {act.operation_id}, which no record holds")
+        if act.kind is ActKind.TERMINATE and self.record is None:
+            self.say(f"instance {act.instance_id} was terminated before any record was written")
+
     def _check_no_notice_forgotten(self, before: Record, after: Record) -> None:
         """What the cloud is about to take stays in the record until it is gone or did not come; what keeps
         crashing its runner is given up, with an alarm."""
@@ -202,6 +224,10 @@ class Checker:
                 f"MIN_WORKERS is {self._settings.min_workers}"
             )
         pool = self._settings.pool_named(node.pool)
+        in_pool = sum(1 for other in left if other.pool == node.pool)
+        if pool is not None and in_pool < pool.min_workers:
+            least = pool.min_workers
+            self.say(f"removing {node.name} leaves {in_pool} in pool {pool.name}, its minimum is {least}")
         if pool is not None and pool.may_be_empty:
             return  # a pool that sleeps gives up its zones
         zones = {other.zone for other in self._world.inventory.nodes.values() if other.worker}
@@ -227,6 +253,10 @@ def _doomed_for_good(record: Record) -> list[Removal]:
 
 def _irrevocable(record: Record) -> set[str]:
     return {removal.instance_id for removal in _doomed_for_good(record)} | condemned(record)
+
+
+def _of_our_own_will(record: Record) -> list[Removal]:
+    return [removal for removal in _voluntary(record) if removal.state is RemovalState.TERMINATING]
 
 
 def _taken_by_the_cloud(record: Record) -> set[str]:

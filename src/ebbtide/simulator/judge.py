@@ -9,7 +9,9 @@ from ebbtide.core.labels import matches
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Consolidate, MoveState, SlotState
 from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
 from ebbtide.simulator.machines import Machine
+from ebbtide.simulator.protected import why_protected
 from ebbtide.simulator.world import Act, ActKind, World
 
 UNSEEN_JOIN_SECONDS = 180.0
@@ -17,13 +19,13 @@ UNSEEN_JOIN_SECONDS = 180.0
 until the lease of a runner that froze has run out, and another has looked."""
 
 
-def judge(world: World, act: Act, record: Record | None) -> Iterator[str]:
+def judge(world: World, act: Act, record: Record | None, settings: Settings) -> Iterator[str]:
     """Sentences about what is wrong with this act; none when all is well."""
     match act.kind:
         case ActKind.TERMINATE:
             yield from _terminate(world, act, record)
         case ActKind.EVICT:
-            yield from _evict(world, act, record)
+            yield from _evict(world, act, record, settings)
         case ActKind.SOFT_TAINT | ActKind.CORDON | ActKind.UNCORDON:
             yield from _cordon(world, act, record)
         case ActKind.DELETE_NODE:
@@ -64,16 +66,16 @@ def _joined_too_late(world: World, instance_id: str, node: Node, record: Record 
 
 
 def _intended(record: Record, instance_id: str, key: str) -> bool:
-    """A removal or a reclaim says so in the record, or it is known as an orphan."""
+    """A removal or a reclaim says so in the record."""
     by_removal = any(r.instance_id == instance_id and r.irrevocable for r in open_removals(record))
     by_slot = any(
         (slot.instance_id == instance_id or slot.key == key) and slot.state is SlotState.TERMINATING
         for slot in expected_slots(record)
     )
-    return by_removal or by_slot or any(orphan.id == instance_id for orphan in record.orphans)
+    return by_removal or by_slot
 
 
-def _evict(world: World, act: Act, record: Record | None) -> Iterator[str]:
+def _evict(world: World, act: Act, record: Record | None, settings: Settings) -> Iterator[str]:
     pod = world.inventory.pods[act.pod_uid]
     node = world.inventory.nodes.get(act.node_name)
     if node is None:
@@ -88,6 +90,8 @@ def _evict(world: World, act: Act, record: Record | None) -> Iterator[str]:
         yield f"pod {pod.full_name} was evicted from {node.name}, which is not cordoned by us"
     if pod.mirror or pod.controller == "DaemonSet":
         yield f"pod {pod.full_name}, which belongs to its node, was evicted"
+    elif protected := "" if machine is not None and machine.noticed else why_protected(pod, settings):
+        yield f"pod {pod.full_name}, which {protected}, was evicted"
     for budget in world.controllers.budgets():
         covered = budget.namespace == pod.namespace and matches(budget.selector, dict(pod.labels))
         if covered and pod.ready and budget.disruptions_allowed < 1:
