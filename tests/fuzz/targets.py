@@ -41,6 +41,7 @@ from ebbtide.model.policy import Policy
 from ebbtide.simulator.clock import VirtualClock
 from ebbtide.simulator.live import Live
 from ebbtide.simulator.saving import load as load_world
+from ebbtide.simulator.story import parse_story
 from tests.integration.api.conftest import SECRET, START, client_of, make_site
 
 NOW = 1_800_000_000
@@ -93,6 +94,11 @@ def fuzz_policies(data: bytes) -> None:
     with suppress(EbbtideError):
         for keys in read_policies([("policy.yaml", data.decode(errors="replace"))], ()):
             keys.policy("id", 0, NOW, NOW)
+
+
+def fuzz_story(data: bytes) -> None:
+    with suppress(EbbtideError):
+        parse_story(data.decode(errors="replace"))
 
 
 def fuzz_record(data: bytes) -> None:
