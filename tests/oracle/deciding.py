@@ -14,7 +14,7 @@ from ebbtide.model.record import OfferRest, Record, Rest
 from tests.builders import NOW, make_record, make_spot
 from tests.oracle import launch, nodes, scale_down
 from tests.oracle.answers import no
-from tests.oracle.clusters import GROUPS, Drawn, clusters
+from tests.oracle.clusters import Drawn, clusters, pod_kinds
 from tests.oracle.facts import By, Moment
 from tests.oracle.suite import Report
 from tests.oracle.translate import moment_of
@@ -38,7 +38,7 @@ class Deciding:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Deciding:
-    kinds = draw(st.sampled_from(GROUPS))
+    kinds = draw(pod_kinds())
     cluster = draw(clusters(kinds, draw(st.sampled_from((0, 3, 8)))))
     moments = draw(st.lists(st.integers(0, len(MOMENTS) - 1), min_size=12, max_size=12))
     return Deciding(cluster, tuple(moments), draw(st.integers(0, 9)))

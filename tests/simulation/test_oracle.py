@@ -10,9 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from ebbtide.simulator.rules import Rules
+from ebbtide.simulator.runner import stage_of
+from ebbtide.simulator.world import Act, ActKind, World
 from tests import oracle
-from tests.oracle.answers import RULES
+from tests.builders import NOW, make_settings
+from tests.oracle import landed
+from tests.oracle.answers import RULES, never_drawn
 from tests.oracle.comparisons import COMPARISONS, Found, compare, too_few
+from tests.oracle.witness import Witness
 from tests.simulation.conftest import ORACLE
 
 NAMES = [one.name for one in COMPARISONS]
@@ -38,6 +44,30 @@ def test_enough_cases_are_compared() -> None:
     assert too_few(cases) == []
     zones = [name for name in cases if name.startswith("schedule instants in ")]
     assert len(zones) >= 6
+
+
+@pytest.mark.timeout(600)
+def test_every_rule_gave_every_answer() -> None:
+    """A rule that never said no was not tried."""
+    drawn = sum((found(name).drawn for name in NAMES), Counter[tuple[str, str]]())
+    assert [one for one in never_drawn(drawn) if landed.has(32) or "next_backoff" not in one] == []
+
+
+def test_the_witness_speaks_up_when_an_act_is_forbidden() -> None:
+    settings = make_settings(max_workers=1)
+    world = World(Rules(), settings.pools, 1, NOW)
+    mine, other = world.add_node("workers", "small", "a"), world.add_control_plane("a")
+    stage = stage_of(world, settings)
+    Witness(stage)
+    world.tell(Act(ActKind.CORDON, node_name=mine.name))
+    assert not [said for said in stage.checker.violations if "the documents forbid" in said]
+    world.tell(Act(ActKind.CORDON, node_name=other.name))
+    world.add_node("workers", "small", "a")
+    world.tell(Act(ActKind.LAUNCH, instance_id="i-2", key="op-0"))
+    said = [one for one in stage.checker.violations if "the documents forbid" in one]
+    assert len(said) == 2
+    assert "outside our pools" in said[0]
+    assert "MAX_WORKERS is 1" in said[1]
 
 
 def test_no_rule_of_the_oracle_imports_what_it_judges() -> None:
