@@ -29,16 +29,16 @@ OF_THE_DOCUMENTS = (
     ),
     Mutant(
         "a back-off does not hold",
-        "decide._backed_off",
+        "question.backed_off",
         "left <= 0",
         "True",
         ("oracle:decisions",),
     ),
     Mutant(
-        "CPU at CPU_UP asks for a node",
+        "pods ask for a node one second too early",
         "decide._pressure",
-        "cpu is not None and cpu > settings.cpu_up",
-        "cpu is not None and cpu >= settings.cpu_up",
+        "waited >= settings.pending_up_seconds",
+        "waited >= settings.pending_up_seconds - 1",
         ("oracle:decisions",),
     ),
     Mutant(

@@ -176,7 +176,7 @@ def _pods(kinds: list[int], nodes: tuple[Node, ...], of: tuple[PodKind, ...]) ->
 
 
 def pod_kinds() -> st.SearchStrategy[tuple[PodKind, ...]]:
-    """A group, or one kind of game server next to ordinary pods: where many stand in the way, it does not show
+    """A group, or one kind of game server next to ordinary pods: where many stand in the way, nobody can tell
     which of them did."""
     return st.sampled_from(GROUPS) | st.sampled_from(SERVERS).map(lambda kind: (PLAIN[0], kind))
 

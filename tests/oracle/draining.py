@@ -16,7 +16,7 @@ from ebbtide.model.effect import Cordon, Effect, Evict, Launch, SoftTaint, Termi
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown, Spot, SpotKind, SpotNotice
 from ebbtide.model.record import Lease, Record
 from tests.builders import NOW, make_pod, make_record, make_removal, make_scale_down
-from tests.oracle import eviction, landed, load, nodes, pace, scale_down
+from tests.oracle import eviction, load, nodes, pace, scale_down
 from tests.oracle.answers import Ruling, either, no, yes
 from tests.oracle.bench_world import World
 from tests.oracle.clusters import PENDING, Drawn, clusters, pod_kinds
@@ -302,7 +302,7 @@ class Path:
             self.report.differs(f"{told}: {what.why}: no cooldown")
         if what.answer == "none" and backs_off:
             self.report.differs(f"{told}: {what.why}, yet it backs off")
-        if what.answer == "back-off" and landed.has(32):
+        if what.answer == "back-off":
             if not backs_off:
                 self.report.differs(f"{told}: {what.why}: no back-off")
             before = closed.removal_backoff_until - self.now

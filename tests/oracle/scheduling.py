@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cache
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from hypothesis import strategies as st
@@ -18,7 +17,7 @@ from ebbtide.model.idle import Phase, Rate
 from ebbtide.model.ledger import Stretch
 from ebbtide.model.policy import Schedule
 from ebbtide.model.schedule import CronWindow
-from tests.oracle import calendar, landed, ledger
+from tests.oracle import calendar, ledger
 from tests.oracle.suite import Report
 from tests.yard import make_policy, make_state, policy_id
 
@@ -82,9 +81,7 @@ def instants(draw: st.DrawFn) -> list[Instant]:
     for minutes in draw(st.lists(st.integers(-150, 420), min_size=8, max_size=8)):
         at = change + minutes * 60 + draw(st.sampled_from((0, 0, 0, -1, 1, 30)))
         ages = draw(st.lists(st.sampled_from((0, HOUR, 3 * HOUR, 10 * HOUR)), min_size=2, max_size=2))
-        if not landed.has(37):
-            ages = [ages[0]] * 2
-        answered = draw(st.sampled_from((0, at - 2 * HOUR))) if landed.has(37) else 0
+        answered = draw(st.sampled_from((0, at - 2 * HOUR)))
         written = tuple(at - age for age in ages[: len(lines)])
         found.append(Instant(zone, tuple(lines), at, written, answered))
     return found
@@ -104,8 +101,9 @@ def compare(case: list[Instant], told: Report) -> None:
 
 
 def _compare_due(one: Instant, told: Report) -> None:
-    extra: list[dict[str, Any]] = [{"written_at": at} if landed.has(37) else {} for at in one.written]
-    schedules = tuple(Schedule(line, one.zone, **more) for line, more in zip(one.lines, extra, strict=True))
+    schedules = tuple(
+        Schedule(line, one.zone, written_at=at) for line, at in zip(one.lines, one.written, strict=True)
+    )
     policy = make_policy(schedules=schedules, created_at=min(one.written), updated_at=min(one.written))
     state = make_state(scheduled_until=one.answered)
     wanted = calendar.due(
@@ -168,8 +166,7 @@ def compare_accounts(case: Account, told: Report) -> None:
         total += saved
         if abs(worth.saved - ledger.exact(saved)) > ledger.exact(Decimal("0.005")):
             told.differs(f"{case}: {date} saved {saved}, the oracle says {float(worth.saved)}")
-        idle = worth.idle_seconds if landed.has(43) else worth.idle_seconds - worth.zero_seconds
-        if (day.idle_seconds, day.scaled_to_zero_seconds) != (idle, worth.zero_seconds):
+        if (day.idle_seconds, day.scaled_to_zero_seconds) != (worth.idle_seconds, worth.zero_seconds):
             told.differs(f"{case}: {date} has {day}, the oracle says {worth}")
     if sum((money.potential for money in shown.total.money), Decimal(0)) != total:
         told.differs(f"{case}: the total is not the sum of the days")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ebbtide.model.idle import Phase, Remembered, WakeReason
 from ebbtide.model.policy import Operator, Rule, Signal, SignalKind
 from tests.builders import NOW
-from tests.oracle import landed, zero
+from tests.oracle import zero
 from tests.oracle.suite import Report
 from tests.oracle.translate import sleeper_of
 from tests.yard import (
@@ -53,7 +53,7 @@ def nights(draw: st.DrawFn) -> Night:
         (0, 60, 300)[code % 3],
         flags != 1,
         flags != 2,
-        0 if flags == 3 and landed.has(38) else 1,
+        0 if flags == 3 else 1,
         tuple(said),
         (30, 60, 120, 240)[pace],
         draw(st.sampled_from((99, 99, 99, 4, 9))),
@@ -112,11 +112,8 @@ class Morning:
 @st.composite
 def mornings(draw: st.DrawFn) -> Morning:
     members = draw(st.integers(1, 3))
-    had = draw(st.lists(st.sampled_from((1, 2, 3, 7, 20)), min_size=members, max_size=members))
-    has = [0] * members
-    if landed.has(40):
-        had = draw(st.lists(st.sampled_from((None, 0, 1, 2, 7, 20)), min_size=members, max_size=members))
-        has = draw(st.lists(st.sampled_from((0, 0, 2, 5)), min_size=members, max_size=members))
+    had = draw(st.lists(st.sampled_from((None, 0, 1, 2, 7, 20)), min_size=members, max_size=members))
+    has = draw(st.lists(st.sampled_from((0, 0, 2, 5)), min_size=members, max_size=members))
     return Morning(
         draw(st.integers(0, 3)),
         draw(st.integers(3, 10)),
@@ -197,12 +194,11 @@ def ruled(draw: st.DrawFn) -> Ruled:
         st.sampled_from((1, 2, 5, -1, -2, -5)),
     )
     most = draw(st.integers(2, 12))
-    free = landed.has(42)
-    have = draw(st.integers(1, 15)) if free else draw(st.integers(1, most))
-    cap = draw(st.sampled_from((None, None, "0.5", "1", "2.5"))) if free else None
+    have = draw(st.integers(1, 15))
+    cap = draw(st.sampled_from((None, None, "0.5", "1", "2.5")))
     return Ruled(
         have,
-        draw(st.integers(1, 4)) if free else 1,
+        draw(st.integers(1, 4)),
         most,
         tuple(draw(st.lists(one, min_size=1, max_size=3))),
         draw(st.sampled_from((1.0, 2.0, 2.0, 3.0, 2.5, None))),

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from ebbtide.model.node import InstanceState
 from ebbtide.model.operation import (
     Consolidate,
-    Operation,
     Removal,
     RemovalState,
     ScaleDown,
@@ -31,14 +30,9 @@ BACK = (RemovalState.RELEASING, RemovalState.RELEASED)
 SOURCES_BACK = (SourceState.RELEASING, SourceState.RELEASED)
 
 
-def operations(record: Record) -> tuple[Operation, ...]:
-    """All that are open, in whichever lane."""
-    return record.operations
-
-
 def removals(record: Record) -> Iterator[tuple[Removal, By]]:
     """Every removal of the record, with who asked for it."""
-    for operation in operations(record) + record.all_set_aside:
+    for operation in record.operations + record.all_set_aside:
         if isinstance(operation, ScaleDown):
             for removal in operation.removals:
                 yield removal, By.SCALE_DOWN
@@ -49,7 +43,7 @@ def removals(record: Record) -> Iterator[tuple[Removal, By]]:
 
 
 def slots(record: Record) -> Iterator[Slot]:
-    for operation in operations(record) + record.all_set_aside:
+    for operation in record.operations + record.all_set_aside:
         if isinstance(operation, ScaleUp | Consolidate):
             yield from operation.slots
     for spot in record.spots:
@@ -59,7 +53,7 @@ def slots(record: Record) -> Iterator[Slot]:
 
 def _going(snapshot: Snapshot, record: Record) -> frozenset[str]:
     names = {removal.node_name for removal, _ in removals(record) if removal.state not in BACK}
-    for operation in operations(record):
+    for operation in record.operations:
         if isinstance(operation, Consolidate):
             names |= {s.node_name for s in operation.sources if s.state not in SOURCES_BACK}
     for spot in record.spots:
@@ -74,7 +68,7 @@ def moment_of(snapshot: Snapshot, record: Record, settings: Settings, now: int) 
     ours = [instance for instance in alive if instance.pool]
     known = {instance.id for instance in ours} | {instance.key for instance in ours if instance.key}
     coming = [slot for slot in slots(record) if slot.state in COMING]
-    open_now = operations(record)
+    open_now = record.operations
     names = {node.uid: node.name for node in snapshot.cluster.nodes}
     return Moment(
         now=now,
@@ -94,7 +88,7 @@ def moment_of(snapshot: Snapshot, record: Record, settings: Settings, now: int) 
         launching=any(isinstance(one, ScaleUp) or getattr(one, "slots", ()) for one in open_now),
         removing=any(isinstance(one, ScaleDown | Consolidate) for one in open_now),
         notices=len(record.spots),
-        held=record.paused or record.set_aside is not None,
+        held=record.paused or bool(record.all_set_aside),
         pending_since=record.pending_since,
         idle_since=record.idle_since,
         last_scale_at=record.last_scale_at,

@@ -17,7 +17,7 @@ from ebbtide.simulator.world import Act, ActKind
 from tests.oracle import eviction, launch, load, nodes
 from tests.oracle.answers import Ruling, no, yes
 from tests.oracle.facts import By, Moment
-from tests.oracle.translate import operations, removals, slots
+from tests.oracle.translate import removals, slots
 
 
 class Witness:
@@ -90,7 +90,7 @@ class Witness:
         notice = record.spot_for(instance_id)
         if notice is not None:
             return By.INTERRUPTION if notice.kind is SpotKind.INTERRUPTION else By.REBALANCE
-        moved = any(isinstance(one, Consolidate) for one in operations(record))
+        moved = isinstance(record.removing, Consolidate)
         return By.CONSOLIDATION if moved else By.SCALE_DOWN
 
     def _moment(self) -> Moment:
