@@ -176,9 +176,9 @@ def _pods(kinds: list[int], nodes: tuple[Node, ...], of: tuple[PodKind, ...]) ->
 
 
 def pod_kinds() -> st.SearchStrategy[tuple[PodKind, ...]]:
-    """A group, or one kind of game server next to ordinary pods: where many stand in the way, nobody can tell
-    which of them did."""
-    return st.sampled_from(GROUPS) | st.sampled_from(SERVERS).map(lambda kind: (PLAIN[0], kind))
+    """A group, or one kind next to ordinary pods: where many stand in the way, nobody can tell which of them
+    did."""
+    return st.sampled_from(GROUPS) | st.sampled_from((*SERVERS, *SYSTEM)).map(lambda kind: (PLAIN[0], kind))
 
 
 @st.composite
@@ -211,7 +211,7 @@ def clusters(draw: st.DrawFn, kinds: tuple[PodKind, ...], most: int = 8) -> Draw
         max_workers=max(1, least, len(nodes) - 1) + spare,
         max_batch_up=up + 1,
         max_batch_down=down + 1,
-        movable_system_workloads=("coredns", "traefik-*") if limits else (),
+        movable_system_workloads=() if limits else ("coredns", "traefik-*"),
     )
     counted = [pod.full_name for pod in pods if pod.annotations][:1]
     players = tuple((name, draw(st.sampled_from((0, 0, 2, -1)))) for name in counted)

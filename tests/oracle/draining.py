@@ -71,7 +71,7 @@ def cases(draw: st.DrawFn) -> Draining:
         target,
         EVENTS[event] if event < len(EVENTS) else "",
         at_step,
-        (0, 1, 2, 9)[failures],
+        (9, 0, 1, 9)[failures],
         codes == 0,
     )
 
