@@ -158,6 +158,8 @@ class OperationClosed:
     """Pods that were moved."""
     kept: tuple[Kept, ...] = ()
     """Nodes that stay, and launches that failed, each with the reason."""
+    set_aside: tuple[Kept, ...] = ()
+    """Nodes that the cloud refuses to terminate: they stay cordoned, and are tried again later."""
     abort_reason: str = ""
     """Why it was given up; empty where it was not."""
     abort_cause: AbortCause = AbortCause.NONE

@@ -37,7 +37,10 @@ def _scale_up(fact: OperationClosed) -> str:
 
 
 def _scale_down(fact: OperationClosed) -> str:
-    why = "; ".join(f"{one.name} kept: {one.reason}" for one in fact.kept)
+    why = "; ".join(
+        [f"{one.name} kept: {one.reason}" for one in fact.kept]
+        + [f"{one.name} set aside, it stays cordoned: {one.reason}" for one in fact.set_aside]
+    )
     if fact.succeeded:
         did = [f"{names_of(fact.removed)} removed"] if fact.removed else []
         did += [f"{names_of(fact.gone_already)} gone already"] if fact.gone_already else []

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from ebbtide import narrate
 from ebbtide.core.operations import facts, scale_down
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.effect import Cordon, Evict, Outcome, OutcomeKind
@@ -209,3 +210,12 @@ def test_resume_computes_the_same_step_from_what_is_written_whoever_runs_it() ->
     again = scale_down.advance(make_scale_down(make_removal()), make_situation(seen, token=6))
     assert once.effects == again.effects
     assert states(once.operation) == states(again.operation)
+
+
+def test_what_was_set_aside_is_told_apart_from_what_was_kept() -> None:
+    aside = make_removal("a1", state=RemovalState.SET_ASIDE, reason="the cloud refuses it")
+    fact = facts.closed(make_scale_down(aside, make_removal("b1", state=RELEASED, reason="busy")), False)
+    assert [one.name for one in fact.kept] == ["b1"]
+    assert narrate.says(fact).startswith(
+        "scale-down given up: b1 kept: busy; a1 set aside, it stays cordoned: the cloud refuses it"
+    )

@@ -222,6 +222,7 @@ def closed(work: Work, succeeded: bool, reason: str = "") -> OperationClosed:
         emptied=_names(found, SourceState.EMPTIED),
         moved=len(moved),
         kept=tuple(_kept(part) for part in found if _came_to_nothing(part)),
+        set_aside=tuple(_kept(part) for part in found if part.state is RemovalState.SET_ASIDE),
         abort_reason=work.abort_reason if isinstance(work, ScaleDown | Consolidate) else "",
         abort_cause=work.abort_cause if isinstance(work, Consolidate) else AbortCause.NONE,
         instance_id=spot.instance_id if spot else "",
@@ -244,7 +245,7 @@ def _came_to_nothing(part: Part) -> bool:
         case Slot():
             return part.state is not SlotState.READY
         case Removal():
-            return part.state is not RemovalState.GONE
+            return part.state not in (RemovalState.GONE, RemovalState.SET_ASIDE)
         case Source():
             return part.state is not SourceState.EMPTIED
         case Move():
