@@ -299,8 +299,8 @@ OF_SPOT = (
     Mutant(
         "a node that a scale-down removes gets a second owner",
         "_removed_elsewhere",
-        "spot.removal is not None",
-        "True",
+        "spot.removal is None",
+        "False",
         (
             "table:two_workflows",
             "explorer:scale-down",

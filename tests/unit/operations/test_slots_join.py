@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ebbtide.core.operations import machine
+from ebbtide.core.operations import machine, slots
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Terminate
 from ebbtide.model.node import InstanceState, Node
 from ebbtide.model.operation import RemovalState, SlotState
@@ -128,6 +128,14 @@ def test_a_machine_that_joins_after_the_intent_never_becomes_a_worker(ready: boo
     after, effects = advance_slot(TERMINATING, make_situation(joined, now=NOW + 30))
     assert (after.state, after.node_name) == (SlotState.TERMINATING, "a1")
     assert effects == (Cordon("a1", "uid-a1", "op"),)
+
+
+def test_a_termination_that_is_taken_back_breaks_the_invariants() -> None:
+    ready = replace(TERMINATING, state=SlotState.READY, terminated=False)
+    assert slots.check_invariants(TERMINATING, ready) == (
+        "slot op-0 went from TERMINATING to READY",
+        "slot op-0 took its termination back",
+    )
 
 
 def test_pods_that_came_with_it_are_evicted_before_it_goes() -> None:
