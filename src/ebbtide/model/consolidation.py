@@ -45,7 +45,8 @@ class ConsolidationSettings:
 
     def least_savings(self, cost_per_hour: Decimal) -> Decimal:
         """What must be saved an hour in a cluster that costs so much."""
-        return max(self.min_savings_per_hour, self.min_savings_fraction * cost_per_hour)
+        share = (self.min_savings_fraction * cost_per_hour).quantize(Decimal("0.0001"))
+        return max(self.min_savings_per_hour, share)
 
     def moves_allowed(self, running_pods: int) -> int:
         """How many pods may be moved in an hour where so many run."""

@@ -12,7 +12,6 @@ from datetime import datetime
 from fractions import Fraction
 from functools import lru_cache
 
-from ebbtide.adapters.kube import names
 from ebbtide.adapters.kube.quantities import read_offer, read_quantity, read_requests
 from ebbtide.adapters.kube.rules import NotUnderstood, Selector, decode, read_selector
 from ebbtide.adapters.kube.scheduling import Understanding
@@ -28,6 +27,7 @@ from ebbtide.adapters.kube.wire import (
     WireTaint,
 )
 from ebbtide.core import servers
+from ebbtide.model import names
 from ebbtide.model.node import Market, Node, Ownership
 from ebbtide.model.pod import Budget, Phase, Pod
 from ebbtide.model.resources import Resources

@@ -7,7 +7,6 @@ from typing import TypeVar
 
 import msgspec
 
-from ebbtide.adapters.kube import names
 from ebbtide.adapters.kube.rules import (
     NOTHING_SAID,
     Affinity,
@@ -22,6 +21,7 @@ from ebbtide.adapters.kube.rules import (
     read_toleration,
 )
 from ebbtide.adapters.kube.wire import PodSpec
+from ebbtide.model import names
 from ebbtide.model.resources import Resources
 from ebbtide.model.scheduling import (
     ANYWHERE,

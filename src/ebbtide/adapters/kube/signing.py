@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from ebbtide.adapters.kube import names
 from ebbtide.adapters.kube.objects import read_owner
 from ebbtide.adapters.kube.wire import WireNode, WireTaint
 from ebbtide.errors import UNREADABLE, NotOurs
+from ebbtide.model import names
 from ebbtide.model.effect import Cordon, SoftTaint, Uncordon
 from ebbtide.model.node import LEAVING
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 
-from ebbtide.adapters.kube import names
 from ebbtide.adapters.kube.objects import PodSeen
 from ebbtide.adapters.kube.rules import NodeTerms, NotUnderstood, decode, read_node_terms
 from ebbtide.adapters.kube.scheduling import Understanding
 from ebbtide.adapters.kube.wire import WireClaim, WireVolume
+from ebbtide.model import names
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod
 from ebbtide.model.scheduling import Operator, Requirement, Scheduling

@@ -95,8 +95,8 @@ class Choice:
 
     @cached_property
     def _least(self) -> Decimal:
-        """The savings that are worth it, to the digits of a price."""
-        return self._rules.least_savings(self._scene.cost).quantize(Decimal("0.000001")).normalize()
+        """The savings that are worth it in a cluster that costs this much."""
+        return self._rules.least_savings(self._scene.cost)
 
     def _key(self, number: int) -> str:
         return f"{self._operation_id}-{number}"

@@ -10,7 +10,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from ebbtide.adapters.clouds.catalogue import CATALOGUE
-from ebbtide.adapters.kube import names
+from ebbtide.model import names
 from ebbtide.model.node import Market
 from ebbtide.model.pool import NodeType, Pool
 from ebbtide.model.resources import Resources

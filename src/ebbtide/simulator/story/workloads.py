@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ebbtide.adapters.kube import names
 from ebbtide.core import servers
 from ebbtide.core.room import HOSTNAME_LABEL, ZONE_LABEL
+from ebbtide.model import names
 from ebbtide.model.pod import Pod
 from ebbtide.model.scheduling import (
     AntiAffinity,
