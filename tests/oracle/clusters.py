@@ -131,10 +131,9 @@ PENDING: tuple[PodKind, ...] = (
 )
 BUDGETS: tuple[tuple[Budget, ...], ...] = (
     (),
-    (make_budget(1, app="web"),),
-    (make_budget(0, "db", app="db"),),
-    (make_budget(1, "db", app="db"), make_budget(0, app="web")),
-    (make_budget(2, app="web"), make_budget(1, "front", tier="front")),
+    (make_budget(1, app="web"), make_budget(0, "db", app="db")),
+    (make_budget(0, app="web"), make_budget(1, "db", app="db")),
+    (make_budget(2, app="web"), make_budget(0, "db", app="db"), make_budget(1, "front", tier="front")),
 )
 POOLS = (
     (make_pool(),),
@@ -178,7 +177,8 @@ def _pods(kinds: list[int], nodes: tuple[Node, ...], of: tuple[PodKind, ...]) ->
 def pod_kinds() -> st.SearchStrategy[tuple[PodKind, ...]]:
     """A group, or one kind next to ordinary pods: where many stand in the way, nobody can tell which of them
     did."""
-    return st.sampled_from(GROUPS) | st.sampled_from((*SERVERS, *SYSTEM)).map(lambda kind: (PLAIN[0], kind))
+    alone = st.sampled_from(SERVERS) | st.sampled_from((*SYSTEM, *BUDGETED, *ODD))
+    return st.sampled_from(GROUPS) | alone.map(lambda kind: (PLAIN[0], kind))
 
 
 @st.composite

@@ -89,6 +89,8 @@ def judge(decision: Decision, moment: Moment, record: Record, report: Report) ->
         report.check(rulings, f"scale-down: {told}")
         if len(names) > moment.settings.max_batch_down:
             report.differs(f"more than MAX_BATCH_DOWN: {told}")
+    for name in list(stubborn)[:2]:
+        scale_down.may_start(moment, [name])
     must_start, must_launch = scale_down.must_start(moment), launch.must_launch(moment)
     if must_start.demands and decision.action is not Action.SCALE_DOWN:
         refused = [
