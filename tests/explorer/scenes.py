@@ -186,7 +186,19 @@ def scattered_world() -> World:
     return world
 
 
+def both_lanes_world() -> World:
+    """Two workers more than needed; while one goes there is work for all of them and more, and half of the
+    machines that are launched never join."""
+    world = small_world(replace(PLAIN, never_join=0.5))
+    for number, zone in enumerate(("a", "b", "a", "b")):
+        world.add_node("general", "small", zone, age_seconds=7200 - number)
+    _deployment(world, "web", 6, 300, budget=1)
+    world.plan(START + 70, "wanted", "default/web=30")
+    return world
+
+
 NO_REMOVALS = replace(SETTINGS, cpu_down=0.0)
+BOTH_LANES = replace(SETTINGS, cooldown_up_seconds=0, max_batch_up=1, max_workers=6)
 REPACKING = replace(
     NO_REMOVALS,
     consolidation=ConsolidationSettings(
@@ -227,6 +239,8 @@ SCENES = (
     ),
     Scene("kept lease", idle_world, SETTINGS, keeps_lease=True, events=workers_die),
     Scene("demand returns", returning_world, SETTINGS, events=people_cordon, weight=2),
+    # A launch is extended next to one that never joins, while nodes are given back or go.
+    Scene("both lanes", both_lanes_world, BOTH_LANES, events=workers_die),
     # What consolidation has emptied is marked for up to half an hour.
     Scene("consolidation", scattered_world, REPACKING, calm_steps=80, events=workers_die),
     # Two departures on one path: somebody wakes the group, and something goes wrong.

@@ -201,6 +201,11 @@ def in_order(emptied: dict[str, int]) -> tuple[Emptied, ...]:
     return tuple(Emptied(uid, since) for uid, since in sorted(emptied.items()))
 
 
+def without_contradictions(record: Record) -> Record:
+    """They are about how it was read, not a part of it."""
+    return replace(record, contradictions=())
+
+
 def only_known_runs(record: Record) -> Record:
     """Runs are counted for what is open; for the only one, whichever lane it is in."""
     if record.removing is None:
@@ -220,7 +225,7 @@ st.register_type_strategy(
     ),
 )
 records = st.builds(
-    lambda record, emptied: only_known_runs(replace(record, cluster="c", emptied=emptied)),
+    lambda record, emptied: only_known_runs(replace(record, cluster="c", emptied=emptied, contradictions=())),
     with_every_field(Record),
     st.dictionaries(st.text(min_size=1), st.integers()).map(in_order),
 )
@@ -230,8 +235,8 @@ records = st.builds(
 @settings(deadline=None, max_examples=50)  # each has twice the operations that it had with one lane
 def test_any_record_comes_back_from_its_item(record: Record) -> None:
     item = to_item(record)
-    assert from_item(item, "c") == record
-    assert from_item(from_wire_item(to_wire_item(item)), "c") == record
+    assert without_contradictions(from_item(item, "c")) == record
+    assert without_contradictions(from_item(from_wire_item(to_wire_item(item)), "c")) == record
     assert item.keys() - set(OPTIONAL_ATTRIBUTES) == to_item(Record()).keys()
 
 
