@@ -224,10 +224,14 @@ st.register_type_strategy(
         savings_per_hour=st.decimals(allow_nan=False, allow_infinity=False, places=6),
     ),
 )
+by_node = st.dictionaries(st.text(min_size=1), st.integers()).map(in_order)
 records = st.builds(
-    lambda record, emptied: only_known_runs(replace(record, cluster="c", emptied=emptied, contradictions=())),
+    lambda record, emptied, underused: only_known_runs(
+        replace(record, cluster="c", emptied=emptied, underused=underused, contradictions=())
+    ),
     with_every_field(Record),
-    st.dictionaries(st.text(min_size=1), st.integers()).map(in_order),
+    by_node,
+    by_node,
 )
 
 
