@@ -23,6 +23,7 @@ from ebbtide.adapters.stores.operation_item import (
     operations_to_item,
     removal_to_item,
     removing_from_item,
+    slot_to_item,
 )
 from ebbtide.errors import NewerRecord, StoreUnusable
 from ebbtide.model.operation import Spot
@@ -115,6 +116,8 @@ def _spot_to_item(spot: Spot) -> Item:
     item: Item = msgspec.to_builtins(spot)
     if spot.removal is not None:
         item["removal"] = removal_to_item(spot.removal)
+    if spot.slot is not None:
+        item["slot"] = slot_to_item(spot.slot)
     return item
 
 

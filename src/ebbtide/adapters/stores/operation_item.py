@@ -85,7 +85,7 @@ def _to_item(operation: Operation) -> Item:
                 "scaleUpRequested": operation.requested,
                 "scaleUpInstanceIds": [slot.instance_id for slot in operation.slots if slot.instance_id],
                 "scaleUpReason": operation.reason,
-                "scaleUpSlots": msgspec.to_builtins(operation.slots),
+                "scaleUpSlots": [slot_to_item(slot) for slot in operation.slots],
                 **({"scaleUpExtendedEpoch": operation.extended_at} if operation.extended_at else {}),
             }
         case ScaleDown():
@@ -112,11 +112,20 @@ def _to_item(operation: Operation) -> Item:
                 **({"consolidateAbortCause": operation.abort_cause.value} if operation.abort_cause else {}),
                 "consolidateSavingsPerHour": str(operation.savings_per_hour),
                 "consolidateCurrency": operation.currency,
-                "consolidateSlots": msgspec.to_builtins(operation.slots),
+                "consolidateSlots": [slot_to_item(slot) for slot in operation.slots],
                 "consolidateSources": msgspec.to_builtins(operation.sources),
                 "consolidateMoves": msgspec.to_builtins(operation.moves),
                 "consolidateWatchedSinceEpoch": operation.watched_since,
             }
+
+
+def slot_to_item(slot: Slot) -> Item:
+    """As for a removal: what came later is written only where it says something."""
+    item: Item = msgspec.to_builtins(slot)
+    for name in ("terminated", "missing_since", "shut_since"):
+        if not item[name]:
+            del item[name]
+    return item
 
 
 def removal_to_item(removal: Removal) -> Item:
