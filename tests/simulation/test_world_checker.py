@@ -10,7 +10,7 @@ from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, Uncordon
 from ebbtide.model.node import Market, Node
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown, Slot, Spot, SpotKind
-from ebbtide.model.record import Record
+from ebbtide.model.record import Record, Refused
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.catalogue import add_system, database, deployment, pool
 from ebbtide.simulator.checker import Checker
@@ -169,6 +169,15 @@ def test_going_below_the_minimum_and_emptying_a_zone_are_seen(scene: Scene) -> N
         "2 of 3 workers are leaving at once, the budget is 1",
     ]
     assert two.ready
+
+
+def test_what_the_cloud_refuses_counts_towards_no_budget(scene: Scene) -> None:
+    kept, other, _ = scene.workers
+    removal = Removal(instance_of(kept), kept.name, kept.uid, kept.zone, kept.pool, RemovalState.TERMINATING)
+    scene.checker.follow(replace(SETTINGS, min_workers=1))
+    scene.store.write(replace(scene.store.load(), refused=(Refused("op", removal, 900),)), None)
+    scene.intend(other)
+    assert not [said for said in scene.said if "at once" in said]
 
 
 def test_nodes_lost_just_now_do_not_count_against_the_minimum(scene: Scene) -> None:

@@ -256,7 +256,10 @@ def _irrevocable(record: Record) -> set[str]:
 
 
 def _of_our_own_will(record: Record) -> list[Removal]:
-    return [removal for removal in _voluntary(record) if removal.state is RemovalState.TERMINATING]
+    """What the cloud refuses is not on its way out: it holds up no other removal (row 31)."""
+    refused = {one.removal.instance_id for one in record.refused}
+    going = [removal for removal in _voluntary(record) if removal.state is RemovalState.TERMINATING]
+    return [removal for removal in going if removal.instance_id not in refused]
 
 
 def _taken_by_the_cloud(record: Record) -> set[str]:

@@ -97,12 +97,19 @@ def _add_node(world: World, keys: NodeKeys, name: str, settings: Settings) -> No
         node = world.add_node(pool, chosen, zone, market, age, name)
         world.machines.book.pools[pool] = offered
     labels = {**dict(node.labels), **keys.labels}
-    world.inventory.put_node(
-        replace(node, labels=tuple(sorted(labels.items())), unschedulable=keys.cordoned_by is not None)
+    node = replace(
+        node,
+        labels=tuple(sorted(labels.items())),
+        unschedulable=keys.cordoned_by is not None,
+        control_plane=any(label in labels for label in names.CONTROL_PLANE),
+        system=labels.get(names.SYSTEM, "false") != "false",
     )
+    world.inventory.put_node(node)
     machine = world.nodes.machine_of(name)
     if machine is not None:
         machine.protected = keys.protected
+        # Whoever made a control plane or a system node (row 26), it was no launch of ours.
+        machine.tagged = machine.tagged and not (node.control_plane or node.system)
         if not keys.ready:
             world.nodes.fall_silent(machine, long_ago=True)
 

@@ -156,7 +156,7 @@ class StoryMetrics(_Door):
 
     def read_cpu(self, node_names: Sequence[str]) -> Reading:
         if "metrics" in self._trouble.gone:
-            return Reading(problem="CPU is unknown: the metrics server does not answer")
+            return Reading(problem="CPU is unknown: no sample, the metrics server does not answer")
         return self._inner.read_cpu(node_names)
 
 
