@@ -52,6 +52,11 @@ def test_it_is_released_at_once_for_a_pod_that_only_its_node_could_take() -> Non
     assert (after.excused, after.removals[0].state) == (True, RemovalState.RELEASING)
 
 
+def test_every_pending_pod_is_asked_about_and_not_only_the_first() -> None:
+    after = advanced(seen(pending("fits-elsewhere", 400), pending("second")))
+    assert after.abort_reason == "default/second is pending and would fit there"
+
+
 @pytest.mark.parametrize(
     "pod",
     [
@@ -81,6 +86,12 @@ def test_it_is_released_when_load_is_back() -> None:
     assert (after.abort_reason, after.excused) == ("CPU 0.95 is above CPU_UP 0.70", True)
     drained = make_scale_down(make_removal("a1", state=RemovalState.DRAINED))
     assert advanced(seen(cpu=0.5), drained).abort_reason == "CPU would be 0.75 on 2 workers, CPU_UP is 0.70"
+
+
+@pytest.mark.parametrize("state", list(RemovalState))
+def test_only_what_is_terminating_or_refused_can_no_longer_be_given_back(state: RemovalState) -> None:
+    rolls_forward = (RemovalState.TERMINATING, RemovalState.SET_ASIDE)
+    assert make_removal("a1", state=state).irrevocable == (state in rolls_forward)
 
 
 def test_what_cannot_be_given_back_does_not_give_way() -> None:
