@@ -66,7 +66,7 @@ def main() -> int:
         codes = {"python": NOTHING, "libraries": LIBRARIES, "handler": HANDLER, "first call": FIRST_CALL}
         times: dict[str, list[float]] = {key: [] for key in codes}
         for _ in range(asked.runs):
-            for key, code in codes.items():  # in turn, so that a busy moment falls on all alike
+            for key, code in codes.items():  # in turn, so a busy moment falls on all alike
                 times[key].append(measure(folder / "task", code))
         megabytes = package.stat().st_size / 1024 / 1024
     bare = statistics.median(times["python"])

@@ -4,7 +4,7 @@
 
 The cluster is packed well with the types of a catalogue; then every second pod, by lot, is gone. The plan is
 made by the function that `ebbtide consolidate --dry-run` calls, from the snapshot on, and is checked before
-it is counted. Beside it stands a model of how Karpenter consolidates.
+it is counted. Next to it stands a model of how Karpenter consolidates.
 """
 
 from __future__ import annotations

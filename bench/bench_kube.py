@@ -157,7 +157,7 @@ def measure_tick(kubeconfig: Path) -> dict[str, Any]:
     settings = Settings(pools=(Pool("general", (), ("a", "b", "c")),), max_workers=len(nodes))
     times, busy, says = [], [], ""
     for number in range(TRIES):
-        # A node that changes makes the view anew, as some node or pod of a large cluster always does.
+        # A node that changes makes the view again, as some node or pod of a large cluster always does.
         cluster.cordon(Cordon(nodes[number], seen[number].uid, "bench"), 1)
         cluster.uncordon(Uncordon(nodes[number], seen[number].uid, "bench"), 1)
         began, worked = time.monotonic(), time.process_time()

@@ -85,7 +85,7 @@ def main() -> int:
     if asked.bare:
         print(f"{bare(asked.days):.3f}")
         return 0
-    # The baseline runs in a process of its own, so that the memory is that of the engine's run alone.
+    # The baseline runs in a process of its own, so the memory is that of the engine's run alone.
     command = [sys.executable, "-m", "bench.bench_month", "--bare", "--days", str(asked.days)]
     baseline = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     seconds, busy, did = with_engine(asked.days)

@@ -1,4 +1,4 @@
-"""How far above its proven bound the packer ends, and how fast; beside two common ways to pack.
+"""How far above its proven bound the packer ends, and how fast; next to two common ways to pack.
 
     python -m bench.bench_packing --data FOLDER
 

@@ -1,7 +1,7 @@
 """Acquire, write, release on each store, against its bare driver making the same round trips.
 
 The bare side changes the same columns by as many bytes under the same kind of conditions, as durably, in
-three statements that each commit by themselves. Both sides run in turns, in small batches, so that a busy
+three statements that each commit by themselves. Both sides run in turns, in small batches, so a busy
 machine slows them alike; the figure that counts is the ratio of the medians.
 `python -m bench.bench_stores [--cycles N]`
 """

@@ -1,6 +1,6 @@
 """Write deploy/grafana/dashboard.json: one panel for each thing an operator asks. `make dashboard` does it.
 
-Made by a program, so that every panel has the same look and no figure is mistyped; a test checks that the
+Made by a program, so every panel has the same look and no figure is mistyped; a test checks that the
 names it uses are names that Ebbtide exports, and that Prometheus understands every query.
 """
 
@@ -23,7 +23,7 @@ PANELS: tuple[tuple[str, str, str, tuple[tuple[str, str], ...]], ...] = (
         "timeseries",
         ((f"sum by (currency) (ebbtide_cost_per_hour{{{C}}})", "{{currency}}"),),
     ),
-    ("Operations under way", "short", "timeseries", ((f"sum(ebbtide_operations_open{{{C}}})", "open"),)),
+    ("Operations in progress", "short", "timeseries", ((f"sum(ebbtide_operations_open{{{C}}})", "open"),)),
     (
         "Operations closed in an hour",
         "short",

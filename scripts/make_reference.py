@@ -144,7 +144,7 @@ def metrics_page() -> str:
             continue
         name = f"{family.name}_total" if family.type == "counter" else family.name
         lines.append(f"| `{name}` | {family.type} | {family.documentation} |")
-    lines += ["", "Beside them the usual `process_*` figures of the process itself."]
+    lines += ["", "Next to them the usual `process_*` figures of the process itself."]
     return "\n".join(lines) + "\n"
 
 

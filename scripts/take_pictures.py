@@ -2,7 +2,7 @@
 
     make pictures        writes docs/pictures/*.png
 
-Time stands still while a picture is taken and goes on by steps in between, so that the same code shows the
+Time stands still while a picture is taken and goes on by steps in between, so the same code shows the
 same cluster on every machine. The walk-through (docs/walkthrough.md) speaks of what is to be seen on them.
 """
 
@@ -28,7 +28,7 @@ START = 1_793_602_800
 """Seven in the morning of a day in November, in UTC."""
 HOUR = 3600
 LOOK_BACK_SECONDS = 27 * HOUR
-"""From then until ten the next morning, so that there is a yesterday."""
+"""From then until ten the next morning, so there is a yesterday."""
 BURST_STEPS = 14
 WIDE, NARROW = 980, 390
 TALL = 900

@@ -1,4 +1,4 @@
-"""Builders with overrides, so that a test names only what it is about.
+"""Builders with overrides, so a test names only what it is about.
 
 Names wire themselves: node `b2` has the UID `uid-b2`, the provider id `sim://i-b2`, stands in zone `b`
 and runs on the instance `i-b2`. An override is always spelled as the field of the model.

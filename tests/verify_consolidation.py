@@ -1,5 +1,5 @@
 """An independent check of a consolidation plan: the moves are made one by one on a copy of the cluster, by
-rules written here anew. It shares no code with the planner beyond the values of the model."""
+rules written here again. It shares no code with the planner beyond the values of the model."""
 
 from __future__ import annotations
 

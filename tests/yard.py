@@ -179,7 +179,7 @@ class Town:
         return found
 
     def phase(self) -> Phase:
-        """Asked anew each time, as far as the type checker knows, too."""
+        """Asked again each time, as far as the type checker knows, too."""
         return self.state.phase
 
     @property

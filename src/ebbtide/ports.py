@@ -50,7 +50,7 @@ class Store(Protocol):
 
     def write(self, record: Record, guard: Lease | None, entries: Sequence[LogEntry] = ()) -> Record:
         """Replace the record and append the entries, all or nothing. Conditions: `rev` is still that of
-        `record` and no other operation than that of `record` is under way (else `Conflict`), and the
+        `record` and no other operation than that of `record` is in progress (else `Conflict`), and the
         guard still holds and has not run out (else `LeaseLost`). Returns the record with its new
         `rev`. Lease fields are not changed by it."""
 
@@ -82,7 +82,7 @@ class Store(Protocol):
 class PolicyStore(Protocol):
     """Policies of one cluster, their states and their ledger. Reads are consistent. Leases are those of
     `Store` (the idle loop takes the one named `policies`); safety comes from the conditions alone.
-    Numbers begin anew when a policy is deleted and made again, so its id is not used twice. One write takes
+    Numbers begin again when a policy is deleted and made again, so its id is not used twice. One write takes
     up to 50 log entries; more is a `ValueError`, and so is a day of another policy."""
 
     def list_policies(self, after: str = "", limit: int = 100) -> Sequence[Policy]:

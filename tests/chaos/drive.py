@@ -152,7 +152,7 @@ class Chaos:
                 del self._frozen[owner]
 
     def come_to_rest(self) -> Figures:
-        """No more disturbance: everything under way must end, then what is left is judged."""
+        """No more disturbance: everything in progress must end, then what is left is judged."""
         self._thaw(all_of_them=True)
         world = host.knock(self._address, self._authkey)
         world.settle()
@@ -173,7 +173,9 @@ class Chaos:
         record = store.load()
         violations, figures = world.finish(record)
         if record.operation is not None or record.spots:
-            violations.append(f"still under way after {SETTLE_SECONDS} s: {record.operation or record.spots}")
+            violations.append(
+                f"still in progress after {SETTLE_SECONDS} s: {record.operation or record.spots}"
+            )
         waiting = [pod.full_name for pod in world.read().pods if pod.waiting]
         if waiting:
             violations.append(f"{waiting[0]} still waits")

@@ -108,7 +108,7 @@ class Host:
         self._call(lambda: self._inbox.acknowledge(notice))
 
     def settle(self) -> None:
-        """No more bursts and interruptions: what is under way can come to its end."""
+        """No more bursts and interruptions: what is in progress can come to its end."""
 
         def quiet() -> None:
             self._world.controllers.drive("default/web", Demand(low=8))

@@ -1,7 +1,7 @@
 """What outlives a runner that is killed: a line for each write that the database acknowledged.
 
-The notes go straight to the file, one line at a time, so that they outlive the process by which they
-were made. Nothing here but ports and values is imported, so that an older version can run with it.
+The notes go straight to the file, one line at a time, so they outlive the process by which they
+were made. Nothing here but ports and values is imported, so an older version can run with it.
 """
 
 from __future__ import annotations

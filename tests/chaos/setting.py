@@ -1,4 +1,4 @@
-"""The cluster of the chaos run: small, hasty and always in motion, so that there is much to interrupt."""
+"""The cluster of the chaos run: small, hasty and always in motion, so there is much to interrupt."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def tell(found: Figures) -> None:
     print(f"{found.kills} kills and {found.freezes} freezes in {found.seconds:.0f} s")
     print(f"{sum(found.faults.values())} faults of the network: {faults}")
     print(
-        f"{found.launches} launches, {found.removals} removals ({found.excused} beside a loss), "
+        f"{found.launches} launches, {found.removals} removals ({found.excused} next to a loss), "
         f"{found.losses} spot losses"
     )
     print(

@@ -155,7 +155,7 @@ class Drive:
             del self._thaws_at[place]
 
     def _rest(self) -> None:
-        """No more disturbance: everything under way must end, then what is left is judged."""
+        """No more disturbance: everything in progress must end, then what is left is judged."""
         stand = self._stand
         self._thaw(float("inf"))
         stand.network.calm()

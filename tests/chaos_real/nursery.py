@@ -47,7 +47,7 @@ LOADED = (
 
 @dataclass(frozen=True)
 class Child:
-    """Held by a file descriptor, so that a signal never meets another process of the same number."""
+    """Held by a file descriptor, so a signal never meets another process of the same number."""
 
     owner: str
     pid: int
@@ -140,7 +140,7 @@ def main() -> None:
 
 
 def _reap() -> None:
-    """Those who ended; only before the next is born, so that no number is given away before the driver holds
+    """Those who ended; only before the next is born, so no number is given away before the driver holds
     the process by its descriptor."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:

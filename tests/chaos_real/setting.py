@@ -1,4 +1,4 @@
-"""The cluster of this run: small, hasty and always in motion, so that there is much to interrupt."""
+"""The cluster of this run: small, hasty and always in motion, so there is much to interrupt."""
 
 from __future__ import annotations
 

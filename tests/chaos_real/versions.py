@@ -1,4 +1,4 @@
-"""The other version of the code: sources of an earlier revision, beside those of today.
+"""The other version of the code: sources of an earlier revision, next to those of today.
 
 By default that of the newest tag; where there is none, the oldest revision that has the tables and the
 format of the record as they are now.

@@ -1,4 +1,4 @@
-"""A stage copied, so that many futures can be tried from one present.
+"""A stage copied, so many futures can be tried from one present.
 
 Frozen values are shared. What can change is copied once, however many hold it, and an object of a class
 that is not known here is refused: a copy that shares something by mistake would make the search worthless.
@@ -53,7 +53,7 @@ def copy_stage(stage: Stage) -> Stage:
 
 
 def dismantle(stage: Stage) -> None:
-    """Untie what is no longer needed, so that it goes at once: the search makes too many of them."""
+    """Untie what is no longer needed, so it goes at once: the search makes too many of them."""
     world = stage.world
     for part in [*vars(world).values(), world.pods.scheduler, stage.checker]:
         if hasattr(part, "__dict__"):

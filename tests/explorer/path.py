@@ -56,7 +56,7 @@ _closures: dict[Left, int] = {}
 
 
 def _successor(actor: Actor) -> Actor:
-    """Who comes after one that died; with a name of its own, so that it has to wait for the lease."""
+    """Who comes after one that died; with a name of its own, so it has to wait for the lease."""
     return actor.fork("'")
 
 

@@ -84,7 +84,7 @@ class Scene:
     quick: Bounds = Bounds(1, 1, 1, 1, 8)
     deep: Bounds = Bounds(2, 2, 1, 2, 8)
     weight: int = 4
-    """Of a total that scenes share; less where states take longer, so that all get about as much time."""
+    """Of a total that scenes share; less where states take longer, so all get about as much time."""
 
 
 def _deployment(world: World, name: str, replicas: int, cpu_milli: int, budget: int | None = None) -> None:
@@ -117,7 +117,7 @@ def busy_world() -> World:
 
 
 def spot_world(kind: str, *at: int) -> World:
-    """A spot worker beside two others; the cloud says at these times that it will take it, or had better."""
+    """A spot worker next to two others; the cloud says at these times that it will take it, or had better."""
     world = small_world(PLAIN)
     for zone in ("a", "b"):
         world.add_node("general", "small", zone)
@@ -265,7 +265,7 @@ SCENES = (
         deep=Bounds(1, 2, 1, 3, 9),
         weight=1,
     ),
-    # The small ones last, so that no core waits long for another.
+    # The small ones last, so no core waits long for another.
     Scene("never joins", lambda: poor_world(1.0, "a/on-demand/small=0"), NO_REMOVALS, serves=False, weight=1),
     Scene(
         "no capacity",

@@ -6,7 +6,7 @@ that misses its turn), an event of the world. All paths with so many departures 
 state where no less was left to spend has nothing new to show and ends there. Between two ticks a state can be
 copied; within them a path is gone again from the last copy, call by call.
 
-Earlier moments come first, so that a state is first met with the most time before it.
+Earlier moments come first, so a state is first met with the most time before it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What must have been met on the way: a search that never gets anywhere proves nothing.
 
-States and kinds of work are taken from the code itself, so that what is added later must be reached too.
+States and kinds of work are taken from the code itself, so what is added later must be reached too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What must be true of every write and acknowledgement that takes effect, beside what the checker asks."""
+"""What must be true of every write and acknowledgement that takes effect, next to what the checker asks."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def fuzz_world(data: bytes) -> None:
 
 
 def fuzz_webhook(data: bytes) -> None:
-    """Signed, so that what is read is the body."""
+    """Signed, so what is read is the body."""
     now = datetime.now(UTC)
     signature = Webhook(SECRET).sign("id", now, data.decode(errors="replace"))
     headers = {"webhook-id": "id", "webhook-timestamp": str(int(now.timestamp()))}

@@ -86,7 +86,7 @@ class DynamoServer:
 
 @contextmanager
 def dynamodb_server(durable: bool = False) -> Iterator[DynamoServer]:
-    """In memory, or `durable` in a file, so that it can be restarted."""
+    """In memory, or `durable` in a file, so it can be restarted."""
     port = free_port()
     folder = Path(tempfile.mkdtemp(prefix="ebb-ddb-"))
     standing_in = ""

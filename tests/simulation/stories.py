@@ -170,7 +170,7 @@ class Telling:
 
 
 def small_world(rules: Rules, seed: int = 1) -> World:
-    """A control plane, and on every node a DaemonSet pod, so that no node ever looks empty."""
+    """A control plane, and on every node a DaemonSet pod, so no node ever looks empty."""
     world = World(rules, SETTINGS.pools, seed, START)
     world.add_control_plane("a")
     agent = pod_template("agent", 50, 64, "kube-system")
@@ -227,7 +227,7 @@ def stubborn_cluster() -> World:
 
 
 def no_more_evictions(world: World, store: Store) -> None:
-    """Once the drain is under way, the budget allows no further eviction, ever."""
+    """Once the drain is in progress, the budget allows no further eviction, ever."""
     if isinstance(store.load().operation, ScaleDown):
         specs = world.controllers.budget_specs
         specs[:] = [replace(spec, max_unavailable=0) for spec in specs]

@@ -1,4 +1,4 @@
-"""A handful of planted bugs with every push, so that the tests are tested too. `make torture` has all."""
+"""A handful of planted bugs with every push, so the tests are tested too. `make torture` has all."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def test_a_wake_wins_wherever_a_sleeper_freezes() -> None:
 
 def test_a_wake_wins_although_its_caller_dies_while_a_sleeper_is_frozen() -> None:
     """The worst: the call to zero is on its way, the wake is written and not carried out. The round that
-    finds it changes every workload, so that the call, when it lands, is refused."""
+    finds it changes every workload, so the call, when it lands, is refused."""
     falls = calls_of(about_to_fall, fall)
     wakes = calls_of(asleep, wake)
     tried = 0

@@ -35,7 +35,7 @@ ZERO = ZeroDefaults(idle_threshold_seconds=180, keep_alive_window_seconds=60, ma
 
 
 def build(seed: int, sleeps: bool = True) -> Scenario:
-    """`sleeps`: whether some of it may go to zero, which is drawn apart, so that all else stays as it was."""
+    """`sleeps`: whether some of it may go to zero, which is drawn apart, so all else stays as it was."""
     chance = random.Random(f"swarm/{seed}")
     settings = _settings(chance)
     world = World(_rules(chance), settings.pools, seed, START - WARM_UP_SECONDS)
@@ -61,7 +61,7 @@ def build(seed: int, sleeps: bool = True) -> Scenario:
 
 
 def _drawn_apart(chance: random.Random) -> tuple[str, ...]:
-    """Faults that were added later, so that a seed that once failed still draws what it drew then. A late
+    """Faults that were added later, so a seed that once failed still draws what it drew then. A late
     joiner is only dangerous to a call that is late as well, so half of them come with runners that freeze."""
     faults = tuple(name for name in DRAWN_APART if chance.random() < APART_SHARE)
     return (*faults, "stall") if faults and chance.random() < 0.5 else faults

@@ -1,4 +1,4 @@
-"""Counting errs low for what stands and high for what exists, so that both limits hold."""
+"""Counting errs low for what stands and high for what exists, so both limits hold."""
 
 from __future__ import annotations
 

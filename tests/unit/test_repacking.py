@@ -1,4 +1,4 @@
-"""What an assessment says of packing a cluster anew."""
+"""What an assessment says of packing a cluster again."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Notifications out: a signed message (Standard Webhooks) for every sleep and every wake.
 
-They are sent by a thread of their own from a queue with an end, so that nobody waits for them: what does not
+They are sent by a thread of their own from a queue with an end, so nobody waits for them: what does not
 fit, and what was tried long enough in vain, is dropped and said. A message has the id of its log entry, also
-when it is sent again, so that a receiver can tell a repeat. The log has them all; this is a courtesy.
+when it is sent again, so a receiver can tell a repeat. The log has them all; this is a courtesy.
 
 Redirects are not followed, and `outgoing` looks at every address before it is spoken to.
 """
@@ -113,7 +113,7 @@ class WebhookNotifier:
                 _log.warning("%d notifications were not sent before the end", self._open)
         self._stop.set()
         with suppress(queue.Full):
-            self._queue.put_nowait(None)  # so that a thread that waits for more ends
+            self._queue.put_nowait(None)  # so a thread that waits for more ends
         if shut := getattr(self._inner, "close", None):
             shut()
 
@@ -143,7 +143,7 @@ class WebhookNotifier:
                     return
 
     def _send(self, message: Message) -> None:
-        """Signed anew for each try: receivers refuse what is old."""
+        """Signed again for each try: receivers refuse what is old."""
         now = datetime.now(UTC)
         headers = {
             "content-type": "application/json",

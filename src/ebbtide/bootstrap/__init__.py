@@ -43,7 +43,7 @@ def build(
     config: Config, open_simulated: OpenWorld | None = None, watching: bool = False, asking: bool = False
 ) -> Outside:
     """Nothing outside is asked before the store is known to be usable, except with `asking`: then the API
-    server must answer first, so that a mistake in its address leaves no store behind."""
+    server must answer first, so a mistake in its address leaves no store behind."""
     refuse_without_packer(config.settings)
     if config.cluster_kind == "kubernetes":
         world = open_kubernetes(config, watching, asking)

@@ -1,6 +1,6 @@
 """The doors of a real cluster: Kubernetes, its cloud, its metrics and its notices.
 
-Adapters and their libraries are imported where they are used, so that only a real cluster needs them.
+Adapters and their libraries are imported where they are used, so only a real cluster needs them.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class HasPolicies(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Both:
-    """The doors of a tick with what policies make of its settings, and the scaling beside it, if any."""
+    """The doors of a tick with what policies make of its settings, and the scaling next to it, if any."""
 
     outside: Outside
     scaling: Scaling | None = None

@@ -179,7 +179,7 @@ def _definitions(d: Document) -> Iterator[Problem]:
 
 
 def check_policies(policies: Sequence[PolicyKeys], pools: Sequence[str]) -> Iterator[Problem]:
-    """Of the configuration, or of a file beside it; where no pool is configured, any may be meant."""
+    """Of the configuration, or of a file next to it; where no pool is configured, any may be meant."""
     names = [policy.name for policy in policies]
     meant = [policy.policy("", 0, 0, 0) for policy in policies]
     for number, policy in enumerate(meant):

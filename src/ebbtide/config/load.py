@@ -44,7 +44,7 @@ SIMULATED_POOL = Pool(
     types=tuple(replace(CATALOGUE[name], price=None) for name in ("cpx22", "cpx32")),
     zones=("zone-a", "zone-b", "zone-c"),
 )
-"""Stands in where a simulated cluster is given no pool, so that a first try needs no file."""
+"""Stands in where a simulated cluster is given no pool, so a first try needs no file."""
 
 
 @dataclass(frozen=True, slots=True)

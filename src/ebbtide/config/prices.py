@@ -1,4 +1,4 @@
-"""The price file that a configuration names or that lies beside it, and whether it has grown old."""
+"""The price file that a configuration names or that lies next to it, and whether it has grown old."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ OLD_DAYS = 30
 
 
 def default_price_file(source: str) -> Path:
-    """Beside the configuration that was read; in the current folder where there is none."""
+    """Next to the configuration that was read; in the current folder where there is none."""
     return Path(source).parent / FILE_NAME
 
 
 def price_file_of(named: str, source: str) -> Path | None:
-    """The file that counts; none where none is named and none lies beside the configuration."""
+    """The file that counts; none where none is named and none lies next to the configuration."""
     if named:
         return Path(named).expanduser()
     default = default_price_file(source)

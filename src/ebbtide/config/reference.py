@@ -1,6 +1,6 @@
 """The table of all keys for `docs/configuration.md`, made from the keys themselves.
 
-`python -m ebbtide.config.reference docs/configuration.md` writes it anew between its two marks.
+`python -m ebbtide.config.reference docs/configuration.md` writes it again between its two marks.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _catalogue() -> str:
 
 
 def with_reference(text: str) -> str:
-    """The page with its table made anew."""
+    """The page with its table made again."""
     head, _, rest = text.partition(BEGIN)
     _, _, tail = rest.partition(END)
     return f"{head}{BEGIN}\n\n{reference()}\n\n{END}{tail}"

@@ -262,7 +262,7 @@ class PricesKeys(Section):
     file: str = Field(
         "",
         description="Price file, whose prices win over the built-in ones; "
-        "else `ebbtide-prices.yaml` beside the configuration, where there is one.",
+        "else `ebbtide-prices.yaml` next to the configuration, where there is one.",
         json_schema_extra={"allowed": "the path of a file as `ebbtide prices update` writes it"},
     )
 

@@ -1,6 +1,6 @@
 """Whether to pay for fewer or cheaper nodes, and how: the phases of the policy, in its order.
 
-    pre-flight    enabled, cooled down, nothing under way, nothing being deployed, two nodes at least
+    pre-flight    enabled, cooled down, nothing in progress, nothing being deployed, two nodes at least
     analysis      age, idleness, pods and price of each worker, and what may not be touched
     packing       drafts up to the fill limit, from no move at all to every pod moved
     plan          the draft that is worth most among those that pay: savings, pay-back, moves, launches
@@ -70,7 +70,7 @@ def explore(
 
 
 def _preflight(question: Question) -> Iterator[Check]:
-    """All of them, so that a table can show them; the first that fails is the reason."""
+    """All of them, so a table can show them; the first that fails is the reason."""
     snapshot, record, settings = question.snapshot, question.record, question.settings
     rules, now = settings.consolidation, question.now
     yield Check("enabled", rules.enabled, f"consolidation is {'on' if rules.enabled else 'off'}")

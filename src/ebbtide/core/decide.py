@@ -1,6 +1,6 @@
 """What to do next, with the reason for it and for everything that is not done.
 
-`decide` is a function of what was seen, the record, the settings and the time, so that a stored
+`decide` is a function of what was seen, the record, the settings and the time, so a stored
 decision can be computed again. It is asked in every tick; each action looks at its own lane: what removes
 nodes does not stand in the way of a launch. Actions are tried in the order of `STRATEGIES`, what people
 wait for first; the first whose preconditions all hold is taken.
@@ -84,7 +84,7 @@ def _spoken(action: Action) -> str:
 
 
 def _adopt(q: Question, answer: Answer) -> Iterator[Check]:
-    """What is adopted and does not join is terminated, so that this passes the gates of a removal."""
+    """What is adopted and does not join is terminated, so this passes the gates of a removal."""
     yield gates.complete(q.snapshot)
     yield gates.plausible(q.snapshot, q.record, q.settings)
     yield gates.not_paused(q.record)

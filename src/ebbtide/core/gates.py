@@ -138,7 +138,7 @@ def all_matched(snapshot: Snapshot) -> Check:
 def keeps_minimum(
     snapshot: Snapshot, record: Record, settings: Settings, removing: Sequence[Removal]
 ) -> Check:
-    """Counts what stays after all removals under way and those now asked for."""
+    """Counts what stays after all removals in progress and those now asked for."""
     names = {r.node_name for r in removing}
     left = [node for node in standing(snapshot, record) if node.name not in names]
     if len(left) < settings.min_workers:
@@ -248,7 +248,7 @@ def within_budget(
 
 
 def reason_of(removal: Removal, record: Record) -> RemovalReason:
-    """On whose behalf a removal of the record is under way."""
+    """On whose behalf a removal of the record is in progress."""
     if any(spot.removal and spot.removal.instance_id == removal.instance_id for spot in record.spots):
         return RemovalReason.REBALANCE
     only_empty = isinstance(record.removing, ScaleDown) and record.removing.only_empty

@@ -2,7 +2,7 @@
 
     ACTIVE ──quiet──> IDLE ──threshold, then keep-alive──> FALLING ──> ZERO ──activity──> WAKING ──> ACTIVE
 
-Any signal active is activity. Any signal that is not known is not idleness: the idle clock starts anew, and
+Any signal active is activity. Any signal that is not known is not idleness: the idle clock starts again, and
 the time for which nothing was known is in no ledger. So is a silence of the loop itself. What a person or a
 HorizontalPodAutoscaler does to the replicas is noticed and left alone.
 """
@@ -298,7 +298,7 @@ def _keep(state: IdleState, look: Look, now: int, stretches: tuple[Stretch, ...]
 def _roll(
     policy: Policy, state: IdleState, rate: Rate | None, now: int
 ) -> tuple[IdleState, tuple[Stretch, ...]]:
-    """Close the stretch that is under way where its price changed or a day is over; it goes on as another."""
+    """Close the current stretch where its price changed or a day is over; it continues as another."""
     length = now - state.stretch_since
     if length < DAY_SECONDS and not _repriced(state.rate, rate, length):
         return state, ()

@@ -1,4 +1,4 @@
-"""What is wrong with a policy that only shows beside the pools and the other policies.
+"""What is wrong with a policy that only shows next to the pools and the other policies.
 
 The same for a file, the API and the command line; the place of each problem is the path of its field.
 """
@@ -17,7 +17,7 @@ class PolicyProblem:
     path: tuple[str | int, ...]
     says: str
     taken: bool = False
-    """Whether another policy stands in the way, so that changing that one would help as well."""
+    """Whether another policy stands in the way, so changing that one would help as well."""
 
     @property
     def field(self) -> str:

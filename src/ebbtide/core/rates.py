@@ -2,7 +2,7 @@
 
 A workload costs the share of its nodes that it asks for: of each node the larger of the CPU and the memory
 share, at the node's price. Where its pods are not seen, the cheapest type of all pools that it would fit
-counts, so that no more is claimed than is sure. What is not known stays unknown.
+counts, so no more is claimed than is sure. What is not known stays unknown.
 
 At zero, money is realised only as far as nodes are gone: room that stands empty on nodes of ours is still
 paid, so of the price of all that sleeps, the price of that room is not saved. The rest is shared among the
@@ -146,7 +146,7 @@ def _exact(amount: Decimal) -> Decimal:
 
 def empty_room_price(view: ClusterView, pools: Sequence[Pool]) -> Mapping[str, Decimal]:
     """The price an hour of what stands empty on our workers, by currency: of each node the larger of its
-    free CPU and free memory share, so that it errs high and savings err low."""
+    free CPU and free memory share, so it errs high and savings err low."""
     found: dict[str, Decimal] = {}
     for node in view.workers:
         known = _type_of(node, pools)

@@ -2,7 +2,7 @@
 
 A rule fires once it has held for its duration; up wins over down, and of several the one that asks for most.
 What has held since when is in the state, so a restart forgets nothing; a reading that is not known, or a
-silence of the loop, starts the rule anew. A schedule is answered once: of those that came due while nobody
+silence of the loop, starts the rule again. A schedule is answered once: of those that came due while nobody
 looked, only the latest counts.
 """
 
@@ -48,7 +48,7 @@ class Due:
 
 
 def rule_key(number: int, rule: Rule) -> str:
-    """Changes with the rule, so that what held of the old one does not count for the new."""
+    """Changes with the rule, so what held of the old one does not count for the new."""
     return f"{number}: {describe(rule)}"
 
 

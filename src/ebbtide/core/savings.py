@@ -3,7 +3,7 @@
 A stretch is cut at each midnight of its zone, by the time that really passes, so a day of 23 or 25 hours
 has as many. What is kept of a day is seconds and price times seconds, both exact; money is derived when it
 is shown, once for each day, and totals are sums of the days. So totals equal their parts, and a ledger
-folded anew from the same stretches equals the one that was added up over time.
+folded again from the same stretches equals the one that was added up over time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ebbtide.model.policy import Policy
 QUANTUM = Decimal("0.0001")
 """Money of a day is shown to a hundredth of a cent: a small workload saves little in a day, not nothing."""
 DAY_SECONDS = 86_400
-"""The longest stretch: an open one then goes on as the next, so that the ledger is never far behind."""
+"""The longest stretch: an open one then goes on as the next, so the ledger is never far behind."""
 NOTHING = Decimal(0)
 EXACT = Context(prec=500)
 """Sums and products of the ledger are never rounded."""
@@ -69,7 +69,7 @@ class SavingsReport:
 
 
 def open_stretch(policy: Policy, state: IdleState, until: int, wakes: int = 0) -> Stretch | None:
-    """The stretch that is under way, as if it ended then; none where there is nothing to account for."""
+    """The stretch that is in progress, as if it ended then; none where there is nothing to account for."""
     if state.phase is Phase.ACTIVE or (until <= state.stretch_since and not wakes):
         return None
     until = max(until, state.stretch_since)
@@ -99,7 +99,7 @@ def _day_of(zone: str, at: int) -> tuple[str, int]:
     following = today + timedelta(days=1)
     midnight = datetime(following.year, following.month, following.day, tzinfo=here)
     if midnight.timestamp() <= at:
-        # Clocks went back over midnight, so that it comes again.
+        # Clocks went back over midnight, so it comes again.
         midnight = midnight.replace(fold=1)
     return today.isoformat(), int(midnight.timestamp())
 
@@ -164,7 +164,7 @@ def _times(per_hour: Decimal, seconds: int) -> Decimal:
 
 
 def report(policy_id: str, first: str, last: str, rows: Sequence[LedgerDay]) -> SavingsReport:
-    """Rows of several policies are summed by day; money is rounded once for each row, so that sums over
+    """Rows of several policies are summed by day; money is rounded once for each row, so sums over
     policies equal sums over days."""
     days: dict[str, SavingsDay] = {}
     for row in rows:

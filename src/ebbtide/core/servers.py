@@ -16,7 +16,7 @@ PLAN = "ebbtide.dev/plan"
 PLAYERS = "ebbtide.dev/players"
 STATUS = "ebbtide.dev/status"
 KEYS = (PLAN, PLAYERS, STATUS, TIER)
-"""In order, so that what is read of them is sorted."""
+"""In order, so what is read of them is sorted."""
 
 TIERS_MIB = {"micro": 2048, "small": 4096, "medium": 8192, "large": 16384, "xlarge": 32768}
 TIER_PERCENT = 90

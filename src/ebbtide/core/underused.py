@@ -89,7 +89,7 @@ class _Choice:
         self._placement = placement_of(snapshot.cluster, leaving)
         pods_on = snapshot.cluster.pods_on
         self._share = {n.name: used_share(n, pods_on.get(n.name, ())) for n in snapshot.cluster.nodes}
-        # Well used nodes are filled first, so that the emptiest stay empty enough to go.
+        # Well used nodes are filled first, so the emptiest stay empty enough to go.
         self._into = sorted(self._placement.rooms.values(), key=lambda room: -self._share[room.name])
         self.chosen: list[Node] = []
         self.refusals: dict[str, str] = {}

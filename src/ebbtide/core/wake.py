@@ -1,6 +1,6 @@
 """Waking: what a wake makes of a policy's state, what it restores, and how long it will take.
 
-A wake always wins. It is written first, with a higher `wake_count`, and only then carried out, so that
+A wake always wins. It is written first, with a higher `wake_count`, and only then carried out, so
 whoever was about to go to zero finds its own write refused. `last_scaled_at` is 0 from the moment a wake
 is written until its calls have been answered: while it is 0, somebody must still make them.
 """
@@ -33,7 +33,7 @@ class WakeStep:
     acts: bool = False
     """Whether this caller, once the state is written, must scale."""
     joined: bool = False
-    """Another wake is under way: nothing is written, its answer is ours."""
+    """Another wake is in progress: nothing is written, its answer is ours."""
     stretches: tuple[Stretch, ...] = ()
 
 

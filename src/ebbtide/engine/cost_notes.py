@@ -1,6 +1,6 @@
 """An observer that notes in the log what the workers cost an hour, whenever that has changed.
 
-What was noted last is remembered by the process and found in the log by the next one, so that a Lambda
+What was noted last is remembered by the process and found in the log by the next one, so a Lambda
 that starts afresh each minute notes no more than a daemon does.
 """
 

@@ -1,4 +1,4 @@
-"""All doors to the outside in one value, so that a tick can be given another world."""
+"""All doors to the outside in one value, so a tick can be given another world."""
 
 from __future__ import annotations
 

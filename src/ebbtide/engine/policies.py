@@ -1,5 +1,5 @@
 """Writing policies: create, replace and delete, each with its entry in the log, and none that does not fit
-beside the others. Who writes at the very same moment as another is checked against what was there before."""
+next to the others. Who writes at the very same moment as another is checked against what was there before."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_TRIES = 20
 
 
 class PolicyRefused(Usage):
-    """A policy that does not fit beside the pools and the other policies; nothing was changed."""
+    """A policy that does not fit next to the pools and the other policies; nothing was changed."""
 
     def __init__(self, name: str, problems: Sequence[PolicyProblem]) -> None:
         told = "; ".join(f"{problem.field}: {problem.says}" for problem in problems)
@@ -62,7 +62,7 @@ class Policies:
         self._pools = tuple(pools)
 
     def create(self, policy: Policy) -> Policy:
-        """`NameTaken` where another has its name, `PolicyRefused` where it does not fit beside the others."""
+        """`NameTaken` where another has its name, `PolicyRefused` where it conflicts with the others."""
         if self.store.find_policy_named(policy.name) is None:  # else the store says whose it is
             self._refuse(policy)
         return self._create(policy)

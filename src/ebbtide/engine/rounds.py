@@ -2,7 +2,7 @@
 
 A round: ask the machine, check its invariants, write the new value (or renew the lease where nothing
 changed), perform the effects, take in how they went, look again. A conflict with another writer means:
-read the record again and start the round anew. Whatever does not fit stays in the record.
+read the record again and start the round again. Whatever does not fit stays in the record.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Hold:
         self.record = self.outside.store.load()
 
     def stay(self) -> None:
-        """Renew a lease that is half over, so that a long tick does not outlive it."""
+        """Renew a lease that is half over, so a long tick does not outlive it."""
         if self.lease.until - self.outside.clock.now() < self.ttl_seconds / 2:
             self.renew()
 

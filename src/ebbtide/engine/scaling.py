@@ -139,7 +139,7 @@ class Scaling:
         return self._ledger.summary(first, last)
 
     def rebuild(self, policy_id: str = "") -> Sequence[Rebuilt]:
-        """The ledger anew from the log; of all policies where none is named."""
+        """The ledger again from the log; of all policies where none is named."""
         return self._ledger.rebuild(policy_id)
 
     def _change(self, policy_id: str, says: str, **changes: object) -> IdleState:

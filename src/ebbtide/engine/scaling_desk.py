@@ -36,7 +36,7 @@ class ScalingOutside:
     cluster: Cluster | None = None
     """For prices, and to tell whether a wake needs a node; without it both are less exact."""
     threads: int = 1
-    """How many calls to the cluster may be under way at once."""
+    """How many calls to the cluster may be in progress at once."""
     follows: bool = False
     """Whether a wake is followed, in a thread of its own, until it is ready: for a process that stays."""
 

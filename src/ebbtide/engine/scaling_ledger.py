@@ -1,4 +1,4 @@
-"""What was saved: read from the ledger with the stretch under way added, and rebuilt from the log."""
+"""What was saved: read from the ledger with the stretch in progress added, and rebuilt from the log."""
 
 from __future__ import annotations
 

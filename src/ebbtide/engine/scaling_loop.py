@@ -1,4 +1,4 @@
-"""The idle loop of a process that stays: a round every so often, beside the ticks, until asked to stop.
+"""The idle loop of a process that stays: a round every so often, next to the ticks, until asked to stop.
 
 A loop of its own, since a slow metric must not delay a node, nor a slow cloud a wake.
 """

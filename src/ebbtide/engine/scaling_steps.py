@@ -1,6 +1,6 @@
 """Carrying out what a round wants of one policy: fall to zero, wake, finish a wake, scale, answer a schedule.
 
-Each is written before it is done, and done so that it can be done again: a runner that dies in between
+Each is written before it is done, and done so it can be done again: a runner that dies in between
 leaves a state from which the next round goes on.
 """
 

@@ -196,7 +196,7 @@ def _begin(decision: Decision, record: Record, hold: Hold) -> Record:
         case Action.SCALE_DOWN | Action.FORGET:
             return replace(record, removing=scale_down.begin(decision, name))
         case Action.RELEASE:
-            # Only the operation that signed a cordon may lift it, so that one is opened again.
+            # Only the operation that signed a cordon may lift it, so one is opened again.
             owner = hold.snapshot.cluster.node_named[decision.removals[0].node_name].owner
             same = owner.operation_id if owner else name
             return replace(record, removing=scale_down.begin(decision, same, excused=True))

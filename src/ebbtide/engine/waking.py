@@ -1,7 +1,7 @@
 """Waking a policy's target: write the wake, then scale, then say that it was done.
 
-The write raises the wake count, so that whoever was about to go to zero is refused; the call to the cluster
-changes each workload's version, so that a call to zero that is still on its way is refused too. Only the
+The write raises the wake count, so whoever was about to go to zero is refused; the call to the cluster
+changes each workload's version, so a call to zero that is still on its way is refused too. Only the
 caller whose write moved the policy into WAKING makes the calls; others join it. Where that caller dies, the
 next round, or a later caller, finds the wake without its answer and makes the calls again.
 """
@@ -100,7 +100,7 @@ class Waking:
             if step.joined and once is not None:
                 self._use_up(once)
             if step.joined and not step.acts:
-                return self._answer(policy, state, _Carried(), "Wake already under way")
+                return self._answer(policy, state, _Carried(), "Wake already in progress")
             written = state
             if not step.joined:
                 says = f"woken ({reason})" if step.acts else f"woken while running ({reason})"

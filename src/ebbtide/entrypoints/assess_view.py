@@ -51,7 +51,7 @@ def summary(result: Assessment) -> list[str]:
     if result.repacked is not None:
         found = result.repacked
         lines.append(
-            f"Packed anew, with {found.moves} pods moved, {found.removed} nodes removed and {found.launched} "
+            f"Repacked, with {found.moves} pods moved, {found.removed} nodes removed and {found.launched} "
             f"launched, they would cost {_money({found.currency: found.cost_after})}: that saves "
             f"{_money({found.currency: found.savings})}. No set of these types costs less than "
             f"{_money({found.currency: found.bound})}."

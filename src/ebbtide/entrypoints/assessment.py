@@ -60,7 +60,7 @@ class Assessment:
     waiting_pods: int
     notes: tuple[str, ...]
     repacked: Repacked | None = None
-    """What packing all pods anew would come to; none where nothing cheaper was found."""
+    """What packing all pods again would come to; none where nothing cheaper was found."""
 
     @property
     def unpriced(self) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ def _why_kept(node: Node, looked_at: frozenset[str], reasons: Mapping[str, str],
     if node.system:
         return "it is marked as a system node"
     if not node.ready:
-        return "it is not ready, so that nothing is known about its pods"
+        return "it is not ready, so nothing is known about its pods"
     if node.name in reasons:
         return reasons[node.name]
     if node.name not in looked_at:

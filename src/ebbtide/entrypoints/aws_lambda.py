@@ -2,7 +2,7 @@
 
 An event that is handed over is answered in the same run; one that could not be taken in fails the run, so
 that Lambda delivers it again and at last to the dead-letter queue, and so does a run that could not see its
-cluster or cloud, so that the platform's alarm on errors fires. Nothing of a run outlives it: doors are opened
+cluster or cloud, so the platform's alarm on errors fires. Nothing of a run outlives it: doors are opened
 for it and closed after it, since connections do not survive the freeze between two runs.
 """
 
@@ -70,7 +70,7 @@ def open_outside() -> tuple[Outside, Settings, Scaling | None]:
 
 
 def fetch_kubeconfig(parameter: str, folder: Path) -> Path:
-    """From SSM into a file that only we can read; asked anew for each run, since it may be renewed."""
+    """From SSM into a file that only we can read; asked again for each run, since it may be renewed."""
     from ebbtide.adapters.clouds.aws import make_client
     from ebbtide.adapters.clouds.aws_errors import translated
 

@@ -1,4 +1,4 @@
-"""What `ebbtide doctor` asks beside the cluster: cloud, store, metrics, queue, prices. Nothing is changed.
+"""What `ebbtide doctor` asks next to the cluster: cloud, store, metrics, queue, prices. Nothing is changed.
 
 Each answers by itself: one that fails keeps no other from being examined.
 """

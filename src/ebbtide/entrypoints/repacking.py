@@ -1,4 +1,4 @@
-"""What an assessed cluster would cost if its pods were packed anew, and what it must cost at the least.
+"""What an assessed cluster would cost if its pods were packed again, and what it must cost at the least.
 
 The planner of consolidation is asked, without its waiting times and thresholds. Only types that are in the
 cluster already are launched: others may not suit it.

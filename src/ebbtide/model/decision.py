@@ -24,7 +24,7 @@ class Action(StrEnum):
     SCALE_UP = "scale_up"
     SCALE_DOWN = "scale_down"
     CONSOLIDATE = "consolidate"
-    """Remove nodes that are empty, or empty some onto others so that they can be removed."""
+    """Remove nodes that are empty, or empty some onto others so they can be removed."""
     NOTHING = "nothing"
 
 

@@ -110,7 +110,7 @@ class IdleState:
     checked_at: int = 0
     """When it was last looked at; a long silence is not idle time."""
     rate: Rate | None = None
-    """The price of the stretch that is under way; a change of price closes it."""
+    """The price of the stretch that is in progress; a change of price closes it."""
     stretch_since: int = 0
     """Since when the present stretch (of phase and rate) has run; what is before is in the ledger."""
     left_alone: str = ""

@@ -1,7 +1,7 @@
 """The ledger: seconds per policy and day, and money derived from them.
 
 Seconds are whole and exact. Money is `price_seconds / 3600`, kept as the exact product of price per hour
-and seconds, so that nothing is rounded before it is shown. Days are those of the policy's zone, so some
+and seconds, so nothing is rounded before it is shown. Days are those of the policy's zone, so some
 have 23 or 25 hours.
 """
 

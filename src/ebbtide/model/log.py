@@ -1,4 +1,4 @@
-"""Entries of the append-only log. Each has a key of its own, so that none can overwrite another."""
+"""Entries of the append-only log. Each has a key of its own, so none can overwrite another."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Pod:
 
     @property
     def tied_to_node(self) -> bool:
-        """Comes and goes with its node, so that it neither keeps one busy nor moves to another."""
+        """Comes and goes with its node, so it neither keeps one busy nor moves to another."""
         return self.mirror or self.controller == "DaemonSet"
 
     @property

@@ -153,7 +153,7 @@ class Record:
     last_consolidation_at: int = 0
     """When the last consolidation began, whatever became of it: its cooldown counts from then."""
     consolidations_in_vain: int = 0
-    """How many were begun since one that reached its end; counted as they begin, so that a crash can only
+    """How many were begun since one that reached its end; counted as they begin, so a crash can only
     make it wait longer."""
     consolidation_owes: int = 0
     """How many nodes must still go for the last one not to have been in vain."""

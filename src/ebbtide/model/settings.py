@@ -59,7 +59,7 @@ class Settings:
     lease_margin_seconds: int = 10
     """No effect is started when less than this is left of the lease."""
     request_timeout_seconds: int = 30
-    """The longest that one call to a cloud or a cluster can be under way."""
+    """The longest that one call to a cloud or a cluster can be in progress."""
 
     join_timeout_seconds: int = 600
     launch_timeout_seconds: int = 300

@@ -41,7 +41,7 @@ class Checker:
         self._ended: dict[str, int] = {}
         """How many disturbances there had been when an instance was last asked to go."""
         self.clocks_jump = False
-        """Whether a runner's clock may be hours ahead, so that what is to come seems long past to it."""
+        """Whether a runner's clock may be hours ahead, so what is to come seems long past to it."""
         self.time_zero = 0.0
         """What is said is told in seconds from here."""
         self._sees_all = True

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 
 class VirtualClock:
-    """Seconds since an epoch of its own. `on_move` is told of every move, so that a world can follow."""
+    """Seconds since an epoch of its own. `on_move` is told of every move, so a world can follow."""
 
     def __init__(self, now: float = 0.0) -> None:
         self._now = float(now)

@@ -20,7 +20,7 @@ FIGURES = ("cost", "node_hours", "launched", "removed", "evictions", "pending_po
 def needs_consolidation(scenario: Scenario) -> None:
     if not scenario.settings.consolidation.enabled:
         raise Usage(
-            f"scenario {scenario.name} has no consolidation, so that there is nothing to compare: nothing "
+            f"scenario {scenario.name} has no consolidation, so there is nothing to compare: nothing "
             "was played; leave out --compare, or take --scenario consolidation"
         )
 

@@ -42,7 +42,7 @@ REFUSALS: Mapping[Strike, tuple[type[EbbtideError], str]] = {
 
 
 class RunnerCrashed(BaseException):
-    """The process is dead. Not an `Exception`, so that no handler of errors outlives it."""
+    """The process is dead. Not an `Exception`, so no handler of errors outlives it."""
 
 
 class Gate:

@@ -1,7 +1,7 @@
 """A simulated cluster that goes on for as long as somebody watches, at many times the speed of the clock.
 
 The real engine runs against it: ticks of a runner that may be crashed, idle rounds, wakes. All of it happens
-under one lock, so that whoever looks at it (the API) sees a moment and not a change half made.
+under one lock, so whoever looks at it (the API) sees a moment and not a change half made.
 
     live = Live(seed=1)
     live.run(stop, speed=120.0)
@@ -35,7 +35,7 @@ from ebbtide.simulator.scaling import SimSignals, SimWorkloads
 
 TICK_SECONDS = 30.0
 BUSY_SECONDS = 5.0
-"""How far time goes at a step while something is under way, so that its steps can be seen."""
+"""How far time goes at a step while something is in progress, so its steps can be seen."""
 PAUSE_SECONDS = 20.0
 BREATH_SECONDS = 0.001
 BURST_PODS = 24

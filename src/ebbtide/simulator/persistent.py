@@ -52,7 +52,7 @@ class WorldFile:
             save(world, self.path)
 
     def wait_for(self, look: Callable[[], T], done: Callable[[T], bool], until: float) -> T:
-        """What is simulated happens when somebody looks, so that there is nothing to watch but the time."""
+        """What is simulated happens when somebody looks, so there is nothing to watch but the time."""
         seen = look()
         while not done(seen) and self._clock.now() < until:
             self._clock.sleep(min(LOOK_SECONDS, until - self._clock.now()))

@@ -146,10 +146,10 @@ class RandomPlan:
         """The chance, for every call to the store, that it is being failed over from now on."""
         self._outage_left = 0
         self.late: list[tuple[int, Callable[[], object]]] = []
-        """Calls still under way, and after how many further calls each lands."""
+        """Calls still in progress, and after how many further calls each lands."""
         self.counts: Counter[str] = Counter()
         self.quiet = False
-        """No faults while this is set; the draws go on, so that the rest stays the same."""
+        """No faults while this is set; the draws go on, so the rest stays the same."""
 
     def strike(self, verb: str) -> Strike:
         store = verb.startswith("store.")

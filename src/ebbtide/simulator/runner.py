@@ -71,7 +71,7 @@ def policies_of(stage: Stage) -> PolicyStore:
 
 
 def scaling_doors(stage: Stage, outside: Outside) -> ScalingOutside:
-    """Beside the doors of a tick, those to the workloads of the same world."""
+    """Next to the doors of a tick, those to the workloads of the same world."""
     return ScalingOutside(
         store=outside.store,
         policies=policies_of(stage),

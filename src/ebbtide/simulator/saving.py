@@ -49,7 +49,7 @@ class Saved:
 
 
 def save(world: World, path: Path) -> None:
-    """Written beside and then moved into place, so that a reader never meets half a world."""
+    """Written next to and then moved into place, so a reader never meets half a world."""
     draft = path.with_name(f"{path.name}.new")
     try:
         draft.write_bytes(encode(world))

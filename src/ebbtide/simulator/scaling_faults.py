@@ -1,4 +1,4 @@
-"""Doors of scaling to zero that fail as planned: policies and workloads, beside those of `faults`."""
+"""Doors of scaling to zero that fail as planned: policies and workloads, next to those of `faults`."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Scenario:
     tick_seconds: int = 60
     faults: tuple[str, ...] = ()
     calm_seconds: int = HOUR
-    """How long before the end the faults cease, so that the end shows what was healed."""
+    """How long before the end the faults cease, so the end shows what was healed."""
     policies: tuple[Policy, ...] = ()
     zero: ZeroDefaults = field(default_factory=ZeroDefaults)
     visits: float = 0.0

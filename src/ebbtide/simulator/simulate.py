@@ -200,7 +200,7 @@ class Simulation:
     def _while_stalled(self, verb: str) -> None:
         """The frozen runner's lease runs out; another takes over, and then the frozen one goes on.
 
-        An eviction carries no token, so that only its client's timeout bounds how late it may land: that
+        An eviction carries no token, so only its client's timeout bounds how late it may land: that
         is the one call that is merely late.
         """
         if self._stalled:

@@ -1,6 +1,6 @@
 """What will happen, in order. The heart of the simulator: nothing is looked at before its time.
 
-An event is a moment, a kind and a subject, all plain values, so that a timeline can be saved. Two
+An event is a moment, a kind and a subject, all plain values, so a timeline can be saved. Two
 events of one moment happen in the order in which they were planned: the same seed, the same history.
 """
 

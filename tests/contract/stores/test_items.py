@@ -1,7 +1,7 @@
 """The item under the attribute names of the specification: what DynamoDB holds in each state, and back.
 
 `golden/items.json` is what a person or another tool reads in the table. After a wanted change, write it
-anew with UPDATE_GOLDEN=1 and read the difference.
+again with UPDATE_GOLDEN=1 and read the difference.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def test_no_wake_is_lost_while_two_processes_race_to_zero(
         store.close()
     assert lost == []
     assert left == [2] * TARGETS
-    assert sum(falls) > 0, "nothing went to zero, so that nothing could be lost"
+    assert sum(falls) > 0, "nothing went to zero, so nothing could be lost"
     assert sum(woken.values()) >= wakes
     assert sorted(state.wake_count for state in states) == sorted(woken.values())
     assert not any(one.changed for one in rebuilt)

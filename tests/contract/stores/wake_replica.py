@@ -1,4 +1,4 @@
-"""One of two replicas that race each other: an idle loop, and wakes that come in beside it, in one process.
+"""One of two replicas that race each other: an idle loop, and wakes that come in next to it, in one process.
 
 The workloads live in a process of their own, as a cluster does, and are scaled over a socket.
 """
@@ -23,7 +23,7 @@ from tests.yard import Yard, make_ref, policy_id
 
 REPLICAS = 2
 WAKERS = 2
-"""In each replica. Every target has one of them, so that it knows what it last did to it."""
+"""In each replica. Every target has one of them, so it knows what it last did to it."""
 LONGEST_WAIT_SECONDS = 0.05
 SECRET = b"contract"
 

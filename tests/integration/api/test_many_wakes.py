@@ -26,7 +26,7 @@ FILES = 4 * CALLERS
 
 
 class Arrivals:
-    """Calls back once so many requests are under way at the same time."""
+    """Calls back once so many requests are in progress at the same time."""
 
     def __init__(self, app: Any, many: int, all_here: Callable[[], object]) -> None:
         self._app = app

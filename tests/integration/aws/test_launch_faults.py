@@ -39,7 +39,7 @@ def test_a_launch_whose_reply_is_lost_creates_exactly_one_instance(bench: Ec2Ben
 
 @pytest.mark.parametrize("lost", [1, 2, 5])
 def test_the_engine_repeats_a_lost_launch_until_it_knows_its_one_instance(bench: Ec2Bench, lost: int) -> None:
-    """The list lags behind as well, so that only the repeated launch itself can tell."""
+    """The list lags behind as well, so only the repeated launch itself can tell."""
     bench.proxy.lose_replies("RunInstances", lost)
     bench.proxy.add(Fault("DescribeInstances", 10_000, lag=True))
     stage = Stage(EC2_POOL)

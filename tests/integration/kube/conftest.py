@@ -21,7 +21,7 @@ def kube() -> SharedKube:
 
 @pytest.fixture(scope="module")
 def rights() -> Iterator[None]:
-    """Those for scaling workloads, beside those of the service account."""
+    """Those for scaling workloads, next to those of the service account."""
     server = shared_kube().server
     assert not server.kubectl("apply", "-f", str(RIGHTS)).returncode
     question = "list horizontalpodautoscalers.autoscaling -n default"

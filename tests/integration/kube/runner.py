@@ -4,7 +4,7 @@
 
 Each call that changes anything is struck twice: the first that comes to it dies by SIGKILL right before,
 the next right after. What was struck is kept in a file. An order `{"strike": true, "offset": 301}` runs
-one tick; the clock is ahead by `offset` seconds, so that the lease of one who died has run out without
+one tick; the clock is ahead by `offset` seconds, so the lease of one who died has run out without
 anybody having to wait for it.
 """
 

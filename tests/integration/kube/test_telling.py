@@ -80,7 +80,7 @@ def test_an_api_server_that_does_not_answer_holds_nobody_up_and_few_nodes_are_to
     with api_server(slow) as connection:
         teller = NodeTeller(Events(connection), lambda: {name: f"uid-{name}" for name in names})
         teller.decided(refusing(*(Refusal(name, "it rests") for name in names)))
-        eventually(lambda: bool(asked), 10, "a first event under way")
+        eventually(lambda: bool(asked), 10, "a first event in progress")
         assert asked == [EVENTS]
         answers.set()
         eventually(lambda: len(asked) == MOST_AT_ONCE, 10, "the others")

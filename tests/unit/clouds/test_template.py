@@ -1,4 +1,4 @@
-"""What the Lambda's template allows, and that it fits the code beside it."""
+"""What the Lambda's template allows, and that it fits the code next to it."""
 
 from __future__ import annotations
 

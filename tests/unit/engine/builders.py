@@ -28,7 +28,7 @@ QUICK = Rules(boot=Span(2, 2), join=Span(2, 2), ready=Span(1, 1), terminate=Span
 
 
 def quick_settings(**overrides: object) -> Settings:
-    """A cluster that is idle at once, so that a story is short."""
+    """A cluster that is idle at once, so a story is short."""
     at_once = ("idle_down_seconds", "cooldown_down_seconds", "pending_up_seconds", "settle_seconds")
     defaults = {"pools": POOLS, **dict.fromkeys(at_once, 0)}
     return make_settings(**{**defaults, **overrides})

@@ -1,4 +1,4 @@
-"""Consolidation through the tick: logged as the policy asks, stored so that it can be computed again."""
+"""Consolidation through the tick: logged as the policy asks, stored so it can be computed again."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def cordoned(name: str = "a1", operation_id: str = "op", token: int = TOKEN, **o
 
 
 def fleet(first: Node, *names: str) -> Snapshot:
-    """The node in question and three more, so that no gate stands in its way; each runs a web pod."""
+    """The node in question and three more, so no gate stands in its way; each runs a web pod."""
     nodes = (first, *(make_node(name) for name in names or ("a2", "b1", "b2")))
     return make_snapshot(nodes, [make_pod(f"web-{n.name}", node_name=n.name) for n in nodes[1:]])
 

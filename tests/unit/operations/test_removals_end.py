@@ -252,8 +252,8 @@ def test_an_instance_that_is_listed_again_was_never_missing() -> None:
 
 
 def test_node_name_of_a_reused_ip_is_not_taken_for_the_node_of_the_removal() -> None:
-    successor = make_node("a1", uid="uid-of-its-successor", provider_id="sim://i-anew")
-    instances = [make_instance("i-anew"), make_instance("i-a1", state=InstanceState.GONE)]
+    successor = make_node("a1", uid="uid-of-its-successor", provider_id="sim://i-again")
+    instances = [make_instance("i-again"), make_instance("i-a1", state=InstanceState.GONE)]
     seen = make_snapshot([successor, *make_nodes("a2", "b1")], instances=instances)
     after, effects = advance_removal(TERMINATING, make_situation(seen))
     assert (after.state, effects) == (RemovalState.GONE, ())

@@ -38,7 +38,7 @@ def make_item(
 
 
 def ticking(step: float = 1.0) -> Callable[[], float]:
-    """A clock that moves by one step each time it is read, so that every search ends and none is timed."""
+    """A clock that moves by one step each time it is read, so every search ends and none is timed."""
     ticks = count()
     return lambda: next(ticks) * step
 

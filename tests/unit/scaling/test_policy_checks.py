@@ -1,4 +1,4 @@
-"""A policy beside the others and the pools: what does not fit is named by its field."""
+"""A policy next to the others and the pools: what does not fit is named by its field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger anew from the log, alone with it: under the lease of the idle loop."""
+"""The ledger again from the log, alone with it: under the lease of the idle loop."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """EC2 as a cloud: one instance for each slot, found again by its token and its tags.
 
 A launch is idempotent by the ClientToken that is derived from the slot's key, and carries its tags in
-the same call, so that none is ever unaccounted for. boto3 repeats nothing by itself: whether a reply was
+the same call, so none is ever unaccounted for. boto3 repeats nothing by itself: whether a reply was
 lost must be known. Nothing without the cluster's tag is ever terminated.
 """
 

@@ -94,9 +94,9 @@ def _read(kind: EventKind, detail: Mapping[str, Any], at: int, now: float) -> Ev
 
 
 def _maintenance(detail: Mapping[str, Any], at: int, now: int) -> Event:
-    """The instance is still well, so that it is treated as a recommendation: its replacement comes first.
+    """The instance is still well, so it is treated as a recommendation: its replacement comes first.
 
-    It is announced days ahead, so that the event is not too old before its time has come: whenever it is
+    It is announced days ahead, so the event is not too old before its time has come: whenever it is
     read until then, it is news.
     """
     wanted = (detail["service"], detail["eventTypeCategory"]) == ("EC2", "scheduledChange")

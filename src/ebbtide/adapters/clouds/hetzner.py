@@ -57,7 +57,7 @@ class HetznerSettings:
     ssh_keys: tuple[str, ...] = ()
     firewalls: tuple[int, ...] = ()
     placement_groups: tuple[int, ...] = ()
-    """A group holds few servers, so that a large cluster needs several: the emptiest is taken."""
+    """A group holds few servers, so a large cluster needs several: the emptiest is taken."""
     public_ipv4: bool = True
 
     def __post_init__(self) -> None:
@@ -86,7 +86,7 @@ class HetznerCloud:
                 return self._read(self._client.servers.create(**request).server, slot)
         except Answered as answer:
             if str(answer) in FULL:
-                self._in_group[group] += GROUP_SIZE  # so that another is asked until the next look
+                self._in_group[group] += GROUP_SIZE  # so another is asked until the next look
                 raise meaning(str(answer), "", what) from answer
             return self._adopted(request["name"], slot, what)
 

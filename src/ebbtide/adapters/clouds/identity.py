@@ -1,6 +1,6 @@
 """Whose an instance is, and which launch made it: the tags it carries and the keys derived from a slot.
 
-Everything here is a pure function of cluster and slot, so that a repeated launch says exactly the same.
+Everything here is a pure function of cluster and slot, so a repeated launch says exactly the same.
 """
 
 from __future__ import annotations

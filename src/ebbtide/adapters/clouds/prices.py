@@ -66,7 +66,7 @@ def book_of_pools(pools: Iterable[Pool]) -> PriceBook:
 
 
 def read_ec2_spot(client: Any, type_names: Iterable[str], zones: Iterable[str], day: str) -> PriceBook:
-    """The spot prices of now. Where zones differ the highest counts, so that no saving is promised too much.
+    """The spot prices of now. Where zones differ the highest counts, so no saving is promised too much.
 
     `day` is today, ISO 8601. A type that EC2 has no price for is left out.
     """

@@ -78,7 +78,7 @@ class SqsInbox:
         self._delete(receipt)
 
     def _delete(self, receipt: str) -> None:
-        """What is not deleted comes again and is then known already, so that a failure here is no matter."""
+        """What is not deleted comes again and is then known already, so a failure here is no matter."""
         try:
             with translated(f"deleting from the queue {self._queue_url}"):
                 self._client.delete_message(QueueUrl=self._queue_url, ReceiptHandle=receipt)

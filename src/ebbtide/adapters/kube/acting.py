@@ -41,7 +41,7 @@ from ebbtide.model.effect import Cordon, DeleteNode, Evict, SoftTaint, Uncordon
 T = TypeVar("T")
 Plan = Callable[[WireNode | None], Patch | None]
 TRIES = 5
-"""The kubelet writes the same object: a patch that met its write is planned anew."""
+"""The kubelet writes the same object: a patch that met its write is planned again."""
 K3S_PASSWORD = "/api/v1/namespaces/kube-system/secrets/{}.node-password.k3s"
 BUDGET_CAUSE = "DisruptionBudget"
 SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
@@ -118,7 +118,7 @@ class Actor:
 
     def _forget_password(self, node_name: str) -> None:
         """K3s lets no other machine join under the name while it keeps the password of the first. It
-        clears it by itself too, so that this needs no permission of its own to be safe."""
+        clears it by itself too, so this needs no permission of its own to be safe."""
         call = Call("DELETE", K3S_PASSWORD.format(quote(node_name)), "forget the node password")
         try:
             self._connection.try_act(call)

@@ -77,7 +77,7 @@ class Version(msgspec.Struct, frozen=True, rename="camel"):
 def examine(
     connection: Connection, cpu_from_cluster: bool = False, scales_workloads: bool = False
 ) -> Iterator[Finding]:
-    """`cpu_from_cluster`: whether there is no Prometheus, so that metrics-server is needed;
+    """`cpu_from_cluster`: whether there is no Prometheus, so metrics-server is needed;
     `scales_workloads`: whether there are policies for workloads."""
     try:
         version = msgspec.json.decode(connection.get("/version", "the version"), type=Version).git_version

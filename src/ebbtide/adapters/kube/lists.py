@@ -15,7 +15,7 @@ from ebbtide.errors import UNREADABLE, Retryable
 
 PAGE = 500
 FRESH_STARTS = 3
-"""How often a list is begun anew when its moment is no longer kept by the server."""
+"""How often a list is begun again when its moment is no longer kept by the server."""
 
 Item = TypeVar("Item")
 Wire = TypeVar("Wire")

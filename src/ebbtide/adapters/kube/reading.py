@@ -1,6 +1,6 @@
 """The whole cluster as one view: by lists, or from watches that keep it current.
 
-Pods are read before claims and volumes, so that whatever a pod mounts is already there to be found.
+Pods are read before claims and volumes, so whatever a pod mounts is already there to be found.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def became_unschedulable(before: PodSeen | None, after: PodSeen) -> bool:
 
 
 class Watches:
-    """Five followers and the view they make together, made anew only when something changed."""
+    """Five followers and the view they make together, made again only when something changed."""
 
     def __init__(self, connection: Connection) -> None:
         readers, self._changed = Readers(), threading.Condition()

@@ -1,7 +1,7 @@
 """Where a pod may run, read from its specification.
 
 Every field here is either understood or named in `Scheduling.unsupported`: the structs refuse unknown
-fields, so that a rule which a later Kubernetes adds makes a pod unmovable instead of being overlooked.
+fields, so a rule which a later Kubernetes adds makes a pod unmovable instead of being overlooked.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def read_anti_affinity(term: PodTerm, namespace: str, labels: Mapping[str, str])
 def read_affinity(term: PodTerm, namespace: str, labels: Mapping[str, str]) -> PodNearby:
     selector = _pods_of(term, namespace, labels, "pod affinity")
     if selector is None:
-        # It matches no pod, so that nothing can ever be near enough.
+        # It matches no pod, so nothing can ever be near enough.
         raise NotUnderstood("pod affinity without a selector")
     return PodNearby(term.topology_key, selector)
 

@@ -1,7 +1,7 @@
 """Who may change a node, told by the annotations that it carries. Pure: the patch is sent by others.
 
 The owner is there while a soft taint or a cordon is ours. The fences outlive it: they hold the highest token
-seen from each of the last operations, so that a runner that stalled cannot undo what its successor did.
+seen from each of the last operations, so a runner that stalled cannot undo what its successor did.
 Taints are an atomic list: all are sent back as they were, on the resource version they were read with.
 """
 

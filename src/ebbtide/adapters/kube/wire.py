@@ -1,6 +1,6 @@
 """The few fields of Kubernetes objects that matter, as they stand in JSON; all others are skipped.
 
-What says where a pod may run is kept as raw bytes: equal bytes mean equal rules, so that the pods of
+What says where a pod may run is kept as raw bytes: equal bytes mean equal rules, so the pods of
 one workload share one value and it is understood only once.
 """
 

@@ -1,7 +1,7 @@
 """Figures of policies: how long each has been idle, when it was last used, whether it sleeps; and wakes.
 
 The three gauges have the names that users of the design know. They are read from the store when they are
-scraped, at most every few seconds, so that any process tells the same. Labels are bounded: of more than a
+scraped, at most every few seconds, so any process tells the same. Labels are bounded: of more than a
 thousand policies the first by name have figures, and how many have none is a figure too.
 """
 
@@ -49,7 +49,7 @@ class PolicyStates(Collector):
         self._stores[cluster] = store
 
     def describe(self) -> Iterable[Metric]:
-        """Names are known without a look, so that no other figure can take them."""
+        """Names are known without a look, so no other figure can take them."""
         return self._families({})
 
     def collect(self) -> Iterable[Metric]:

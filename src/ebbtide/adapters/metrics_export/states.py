@@ -57,7 +57,7 @@ class States(Collector):
         self._source = source
 
     def describe(self) -> Iterable[Metric]:
-        """Names are known without a look, so that no other figure can take them."""
+        """Names are known without a look, so no other figure can take them."""
         return self._families({})
 
     def collect(self) -> Iterable[Metric]:

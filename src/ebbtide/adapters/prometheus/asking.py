@@ -34,7 +34,7 @@ class Answer(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Unknown(Exception):
-    """Says why a figure is not known: `failed` where nobody answered so that it could be read."""
+    """Says why a figure is not known: `failed` where nobody answered so it could be read."""
 
     def __init__(self, says: str, failed: bool = False) -> None:
         super().__init__(hushed(says))

@@ -1,6 +1,6 @@
 """CPU use of the workers from Prometheus: `1 - avg(rate(node_cpu_seconds_total{mode="idle"}))`.
 
-One query answers, by node, how many CPUs idled, how many there are (the rate over all modes, so that a
+One query answers, by node, how many CPUs idled, how many there are (the rate over all modes, so a
 node whose samples do not yet fill the window is not taken for busy) and when the newest sample was taken.
 Which node that is follows from its labels or from `node_uname_info`. A node whose samples are missing, old or
 not numbers has none. The average is over the others, unless more than a third of the nodes have none

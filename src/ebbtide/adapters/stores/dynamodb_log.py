@@ -146,7 +146,7 @@ class DynamoLog:
             question["ExclusiveStartKey"] = page["LastEvaluatedKey"]
 
     def _delete(self, head: dict[str, Any]) -> None:
-        """The head first, so that no head is ever without its chunks."""
+        """The head first, so no head is ever without its chunks."""
         chunks = range(0, head.get("dataBytes", 0), CHUNK_BYTES)
         keys = [(self._partition, head["sk"]), *((head["dataKey"], _chunk(n)) for n, _ in enumerate(chunks))]
         for pk, sk in keys:

@@ -1,6 +1,6 @@
 """Log entries as stores keep them: the data of an entry is one block of bytes.
 
-Small data is plain JSON, so that a person can read it in the table; larger data is compressed. The first
+Small data is plain JSON, so a person can read it in the table; larger data is compressed. The first
 byte tells them apart: `{` for JSON, anything else for zlib. An entry whose kind this version does not
 know (a newer one wrote it) is passed over when reading.
 """

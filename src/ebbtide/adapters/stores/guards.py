@@ -1,6 +1,6 @@
 """The conditions of the store, said once: who may take a lease, who holds it, what a refused write means.
 
-Nothing here talks to a database. Each store states the same conditions in its own language so that they
+Nothing here talks to a database. Each store states the same conditions in its own language so they
 are checked where the data is, and comes here to put a refusal into words.
 
 Seconds are whole: a lease is held up to and including `until`, and may be taken by another only after it.
@@ -17,7 +17,7 @@ from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
 
 LEASES_OUTLIVE_SECONDS = 400 * 24 * 3600
 """How long the lease of an instance is remembered after its end. Its token fences what is done to a node, so
-it must not begin anew while that node may stand."""
+it must not begin again while that node may stand."""
 
 _fields = [field.name for field in fields(Record)]
 _field_values = attrgetter(*_fields)
@@ -26,7 +26,7 @@ _rev = _fields.index("rev")
 
 def written(record: Record) -> Record:
     """The record as a write leaves it, one `rev` on. `dataclasses.replace` inspects each field on the way,
-    which alone takes a third of the time that a store spends on a write beside its database."""
+    which alone takes a third of the time that a store spends on a write next to its database."""
     values = list(_field_values(record))
     values[_rev] += 1
     return Record(*values)

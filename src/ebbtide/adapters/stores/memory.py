@@ -1,6 +1,6 @@
 """A store in memory: the model that the other stores are checked against, and the simulator's own.
 
-It keeps items and packed log entries, never the values it was given, so that what the others must be able
+It keeps items and packed log entries, never the values it was given, so what the others must be able
 to serialise is serialised here too. One lock makes every call atomic.
 """
 

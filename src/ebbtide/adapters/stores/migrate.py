@@ -1,7 +1,7 @@
 """Brings the tables of a SQL store to the version this code was written for, and says how they stand.
 
 An upgrade is one transaction. A schema that is newer is accepted as long as its `readable_from` says that
-this version can live with it, so that replicas can be upgraded one after another.
+this version can live with it, so replicas can be upgraded one after another.
 """
 
 from __future__ import annotations

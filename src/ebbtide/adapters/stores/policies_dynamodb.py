@@ -1,4 +1,4 @@
-"""Policies, states and ledger on DynamoDB, in a table of their own beside those of the store.
+"""Policies, states and ledger on DynamoDB, in a table of their own next to those of the store.
 
 Everything that belongs together is one transaction, log entries included. A nonce in each item tells our own
 write from somebody else's after a lost reply.

@@ -7,7 +7,7 @@ state table lacks (an index on it would lag behind), and because a log may be em
     policies#CLUSTER        NAME      the policy; its key makes the name unique and the list sorted
     policyids#CLUSTER       ID        the name under which the policy is found
     idle#CLUSTER#SHARD      ID        its state; shards, because ten thousand are written in one round
-    ledger#CLUSTER#ID       2026-01   the days of a month, so that many fit into one transaction
+    ledger#CLUSTER#ID       2026-01   the days of a month, so many fit into one transaction
     ledgers#CLUSTER         ID        who has a ledger; stays when the policy goes
     once#CLUSTER#SHARD      KEY       a value that counts once, until `expiresEpoch`
     targets#CLUSTER         SHARD     which enabled policy has which target

@@ -1,6 +1,6 @@
 """Policies in memory: the model that the other stores are checked against, and the simulator's own.
 
-Kept are bodies, never the values that were given, so that what the others must be able to serialise is
+Kept are bodies, never the values that were given, so what the others must be able to serialise is
 serialised here too. One lock, that of the database, makes every call atomic together with its log.
 """
 

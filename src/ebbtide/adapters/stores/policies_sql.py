@@ -1,4 +1,4 @@
-"""Policies, states and ledger on SQLite and PostgreSQL, over the connections of the store they stand beside.
+"""Policies, states and ledger on SQLite and PostgreSQL, over the connections of the store they stand next to.
 
 Every change is one conditional statement, or one transaction of it with its days and log entries. The state
 is written first and so locks out every other writer of its ledger. A nonce in each row tells our own write

@@ -11,7 +11,7 @@ from ebbtide.model.policy import Policy
 
 
 def claim_targets(lent: Lent, sql: PolicyStatements, cluster: str, policy: Policy) -> None:
-    """In the order of their names, so that two transactions never wait for each other."""
+    """In the order of their names, so two transactions never wait for each other."""
     values = {"cluster": cluster, "policy_id": policy.id}
     wanted = set(targets_of(policy))
     held = {target for (target,) in lent.run(sql.targets_of, values).fetchall()}

@@ -1,7 +1,7 @@
 """Policies and their states as every store keeps them, and the way back.
 
 The whole value is one JSON text, the `body`, and only that is read: ten thousand of them in a fraction of a
-second. Beside it stand the columns that the specification names, for people, reports and conditions; they
+second. Next to it stand the columns that the specification names, for people, reports and conditions; they
 are written with the body and never read back. Money is a decimal in a string, so nothing is rounded.
 """
 

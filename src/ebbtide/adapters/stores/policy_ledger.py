@@ -16,7 +16,7 @@ from ebbtide.model.ledger import SECONDS_PER_HOUR, LedgerDay
 
 FIRST_DAY, LAST_DAY = "0001-01-01", "9999-12-31"
 LARGEST_BIGINT = 2**63 - 1
-"""What a column can hold; the exact figures beside it have no such end."""
+"""What a column can hold; the exact figures next to it have no such end."""
 Key = tuple[str, str, str]
 
 _EXACT = Context(prec=500, traps=[Inexact, InvalidOperation])

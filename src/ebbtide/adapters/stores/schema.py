@@ -1,7 +1,7 @@
 """The tables of the SQL stores, and the version of them that this code was written for.
 
 The tables `scaling_*` have the names of the specification, with the cluster in front of every key, since one
-database may serve many. Of a policy and its state the `body` is what is read; the named columns beside it
+database may serve many. Of a policy and its state the `body` is what is read; the named columns next to it
 are for people and reports. A null threshold is the default of the configuration. `scaling_cost_savings` has
 no foreign key: the ledger outlives its policy.
 

@@ -158,7 +158,7 @@ class SqlStore:
         return _entry(row) if row and row.kind in KNOWN_KINDS else None
 
     def prune_log(self, before: int) -> int:
-        """In small steps, so that nobody waits long for the rows or, on SQLite, for the file."""
+        """In small steps, so nobody waits long for the rows or, on SQLite, for the file."""
         values = {"cluster": self._cluster, "before": before, "limit": PRUNED_AT_ONCE}
         pruned = 0
         while True:

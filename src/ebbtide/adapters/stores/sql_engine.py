@@ -1,7 +1,7 @@
 """Opens the database of a store URL: the connection settings on which the store's promises rest.
 
 SQLite: full sync, WAL where the file system allows it, and a refusal to start where two processes could
-write at once. PostgreSQL: time limits, so that a frozen runner cannot hold a row for ever.
+write at once. PostgreSQL: time limits, so a frozen runner cannot hold a row for ever.
 Connections are in autocommit; whoever needs a transaction says BEGIN.
 """
 
@@ -56,7 +56,7 @@ def is_sqlite(url: URL) -> bool:
 
 
 def begins(url: URL) -> str:
-    """On SQLite the write lock is taken at once, so that a transaction cannot fail half-way."""
+    """On SQLite the write lock is taken at once, so a transaction cannot fail half-way."""
     return "BEGIN IMMEDIATE" if is_sqlite(url) else "BEGIN"
 
 

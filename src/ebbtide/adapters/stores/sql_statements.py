@@ -1,6 +1,6 @@
 """The statements of the SQL store: each carries its conditions to where the data is.
 
-`now` is the server's time on PostgreSQL, so that runners whose clocks differ agree on when a lease ends;
+`now` is the server's time on PostgreSQL, so runners whose clocks differ agree on when a lease ends;
 on SQLite, where all runners share one machine, it is the caller's.
 """
 

@@ -20,7 +20,7 @@ class Closed:
 
 
 def rest_offers(record: Record, slots: Iterable[Slot], settings: Settings, now: int) -> Record:
-    """Remember what had no capacity, so that the next launch asks for it last."""
+    """Remember what had no capacity, so the next launch asks for it last."""
     refused = dict.fromkeys(offer for slot in slots for offer in slot.refused)
     kept = tuple(rest for rest in record.offer_rests if rest.offer not in refused)
     until = now + settings.offer_rest_seconds

@@ -1,4 +1,4 @@
-"""Consolidation: empty some nodes onto others, so that they can be removed.
+"""Consolidation: empty some nodes onto others, so they can be removed.
 
 launch   cheaper nodes that the plan asks for are launched and seen to be Ready   (`slots`)
 mark     every source gets a soft taint                                           (`sources`)

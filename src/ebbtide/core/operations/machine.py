@@ -1,4 +1,4 @@
-"""One face for the four machines, so that the shell has one way to run them all."""
+"""One face for the four machines, so the shell has one way to run them all."""
 
 from __future__ import annotations
 

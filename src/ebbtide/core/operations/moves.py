@@ -5,7 +5,7 @@
     MOVED     its controller has as many ready pods as before      (settled)
     LEFT      gone by itself, or given up                          (settled)
 
-Room is asked for anew before every eviction: all pods that are still to move must fit on nodes that are
+Room is asked for again before every eviction: all pods that are still to move must fit on nodes that are
 no sources, the evicted one among them. The next few begin only when those before have all settled, so
 that no pod is on its way whose room could be counted twice.
 """
@@ -181,7 +181,7 @@ def eviction(pod: Pod) -> Evict:
 
 
 def _why_no_room(operation: Consolidate, there: Mapping[str, Pod], situation: Situation) -> Stop | None:
-    """The first pod that is still to move and would have no place beside the others."""
+    """The first pod that is still to move and would have no place next to the others."""
     placement = placement_of(situation.snapshot.cluster, _closed(operation, situation))
     names = {slot.key: slot.node_name for slot in operation.slots}
     for move in operation.moves:

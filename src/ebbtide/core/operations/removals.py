@@ -204,7 +204,7 @@ def _out_of_sight(
     removal: Removal, operation_id: str, situation: Situation, end: RemovalState, reason: str
 ) -> Removal:
     """Its Node object is not listed. One that the cloud is taking by itself may be shown again, or join
-    anew, with pods on it: that is waited for until the cloud has taken it, or did not."""
+    again, with pods on it: that is waited for until the cloud has taken it, or did not."""
     return removal if _is_taken(removal, operation_id, situation) else _to(removal, end, situation, reason)
 
 

@@ -68,7 +68,7 @@ def advance(operation: ScaleDown, situation: Situation) -> Step[ScaleDown]:
     effects: tuple[Effect, ...] = ()
     for before, removal in zip(asked, operation.removals, strict=True):
         if removal != before:
-            after.append(removal)  # just released: one state a step, so that each is written
+            after.append(removal)  # just released: one state a step, so each is written
             continue
         changed, wanted = removals.advance_removal(removal, operation.id, situation, disruptions)
         after.append(changed)

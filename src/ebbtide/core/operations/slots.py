@@ -120,7 +120,7 @@ def _joining(slot: Slot, situation: Situation) -> Advance:
     if instance is not None and not instance.alive:
         return reclaims.gone(slot, situation, "the instance went away before it was ready")
     if node is not None and node.ready:
-        # JOINED is written even when both are seen at once, so that the log shows each step.
+        # JOINED is written even when both are seen at once, so the log shows each step.
         if slot.state is SlotState.JOINED:
             ready = replace(slot, node_name=node.name)
             return _settled(ready, SlotState.READY, slot.reason, situation.now), ()

@@ -1,6 +1,6 @@
 """All small combinations of classes, in a table that answers at once which is worth most in a room.
 
-Cells of the table are steps of CPU and of memory, taken from the sizes that really occur, so that
+Cells of the table are steps of CPU and of memory, taken from the sizes that really occur, so
 hardly any room is lost to rounding. Filling the last room of a node is then one look-up, which is
 what makes it cheap to try thousands of half-filled nodes in every round.
 """
@@ -59,7 +59,7 @@ class Combos:
         first, second, third = self._slim
         worth = padded[first] + padded[second] + padded[third]
         self.value[self._numbers] = worth
-        # Value and number in one integer, so that a running maximum carries the combination along.
+        # Value and number in one integer, so a running maximum carries the combination along.
         scale = (1 << _VALUE_BITS) / (float(worth.max(initial=0.0)) or 1.0)
         codes = (worth * scale).astype(np.int64) << _INDEX_BITS | self._numbers
         best = np.zeros(self._height * self._width, dtype=np.int64)

@@ -17,7 +17,7 @@ from ebbtide.core.packing.arrays import RESOURCES, Arrays, Floats, Ints
 _SECONDS_A_PAIR = 1.5e-5
 """What the programme takes for a class and a type that it may use, on a slow machine."""
 _MOST_STEPS = 4_000
-"""Of the simplex method: a number and not a time, so that the same input has the same bound. Cut short, its
+"""Of the simplex method: a number and not a time, so the same input has the same bound. Cut short, its
 prices still prove something."""
 
 

@@ -1,7 +1,7 @@
 """The fluid bound: what the pods would cost if they could be poured into nodes.
 
 It is a linear programme with one row a resource and one variable a type. The simplex method on three
-rows is short enough to be written out, so that the bound needs no solver. The prices it ends with are
+rows is short enough to be written out, so the bound needs no solver. The prices it ends with are
 made feasible before use, which proves the bound whatever the arithmetic did on the way there.
 """
 
@@ -21,7 +21,7 @@ def fluid_prices(offers: Sequence[Vector], prices: Sequence[float], demand: Vect
 
     No type offers more than its price is worth at these values.
     """
-    # Rows of one scale, so that one tolerance serves them all.
+    # Rows of one scale, so one tolerance serves them all.
     units = (max(o[0] for o in offers), max(o[1] for o in offers), max(o[2] for o in offers))
     values = _simplex([_over(offer, units) for offer in offers], prices, _over(demand, units))
     return _feasible(offers, prices, _over(values, units))

@@ -1,7 +1,7 @@
 """From items and types to a `Problem`: set aside what fits nowhere, spread over zones, prune, bound.
 
 A spread over zones is settled here, before any packing: a class with `max_skew` becomes one class a
-zone, with counts as even as they can be, so that no later step can break it.
+zone, with counts as even as they can be, so no later step can break it.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _spread(item: Item, places: list[_Part]) -> Iterator[tuple[Kind, tuple[str, 
 
 
 def _even(item: Item, zones: list[str]) -> list[int]:
-    """Units for each zone so that, with those already there, zones differ as little as they can."""
+    """Units for each zone so, with those already there, zones differ as little as they can."""
     there = dict(item.rules.zone_counts)
     total = [there.get(zone, 0) for zone in zones]
     order = sorted(range(len(zones)), key=lambda index: total[index])

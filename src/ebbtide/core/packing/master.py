@@ -1,6 +1,6 @@
 """The master programme: how many nodes of each known column, for the least money.
 
-A linear programme kept in HiGHS between rounds, so that each starts from the last basis.
+A linear programme kept in HiGHS between rounds, so each starts from the last basis.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Packing in plain Python, for inputs too small to load a solver for, or where no solver is wanted.
 
 Nodes are filled one after the other, each with the type whose content is worth most for its price;
-and as long as time and luck last some nodes are taken out and filled anew. A plan is replaced only by
+and as long as time and luck last some nodes are taken out and filled again. A plan is replaced only by
 a cheaper one, so the search may be stopped anywhere.
 """
 

@@ -2,7 +2,7 @@
 
 Every round fills all types greedily in a few orders, adds the columns in use, takes a few units out of
 each at random and fills the room with the best combination of the table. What pays is then checked
-against every rule, so that a column is always a node that could be launched.
+against every rule, so a column is always a node that could be launched.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _entries(patterns: Floats) -> tuple[Ints, Floats]:
 
 
 def groups(arrays: Arrays) -> list[Ints]:
-    """Types in groups that bar the same classes, so that one table of combinations serves each group."""
+    """Types in groups that bar the same classes, so one table of combinations serves each group."""
     fits = np.all(arrays.size <= arrays.offer[:, np.newaxis, :], axis=2)
     barred = fits & ~arrays.admitted
     found: list[tuple[Bools, list[int]]] = []

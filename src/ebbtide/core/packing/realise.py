@@ -52,7 +52,7 @@ class Pools:
                     break
         if best is None or best.worth < planned * _BADLY:
             return None
-        # From the back, so that taking one out does not move another that is to be taken.
+        # From the back, so taking one out does not move another that is to be taken.
         return np.array([self._take(*place) for place in sorted(best.drawn, reverse=True)])
 
     def _take(self, cluster: int, place: int) -> int:

@@ -1,7 +1,7 @@
 """From a fluid plan to whole nodes, by diving: take what is whole, then ask again for the rest.
 
 Each step fixes the whole parts of the master's answer, or where there are none its largest fractions,
-and solves the master anew for the pods left, with new columns made for just those.
+and solves the master again for the pods left, with new columns made for just those.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def dive(generator: Generator, counts: Floats, budget: Budget) -> tuple[Columns,
 def fix(columns: Columns, usage: Floats, value: Floats, left: Floats, hurried: bool) -> list[Fixed]:
     """The nodes to keep of this answer; what they hold is taken off `left`.
 
-    In a hurry every fraction becomes a node, so that few answers are needed.
+    In a hurry every fraction becomes a node, so few answers are needed.
     """
     whole = np.floor(usage + _ALMOST)
     fixed = _whole(columns, whole, left)

@@ -1,4 +1,4 @@
-"""Ruin and recreate: take the worst nodes out, with some others at random, and plan their pods anew."""
+"""Ruin and recreate: take the worst nodes out, with some others at random, and plan their pods again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ebbtide.core.packing.solve import FEW, solve
 _PATIENCE = 6
 """Rounds without gain after which more rarely help."""
 _LEAST, _MOST = 60, 300
-"""Units to plan anew in a round: fewer leave no choice, more are no better planned than before."""
+"""Units to plan again in a round: fewer leave no choice, more are no better planned than before."""
 _CLOSE = 1e-4
 _ROUND = 0.3
 """Share of the time left that one round may take."""
@@ -46,7 +46,7 @@ def _taken_out(
         sum(worth[index] * count for index, count in each.content) / problem.types[each.type].price
         for each in bins
     ]
-    # A little disorder, so that the same nodes are not tried again and again.
+    # A little disorder, so the same nodes are not tried again and again.
     order = np.argsort(np.array(fill) + rng.normal(0.0, 0.02, len(fill)))
     goal = int(rng.integers(_LEAST, _MOST))
     counts = np.zeros(arrays.kinds)

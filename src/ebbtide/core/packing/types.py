@@ -1,6 +1,6 @@
 """The values that go into the packer and come out of it.
 
-Sizes are whole milli-CPUs and MiB, so that a plan is checked exactly. A price is per hour, in any one
+Sizes are whole milli-CPUs and MiB, so a plan is checked exactly. A price is per hour, in any one
 currency: the packer adds and compares prices and never converts them.
 """
 

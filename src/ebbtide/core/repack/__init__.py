@@ -1,4 +1,4 @@
-"""Which nodes to empty so that the cluster costs less: existing nodes with what they hold, a price for
+"""Which nodes to empty so the cluster costs less: existing nodes with what they hold, a price for
 moving, and new nodes where they are cheaper.
 
 `look` judges what was seen and `build` makes a `scene` of it: what stands where, what may move. `eliminate`

@@ -158,16 +158,16 @@ class Choice:
         name, fresh = "launches allowed", len(draft.fresh)
         there, most = held_against(self._snapshot, self._record), self._settings.max_workers
         if fresh and there + fresh > most:
-            return Check(name, False, f"{fresh} new nodes beside {there}, MAX_WORKERS is {most}")
+            return Check(name, False, f"{fresh} new nodes next to {there}, MAX_WORKERS is {most}")
         for pool in self._settings.pools:
             new = sum(each.offer.pool.name == pool.name for each in draft.fresh)
             there = held_against(self._snapshot, self._record, pool.name)
             if new and pool.max_workers is not None and there + new > pool.max_workers:
                 says = (
-                    f"{new} new nodes beside {there} in pool {pool.name}, its maximum is {pool.max_workers}"
+                    f"{new} new nodes next to {there} in pool {pool.name}, its maximum is {pool.max_workers}"
                 )
                 return Check(name, False, says)
-        return Check(name, True, f"{fresh} new nodes beside {there}, MAX_WORKERS is {most}")
+        return Check(name, True, f"{fresh} new nodes next to {there}, MAX_WORKERS is {most}")
 
     def _plan(self, draft: Draft, drafts: Sequence[Draft]) -> ConsolidationPlan:
         scene = self._scene

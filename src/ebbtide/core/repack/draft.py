@@ -2,7 +2,7 @@
 
 A `Draft` starts with every node kept. Emptying a site puts each of its pods into the room of another,
 by every rule, or leaves all as it was. Pods stay where they were put: a site that has taken pods in is
-kept, so that no pod is moved twice.
+kept, so no pod is moved twice.
 """
 
 from __future__ import annotations

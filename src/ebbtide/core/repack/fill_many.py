@@ -1,6 +1,6 @@
 """Filling many rooms at once, with numpy.
 
-Pods for a room are drawn by lot, so that what is left over stays as mixed as it was and packs well onto
+Pods for a room are drawn by lot, so what is left over stays as mixed as it was and packs well onto
 new nodes; the last few are the best combination of all, looked up in a table. Many draws are looked at
 for each room, and that which wastes least is taken.
 """

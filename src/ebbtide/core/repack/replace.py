@@ -1,6 +1,6 @@
 """Emptying a whole set of nodes: what fits goes into the rooms of those that stay, the rest onto new nodes.
 
-New nodes are there before the first pod moves, so that a spread has to count with their empty domains.
+New nodes are there before the first pod moves, so a spread has to count with their empty domains.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from ebbtide.model.record import Record
 from ebbtide.model.snapshot import Snapshot
 
 MOST_ASKED = 500
-"""Moves that are asked again one by one; more are made over many rounds, each planned anew."""
+"""Moves that are asked again one by one; more are made over many rounds, each planned again."""
 
 
 def why_not_fitting(draft: Draft, scene: Scene, snapshot: Snapshot, record: Record) -> str:

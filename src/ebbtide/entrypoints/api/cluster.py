@@ -52,7 +52,7 @@ def router(site: Site) -> APIRouter:
 
     @routes.get("/status", dependencies=READ)
     def status() -> StatusShape:
-        """What is under way, what holds it back, and what the last tick said."""
+        """What is in progress, what holds it back, and what the last tick said."""
         snapshot, record = site.sight.snapshot(), site.store.load()
         news = News(newest(site, LogKind.DECISION, brief=True), newest(site, LogKind.ALARM, brief=True))
         return status_shape(record, snapshot, site.settings, site.kind, int(site.clock.now()), news)

@@ -1,7 +1,7 @@
 """Who may do what. A token has one scope; `admin` may all that `wake` may, and `wake` all that `read` may.
 
 Tokens are kept as SHA-256 digests and compared in constant time, all of them every time. Several may be
-valid at once, so that one can be replaced without a gap.
+valid at once, so one can be replaced without a gap.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Token:
 
 
 def new_token() -> str:
-    """Long enough that guessing and salting are beside the point."""
+    """Long enough that guessing and salting are next to the point."""
     return f"ebb_{secrets.token_urlsafe(32)}"
 
 

@@ -141,7 +141,7 @@ def _webhook(desk: Desk, body: bytes, headers: Mapping[str, str]) -> JSONRespons
 
 
 def verify(secrets: tuple[str, ...], body: bytes, headers: Mapping[str, str]) -> None:
-    """Any of the secrets will do, so that one can be replaced without a gap."""
+    """Any of the secrets will do, so one can be replaced without a gap."""
     if not secrets:
         raise Problem(404, "no webhook is taken here: set api.webhook_secrets_file")
     for secret in secrets:
@@ -175,7 +175,7 @@ def stored(desk: Desk, name: str) -> WokenShape | None:
 
 
 def keep(desk: Desk, key: str, answer: WokenShape) -> WokenShape:
-    """The first answer holds; waking is idempotent, so that a second caller in between did no harm."""
+    """The first answer holds; waking is idempotent, so a second caller in between did no harm."""
     if not key:
         return answer
     held = desk.policies.store.keep_once(

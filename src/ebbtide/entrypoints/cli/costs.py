@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Show what node types cost, or ask the cloud for it.")
 PriceFile = Annotated[
     Path | None,
-    typer.Option(help="Price file; else `prices.file`, else ebbtide-prices.yaml beside the configuration."),
+    typer.Option(help="Price file; else `prices.file`, else ebbtide-prices.yaml next to the configuration."),
 ]
 
 

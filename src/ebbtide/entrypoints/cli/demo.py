@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SPEED = 2400.0
 SLOWER = 12
-"""How much slower time passes while something is under way, so that it can be seen."""
+"""How much slower time passes while something is in progress, so it can be seen."""
 FRAMES_PER_SECOND = 12.0
 REMEMBERED = 200
 
@@ -120,7 +120,7 @@ class PlainView:
 
 
 class LiveView:
-    """The picture, drawn anew several times a second, however fast time passes."""
+    """The picture, drawn again several times a second, however fast time passes."""
 
     def __init__(self, out: Console, title: str, pace: float) -> None:
         from rich.live import Live

@@ -58,7 +58,7 @@ def demo_served(
     seed: int, speed: float, port: int, rush_seconds: int = DAY_SECONDS
 ) -> Iterator[tuple[str, Live]]:
     """The address of its page, with a token that is valid for this run alone. The first day is rushed
-    through, so that there is a yesterday to look back on."""
+    through, so there is a yesterday to look back on."""
     start = morning(time.time())
     live = Live(seed, start)
     token = new_token()
@@ -77,7 +77,7 @@ def demo_served(
 
 
 def morning(now: float) -> float:
-    """Two days ago at seven, so that the demo has a yesterday, and never runs into the future soon."""
+    """Two days ago at seven, so the demo has a yesterday, and never runs into the future soon."""
     return now - now % DAY_SECONDS - 2 * DAY_SECONDS + MORNING_SECONDS
 
 

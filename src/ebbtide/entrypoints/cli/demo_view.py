@@ -1,4 +1,4 @@
-"""The live picture of `ebbtide demo`: nodes by zone as bars, what is under way, and the last sentences."""
+"""The live picture of `ebbtide demo`: nodes by zone as bars, what is in progress, and the last sentences."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ AROUND_BAR = 30
 """Name, count of pods and state of a node, with the border of its panel."""
 LONG_NAME, SHORT_NAME = 9, 6
 FIXED_LINES = 14
-"""Headline, legend, borders, what is under way and what this tick says."""
+"""Headline, legend, borders, what is in progress and what this tick says."""
 FEWEST_SENTENCES = 4
 
 
@@ -128,7 +128,7 @@ def under_way(frame: Frame, width: int) -> Panel:
         frame.operation or "nothing", "" if frame.operation else QUIET, overflow="ellipsis", no_wrap=True
     )
     says.truncate(width - 4, overflow="ellipsis")
-    return Panel(says, title="under way", border_style="yellow" if frame.operation else QUIET)
+    return Panel(says, title="in progress", border_style="yellow" if frame.operation else QUIET)
 
 
 def this_tick(frame: Frame) -> Panel:

@@ -46,7 +46,7 @@ def open_store(config: Config) -> Store:
 
 
 def existing_store(config: Config) -> Store | None:
-    """For commands that only read: None where there is nothing yet, so that looking makes no file."""
+    """For commands that only read: None where there is nothing yet, so looking makes no file."""
     parts = urlsplit(config.store_url)
     if parts.scheme == "sqlite" and not Path(parts.path.removeprefix("/")).exists():
         return None

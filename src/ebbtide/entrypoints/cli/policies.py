@@ -61,7 +61,9 @@ def _refuse_all(changes: Sequence[Change]) -> None:
             for change in changes
             for problem in change.problems
         ]
-        raise Usage(f"the policies do not fit beside those in the store; nothing was touched.{''.join(told)}")
+        raise Usage(
+            f"the policies do not fit next to those in the store; nothing was touched.{''.join(told)}"
+        )
 
 
 def _by_hand(config: Config, change: Change) -> Change:

@@ -113,7 +113,7 @@ def run(
 def _with_rounds(
     config: Config, outside: Outside, watched: Watched, owner: str, stop: threading.Event
 ) -> Iterator[Outside]:
-    """Beside the ticks: the API, where it is wanted, and the idle loop, where workloads can be scaled."""
+    """Next to the ticks: the API, where it is wanted, and the idle loop, where workloads can be scaled."""
     from ebbtide.bootstrap.scaling import with_scaling
 
     out = console()

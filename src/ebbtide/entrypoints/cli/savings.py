@@ -1,4 +1,4 @@
-"""`ebbtide savings`: what sleeping saved, a bar for each day, and the ledger anew from the log."""
+"""`ebbtide savings`: what sleeping saved, a bar for each day, and the ledger again from the log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def savings(  # noqa: PLR0913, PLR0917 - one for each option
     ctx: typer.Context,
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[rebuild] [NAME]", help="Of this policy; `rebuild` makes the ledger anew."),
+        typer.Argument(metavar="[rebuild] [NAME]", help="Of this policy; `rebuild` makes the ledger again."),
     ] = None,
     first: Annotated[str, typer.Option("--from", help="First day; else the last 30 days.")] = "",
     last: Annotated[str, typer.Option("--to", help="Last day, included.")] = "",
@@ -36,7 +36,7 @@ def savings(  # noqa: PLR0913, PLR0917 - one for each option
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line for each day.")] = False,
     config: ConfigPath = None,
 ) -> None:
-    """Show what sleeping saved, by day; `ebbtide savings rebuild` makes the ledger anew from the log."""
+    """Show what sleeping saved, by day; `ebbtide savings rebuild` makes the ledger again from the log."""
     from ebbtide.entrypoints.days import wrong_day
 
     anew, name = _understood(words or [])
@@ -52,7 +52,7 @@ def savings(  # noqa: PLR0913, PLR0917 - one for each option
         shape = None if scaling is None else _shape(scaling, name, first, last)
         named = {} if scaling is None else {each.id: each.name for each in book_of(scaling).all()}
     if shape is None:
-        write_lines(["Nothing has run here yet, so that nothing was saved."])
+        write_lines(["Nothing has run here yet, so nothing was saved."])
     elif as_json:
         write_json(shape.model_dump(mode="json"))
     elif as_csv:

@@ -52,7 +52,7 @@ def in_the_store(config: Config) -> Iterator[Scaling]:
 
 @contextmanager
 def in_the_store_if_any(config: Config) -> Iterator[Scaling | None]:
-    """For commands that only read: None where there is nothing yet, so that looking makes no file."""
+    """For commands that only read: None where there is nothing yet, so looking makes no file."""
     store = existing_store(config)
     try:
         yield None if store is None else _scaling(config, store)

@@ -68,7 +68,7 @@ def serve(
     listen: Annotated[str, typer.Option(help=f"HOST:PORT; else api.listen, else {DEFAULT_LISTEN}.")] = "",
     config: ConfigPath = None,
 ) -> None:
-    """Serve the API and the pages alone, beside runners elsewhere (a Lambda, other replicas)."""
+    """Serve the API and the pages alone, next to runners elsewhere (a Lambda, other replicas)."""
     from ebbtide.bootstrap.figures import watched
     from ebbtide.bootstrap.scaling import open_scaling
     from ebbtide.config.api import beyond_loopback

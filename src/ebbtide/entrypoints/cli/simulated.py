@@ -1,7 +1,7 @@
 """The simulated cluster of `run`, `once` and `plan`: real time, kept in a file between processes.
 
 It is made of the pools of the configuration and begins with as many workers as they ask for; its load
-comes in bursts, so that there is something to see within half an hour.
+comes in bursts, so there is something to see within half an hour.
 """
 
 from __future__ import annotations

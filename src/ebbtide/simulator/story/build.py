@@ -1,6 +1,6 @@
 """From a checked story to a simulated cluster at time 0: nodes are Ready, pods that fit run.
 
-Beside what the story says there is a control plane with its API server, as in every cluster: one without
+Next to what the story says there is a control plane with its API server, as in every cluster: one without
 any node or pod at all is not believed by the engine.
 """
 
@@ -127,7 +127,7 @@ def _type_named(name: str, settings: Settings) -> NodeType:
 
 
 def _add_workloads(world: World, story: Story) -> None:
-    """Those with a node of their own first, so that the scheduler finds what is left."""
+    """Those with a node of their own first, so the scheduler finds what is left."""
     for keys in story.keys.workloads:
         if keys.kind == "DaemonSet":
             continue

@@ -15,7 +15,7 @@ _Planned = tuple[float, int, Stop]
 
 class StoryClock(VirtualClock):
     """Stops on its way wherever something is planned. What is planned `late` happens only when time moves on
-    from there, so that a tick of that second comes before it."""
+    from there, so a tick of that second comes before it."""
 
     def __init__(self, now: float) -> None:
         super().__init__(now)

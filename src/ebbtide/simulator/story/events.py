@@ -124,7 +124,7 @@ class Happenings:
                     self._world.inventory.put_pod(with_players(pod, players[name]))
 
     def _dressed(self, pod: Pod) -> Pod:
-        """Players count by the name of the pod, so that the next pod of that name has them too."""
+        """Players count by the name of the pod, so the next pod of that name has them too."""
         for name in (pod.full_name, pod.name):
             if name in self._players:
                 return with_players(pod, self._players[name])

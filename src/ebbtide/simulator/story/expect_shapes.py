@@ -94,7 +94,7 @@ class AtKeys(Section):
     @model_validator(mode="after")
     def _something(self) -> AtKeys:
         if self.replicas is None and self.running is None:
-            raise ValueError("says a time and nothing else; allowed beside it: replicas, running")
+            raise ValueError("says a time and nothing else; allowed next to it: replicas, running")
         return self
 
 

@@ -152,7 +152,7 @@ class WorkloadKeys(Section):
     )
     annotations: TextMap = Field(default_factory=dict, description="Annotations of its pods.")
     namespace: str = Field("default", pattern=WORKLOAD_NAME, description="Its namespace.")
-    labels: TextMap = Field(default_factory=dict, description="Labels of its pods, beside app.")
+    labels: TextMap = Field(default_factory=dict, description="Labels of its pods, next to app.")
     pdb: PdbKeys | None = Field(None, description="Its disruption budget.")
     more_pdbs: tuple[PdbKeys, ...] = Field(
         (), description="Further budgets over the same pods; with two of them no pod can be evicted."

@@ -1,4 +1,4 @@
-// Asking the API, and listening to it. The token is kept in this tab and sent in a header: no cookie, so that
+// Asking the API, and listening to it. The token is kept in this tab and sent in a header: no cookie, so
 // no other page can act in its name.
 
 const KEY = "ebbtide-token";

@@ -9,7 +9,7 @@ const B = 24;
 const WIDEST_BAR = 28;
 const TWO_COLUMNS = 920;
 
-// Drawn about as wide as it will be shown, so that the words in it are not scaled down with it.
+// Drawn about as wide as it will be shown, so the words in it are not scaled down with it.
 function frame(label) {
   const page = document.getElementById("page").clientWidth;
   W = Math.min(640, Math.max(300, (page > TWO_COLUMNS ? page / 2 : page) - 70));

@@ -1,4 +1,4 @@
-// Elements from plain values. Text is always set as text, so that no name can become markup.
+// Elements from plain values. Text is always set as text, so no name can become markup.
 
 export function h(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
@@ -50,7 +50,7 @@ export function replaceChildren(parent, ...children) {
   parent.replaceChildren(...children.flat().filter(Boolean));
 }
 
-// What was typed, unfolded and focused survives when a part of the page is drawn anew.
+// What was typed, unfolded and focused survives when a part of the page is drawn again.
 // A button that is replaced between press and release gets no click: what would be drawn meanwhile waits.
 const PRESS_MS = 2000;
 const waiting = new Map();

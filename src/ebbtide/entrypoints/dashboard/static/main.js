@@ -108,7 +108,7 @@ if (kept === "dark" || kept === "light") document.documentElement.dataset.theme 
 tellTheme();
 wishes.addEventListener("change", tellTheme);
 
-// The # names the page that is shown, so that the link that skips to the content moves the focus itself.
+// The # names the page that is shown, so the link that skips to the content moves the focus itself.
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();

@@ -1,4 +1,4 @@
-// Now: nodes, what waits, what the last tick said, what is under way, and the brakes.
+// Now: nodes, what waits, what the last tick said, what is in progress, and the brakes.
 
 import { ask } from "./api.js";
 import { card, figures, h, redraw, source } from "./dom.js";
@@ -8,7 +8,7 @@ import { clock, money, sentence, share, span } from "./words.js";
 
 const SHOWN = 8;
 
-// The clock of a launch runs from the launch until the node is ready, and is not set anew in between.
+// The clock of a launch runs from the launch until the node is ready, and is not set again in between.
 function lasting(step, time) {
   return step.kind === "launch" && ["JOINED", "READY"].includes(step.state) ? `, launched ${time} ago` : ` for ${time}`;
 }
@@ -69,7 +69,7 @@ export function now(main, { say, refresh }) {
 
   function operations() {
     const all = [status.operation, ...status.spots, status.set_aside].filter(Boolean);
-    if (!all.length) return [h("p", { class: "quiet" }, "Nothing is under way.")];
+    if (!all.length) return [h("p", { class: "quiet" }, "Nothing is in progress.")];
     return all.map((each) => h("div", {}, h("h3", {}, each.kind), h("p", {}, each.reason),
       each.abort_reason ? h("p", { class: "bad" }, `Aborting: ${each.abort_reason}`) : null,
       each === status.set_aside ? h("p", { class: "bad" }, "Set aside: it waits for `ebbtide resume`.") : null,

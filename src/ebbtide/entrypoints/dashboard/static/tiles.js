@@ -1,5 +1,5 @@
 // Nodes as a picture, by zone. A tile is made once for each node and then only changed where something changed,
-// so that a thousand of them can be kept up to date.
+// so a thousand of them can be kept up to date.
 
 import { h } from "./dom.js";
 import { share, span } from "./words.js";
@@ -48,7 +48,7 @@ export class Tiles {
     if (!this.working) this.work(many ? SLICE_MS : Infinity);
   }
 
-  // Many tiles are painted a slice for each frame, so that the page answers in between. What is seen anew
+  // Many tiles are painted a slice for each frame, so the page answers in between. What is seen again
   // meanwhile takes the place of what was still to do.
   work(most) {
     const end = performance.now() + most;
