@@ -84,8 +84,9 @@ def right_order(moment: Moment, chosen: str) -> Ruling:
     zones = Counter(one.zone for one in workers)
     if zones[node.zone] < max(zones.values()):
         return no(f"zone {node.zone} has {zones[node.zone]} workers, another has more")
-    older = [o.name for o in workers if o.zone == node.zone and o.created_at < node.created_at]
-    return no(f"{older[0]} is older") if older else yes("the oldest of the fullest zone")
+    fullest = [o for o in workers if zones[o.zone] == zones[node.zone]]
+    older = [o.name for o in fullest if o.created_at < node.created_at]
+    return no(f"{older[0]} is older") if older else yes("the oldest of the fullest zones")
 
 
 @rule("rows 4, 28", "yes", "no", "either")

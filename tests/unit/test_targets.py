@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ebbtide.adapters.clouds.catalogue import CATALOGUE
 from ebbtide.core.targets import choose_targets
 from ebbtide.model.node import Node, Ownership
 from ebbtide.model.pod import Budget, Pod
@@ -54,6 +55,20 @@ def test_the_fullest_zone_comes_first() -> None:
 
 def test_in_a_zone_the_oldest_node_goes_first() -> None:
     assert choose((aged("a1", 1), aged("a2", 3), aged("a3", 2)))[0] == ["a2"]
+
+
+def test_of_equally_full_zones_the_oldest_node_goes_first() -> None:
+    nodes = (aged("a1", 1), aged("a2", 3), aged("b1", 9), aged("b2", 2))
+    assert choose(nodes)[0] == ["b1"]
+    assert choose(nodes, preferred_zones=("b",))[0] == ["b1"], "a preferred zone is the last tie-break"
+
+
+def test_of_equally_old_nodes_the_most_expensive_goes_first() -> None:
+    pools = (make_pool(types=(CATALOGUE["cpx32"], CATALOGUE["cpx62"])),)
+    nodes = (make_node("a1", instance_type="cpx32"), make_node("a2", instance_type="cpx62"))
+    assert choose(nodes, pools=pools)[0] == ["a2"]
+    unknown = make_node("a0", instance_type="other")
+    assert choose((unknown, *nodes), pools=pools, limit=3)[0] == ["a2", "a1", "a0"]
 
 
 def test_zones_are_counted_anew_after_each_choice() -> None:
@@ -109,7 +124,7 @@ def test_a_removal_knows_instance_node_zone_and_pool() -> None:
 def test_a_node_that_is_not_ours_to_remove_is_passed_over_with_the_reason(
     overrides: dict[str, object], reason: str
 ) -> None:
-    nodes = (make_node("a1", **overrides), make_node("a2"))
+    nodes = (aged("a1", 9, **overrides), aged("a2", 1))
     assert choose(nodes) == (["a2"], {"a1": reason})
 
 

@@ -1,4 +1,4 @@
-"""Which nodes to remove: from the fullest zone, the oldest first, only what can be drained and whose
+"""Which nodes to remove: from the fullest zones, the oldest first, only what can be drained and whose
 pods fit elsewhere. Every node passed over is named with the reason.
 """
 
@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 
 from ebbtide.core.capacity import doomed, staying
+from ebbtide.core.costs import price_of
 from ebbtide.core.drain import Disruptions, Treatment, plan_drain
 from ebbtide.core.fit import placement_of
 from ebbtide.core.gates import pool_room, sleeping_pools
@@ -61,19 +63,25 @@ def choose_targets(
 
 
 def _in_order(nodes: list[Node], settings: Settings, now: int) -> Iterator[Node]:
-    """Fullest zone first (of equal ones, one that is less preferred), and in it the oldest; a node from the
-    future counts as new."""
+    """From the fullest zones the oldest first; of equally old ones the most expensive, then one in a zone
+    that is less preferred. A node from the future counts as new, one without a known price as cheap."""
     counts = Counter(node.zone for node in nodes if not node.unschedulable)
     yield from sorted(
         nodes,
         key=lambda n: (
             -counts[n.zone],
+            min(n.created_at, now),
+            -_per_hour(n, settings),
             -settings.zone_rank(n.zone),
             n.zone,
-            min(n.created_at, now),
             n.name,
         ),
     )
+
+
+def _per_hour(node: Node, settings: Settings) -> Decimal:
+    price = price_of(node, settings)
+    return price.per_hour if price is not None else Decimal(0)
 
 
 def removal_of(node: Node, snapshot: Snapshot) -> Removal:

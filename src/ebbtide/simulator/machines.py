@@ -184,7 +184,8 @@ class Machines:
             self.book.ended_seconds += machine.ended_at - machine.instance.launched_at
             self.book.ended_cost += _cost(machine, machine.ended_at)
         offer = f"{machine.instance.zone}/{machine.instance.market}/{machine.instance.instance_type}"
-        if offer in self.book.capacity:
+        # What the cloud takes by itself it keeps: a zone without capacity has none for a replacement either.
+        if machine.asked_to_go and offer in self.book.capacity:
             self.book.capacity[offer] += 1
         self._timeline.after(self.rules.listed_seconds, "unlist", instance_id)
 

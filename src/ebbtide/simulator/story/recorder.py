@@ -57,7 +57,9 @@ class Recorder:
         if act.kind is ActKind.TERMINATE and (machine is None or not machine.instance.alive):
             return  # it goes already: nothing is done to it
         instance = machine.instance if machine is not None else Instance("")
-        name = machine.node.name if act.kind is ActKind.LAUNCH and machine is not None else act.node_name
+        # A machine that never joined has no Node object; it is called what it was called at its launch.
+        by_machine = act.kind in (ActKind.LAUNCH, ActKind.TERMINATE)
+        name = machine.node.name if machine is not None and by_machine else act.node_name
         pod = world.inventory.pods.get(act.pod_uid)
         work = _work(record, act, node, instance.id)
         self.acts.append(
