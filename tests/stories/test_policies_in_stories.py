@@ -64,6 +64,7 @@ def test_a_policy_that_is_refused_is_an_answer_and_not_the_end() -> None:
         settings=settings(policies=[SLEEPY]), workloads=web(3), events=[{"at": 60, "policy": other}]
     )
     assert "policy was refused: policy other" in said(result)
+    assert "nothing was changed (409)" in said(result)
 
 
 def test_time_0_is_what_the_story_says() -> None:

@@ -190,7 +190,10 @@ class PolicyKeys(Section):
         None, ge=1, le=86_400, description="How long a caller waits for it to be ready; else the default."
     )
     grace_seconds: int = Field(
-        DEFAULTS.grace_seconds, ge=0, le=YEAR_SECONDS, description="Not idle after creation or deployment."
+        DEFAULTS.grace_seconds,
+        ge=0,
+        le=YEAR_SECONDS,
+        description="Up for so long after creation, deployment or a wake.",
     )
     hourly_cost: Amount | None = Field(None, description="What it costs while up; else from the price book.")
     currency: str = Field(DEFAULTS.currency, pattern=r"^[A-Z]{3}$", description="Of its amounts.")

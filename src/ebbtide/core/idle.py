@@ -16,7 +16,7 @@ from typing import Any
 from ebbtide.core.listening import (
     Look,
     Verdict,
-    grace_ends,
+    begun_at,
     idle_threshold,
     listen,
     may_not_fall,
@@ -113,8 +113,9 @@ def _awake(policy: Policy, state: IdleState, look: Look, defaults: ZeroDefaults,
         return stay_up(policy, state, f"there is no {look.missing[0]}", now, now)
     if by_hand := zero_by_hand(policy, look):
         return stay_up(policy, state, by_hand, now, now)
-    if now < (graced := grace_ends(policy, state, look)):
-        return stay_up(policy, state, "", now, min(max(graced - policy.grace_seconds, 0), now))
+    begun = begun_at(policy, state, look)
+    if begun > (now if state.phase is Phase.ACTIVE else state.idle_since or now):
+        return stay_up(policy, state, "", now, min(begun, now))
     if state.phase is Phase.ACTIVE:
         begun = replace(
             state,
@@ -143,7 +144,8 @@ def _idle(policy: Policy, state: IdleState, look: Look, defaults: ZeroDefaults, 
         idle_threshold(policy, defaults),
         keep_alive(policy, defaults) + state.extra_keep_alive_seconds,
     )
-    if now - since < threshold + quiet:
+    graced = begun_at(policy, state, look) + policy.grace_seconds
+    if now - since < threshold + quiet or now < graced:
         return _keep(state, look, now, stretches)
     if why := may_not_fall(state, look, now):
         told = "" if why == state.left_alone else f"idle for {now - since} s and left up: {why}"

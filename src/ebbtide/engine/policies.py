@@ -29,6 +29,11 @@ class PolicyRefused(Usage):
         super().__init__(f"policy {name}: {told}; nothing was changed")
         self.problems = tuple(problems)
 
+    @property
+    def taken(self) -> bool:
+        """Whether something else stands in the way (409), not the policy itself (422)."""
+        return any(each.taken for each in self.problems)
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -136,7 +141,9 @@ class Policies:
     def _replace(self, policy: Policy) -> Policy:
         stored = self.store.find_policy(policy.id)
         known, now = stored or policy, int(self._clock.now())
-        changed = replace(policy, updated_at=now, schedules=stamped(policy.schedules, _written(known), now))
+        # What is not enabled counts nothing: it must not fire for the time in which it was switched off.
+        counted = _written(known) if known.enabled else ()
+        changed = replace(policy, updated_at=now, schedules=stamped(policy.schedules, counted, now))
         entry = self._entry(changed, PolicyChange.CHANGED)
         if known.target == policy.target:
             return self.store.put_policy(changed, [entry])

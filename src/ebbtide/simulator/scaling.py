@@ -8,6 +8,7 @@ Signals are asked for by these queries, with the key of a workload; anything els
     requests{workload="default/web"}    requests a second, as `WorkloadSpec.requests` says
     cpu{workload="default/web"}         cores that its running pods use
     vector(5)                           always 5, as in PromQL
+    1 - avg(rate(node_cpu_seconds_total{mode="idle"}[5m]))    average CPU of the ready workers
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from ebbtide.simulator.world import World
 KINDS = {WorkloadKind.DEPLOYMENT: Kind.DEPLOYMENT, WorkloadKind.STATEFUL_SET: Kind.STATEFUL_SET}
 CONSTANT = re.compile(r"(?:vector|scalar)?\(?\s*(-?\d+(?:\.\d+)?)\s*\)?")
 QUERY = re.compile(r'(requests|cpu)\{workload="([^"]+)"\}')
+AVERAGE_CPU = re.compile(r'1-avg\(rate\(node_cpu_seconds_total\{mode="idle"\}(?:\[\w+\])?\)\)')
+"""Without its spaces."""
 
 
 class SimWorkloads:
@@ -97,6 +100,8 @@ class SimSignals:
     def _value(self, query: str) -> Reading:
         if constant := CONSTANT.fullmatch(query.strip()):
             return Reading(float(constant[1]), int(self._clock.now()))
+        if AVERAGE_CPU.fullmatch("".join(query.split())):
+            return self._average_cpu()
         asked = QUERY.fullmatch(query)
         found = self._world.pods.book.workloads.get(asked[2]) if asked else None
         if asked is None or found is None:
@@ -107,6 +112,13 @@ class SimSignals:
             return Reading(problem=f"nobody counts the requests of {asked[2]}")
         since = self._world.now - self._world.controllers.began_at
         return Reading(float(found.spec.requests.wanted_at(since)), int(self._clock.now()))
+
+    def _average_cpu(self) -> Reading:
+        ready = [node.name for node in self._world.view().workers if node.ready]
+        value = self._world.usage.average(ready)
+        return Reading(
+            value, int(self._clock.now()), "" if value is not None else "no worker can be measured"
+        )
 
     def _cores(self, found: Simulated) -> float:
         pods = (self._world.inventory.pods[uid] for uid in self._world.pods.members[found.spec.key])

@@ -3,6 +3,7 @@ left it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -13,7 +14,7 @@ from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
 from ebbtide.engine.policies import Policies, PolicyRefused
 from ebbtide.model.idle import Phase
-from ebbtide.model.policy import FROM_CONFIGURATION
+from ebbtide.model.policy import FROM_CONFIGURATION, Schedule
 from tests.yard import Town, make_policy, make_ref, policy_id
 
 WEB = "{name: web, target: {workloads: [{name: web}]}, scale_to_zero: true}"
@@ -124,3 +125,14 @@ def test_what_does_not_fit_is_neither_created_nor_put_in_place_of_another() -> N
         book.replace(make_policy("shop", make_ref("web"), id=policy_id(2), version=1))
     assert town.rows.list_policies() == before
     assert book.replace(make_policy("web", id=policy_id(1), version=1, max_replicas=3)).version == 2
+
+
+def test_what_was_disabled_counts_from_when_it_is_enabled() -> None:
+    town = town_of()
+    book, written = book_of(town), town.now
+    off = book.create(make_policy("web", schedules=(Schedule("@daily", replicas=0),), enabled=False))
+    town.clock.sleep(3600)
+    on = book.replace(replace(off, enabled=True))
+    assert [each.written_at for each in (*off.schedules, *on.schedules)] == [written, written + 3600]
+    town.clock.sleep(3600)
+    assert book.replace(replace(on, max_replicas=4)).schedules == on.schedules

@@ -166,22 +166,41 @@ def test_a_workload_that_is_new_or_newly_deployed_has_its_grace(stamp: str) -> N
         changes: dict[str, Any] = {stamp: NOW - ago}
         return make_workload(**changes)
 
-    look = seen(0.0, deployed(299))
-    done = step(make_state(Phase.IDLE, idle_since=LONG_IDLE), look)
-    assert (done.state.phase, done.wanted) == (Phase.ACTIVE, Wanted.NOTHING)
-    assert done.stretches[0].until == NOW - 299
-    assert step(make_state(), seen(0.0, deployed(300))).state.phase is Phase.IDLE
+    at_once = make_policy(idle_threshold_seconds=60, keep_alive_window_seconds=0)
+    idle = make_state(Phase.IDLE, idle_since=NOW - 299)
+    assert step(idle, seen(0.0, deployed(299)), at_once).wanted is Wanted.NOTHING
+    assert step(replace(idle, idle_since=NOW - 300), seen(0.0, deployed(300)), at_once).wanted is Wanted.FALL
 
 
 def test_a_new_policy_and_one_that_just_woke_have_their_grace() -> None:
-    assert step(make_state(), policy=make_policy(created_at=NOW - 299)).state.phase is Phase.ACTIVE
-    assert step(make_state(last_wake_at=NOW - 299)).state.phase is Phase.ACTIVE
-    assert step(make_state(last_wake_at=NOW - 300)).state.phase is Phase.IDLE
+    at_once = make_policy(idle_threshold_seconds=60, keep_alive_window_seconds=0)
+    idle = make_state(Phase.IDLE, idle_since=NOW - 200)
+    for graced in (
+        step(idle, policy=replace(at_once, created_at=NOW - 299)),
+        step(replace(idle, last_wake_at=NOW - 299), policy=at_once),
+    ):
+        assert (graced.state.phase, graced.wanted) == (Phase.IDLE, Wanted.NOTHING)
+    assert step(replace(idle, last_wake_at=NOW - 300), policy=at_once).wanted is Wanted.FALL
 
 
-def test_without_any_stamp_there_is_no_grace() -> None:
-    unknown = make_workload(created_at=0, deployed_at=0)
-    assert step(make_state(), seen(0.0, unknown), make_policy(created_at=0)).state.phase is Phase.IDLE
+def test_grace_is_no_time_on_top_of_threshold_and_keep_alive() -> None:
+    policy = make_policy(created_at=NOW - 10)
+    begun = step(make_state(Phase.ACTIVE, last_wake_at=NOW - 1), policy=policy).state
+    assert (begun.phase, begun.idle_since) == (Phase.IDLE, NOW)
+
+
+@pytest.mark.parametrize("stamp", ["created_at", "deployed_at"])
+def test_what_is_deployed_while_idle_counts_anew(stamp: str) -> None:
+    changes: dict[str, Any] = {stamp: NOW - 299}
+    done = step(make_state(Phase.IDLE, idle_since=LONG_IDLE), seen(0.0, make_workload(**changes)))
+    assert (done.state.phase, done.wanted) == (Phase.ACTIVE, Wanted.NOTHING)
+    assert done.stretches[0].until == NOW - 299
+
+
+def test_a_deployment_by_a_clock_that_is_ahead_is_not_idle_time() -> None:
+    ahead = seen(0.0, make_workload(deployed_at=NOW + 30))
+    assert step(make_state(Phase.ACTIVE), ahead).state.phase is Phase.ACTIVE
+    assert step(make_state(Phase.IDLE), ahead).stretches[0].until == NOW
 
 
 @pytest.mark.parametrize("off", [{"enabled": False}, {"scale_to_zero": False}])

@@ -112,7 +112,7 @@ def problem_of(error: EbbtideError) -> Problem:
             return Problem(409, str(error), [{"field": "target", "says": str(error)}])
         case PolicyRefused():
             errors = [{"field": each.field, "says": each.says} for each in error.problems]
-            return Problem(409 if any(each.taken for each in error.problems) else 422, str(error), errors)
+            return Problem(409 if error.taken else 422, str(error), errors)
         case StoreUnusable():
             return Problem(503, str(error))
         case Usage():

@@ -10,7 +10,7 @@ from itertools import product
 
 from ebbtide.config import Config
 from ebbtide.config.policies import PolicyKeys, keys_of
-from ebbtide.engine.policies import Policies
+from ebbtide.engine.policies import Policies, PolicyRefused
 from ebbtide.engine.scaling import Scaling
 from ebbtide.engine.switch import set_switch
 from ebbtide.errors import EbbtideError
@@ -143,7 +143,8 @@ class Happenings:
         try:
             said = self._asked(kind, value)
         except EbbtideError as error:
-            said = f"{kind} was refused: {error}"
+            status = " (409)" if isinstance(error, PolicyRefused) and error.taken else ""
+            said = f"{kind} was refused: {error}{status}"
         self.say(said)
 
     def _asked(self, kind: str, value: object) -> str:
