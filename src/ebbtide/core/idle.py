@@ -113,9 +113,9 @@ def _awake(policy: Policy, state: IdleState, look: Look, defaults: ZeroDefaults,
         return stay_up(policy, state, f"there is no {look.missing[0]}", now, now)
     if by_hand := zero_by_hand(policy, look):
         return stay_up(policy, state, by_hand, now, now)
-    begun = begun_at(policy, state, look)
-    if begun > (now if state.phase is Phase.ACTIVE else state.idle_since or now):
-        return stay_up(policy, state, "", now, min(begun, now))
+    newest = begun_at(policy, state, look)
+    if newest > (now if state.phase is Phase.ACTIVE else state.idle_since or now):
+        return stay_up(policy, state, "", now, min(newest, now))
     if state.phase is Phase.ACTIVE:
         begun = replace(
             state,
