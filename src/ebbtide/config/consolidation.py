@@ -60,6 +60,13 @@ class ConsolidationKeys(Section):
     moves_fraction: float = _number(
         DEFAULTS.moves_fraction, "The same as a share of all running pods, where that is more.", 0.0, 100.0
     )
+    at_once_fraction: float = _number(
+        DEFAULTS.at_once_fraction,
+        "Pods moved at a time as a share of all that run, where that is more than 4; "
+        "of one controller a tenth at most.",
+        0.0,
+        1.0,
+    )
     move_timeout_sec: int = _seconds(
         DEFAULTS.move_timeout_seconds, "How long a moved pod may take to be ready elsewhere.", 1
     )

@@ -12,6 +12,9 @@ from decimal import Decimal
 from ebbtide.model.check import Check, Refusal
 from ebbtide.model.operation import Move, Removal, Slot
 
+MOVES_AT_ONCE = 4
+MOST_OF_A_CONTROLLER = Decimal("0.10")
+
 
 @dataclass(frozen=True, slots=True)
 class ConsolidationSettings:
@@ -35,6 +38,9 @@ class ConsolidationSettings:
     moves_per_hour: int = 60
     moves_fraction: Decimal = Decimal(0)
     """Pods moved in an hour as a share of those that run, where that is more than `moves_per_hour`."""
+    at_once_fraction: Decimal = Decimal(0)
+    """Pods moved at a time as a share of those that run, and of one controller's, where that is more than
+    a few and one."""
     move_timeout_seconds: int = 300
     """How long a moved pod may take to be ready elsewhere."""
     replace: bool = True
@@ -47,6 +53,14 @@ class ConsolidationSettings:
         """What must be saved an hour in a cluster that costs so much."""
         share = (self.min_savings_fraction * cost_per_hour).quantize(Decimal("0.0001"))
         return max(self.min_savings_per_hour, share)
+
+    def at_once(self, running_pods: int) -> int:
+        """How many pods may be on the move at a time where so many run."""
+        return max(MOVES_AT_ONCE, int(self.at_once_fraction * running_pods))
+
+    def at_once_of(self, ready_pods: int) -> int:
+        """The same for the pods of one controller: never more than a tenth of them, but one."""
+        return max(1, int(min(self.at_once_fraction, MOST_OF_A_CONTROLLER) * ready_pods))
 
     def moves_allowed(self, running_pods: int) -> int:
         """How many pods may be moved in an hour where so many run."""

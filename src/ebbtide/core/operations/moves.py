@@ -29,9 +29,6 @@ from ebbtide.model.effect import Evict
 from ebbtide.model.operation import AbortCause, Consolidate, Move, MoveState, Stop
 from ebbtide.model.pod import Pod
 
-AT_ONCE = 4
-"""Pods that are on their way at the same time at most, each of another controller."""
-
 ALLOWED: dict[MoveState, frozenset[MoveState]] = {
     MoveState.PLANNED: frozenset({MoveState.EVICTING, MoveState.LEFT}),
     MoveState.EVICTING: frozenset({MoveState.MOVED, MoveState.LEFT}),
@@ -140,16 +137,20 @@ def next_moves(operation: Consolidate, situation: Situation) -> Next:
     most, done = settings.consolidation.moves_allowed(running), evicted_lately(record, situation.now)
     if done >= most:
         return Next(waits=f"{done} pods were moved in the last hour, {most} are allowed")
-    return _judged(list(_first_few(operation, most - done)), there, situation)
+    most = min(most - done, settings.consolidation.at_once(running))
+    return _judged(list(_first_few(operation, most, situation)), there, situation)
 
 
-def _first_few(operation: Consolidate, most: int) -> Iterator[Move]:
-    """In the order of the plan, no two of one controller."""
-    owners: set[str] = set()
-    most = min(most, AT_ONCE)
+def _first_few(operation: Consolidate, most: int, situation: Situation) -> Iterator[Move]:
+    """In the order of the plan, only a few of one controller. They begin together, so that each is counted
+    against the same number of ready pods."""
+    rules, ready = situation.settings.consolidation, _ready_by_owner(situation)
+    taken: Counter[str] = Counter()
     for move in operation.moves:
-        if move.state is MoveState.PLANNED and move.owner_uid not in owners and len(owners) < most:
-            owners.add(move.owner_uid)
+        if move.state is not MoveState.PLANNED or taken.total() >= most:
+            continue
+        if taken[move.owner_uid] < rules.at_once_of(ready[move.owner_uid]):
+            taken[move.owner_uid] += 1
             yield move
 
 
