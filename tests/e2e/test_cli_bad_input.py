@@ -120,7 +120,7 @@ def test_wrong_arguments_end_with_code_2(shell: Shell, arguments: list[str], say
 def test_debug_shows_where_an_error_happened(shell: Shell) -> None:
     result = shell.run("status", "--debug", code=1, environ={"MIN_WORKERS": "two"})
     assert "Traceback" in result.err
-    assert "ConfigError" in result.err
+    assert "ConfigProblems" in result.err
 
 
 def test_a_folder_that_cannot_hold_the_store_is_named(shell: Shell) -> None:
