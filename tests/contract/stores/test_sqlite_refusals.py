@@ -44,7 +44,7 @@ def refusal(path: Path) -> str:
 def test_a_new_file_is_made_and_ready(tmp_path: Path) -> None:
     path = tmp_path / "new.db"
     open_store(path).close()
-    assert check(f"sqlite:///{path}").endswith("is ready at schema 0002")
+    assert check(f"sqlite:///{path}").endswith("is ready at schema 0003")
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
@@ -222,7 +222,7 @@ def test_many_processes_open_a_new_file_at_once(tmp_path: Path) -> None:
 def test_upgrading_twice_changes_nothing(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'a.db'}"
     assert "has its tables now" in upgrade(url)
-    assert "is at schema 0002 already" in upgrade(url)
+    assert "is at schema 0003 already" in upgrade(url)
 
 
 def locks_held(path: Path) -> int:
