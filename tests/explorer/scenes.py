@@ -240,7 +240,7 @@ SCENES = (
     Scene("kept lease", idle_world, SETTINGS, keeps_lease=True, events=workers_die),
     Scene("demand returns", returning_world, SETTINGS, events=people_cordon, weight=2),
     # A launch is extended next to one that never joins, while nodes are given back or go.
-    Scene("both lanes", both_lanes_world, BOTH_LANES, events=workers_die),
+    Scene("both lanes", both_lanes_world, BOTH_LANES, calm_steps=80, events=workers_die),
     # What consolidation has emptied is marked for up to half an hour.
     Scene("consolidation", scattered_world, REPACKING, calm_steps=80, events=workers_die),
     # Two departures on one path: somebody wakes the group, and something goes wrong.
