@@ -13,12 +13,14 @@ from ebbtide.core.operations.machine import Work
 from ebbtide.engine.observers import Observers
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.idle import Phase
-from ebbtide.model.operation import Operation, Spot
+from ebbtide.model.operation import Operation, RemovalState, Spot
 
 Met = tuple[str, str]
 
 ELSEWHERE: dict[str, str] = {
     Action.ADOPT: "test_incidents, orphans after a crash: no scene loses its record",
+    RemovalState.SET_ASIDE: "test_crash_table_lanes and the stories of row 31: no cloud of a scene refuses",
+    Action.RETRY: "test_crash_table_lanes and the stories of row 31: what was set aside is tried again",
 }
 """States and actions that no scene leads to, and which test does."""
 

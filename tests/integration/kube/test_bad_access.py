@@ -166,7 +166,7 @@ def test_the_doctor_asks_for_the_rights_on_workloads_where_policies_scale_them(k
 
     eventually(lambda: bool(missing()), 30, "rights that are gone")
     (wrong,) = missing()
-    for right in ("watch deployments", "patch deployments/scale", "patch statefulsets/status"):
+    for right in ("watch deployments", "patch deployments/scale", "patch statefulsets/scale"):
         assert right in wrong.says
     assert "list horizontalpodautoscalers" in wrong.says
     assert wrong.fix == "apply deploy/manifests/workload-scaling.yaml"
