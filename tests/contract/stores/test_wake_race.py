@@ -98,8 +98,8 @@ def test_no_wake_is_lost_while_two_loops_race_to_zero(
     assert lost == []
     assert {each.replicas for each in yard.there.values()} == {2}
     assert sum(falls) > 0
-    woken = [state.wake_count for state in policies.list_states()]
-    assert woken == [ran[target % WAKERS] for target in range(TARGETS)]
+    woken = {state.policy_id: state.wake_count for state in policies.list_states()}
+    assert woken == {policy_id(target): ran[target % WAKERS] for target in range(TARGETS)}
     rebuilt = runner(lab.clock, stores[0], yard, "rebuild").rebuild()
     assert not any(one.changed for one in rebuilt)
     for store in stores:
