@@ -1,6 +1,6 @@
 # Every target makes what it needs in .venv; nothing is installed outside this folder.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run check test control-plane chaos chaos-real torture fuzz lambda bench bench-packing bench-consolidation bench-launch pictures reference audit lock clean
+.PHONY: help setup demo run check test control-plane chaos chaos-real torture fuzz lambda dist bench bench-packing bench-consolidation bench-launch pictures reference audit lock clean
 .DELETE_ON_ERROR:
 
 ARGS ?=
@@ -94,6 +94,11 @@ fuzz: $(READY) ## Fuzz every parser of outside data (SECONDS=60 for each, ARGS="
 
 lambda: $(READY) ## Build build/ebbtide-lambda.zip (CONFIG=ebbtide.yaml, PYTHON_VERSION=3.13)
 	@CONFIG="$(CONFIG)" bash scripts/build_lambda.sh
+
+dist: $(if $(wildcard $(READY)),$(READY),$(LIGHT)) ## Build wheel and sdist into dist/, the same bytes each time, with SHA256SUMS
+	@rm -rf dist
+	@$(BIN)/python -m hatchling build -d dist >/dev/null 2>&1 || $(BIN)/python -m hatchling build -d dist
+	@cd dist && sha256sum ebbtide-* > SHA256SUMS && cat SHA256SUMS
 
 bench: $(READY) ## Run every bench/bench_*.py (ARGS="...")
 	@set -e; for name in $(sort $(basename $(notdir $(wildcard bench/bench_*.py)))); do \
