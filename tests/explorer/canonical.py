@@ -167,7 +167,7 @@ def digest_world(world: World, names: Names) -> int:
         (
             tuple(machines), tuple(shown), tuple(sorted(pods.get("", ()))), tuple(coming), tuple(wanted),
             tuple(volumes), tuple(lost), tuple(mail), tuple(budgets), tuple(book.closed_zones),
-            tuple(book.capacity.items()),
+            tuple(book.capacity.items()), world.machines.never_join,
         )
     )  # fmt: skip
 

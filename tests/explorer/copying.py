@@ -22,7 +22,21 @@ from ebbtide.simulator.runner import Stage
 from ebbtide.simulator.world import World
 from tests.oracle.witness import Witness
 
-PLAIN = {int, str, float, bool, bytes, tuple, frozenset, NoneType, Decimal, random.Random}
+
+
+class Certain(random.Random):
+    """For a world in which nothing is left to chance. Copies cannot share a generator: what one path draws
+    would change what happens on all others, and no path could be gone again."""
+
+    def random(self) -> float:
+        raise AssertionError("a scene must not leave anything to chance: say what happens")
+
+    def uniform(self, a: float, b: float) -> float:
+        assert a == b, f"a scene must not leave anything to chance: it draws from {a} to {b}"
+        return a
+
+
+PLAIN = {int, str, float, bool, bytes, tuple, frozenset, NoneType, Decimal, Certain}
 CALLS = {FunctionType, MethodType}
 REBUILT = {"_placement"}
 """Caches of mutable values: the copy starts with its own, empty."""
@@ -82,6 +96,8 @@ def _transfer(source: object, target: object, memo: Memo) -> None:
             mine[name] = value
         elif kind in CALLS:
             continue
+        elif kind is random.Random:
+            raise TypeError("copies must not share a generator of chance: give the world a Certain one")
         elif id(value) in memo:
             mine[name] = memo[id(value)]
         elif hasattr(value, "__dict__") and not is_dataclass(value):

@@ -187,13 +187,14 @@ def scattered_world() -> World:
 
 
 def both_lanes_world() -> World:
-    """Two workers more than needed; while one goes there is work for all of them and more, and half of the
-    machines that are launched never join."""
-    world = small_world(replace(PLAIN, never_join=0.5))
+    """Two workers more than needed; while one goes there is work for all of them and two more, and the first
+    two machines that are launched never join."""
+    world = small_world(PLAIN)
+    world.machines.never_join = 2
     for number, zone in enumerate(("a", "b", "a", "b")):
         world.add_node("general", "small", zone, age_seconds=7200 - number)
     _deployment(world, "web", 6, 300, budget=1)
-    world.plan(START + 70, "wanted", "default/web=30")
+    world.plan(START + 70, "wanted", "default/web=33")
     return world
 
 
@@ -239,8 +240,11 @@ SCENES = (
     ),
     Scene("kept lease", idle_world, SETTINGS, keeps_lease=True, events=workers_die),
     Scene("demand returns", returning_world, SETTINGS, events=people_cordon, weight=2),
-    # A launch is extended next to one that never joins, while nodes are given back or go.
-    Scene("both lanes", both_lanes_world, BOTH_LANES, calm_steps=80, events=workers_die),
+    # A launch is extended next to one that never joins, while nodes are given back or go. Each of the two that
+    # never join costs `join_timeout_seconds` (150), two steps until it is given up and ended (60) and a back-off
+    # of up to `backoff_max_seconds` (120): 660 s for both. With a runner frozen for long (120) and a worker that
+    # has to be replaced (its launch, boot, join and cooldown: 150), all is well after 930 s: 31 steps.
+    Scene("both lanes", both_lanes_world, BOTH_LANES, calm_steps=40, events=workers_die),
     # What consolidation has emptied is marked for up to half an hour.
     Scene("consolidation", scattered_world, REPACKING, calm_steps=80, events=workers_die),
     # Two departures on one path: somebody wakes the group, and something goes wrong.

@@ -20,6 +20,7 @@ from itertools import count
 
 from ebbtide.simulator.runner import stage_of
 from tests.explorer.actors import Actor
+from tests.explorer.copying import Certain
 from tests.explorer.ending import what_is_wrong_at_the_end
 from tests.explorer.entries import Entry, Snapshot
 from tests.explorer.path import Path, Pruned
@@ -115,6 +116,7 @@ class Search:
     def beginning(self) -> Snapshot:
         """The scene once its pods have been placed: from then on anything may go wrong."""
         world = self.scene.build()
+        world.timeline.random = Certain()
         world.advance_to(START + PLACED_SECONDS)
         stage = stage_of(world, self.scene.settings)
         self.scene.prepare(stage)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.explorer.scenes import SCENES, Scene
-from tests.explorer.search import explore, read_path, replay, write_path
+from tests.explorer.copying import copy_world
+from tests.explorer.scenes import PLAIN, SCENES, Scene
+from tests.explorer.search import Search, explore, read_path, replay, write_path
 from tests.explorer.sometimes import never_met
 from tests.simulation.conftest import EXPLORED
+from tests.simulation.stories import small_world
 
 STATES_AT_LEAST = 200_000
 
@@ -40,3 +42,15 @@ def test_a_path_is_written_so_that_it_can_be_gone_again() -> None:
     assert read_path(write_path(())) == ()
     path = replay(scene, scene.quick, (0, 0, 0, 1))
     assert [line for line in path.trail if "crash" in line or "unread" in line]
+
+
+def test_a_scene_that_leaves_anything_to_chance_is_refused() -> None:
+    """Paths that share a generator of chance change one another, and none of them can be gone again."""
+    scene = SCENES[0]
+    snapshot = Search(scene, scene.quick).beginning()
+    world = snapshot.stage.world
+    with pytest.raises(AssertionError, match="must not leave anything to chance"):
+        world.timeline.chance(0.5)
+    assert copy_world(world).timeline.random is world.timeline.random
+    with pytest.raises(TypeError, match="must not share"):
+        copy_world(small_world(PLAIN))

@@ -46,7 +46,7 @@ class Timeline:
         return self.random.uniform(span.low, span.high)
 
     def chance(self, probability: float) -> bool:
-        return probability > 0 and self.random.random() < probability
+        return probability >= 1 or (probability > 0 and self.random.random() < probability)
 
     @property
     def next_at(self) -> float:
