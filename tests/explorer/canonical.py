@@ -138,7 +138,7 @@ def digest_world(world: World, names: Names) -> int:
             (
                 names(instance.id), names(instance.key), instance.state, instance.zone, instance.market,
                 machine.node.name, names(machine.node.uid), machine.joins, machine.visible, machine.reachable,
-                machine.noticed, machine.asked_to_go,
+                machine.noticed, machine.asked_to_go, machine.protected,
             )
         )  # fmt: skip
     events: dict[str, list[tuple[str, int]]] = {}

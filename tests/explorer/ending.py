@@ -19,6 +19,7 @@ def what_is_wrong_at_the_end(stage: Stage, scene: Scene, actors: Sequence[Actor]
         found.append(f"{record.operation.id} is still open: {record.operation}")
     if record.set_aside is not None:
         found.append(f"{record.set_aside.id} was set aside")
+    found += [f"{one.removal.node_name} was set aside and is never tried again" for one in record.refused]
     found += [f"{spot.id} is still open: {spot}" for spot in record.spots]
     workers = [node for node in world.inventory.nodes.values() if node.worker]
     found += [f"{node.name} is left cordoned by {node.owner}" for node in workers if node.owner is not None]

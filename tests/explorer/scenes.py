@@ -186,6 +186,25 @@ def scattered_world() -> World:
     return world
 
 
+def protected_world() -> World:
+    """Two workers more than needed, all of them protected from termination until a person lifts that."""
+    world = small_world(PLAIN)
+    for number, zone in enumerate(("a", "b", "a", "b")):
+        world.add_node("general", "small", zone, age_seconds=7200 - number)
+    _deployment(world, "web", 4, 300)
+    for machine in world.machines.book.machines.values():
+        machine.protected = machine.ours
+        world.plan(START + PROTECTED_SECONDS, "unprotect", machine.instance.id)
+    return world
+
+
+def protection_is_lifted(stage: Stage) -> Sequence[Event]:
+    """A person may lift it of any one worker, at any time; and any one may die."""
+    machines = stage.world.machines.book.machines.values()
+    ids = [m.instance.id for m in machines if m.protected and m.instance.alive]
+    return [*workers_die(stage), *(("unprotect", one) for one in ids)]
+
+
 def both_lanes_world() -> World:
     """Two workers more than needed; while one goes there is work for all of them and two more, and the first
     two machines that are launched never join."""
@@ -198,6 +217,7 @@ def both_lanes_world() -> World:
     return world
 
 
+PROTECTED_SECONDS = 200
 NO_REMOVALS = replace(SETTINGS, cpu_down=0.0)
 BOTH_LANES = replace(SETTINGS, cooldown_up_seconds=0, max_batch_up=1, max_workers=6)
 REPACKING = replace(
@@ -245,6 +265,16 @@ SCENES = (
     # of up to `backoff_max_seconds` (120): 660 s for both. With a runner frozen for long (120) and a worker that
     # has to be replaced (its launch, boot, join and cooldown: 150), all is well after 930 s: 31 steps.
     Scene("both lanes", both_lanes_world, BOTH_LANES, calm_steps=40, events=workers_die),
+    # What the cloud refuses is set aside, another removal goes on, and it is tried again after that.
+    Scene(
+        "refused",
+        protected_world,
+        replace(SETTINGS, stuck_seconds=90),
+        events=protection_is_lifted,
+        quick=Bounds(1, 1, 1, 1, 11),
+        deep=Bounds(2, 2, 1, 2, 11),
+        weight=2,
+    ),
     # What consolidation has emptied is marked for up to half an hour.
     Scene("consolidation", scattered_world, REPACKING, calm_steps=80, events=workers_die),
     # Two departures on one path: somebody wakes the group, and something goes wrong.

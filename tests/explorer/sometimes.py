@@ -13,14 +13,12 @@ from ebbtide.core.operations.machine import Work
 from ebbtide.engine.observers import Observers
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.idle import Phase
-from ebbtide.model.operation import Operation, RemovalState, Spot
+from ebbtide.model.operation import Operation, Spot
 
 Met = tuple[str, str]
 
 ELSEWHERE: dict[str, str] = {
     Action.ADOPT: "test_incidents, orphans after a crash: no scene loses its record",
-    RemovalState.SET_ASIDE: "test_crash_table_lanes and the stories of row 31: no cloud of a scene refuses",
-    Action.RETRY: "test_crash_table_lanes and the stories of row 31: what was set aside is tried again",
 }
 """States and actions that no scene leads to, and which test does."""
 
@@ -49,10 +47,11 @@ ANSWERED = (
     ("store.renew", "LeaseLost"),
     ("store.acquire", "LeaseLost"),
     ("cloud.launch", "NoCapacity"),
+    ("cloud.terminate", "Final"),
     ("policies.write_state", "Conflict"),
     ("workloads.scale", "Conflict"),
 )
-HAPPENED = ("machine-dies", "interrupt", "person-cordons")
+HAPPENED = ("machine-dies", "interrupt", "person-cordons", "unprotect")
 
 
 class Witness(Observers):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from ebbtide.core.capacity import expected_slots, open_removals
+from ebbtide.core.capacity import expected_slots, open_removals, removals_in_progress
 from ebbtide.model.operation import Removal, RemovalState, SpotKind, SpotNotice
 from ebbtide.model.record import Record
 from ebbtide.simulator.runner import Stage
@@ -30,9 +30,11 @@ def _irrevocable(record: Record) -> set[str]:
 
 
 def _over_budget(stage: Stage, record: Record) -> Iterator[str]:
-    """Of our own will at most a tenth, or one, is on its way out at the same time."""
+    """Of our own will at most a tenth, or one, is on its way out at the same time. What the cloud refuses and
+    was set aside holds up no other removal (row 31)."""
     interrupted = {spot.instance_id for spot in record.spots if spot.kind is SpotKind.INTERRUPTION}
-    going = [r for r in open_removals(record) if _voluntary(r) and r.instance_id not in interrupted]
+    mine = [r for r in removals_in_progress(record) if _voluntary(r)]
+    going = [r for r in mine if r.instance_id not in interrupted]
     workers = sum(1 for node in stage.world.inventory.nodes.values() if node.worker)
     limit = max(1, int(stage.settings.budget_fraction * workers))
     if len(going) > limit:

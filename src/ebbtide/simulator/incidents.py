@@ -28,7 +28,7 @@ class Mailbox:
 class Incidents:
     """Kinds that may be planned: interrupt ID, interrupt-all ZONE (empty for everywhere), rebalance ID,
     zone-down ZONE, zone-up ZONE, capacity ZONE/MARKET/TYPE=N, person-cordons NODE,
-    person-uncordons NODE, machine-dies ID, late-join ID, wanted NAMESPACE/NAME=N."""
+    person-uncordons NODE, machine-dies ID, late-join ID, unprotect ID, wanted NAMESPACE/NAME=N."""
 
     def __init__(self, timeline: Timeline, inventory: Inventory, machines: Machines, nodes: Nodes) -> None:
         self._timeline = timeline
@@ -46,6 +46,7 @@ class Incidents:
             "lost": self._lost,
             "machine-dies": self._lost,
             "late-join": self._late_join,
+            "unprotect": self._unprotect,
             "deliver": self._deliver,
             "zone-down": self._zone_down,
             "zone-up": self._zone_up,
@@ -112,6 +113,12 @@ class Incidents:
         if machine is not None and not machine.joins:
             machine.joins = True
             self._timeline.after(0, "join", instance_id)
+
+    def _unprotect(self, instance_id: str) -> None:
+        """A person lifts the protection that made the cloud refuse to terminate it."""
+        machine = self._alive(instance_id)
+        if machine is not None:
+            machine.protected = False
 
     def _zone_down(self, zone: str) -> None:
         self._machines.book.closed_zones.append(zone)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ebbtide.core.cpu import why_unknown
-from ebbtide.errors import NotOurs
+from ebbtide.errors import Final, NotOurs
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, SoftTaint, Uncordon
 from ebbtide.model.log import LogEntry
 from ebbtide.model.node import LEAVING, Instance, Node, Ownership
@@ -150,6 +150,9 @@ class SimCloud:
         machine = self._world.machines.find(instance_id)
         if machine is None:
             return
+        if machine.protected:
+            self._world.disturbances += 1
+            raise Final(f"the cloud refused to terminate {instance_id}: its termination protection is on")
         self._world.tell(
             Act(
                 ActKind.TERMINATE,

@@ -111,12 +111,9 @@ class StoryCloud(_Door):
 
     def terminate(self, instance_id: str) -> None:
         self._open("cloud", "the cloud")
-        machine = self._world.machines.find(instance_id)
-        protected = machine is not None and machine.protected
-        if protected or self._trouble.refuses_terminate:
+        if self._trouble.refuses_terminate:
             self._world.disturbances += 1
-            why = "its termination protection is on" if protected else "it is not permitted"
-            raise Final(f"the cloud refused to terminate {instance_id}: {why}")
+            raise Final(f"the cloud refused to terminate {instance_id}: it is not permitted")
         self._inner.terminate(instance_id)
 
     def list_instances(self) -> Sequence[Instance]:
