@@ -23,7 +23,6 @@ from ebbtide.simulator.world import World
 from tests.oracle.witness import Witness
 
 
-
 class Certain(random.Random):
     """For a world in which nothing is left to chance. Copies cannot share a generator: what one path draws
     would change what happens on all others, and no path could be gone again."""

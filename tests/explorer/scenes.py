@@ -260,10 +260,10 @@ SCENES = (
     ),
     Scene("kept lease", idle_world, SETTINGS, keeps_lease=True, events=workers_die),
     Scene("demand returns", returning_world, SETTINGS, events=people_cordon, weight=2),
-    # A launch is extended next to one that never joins, while nodes are given back or go. Each of the two that
-    # never join costs `join_timeout_seconds` (150), two steps until it is given up and ended (60) and a back-off
-    # of up to `backoff_max_seconds` (120): 660 s for both. With a runner frozen for long (120) and a worker that
-    # has to be replaced (its launch, boot, join and cooldown: 150), all is well after 930 s: 31 steps.
+    # A launch is extended next to one that never joins, while nodes are given back or go. Each of the two
+    # that never join costs `join_timeout_seconds` (150), two steps until it is given up and ended (60) and a
+    # back-off of up to `backoff_max_seconds` (120): 660 s for both. With a runner frozen for long (120) and a
+    # worker to be replaced (launch, boot, join and a step each: 150), all is well after 930 s: 31 steps.
     Scene("both lanes", both_lanes_world, BOTH_LANES, calm_steps=40, events=workers_die),
     # What the cloud refuses is set aside, another removal goes on, and it is tried again after that.
     Scene(

@@ -50,14 +50,14 @@ def must_sleep(policy: Sleeper, quiet_since: int | None, others: bool, now: int)
     return yes("idle for long enough") if ripe and clear else either("something may hold it")
 
 
-@rule("rows 22, 40", "yes", "no")
+@rule("rows 22, 39, 40", "restored", "least", "no")
 def woken_to(policy: Sleeper, had: int | None, now_has: int) -> Meaning[int]:
-    """ "a wake goes to max(1, min)" where nothing is remembered; what was remembered is restored within the
-    maximum; "a wake restores every member at zero". The value is the replicas after it."""
+    """ "restores what each workload had", be it beyond the maximum; "a wake goes to max(1, min)" where that
+    is more; "a wake restores every member at zero". The value is the replicas after it."""
     if now_has > 0:
         return Meaning("no", now_has)
     least = max(1, policy.min_replicas)
-    return Meaning("yes", max(least, min(had or least, policy.max_replicas)))
+    return Meaning("least", least) if (had or 0) < least else Meaning("restored", had or least)
 
 
 @rule("row 19", "named", "all")

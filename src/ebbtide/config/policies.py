@@ -158,7 +158,9 @@ class PolicyKeys(Section):
     min_replicas: int = Field(
         DEFAULTS.min_replicas, ge=0, le=MOST_REPLICAS, description="Never fewer, but at zero."
     )
-    max_replicas: int = Field(DEFAULTS.max_replicas, ge=1, le=MOST_REPLICAS, description="Never more.")
+    max_replicas: int = Field(
+        DEFAULTS.max_replicas, ge=1, le=MOST_REPLICAS, description="Rules and schedules add no more."
+    )
     cooldown_seconds: int = Field(
         DEFAULTS.cooldown_seconds, ge=0, le=YEAR_SECONDS, description="Between two scalings by rules."
     )

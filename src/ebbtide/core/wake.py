@@ -80,21 +80,22 @@ def _restored(
     price = price_each(policy, state, base, state.rate)
     known |= {each.ref: each.replicas for each in there if each.replicas}
     if ordered is not None:
-        number = most_allowed(policy, price, base, target_of(policy, ordered))
+        number = most_allowed(policy, price, base, target_of(policy, min(ordered, policy.max_replicas)))
         known = dict.fromkeys(policy.target.workloads, number)
     wanted = [Remembered(ref, target_of(policy, known.get(ref))) for ref in policy.target.workloads]
     return within_cap(policy, price, wanted)
 
 
 def targets(policy: Policy, state: IdleState) -> tuple[Remembered, ...]:
-    """What each workload is to be brought to by the wake that was written: every one, within the bounds."""
+    """What each workload is to be brought to by the wake that was written: every one."""
     known = {one.ref: one.replicas for one in state.remembered}
     return tuple(Remembered(ref, target_of(policy, known.get(ref))) for ref in policy.target.workloads)
 
 
 def target_of(policy: Policy, remembered: int | None) -> int:
-    least = max(1, policy.min_replicas)
-    return max(least, min(remembered or 0, policy.max_replicas))
+    """What it had, and at least max(1, `min_replicas`). Where somebody went beyond `max_replicas`, a wake
+    takes nothing away (row 39): the limit is for what rules and schedules add."""
+    return max(1, policy.min_replicas, remembered or 0)
 
 
 def scaled(state: IdleState, now: int) -> IdleState:

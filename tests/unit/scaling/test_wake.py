@@ -97,13 +97,19 @@ def test_a_wake_whose_caller_died_is_carried_out_by_whoever_joins_it() -> None:
 
 @pytest.mark.parametrize(
     ("remembered", "least", "most", "target"),
-    [(None, 1, 10, 1), (None, 0, 10, 1), (None, 3, 10, 3), (5, 1, 10, 5), (2, 3, 10, 3), (15, 1, 10, 10)],
+    [(None, 1, 10, 1), (None, 0, 10, 1), (None, 3, 10, 3), (5, 1, 10, 5), (2, 3, 10, 3), (15, 1, 10, 15)],
 )
-def test_a_wake_restores_what_was_there_within_the_bounds(
+def test_a_wake_restores_what_was_there_and_at_least_the_minimum(
     remembered: int | None, least: int, most: int, target: int
 ) -> None:
     policy = make_policy(min_replicas=least, max_replicas=most)
     assert target_of(policy, remembered) == target
+
+
+def test_the_number_of_a_schedule_stays_within_the_maximum() -> None:
+    policy = make_policy(max_replicas=10)
+    done = wake(policy, make_state(Phase.ZERO), WakeReason.SCHEDULED, NOW, (), 15)
+    assert [one.replicas for one in done.state.remembered] == [10]
 
 
 def test_a_member_that_was_at_zero_before_the_others_is_brought_up_with_them() -> None:
