@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import EnumType
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 import typer
 
@@ -71,6 +71,8 @@ def _takes(annotation: Any) -> str:
         choices: list[Any] = list(annotation)
         return " or ".join(f"`{one.value}`" for one in choices)
     parts = get_args(annotation)
+    if get_origin(annotation) is Literal:
+        return " or ".join(f"`{one}`" for one in parts)
     if parts:
         return _takes(parts[0])
     return {Path: "path", int: "whole number", float: "number", str: "text"}[annotation]

@@ -80,3 +80,38 @@ def test_one_tick_launches_what_is_missing_and_the_daemon_goes_on_from_there(she
     assert daemon.returncode == 0
     assert "Stopped: the lease is given back" in out
     assert len(launched(shared_moto(), shell.folder)) == 2
+
+
+def steps_in(text: str) -> str:
+    """The commands that the file tells a person to type, as they stand there."""
+    return "\n".join(line.removeprefix("#   $ ") for line in text.splitlines() if line.startswith("#   $ "))
+
+
+def test_init_looks_at_the_cluster_and_its_steps_make_a_kubeconfig_with_which_doctor_misses_nothing_else(
+    tmp_path: Path, kube: SharedKube
+) -> None:
+    shell, moto = Shell(tmp_path), shared_moto()
+    place = {"node.kubernetes.io/instance-type": "m7i.large", "topology.kubernetes.io/zone": f"{REGION}a"}
+    for name in ("worker-1", "worker-2"):
+        kube.api.post("/api/v1/nodes", node(name, pool="", labels=place))
+    before = kube.api.get("/api/v1/nodes")["items"]
+    admin = str(kube.server.kubeconfig())
+    shell.run("init", "--kubeconfig", admin, "--cloud", "aws", "--name", "shop", "--image", moto.image)
+    assert kube.api.get("/api/v1/nodes")["items"] == before
+    written = (tmp_path / "ebbtide.yaml").read_text()
+    path = f"{kube.server.binaries}:/usr/bin:/bin"
+    environ = {"PATH": path, "KUBECONFIG": admin, "HOME": str(tmp_path)}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", steps_in(written)],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    own = {**CREDENTIALS, "AWS_ENDPOINT": moto.url, "CLUSTER_KUBECONFIG": "ebbtide.kubeconfig"}
+    findings = json.loads(shell.run("doctor", "--json", environ=own, code=1).out)
+    wrong = [one["fix"] for one in findings if not one["ok"]]
+    assert wrong == ["install metrics-server, or set metrics.prometheus_url"]

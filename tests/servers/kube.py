@@ -36,7 +36,7 @@ NOBODY_TOKEN = "nobody-of-the-tests"
 ISSUER = "https://ebbtide.test"
 CONTROLLERS = (
     "deployment-controller,replicaset-controller,statefulset-controller,daemonset-controller,"
-    "disruption-controller,garbage-collector-controller,namespace-controller"
+    "disruption-controller,garbage-collector-controller,namespace-controller,serviceaccount-token-controller"
 )
 AUDIT = {
     "apiVersion": "audit.k8s.io/v1",
@@ -173,8 +173,12 @@ def _controller_commands(server: KubeServer) -> list[list[str]]:
         "--kube-api-qps=500",
         "--kube-api-burst=1000",
     ]
+    tokens = [
+        f"--service-account-private-key-file={server.folder / 'sa.key'}",
+        f"--root-ca-file={server.authority}",
+    ]
     return [
-        [str(server.binaries / "kube-controller-manager"), f"--controllers={CONTROLLERS}", *common],
+        [str(server.binaries / "kube-controller-manager"), f"--controllers={CONTROLLERS}", *tokens, *common],
         [str(server.binaries / "kube-scheduler"), *common],
     ]
 

@@ -55,6 +55,14 @@ def simulated(config: Config) -> Finding:
     return Finding(True, says, "set cluster.kind to kubernetes for a real cluster")
 
 
+def examine_unfilled(config: Config) -> Iterator[Finding]:
+    """What `ebbtide init` could not know."""
+    from ebbtide.config.unfilled import unfilled
+
+    for key in unfilled(config):
+        yield Finding(False, f"{key} is still to be filled in: nothing is launched without it", f"set {key}")
+
+
 def examine_cloud(config: Config) -> Finding:
     from ebbtide.bootstrap.kubernetes import open_cloud
 

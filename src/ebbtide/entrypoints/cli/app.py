@@ -23,6 +23,7 @@ from ebbtide.entrypoints.cli import (
     savings,
     serving,
     simulation,
+    starting,
     switch,
 )
 from ebbtide.entrypoints.cli.options import AsJson, ConfigPath
@@ -54,6 +55,7 @@ def root(
 
 
 app.command()(demo.demo)
+app.command()(starting.init)
 app.command()(running.run)
 app.command()(running.once)
 app.command()(serving.serve)

@@ -40,6 +40,7 @@ def _examine(config: Config) -> Iterator[Finding]:
         yield from examining.examine_store(config)
         yield from examining.examine_prices(config)
         return
+    yield from examining.examine_unfilled(config)
     yield from _cluster(config, workers)
     yield examining.examine_cloud(config)
     yield from examining.examine_store(config)
@@ -75,4 +76,7 @@ def _cluster(config: Config, workers: list[str]) -> Iterator[Finding]:
 
 def _line(finding: Finding) -> Text:
     mark = ("good ", GOOD) if finding.ok else ("wrong", BAD)
-    return Text.assemble(mark, f"  {finding.says}", f". Next: {finding.fix}" if finding.fix else "")
+    # An error of an adapter says by itself what comes next: one advice is enough.
+    advised = "Next: " in finding.says or not finding.fix
+    says = finding.says if advised else f"{finding.says.rstrip('.')}. Next: {finding.fix}"
+    return Text.assemble(mark, f"  {says}")

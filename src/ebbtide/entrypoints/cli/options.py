@@ -58,8 +58,10 @@ def open_outside(config: Config, watching: bool = False, asking: bool | None = N
     """All doors, for commands that act. Who is `watching`, or not `asking`, goes on while a real cluster does
     not answer."""
     from ebbtide import bootstrap
+    from ebbtide.config.unfilled import refuse_unfilled
     from ebbtide.entrypoints.cli.simulated import open_simulated
 
+    refuse_unfilled(config)
     outside = bootstrap.build(config, open_simulated, watching, not watching if asking is None else asking)
     try:
         yield outside

@@ -1,0 +1,218 @@
+"""`ebbtide init`: a configuration for the cluster that is there. Looks at it or a dump."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.text import Text
+
+from ebbtide.entrypoints.cli.writing import GOOD, QUIET, write_lines
+from ebbtide.errors import Usage
+
+if TYPE_CHECKING:
+    from ebbtide.entrypoints.setup.document import Choices
+    from ebbtide.entrypoints.setup.survey import Survey
+
+STDIN = "-"
+NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+LEAST_MAX = 5
+READ_SECONDS = 20
+
+DumpPath = Annotated[
+    str | None,
+    typer.Option(
+        "--dump",
+        metavar="FILE",
+        help="Look at what `kubectl get nodes,pods,pdb,pv,pvc -A -o json` printed (- for standard input), "
+        "not at the cluster.",
+    ),
+]
+
+
+def init(  # noqa: PLR0913, PLR0917 - one parameter for each option
+    dump: DumpPath = None,
+    out: Annotated[Path, typer.Option(help="The file to write; ebbtide-rbac.yaml goes next to it.")] = Path(
+        "ebbtide.yaml"
+    ),
+    name: Annotated[str, typer.Option(help="Name of the cluster.")] = "",
+    cloud: Annotated[
+        Literal["aws", "hetzner"] | None, typer.Option(help="Where the nodes are, if they do not say.")
+    ] = None,
+    minimum: Annotated[int | None, typer.Option("--min", min=0, help="Least number of workers.")] = None,
+    maximum: Annotated[int | None, typer.Option("--max", min=1, help="Largest number of workers.")] = None,
+    image: Annotated[str, typer.Option(help="AMI, or image or snapshot of Hetzner, of new nodes.")] = "",
+    store: Annotated[str, typer.Option(help="Where the record is kept.")] = "sqlite:///ebbtide.db",
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Kubeconfig to look with; else as kubectl does.")
+    ] = None,
+    context: Annotated[str, typer.Option(help="Context in the kubeconfig.")] = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing; take what was found.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+) -> None:
+    """Look at the cluster and write a commented configuration for it. Nothing in the cluster is changed."""
+    from ebbtide.bootstrap.kubernetes import needing
+    from ebbtide.entrypoints.setup.access import FILE_NAME as RBAC
+
+    rbac_file = out.with_name(RBAC)
+    _refuse_to_replace([out, rbac_file], force)
+    with needing("kube"):
+        from ebbtide.entrypoints.setup.access import rbac
+        from ebbtide.entrypoints.setup.document import Choices, write_document
+        from ebbtide.entrypoints.setup.survey import survey
+
+        body = _read_dump(dump) if dump else _read_cluster(kubeconfig, context)
+        found = survey(body)
+    ask = not yes and dump != STDIN and sys.stdin.isatty()
+    where = _cloud(found, cloud, ask)
+    workers = sum(len(pool.nodes) for pool in found.pools)
+    least = _number("Least number of workers", minimum, min(2, workers), ask)
+    chosen = Choices(
+        _name(name or _asked("Name of the cluster", found.cluster or context or "my-cluster", ask)),
+        where,
+        found.region,
+        least,
+        _number("Largest number of workers", maximum, max(LEAST_MAX, 2 * workers, least), ask),
+        store,
+        str(kubeconfig) if kubeconfig else "",
+        image,
+    )
+    _refuse_what_is_unknown(found)
+    text = write_document(found, chosen)
+    _check(text, out)
+    _write(rbac_file, rbac())
+    _write(out, text)
+    write_lines(_told(out, rbac_file, found, chosen, text))
+
+
+def _refuse_to_replace(files: list[Path], force: bool) -> None:
+    there = [str(file) for file in files if file.exists()]
+    if there and not force:
+        raise Usage(
+            f"{' and '.join(there)} {'exists' if len(there) == 1 else 'exist'} already; nothing was written. "
+            "Name another file with --out, or replace what is there with --force."
+        )
+    folder = files[0].parent
+    if not folder.is_dir():
+        raise Usage(f"there is no folder {folder}; nothing was written. Make it first, or change --out.")
+
+
+def _read_dump(source: str) -> bytes:
+    from ebbtide.adapters.kube.dump import ASK
+
+    if source == STDIN:
+        return sys.stdin.buffer.read()
+    try:
+        return Path(source).read_bytes()
+    except OSError as cause:
+        raise Usage(
+            f"{source}: {cause.strerror}; nothing was written. Make the dump with: {ASK} > {source}"
+        ) from cause
+
+
+def _read_cluster(kubeconfig: Path | None, context: str) -> bytes:
+    """Nodes only, as they are at this moment."""
+    from ebbtide.adapters.kube.connection import connect
+
+    connection = connect(kubeconfig, context or None, READ_SECONDS)
+    try:
+        return connection.get("/api/v1/nodes", "the nodes")
+    finally:
+        connection.close()
+
+
+def _cloud(found: Survey, named: str | None, ask: bool) -> str:
+    if named and found.cloud and named != found.cloud:
+        raise Usage(
+            f"--cloud {named} is given, but the provider ids of the nodes say {found.cloud}; nothing was "
+            "written. Leave --cloud out, or look at the right cluster."
+        )
+    told = named or found.cloud or (_asked("Cloud (aws or hetzner)", "", ask) if ask else "")
+    if told not in ("aws", "hetzner"):
+        raise Usage(
+            "no node says which cloud it is in (spec.providerID); nothing was written. "
+            "Add --cloud aws or --cloud hetzner."
+        )
+    return told
+
+
+def _refuse_what_is_unknown(found: Survey) -> None:
+    for pool in found.pools:
+        lacks = [
+            label for label, have in (("a zone", pool.zones), ("an instance type", pool.types)) if not have
+        ]
+        if lacks:
+            raise Usage(
+                f"node {pool.nodes[0]} does not say {' or '.join(lacks)}; nothing was written. "
+                "Label the nodes with topology.kubernetes.io/zone and node.kubernetes.io/instance-type "
+                "(a cloud controller manager does it), and run `ebbtide init` again."
+            )
+
+
+def _asked(question: str, default: str, ask: bool) -> str:
+    return str(typer.prompt(question, default=default or None, err=True)) if ask else default
+
+
+def _number(question: str, given: int | None, default: int, ask: bool) -> int:
+    if given is not None:
+        return given
+    return int(typer.prompt(question, default=default, type=int, err=True)) if ask else default
+
+
+def _name(text: str) -> str:
+    plain = text.rpartition("/")[2].rpartition("@")[2]
+    if not NAME.match(plain):
+        raise Usage(
+            f"--name {text!r} is not allowed; nothing was written. "
+            "Use letters, digits, -, _ and ., at most 63."
+        )
+    return plain
+
+
+def _check(text: str, out: Path) -> None:
+    """A wrong file is never written: what is wrong with it is said instead."""
+    from ebbtide.config.document import parse_document
+    from ebbtide.config.load import build_config
+
+    build_config(parse_document(text, str(out)), {})
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all: a half-written configuration could be a valid one."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except OSError as cause:
+        draft.unlink(missing_ok=True)
+        raise Usage(
+            f"{path} cannot be written ({cause.strerror}). Change --out, or the rights of its folder."
+        ) from cause
+
+
+def _told(out: Path, rbac_file: Path, found: Survey, chosen: Choices, text: str) -> list[Text]:
+    from ebbtide.config.unfilled import FILL_IN
+
+    lines = [
+        Text.assemble(("Written: ", GOOD), f"{out}, {rbac_file}"),
+        Text(
+            f"{chosen.cluster}: {found.distribution} on {chosen.cloud}, {chosen.min_workers} to "
+            f"{chosen.max_workers} workers"
+        ),
+    ]
+    for pool in found.pools:
+        count = f"{len(pool.nodes)} node{'s' if len(pool.nodes) != 1 else ''}"
+        lines.append(Text(f"  pool {pool.name}: {count}, {', '.join(pool.types)} in {', '.join(pool.zones)}"))
+    lines += [
+        Text(f"! to be filled in, line {number}: {line.strip().partition('   #')[0]}", "yellow")
+        for number, line in enumerate(text.splitlines(), 1)
+        if FILL_IN in line
+    ]
+    next_steps = (
+        "Next: `ebbtide doctor`, then `ebbtide adopt --dry-run`. How to give it access: at the file's end."
+    )
+    return [*lines, Text(next_steps, QUIET)]

@@ -1,0 +1,160 @@
+"""`ebbtide.yaml` as `ebbtide init` writes it: what was found, what it means, and what is left to do.
+
+A key that nobody can know yet is set to `FILL_IN`: the file is valid, `doctor` names the key, and no command
+that acts starts until it is filled in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ebbtide.adapters.clouds.catalogue import CATALOGUE
+from ebbtide.config.unfilled import FILL_IN
+from ebbtide.core.words import count_of
+from ebbtide.entrypoints.setup.access import FILE_NAME as RBAC_FILE
+from ebbtide.entrypoints.setup.access import KUBECONFIG, kubeconfig_steps
+from ebbtide.entrypoints.setup.survey import PoolDraft, Survey
+from ebbtide.model.node import Market
+
+SHOWN = 3
+CURRENCY = {"aws": "USD", "hetzner": "EUR"}
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What a person decides; everything else is read from the nodes."""
+
+    cluster: str
+    cloud: str
+    region: str
+    min_workers: int
+    max_workers: int
+    store: str
+    kubeconfig: str
+    image: str
+
+
+def write_document(found: Survey, chosen: Choices) -> str:
+    parts = (
+        _head(found, chosen),
+        _limits(chosen),
+        _cloud(found, chosen),
+        _join(found, chosen),
+        _pools(found, chosen),
+        _next(chosen),
+    )
+    return "\n".join(line for part in parts for line in [*part, ""]).rstrip("\n") + "\n"
+
+
+def _head(found: Survey, chosen: Choices) -> Iterator[str]:
+    nodes = sum(len(pool.nodes) for pool in found.pools)
+    version = found.version or "unknown version"
+    yield f"# Ebbtide for {chosen.cluster}, written by `ebbtide init` from {nodes} workers ({version})."
+    yield "# Check it with `ebbtide config check`. Every key: docs/configuration.md."
+    yield "cluster:"
+    yield f"  name: {chosen.cluster}   # tag of every instance, key of the record: do not change it later"
+    yield "  kind: kubernetes"
+    if chosen.kubeconfig:
+        yield f"  kubeconfig: {json.dumps(chosen.kubeconfig)}   # how to make it: at the end of this file"
+    yield ""
+    yield "store:"
+    yield f"  url: {json.dumps(chosen.store)}"
+    yield "  # SQLite is for one process. Replicas need postgresql+psycopg://USER:PASSWORD@HOST/DATABASE or dynamodb://."
+
+
+def _limits(chosen: Choices) -> Iterator[str]:
+    yield "profile: balanced      # classic is slower, eager saves more: docs/profiles.md"
+    yield f"min_workers: {chosen.min_workers}"
+    yield f"max_workers: {chosen.max_workers}        # what you are willing to pay for, at most"
+
+
+def _cloud(found: Survey, chosen: Choices) -> Iterator[str]:
+    yield "cloud:"
+    yield f"  kind: {chosen.cloud}"
+    yield ""
+    if chosen.cloud == "hetzner":
+        yield "# The API token is not in this file: set HCLOUD_TOKEN, or hetzner.token_file."
+        yield "hetzner:"
+        yield f"  image: {json.dumps(chosen.image or FILL_IN)}   # name of an image, or id of a snapshot"
+        yield "  # networks: [1234567]      # ids of the private networks that your nodes are in"
+        yield "  # ssh_keys: [name]"
+        yield "  # firewalls: [1234567]"
+        return
+    yield "# Access comes from the environment, a profile or the role of the machine; no key is in this file."
+    yield "aws:"
+    yield f"  region: {chosen.region or FILL_IN}"
+    if found.launch_template and not chosen.image:
+        yield f"  launch_template: {json.dumps(found.launch_template)}   # that of the node group"
+    else:
+        yield f"  image: {json.dumps(chosen.image or found.image or FILL_IN)}   # the AMI of new nodes"
+    yield "  # subnets: {eu-central-1a: subnet-0aaa}   # without any: the default subnet of each zone"
+    yield "  # security_groups: [sg-0aaa]"
+    yield "  # instance_profile: name                  # with which new nodes read the join token"
+    yield "  # queue_url: https://...                  # spot notices: docs/how-to/aws-lambda.md"
+
+
+def _join(found: Survey, chosen: Choices) -> Iterator[str]:
+    if found.distribution != "k3s":
+        yield f"# How new nodes join: {found.distribution} nodes join by image or launch template. There the"
+        yield "# kubelet must register with --node-labels=ebbtide.dev/pool=NAME, the name of the pool below."
+        return
+    yield "# How new nodes join: each installs the K3s agent at first boot. No token is in its user data."
+    yield "join:"
+    yield f"  server_url: https://{found.server or FILL_IN}:6443   # a server that new nodes reach"
+    if found.version:
+        yield f"  k3s_version: {found.version}"
+    if chosen.cloud == "aws":
+        yield f"  token_parameter: /{chosen.cluster}/join-token   # an SSM parameter (SecureString)"
+    else:
+        yield "  # The image holds the token in /etc/ebbtide/join-token (root only), or set token_command."
+
+
+def _pools(found: Survey, chosen: Choices) -> Iterator[str]:
+    for name in found.managed:
+        yield f"# Node group {name} is managed: its Auto Scaling group replaces what Ebbtide removes."
+        yield "# Detach nodes from it before you adopt them (docs/adopting.md), or leave them: nodes that"
+        yield "# no pool claims are neither counted nor touched."
+    yield "pools:"
+    for pool in found.pools:
+        yield from _pool(pool, CURRENCY.get(chosen.cloud, "EUR"))
+
+
+def _pool(pool: PoolDraft, currency: str) -> Iterator[str]:
+    yield f"  # {_counted(pool.nodes)} today. They count after `ebbtide adopt --pool {pool.name}`."
+    yield f"  - name: {pool.name}"
+    if pool.market is Market.SPOT:
+        yield "    market: spot"
+    yield "    types:"
+    for name, (offer, pods) in pool.types.items():
+        known = CATALOGUE.get(name)
+        if known is not None and known.price is not None:
+            yield f"      - {name}   # {known.price.per_hour} {known.price.currency} an hour"
+            continue
+        size = f"cpu: {offer.cpu_milli}m, memory: {offer.memory_mib}Mi, pods: {pods}"
+        yield f"      - {{name: {json.dumps(name)}, {size}}}"
+        yield f"        # price unknown: add price: 0.10, currency: {currency}, or `ebbtide prices update`"
+    yield f"    zones: [{', '.join(pool.zones)}]"
+    if pool.labels:
+        yield f"    labels: {json.dumps(dict(pool.labels))}"
+    if pool.taints:
+        taints = [{"key": t.key, "value": t.value, "effect": t.effect.value} for t in pool.taints]
+        yield f"    taints: {json.dumps(taints)}"
+
+
+def _counted(nodes: Iterable[str]) -> str:
+    names = list(nodes)
+    more = ", ..." if len(names) > SHOWN else ""
+    return f"{count_of(len(names), 'node')} ({', '.join(names[:SHOWN])}{more})"
+
+
+def _next(chosen: Choices) -> Iterator[str]:
+    yield f"# Access for an Ebbtide outside the cluster, in one shell next to {RBAC_FILE}:"
+    yield "#"
+    for step in kubeconfig_steps(chosen.cluster):
+        yield f"#   $ {step}"
+    yield "#"
+    yield f"# Then set cluster.kubeconfig to {KUBECONFIG}. Inside the cluster, the pod's account is used."
+    yield "#"
+    yield "# Next: ebbtide doctor, ebbtide pause --reason 'first day', ebbtide adopt --dry-run, ebbtide plan"
