@@ -74,7 +74,7 @@ check: $(READY) ## Lint, format, types and import rules; no tests
 test: check ## All that a change must pass: check, every test, coverage (PYTEST_ARGS="...")
 	$(BIN)/python -m tests.lanes $(PYTEST_ARGS)
 
-control-plane: $(READY) ## Build a Kubernetes control plane for the tests, once, into a cache outside this folder
+control-plane: $(READY) ## Build a Kubernetes control plane and Helm for the tests, once, into a cache outside this folder
 	$(BIN)/python -m tests.servers.control_plane
 
 chaos: $(READY) ## Kill runners and restart real databases under them (SECONDS=600)
@@ -119,6 +119,7 @@ pictures: $(READY) ## Draw the pictures of the README and the walk-through from 
 
 reference: $(READY) ## Write docs/reference from the code
 	$(BIN)/python -m scripts.make_reference docs/reference
+	$(BIN)/python -m scripts.chart_reference
 
 audit: $(READY) ## Write build/sbom.json and ask for known holes in the locked libraries (needs the advisory service)
 	@mkdir -p build

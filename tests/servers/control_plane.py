@@ -1,6 +1,6 @@
-"""The binaries of a real control plane: from KUBEBUILDER_ASSETS, or built once by Go into a cache.
+"""The binaries of a real control plane, and Helm: from KUBEBUILDER_ASSETS, or built once into a cache.
 
-    python -m tests.servers.control_plane        builds what is missing and prints the folder
+    python -m tests.servers.control_plane        builds what is missing and prints the folders
 
 A binary is moved into the cache only when it is whole, so an interrupted build leaves nothing behind.
 `Unavailable` says what is missing where it cannot be had.
@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +23,8 @@ VERSION = "1.37.1"
 NEEDED = ("kube-apiserver", "kubectl", "kube-controller-manager", "kube-scheduler")
 BUILD_SECONDS = 3600
 BUILDER = "EBBTIDE_BUILDER"
+HELM_VERSION = "3.22.0"
+HELM_MODULE = "helm.sh/helm/v3"
 STAMP = "-X k8s.io/component-base/version.gitVersion=v{v} -X k8s.io/client-go/pkg/version.gitVersion=v{v}"
 
 
@@ -56,13 +59,56 @@ def ensure_control_plane(build: bool = True) -> Path:
     return folder
 
 
+def ensure_helm(build: bool = True) -> Path:
+    """The path of Helm, of exactly this version: another may render another chart."""
+    if not build:
+        await_build()
+    helm = cache_folder() / f"helm-{HELM_VERSION}" / "helm"
+    if helm.exists():
+        return helm
+    if not build:
+        raise Unavailable("helm is not in the cache: build it with make control-plane")
+    if shutil.which("go") is None:
+        raise Unavailable("there is no Go toolchain to build helm with")
+    helm.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix="build-", dir=helm.parent))
+    try:
+        install = [
+            "go",
+            "install",
+            "-trimpath",
+            "-ldflags",
+            _helm_stamp(),
+            f"{HELM_MODULE}/cmd/helm@v{HELM_VERSION}",
+        ]
+        _run(_nice(install), work, "helm could not be built", {"GOBIN": str(work)})
+        (work / "helm").rename(helm)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return helm
+
+
+def _helm_stamp() -> str:
+    """What a released Helm says of itself, and of the Kubernetes that it renders for without a cluster."""
+    major, minor = VERSION.split(".")[:2]
+    stamps = [f"{HELM_MODULE}/internal/version.version=v{HELM_VERSION}"]
+    for package in ("pkg/chartutil", "pkg/lint/rules"):
+        stamps += [f"{HELM_MODULE}/{package}.k8sVersionMajor={major}"]
+        stamps += [f"{HELM_MODULE}/{package}.k8sVersionMinor={minor}"]
+    return "-s -w " + " ".join(f"-X {stamp}" for stamp in stamps)
+
+
 @cache
 def await_build() -> None:
     """Where the binaries are built next to the tests (`BUILDER` is the process that does it): until they are
     there, or that process has ended without them."""
     builder = int(os.environ.get(BUILDER) or 0)
-    while builder and _lives(builder) and not complete():
+    while builder and _lives(builder) and not all_built():
         time.sleep(1)
+
+
+def all_built() -> bool:
+    return complete() and (cache_folder() / f"helm-{HELM_VERSION}" / "helm").exists()
 
 
 def complete() -> bool:
@@ -127,14 +173,16 @@ def _build(name: str, work: Path, folder: Path) -> None:
     flags = f"-s -w {STAMP.format(v=VERSION)}"
     package = f"k8s.io/kubernetes/cmd/{name}"
     command = ["go", "build", "-mod=mod", "-trimpath", "-ldflags", flags, "-o", str(made), package]
-    if shutil.which("nice"):
-        command = ["nice", "-n", "15", *command]
-    _run(command, work, f"{name} could not be built")
+    _run(_nice(command), work, f"{name} could not be built")
     made.rename(folder / name)
 
 
-def _run(command: list[str], work: Path, complaint: str) -> str:
-    calm = {**os.environ, "CGO_ENABLED": "0"}
+def _nice(command: list[str]) -> list[str]:
+    return ["nice", "-n", "15", *command] if shutil.which("nice") else command
+
+
+def _run(command: list[str], work: Path, complaint: str, more: Mapping[str, str] | None = None) -> str:
+    calm = {**os.environ, "CGO_ENABLED": "0", **(more or {})}
     try:
         done = subprocess.run(
             command, cwd=work, env=calm, capture_output=True, timeout=BUILD_SECONDS, check=False
@@ -147,4 +195,4 @@ def _run(command: list[str], work: Path, complaint: str) -> str:
 
 
 if __name__ == "__main__":
-    print(ensure_control_plane())
+    print(ensure_control_plane(), ensure_helm())

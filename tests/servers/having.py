@@ -18,7 +18,7 @@ from typing import NoReturn
 
 import pytest
 
-from tests.servers.control_plane import BUILDER, Unavailable, cache_folder, complete, ensure_debian
+from tests.servers.control_plane import BUILDER, Unavailable, all_built, cache_folder, ensure_debian
 
 ALL = "EBBTIDE_ALL"
 DEBIAN = (
@@ -44,9 +44,9 @@ def missing() -> list[str]:
             ensure_debian(command, package)
         except Unavailable as why:
             found.append(f"{why} (as root, this is done by itself)")
-    if not complete() and shutil.which("go") is None:
+    if not all_built() and shutil.which("go") is None:
         found.append(
-            "there is no Kubernetes control plane, and no Go to build one: install Go and run "
+            "there is no Kubernetes control plane or no Helm, and no Go to build them: install Go and run "
             "make control-plane, or set KUBEBUILDER_ASSETS to a folder with its binaries"
         )
     return found
@@ -56,7 +56,7 @@ def missing() -> list[str]:
 def control_plane_being_built() -> Iterator[str]:
     """Where there is none yet, it is built next to the tests, with the time they leave over. What is said of
     it; empty where there is nothing to build."""
-    if complete() or shutil.which("go") is None:
+    if all_built() or shutil.which("go") is None:
         yield ""
         return
     log = cache_folder() / "control-plane.log"
@@ -72,8 +72,8 @@ def control_plane_being_built() -> Iterator[str]:
     os.environ[BUILDER] = str(building.pid)
     try:
         yield (
-            "The Kubernetes control plane is built once, next to the other tests (10 to 20 minutes on 2 "
-            f"cores). Tests that need it come last and wait for it; what the build says is in {log}."
+            "The Kubernetes control plane and Helm are built once, next to the other tests (15 to 25 minutes "
+            f"on 2 cores). Tests that need it come last and wait for it; what the build says is in {log}."
         )
     finally:
         del os.environ[BUILDER]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from tests.servers.processes import eventually
 from tests.servers.shared_kube import SharedKube
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
-CHART = DEPLOY / "helm" / "ebbtide"
 K3S = {"k3s": {"nodeNames": ["worker-1"]}}
 API = {
     "api": {
@@ -103,10 +103,11 @@ def of_kind(documents: list[Any], kind: str) -> Any:
     return found[0]
 
 
-@pytest.mark.parametrize("documents", [render_chart(CHART), manifests()], ids=["chart", "manifests"])
+@pytest.mark.parametrize("made", [render_chart, manifests], ids=["chart", "manifests"])
 def test_pods_run_without_root_or_a_writable_disk_with_probes_two_of_them_under_a_budget(
-    documents: list[Any],
+    made: Callable[[], list[Any]],
 ) -> None:
+    documents = made()
     deployment = of_kind(documents, "Deployment")["spec"]
     assert deployment["replicas"] == 2
     pod = deployment["template"]["spec"]
@@ -151,17 +152,18 @@ BY_HAND = {"listen": "0.0.0.0:8808", "hosts": "ebbtide-api", "tokens": TOKENS}
 
 
 @pytest.mark.parametrize(
-    ("documents", "secret"),
+    ("made", "secret"),
     [
-        (render_chart(CHART, API), {"tokens": TOKENS}),
-        (render_chart(CHART, {"api": {**API["api"], "hosts": ""}}), {"tokens": TOKENS}),
-        (manifests(), BY_HAND),
+        (lambda: render_chart(API), {"tokens": TOKENS}),
+        (lambda: render_chart({"api": {**API["api"], "hosts": ""}}), {"tokens": TOKENS}),
+        (manifests, BY_HAND),
     ],
     ids=["chart", "chart without an ingress", "manifests"],
 )
 def test_the_api_has_a_service_and_tokens_of_a_secret_and_does_not_start_without(
-    documents: list[Any], secret: dict[str, str]
+    made: Callable[[], list[Any]], secret: dict[str, str]
 ) -> None:
+    documents = made()
     container = of_kind(documents, "Deployment")["spec"]["template"]["spec"]["containers"][0]
     service = of_kind(documents, "Service")
     labels = of_kind(documents, "Deployment")["spec"]["template"]["metadata"]["labels"]
@@ -178,7 +180,7 @@ def test_the_api_has_a_service_and_tokens_of_a_secret_and_does_not_start_without
 
 
 def test_without_being_asked_for_there_is_no_api() -> None:
-    documents = render_chart(CHART)
+    documents = render_chart()
     assert [d for d in documents if d["kind"] == "Service"] == []
     container = of_kind(documents, "Deployment")["spec"]["template"]["spec"]["containers"][0]
     assert [port["name"] for port in container["ports"]] == ["metrics"]
@@ -189,7 +191,7 @@ def test_without_being_asked_for_there_is_no_api() -> None:
 
 
 def test_the_chart_knows_an_ingress_by_its_name_and_mounts_the_secrets_of_webhooks() -> None:
-    documents = render_chart(CHART, {"api": {**API["api"], "webhookSecret": "hooks"}})
+    documents = render_chart({"api": {**API["api"], "webhookSecret": "hooks"}})
     assert of_kind(documents, "Service")["metadata"]["annotations"] == {"team": "platform"}
     pod = of_kind(documents, "Deployment")["spec"]["template"]["spec"]
     variables = listens(pod["containers"][0], {})
@@ -200,7 +202,7 @@ def test_the_chart_knows_an_ingress_by_its_name_and_mounts_the_secrets_of_webhoo
 
 
 def test_chart_and_manifests_give_the_same_rights() -> None:
-    assert rights(render_chart(CHART, ALL)) == rights(manifests())
+    assert rights(render_chart(ALL)) == rights(manifests())
 
 
 def rights(documents: list[Any]) -> dict[str, Any]:
@@ -208,20 +210,20 @@ def rights(documents: list[Any]) -> dict[str, Any]:
 
 
 def test_without_named_k3s_nodes_and_scaling_there_is_no_right_on_any_secret_or_workload() -> None:
-    assert list(rights(render_chart(CHART))) == ["ebbtide"]
+    assert list(rights(render_chart())) == ["ebbtide"]
 
 
 def test_a_real_server_takes_the_manifests_and_grants_what_is_needed_and_nothing_else(
     kube: SharedKube, tmp_path: Path
 ) -> None:
     kubectl, rendered = kube.server.kubectl, tmp_path / "chart.yaml"
-    chart = render_chart(CHART, ALL, RELEASE)
+    chart = render_chart(ALL, RELEASE)
     assert not kubectl("create", "namespace", RELEASE).returncode
     rendered.write_text(yaml.safe_dump_all(chart))
     for source in (str(DEPLOY / "manifests"), str(rendered)):
         dry = kubectl("apply", "--dry-run=server", "--validate=strict", "-f", source)
         assert dry.returncode == 0, dry.stderr
-    others = ("Deployment", "PodDisruptionBudget", "ConfigMap", "Service")
+    others = ("Deployment", "PodDisruptionBudget", "ConfigMap", "Service", "Job")
     roles = [d for d in chart if d["kind"] not in others]
     rendered.write_text(yaml.safe_dump_all(roles))
     applied = kubectl("apply", "-f", str(rendered))
