@@ -27,15 +27,15 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
-from ebbtide.adapters.stores.sql import SqlStore
+from ebbtide.adapters.stores.sql.store import SqlStore
 from ebbtide.engine.loop import guarded_tick
 from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.api.scopes import Scope, Token, digest_of
 from ebbtide.entrypoints.api.serving import served
 from ebbtide.entrypoints.api.site import Sight, Site
 from ebbtide.model.snapshot import Snapshot
-from ebbtide.simulator.live_scene import settings_of_demo, world_of_demo
-from ebbtide.simulator.runner import outside_of, stage_of
+from ebbtide.simulator.run.live_scene import settings_of_demo, world_of_demo
+from ebbtide.simulator.run.runner import ports_of, stage_of
 
 DESCRIPTORS = 1024
 HALF_OPEN, RUBBISH_PER_SECOND, LISTENERS = 2000, 500, 200
@@ -53,7 +53,7 @@ def ticking(folder: Path) -> None:
     settings = settings_of_demo()
     stage = stage_of(world_of_demo(settings, 1, START), settings)
     store = SqlStore.open(f"sqlite:///{folder}/ebbtide.db", stage.clock, settings.cluster)
-    outside = replace(outside_of(stage), store=store)
+    ports = replace(ports_of(stage), store=store)
     ids = count(1)
     site = Site(
         store=store,
@@ -75,7 +75,7 @@ def ticking(folder: Path) -> None:
         print(port, flush=True)
         while not stop.wait(PAUSE_SECONDS):
             due, began = stage.clock.now() + TICK_SECONDS, time.monotonic()
-            report = guarded_tick(outside, settings, "bench", TICK_SECONDS)
+            report = guarded_tick(ports, settings, "bench", TICK_SECONDS)
             failed = "" if report.held else report.says
             print(json.dumps([began, time.monotonic() - began, failed]), flush=True)
             stage.clock.move_to(max(due, stage.clock.now()))

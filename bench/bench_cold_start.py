@@ -28,7 +28,8 @@ FIRST_CALL = "\n".join(
         HANDLER,
         LIBRARIES,
         "import ebbtide.bootstrap, ebbtide.config, ebbtide.adapters.kube.cluster",
-        "import ebbtide.adapters.stores.dynamodb, ebbtide.adapters.clouds.aws, ebbtide.adapters.prometheus",
+        "import ebbtide.adapters.stores.dynamodb.store, ebbtide.adapters.clouds.aws",
+        "import ebbtide.adapters.prometheus",
     )
 )
 

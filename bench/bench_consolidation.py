@@ -21,8 +21,8 @@ from rich.table import Table
 from bench.consolidation_baseline import Reached, as_karpenter
 from bench.consolidation_data import NOW, Case, halved
 from bench.packing_data import catalogues
-from ebbtide.core.consolidation import explore
-from ebbtide.core.question import Question
+from ebbtide.core.consolidation.evaluate import explore
+from ebbtide.core.nodes.question import Question
 from ebbtide.model.consolidation import ConsolidationPlan
 from ebbtide.model.record import Record
 from ebbtide.model.resources import Resources

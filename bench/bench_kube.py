@@ -25,7 +25,7 @@ from ebbtide.adapters.kube.connection import connect
 from ebbtide.adapters.kube.lists import PAGE
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.bootstrap import SystemClock
-from ebbtide.engine.outside import Outside
+from ebbtide.engine.ports import Ports
 from ebbtide.engine.tick import tick
 from ebbtide.model.effect import Cordon, Uncordon
 from ebbtide.model.pool import Pool
@@ -144,7 +144,7 @@ def measure_tick(kubeconfig: Path) -> dict[str, Any]:
     seen = cluster.read().nodes
     nodes = [found.name for found in seen]
     numbers, idle = count(), Still(nodes)
-    outside = Outside(
+    ports = Ports(
         store=MemoryStore(SystemClock(), database=MemoryDatabase()),
         cluster=cluster,
         cloud=idle,
@@ -161,7 +161,7 @@ def measure_tick(kubeconfig: Path) -> dict[str, Any]:
         cluster.cordon(Cordon(nodes[number], seen[number].uid, "bench"), 1)
         cluster.uncordon(Uncordon(nodes[number], seen[number].uid, "bench"), 1)
         began, worked = time.monotonic(), time.process_time()
-        says = tick(outside, settings, "bench", time.time() + 60).says
+        says = tick(ports, settings, "bench", time.time() + 60).says
         times.append(time.monotonic() - began)
         busy.append(time.process_time() - worked)
     cluster.close()

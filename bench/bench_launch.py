@@ -19,10 +19,10 @@ from decimal import Decimal
 from pathlib import Path
 
 from bench.packing_data import Row, catalogues, resampled
-from ebbtide.core.decide import decide
-from ebbtide.core.fit import Placement
-from ebbtide.core.offers import all_offers
-from ebbtide.core.sizing import LaunchPlan, plan_launch
+from ebbtide.core.nodes.decide import decide
+from ebbtide.core.nodes.fit import Placement
+from ebbtide.core.nodes.offers import all_offers
+from ebbtide.core.nodes.sizing import LaunchPlan, plan_launch
 from ebbtide.model.decision import Decision
 from ebbtide.model.money import Price
 from ebbtide.model.pod import Phase, Pod

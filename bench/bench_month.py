@@ -15,11 +15,11 @@ import sys
 import time
 
 from ebbtide.model.settings import Settings
-from ebbtide.simulator.catalogue import ZONES, add_system, database, deployment, guarded, pool
-from ebbtide.simulator.rules import Rules
-from ebbtide.simulator.runner import Runner, stage_of
-from ebbtide.simulator.workload import Curve, Demand
-from ebbtide.simulator.world import World
+from ebbtide.simulator.run.runner import Runner, stage_of
+from ebbtide.simulator.world.catalogue import ZONES, add_system, database, deployment, guarded, pool
+from ebbtide.simulator.world.rules import Rules
+from ebbtide.simulator.world.workload import Curve, Demand
+from ebbtide.simulator.world.world import World
 
 DAY_SECONDS = 86_400
 TICK_SECONDS = 60

@@ -31,19 +31,19 @@ from typing import Any
 import msgspec
 import psycopg
 
-from ebbtide.adapters.stores.dynamodb import DynamoStore
-from ebbtide.adapters.stores.dynamodb_tables import create_tables, make_client, parse_tables
-from ebbtide.adapters.stores.migrate import upgrade
-from ebbtide.adapters.stores.policies_dynamodb_table import SHARDS, Keys
-from ebbtide.adapters.stores.sql import SqlStore
-from ebbtide.engine.scaling import Scaling, ScalingOutside
+from ebbtide.adapters.stores.dynamodb.policy_table import SHARDS, Keys
+from ebbtide.adapters.stores.dynamodb.store import DynamoStore
+from ebbtide.adapters.stores.dynamodb.tables import create_tables, make_client, parse_tables
+from ebbtide.adapters.stores.sql.migrate import upgrade
+from ebbtide.adapters.stores.sql.store import SqlStore
+from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.model.idle import IdleState, Phase, Rate, Remembered
 from ebbtide.model.policy import Policy, Signal, SignalKind, Target, ZeroDefaults
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Reading
 from ebbtide.model.workload import Workload, WorkloadKind, WorkloadRef
-from ebbtide.simulator.clock import VirtualClock
-from ebbtide.simulator.ports import SimNotifier
+from ebbtide.simulator.world.clock import VirtualClock
+from ebbtide.simulator.world.ports import SimNotifier
 from tests.servers.dynamodb import CREDENTIALS, dynamodb_server
 from tests.servers.postgres import postgres_server
 
@@ -97,7 +97,7 @@ def make(number: int) -> tuple[Policy, Phase, Workload]:
 
 
 def fill(scaling: Scaling, made: Sequence[tuple[Policy, Phase, Workload]], at_once: int) -> None:
-    rows = scaling.outside.policies
+    rows = scaling.ports.policies
     with ThreadPoolExecutor(at_once) as pool:
         list(pool.map(lambda each: rows.put_policy(each[0]), made))
     wanted = {policy.id: (phase, workload.ref) for policy, phase, workload in made}
@@ -187,7 +187,7 @@ def measure(
     made = [make(number) for number in range(policies)]
     values = {policy.signals[0].query: 1.0 if phase is Phase.ACTIVE else 0.0 for policy, phase, _ in made}
     numbers = iter(range(10**9))
-    doors = ScalingOutside(
+    doors = ScalingPorts(
         store=store,
         policies=store.policies(),
         workloads=Cluster({workload.ref: workload for _, _, workload in made}),

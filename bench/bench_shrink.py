@@ -15,8 +15,8 @@ import time
 
 import yaml
 
-from ebbtide.adapters.clouds.catalogue import CATALOGUE
 from ebbtide.core.packing import Item, NodeType, pack
+from ebbtide.core.prices.catalogue import CATALOGUE
 from ebbtide.simulator.story import parse_story, play
 from ebbtide.simulator.story.output import StoryResult
 

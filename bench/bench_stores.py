@@ -24,12 +24,12 @@ from typing import Any
 import msgspec
 import psycopg
 
-from ebbtide.adapters.stores.dynamodb import DynamoStore
-from ebbtide.adapters.stores.dynamodb_tables import create_tables, make_client, parse_tables
-from ebbtide.adapters.stores.item import to_item
+from ebbtide.adapters.stores.codec.record import to_item
+from ebbtide.adapters.stores.dynamodb.store import DynamoStore
+from ebbtide.adapters.stores.dynamodb.tables import create_tables, make_client, parse_tables
 from ebbtide.adapters.stores.memory import MemoryStore
-from ebbtide.adapters.stores.migrate import upgrade
-from ebbtide.adapters.stores.sql import COLUMN_ATTRIBUTES, SqlStore
+from ebbtide.adapters.stores.sql.migrate import upgrade
+from ebbtide.adapters.stores.sql.store import COLUMN_ATTRIBUTES, SqlStore
 from ebbtide.model.record import CLUSTER_LEASE, Record
 from ebbtide.ports import Store
 from tests.servers.dynamodb import CREDENTIALS, dynamodb_server

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ebbtide.core.packing.arrays import Bools, Floats, Ints
+from ebbtide.core.packing.fill import Bools, Floats, Ints
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ebbtide.core.packing import Item, NodeType
-from ebbtide.core.packing.arrays import Floats
-from ebbtide.core.packing.prune import undominated
+from ebbtide.core.packing.fill import Floats
+from ebbtide.core.packing.problem import undominated
 
 _SAMPLE = 400
 """Pods on which a type is judged where all sizes differ; all of them would take minutes."""

@@ -11,9 +11,9 @@ from rich.console import Console
 
 from ebbtide.entrypoints.cli import story
 from ebbtide.entrypoints.cli.demo import news
-from ebbtide.entrypoints.cli.demo_view import Size, Told, screen
-from ebbtide.simulator.frames import Frame
-from ebbtide.simulator.simulate import Simulation
+from ebbtide.entrypoints.views.demo import Size, Told, screen
+from ebbtide.simulator.run.frames import Frame
+from ebbtide.simulator.run.simulate import Simulation
 
 WIDTH, HEIGHT = 120, 34
 SEED = 1

@@ -15,12 +15,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ebbtide.adapters.metrics_export.figures import Figures
+from ebbtide.adapters.metrics_export.metrics import Figures
 from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.cli.demo_page import demo_site
 from ebbtide.model import events, log
 from ebbtide.model.log import LogKind
-from ebbtide.simulator.live import Live
+from ebbtide.simulator.run.live import Live
 from scripts.cli_reference import cli_page
 from scripts.story_reference import stories_page
 

@@ -9,9 +9,9 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from ebbtide.config.places import allowed, model_in
-from ebbtide.simulator.story.events_shapes import CapacityKeys, EventKeys
-from ebbtide.simulator.story.expect_shapes import FORMS, EndKeys
-from ebbtide.simulator.story.shapes import (
+from ebbtide.simulator.story.event_schemas import CapacityKeys, EventKeys
+from ebbtide.simulator.story.expect_schemas import FORMS, EndKeys
+from ebbtide.simulator.story.schemas import (
     CloudKeys,
     DemandKeys,
     NodeKeys,

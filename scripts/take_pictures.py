@@ -19,9 +19,9 @@ from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.api.scopes import new_token
 from ebbtide.entrypoints.api.serving import served
 from ebbtide.entrypoints.cli.demo_page import HOST, SPEED, demo_site
-from ebbtide.entrypoints.report import collect, period_of
-from ebbtide.entrypoints.report_page import page as report_page
-from ebbtide.simulator.live import Live
+from ebbtide.entrypoints.report.collect import collect, period_of
+from ebbtide.entrypoints.report.page import page as report_page
+from ebbtide.simulator.run.live import Live
 
 SEED = 1
 START = 1_793_602_800
@@ -129,7 +129,7 @@ def draw_report(album: Album, live: Live) -> None:
     period = period_of("", "", int(live.stage.clock.now()))
     days = live.scaling.summary(period.first, period.last).total.days
     page = album.browser.new_page(viewport={"width": WIDE, "height": TALL}, color_scheme="light")
-    page.set_content(report_page(collect(live.outside.store, "demo", days, period)))
+    page.set_content(report_page(collect(live.ports.store, "demo", days, period)))
     page.screenshot(path=str(album.folder / "report.png"), full_page=True)
     page.close()
 

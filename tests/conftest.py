@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from ebbtide import hush
+from ebbtide import redact
 from tests.servers.control_plane import await_build
 
 ON_A_CONTROL_PLANE = (
@@ -37,4 +37,4 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     if item.nodeid.startswith(ON_A_CONTROL_PLANE):
         await_build()
     yield
-    hush._known.clear()  # the secrets of one test are ordinary words in another
+    redact._known.clear()  # the secrets of one test are ordinary words in another

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
-from ebbtide.engine.scaling import Scaling, ScalingOutside
+from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.errors import Conflict, NotFound
 from ebbtide.model.idle import IdleState, Phase
 from ebbtide.model.policy import Policy, Signal, SignalKind, Target, ZeroDefaults
@@ -20,8 +20,8 @@ from ebbtide.model.resources import Resources
 from ebbtide.model.snapshot import Reading
 from ebbtide.model.workload import Workload, WorkloadKind, WorkloadRef
 from ebbtide.ports import PolicyStore, Store
-from ebbtide.simulator.clock import VirtualClock
-from ebbtide.simulator.ports import SimNotifier
+from ebbtide.simulator.world.clock import VirtualClock
+from ebbtide.simulator.world.ports import SimNotifier
 from tests.builders import NOW, make_settings
 
 DEFAULTS = ZeroDefaults()
@@ -161,7 +161,7 @@ class Town:
     def runner(self, **changes: Any) -> Scaling:
         """Another process over the same store and cluster."""
         store: Store = MemoryStore(self.clock, database=self.database)
-        outside = ScalingOutside(
+        ports = ScalingPorts(
             store=store,
             policies=self.rows,
             workloads=self.yard,
@@ -170,7 +170,7 @@ class Town:
             clock=self.clock,
             new_id=lambda: f"id-{next(self._ids):08d}",
         )
-        return Scaling(replace(outside, **changes), self.defaults, make_settings())
+        return Scaling(replace(ports, **changes), self.defaults, make_settings())
 
     @property
     def state(self) -> IdleState:

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ebbtide.hush import hushed
+from ebbtide.redact import redact
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What parsers raise for bytes that are not what they should be; the last is for nesting without end."""
@@ -38,7 +38,7 @@ class EbbtideError(Exception):
     """Any error that Ebbtide raises on purpose. Its words never have a secret in them."""
 
     def __str__(self) -> str:
-        return hushed(super().__str__())
+        return redact(super().__str__())
 
 
 class Usage(EbbtideError):

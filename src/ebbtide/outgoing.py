@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ebbtide.errors import AddressRefused
-from ebbtide.hush import keep
+from ebbtide.redact import keep
 
 PORTS = {"http": 80, "https": 443}
 NEVER = tuple(

@@ -9,8 +9,8 @@ import tempfile
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from ebbtide.adapters.stores.dynamodb_tables import create_tables
-from ebbtide.adapters.stores.migrate import upgrade
+from ebbtide.adapters.stores.dynamodb.tables import create_tables
+from ebbtide.adapters.stores.sql.migrate import upgrade
 from tests.chaos.drive import Figures, drive
 from tests.servers.dynamodb import CREDENTIALS, dynamodb_server
 from tests.servers.postgres import postgres_server

@@ -25,7 +25,7 @@ RESTART_EVERY_SECONDS = (6.0, 10.0)
 FREEZE_SECONDS = (0.5, 7.0)
 FREEZE_SHARE = 0.25
 SETTLE_SECONDS = 90.0
-PRELOADED = ["tests.chaos.runner", "ebbtide.adapters.stores.dynamodb", "boto3", "sqlalchemy"]
+PRELOADED = ["tests.chaos.runner", "ebbtide.adapters.stores.dynamodb.store", "boto3", "sqlalchemy"]
 
 
 class Database(Protocol):

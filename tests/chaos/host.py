@@ -19,11 +19,11 @@ from ebbtide.model.pod import Pod
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import ClusterView, Reading
 from ebbtide.ports import Store
-from ebbtide.simulator.checker import Checker
-from ebbtide.simulator.clock import VirtualClock
-from ebbtide.simulator.ports import SimCloud, SimCluster, SimInbox, SimMetrics
-from ebbtide.simulator.workload import Demand
-from ebbtide.simulator.world import Act, ActKind
+from ebbtide.simulator.checker.checker import Checker
+from ebbtide.simulator.world.clock import VirtualClock
+from ebbtide.simulator.world.ports import SimCloud, SimCluster, SimInbox, SimMetrics
+from ebbtide.simulator.world.workload import Demand
+from ebbtide.simulator.world.world import Act, ActKind
 from tests.chaos.setting import SETTINGS, build
 from tests.chaos.stores import open_store
 

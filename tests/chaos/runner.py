@@ -8,7 +8,7 @@ from typing import Any
 
 from ebbtide.bootstrap import SystemClock, TimeOrderedIds
 from ebbtide.engine.loop import guarded_tick
-from ebbtide.engine.outside import Outside
+from ebbtide.engine.ports import Ports
 from ebbtide.errors import EbbtideError
 from ebbtide.ports import Store
 from tests.chaos.host import knock
@@ -21,9 +21,9 @@ def run(url: str, address: str, authkey: bytes, notes: str, owner: str) -> None:
     clock = SystemClock()
     store = Acknowledged(_opened(url), Path(notes))
     world: Any = knock(address, authkey)
-    outside = Outside(store, world, world, world, world, Silent(), clock, TimeOrderedIds())
+    ports = Ports(store, world, world, world, world, Silent(), clock, TimeOrderedIds())
     while True:
-        guarded_tick(outside, SETTINGS, owner, TICK_SECONDS)
+        guarded_tick(ports, SETTINGS, owner, TICK_SECONDS)
         clock.sleep(TICK_SECONDS)
 
 

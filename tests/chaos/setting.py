@@ -9,9 +9,9 @@ from ebbtide.model.node import Market
 from ebbtide.model.pool import NodeType, Pool
 from ebbtide.model.resources import Resources
 from ebbtide.model.settings import Settings
-from ebbtide.simulator.rules import BudgetSpec, Kind, Rules, Span, WorkloadSpec, pod_template
-from ebbtide.simulator.workload import Curve, Demand
-from ebbtide.simulator.world import World
+from ebbtide.simulator.world.rules import BudgetSpec, Kind, Rules, Span, WorkloadSpec, pod_template
+from ebbtide.simulator.world.workload import Curve, Demand
+from ebbtide.simulator.world.world import World
 
 TICK_SECONDS = 0.3
 ZONES = ("a", "b")

@@ -8,9 +8,9 @@ from ebbtide.ports import Store
 
 def open_store(url: str, cluster: str = "cluster") -> Store:
     if url.startswith("dynamodb"):
-        from ebbtide.adapters.stores.dynamodb import DynamoStore
+        from ebbtide.adapters.stores.dynamodb.store import DynamoStore
 
         return DynamoStore.open(url, SystemClock(), cluster)
-    from ebbtide.adapters.stores.sql import SqlStore
+    from ebbtide.adapters.stores.sql.store import SqlStore
 
     return SqlStore.open(url, SystemClock(), cluster)

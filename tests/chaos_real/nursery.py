@@ -35,8 +35,8 @@ LOADED = (
     "ebbtide.adapters.kube.usage",
     "ebbtide.adapters.kube.workloads",
     "ebbtide.adapters.prometheus",
-    "ebbtide.adapters.stores.dynamodb",
-    "ebbtide.adapters.stores.sql",
+    "ebbtide.adapters.stores.dynamodb.store",
+    "ebbtide.adapters.stores.sql.store",
     "kubernetes.client.api_client",
     "kubernetes.client.configuration",
     "kubernetes.config",
@@ -119,7 +119,8 @@ def nursery(sources: Path, log: Path) -> Iterator[Nursery]:
 def warm() -> None:
     """What each runner would otherwise load and parse again. The clients have not connected to anything."""
     for module in LOADED:
-        importlib.import_module(module)
+        with suppress(ModuleNotFoundError):  # an earlier version has it under another name
+            importlib.import_module(module)
     for service in SERVICES:
         boto3.client(service, endpoint_url="http://127.0.0.1:1").close()
 

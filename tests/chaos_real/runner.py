@@ -12,15 +12,18 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ebbtide.bootstrap import build
 from ebbtide.config import Config, load
 from ebbtide.engine.loop import guarded_tick, run_loop
-from ebbtide.engine.outside import Outside
 from ebbtide.engine.tick import TickReport
 from ebbtide.errors import EbbtideError
 from ebbtide.model.log import LogEntry
 from tests.chaos.notes import Acknowledged
+
+if TYPE_CHECKING:
+    from ebbtide.engine.ports import Ports
 
 NEVER_SET_ASIDE = 1_000_000
 """A runner is killed every other second here: that many in a row prove nothing about the operation."""
@@ -55,14 +58,14 @@ def run(order: Order, environ: Mapping[str, str]) -> None:
     settings = replace(config.settings, max_unclean_runs=NEVER_SET_ASIDE)
     opened = _opened(config)
     store = Acknowledged(opened.store, Path(order.folder) / f"{order.owner}.notes")
-    outside = replace(opened, store=store, notifier=Told())
+    ports = replace(opened, store=store, notifier=Told())
     say(f"opened after {time.process_time():.2f} s of CPU")
     if order.keeps_lease:
-        run_loop(outside, settings, order.owner, order.interval_seconds, threading.Event(), _report)
+        run_loop(ports, settings, order.owner, order.interval_seconds, threading.Event(), _report)
         return
     while True:
-        _report(guarded_tick(outside, settings, order.owner, order.interval_seconds))
-        outside.clock.sleep(order.interval_seconds)
+        _report(guarded_tick(ports, settings, order.owner, order.interval_seconds))
+        ports.clock.sleep(order.interval_seconds)
 
 
 def _report(report: TickReport) -> None:
@@ -70,7 +73,7 @@ def _report(report: TickReport) -> None:
         say(report.says)
 
 
-def _opened(config: Config) -> Outside:
+def _opened(config: Config) -> Ports:
     """A container would be started again until this succeeds."""
     while True:
         try:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ebbtide.adapters.stores.dynamodb_tables import create_tables
-from ebbtide.adapters.stores.migrate import upgrade
+from ebbtide.adapters.stores.dynamodb.tables import create_tables
+from ebbtide.adapters.stores.sql.migrate import upgrade
 from ebbtide.ports import Store
 from tests.chaos.stores import open_store
 from tests.chaos_real.fleet import Endpoint, Fleet

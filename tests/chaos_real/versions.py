@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-MIGRATIONS = "src/ebbtide/adapters/stores/migrations"
+NEWEST_MIGRATION = ":(glob)src/**/versions/0003_targets.py"
 RECORD = "src/ebbtide/model/record.py"
 FORMAT = "FORMAT_VERSION ="
 
@@ -50,8 +50,8 @@ def _default() -> str:
     try:
         return _git("describe", "--tags", "--abbrev=0").decode().strip()
     except subprocess.CalledProcessError:
-        changed = _git("log", "-1", "--format=%H", "--", MIGRATIONS).decode().strip()
-        return changed or "HEAD~1"
+        added = _git("log", "--diff-filter=A", "--format=%H", "--", NEWEST_MIGRATION).decode().split()
+        return added[-1] if added else "HEAD~1"
 
 
 def _format(revision: str) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ebbtide.adapters.stores.dynamodb_tables import create_tables
-from ebbtide.adapters.stores.migrate import upgrade
+from ebbtide.adapters.stores.dynamodb.tables import create_tables
+from ebbtide.adapters.stores.sql.migrate import upgrade
 from ebbtide.ports import PolicyStore, Store
 from tests.contract.stores.lab import (
     KINDS,

@@ -17,12 +17,12 @@ from ebbtide.model.effect import Launch
 from ebbtide.model.node import InstanceState, Market
 from ebbtide.model.operation import Slot
 from ebbtide.ports import Cloud
-from ebbtide.simulator.catalogue import pool
-from ebbtide.simulator.clock import VirtualClock
-from ebbtide.simulator.persistent import FileCloud, WorldFile
-from ebbtide.simulator.ports import SimCloud
-from ebbtide.simulator.rules import Rules
-from ebbtide.simulator.world import World
+from ebbtide.simulator.run.persistent import FileCloud, WorldFile
+from ebbtide.simulator.world.catalogue import pool
+from ebbtide.simulator.world.clock import VirtualClock
+from ebbtide.simulator.world.ports import SimCloud
+from ebbtide.simulator.world.rules import Rules
+from ebbtide.simulator.world.world import World
 from tests.servers.clouds import Ec2Bench, HetznerBench
 from tests.servers.proxy import Fault
 

@@ -17,13 +17,13 @@ from ebbtide.model.effect import Cordon, DeleteNode, Evict, SoftTaint, Uncordon
 from ebbtide.model.node import LEAVING, Node, Ownership
 from ebbtide.model.pod import Pod
 from ebbtide.ports import Cluster
-from ebbtide.simulator.catalogue import deployment, guarded, pool
-from ebbtide.simulator.clock import VirtualClock
-from ebbtide.simulator.persistent import FileCluster, WorldFile
-from ebbtide.simulator.ports import SimCluster
-from ebbtide.simulator.rules import Rules
-from ebbtide.simulator.workload import Demand
-from ebbtide.simulator.world import World
+from ebbtide.simulator.run.persistent import FileCluster, WorldFile
+from ebbtide.simulator.world.catalogue import deployment, guarded, pool
+from ebbtide.simulator.world.clock import VirtualClock
+from ebbtide.simulator.world.ports import SimCluster
+from ebbtide.simulator.world.rules import Rules
+from ebbtide.simulator.world.workload import Demand
+from ebbtide.simulator.world.world import World
 from tests.integration.kube.lab import KubeLab, WatchedKubeLab
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ebbtide import __version__
-from ebbtide.adapters.stores.sql import SqlStore
+from ebbtide.adapters.stores.sql.store import SqlStore
 from ebbtide.bootstrap import SystemClock
 from ebbtide.model.log import LogKind
 from tests.e2e.shell import COMMAND, Shell, clean_environment
@@ -51,7 +51,7 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
         "import sys\n"
         "from ebbtide.entrypoints.cli.app import app\n"
         "print([m for m in ('sqlalchemy', 'alembic', 'boto3', 'numpy', 'highspy',"
-        " 'ebbtide.simulator.world') if m in sys.modules])"
+        " 'ebbtide.simulator.world.world') if m in sys.modules])"
     )
     python = COMMAND.with_name("python")
     found = subprocess.run([python, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)

@@ -20,10 +20,10 @@ from ebbtide.config.load import build_config
 from ebbtide.engine.switch import resumed
 from ebbtide.entrypoints.cli import WHAT_NOW, main
 from ebbtide.entrypoints.cli.demo import news
-from ebbtide.entrypoints.cli.demo_view import Size, Told, screen
-from ebbtide.entrypoints.cli.describe import decision_lines, record_lines
 from ebbtide.entrypoints.cli.simulated import new_world
 from ebbtide.entrypoints.cli.switch import with_switch
+from ebbtide.entrypoints.views.decisions import decision_lines, record_lines
+from ebbtide.entrypoints.views.demo import Size, Told, screen
 from ebbtide.errors import ConfigError, EbbtideError
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport
 from ebbtide.model.decision import Action, Check, Decision, Refusal, Verdict
@@ -43,9 +43,9 @@ from ebbtide.model.operation import (
     Spot,
     SpotKind,
 )
-from ebbtide.model.record import Leaving, Record, Rest
+from ebbtide.model.record import DrainBackoff, Leaving, Record
 from ebbtide.model.settings import Settings
-from ebbtide.simulator.frames import Frame, NodeFrame
+from ebbtide.simulator.run.frames import Frame, NodeFrame
 from tests.builders import asides, lanes
 
 DRAIN = ScaleDown(
@@ -164,7 +164,7 @@ def test_a_record_is_described_with_all_that_holds_it_up() -> None:
             spots=(spot,),
             removal_failures=2,
             removal_backoff_until=1060,
-            rests=(Rest("i-7", 2000, "not drained"),),
+            rests=(DrainBackoff("i-7", 2000, "not drained"),),
             paused=True,
             pause_reason="upgrade",
             shrunk_since=980,

@@ -17,7 +17,7 @@ import pytest
 from ebbtide.config import Config
 from ebbtide.config.document import Read
 from ebbtide.config.load import build_config
-from ebbtide.engine.scaling_desk import Desk
+from ebbtide.engine.scale_to_zero.context import PolicyContext
 from ebbtide.entrypoints.cli import main
 from ebbtide.entrypoints.cli.scaled import book_of, in_the_store
 from ebbtide.model.idle import IdleState, Phase, Rate
@@ -65,10 +65,10 @@ def write(policy_name: str, *stretches: Stretch, **changes: object) -> Policy:
     """Bring the state of a policy to this, as the engine would write it."""
     with in_the_store(config()) as scaling:
         policy = book_of(scaling).find(policy_name)
-        state = scaling.outside.policies.find_state(policy.id) or IdleState(policy.id)
+        state = scaling.ports.policies.find_state(policy.id) or IdleState(policy.id)
         mine = [replace(stretch, policy_id=policy.id) for stretch in stretches]
         after = replace(state, **changes)  # type: ignore[arg-type]
-        Desk(scaling.outside, scaling.defaults, config().settings).save(policy, after, mine)
+        PolicyContext(scaling.ports, scaling.defaults, config().settings).save(policy, after, mine)
         return policy
 
 
@@ -225,8 +225,8 @@ def test_savings_have_a_bar_for_each_day_and_can_be_rebuilt(ask: Ask) -> None:
     ]
     assert "web   2 days from 2 entries of the log; as it was" in ask("savings", "rebuild").out
     with in_the_store(config()) as scaling:
-        scaling.outside.policies.replace_days(policy.id, [])
-        assert len(scaling.outside.store.read_log([LogKind.STRETCH])) == 2
+        scaling.ports.policies.replace_days(policy.id, [])
+        assert len(scaling.ports.store.read_log([LogKind.STRETCH])) == 2
     assert "the ledger was wrong and is mended" in ask("savings", "rebuild", "web").out
     assert json.loads(ask("savings", "web", "--json", *asked).out) == shape
     ask("policy", "delete", "web", "--yes")

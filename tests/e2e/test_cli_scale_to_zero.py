@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ebbtide.adapters.stores.sql import SqlStore
+from ebbtide.adapters.stores.sql.store import SqlStore
 from ebbtide.bootstrap import SystemClock
 from ebbtide.model.idle import IdleState, Phase
 from tests.e2e.shell import COMMAND, Shell, clean_environment

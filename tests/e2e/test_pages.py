@@ -10,7 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from ebbtide.entrypoints.cli.demo_page import demo_served
-from ebbtide.simulator.live import Live
+from ebbtide.simulator.run.live import Live
 from tests.e2e.pages import NARROW, SECONDS, WIDE, Scheme, Watched, opened
 
 PAGES = {"now": "Nodes", "why": "Decisions, newest first", "money": "Prices", "sleep": "reports"}
@@ -114,10 +114,10 @@ def test_the_pause_button_is_a_brake_that_can_be_let_go(watched: Watched, demo: 
     page = watched.page
     page.get_by_role("button", name="Pause all removals").click()
     expect(page.get_by_text("pause: removals are paused: from the page")).to_be_visible()
-    assert demo[1].outside.store.load().paused
+    assert demo[1].ports.store.load().paused
     page.get_by_role("button", name="Allow removals again").click()
     expect(page.get_by_text("pause: off")).to_be_visible()
-    assert not demo[1].outside.store.load().paused
+    assert not demo[1].ports.store.load().paused
 
 
 def test_a_node_is_chosen_by_the_keyboard_and_says_why_it_is_kept(watched: Watched) -> None:

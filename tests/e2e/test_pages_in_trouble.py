@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Dialog, Page, expect
 from ebbtide.entrypoints.api.scopes import Scope, Token, digest_of
 from ebbtide.model.node import Market
 from ebbtide.model.snapshot import ClusterView, Snapshot
-from ebbtide.simulator.clock import VirtualClock
+from ebbtide.simulator.world.clock import VirtualClock
 from tests.builders import NOW, make_node, make_pod, make_snapshot
 from tests.e2e.pages import SECONDS, TOKEN, Synthetic, only_said, opened, serving
 from tests.servers.dynamodb import free_port

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 from greenlet import greenlet
 
 from ebbtide.engine.notices import answer_notices
-from ebbtide.engine.outside import Outside
+from ebbtide.engine.ports import Ports
 from ebbtide.engine.rounds import InvariantBroken
-from ebbtide.engine.scaling import Scaling, ScalingOutside
+from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.engine.tick import tick
 from ebbtide.errors import EbbtideError, Retryable, Unanswered
 from ebbtide.model.idle import IdleState, WakeReason
@@ -22,8 +22,8 @@ from ebbtide.model.record import Lease, Record
 from ebbtide.model.snapshot import ClusterView
 from ebbtide.model.workload import Workload
 from ebbtide.ports import Observer
-from ebbtide.simulator.faults import RunnerCrashed
-from ebbtide.simulator.runner import Stage, outside_of, scaling_doors
+from ebbtide.simulator.faults.ports import RunnerCrashed
+from ebbtide.simulator.run.runner import Stage, ports_of, scaling_doors
 from tests.explorer.sleeping import GROUP, state_of, wrong_with_scale, wrong_with_state
 from tests.explorer.watching import wrong_with_acknowledgement, wrong_with_write
 
@@ -110,11 +110,11 @@ class Actor:
         self.thread = greenlet(lambda: self._run(stage, lambda: work(stage, director, deadline)))
 
     def _ticking(self, stage: Stage, director: Director, deadline: float) -> None:
-        outside = doors_of(self, stage, director)
+        ports = doors_of(self, stage, director)
         if self.kind == "spot":
-            answer_notices(outside, stage.settings, self.owner, deadline)
+            answer_notices(ports, stage.settings, self.owner, deadline)
         else:
-            tick(outside, stage.settings, self.owner, deadline, self.keeps_lease)
+            tick(ports, stage.settings, self.owner, deadline, self.keeps_lease)
 
     def _scaling(self, stage: Stage, director: Director, deadline: float) -> None:
         scaling = Scaling(scaling_doors_of(self, stage, director), stage.zero, stage.settings)
@@ -287,15 +287,15 @@ class Door:
         return RunnerCrashed(f"crashed at {verb}")
 
 
-def doors_of(actor: Actor, stage: Stage, director: Director) -> Outside:
-    sound = outside_of(stage)
+def doors_of(actor: Actor, stage: Stage, director: Director) -> Ports:
+    sound = ports_of(stage)
     doors = _doors(sound, ("store", "cluster", "cloud", "metrics", "inbox"), actor, stage, director)
     return replace(sound, **doors, new_id=lambda: _new_id(stage), observer=director.witness)
 
 
-def scaling_doors_of(actor: Actor, stage: Stage, director: Director) -> ScalingOutside:
+def scaling_doors_of(actor: Actor, stage: Stage, director: Director) -> ScalingPorts:
     """Without the one to the nodes: they say only what a target costs."""
-    sound = scaling_doors(stage, outside_of(stage))
+    sound = scaling_doors(stage, ports_of(stage))
     doors = _doors(sound, ("store", "policies", "workloads", "signals"), actor, stage, director)
     return replace(sound, **doors, cluster=None, new_id=lambda: _new_id(stage))
 

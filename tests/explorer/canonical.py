@@ -18,7 +18,7 @@ from typing import Any
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod
 from ebbtide.model.record import Record
-from ebbtide.simulator.world import World
+from ebbtide.simulator.world.world import World
 
 LONG = 7200
 """Seconds after which a moment is long past; longer than any timer of a scene."""

@@ -14,12 +14,12 @@ from types import FunctionType, MethodType, NoneType
 from typing import Any
 
 from ebbtide.adapters.stores.memory import MemoryDatabase
-from ebbtide.adapters.stores.policies_memory import PolicyTables
-from ebbtide.simulator.checker import Checker
-from ebbtide.simulator.clock import VirtualClock
-from ebbtide.simulator.ports import SimNotifier
-from ebbtide.simulator.runner import Stage
-from ebbtide.simulator.world import World
+from ebbtide.adapters.stores.memory_policies import PolicyTables
+from ebbtide.simulator.checker.checker import Checker
+from ebbtide.simulator.run.runner import Stage
+from ebbtide.simulator.world.clock import VirtualClock
+from ebbtide.simulator.world.ports import SimNotifier
+from ebbtide.simulator.world.world import World
 from tests.oracle.witness import Witness
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ebbtide.model.operation import Operation
-from ebbtide.simulator.runner import Stage, store_of
+from ebbtide.simulator.run.runner import Stage, store_of
 from tests.explorer.actors import Actor
 from tests.explorer.scenes import Scene
 from tests.explorer.sleeping import wrong_with_sleep

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ebbtide.simulator.runner import Stage
+from ebbtide.simulator.run.runner import Stage
 from tests.explorer.actors import Actor
 from tests.explorer.copying import dismantle
 

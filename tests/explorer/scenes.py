@@ -10,10 +10,10 @@ from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.node import Market
 from ebbtide.model.resources import Resources
 from ebbtide.model.settings import Settings
-from ebbtide.simulator.rules import BudgetSpec, Kind, Rules, Span, WorkloadSpec, pod_template
-from ebbtide.simulator.runner import Stage
-from ebbtide.simulator.workload import Demand
-from ebbtide.simulator.world import World
+from ebbtide.simulator.run.runner import Stage
+from ebbtide.simulator.world.rules import BudgetSpec, Kind, Rules, Span, WorkloadSpec, pod_template
+from ebbtide.simulator.world.workload import Demand
+from ebbtide.simulator.world.world import World
 from tests.explorer.sleeping import drowsy_world, lull
 from tests.simulation.stories import POOL, SPOT_POOL, START, small_world
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 
-from ebbtide.simulator.runner import stage_of
+from ebbtide.simulator.run.runner import stage_of
 from tests.explorer.actors import Actor
 from tests.explorer.copying import Certain
 from tests.explorer.ending import what_is_wrong_at_the_end

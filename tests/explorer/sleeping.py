@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from ebbtide.adapters.stores.policy_item import Bodies
+from ebbtide.adapters.stores.codec.policies import Bodies
 from ebbtide.model.idle import IdleState, Phase
 from ebbtide.model.policy import Policy, Signal, SignalKind, Target
 from ebbtide.model.workload import WorkloadKind, WorkloadRef
-from ebbtide.simulator.catalogue import deployment
-from ebbtide.simulator.rules import Rules
-from ebbtide.simulator.runner import Stage, policies_of
-from ebbtide.simulator.workload import Demand
-from ebbtide.simulator.world import World
+from ebbtide.simulator.run.runner import Stage, policies_of
+from ebbtide.simulator.world.catalogue import deployment
+from ebbtide.simulator.world.rules import Rules
+from ebbtide.simulator.world.workload import Demand
+from ebbtide.simulator.world.world import World
 from tests.simulation.stories import small_world
 
 UP = {"web": 2, "api": 1}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ebbtide.core.operations.facts import parts
-from ebbtide.simulator.runner import Stage
+from ebbtide.simulator.run.runner import Stage
 from tests.explorer.actors import Actor
 from tests.explorer.canonical import Names, between, digest_record, digest_world, encode, ranks
 from tests.explorer.sleeping import state_of, versions

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from ebbtide.core.capacity import expected_slots, open_removals, removals_in_progress
+from ebbtide.core.nodes.capacity import expected_slots, open_removals, removals_in_progress
 from ebbtide.model.operation import Removal, RemovalState, SpotKind, SpotNotice
 from ebbtide.model.record import Record
-from ebbtide.simulator.runner import Stage
+from ebbtide.simulator.run.runner import Stage
 
 
 def wrong_with_write(

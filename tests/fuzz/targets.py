@@ -20,28 +20,28 @@ from fastapi.testclient import TestClient
 from standardwebhooks.webhooks import Webhook
 
 from ebbtide.adapters.clouds.events import read_event
-from ebbtide.adapters.clouds.price_file import read_price_file
 from ebbtide.adapters.clouds.sqs import SqsInbox
-from ebbtide.adapters.kube.answers import read_status
 from ebbtide.adapters.kube.dump import read_dump
+from ebbtide.adapters.kube.errors import read_status
 from ebbtide.adapters.prometheus import cpu
 from ebbtide.adapters.prometheus.asking import Unknown, number, read_answer
-from ebbtide.adapters.stores.entries import unpack
-from ebbtide.adapters.stores.item import from_item
-from ebbtide.adapters.stores.policy_item import Bodies
+from ebbtide.adapters.stores.codec.entries import unpack
+from ebbtide.adapters.stores.codec.policies import Bodies
+from ebbtide.adapters.stores.codec.record import from_item
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
 from ebbtide.config.policy_file import read_policies
+from ebbtide.config.price_file import read_price_file
 from ebbtide.engine.journal import read_decision, read_inputs
 from ebbtide.entrypoints.pack import read_items, read_types
 from ebbtide.errors import EbbtideError
 from ebbtide.model.idle import IdleState
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.policy import Policy
-from ebbtide.simulator.clock import VirtualClock
-from ebbtide.simulator.live import Live
-from ebbtide.simulator.saving import load as load_world
+from ebbtide.simulator.run.live import Live
 from ebbtide.simulator.story import parse_story
+from ebbtide.simulator.world.clock import VirtualClock
+from ebbtide.simulator.world.saving import load as load_world
 from tests.integration.api.conftest import SECRET, START, client_of, make_site
 
 NOW = 1_800_000_000

@@ -19,21 +19,21 @@ from urllib.parse import quote
 import pytest
 import yaml
 
-from ebbtide import bootstrap, hush
+from ebbtide import bootstrap, redact
 from ebbtide.adapters.clouds.sqs import SqsInbox
 from ebbtide.adapters.kube.connection import connect
 from ebbtide.adapters.kube.events import Events, Subject
-from ebbtide.adapters.kube.telling import NodeTeller
-from ebbtide.adapters.stores.sql import SqlStore
+from ebbtide.adapters.kube.kept_nodes import NodeTeller
+from ebbtide.adapters.stores.sql.store import SqlStore
 from ebbtide.bootstrap.kubernetes import cloud_client, open_cloud, open_prometheus
 from ebbtide.config import load
 from ebbtide.engine.loop import guarded_tick
-from ebbtide.engine.outside import Outside
+from ebbtide.engine.ports import Ports
 from ebbtide.entrypoints.api.scopes import Scope, Token, digest_of
 from ebbtide.entrypoints.cli import main
 from ebbtide.model.effect import Launch
 from ebbtide.model.operation import Slot
-from ebbtide.simulator.live import Live
+from ebbtide.simulator.run.live import Live
 from tests.builders import make_pool, make_type
 from tests.integration.api.conftest import START, client_of, make_site
 from tests.integration.api.test_scopes import CALLS
@@ -153,7 +153,7 @@ def test_no_command_says_a_secret_when_everything_refuses_and_quotes(
     configured(tmp_path, echo.url, cloud, store)
     said = {}
     for command in COMMANDS:
-        hush._known.clear()  # as in a process of its own
+        redact._known.clear()  # as in a process of its own
         with pytest.raises(SystemExit):
             main(command.split())
         out, err = capfd.readouterr()
@@ -167,10 +167,10 @@ def test_no_command_says_a_secret_when_everything_refuses_and_quotes(
         assert file.name in ours or not found_in(file.read_bytes().decode("latin-1")), file.name
 
 
-def failing(tmp_path: Path, echo: Parrot, cloud: str, stage: Stage) -> Outside:
+def failing(tmp_path: Path, echo: Parrot, cloud: str, stage: Stage) -> Ports:
     """A simulated cluster that wants nodes; cloud, metrics and queue are real adapters on the parrot."""
     config = load(configured(tmp_path, echo.url, cloud), {})
-    outside = stage.outside(open_cloud(config))
+    ports = stage.ports(open_cloud(config))
     prometheus = open_prometheus(config)
     assert prometheus is not None
     notifier = bootstrap.open_notifier(config)
@@ -180,7 +180,7 @@ def failing(tmp_path: Path, echo: Parrot, cloud: str, stage: Stage) -> Outside:
     if cloud == "aws":
         changes["inbox"] = SqsInbox(cloud_client(config, "sqs"), f"{echo.url}/q", stage.clock)
     Events(connection).send(Subject("Node", "w1", "u1"), "NotRemoved", "kept: needed")
-    return replace(outside, **changes)
+    return replace(ports, **changes)
 
 
 @pytest.mark.parametrize("cloud", ["aws", "hetzner"])
@@ -192,11 +192,11 @@ def test_ticks_of_which_every_part_fails_leave_no_secret_in_record_log_events_ap
     pool = make_pool("general", types=(make_type("m7i.large" if cloud == "aws" else "cpx32"),), zones=("a",))
     stage = Stage(pool, min_workers=2)
     stage.store = SqlStore.open("sqlite:///ebbtide.db", stage.clock, stage.settings.cluster)
-    outside = failing(tmp_path, echo, cloud, stage)
+    ports = failing(tmp_path, echo, cloud, stage)
     reports = []
     for number in range(6):
         stage.clock.sleep(60)
-        reports.append(guarded_tick(outside, stage.settings, f"runner-{number}", 60).says)
+        reports.append(guarded_tick(ports, stage.settings, f"runner-{number}", 60).says)
     entries = stage.store.read_log(limit=500)
     assert any("***" in json.dumps(entry.data) + entry.says for entry in entries), "a refusal was quoted"
     assert found_in(" ".join(reports)) == []
@@ -231,7 +231,7 @@ def test_no_route_gives_the_token_or_the_webhook_secret_away(monkeypatch: Any) -
         client.headers["Authorization"] = f"Bearer {API_TOKEN}"
         for method, path in CALLS:
             for body in (None, {"wrong": [API_TOKEN[:3]]}):
-                given = path.replace("{policy_id}", live.scaling.outside.policies.list_policies()[0].id)
+                given = path.replace("{policy_id}", live.scaling.ports.policies.list_policies()[0].id)
                 answer = client.request(method, given, json=body)
                 assert found_in(f"{answer.headers} {answer.text}") == [], (method, path)
 

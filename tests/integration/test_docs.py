@@ -11,7 +11,7 @@ import pytest
 
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
-from ebbtide.simulator.scenarios import SCENARIOS
+from ebbtide.simulator.run.scenarios import SCENARIOS
 from scripts.cli_reference import commands
 
 ROOT = Path(__file__).parents[2]

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from ebbtide.adapters.kube.doctor import Finding
-from ebbtide.adapters.stores.dynamodb_tables import create_tables
-from ebbtide.adapters.stores.sql import SqlStore
+from ebbtide.adapters.stores.dynamodb.tables import create_tables
+from ebbtide.adapters.stores.sql.store import SqlStore
 from ebbtide.bootstrap import SystemClock
 from ebbtide.config import Config
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
-from ebbtide.entrypoints.examining import (
+from ebbtide.entrypoints.doctor.examine import (
     examine_metrics,
     examine_prices,
     examine_queue,

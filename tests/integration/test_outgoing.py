@@ -24,7 +24,7 @@ from ebbtide.adapters.clouds.aws_errors import translated as translated_aws
 from ebbtide.adapters.clouds.hetzner_errors import translated as translated_hetzner
 from ebbtide.adapters.kube.connection import connect
 from ebbtide.adapters.prometheus.asking import Prometheus, Source, Unknown
-from ebbtide.adapters.stores.dynamodb_tables import check_tables
+from ebbtide.adapters.stores.dynamodb.tables import check_tables
 from ebbtide.adapters.webhooks import NotSent, post
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config

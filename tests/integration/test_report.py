@@ -9,17 +9,17 @@ from decimal import Decimal
 import pytest
 
 from ebbtide.adapters.stores.memory import MemoryStore
-from ebbtide.core.costs import CostPoint
 from ebbtide.core.operations.facts import closed, transitions
 from ebbtide.core.operations.spot import close
-from ebbtide.core.savings import Saved, SavingsDay
-from ebbtide.entrypoints.report import Figures, collect, period_of
-from ebbtide.entrypoints.report_page import page
+from ebbtide.core.prices.costs import CostPoint
+from ebbtide.core.scale_to_zero.savings import Saved, SavingsDay
+from ebbtide.entrypoints.report.collect import Figures, collect, period_of
+from ebbtide.entrypoints.report.page import page
 from ebbtide.model.events import EffectDone, EffectKind, Event
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import RemovalState, SpotEnd
 from ebbtide.narrate import entry_of, facts_in
-from ebbtide.simulator.live import Live
+from ebbtide.simulator.run.live import Live
 from tests.builders import make_record, make_removal, make_scale_down, make_settings, make_spot
 
 START = 1_793_602_800
@@ -38,12 +38,12 @@ def live() -> Live:
 def figures_of(live: Live, first: str = "", last: str = "") -> Figures:
     period = period_of(first, last, int(live.stage.clock.now()))
     days = live.scaling.summary(period.first, period.last).total.days
-    return collect(live.outside.store, "demo", days, period)
+    return collect(live.ports.store, "demo", days, period)
 
 
 def test_what_was_done_is_counted_as_the_log_has_it(live: Live) -> None:
     figures = figures_of(live, "2026-11-02")
-    store = live.outside.store
+    store = live.ports.store
     effects = facts_in(store.read_log([LogKind.EFFECT], limit=5000), EffectDone)
     ended = store.read_log([LogKind.OPERATION_CLOSED], limit=5000)
     assert figures.done.evictions == sum(one.effect is EffectKind.EVICT for one in effects) > 0
@@ -109,8 +109,8 @@ def test_a_log_that_is_too_long_is_reported_by_its_newest_part_and_that_is_said(
     live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not figures_of(live, "2026-11-02").cut
-    monkeypatch.setattr("ebbtide.entrypoints.report.PAGE", 5)
-    monkeypatch.setattr("ebbtide.entrypoints.report.MOST_ENTRIES", 10)
+    monkeypatch.setattr("ebbtide.entrypoints.report.collect.PAGE", 5)
+    monkeypatch.setattr("ebbtide.entrypoints.report.collect.MOST_ENTRIES", 10)
     figures = figures_of(live, "2026-11-02")
     assert figures.cut
     assert "its oldest part is left out" in page(figures)
@@ -120,7 +120,7 @@ def test_a_log_that_is_too_long_is_reported_by_its_newest_part_and_that_is_said(
 
 def test_what_held_when_the_period_began_counts_from_its_beginning(live: Live) -> None:
     """A day later nothing was noted yet but what was noted the day before."""
-    store = live.outside.store
+    store = live.ports.store
     newest = store.read_log([LogKind.COST], limit=1)[0]
     later = LogEntry("9" * 14, MIDNIGHT + 90_000, LogKind.COST, "", "", dict(newest.data))
     store.append([later])

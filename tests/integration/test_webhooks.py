@@ -22,7 +22,7 @@ from ebbtide.config.load import build_config
 from ebbtide.errors import ConfigError
 from ebbtide.model.idle import WakeReason
 from ebbtide.model.log import LogEntry, LogKind
-from ebbtide.simulator.ports import SimNotifier
+from ebbtide.simulator.world.ports import SimNotifier
 from tests.yard import Town
 
 SECRET = "whsec_" + "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

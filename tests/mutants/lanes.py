@@ -102,7 +102,7 @@ OF_LANES = (
     ),
     Mutant(
         "what was set aside holds up the budget",
-        "gates.leaving",
+        "gates.in_disruption",
         "removals_in_progress(record)",
         "open_removals(record)",
         ("unit:tests/unit/test_gates.py",),

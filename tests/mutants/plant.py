@@ -62,7 +62,10 @@ def killer_of(mutant: Mutant) -> str:
         package = Path(place) / "ebbtide"
         shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
         (package / bug.file).write_text(bug.source)
-        if _run(place, [sys.executable, "-c", "import ebbtide.engine.loop, ebbtide.simulator.simulate"]) != 0:
+        if (
+            _run(place, [sys.executable, "-c", "import ebbtide.engine.loop, ebbtide.simulator.run.simulate"])
+            != 0
+        ):
             raise DoesNotApply(f"{mutant.name}: the package cannot be imported with it")
         known: tuple[str, ...] = () if mutant.redundant else KILLERS
         for killer in dict.fromkeys(mutant.killers + known):

@@ -30,7 +30,7 @@ OF_REMOVALS = (
     Mutant(
         "a cordon that was lifted meanwhile does not matter",
         "_drained",
-        "not plan.drained or not _shut(node, operation_id, hurried)",
+        "not plan.drained or not _accepts_no_pods(node, operation_id, hurried)",
         "not plan.drained",
         (
             "unit:tests/unit/operations",
@@ -40,14 +40,14 @@ OF_REMOVALS = (
     Mutant(
         "a pod that came after the drain does not matter",
         "_drained",
-        "not plan.drained or not _shut(node, operation_id, hurried)",
-        "not _shut(node, operation_id, hurried)",
+        "not plan.drained or not _accepts_no_pods(node, operation_id, hurried)",
+        "not _accepts_no_pods(node, operation_id, hurried)",
         ("unit:tests/unit/operations",),
     ),
     Mutant(
         "pods are evicted before the cordon is seen",
         "_draining",
-        "not _shut(node, operation_id, hurried)",
+        "not _accepts_no_pods(node, operation_id, hurried)",
         "False",
         ("explorer:scale-down",),
     ),
@@ -98,7 +98,7 @@ OF_REMOVALS = (
     ),
     Mutant(
         "an interrupted node is terminated by us",
-        "_is_taken",
+        "_cloud_is_reclaiming",
         "notice is not None and notice.id == operation_id",
         "False",
         (
@@ -289,7 +289,8 @@ OF_SPOT = (
     Mutant(
         "an interrupted node that one list leaves out is forgotten",
         "_out_of_sight",
-        "removal if _is_taken(removal, operation_id, situation) else _to(removal, end, situation, reason)",
+        "removal if _cloud_is_reclaiming(removal, operation_id, situation) "
+        "else _to(removal, end, situation, reason)",
         "_to(removal, end, situation, reason)",
         (
             "unit:tests/unit/operations",
@@ -438,7 +439,7 @@ OF_THE_ENGINE = (
     Mutant(
         "the pods are not asked for once more before a terminate",
         "_do",
-        "_late_pod(effect, outside, settings)",
+        "_late_pod(effect, ports, settings)",
         '""',
         (
             "table:binds_after",
@@ -448,7 +449,7 @@ OF_THE_ENGINE = (
     Mutant(
         "effects are started after the end of the lease",
         "perform",
-        "outside.clock.now() >= last_moment",
+        "ports.clock.now() >= last_moment",
         "False",
         (
             "table:lease_expires",
@@ -461,7 +462,7 @@ OF_THE_ENGINE = (
         "_write_work(hold, work, step.operation)",
         """
         if effects:
-            perform(effects, hold.outside, hold.settings, hold.lease, last_moment)
+            perform(effects, hold.ports, hold.settings, hold.lease, last_moment)
         _write_work(hold, work, step.operation)
         """,
         ("explorer:scale-down",),
@@ -499,7 +500,7 @@ OF_THE_ENGINE = (
         ("table:always_crashes",),
     ),
     Mutant(
-        "a run that a fault outside stopped counts as a crash",
+        "a run that a fault ports stopped counts as a crash",
         "tick._forgive",
         "record.scaling_in_progress and clean(record) != record",
         "False",
@@ -511,10 +512,10 @@ OF_THE_ENGINE = (
     Mutant(
         "a notice is acknowledged before it is written",
         "_take_in",
-        "entry = entry_of(outside.new_id(), now, fact, notice.instance_id)",
+        "entry = entry_of(ports.new_id(), now, fact, notice.instance_id)",
         """
-        entry = entry_of(outside.new_id(), now, fact, notice.instance_id)
-        outside.inbox.acknowledge(notice)
+        entry = entry_of(ports.new_id(), now, fact, notice.instance_id)
+        ports.inbox.acknowledge(notice)
         """,
         ("explorer:interruption",),
     ),

@@ -63,7 +63,7 @@ OF_THE_DOCUMENTS = (
         ("oracle:decisions",),
     ),
     Mutant(
-        "a critical pod outside kube-system is evicted",
+        "a critical pod ports kube-system is evicted",
         "drain._critical",
         "pod.priority_class not in CRITICAL_CLASSES or pod.namespace == 'kube-system'",
         "True",
@@ -113,7 +113,7 @@ OF_THE_DOCUMENTS = (
     ),
     Mutant(
         "consolidation comes back a second before its two hours are over",
-        "consolidation_pace.cooled_down",
+        "pace.cooled_down",
         "now - last >= wait",
         "now - last >= wait - 1",
         ("oracle:consolidations",),

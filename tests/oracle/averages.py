@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from ebbtide.adapters.prometheus import PrometheusMetrics, Source
 from ebbtide.engine.observe import observe
 from ebbtide.model.snapshot import ClusterView
-from ebbtide.simulator.rules import Rules
-from ebbtide.simulator.runner import outside_of, stage_of
-from ebbtide.simulator.world import World
+from ebbtide.simulator.run.runner import ports_of, stage_of
+from ebbtide.simulator.world.rules import Rules
+from ebbtide.simulator.world.world import World
 from tests.builders import NOW
 from tests.oracle import load
 from tests.oracle.clusters import PLAIN, Drawn, clusters
@@ -85,7 +85,7 @@ def prometheus(case: Scraped) -> str:
 def compare(case: Scraped, report: Report) -> None:
     report.cases["CPU averages"] += 1
     settings = case.cluster.settings
-    outside = outside_of(stage_of(World(Rules(), settings.pools, 1, NOW), settings))
+    ports = ports_of(stage_of(World(Rules(), settings.pools, 1, NOW), settings))
     fresh = {
         node.name: sample
         for node, sample in zip(case.cluster.nodes, case.samples, strict=True)
@@ -94,7 +94,7 @@ def compare(case: Scraped, report: Report) -> None:
     wanted = load.average_cpu(case.cluster.nodes, fresh)
     metrics = PrometheusMetrics(Source(prometheus(case)), lambda: NOW)
     view = Shown(ClusterView(case.cluster.nodes, case.cluster.pods))
-    snapshot = observe(replace(outside, cluster=view, metrics=metrics), settings)  # type: ignore[arg-type]
+    snapshot = observe(replace(ports, cluster=view, metrics=metrics), settings)  # type: ignore[arg-type]
     metrics.close()
     value = snapshot.cpu.value
     alike = value is None if wanted.value is None else value is not None and abs(value - wanted.value) < 1e-6

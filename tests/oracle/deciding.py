@@ -7,10 +7,10 @@ from itertools import product
 
 from hypothesis import strategies as st
 
-from ebbtide.core.decide import decide
+from ebbtide.core.nodes.decide import decide
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.node import Market
-from ebbtide.model.record import OfferRest, Record, Rest
+from ebbtide.model.record import CapacityBackoff, DrainBackoff, Record
 from tests.builders import NOW, make_record, make_spot
 from tests.oracle import launch, nodes, scale_down
 from tests.oracle.answers import no
@@ -48,9 +48,9 @@ def record_at(case: Deciding, number: int) -> tuple[Record, float | None]:
     cpu, idle, pending, scaled, backoff = MOMENTS[number]
     first = case.cluster.nodes[0].name if case.cluster.nodes else "a0"
     odd = (
-        {"rests": (Rest(f"i-{first}", NOW + 60, "it could not be drained"),)},
+        {"rests": (DrainBackoff(f"i-{first}", NOW + 60, "it could not be drained"),)},
         {"spots": (make_spot(first),)},
-        {"offer_rests": (OfferRest("a/spot/small", NOW + 60),)},
+        {"offer_rests": (CapacityBackoff("a/spot/small", NOW + 60),)},
         {"paused": True},
     )
     record = make_record(

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
-from ebbtide.core.decide import decide
-from ebbtide.core.track import track
+from ebbtide.core.nodes.decide import decide
+from ebbtide.core.nodes.timers import track
 from ebbtide.model.decision import Action
 from tests.builders import NOW, make_record
 from tests.oracle import launch, load, scale_down

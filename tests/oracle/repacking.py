@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ebbtide.core.decide import decide
+from ebbtide.core.nodes.decide import decide
 from ebbtide.core.operations import machine
 from ebbtide.model.consolidation import ConsolidationPlan
 from ebbtide.model.decision import Action, Decision

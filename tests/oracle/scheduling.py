@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 
 from hypothesis import strategies as st
 
-from ebbtide.core.rules import due
-from ebbtide.core.savings import fold, report
+from ebbtide.core.scale_to_zero.rules import due
+from ebbtide.core.scale_to_zero.savings import fold, report
 from ebbtide.core.schedule import is_open
 from ebbtide.model.idle import Phase, Rate
 from ebbtide.model.ledger import Stretch

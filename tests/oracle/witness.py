@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Consolidate, RemovalState, SpotKind
 from ebbtide.model.record import Record
-from ebbtide.simulator.runner import Stage
-from ebbtide.simulator.world import Act, ActKind
+from ebbtide.simulator.run.runner import Stage
+from ebbtide.simulator.world.world import Act, ActKind
 from tests.oracle import eviction, launch, load, nodes
 from tests.oracle.answers import Ruling, no, yes
 from tests.oracle.facts import By, Moment

@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any
 
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
-from ebbtide.engine.outside import Outside
+from ebbtide.engine.ports import Ports
 from ebbtide.engine.tick import TickReport, tick
 from ebbtide.model.effect import Launch
 from ebbtide.model.log import LogEntry
@@ -21,11 +21,11 @@ from ebbtide.model.pool import Pool
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Reading
 from ebbtide.ports import Cloud, Inbox, Store
-from ebbtide.simulator.clock import VirtualClock
-from ebbtide.simulator.faults import RunnerCrashed
-from ebbtide.simulator.ports import SimCluster, SimNotifier
-from ebbtide.simulator.rules import Rules
-from ebbtide.simulator.world import World
+from ebbtide.simulator.faults.ports import RunnerCrashed
+from ebbtide.simulator.world.clock import VirtualClock
+from ebbtide.simulator.world.ports import SimCluster, SimNotifier
+from ebbtide.simulator.world.rules import Rules
+from ebbtide.simulator.world.world import World
 from tests.builders import make_daemon
 
 
@@ -80,8 +80,8 @@ class Stage:
         self.said: list[str] = []
         self._ids, self._owners = count(1), count(1)
 
-    def outside(self, cloud: Cloud, inbox: Inbox | None = None) -> Outside:
-        return Outside(
+    def ports(self, cloud: Cloud, inbox: Inbox | None = None) -> Ports:
+        return Ports(
             store=self.store,
             cluster=SimCluster(self.world, self.clock),
             cloud=cloud,
@@ -95,7 +95,7 @@ class Stage:
     def tick(self, cloud: Cloud, after_seconds: float = 30, inbox: Inbox | None = None) -> TickReport:
         self.clock.sleep(after_seconds)
         owner = f"runner-{next(self._owners)}"
-        report = tick(self.outside(cloud, inbox), self.settings, owner, self.clock.now() + 60)
+        report = tick(self.ports(cloud, inbox), self.settings, owner, self.clock.now() + 60)
         self.said.append(report.says)
         return report
 

@@ -16,9 +16,9 @@ from ebbtide.model.operation import Consolidate
 from ebbtide.model.pool import NodeType
 from ebbtide.model.resources import Resources
 from ebbtide.ports import Store
-from ebbtide.simulator.rules import BudgetSpec, Kind, Rules, WorkloadSpec, pod_template
-from ebbtide.simulator.workload import Demand
-from ebbtide.simulator.world import World
+from ebbtide.simulator.world.rules import BudgetSpec, Kind, Rules, WorkloadSpec, pod_template
+from ebbtide.simulator.world.workload import Demand
+from ebbtide.simulator.world.world import World
 from tests.simulation.stories import POOL, SETTINGS, SMALL, SPOT_POOL, START, Story
 
 BIG = NodeType("big", Resources(4000, 8192), 20, Price(Decimal("0.10"), "EUR", "test"))

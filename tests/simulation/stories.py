@@ -13,7 +13,7 @@ from itertools import count
 
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.engine.loop import guarded_tick
-from ebbtide.engine.outside import Outside
+from ebbtide.engine.ports import Ports
 from ebbtide.model.money import Price
 from ebbtide.model.node import LEAVING, Market
 from ebbtide.model.operation import ScaleDown
@@ -22,15 +22,15 @@ from ebbtide.model.record import Record
 from ebbtide.model.resources import Resources
 from ebbtide.model.settings import Settings
 from ebbtide.ports import Store
-from ebbtide.simulator.checker import Checker
-from ebbtide.simulator.clock import VirtualClock
-from ebbtide.simulator.faults import RunnerCrashed, faulty_outside
-from ebbtide.simulator.plans import CrashPlan, Plan
-from ebbtide.simulator.ports import SimCloud, SimCluster, SimInbox, SimMetrics, SimNotifier
-from ebbtide.simulator.rules import BudgetSpec, Kind, Rules, Span, WorkloadSpec, pod_template
-from ebbtide.simulator.watch import WatchedStore
-from ebbtide.simulator.workload import Demand
-from ebbtide.simulator.world import World
+from ebbtide.simulator.checker.checker import Checker
+from ebbtide.simulator.checker.watch import WatchedStore
+from ebbtide.simulator.faults.calls import CrashPlan, Plan
+from ebbtide.simulator.faults.ports import RunnerCrashed, faulty_ports
+from ebbtide.simulator.world.clock import VirtualClock
+from ebbtide.simulator.world.ports import SimCloud, SimCluster, SimInbox, SimMetrics, SimNotifier
+from ebbtide.simulator.world.rules import BudgetSpec, Kind, Rules, Span, WorkloadSpec, pod_template
+from ebbtide.simulator.world.workload import Demand
+from ebbtide.simulator.world.world import World
 
 START = 1_700_000_000
 TICK_SECONDS = 30
@@ -90,8 +90,8 @@ class Telling:
         self._ids = count(1)
         self._owners = count(1)
 
-    def outside(self, plan: Plan) -> Outside:
-        doors = Outside(
+    def ports(self, plan: Plan) -> Ports:
+        doors = Ports(
             store=self.store,
             cluster=SimCluster(self.world, self.clock),
             cloud=SimCloud(self.world, self.clock),
@@ -101,14 +101,14 @@ class Telling:
             clock=self.clock,
             new_id=lambda: f"id-{next(self._ids):06d}",
         )
-        return faulty_outside(doors, plan, self._disturbed)
+        return faulty_ports(doors, plan, self._disturbed)
 
     def _disturbed(self) -> None:
         self.world.disturbances += 1
 
     def tell(self, plan: Plan) -> None:
         """The first runner has the plan; any later one is undisturbed."""
-        runner, owner = self.outside(plan), f"runner-{next(self._owners)}"
+        runner, owner = self.ports(plan), f"runner-{next(self._owners)}"
         for _ in range(self.story.ticks):
             self.story.before_tick(self.world, self.store)
             try:
@@ -116,13 +116,13 @@ class Telling:
             except RunnerCrashed as crash:
                 self.crashes += 1
                 self.sentences.append(str(crash))
-                runner, owner = self.outside(CrashPlan()), f"runner-{next(self._owners)}"
+                runner, owner = self.ports(CrashPlan()), f"runner-{next(self._owners)}"
             self.wait(TICK_SECONDS)
         self.checker.finish(self.store.load())
 
-    def tick(self, runner: Outside | None = None, owner: str = "runner") -> str:
+    def tick(self, runner: Ports | None = None, owner: str = "runner") -> str:
         """One tick by a runner, undisturbed where none is named; what it said."""
-        doors = self.outside(CrashPlan()) if runner is None else runner
+        doors = self.ports(CrashPlan()) if runner is None else runner
         says = guarded_tick(doors, self.story.settings, owner, TICK_SECONDS).says
         self.sentences.append(says)
         return says
@@ -131,7 +131,7 @@ class Telling:
         self.clock.sleep(seconds)
         self.world.advance_to(self.clock.now())
 
-    def tick_until(self, reached: Callable[[Record], bool], runner: Outside | None = None) -> Record:
+    def tick_until(self, reached: Callable[[Record], bool], runner: Ports | None = None) -> Record:
         """Tick until the record is as wished, without waiting after the last tick."""
         for _ in range(self.story.ticks):
             self.story.before_tick(self.world, self.store)

@@ -9,9 +9,9 @@ from ebbtide.core.schedule import is_open
 from ebbtide.model.budget import RemovalBudget, RemovalReason
 from ebbtide.model.schedule import CronWindow
 from ebbtide.model.settings import Settings
-from ebbtide.simulator.frames import Frame
-from ebbtide.simulator.scenarios import START, Scenario, build
-from ebbtide.simulator.simulate import Simulation
+from ebbtide.simulator.run.frames import Frame
+from ebbtide.simulator.run.scenarios import START, Scenario, build
+from ebbtide.simulator.run.simulate import Simulation
 
 HOUR = 3600
 SECOND = datetime.fromtimestamp(START + HOUR, UTC).hour

@@ -11,7 +11,7 @@ from functools import cache, partial
 
 import pytest
 
-from ebbtide.simulator.plans import CrashPlan, Strike
+from ebbtide.simulator.faults.calls import CrashPlan, Strike
 from tests.simulation import repack_stories, stories
 from tests.simulation.conftest import CRASH_POINTS
 from tests.simulation.stories import TICK_SECONDS, Story, Telling
@@ -66,7 +66,7 @@ def test_a_story_ends_well_wherever_it_is_struck(story: Story, strike: Strike) -
 def take_over(telling: Telling) -> None:
     """While the first runner is frozen its lease runs out, and a second one ticks. Then the first wakes."""
     settings = telling.story.settings
-    second = telling.outside(CrashPlan())
+    second = telling.ports(CrashPlan())
     telling.world.disturbances += 1
     waited = 0
     while waited <= settings.lock_ttl_seconds + settings.lease_margin_seconds:

@@ -11,13 +11,13 @@ from typing import Any, cast
 
 import pytest
 
-from ebbtide.adapters.stores.item import to_item
+from ebbtide.adapters.stores.codec.record import to_item
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.core.operations import machine
 from ebbtide.core.operations.situation import Situation
 from ebbtide.engine.observe import observe
-from ebbtide.engine.outside import Outside
-from ebbtide.engine.scaling import Scaling
+from ebbtide.engine.ports import Ports
+from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.errors import LeaseLost, NewerRecord, NotOurs
 from ebbtide.model.effect import SoftTaint, Uncordon
 from ebbtide.model.idle import Phase, WakeReason
@@ -35,12 +35,12 @@ from ebbtide.model.operation import (
 from ebbtide.model.record import CLUSTER_LEASE, Record
 from ebbtide.model.snapshot import ClusterView
 from ebbtide.ports import Cluster
-from ebbtide.simulator.clock import VirtualClock
-from ebbtide.simulator.faults import RunnerCrashed
-from ebbtide.simulator.plans import CrashPlan, Distortion, RandomPlan, Strike
-from ebbtide.simulator.rules import Rules, Span
-from ebbtide.simulator.scaling_faults import faulty_scaling
-from ebbtide.simulator.world import Act, ActKind
+from ebbtide.simulator.faults.calls import CrashPlan, Distortion, RandomPlan, Strike
+from ebbtide.simulator.faults.policy_ports import faulty_scaling
+from ebbtide.simulator.faults.ports import RunnerCrashed
+from ebbtide.simulator.world.clock import VirtualClock
+from ebbtide.simulator.world.rules import Rules, Span
+from ebbtide.simulator.world.world import Act, ActKind
 from tests.builders import lanes
 from tests.simulation.stories import (
     IMPATIENT,
@@ -93,7 +93,7 @@ def strike(telling: Telling, verb: str, how: Strike) -> None:
     counting, probe = CrashPlan(), Telling(telling.story)
     probe.tell(counting)
     plan = CrashPlan(counting.calls.index(f"{verb}#1") + 1, how)
-    runner = telling.outside(plan)
+    runner = telling.ports(plan)
     for _ in range(telling.story.ticks):
         with suppress(RunnerCrashed):
             telling.tick(runner, "struck")
@@ -126,8 +126,8 @@ class Shows:
         return getattr(self._inner, name)
 
 
-def shown(telling: Telling, view: ClusterView) -> Outside:
-    doors = telling.outside(CrashPlan())
+def shown(telling: Telling, view: ClusterView) -> Ports:
+    doors = telling.ports(CrashPlan())
     return replace(doors, cluster=cast(Cluster, Shows(doors.cluster, view)))
 
 
@@ -171,7 +171,7 @@ def test_crash_between_taint_and_cordon() -> None:
 def test_a_stray_soft_taint_is_lifted_after_a_grace() -> None:
     telling = Telling(replace(SCALE_DOWN, nodes_at_the_end=4, settings=replace(SETTINGS, min_workers=4)))
     node = next(node for node in telling.world.inventory.nodes.values() if node.worker)
-    cluster = telling.outside(CrashPlan()).cluster
+    cluster = telling.ports(CrashPlan()).cluster
     cluster.soft_taint(SoftTaint(node.name, node.uid, "closed-long-ago"), 1)
     telling.checker.violations.clear()  # this is what was left behind by a crash of long ago
     for _ in range(SETTINGS.orphan_grace_seconds // 30 + 3):
@@ -214,7 +214,7 @@ def test_a_lower_token_is_refused_by_the_node() -> None:
     assert operation is not None
     late = Uncordon(removal.node_name, removal.node_uid, operation.id)
     with pytest.raises(NotOurs):
-        telling.outside(CrashPlan()).cluster.uncordon(late, record.lock_token - 1)
+        telling.ports(CrashPlan()).cluster.uncordon(late, record.lock_token - 1)
     assert telling.world.inventory.nodes[removal.node_name].unschedulable
 
 
@@ -399,7 +399,7 @@ def test_describe_shows_running_after_terminate() -> None:
     machine_before = telling.world.machines.find(removal_of(record).instance_id)
     assert machine_before is not None
     stale = replace(machine_before.instance, state=InstanceState.RUNNING)
-    snapshot = observe(telling.outside(CrashPlan()), SETTINGS)
+    snapshot = observe(telling.ports(CrashPlan()), SETTINGS)
     others = tuple(i for i in snapshot.instances if i.id != stale.id)
     lease = telling.store.acquire(CLUSTER_LEASE, "reader", 60)
     now = int(telling.clock.now())
@@ -443,7 +443,7 @@ def test_two_workflows_want_one_node() -> None:
 @pytest.mark.parametrize("verb", ["cluster.read", "cloud.list_instances"])
 def test_an_observation_is_partial_or_empty(verb: str, distortion: Distortion) -> None:
     telling = Telling(SCALE_DOWN)
-    blind = telling.outside(RandomPlan(1, {}, {verb: {distortion: 1.0}}))
+    blind = telling.ports(RandomPlan(1, {}, {verb: {distortion: 1.0}}))
     for _ in range(20):
         says = telling.tick(blind)
         telling.wait(30)
@@ -463,7 +463,7 @@ def test_an_observation_is_implausibly_smaller_than_the_last() -> None:
 
 def test_metrics_missing_stale_or_malformed() -> None:
     telling = Telling(SCALE_DOWN)
-    blind = telling.outside(RandomPlan(1, {}, {"metrics.read_cpu": {Distortion.GONE: 1.0}}))
+    blind = telling.ports(RandomPlan(1, {}, {"metrics.read_cpu": {Distortion.GONE: 1.0}}))
     for _ in range(20):
         assert "the metrics server does not answer" in telling.tick(blind)
         telling.wait(30)
@@ -504,7 +504,7 @@ def test_an_operation_that_always_crashes_its_runner() -> None:
         plan = CrashPlan(3, Strike.CRASH_BEFORE)
         telling.wait(200)
         try:
-            telling.tick(telling.outside(plan), owner=f"doomed-{crashes}")
+            telling.tick(telling.ports(plan), owner=f"doomed-{crashes}")
         except RunnerCrashed:
             crashes += 1
     # The last one died as well, but only after it had set the operation aside.
@@ -562,5 +562,5 @@ def _wake(town: Town) -> None:
 
 
 def _through(town: Town, plan: CrashPlan) -> Scaling:
-    doors = faulty_scaling(town.scaling.outside, plan)
+    doors = faulty_scaling(town.scaling.ports, plan)
     return town.runner(store=doors.store, policies=doors.policies, workloads=doors.workloads)

@@ -10,10 +10,10 @@ from ebbtide.model.node import LEAVING
 from ebbtide.model.operation import AbortCause, Consolidate, MoveState
 from ebbtide.model.record import Record
 from ebbtide.narrate import facts_in
-from ebbtide.simulator.plans import CrashPlan, Strike
-from ebbtide.simulator.rules import WorkloadSpec, pod_template
-from ebbtide.simulator.workload import Demand
-from ebbtide.simulator.world import ActKind
+from ebbtide.simulator.faults.calls import CrashPlan, Strike
+from ebbtide.simulator.world.rules import WorkloadSpec, pod_template
+from ebbtide.simulator.world.workload import Demand
+from ebbtide.simulator.world.world import ActKind
 from tests.simulation.repack_stories import REPACK, SETTINGS_REPACK, scattered
 from tests.simulation.stories import Story, Telling
 from tests.simulation.test_crash_table import acts, ends_well, strike
@@ -121,7 +121,7 @@ def test_a_stalled_runner_evicts_after_the_consolidation_was_given_up() -> None:
     counting, probe = CrashPlan(), Telling(STORY)
     probe.tell(counting)
     plan = CrashPlan(counting.calls.index("cluster.evict#1") + 1, Strike.STALL, given_up_meanwhile)
-    telling.tick(telling.outside(plan), "stalled")
+    telling.tick(telling.ports(plan), "stalled")
     assert plan.struck
     assert len(acts(telling, ActKind.EVICT)) == 1
     assert telling.checker.violations == []

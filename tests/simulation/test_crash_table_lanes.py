@@ -8,16 +8,16 @@ from typing import Any, cast
 
 import pytest
 
-from ebbtide.adapters.stores import item as items
-from ebbtide.engine.outside import Outside
+from ebbtide.adapters.stores.codec import record as items
+from ebbtide.engine.ports import Ports
 from ebbtide.errors import Final, NewerRecord
 from ebbtide.model.operation import RemovalState, ScaleDown, SlotState
 from ebbtide.model.record import Record
 from ebbtide.ports import Cloud
-from ebbtide.simulator.faults import RunnerCrashed
-from ebbtide.simulator.plans import CrashPlan, Strike
-from ebbtide.simulator.rules import Rules, Span
-from ebbtide.simulator.world import ActKind
+from ebbtide.simulator.faults.calls import CrashPlan, Strike
+from ebbtide.simulator.faults.ports import RunnerCrashed
+from ebbtide.simulator.world.rules import Rules, Span
+from ebbtide.simulator.world.world import ActKind
 from tests.builders import make_scale_up, make_slot
 from tests.simulation.stories import (
     NO_REMOVALS,
@@ -46,7 +46,7 @@ def refused(record: Record) -> bool:
 
 def struck(telling: Telling, number: int, how: Strike) -> None:
     with suppress(RunnerCrashed):
-        telling.tick(telling.outside(CrashPlan(number, how)), "struck")
+        telling.tick(telling.ports(CrashPlan(number, how)), "struck")
 
 
 def go_on(telling: Telling, ticks: int = 60) -> None:
@@ -69,8 +69,8 @@ class Protected:
         return getattr(self._inner, name)
 
 
-def protecting(telling: Telling, plan: CrashPlan | None = None) -> Outside:
-    doors = telling.outside(plan or CrashPlan())
+def protecting(telling: Telling, plan: CrashPlan | None = None) -> Ports:
+    doors = telling.ports(plan or CrashPlan())
     return replace(doors, cloud=cast(Cloud, Protected(doors.cloud)))
 
 

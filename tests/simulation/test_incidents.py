@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ebbtide.engine.loop import guarded_tick
-from ebbtide.engine.outside import Outside
+from ebbtide.engine.ports import Ports
 from ebbtide.model.node import Instance, InstanceState
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import ClusterView
-from ebbtide.simulator.plans import CrashPlan, Strike
-from ebbtide.simulator.ports import SimCloud, SimCluster
-from ebbtide.simulator.rules import Rules, Span
-from ebbtide.simulator.world import ActKind
+from ebbtide.simulator.faults.calls import CrashPlan, Strike
+from ebbtide.simulator.world.ports import SimCloud, SimCluster
+from ebbtide.simulator.world.rules import Rules, Span
+from ebbtide.simulator.world.world import ActKind
 from tests.simulation.stories import (
     NO_REMOVALS,
     SETTINGS,
@@ -50,13 +50,13 @@ class SeenCloud(SimCloud):
         return self.lens.instances(super().list_instances())
 
 
-def through(telling: Telling, lens: Lens) -> Outside:
+def through(telling: Telling, lens: Lens) -> Ports:
     cluster, cloud = SeenCluster(telling.world, telling.clock), SeenCloud(telling.world, telling.clock)
     cluster.lens = cloud.lens = lens
-    return replace(telling.outside(CrashPlan()), cluster=cluster, cloud=cloud)
+    return replace(telling.ports(CrashPlan()), cluster=cluster, cloud=cloud)
 
 
-def run(telling: Telling, doors: Outside, seconds: float) -> None:
+def run(telling: Telling, doors: Ports, seconds: float) -> None:
     end = telling.clock.now() + seconds
     while telling.clock.now() < end:
         said = guarded_tick(doors, telling.story.settings, "runner", TICK_SECONDS).says

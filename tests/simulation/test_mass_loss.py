@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from ebbtide.model.node import Node
-from ebbtide.simulator.plans import CrashPlan
-from ebbtide.simulator.rules import Rules, WorkloadSpec, pod_template
-from ebbtide.simulator.workload import Demand
-from ebbtide.simulator.world import ActKind, World
+from ebbtide.simulator.faults.calls import CrashPlan
+from ebbtide.simulator.world.rules import Rules, WorkloadSpec, pod_template
+from ebbtide.simulator.world.workload import Demand
+from ebbtide.simulator.world.world import ActKind, World
 from tests.simulation.stories import NO_REMOVALS, ZONES, Story, Telling, small_world
 from tests.simulation.test_incidents import Lens, done, run, through
 
@@ -50,7 +50,7 @@ def test_pods_get_new_nodes_promptly_after_a_mass_loss(rules: Rules) -> None:
     """Once pods were pending for eight hours: the dead nodes counted against the maximum, and forgetting them
     needed the very health that they kept from coming back."""
     telling = Telling(Story("mass loss", lambda: full_cluster(rules), WORKERS, FULL))
-    doors = telling.outside(CrashPlan())
+    doors = telling.ports(CrashPlan())
     run(telling, doors, 120)
     lost = lose(telling)
     run(telling, doors, 15 * 60)

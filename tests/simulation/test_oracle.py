@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ebbtide.simulator.rules import Rules
-from ebbtide.simulator.runner import stage_of
-from ebbtide.simulator.world import Act, ActKind, World
+from ebbtide.simulator.run.runner import stage_of
+from ebbtide.simulator.world.rules import Rules
+from ebbtide.simulator.world.world import Act, ActKind, World
 from tests import oracle
 from tests.builders import NOW, make_settings
 from tests.oracle.answers import RULES, never_drawn

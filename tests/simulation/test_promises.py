@@ -32,9 +32,9 @@ from ebbtide.model.operation import (
 from ebbtide.model.pod import Pod
 from ebbtide.model.record import Lease, Missing, Record
 from ebbtide.model.settings import Settings
-from ebbtide.simulator.rules import BudgetSpec, Kind, WorkloadSpec, pod_template
-from ebbtide.simulator.runner import Stage, stage_of
-from ebbtide.simulator.world import Act, ActKind
+from ebbtide.simulator.run.runner import Stage, stage_of
+from ebbtide.simulator.world.rules import BudgetSpec, Kind, WorkloadSpec, pod_template
+from ebbtide.simulator.world.world import Act, ActKind
 from tests.explorer.scenes import PLAIN, SETTINGS, idle_world
 from tests.explorer.sleeping import drowsy_world, lull, state_of, wrong_with_scale, wrong_with_state
 from tests.explorer.watching import wrong_with_acknowledgement, wrong_with_write

@@ -26,16 +26,16 @@ from ebbtide.model.operation import (
 )
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
-from ebbtide.simulator.checker import Checker
-from ebbtide.simulator.clock import VirtualClock
-from ebbtide.simulator.comparison import compared, needs_consolidation, without_consolidation
-from ebbtide.simulator.repacking import Bookkeeper, Repacking
-from ebbtide.simulator.rules import Rules, WorkloadSpec, pod_template
-from ebbtide.simulator.scenarios import build
-from ebbtide.simulator.simulate import Simulation
-from ebbtide.simulator.watch import WatchedStore
-from ebbtide.simulator.workload import Demand
-from ebbtide.simulator.world import Act, ActKind, World
+from ebbtide.simulator.checker.checker import Checker
+from ebbtide.simulator.checker.consolidation import Bookkeeper, Repacking
+from ebbtide.simulator.checker.watch import WatchedStore
+from ebbtide.simulator.run.comparison import compared, needs_consolidation, without_consolidation
+from ebbtide.simulator.run.scenarios import build
+from ebbtide.simulator.run.simulate import Simulation
+from ebbtide.simulator.world.clock import VirtualClock
+from ebbtide.simulator.world.rules import Rules, WorkloadSpec, pod_template
+from ebbtide.simulator.world.workload import Demand
+from ebbtide.simulator.world.world import Act, ActKind, World
 from tests.builders import lanes
 from tests.simulation.stories import POOL
 

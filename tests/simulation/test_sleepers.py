@@ -8,9 +8,9 @@ from itertools import pairwise
 import pytest
 
 from ebbtide.model.idle import Phase
-from ebbtide.simulator.runner import policies_of
-from ebbtide.simulator.scenarios import build
-from ebbtide.simulator.simulate import Simulation
+from ebbtide.simulator.run.runner import policies_of
+from ebbtide.simulator.run.scenarios import build
+from ebbtide.simulator.run.simulate import Simulation
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ebbtide.simulator.disorder import FAULTS
+from ebbtide.simulator.faults.catalogue import FAULTS
 from tests.simulation.conftest import SWARM
 from tests.swarm.kept import KEPT
 from tests.swarm.run import run_seed

@@ -11,12 +11,12 @@ from contextlib import suppress
 
 import pytest
 
-from ebbtide.engine.scaling import Scaling
+from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.errors import EbbtideError
 from ebbtide.model.idle import Phase, WakeReason
-from ebbtide.simulator.faults import RunnerCrashed
-from ebbtide.simulator.plans import CrashPlan, Strike
-from ebbtide.simulator.scaling_faults import faulty_scaling
+from ebbtide.simulator.faults.calls import CrashPlan, Strike
+from ebbtide.simulator.faults.policy_ports import faulty_scaling
+from ebbtide.simulator.faults.ports import RunnerCrashed
 from tests.yard import Town, Yard, make_policy, make_ref, make_workload
 
 STRIKES = (
@@ -58,7 +58,7 @@ def struck(town: Town, plan: CrashPlan) -> Scaling:
 
 
 def _doors(town: Town, plan: CrashPlan) -> dict[str, object]:
-    doors = faulty_scaling(town.scaling.outside, plan)
+    doors = faulty_scaling(town.scaling.ports, plan)
     return {"store": doors.store, "policies": doors.policies, "workloads": doors.workloads}
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ebbtide.engine.scaling import Scaling
+from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.model.idle import IdleState, Phase
 from ebbtide.ports import PolicyStore
-from ebbtide.simulator.runner import outside_of, policies_of, scaling_of, stage_of
-from ebbtide.simulator.scenarios import build
-from ebbtide.simulator.sleepers import LONGEST_WAIT_SECONDS, NAMES, Visitor, Watchman
+from ebbtide.simulator.checker.sleepers import LONGEST_WAIT_SECONDS, NAMES, Visitor, Watchman
+from ebbtide.simulator.run.runner import policies_of, ports_of, scaling_of, stage_of
+from ebbtide.simulator.run.scenarios import build
 
 USED_AT = 2.1 * 3600
 """Seconds after the beginning when people use the first of the sleepers."""
@@ -32,7 +32,7 @@ class Street:
         self.pass_time(after)
 
     def scaling(self) -> Scaling:
-        return scaling_of(self.stage, outside_of(self.stage))
+        return scaling_of(self.stage, ports_of(self.stage))
 
     def pass_time(self, seconds: float) -> None:
         self.stage.clock.sleep(seconds)

@@ -12,14 +12,14 @@ from ebbtide.model.node import Market, Node
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown, Slot, Spot, SpotKind
 from ebbtide.model.record import Record, Refused
 from ebbtide.model.settings import Settings
-from ebbtide.simulator.catalogue import add_system, database, deployment, pool
-from ebbtide.simulator.checker import Checker
-from ebbtide.simulator.clock import VirtualClock
-from ebbtide.simulator.ports import SimCloud, SimCluster
-from ebbtide.simulator.rules import Rules
-from ebbtide.simulator.watch import WatchedStore
-from ebbtide.simulator.workload import Demand
-from ebbtide.simulator.world import World
+from ebbtide.simulator.checker.checker import Checker
+from ebbtide.simulator.checker.watch import WatchedStore
+from ebbtide.simulator.world.catalogue import add_system, database, deployment, pool
+from ebbtide.simulator.world.clock import VirtualClock
+from ebbtide.simulator.world.ports import SimCloud, SimCluster
+from ebbtide.simulator.world.rules import Rules
+from ebbtide.simulator.world.workload import Demand
+from ebbtide.simulator.world.world import World
 from tests.builders import lanes
 
 SETTINGS = Settings(pools=(pool("general"),), min_workers=2, max_workers=4)

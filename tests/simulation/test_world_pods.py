@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebbtide.core.fit import placement_of
+from ebbtide.core.nodes.fit import placement_of
 from ebbtide.errors import BudgetExhausted, ConfigError, Final
 from ebbtide.model.effect import Cordon, Evict
 from ebbtide.model.pod import Phase, Pod
 from ebbtide.model.snapshot import ClusterView
-from ebbtide.simulator.catalogue import add_system, database, deployment, guarded, pool
-from ebbtide.simulator.clock import VirtualClock
-from ebbtide.simulator.ports import SimCluster
-from ebbtide.simulator.rules import BudgetSpec, Kind, Rules, WorkloadSpec, pod_template
-from ebbtide.simulator.workload import Curve, Demand, parse_recording
-from ebbtide.simulator.world import World
+from ebbtide.simulator.world.catalogue import add_system, database, deployment, guarded, pool
+from ebbtide.simulator.world.clock import VirtualClock
+from ebbtide.simulator.world.ports import SimCluster
+from ebbtide.simulator.world.rules import BudgetSpec, Kind, Rules, WorkloadSpec, pod_template
+from ebbtide.simulator.world.workload import Curve, Demand, parse_recording
+from ebbtide.simulator.world.world import World
 
 POOLS = (pool("general"),)
 

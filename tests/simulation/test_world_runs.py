@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from ebbtide.errors import ConfigError, Retryable, StoreUnusable, Throttled, Unanswered
-from ebbtide.simulator.clock import VirtualClock
-from ebbtide.simulator.disorder import FAULTS
-from ebbtide.simulator.faults import Gate, RunnerCrashed
-from ebbtide.simulator.frames import Frame
-from ebbtide.simulator.persistent import FileCluster, WorldFile
-from ebbtide.simulator.plans import CrashPlan, Distortion, RandomPlan, Strike
-from ebbtide.simulator.ports import SimCluster
-from ebbtide.simulator.runner import Runner, stage_of
-from ebbtide.simulator.saving import decode, encode, load, save
-from ebbtide.simulator.scenarios import SCENARIOS, START, build, play
-from ebbtide.simulator.simulate import Simulation, simulate
-from ebbtide.simulator.workload import parse_recording
+from ebbtide.simulator.faults.calls import CrashPlan, Distortion, RandomPlan, Strike
+from ebbtide.simulator.faults.catalogue import FAULTS
+from ebbtide.simulator.faults.ports import Gate, RunnerCrashed
+from ebbtide.simulator.run.frames import Frame
+from ebbtide.simulator.run.persistent import FileCluster, WorldFile
+from ebbtide.simulator.run.runner import Runner, stage_of
+from ebbtide.simulator.run.scenarios import SCENARIOS, START, build, play
+from ebbtide.simulator.run.simulate import Simulation, simulate
+from ebbtide.simulator.world.clock import VirtualClock
+from ebbtide.simulator.world.ports import SimCluster
+from ebbtide.simulator.world.saving import decode, encode, load, save
+from ebbtide.simulator.world.workload import parse_recording
 
 
 @pytest.mark.parametrize("name", sorted(SCENARIOS))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ebbtide.simulator.scenarios import SCENARIOS, story_named, text_of
+from ebbtide.simulator.run.scenarios import SCENARIOS, story_named, text_of
 from ebbtide.simulator.story import parse_story, play
 from tests.stories.conftest import PLAYED
 from tests.stories.test_schema import CHECKER, values_of

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ebbtide.simulator.inventory import Inventory
 from ebbtide.simulator.story.parse import parse_story
 from ebbtide.simulator.story.play import Player
+from ebbtide.simulator.world.inventory import Inventory
 from tests.stories.telling import NODES, POOLS, acts, said, settings, text_of, told, web
 
 QUIET = {"cpu_down": 0.0}

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from ebbtide.simulator.rules import Rules, WorkloadSpec, pod_template
-from ebbtide.simulator.scenarios import START
-from ebbtide.simulator.workload import Curve, Demand, parse_recording
-from ebbtide.simulator.world import World
+from ebbtide.simulator.run.scenarios import START
+from ebbtide.simulator.world.rules import Rules, WorkloadSpec, pod_template
+from ebbtide.simulator.world.workload import Curve, Demand, parse_recording
+from ebbtide.simulator.world.world import World
 
 
 @pytest.mark.timeout(20)

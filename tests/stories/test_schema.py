@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from ebbtide.config.document import parse_document
-from ebbtide.simulator.story.events_shapes import KINDS
+from ebbtide.simulator.story.event_schemas import KINDS
 from ebbtide.simulator.story.schema import schema_text, story_schema
 from tests.e2e.shell import Shell
 from tests.stories.telling import text_of

@@ -8,7 +8,7 @@ import sys
 import time
 from collections import Counter
 
-from ebbtide.simulator.frames import Frame
+from ebbtide.simulator.run.frames import Frame
 from tests.swarm.run import Outcome, run_or_tell, run_seed
 
 

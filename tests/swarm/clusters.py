@@ -13,12 +13,12 @@ from ebbtide.model.policy import Policy, ZeroDefaults
 from ebbtide.model.pool import NodeType, Pool
 from ebbtide.model.resources import Resources
 from ebbtide.model.settings import Settings
-from ebbtide.simulator.disorder import FAULTS
-from ebbtide.simulator.rules import BudgetSpec, Identity, Kind, Rules, Span, WorkloadSpec, pod_template
-from ebbtide.simulator.scenarios import Scenario
-from ebbtide.simulator.sleepers import policies_for
-from ebbtide.simulator.workload import Curve, Demand
-from ebbtide.simulator.world import World
+from ebbtide.simulator.checker.sleepers import policies_for
+from ebbtide.simulator.faults.catalogue import FAULTS
+from ebbtide.simulator.run.scenarios import Scenario
+from ebbtide.simulator.world.rules import BudgetSpec, Identity, Kind, Rules, Span, WorkloadSpec, pod_template
+from ebbtide.simulator.world.workload import Curve, Demand
+from ebbtide.simulator.world.world import World
 
 START = 1_767_225_600
 WARM_UP_SECONDS = 60

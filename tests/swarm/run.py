@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ebbtide.simulator.simulate import OnTick, Simulation
+from ebbtide.simulator.run.simulate import OnTick, Simulation
 from tests.oracle.witness import Witness
 from tests.swarm.clusters import build
 

@@ -100,15 +100,15 @@ def ended(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int | st
 def test_aws_gets_ec2_sqs_and_prometheus_before_metrics_server(folder: Path) -> None:
     more = "metrics: {prometheus_url: 'http://127.0.0.1:9'}\n" + JOIN
     queue = AWS.replace("ami-1", "ami-1, queue_url: 'https://sqs.eu-central-1.amazonaws.com/1/q'")
-    outside = bootstrap.build(config(folder, queue + more))
+    ports = bootstrap.build(config(folder, queue + more))
     try:
-        assert isinstance(outside.cluster, KubeCluster)
-        assert isinstance(outside.cloud, Ec2Cloud)
-        assert isinstance(outside.metrics, FirstKnown)
-        assert isinstance(outside.inbox, SqsInbox)
+        assert isinstance(ports.cluster, KubeCluster)
+        assert isinstance(ports.cloud, Ec2Cloud)
+        assert isinstance(ports.metrics, FirstKnown)
+        assert isinstance(ports.inbox, SqsInbox)
     finally:
-        bootstrap.close_doors(outside)
-        outside.store.close()
+        bootstrap.close_doors(ports)
+        ports.store.close()
 
 
 def test_hetzner_gets_its_cloud_an_empty_inbox_and_metrics_server(folder: Path) -> None:

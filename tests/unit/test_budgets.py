@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebbtide.core import gates
-from ebbtide.core.budgets import allowed, applies, described, is_active, limit_of
-from ebbtide.core.decide import decide
+from ebbtide.core.nodes import gates
+from ebbtide.core.nodes.budgets import allowed, applies, described, is_active, limit_of
+from ebbtide.core.nodes.decide import decide
+from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.core.operations import spot
 from ebbtide.core.operations.situation import Situation
-from ebbtide.core.targets import choose_targets
 from ebbtide.model.budget import Allowance, RemovalBudget, RemovalReason
 from ebbtide.model.decision import Action
 from ebbtide.model.operation import Consolidate, RemovalState, SlotState, Source, SourceState, Spot, SpotKind
@@ -186,8 +186,8 @@ def test_nodes_that_consolidation_is_emptying_count_as_leaving_until_they_are_se
         Source("i-a2", "a2", "uid-a2", pool="workers", state=SourceState.RELEASED),
     )
     record = make_record(operation=Consolidate("op", NOW, sources=sources))
-    assert [going.node_name for going in gates.leaving(record)] == ["a1"]
-    assert gates.leaving(record, {"i-a1"}) == ()
+    assert [going.node_name for going in gates.in_disruption(record)] == ["a1"]
+    assert gates.in_disruption(record, {"i-a1"}) == ()
 
 
 def test_a_worker_that_went_already_still_counts_into_the_share_while_it_is_leaving() -> None:

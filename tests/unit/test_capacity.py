@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ebbtide.core.capacity import (
+from ebbtide.core.nodes.capacity import (
     coming_slots,
     condemned,
+    count_against_max,
     counted,
     doomed,
     expected_slots,
-    held_against,
     open_removals,
     standing,
     total,
@@ -145,7 +145,7 @@ def test_what_the_look_before_saw_still_counts_against_the_maximum() -> None:
     snapshot, pools = make_snapshot(make_nodes("a1", "a2")), (make_pool("workers"),)
     assert counted(snapshot, make_record(), pools) == (Counted("", 2), Counted("workers", 2))
     record = make_record(counted_before=(Counted("", 3), Counted("workers", 3)))
-    assert held_against(snapshot, record) == 3
-    assert held_against(snapshot, record, "workers") == 3
-    assert held_against(snapshot, record, "others") == 0
-    assert held_against(snapshot, make_record(counted_before=(Counted("", 1),))) == 2
+    assert count_against_max(snapshot, record) == 3
+    assert count_against_max(snapshot, record, "workers") == 3
+    assert count_against_max(snapshot, record, "others") == 0
+    assert count_against_max(snapshot, make_record(counted_before=(Counted("", 1),))) == 2

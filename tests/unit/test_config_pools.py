@@ -6,9 +6,9 @@ from decimal import Decimal
 
 import pytest
 
-from ebbtide.adapters.clouds.catalogue import CATALOGUE
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
+from ebbtide.core.prices.catalogue import CATALOGUE
 from ebbtide.errors import ConfigError
 from ebbtide.model.money import Price
 from ebbtide.model.node import Market

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ebbtide.adapters.clouds.catalogue import CATALOGUE
 from ebbtide.config import Config, load
 from ebbtide.config.prices import price_file_to_write, price_warnings
+from ebbtide.core.prices.catalogue import CATALOGUE
 from ebbtide.errors import ConfigError
 from ebbtide.model.money import Price
 from ebbtide.model.node import Market

@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import pytest
 
-from ebbtide.core.consolidating import consolidate
-from ebbtide.core.decide import decide
-from ebbtide.core.question import Answer, Question
+from ebbtide.core.consolidation.strategy import consolidate
+from ebbtide.core.nodes.decide import decide
+from ebbtide.core.nodes.question import Answer, Question
 from ebbtide.model.budget import RemovalBudget, RemovalReason
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationSettings
 from ebbtide.model.decision import Action, Check, Decision

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from ebbtide.core.costs import CostPoint, cost_point, paid, price_of
+from ebbtide.core.prices.costs import CostPoint, cost_point, paid, price_of
 from ebbtide.model.money import Price
 from ebbtide.model.node import Market, Node
 from ebbtide.model.pool import NodeType, Pool

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ebbtide.core.decide import decide, operation_id
+from ebbtide.core.nodes.decide import decide, operation_id
 from ebbtide.model.decision import Action, Check, Decision
 from ebbtide.model.node import InstanceState, Market, Ownership
 from ebbtide.model.operation import RemovalState, SlotState

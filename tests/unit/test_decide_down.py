@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ebbtide.core.decide import decide
+from ebbtide.core.nodes.decide import decide
 from ebbtide.model.decision import Action, Check, Decision, Verdict
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Phase, Pod

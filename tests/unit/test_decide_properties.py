@@ -10,18 +10,18 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as trials
 from hypothesis import strategies as st
 
-from ebbtide.core import gates
-from ebbtide.core.capacity import standing, total
-from ebbtide.core.decide import decide
-from ebbtide.core.orphans import track_orphans
-from ebbtide.core.track import track
+from ebbtide.core.nodes import gates
+from ebbtide.core.nodes.capacity import standing, total
+from ebbtide.core.nodes.decide import decide
+from ebbtide.core.nodes.orphans import track_orphans
+from ebbtide.core.nodes.timers import track
 from ebbtide.engine.journal import decision_entry, read_decision, read_inputs
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.events import Inputs
 from ebbtide.model.node import Node
 from ebbtide.model.operation import ScaleDown
 from ebbtide.model.pod import Phase, Pod
-from ebbtide.model.record import Missing, Record, Rest
+from ebbtide.model.record import DrainBackoff, Missing, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
@@ -101,7 +101,9 @@ def cases(draw: st.DrawFn) -> Case:
         short_since=0 if calm else draw(st.sampled_from([0, NOW - 300])),
         last_scale_at=draw(st.sampled_from([0, NOW - 400, NOW - 700])),
         worker_count=0 if calm else draw(st.integers(0, 40)),
-        rests=tuple(Rest(f"i-{n.name}", NOW + 9, "rests") for n in cluster[:1] if draw(st.booleans())),
+        rests=tuple(
+            DrainBackoff(f"i-{n.name}", NOW + 9, "rests") for n in cluster[:1] if draw(st.booleans())
+        ),
         orphans=() if calm else tuple(Missing(id, NOW - 900) for id in draw(orphan_ids)),
         spots=() if calm else draw(st.sampled_from([(), (make_spot("a0"),)])),
         set_aside=None if calm else draw(st.sampled_from(SET_ASIDE)),

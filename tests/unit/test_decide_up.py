@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ebbtide.core.decide import decide
+from ebbtide.core.nodes.decide import decide
 from ebbtide.model.decision import Action, Check, Decision
 from ebbtide.model.node import Market
 from ebbtide.model.operation import SlotState

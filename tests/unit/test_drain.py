@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ebbtide.core.drain import Disruptions, DrainReason, Judgement, Treatment, judge, plan_drain
+from ebbtide.core.nodes.drain import Disruptions, DrainReason, Judgement, Treatment, judge, plan_drain
 from ebbtide.model.pod import Budget, Phase, Pod
 from ebbtide.model.scheduling import Scheduling
 from tests.builders import make_budget, make_node, make_pod, make_settings

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebbtide.core.fit import Placement, placement_of
-from ebbtide.core.room import Room, refused_by_node, room_of, room_of_new, tolerates
+from ebbtide.core.nodes.fit import Placement, placement_of
+from ebbtide.core.nodes.room import Room, refused_by_node, room_of, room_of_new, tolerates
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Phase, Pod
 from ebbtide.model.resources import Resources

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ebbtide.core.fit import Placement
-from ebbtide.core.room import room_of
+from ebbtide.core.nodes.fit import Placement
+from ebbtide.core.nodes.room import room_of
 from ebbtide.model.pod import Pod
 from ebbtide.model.scheduling import AntiAffinity, Scheduling, Spread
 from tests.builders import make_node, make_pod, make_selector

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ebbtide.core import gates
+from ebbtide.core.nodes import gates
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.node import Node
 from ebbtide.model.operation import RemovalState
@@ -237,5 +237,5 @@ def test_placed_pods_are_those_on_nodes() -> None:
 
 def test_what_the_cloud_refuses_holds_up_no_budget() -> None:
     kept = make_removal("a1", state=RemovalState.TERMINATING)
-    assert gates.leaving(make_record(refused=(Refused("op", kept, NOW),))) == ()
-    assert len(gates.leaving(make_record(operation=make_scale_down(kept)))) == 1
+    assert gates.in_disruption(make_record(refused=(Refused("op", kept, NOW),))) == ()
+    assert len(gates.in_disruption(make_record(operation=make_scale_down(kept)))) == 1

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ebbtide.core.capacity import coming_slots, expected_slots, open_removals, removals_in_progress
-from ebbtide.core.decide import decide
-from ebbtide.core.extending import MOST_SLOTS, launch_backoff
+from ebbtide.core.nodes.capacity import coming_slots, expected_slots, open_removals, removals_in_progress
+from ebbtide.core.nodes.decide import decide
+from ebbtide.core.nodes.extending import MOST_SLOTS, launch_backoff
 from ebbtide.model.decision import Action, Check, Decision
 from ebbtide.model.operation import RemovalState, ScaleUp, SlotState
 from ebbtide.model.pod import Phase, Pod

@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebbtide.core.fit import Placement
-from ebbtide.core.sizing import LaunchPlan, plan_launch
+from ebbtide.core.nodes.fit import Placement
+from ebbtide.core.nodes.sizing import LaunchPlan, plan_launch
 from ebbtide.model.pod import Phase, Pod
 from ebbtide.model.record import Record
 from ebbtide.model.resources import NOTHING, Resources

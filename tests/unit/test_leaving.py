@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ebbtide.core.leaving import (
+from ebbtide.core.consolidation.emptied_nodes import (
     GRACE_SECONDS,
     choose_leaving,
     keeps_mark,
@@ -14,11 +14,11 @@ from ebbtide.core.leaving import (
     stable,
     track_leaving,
 )
-from ebbtide.core.orphans import stray_cordons
+from ebbtide.core.nodes.orphans import stray_cordons
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.node import Node, Ownership
 from ebbtide.model.pod import Phase
-from ebbtide.model.record import Emptied, Leaving, Record, Rest
+from ebbtide.model.record import DrainBackoff, Emptied, Leaving, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
@@ -127,7 +127,11 @@ def test_the_last_node_stays() -> None:
         ({"owner": Ownership("other", 1)}, {}, "it belongs to operation other"),
         ({}, {"idle": 899}, "it has been empty for 899 s, min_idle is 900"),
         ({}, {"emptied": ()}, "it has been empty for 0 s, min_idle is 900"),
-        ({}, {"rests": (Rest("i-b1", NOW, "x"), Rest("i-a1", NOW, "failed"))}, "it rests: failed"),
+        (
+            {},
+            {"rests": (DrainBackoff("i-b1", NOW, "x"), DrainBackoff("i-a1", NOW, "failed"))},
+            "it rests: failed",
+        ),
     ],
 )
 def test_a_node_that_may_not_go_yet_says_why(

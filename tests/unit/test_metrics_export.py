@@ -12,20 +12,20 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ebbtide.adapters.metrics_export.figures import ClusterFigures, Figures
 from ebbtide.adapters.metrics_export.health import Health
+from ebbtide.adapters.metrics_export.metrics import ClusterFigures, Figures
 from ebbtide.adapters.metrics_export.serving import MOST_CONNECTIONS, MetricsServer
-from ebbtide.bootstrap.figures import figures_served
+from ebbtide.bootstrap.metrics import figures_served
 from ebbtide.config.document import Read
 from ebbtide.config.load import build_config
 from ebbtide.engine.loop import guarded_tick
 from ebbtide.engine.observers import Observers
-from ebbtide.engine.outside import Outside
+from ebbtide.engine.ports import Ports
 from ebbtide.errors import ConfigError, Retryable
 from ebbtide.model.decision import Decision
 from ebbtide.model.record import CLUSTER_LEASE
 from ebbtide.model.snapshot import ClusterView
-from ebbtide.simulator.ports import SimCluster
+from ebbtide.simulator.world.ports import SimCluster
 from tests.unit.engine.builders import Small, quick_settings
 
 
@@ -35,11 +35,11 @@ class Watched:
     def __init__(self, **settings: object) -> None:
         self.small = Small(settings=quick_settings(**settings))
         self.figures = Figures(self.small.clock.now)
-        self.outside = replace(self.small.outside, observer=Observers(self.figures.of(self.small.settings)))
+        self.ports = replace(self.small.ports, observer=Observers(self.figures.of(self.small.settings)))
         self.health = Health(self.figures, 60)
 
-    def tick(self, outside: Outside | None = None, owner: str = "runner") -> str:
-        return guarded_tick(outside or self.outside, self.small.settings, owner, 60).says
+    def tick(self, ports: Ports | None = None, owner: str = "runner") -> str:
+        return guarded_tick(ports or self.ports, self.small.settings, owner, 60).says
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.figures.registry.get_sample_value(name, {"cluster": "cluster", **labels})
@@ -98,10 +98,10 @@ def test_a_cluster_or_a_tick_that_fails_is_not_ready_and_counts() -> None:
     watched = Watched(min_workers=3)
     world, clock = watched.small.world, watched.small.clock
     assert watched.health.why_not_ready() == "cluster: no tick has ended yet"
-    watched.tick(replace(watched.outside, cluster=GoneCluster(world, clock)))
+    watched.tick(replace(watched.ports, cluster=GoneCluster(world, clock)))
     assert "the cluster could not be read" in watched.health.why_not_ready()
     assert watched.value("ebbtide_snapshot_complete") == 0
-    watched.tick(replace(watched.outside, cluster=BrokenCluster(world, clock)))
+    watched.tick(replace(watched.ports, cluster=BrokenCluster(world, clock)))
     assert "the last tick failed (Unexpected)" in watched.health.why_not_ready()
     assert watched.value("ebbtide_errors_total", kind="Unexpected") == 1
     watched.tick()
@@ -125,7 +125,7 @@ class Faulty(ClusterFigures):
 def test_an_observer_that_fails_does_not_fail_the_tick_and_the_others_are_told() -> None:
     watched = Watched(min_workers=3)
     faulty = Faulty(Figures(watched.small.clock.now), watched.small.settings)
-    both = replace(watched.outside, observer=Observers(faulty, watched.outside.observer))
+    both = replace(watched.ports, observer=Observers(faulty, watched.ports.observer))
     assert watched.tick(both).startswith("nothing to do")
     assert watched.value("ebbtide_ticks_total", result="acted") == 1
     assert watched.value("ebbtide_decisions_total", action="nothing") == 1
@@ -179,7 +179,7 @@ def test_an_address_that_is_taken_is_said_and_the_loop_runs_without() -> None:
     with served(watched) as url:
         taken = url.removeprefix("http://")
         config = build_config(Read(), {"METRICS_ADDR": taken})
-        with figures_served([(config, watched.small.outside)], said.append) as doors:
+        with figures_served([(config, watched.small.ports)], said.append) as doors:
             assert len(doors.doors) == 1
     assert said[0].startswith(f"No figures are served: {taken} cannot be listened on")
 

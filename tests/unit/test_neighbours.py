@@ -8,10 +8,10 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebbtide.core.fit import Placement
 from ebbtide.core.labels import matches
-from ebbtide.core.neighbours import FREE, Neighbours
-from ebbtide.core.room import Room, room_of, unwanted
+from ebbtide.core.nodes.fit import Placement
+from ebbtide.core.nodes.neighbours import FREE, Neighbours
+from ebbtide.core.nodes.room import Room, room_of, unwanted
 from ebbtide.model.pod import Pod
 from ebbtide.model.scheduling import (
     AntiAffinity,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ebbtide.core.orphans import (
+from ebbtide.core.nodes.orphans import (
     cordon_id,
     dead_nodes,
     graces,
@@ -17,7 +17,7 @@ from ebbtide.core.orphans import (
 )
 from ebbtide.model.node import InstanceState, Ownership
 from ebbtide.model.operation import RemovalState
-from ebbtide.model.record import Missing, Record, Rest
+from ebbtide.model.record import DrainBackoff, Missing, Record
 from tests.builders import (
     NOW,
     make_instance,
@@ -99,7 +99,7 @@ def test_a_node_is_gone_when_the_cloud_says_so_or_has_not_listed_it_for_the_grac
 
 
 def test_what_could_not_be_reclaimed_is_left_alone_for_a_while() -> None:
-    record = make_record(rests=(Rest("i-lone", NOW + 60, "it could not be reclaimed"),))
+    record = make_record(rests=(DrainBackoff("i-lone", NOW + 60, "it could not be reclaimed"),))
     assert lone_instances(make_snapshot(instances=[LONE]), record) == ()
 
 

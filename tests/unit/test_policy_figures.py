@@ -8,9 +8,9 @@ from decimal import Decimal
 
 import pytest
 
-from ebbtide.adapters.metrics_export.figures import Figures
+from ebbtide.adapters.metrics_export.metrics import Figures
 from ebbtide.adapters.metrics_export.policies import FRESH_SECONDS, PolicyStates
-from ebbtide.bootstrap.figures import watched
+from ebbtide.bootstrap.metrics import watched
 from ebbtide.config.document import Read
 from ebbtide.config.load import build_config
 from ebbtide.errors import Retryable
@@ -172,15 +172,15 @@ def test_nodes_that_come_and_go_are_counted_once() -> None:
 
 
 def test_figures_are_kept_where_anybody_could_ask_for_them() -> None:
-    outside = Small().outside
+    ports = Small().ports
     said: list[str] = []
     off = build_config(Read(), {"METRICS_ADDR": "off", "API_LISTEN": "off"})
-    assert watched([(off, outside)], said.append).health is None
+    assert watched([(off, ports)], said.append).health is None
     listening = build_config(Read(), {"METRICS_ADDR": "off", "API_LISTEN": "127.0.0.1:0"})
-    ticking = watched([(listening, outside)], said.append)
+    ticking = watched([(listening, ports)], said.append)
     assert ticking.health is not None
     assert "no tick has ended yet" in ticking.health.why_not_ready()
-    serving = watched([(listening, outside)], said.append, ticks=False)
+    serving = watched([(listening, ports)], said.append, ticks=False)
     assert serving.health is not None
     assert serving.health.why_not_ready() == ""
 

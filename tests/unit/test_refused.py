@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ebbtide.core.decide import decide
-from ebbtide.core.orphans import dead_nodes, stray_cordons
-from ebbtide.core.refused import taken_up_again
+from ebbtide.core.nodes.decide import decide
+from ebbtide.core.nodes.orphans import dead_nodes, stray_cordons
+from ebbtide.core.nodes.refused import taken_up_again
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.node import InstanceState
 from ebbtide.model.operation import RemovalState, ScaleDown

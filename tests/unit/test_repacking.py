@@ -6,8 +6,8 @@ from decimal import Decimal
 from itertools import count
 
 from ebbtide.config.prices import read_book
-from ebbtide.entrypoints.assess_view import as_data, summary
-from ebbtide.entrypoints.assessment import assess
+from ebbtide.entrypoints.assess.assessment import assess
+from ebbtide.entrypoints.assess.view import as_data, summary
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod
 from ebbtide.model.resources import Resources

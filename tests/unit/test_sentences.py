@@ -20,7 +20,11 @@ READS = re.compile(
 )
 STORIES = PACKAGE / "simulator" / "story" / "judge.py"
 """A story may say which words somebody must have read."""
-ENTRIES_ARE_MADE_IN = {"narrate/__init__.py", "adapters/stores/sql.py", "adapters/stores/dynamodb_log.py"}
+ENTRIES_ARE_MADE_IN = {
+    "narrate/__init__.py",
+    "adapters/stores/sql/store.py",
+    "adapters/stores/dynamodb/log.py",
+}
 """By `entry_of`, and read back by the stores."""
 
 

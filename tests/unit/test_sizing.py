@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ebbtide.core.sizing import LaunchPlan, nodes_for_cpu, plan_launch
+from ebbtide.core.nodes.sizing import LaunchPlan, nodes_for_cpu, plan_launch
 from ebbtide.model.node import Market
 from ebbtide.model.operation import SlotState
 from ebbtide.model.pod import Phase, Pod

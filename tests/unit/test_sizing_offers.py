@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ebbtide.core.offers import currencies, next_offer, offer_name, replacement_offer
-from ebbtide.core.sizing import plan_launch
+from ebbtide.core.nodes.offers import currencies, next_offer, offer_name, replacement_offer
+from ebbtide.core.nodes.sizing import plan_launch
 from ebbtide.model.node import Market
 from ebbtide.model.operation import Slot
 from ebbtide.model.pod import Phase
 from ebbtide.model.pool import Pool
-from ebbtide.model.record import OfferRest
+from ebbtide.model.record import CapacityBackoff
 from ebbtide.model.resources import Resources
 from tests.builders import (
     NOW,
@@ -85,9 +85,9 @@ def test_an_offer_that_had_no_capacity_lately_is_chosen_only_where_nothing_else_
     pools = (make_pool(zones=("a", "b")),)
     settings = make_settings(pools=pools)
     name = pools[0].types[0].name
-    one = make_record(offer_rests=(OfferRest(f"a/on-demand/{name}", NOW + 60),))
+    one = make_record(offer_rests=(CapacityBackoff(f"a/on-demand/{name}", NOW + 60),))
     both = make_record(
-        offer_rests=(*one.offer_rests, OfferRest(f"b/on-demand/{name}", NOW + 60)),
+        offer_rests=(*one.offer_rests, CapacityBackoff(f"b/on-demand/{name}", NOW + 60)),
     )
     assert plan_launch(snapshot, make_record(), settings, 0).offers[0].zone == "a"
     assert plan_launch(snapshot, one, settings, 0).offers[0].zone == "b"

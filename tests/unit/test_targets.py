@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from ebbtide.adapters.clouds.catalogue import CATALOGUE
-from ebbtide.core.targets import choose_targets
+from ebbtide.core.nodes.targets import choose_targets
+from ebbtide.core.prices.catalogue import CATALOGUE
 from ebbtide.model.node import Node, Ownership
 from ebbtide.model.pod import Budget, Pod
-from ebbtide.model.record import Record, Rest
+from ebbtide.model.record import DrainBackoff, Record
 from ebbtide.model.resources import Resources
 from tests.builders import (
     A_DAY_AGO,
@@ -129,7 +129,9 @@ def test_a_node_that_is_not_ours_to_remove_is_passed_over_with_the_reason(
 
 
 def test_reading_4_a_node_that_would_not_drain_rests_before_it_is_chosen_again() -> None:
-    record = make_record(rests=(Rest("i-b7", NOW, "?"), Rest("i-a1", NOW + 60, "it would not drain")))
+    record = make_record(
+        rests=(DrainBackoff("i-b7", NOW, "?"), DrainBackoff("i-a1", NOW + 60, "it would not drain"))
+    )
     reason = "it is skipped until 2023-11-14 22:14 UTC: it would not drain"
     assert choose(make_nodes("a1", "a2"), record=record) == (["a2"], {"a1": reason})
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ebbtide.core.track import BACKOFFS, STAMPS, clamp_stamps, is_idle, track
+from ebbtide.core.nodes.timers import BACKOFFS, STAMPS, clamp_stamps, is_idle, track
 from ebbtide.model.pod import Phase, Pod
-from ebbtide.model.record import Counted, Emptied, Record, Rest
+from ebbtide.model.record import Counted, DrainBackoff, Emptied, Record
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
     NOW,
@@ -122,9 +122,9 @@ def test_a_back_off_never_lasts_longer_than_the_longest_from_now(name: str) -> N
 
 
 def test_a_rest_never_lasts_longer_than_the_longest_from_now() -> None:
-    resting = make_record(rests=(Rest("i-a1", NOW + 9000, "stuck"),))
+    resting = make_record(rests=(DrainBackoff("i-a1", NOW + 9000, "stuck"),))
     record, warnings = clamp_stamps(resting, make_settings(), NOW)
-    assert (record.rests, warnings) == ((Rest("i-a1", NOW + 3600, "stuck"),), ())
+    assert (record.rests, warnings) == ((DrainBackoff("i-a1", NOW + 3600, "stuck"),), ())
 
 
 def test_stamps_of_the_past_are_left_alone() -> None:
@@ -139,7 +139,7 @@ def test_a_clock_that_jumped_back_does_not_make_idle_time_of_the_future() -> Non
 
 
 def test_a_rest_ends_by_itself() -> None:
-    rests = (Rest("i-a1", NOW, "over"), Rest("i-a2", NOW + 1, "goes on"))
+    rests = (DrainBackoff("i-a1", NOW, "over"), DrainBackoff("i-a2", NOW + 1, "goes on"))
     assert tracked(CALM, rests=rests).rests == rests[1:]
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ebbtide.core.decide import decide
-from ebbtide.core.track import track
-from ebbtide.core.underused import choose_underused, track_underused, used_share
+from ebbtide.core.nodes.decide import decide
+from ebbtide.core.nodes.timers import track
+from ebbtide.core.nodes.underused import choose_underused, track_underused, used_share
 from ebbtide.model.decision import Action
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod

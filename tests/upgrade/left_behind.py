@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from ebbtide.adapters.stores import migrate
-from ebbtide.adapters.stores.sql_engine import make_engine, parse
+from ebbtide.adapters.stores.sql import migrate
+from ebbtide.adapters.stores.sql.engine import make_engine, parse
 
 DATA = Path(__file__).parent / "data"
 VERSIONS = Path(migrate.__file__).parent / "migrations" / "versions"

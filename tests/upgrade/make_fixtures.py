@@ -27,12 +27,12 @@ from typing import Any
 
 import msgspec
 
-from ebbtide.adapters.stores.sql import SqlStore
+from ebbtide.adapters.stores.sql.store import SqlStore
 from ebbtide.model.log import LogEntry, LogKind
-from ebbtide.simulator.clock import VirtualClock
-from ebbtide.simulator.plans import CrashPlan
-from ebbtide.simulator.saving import encode
-from ebbtide.simulator.watch import WatchedStore
+from ebbtide.simulator.checker.watch import WatchedStore
+from ebbtide.simulator.faults.calls import CrashPlan
+from ebbtide.simulator.world.clock import VirtualClock
+from ebbtide.simulator.world.saving import encode
 from tests.simulation import stories
 
 MOST_DECISIONS = 5
@@ -80,7 +80,7 @@ class Book:
         inner.close()
 
     def noting_costs(self, telling: Any, story: Any) -> Any:
-        doors = telling.outside(CrashPlan())
+        doors = telling.ports(CrashPlan())
         with suppress(ImportError):
             from ebbtide.engine.cost_notes import CostNotes
 

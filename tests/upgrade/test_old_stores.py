@@ -16,25 +16,25 @@ from typing import Any
 import msgspec
 import pytest
 
-from ebbtide.adapters.stores.dynamodb import DynamoStore
-from ebbtide.adapters.stores.dynamodb_tables import create_tables, open_client
-from ebbtide.adapters.stores.dynamodb_values import to_wire_item
-from ebbtide.adapters.stores.item import from_item, to_item
+from ebbtide.adapters.stores.codec.record import from_item, to_item
+from ebbtide.adapters.stores.dynamodb.store import DynamoStore
+from ebbtide.adapters.stores.dynamodb.tables import create_tables, open_client
+from ebbtide.adapters.stores.dynamodb.values import to_wire_item
 from ebbtide.adapters.stores.memory import MemoryStore
-from ebbtide.adapters.stores.migrate import upgrade
-from ebbtide.adapters.stores.schema import SCHEMA_REVISION
-from ebbtide.adapters.stores.sql import SqlStore
-from ebbtide.core.decide import decide
+from ebbtide.adapters.stores.sql.migrate import upgrade
+from ebbtide.adapters.stores.sql.schema import SCHEMA_REVISION
+from ebbtide.adapters.stores.sql.store import SqlStore
+from ebbtide.core.nodes.decide import decide
 from ebbtide.engine.journal import read_decision, read_inputs
-from ebbtide.entrypoints.api.telling import entry_shape
-from ebbtide.entrypoints.report import DONE, collect, period_of
+from ebbtide.entrypoints.api.views import entry_shape
+from ebbtide.entrypoints.report.collect import DONE, collect, period_of
 from ebbtide.model.decision import Decision
 from ebbtide.model.events import FACTS
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.record import Record
 from ebbtide.narrate import facts_in
 from ebbtide.ports import Store
-from ebbtide.simulator.clock import VirtualClock
+from ebbtide.simulator.world.clock import VirtualClock
 from tests.servers.dynamodb import CREDENTIALS, dynamodb_server
 from tests.servers.postgres import postgres_server
 from tests.upgrade.left_behind import LOG, NAMES, STATE, VERSIONS, LeftBehind, left_behind
@@ -219,7 +219,7 @@ def test_policies_their_states_and_their_ledger_are_read(sqlite_url: str, old: L
 
 def test_the_columns_are_those_of_the_store() -> None:
     """The data is told column by column; one that is added must be thought of here."""
-    from ebbtide.adapters.stores import schema
+    from ebbtide.adapters.stores.sql import schema
 
     assert tuple(schema.state.c.keys()) == STATE
     assert tuple(schema.log.c.keys()) == LOG

@@ -19,10 +19,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from ebbtide.adapters.stores.sql import SqlStore
+from ebbtide.adapters.stores.sql.store import SqlStore
 from ebbtide.model.node import LEAVING
-from ebbtide.simulator.clock import VirtualClock
-from ebbtide.simulator.saving import load, save
+from ebbtide.simulator.world.clock import VirtualClock
+from ebbtide.simulator.world.saving import load, save
 from tests.simulation import repack_stories, stories
 from tests.simulation.stories import START, TICK_SECONDS, Story
 

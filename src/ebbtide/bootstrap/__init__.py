@@ -10,23 +10,23 @@ from collections.abc import Callable
 from urllib.parse import urlsplit, urlunsplit
 
 from ebbtide.bootstrap.kubernetes import close_doors, needing, open_kubernetes
-from ebbtide.bootstrap.parts import LineNotifier, SystemClock, TimeOrderedIds, World
+from ebbtide.bootstrap.parts import ClusterPorts, LineNotifier, SystemClock, TimeOrderedIds
 from ebbtide.config import Config
 from ebbtide.config.api import webhook_secrets
 from ebbtide.core.packing.pack import HOW_TO_PACK, why_missing
 from ebbtide.engine.cost_notes import CostNotes
 from ebbtide.engine.observers import Observers
-from ebbtide.engine.outside import Outside
+from ebbtide.engine.ports import Ports
 from ebbtide.errors import ConfigError, SolverMissing
 from ebbtide.model.settings import Settings
 from ebbtide.ports import Notifier, Store
 
 __all__ = [
+    "ClusterPorts",
     "LineNotifier",
     "OpenWorld",
     "SystemClock",
     "TimeOrderedIds",
-    "World",
     "assemble",
     "build",
     "close_doors",
@@ -36,12 +36,12 @@ __all__ = [
     "with_tables",
 ]
 
-OpenWorld = Callable[[Config], World]
+OpenWorld = Callable[[Config], ClusterPorts]
 
 
 def build(
     config: Config, open_simulated: OpenWorld | None = None, watching: bool = False, asking: bool = False
-) -> Outside:
+) -> Ports:
     """Nothing outside is asked before the store is known to be usable, except with `asking`: then the API
     server must answer first, so a mistake in its address leaves no store behind."""
     refuse_without_packer(config.settings)
@@ -68,9 +68,9 @@ def refuse_without_packer(settings: Settings) -> None:
         raise SolverMissing(f"{why}; nothing was touched. {HOW_TO_PACK}")
 
 
-def assemble(config: Config, store: Store, world: World) -> Outside:
+def assemble(config: Config, store: Store, world: ClusterPorts) -> Ports:
     new_id = TimeOrderedIds()
-    return Outside(
+    return Ports(
         store=store,
         cluster=world.cluster,
         cloud=world.cloud,
@@ -107,20 +107,20 @@ def place_of_store(config: Config) -> str:
     """The same for two configurations that name one store in two ways."""
     if config.store_url.startswith("dynamodb"):
         return with_tables(config)
-    from ebbtide.adapters.stores.sql_engine import place_of
+    from ebbtide.adapters.stores.sql.engine import place_of
 
     return place_of(config.store_url)
 
 
 def open_store(config: Config) -> Store:
     if config.store_url.startswith("dynamodb"):
-        from ebbtide.adapters.stores.dynamodb import DynamoStore
+        from ebbtide.adapters.stores.dynamodb.store import DynamoStore
 
         settings = config.settings
         return DynamoStore.open(
             with_tables(config), SystemClock(), settings.cluster, settings.log_retention_days
         )
-    from ebbtide.adapters.stores.sql import SqlStore
+    from ebbtide.adapters.stores.sql.store import SqlStore
 
     return SqlStore.open(config.store_url, SystemClock(), config.settings.cluster)
 

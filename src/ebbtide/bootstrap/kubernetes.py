@@ -11,9 +11,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ebbtide.bootstrap.parts import SystemClock, World
+from ebbtide.bootstrap.parts import ClusterPorts, SystemClock
 from ebbtide.config import Config
-from ebbtide.engine.outside import Outside
+from ebbtide.engine.ports import Ports
 from ebbtide.errors import ConfigError, Usage
 from ebbtide.ports import Clock, Cloud, Inbox, Metrics, Players, Signals
 
@@ -40,7 +40,7 @@ LAST_TO_CLOSE_FIRST = (
 )
 
 
-def open_kubernetes(config: Config, watching: bool = False, asking: bool = False) -> World:
+def open_kubernetes(config: Config, watching: bool = False, asking: bool = False) -> ClusterPorts:
     """The doors of a real cluster. `watching` keeps a view current, `asking` insists on an answer now."""
     clock = SystemClock()
     connection = connect_kubernetes(config)
@@ -51,7 +51,7 @@ def open_kubernetes(config: Config, watching: bool = False, asking: bool = False
         cluster = KubeCluster(connection, watching)
         metrics = _open_metrics(config, connection, cluster)
         inbox = _open_inbox(config, clock)
-        world = World(
+        world = ClusterPorts(
             cluster,
             open_cloud(config),
             metrics,
@@ -113,7 +113,7 @@ def cloud_client(config: Config, service: str = "ec2") -> Any:
     raise ConfigError("no cloud is configured; nothing was touched. Set cloud.kind to aws or hetzner.")
 
 
-def close_doors(doors: World | Outside) -> None:
+def close_doors(doors: ClusterPorts | Ports) -> None:
     """Every door that can be closed, the store last; one that fails keeps no other open."""
     with ExitStack() as last_first:
         for name in LAST_TO_CLOSE_FIRST:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
 
-from ebbtide.engine.outside import nothing_urgent
-from ebbtide.hush import hushed
+from ebbtide.engine.ports import nothing_urgent
 from ebbtide.model.log import LogEntry
 from ebbtide.ports import Clock, Cloud, Cluster, Inbox, Metrics, Observer, Players, Signals, Workloads
+from ebbtide.redact import redact
 
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 _TIME_DIGITS, _ORDER_DIGITS, _RANDOM_DIGITS = 10, 3, 5
@@ -22,7 +22,7 @@ _BITS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class ClusterPorts:
     """What is scaled: everything outside except where the record is kept and who is told."""
 
     cluster: Cluster
@@ -90,6 +90,6 @@ class LineNotifier:
             }
             line = json.dumps(said, ensure_ascii=False)
         try:
-            print(hushed(line), file=self._out, flush=True)
+            print(redact(line), file=self._out, flush=True)
         except (OSError, ValueError):
             return

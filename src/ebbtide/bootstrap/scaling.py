@@ -9,9 +9,9 @@ from typing import Protocol, runtime_checkable
 
 from ebbtide.config import Config
 from ebbtide.engine.loop import for_a_daemon
-from ebbtide.engine.outside import Outside
-from ebbtide.engine.policies import Policies
-from ebbtide.engine.scaling import Scaling, ScalingOutside
+from ebbtide.engine.ports import Ports
+from ebbtide.engine.scale_to_zero.policies import Policies
+from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.errors import StoreUnusable
 from ebbtide.model.policy import FROM_CONFIGURATION, Policy
 from ebbtide.ports import PolicyStore
@@ -26,30 +26,30 @@ class HasPolicies(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Both:
+class Runtime:
     """The doors of a tick with what policies make of its settings, and the scaling next to it, if any."""
 
-    outside: Outside
+    ports: Ports
     scaling: Scaling | None = None
 
 
 def with_scaling(
-    config: Config, outside: Outside, stays: bool = False, say: Callable[[str], object] = lambda _: None
-) -> Both:
+    config: Config, ports: Ports, stays: bool = False, say: Callable[[str], object] = lambda _: None
+) -> Runtime:
     """Opens it and applies the policies of the file."""
-    scaling = open_scaling(config, outside, stays)
+    scaling = open_scaling(config, ports, stays)
     if scaling is None:
-        return Both(outside)
+        return Runtime(ports)
     for sentence in apply_policies(config, scaling):
         say(sentence)
-    return Both(replace(outside, settings_now=scaling.settings_now), scaling)
+    return Runtime(replace(ports, settings_now=scaling.settings_now), scaling)
 
 
-def open_scaling(config: Config, outside: Outside, stays: bool = False) -> Scaling | None:
+def open_scaling(config: Config, ports: Ports, stays: bool = False) -> Scaling | None:
     """None where workloads cannot be scaled from here, or where the store was made before there were
     policies and none is configured. `stays` is for a process that does."""
-    store = outside.store
-    if outside.workloads is None or outside.signals is None or not isinstance(store, HasPolicies):
+    store = ports.store
+    if ports.workloads is None or ports.signals is None or not isinstance(store, HasPolicies):
         return None
     try:
         policies = store.policies()
@@ -57,15 +57,15 @@ def open_scaling(config: Config, outside: Outside, stays: bool = False) -> Scali
         if config.policies:
             raise
         return None
-    doors = ScalingOutside(
+    doors = ScalingPorts(
         store=store,
         policies=policies,
-        workloads=outside.workloads,
-        signals=outside.signals,
-        notifier=outside.notifier,
-        clock=outside.clock,
-        new_id=outside.new_id,
-        cluster=outside.cluster,
+        workloads=ports.workloads,
+        signals=ports.signals,
+        notifier=ports.notifier,
+        clock=ports.clock,
+        new_id=ports.new_id,
+        cluster=ports.cluster,
         threads=CALLS_AT_ONCE,
         follows=stays,
     )
@@ -77,9 +77,9 @@ def apply_policies(config: Config, scaling: Scaling) -> list[str]:
     """Bring the store to the policies of the file; a sentence for each that was not so already, that cannot
     be so, or that is no longer in the file. The last stay: what sleeps would be left at zero with nobody to
     wake it, so deleting is a command of its own."""
-    outside, source = scaling.outside, config.source or "the environment"
-    book = Policies(outside.policies, outside.clock, outside.new_id, pool_names(config))
-    now = int(outside.clock.now())
+    ports, source = scaling.ports, config.source or "the environment"
+    book = Policies(ports.policies, ports.clock, ports.new_id, pool_names(config))
+    now = int(ports.clock.now())
     wanted = [keys.policy(str(uuid.uuid4()), 0, now, now) for keys in config.policies]
     said = []
     for change in book.plan(wanted, FROM_CONFIGURATION):

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from ebbtide.config.section import Section
 from ebbtide.errors import ConfigError
-from ebbtide.hush import keep
+from ebbtide.redact import keep
 
 PORT = r"(6553[0-5]|655[0-2]\d|65[0-4]\d{2}|6[0-4]\d{3}|[1-5]\d{4}|\d{1,4})"
 ADDRESS = rf"^(off|(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):{PORT})$"

@@ -14,7 +14,7 @@ from ebbtide.config.policies import PolicyKeys
 from ebbtide.config.pools import TOO_SMALL, PoolKeys
 from ebbtide.config.problems import Problem, shown
 from ebbtide.config.schema import STORE_FORMS, Document
-from ebbtide.core.policy_checks import check_policy
+from ebbtide.core.scale_to_zero.policy_checks import check_policy
 
 
 def check(document: Document) -> Iterator[Problem]:

@@ -13,8 +13,6 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from ebbtide.adapters.clouds.catalogue import CATALOGUE
-from ebbtide.adapters.clouds.prices import PriceBook, book_of_pools
 from ebbtide.config.adapters import AdapterSections
 from ebbtide.config.api import ApiKeys
 from ebbtide.config.checks import check
@@ -27,14 +25,16 @@ from ebbtide.config.prices import price_file_of, read_book
 from ebbtide.config.problems import Problem, mask, problems_in
 from ebbtide.config.profiles import with_profile
 from ebbtide.config.schema import Document
-from ebbtide.core.budgets import described
+from ebbtide.core.nodes.budgets import described
 from ebbtide.core.packing.pack import installed_packer
+from ebbtide.core.prices.book import PriceBook, book_of_pools
+from ebbtide.core.prices.catalogue import CATALOGUE
 from ebbtide.errors import ConfigError
-from ebbtide.hush import keep_password_of
 from ebbtide.model.packer import Packer
 from ebbtide.model.policy import ZeroDefaults
 from ebbtide.model.pool import Pool
 from ebbtide.model.settings import Settings
+from ebbtide.redact import keep_password_of
 
 FILE_NAME = "ebbtide.yaml"
 FILE_VARIABLE = "EBBTIDE_CONFIG"

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
-from ebbtide.adapters.clouds.catalogue import CATALOGUE, EC2_FAMILIES, HETZNER
 from ebbtide.config.budgets import BudgetKeys
 from ebbtide.config.quantities import AMOUNT, Amount, read_cpu_milli, read_memory_mib, read_price
 from ebbtide.config.section import Section
+from ebbtide.core.prices.catalogue import CATALOGUE, EC2_FAMILIES, HETZNER
 from ebbtide.model.money import Price
 from ebbtide.model.node import Market
 from ebbtide.model.pool import NodeType, Pool

@@ -6,9 +6,9 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ebbtide.adapters.clouds.price_file import read_price_file
-from ebbtide.adapters.clouds.prices import PriceBook, built_in_book
-from ebbtide.core.offers import currencies
+from ebbtide.config.price_file import read_price_file
+from ebbtide.core.nodes.offers import currencies
+from ebbtide.core.prices.book import PriceBook, built_in_book
 
 if TYPE_CHECKING:
     from ebbtide.config.load import Config

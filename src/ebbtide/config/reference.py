@@ -12,7 +12,6 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from ebbtide.adapters.clouds.catalogue import CATALOGUE
 from ebbtide.config.api import TokenKeys
 from ebbtide.config.budgets import BudgetKeys
 from ebbtide.config.places import allowed, variable_of
@@ -26,6 +25,7 @@ from ebbtide.config.policies import (
 )
 from ebbtide.config.pools import PoolKeys, TaintKeys, TypeKeys
 from ebbtide.config.schema import NESTED, SECTIONS
+from ebbtide.core.prices.catalogue import CATALOGUE
 
 BEGIN = "<!-- keys: begin (made by python -m ebbtide.config.reference) -->"
 END = "<!-- keys: end -->"

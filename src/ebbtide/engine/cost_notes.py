@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 
-from ebbtide.core.costs import CostPoint, cost_point
+from ebbtide.core.prices.costs import CostPoint, cost_point
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Outcome
 from ebbtide.model.events import CostNoted

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ebbtide.engine.loop import URGENT_SECONDS, Nudge, for_a_daemon, guarded_tick, step_down, wait_for_next
-from ebbtide.engine.outside import Outside
+from ebbtide.engine.ports import Ports
 from ebbtide.engine.pruning import Pruning
 from ebbtide.engine.tick import TickReport
 from ebbtide.errors import EbbtideError
@@ -31,7 +31,7 @@ OnReport = Callable[[str, TickReport], None]
 class Member:
     """One cluster of the fleet."""
 
-    outside: Outside
+    ports: Ports
     settings: Settings
     interval_seconds: float
 
@@ -62,23 +62,23 @@ class Fleet:
     def _follow(self, member: Member) -> None:
         settings = for_a_daemon(member.settings)
         ttl = settings.lock_ttl_seconds
-        pruning = Pruning(member.outside, settings)
+        pruning = Pruning(member.ports, settings)
         while not self._stop.is_set():
-            nudge = Nudge(member.outside)
-            report = guarded_tick(member.outside, settings, self._owner, member.interval_seconds, True)
+            nudge = Nudge(member.ports)
+            report = guarded_tick(member.ports, settings, self._owner, member.interval_seconds, True)
             self._on_report(settings.cluster, report)
             pruning.after(report)
             self.note(settings.cluster, report.held)
             if report.held and self.offers(member, settings.cluster):
                 self.note(settings.cluster, False)
-                step_down(member.outside, self._owner, ttl)
+                step_down(member.ports, self._owner, ttl)
             reach = 1 if self._holds(settings.cluster) else 1 + self.held
             keeps = ttl if self._holds(settings.cluster) else 0
             wait = member.interval_seconds * reach
             if report.spots_open:
                 wait = min(wait, URGENT_SECONDS)
             wait_for_next(nudge, self._owner, wait, self._stop, keeps)
-        step_down(member.outside, self._owner, ttl)
+        step_down(member.ports, self._owner, ttl)
 
     def note(self, cluster: str, held: bool) -> None:
         with self._lock:
@@ -98,6 +98,6 @@ class Fleet:
         if not due:
             return False
         with suppress(EbbtideError):
-            record = member.outside.store.load()
+            record = member.ports.store.load()
             return not record.scaling_in_progress and not record.spots
         return False

@@ -9,22 +9,22 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from ebbtide.engine.outside import Outside
+from ebbtide.engine.ports import Ports
 from ebbtide.errors import Conflict
 from ebbtide.model.events import Alarm, AlarmKind
 from ebbtide.model.record import Record
 from ebbtide.narrate import entry_of
 
 
-def heal(outside: Outside, record: Record) -> list[str]:
+def heal(ports: Ports, record: Record) -> list[str]:
     """Write what was read of it, with the alarm; another who writes first has read the same."""
     if not record.contradictions:
         return []
-    now = int(outside.clock.now())
+    now = int(ports.clock.now())
     told = [Alarm(AlarmKind.RECORD_HEALED, says) for says in record.contradictions]
-    alarms = [entry_of(outside.new_id(), now, alarm) for alarm in told]
+    alarms = [entry_of(ports.new_id(), now, alarm) for alarm in told]
     with suppress(Conflict):
-        outside.store.write(replace(record, contradictions=()), None, alarms)
+        ports.store.write(replace(record, contradictions=()), None, alarms)
     for alarm in alarms:
-        outside.notifier.notify(alarm)
+        ports.notifier.notify(alarm)
     return [alarm.says for alarm in alarms]

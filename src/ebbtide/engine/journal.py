@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from ebbtide.core.consolidation_log import evaluated
+from ebbtide.core.consolidation.summary import evaluated
 from ebbtide.errors import UNREADABLE, StoreUnusable, Usage
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.decision import Decision

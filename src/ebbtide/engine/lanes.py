@@ -11,7 +11,7 @@ from enum import Enum, auto
 from functools import partial
 
 from ebbtide import narrate
-from ebbtide.engine.rounds import Hold, advance_work
+from ebbtide.engine.rounds import LeasedRun, advance_work
 from ebbtide.model.events import Alarm, AlarmKind
 from ebbtide.model.log import LogEntry
 from ebbtide.model.operation import Operation, ScaleUp
@@ -48,7 +48,7 @@ def clean(record: Record) -> Record:
     return replace(record, unclean_runs=0, unclean_removal_runs=0)
 
 
-def run_lane(hold: Hold, lane: Lane, counted: bool = False) -> None:
+def run_lane(hold: LeasedRun, lane: Lane, counted: bool = False) -> None:
     """Advance what is open in this lane; `counted` where this run was written down as it began."""
     if open_in(lane, hold.record) is None:
         return
@@ -61,7 +61,7 @@ def run_lane(hold: Hold, lane: Lane, counted: bool = False) -> None:
         hold.sentences.append(narrate.goes_on(left))
 
 
-def _count_run(hold: Hold, lane: Lane) -> None:
+def _count_run(hold: LeasedRun, lane: Lane) -> None:
     """Count before running; what keeps crashing its runner, or never ends, is set aside. A lane that ran
     before in this tick ended well."""
     record = hold.record
@@ -73,7 +73,7 @@ def _count_run(hold: Hold, lane: Lane) -> None:
         return
     alarm: LogEntry = hold.entry(why, why.operation_id)
     hold.write(_put_aside(lane, others), [alarm])
-    hold.outside.notifier.notify(alarm)
+    hold.ports.notifier.notify(alarm)
     hold.sentences.append(alarm.says)
 
 
@@ -87,7 +87,7 @@ def _put_aside(lane: Lane, record: Record) -> Record:
     return replace(record, removing=None, removing_aside=kept, unclean_removal_runs=0)
 
 
-def _why_set_aside(operation: Operation, runs: int, hold: Hold) -> Alarm | None:
+def _why_set_aside(operation: Operation, runs: int, hold: LeasedRun) -> Alarm | None:
     settings = hold.settings
     if runs >= settings.max_unclean_runs:
         return Alarm(AlarmKind.OPERATION_CRASHES, operation_id=operation.id, runs=runs)

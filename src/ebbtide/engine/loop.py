@@ -16,15 +16,15 @@ from contextlib import suppress
 from dataclasses import replace
 from math import inf
 
-from ebbtide.engine.outside import Outside
+from ebbtide.engine.ports import Ports
 from ebbtide.engine.pruning import Pruning
 from ebbtide.engine.tick import TickReport, tick
 from ebbtide.errors import EbbtideError, LeaseLost
-from ebbtide.hush import hushed
 from ebbtide.model.events import Alarm, AlarmKind
 from ebbtide.model.record import CLUSTER_LEASE
 from ebbtide.model.settings import Settings
 from ebbtide.narrate import entry_of
+from ebbtide.redact import redact
 
 JITTER = 0.1
 LOOK_SECONDS = 2.0
@@ -42,7 +42,7 @@ OnReport = Callable[[TickReport], None]
 
 
 def run_loop(
-    outside: Outside,
+    ports: Ports,
     settings: Settings,
     owner: str,
     interval_seconds: float,
@@ -52,17 +52,17 @@ def run_loop(
     settings = for_a_daemon(settings)
     ttl = settings.lock_ttl_seconds
     chance = random.Random(owner)  # spreads replicas over time; the owner id is fresh for each process
-    pruning = Pruning(outside, settings)
+    pruning = Pruning(ports, settings)
     while not stop.is_set():
-        nudge = Nudge(outside)
-        report = guarded_tick(outside, settings, owner, interval_seconds, keeps_lease=True)
+        nudge = Nudge(ports)
+        report = guarded_tick(ports, settings, owner, interval_seconds, keeps_lease=True)
         on_report(report)
         pruning.after(report)
         wait = interval_seconds * (1 + JITTER * chance.uniform(-1, 1))
         if report.spots_open:
             wait = min(wait, URGENT_SECONDS)
         wait_for_next(nudge, owner, wait, stop, ttl if report.held else 0)
-    step_down(outside, owner, ttl)
+    step_down(ports, owner, ttl)
 
 
 def for_a_daemon(settings: Settings) -> Settings:
@@ -76,18 +76,18 @@ def for_a_daemon(settings: Settings) -> Settings:
 class Nudge:
     """Whether something came up since before the last tick that should not wait for the next."""
 
-    def __init__(self, outside: Outside) -> None:
-        self.outside = outside
-        self._heard = outside.urgencies()
+    def __init__(self, ports: Ports) -> None:
+        self.ports = ports
+        self._heard = ports.urgencies()
         self._first_at = self._last_at = 0.0
 
     def due(self) -> bool:
-        return self.outside.clock.now() >= self.due_at()
+        return self.ports.clock.now() >= self.due_at()
 
     def due_at(self) -> float:
         """When the tick is due by what has come up so far; infinitely late where nothing has. After the first
         of them, more are waited for a little: they often come in bursts."""
-        heard, now = self.outside.urgencies(), self.outside.clock.now()
+        heard, now = self.ports.urgencies(), self.ports.clock.now()
         if heard != self._heard:
             self._heard, self._last_at = heard, now
             self._first_at = self._first_at or now
@@ -99,61 +99,61 @@ class Nudge:
 def wait_for_next(nudge: Nudge, owner: str, seconds: float, stop: threading.Event, ttl: int) -> None:
     """Until the next tick is due, something is urgent, a notice waits, or the lease (where `ttl` is not 0)
     was lost. Who does not hold the lease leaves what is urgent to the one who does."""
-    outside = nudge.outside
-    until = outside.clock.now() + seconds
-    renew_at = outside.clock.now() + ttl / RENEWALS_IN_A_LEASE
-    look_at = outside.clock.now() + LOOK_SECONDS
-    while not stop.is_set() and outside.clock.now() < until:
-        stop.wait(min(NUDGE_SECONDS, max(0.0, until - outside.clock.now())))
+    ports = nudge.ports
+    until = ports.clock.now() + seconds
+    renew_at = ports.clock.now() + ttl / RENEWALS_IN_A_LEASE
+    look_at = ports.clock.now() + LOOK_SECONDS
+    while not stop.is_set() and ports.clock.now() < until:
+        stop.wait(min(NUDGE_SECONDS, max(0.0, until - ports.clock.now())))
         if ttl and nudge.due():
             return
-        if outside.clock.now() < look_at:
+        if ports.clock.now() < look_at:
             continue
-        look_at = outside.clock.now() + LOOK_SECONDS
-        if _mail_waits(outside):
+        look_at = ports.clock.now() + LOOK_SECONDS
+        if _mail_waits(ports):
             return
-        if ttl and outside.clock.now() >= renew_at:
+        if ttl and ports.clock.now() >= renew_at:
             try:
-                outside.store.acquire(CLUSTER_LEASE, owner, ttl)
+                ports.store.acquire(CLUSTER_LEASE, owner, ttl)
             except LeaseLost:
                 return
             except EbbtideError:
                 continue  # there is time for further tries before the lease is over
-            renew_at = outside.clock.now() + ttl / RENEWALS_IN_A_LEASE
+            renew_at = ports.clock.now() + ttl / RENEWALS_IN_A_LEASE
 
 
-def step_down(outside: Outside, owner: str, ttl: int) -> None:
+def step_down(ports: Ports, owner: str, ttl: int) -> None:
     """Give the lease back. Taking it first tells its token; while another has it there is nothing to do."""
     with suppress(EbbtideError):
-        outside.store.release(outside.store.acquire(CLUSTER_LEASE, owner, ttl))
+        ports.store.release(ports.store.acquire(CLUSTER_LEASE, owner, ttl))
 
 
-def _mail_waits(outside: Outside) -> bool:
+def _mail_waits(ports: Ports) -> bool:
     """An inbox that cannot be read is the next tick's alarm, not this loop's end."""
     try:
-        return bool(outside.inbox.receive())
+        return bool(ports.inbox.receive())
     except Exception:  # whatever it is, it must not end the daemon
         return False
 
 
 def guarded_tick(
-    outside: Outside, settings: Settings, owner: str, budget_seconds: float, keeps_lease: bool = False
+    ports: Ports, settings: Settings, owner: str, budget_seconds: float, keeps_lease: bool = False
 ) -> TickReport:
     """A tick that turns any error into an alarm."""
-    start = outside.clock.now()
+    start = ports.clock.now()
     deadline = start + max(budget_seconds, settings.request_timeout_seconds)
     try:
-        report = tick(outside, settings, owner, deadline, keeps_lease)
+        report = tick(ports, settings, owner, deadline, keeps_lease)
     except EbbtideError as error:
         kind, alarm = type(error).__name__, Alarm(AlarmKind.TICK_FAILED, str(error))
     except Exception as error:  # a daemon must outlive a bug in one tick; the operation's runs are counted
         kind = UNEXPECTED
-        detail = hushed(f"{type(error).__name__}: {error}")
+        detail = redact(f"{type(error).__name__}: {error}")
         alarm = Alarm(AlarmKind.TICK_FAILED, detail, unexpected=True)
     else:
-        outside.observer.ticked(outside.clock.now() - start, report.held, "")
+        ports.observer.ticked(ports.clock.now() - start, report.held, "")
         return report
-    outside.observer.ticked(outside.clock.now() - start, False, kind)
-    entry = entry_of(outside.new_id(), int(start), alarm)
-    outside.notifier.notify(entry)
+    ports.observer.ticked(ports.clock.now() - start, False, kind)
+    entry = entry_of(ports.new_id(), int(start), alarm)
+    ports.notifier.notify(entry)
     return TickReport(int(start), entry.says, held=False)

@@ -15,41 +15,41 @@ from ebbtide.core.operations.removals import with_time_again
 from ebbtide.core.operations.spot import with_spot
 from ebbtide.engine.healing import heal
 from ebbtide.engine.observe import observe
-from ebbtide.engine.outside import Outside
-from ebbtide.engine.rounds import Hold, InvariantBroken, advance_work
+from ebbtide.engine.ports import Ports
+from ebbtide.engine.rounds import InvariantBroken, LeasedRun, advance_work
 from ebbtide.errors import Conflict, EbbtideError, LeaseLost
-from ebbtide.hush import hushed
 from ebbtide.model.events import Alarm, AlarmKind, SpotEvent
 from ebbtide.model.operation import Spot, SpotNotice, spot_id
 from ebbtide.model.record import spot_lease_name
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 from ebbtide.narrate import entry_of
+from ebbtide.redact import redact
 
 MAX_TRIES = 10
 SHORT_LEASE_SECONDS = 30
 
 
-def answer_notices(outside: Outside, settings: Settings, owner: str, deadline: float) -> list[str]:
+def answer_notices(ports: Ports, settings: Settings, owner: str, deadline: float) -> list[str]:
     """What was done about spot notices, new and open ones, in sentences."""
     sentences: list[str] = []
-    notices = _receive(outside, sentences)
-    record = outside.store.load()
-    sentences += heal(outside, record)
+    notices = _receive(ports, sentences)
+    record = ports.store.load()
+    sentences += heal(ports, record)
     if not notices and not record.spots:
         return sentences
-    snapshot = observe(outside, settings)
+    snapshot = observe(ports, settings)
     if not snapshot.problems:
         for notice in notices:
-            sentences += _take_in(outside, settings, notice, snapshot)
-    for open_spot in outside.store.load().spots:
+            sentences += _take_in(ports, settings, notice, snapshot)
+    for open_spot in ports.store.load().spots:
         try:
-            sentences += _advance(outside, settings, owner, deadline, open_spot)
+            sentences += _advance(ports, settings, owner, deadline, open_spot)
         except Exception as error:  # one that fails, even by a bug, must not keep the others waiting
-            detail = hushed(f"{open_spot.instance_id}: {type(error).__name__}: {error}")
+            detail = redact(f"{open_spot.instance_id}: {type(error).__name__}: {error}")
             fact = Alarm(AlarmKind.SPOT_FAILED, detail, open_spot.id)
-            alarm = entry_of(outside.new_id(), int(outside.clock.now()), fact, open_spot.id)
-            outside.notifier.notify(alarm)
+            alarm = entry_of(ports.new_id(), int(ports.clock.now()), fact, open_spot.id)
+            ports.notifier.notify(alarm)
             sentences.append(alarm.says)
     return sentences
 
@@ -60,22 +60,22 @@ def lease_seconds(settings: Settings) -> int:
     return min(settings.spot_lock_ttl_seconds, max(SHORT_LEASE_SECONDS, 2 * settings.lease_margin_seconds))
 
 
-def _receive(outside: Outside, sentences: list[str]) -> Sequence[SpotNotice]:
+def _receive(ports: Ports, sentences: list[str]) -> Sequence[SpotNotice]:
     """A queue that cannot be read must not stop the rest of the tick."""
     try:
-        return outside.inbox.receive()
+        return ports.inbox.receive()
     except EbbtideError as error:
         fact = Alarm(AlarmKind.INBOX_UNREADABLE, str(error))
-        alarm = entry_of(outside.new_id(), int(outside.clock.now()), fact)
-        outside.notifier.notify(alarm)
+        alarm = entry_of(ports.new_id(), int(ports.clock.now()), fact)
+        ports.notifier.notify(alarm)
         sentences.append(alarm.says)
         return ()
 
 
-def _take_in(outside: Outside, settings: Settings, notice: SpotNotice, snapshot: Snapshot) -> list[str]:
+def _take_in(ports: Ports, settings: Settings, notice: SpotNotice, snapshot: Snapshot) -> list[str]:
     for _ in range(MAX_TRIES):
-        record = outside.store.load()
-        now = int(outside.clock.now())
+        record = ports.store.load()
+        now = int(ports.clock.now())
         if spot.may_be_ours(notice, snapshot, settings, now):
             return [f"{notice.kind} of {notice.instance_id} waits: the cloud does not list it now"]
         changed, answer = spot.take_in(record, notice, snapshot, settings, now)
@@ -87,49 +87,49 @@ def _take_in(outside: Outside, settings: Settings, notice: SpotNotice, snapshot:
             noticed_at=notice.noticed_at,
             deadline=notice.deadline,
         )
-        entry = entry_of(outside.new_id(), now, fact, notice.instance_id)
+        entry = entry_of(ports.new_id(), now, fact, notice.instance_id)
         try:
             if changed == record:
-                outside.store.append([entry])
+                ports.store.append([entry])
             else:
-                outside.store.write(changed, None, [entry])
+                ports.store.write(changed, None, [entry])
         except Conflict:
             continue
         begun = changed.spot_for(notice.instance_id)
         if begun is not None and record.spot_for(notice.instance_id) is None:
-            outside.observer.began(begun)
-        outside.inbox.acknowledge(notice)
+            ports.observer.began(begun)
+        ports.inbox.acknowledge(notice)
         return [entry.says]
     return [f"{notice.kind} of {notice.instance_id} waits: the record changes too often"]
 
 
-def _advance(outside: Outside, settings: Settings, owner: str, deadline: float, open_spot: Spot) -> list[str]:
+def _advance(ports: Ports, settings: Settings, owner: str, deadline: float, open_spot: Spot) -> list[str]:
     ttl = lease_seconds(settings)
     try:
-        lease = outside.store.acquire(spot_lease_name(open_spot.instance_id), owner, ttl)
+        lease = ports.store.acquire(spot_lease_name(open_spot.instance_id), owner, ttl)
     except LeaseLost:
         return []
     sentences: list[str] = []
     try:
-        record, snapshot = outside.store.load(), observe(outside, settings)
-        hold = Hold(outside, settings, lease, deadline, record, snapshot, ttl, sentences)
+        record, snapshot = ports.store.load(), observe(ports, settings)
+        hold = LeasedRun(ports, settings, lease, deadline, record, snapshot, ttl, sentences)
         if _count_run(hold, open_spot.instance_id):
             advance_work(hold, lambda record: record.spot_for(open_spot.instance_id))
             _count_clean(hold, open_spot.instance_id)
     except Conflict as error:
-        _forgive(outside, open_spot.instance_id)
+        _forgive(ports, open_spot.instance_id)
         sentences.append(f"{open_spot.kind} of {open_spot.instance_id} left to another runner: {error}")
     except Exception as error:
         if isinstance(error, EbbtideError) and not isinstance(error, InvariantBroken):
-            _forgive(outside, open_spot.instance_id)
+            _forgive(ports, open_spot.instance_id)
         with suppress(EbbtideError):
-            outside.store.release(lease)
+            ports.store.release(lease)
         raise
-    outside.store.release(lease)
+    ports.store.release(lease)
     return sentences
 
 
-def _count_run(hold: Hold, instance_id: str) -> bool:
+def _count_run(hold: LeasedRun, instance_id: str) -> bool:
     """Count before running, on whatever another writes meanwhile: an interruption cannot wait for it."""
     for _ in range(MAX_TRIES):
         try:
@@ -137,12 +137,12 @@ def _count_run(hold: Hold, instance_id: str) -> bool:
         except LeaseLost:
             raise
         except Conflict:
-            hold.record = hold.outside.store.load()
+            hold.record = hold.ports.store.load()
             hold.look()
     return False
 
 
-def _counted(hold: Hold, instance_id: str) -> bool:
+def _counted(hold: LeasedRun, instance_id: str) -> bool:
     """Whether it may run; what keeps crashing its runner is given up."""
     current = hold.record.spot_for(instance_id)
     if current is None:
@@ -153,8 +153,8 @@ def _counted(hold: Hold, instance_id: str) -> bool:
         alarm = hold.entry(fact, current.id)
         spots = tuple(other for other in hold.record.spots if other.id != current.id)
         hold.write(replace(hold.record, spots=spots), [alarm])
-        hold.outside.notifier.notify(alarm)
-        hold.outside.observer.closed(current, False)
+        hold.ports.notifier.notify(alarm)
+        hold.ports.observer.closed(current, False)
         return False
     counted = replace(current, unclean_runs=current.unclean_runs + 1)
     if current.unclean_runs and current.removal is not None:
@@ -164,16 +164,16 @@ def _counted(hold: Hold, instance_id: str) -> bool:
     return True
 
 
-def _forgive(outside: Outside, instance_id: str) -> None:
+def _forgive(ports: Ports, instance_id: str) -> None:
     """A run that was stopped by a fault outside is not held against its answer."""
     with suppress(EbbtideError):
-        record = outside.store.load()
+        record = ports.store.load()
         current = record.spot_for(instance_id)
         if current is not None and current.unclean_runs:
-            outside.store.write(with_spot(record, replace(current, unclean_runs=0)), None)
+            ports.store.write(with_spot(record, replace(current, unclean_runs=0)), None)
 
 
-def _count_clean(hold: Hold, instance_id: str) -> None:
+def _count_clean(hold: LeasedRun, instance_id: str) -> None:
     current = hold.record.spot_for(instance_id)
     if current is not None and current.unclean_runs:
         hold.write(with_spot(hold.record, replace(current, unclean_runs=0)))

@@ -5,45 +5,45 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ebbtide.core.servers import UNKNOWN, said
+from ebbtide.core.consolidation.game_servers import UNKNOWN, labels_of
 from ebbtide.core.words import a_while
-from ebbtide.engine.outside import Outside
+from ebbtide.engine.ports import Ports
 from ebbtide.errors import EbbtideError
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import ClusterView, Reading, Snapshot
 
 
-def observe(outside: Outside, settings: Settings) -> Snapshot:
+def observe(ports: Ports, settings: Settings) -> Snapshot:
     problems: list[str] = []
     view = ClusterView()
     try:
-        view = outside.cluster.read()
+        view = ports.cluster.read()
     except EbbtideError as error:
         problems.append(f"the cluster could not be read: {error}")
     else:
         if not view.nodes:
             problems.append("the cluster shows no node at all")
     try:
-        instances = tuple(outside.cloud.list_instances())
+        instances = tuple(ports.cloud.list_instances())
     except EbbtideError as error:
         instances = ()
         problems.append(f"the cloud could not be read: {error}")
-    now = int(outside.clock.now())
+    now = int(ports.clock.now())
     # A worker that is not Ready has no fresh sample while it is dead: that must not hide the others' load.
-    cpu = outside.metrics.read_cpu([node.name for node in view.workers if node.ready])
-    players = read_players(outside, settings, view)
+    cpu = ports.metrics.read_cpu([node.name for node in view.workers if node.ready])
+    players = read_players(ports, settings, view)
     return Snapshot(now, view, instances, fresh(cpu, settings, now), tuple(problems), players)
 
 
-def read_players(outside: Outside, settings: Settings, view: ClusterView) -> tuple[tuple[str, int], ...]:
+def read_players(ports: Ports, settings: Settings, view: ClusterView) -> tuple[tuple[str, int], ...]:
     """What the query says; where it cannot be asked, that of every game server is unknown, whatever its
     annotation says: it may be old."""
     query = settings.consolidation.players_query
     if not query:
         return ()
-    found = outside.players.read_players(query) if outside.players is not None else None
+    found = ports.players.read_players(query) if ports.players is not None else None
     if found is None:
-        return tuple((pod.full_name, UNKNOWN) for pod in view.pods if said(pod))
+        return tuple((pod.full_name, UNKNOWN) for pod in view.pods if labels_of(pod))
     return tuple(sorted(found.items()))
 
 

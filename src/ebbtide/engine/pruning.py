@@ -5,7 +5,7 @@ When it was last done is not kept: after a restart it is done again, and finds n
 
 from __future__ import annotations
 
-from ebbtide.engine.outside import Outside
+from ebbtide.engine.ports import Ports
 from ebbtide.engine.tick import TickReport
 from ebbtide.model.events import Alarm, AlarmKind
 from ebbtide.model.settings import Settings
@@ -15,19 +15,19 @@ DAY_SECONDS = 24 * 3600
 
 
 class Pruning:
-    def __init__(self, outside: Outside, settings: Settings) -> None:
-        self._outside = outside
+    def __init__(self, ports: Ports, settings: Settings) -> None:
+        self._ports = ports
         self._days = settings.log_retention_days
         self._due = 0.0
 
     def after(self, report: TickReport) -> None:
         """Never raises: a log that stays long is an alarm, not the end of a daemon; tried again a day on."""
-        now = self._outside.clock.now()
+        now = self._ports.clock.now()
         if not self._days or not report.held or now < self._due:
             return
         self._due = now + DAY_SECONDS
         try:
-            self._outside.store.prune_log(int(now) - self._days * DAY_SECONDS)
+            self._ports.store.prune_log(int(now) - self._days * DAY_SECONDS)
         except Exception as error:  # whatever it is, it must not end the daemon
             fact = Alarm(AlarmKind.LOG_NOT_PRUNED, str(error))
-            self._outside.notifier.notify(entry_of(self._outside.new_id(), int(now), fact))
+            self._ports.notifier.notify(entry_of(self._ports.new_id(), int(now), fact))

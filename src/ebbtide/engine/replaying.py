@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ebbtide.core.decide import decide
+from ebbtide.core.nodes.decide import decide
 from ebbtide.core.packing.pack import why_missing
 from ebbtide.engine.journal import read_decision, read_inputs
 from ebbtide.errors import SolverMissing

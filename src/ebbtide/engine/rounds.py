@@ -16,8 +16,8 @@ from ebbtide.core.operations import facts, machine
 from ebbtide.core.operations.machine import Work
 from ebbtide.core.operations.situation import Situation
 from ebbtide.engine.observe import observe
-from ebbtide.engine.outside import Outside
 from ebbtide.engine.perform import perform
+from ebbtide.engine.ports import Ports
 from ebbtide.errors import Conflict, EbbtideError, LeaseLost
 from ebbtide.model.effect import Effect, Outcome, OutcomeKind
 from ebbtide.model.events import Event
@@ -37,10 +37,10 @@ class InvariantBroken(EbbtideError):
 
 
 @dataclass(slots=True)
-class Hold:
+class LeasedRun:
     """One runner's hold on one lease, with what it knows."""
 
-    outside: Outside
+    ports: Ports
     settings: Settings
     lease: Lease
     deadline: float
@@ -53,7 +53,7 @@ class Hold:
 
     @property
     def now(self) -> int:
-        return int(self.outside.clock.now())
+        return int(self.ports.clock.now())
 
     @property
     def situation(self) -> Situation:
@@ -66,35 +66,35 @@ class Hold:
         return min(self.deadline, self.lease.until - self.settings.lease_margin_seconds)
 
     def entry(self, fact: Event, subject: str = "") -> LogEntry:
-        return entry_of(self.outside.new_id(), self.now, fact, subject)
+        return entry_of(self.ports.new_id(), self.now, fact, subject)
 
     def write(self, record: Record, entries: Sequence[LogEntry] = ()) -> None:
         said = "; ".join(self.sentences)
         if len(said) > SAID_AT_MOST:
             said = shorten(said, SAID_AT_MOST, placeholder=" …")
         record = replace(record, last_said=said or record.last_said)
-        self.record = self.outside.store.write(record, self.lease, entries)
+        self.record = self.ports.store.write(record, self.lease, entries)
 
     def renew(self) -> None:
-        self.lease = self.outside.store.renew(self.lease, self.ttl_seconds)
-        self.record = self.outside.store.load()
+        self.lease = self.ports.store.renew(self.lease, self.ttl_seconds)
+        self.record = self.ports.store.load()
 
     def stay(self) -> None:
         """Renew a lease that is half over, so a long tick does not outlive it."""
-        if self.lease.until - self.outside.clock.now() < self.ttl_seconds / 2:
+        if self.lease.until - self.ports.clock.now() < self.ttl_seconds / 2:
             self.renew()
 
     def look(self) -> None:
-        self.snapshot = observe(self.outside, self.settings)
+        self.snapshot = observe(self.ports, self.settings)
 
     def has_time(self) -> bool:
-        return self.outside.clock.now() < self.last_moment
+        return self.ports.clock.now() < self.last_moment
 
 
 Find = Callable[[Record], Work | None]
 
 
-def advance_work(hold: Hold, find: Find) -> None:
+def advance_work(hold: LeasedRun, find: Find) -> None:
     for _ in range(MAX_ROUNDS):
         try:
             hold.stay()
@@ -106,11 +106,11 @@ def advance_work(hold: Hold, find: Find) -> None:
         except LeaseLost:
             raise
         except Conflict:
-            hold.record = hold.outside.store.load()
+            hold.record = hold.ports.store.load()
             hold.look()
 
 
-def _round(hold: Hold, work: Work, find: Find) -> bool:
+def _round(hold: LeasedRun, work: Work, find: Find) -> bool:
     """One step; whether another may follow at once."""
     last_moment = hold.last_moment
     step = machine.advance(work, hold.situation)
@@ -132,7 +132,7 @@ def _round(hold: Hold, work: Work, find: Find) -> bool:
     if not effects:
         hold.look()
         return True
-    outcomes = perform(effects, hold.outside, hold.settings, hold.lease, last_moment)
+    outcomes = perform(effects, hold.ports, hold.settings, hold.lease, last_moment)
     _take_in(hold, step.operation, outcomes)
     hold.asked.update(effects)
     hold.look()
@@ -146,14 +146,14 @@ def refuse_if_broken(before: Work, after: Work) -> None:
         raise InvariantBroken(f"{broken[0]}: nothing was written and nothing done; please report this")
 
 
-def _write_work(hold: Hold, before: Work, after: Work) -> None:
+def _write_work(hold: LeasedRun, before: Work, after: Work) -> None:
     entries = [hold.entry(fact, fact.name) for fact in facts.transitions(before, after)]
     hold.sentences.extend(entry.says for entry in entries)
     hold.write(machine.written(hold.record, after), entries)
-    hold.outside.observer.advanced(before, after)
+    hold.ports.observer.advanced(before, after)
 
 
-def _take_in(hold: Hold, work: Work, outcomes: Sequence[Outcome]) -> None:
+def _take_in(hold: LeasedRun, work: Work, outcomes: Sequence[Outcome]) -> None:
     """Write what the effects taught, and log each of them."""
     entries = [
         hold.entry(fact, fact.name)
@@ -161,29 +161,29 @@ def _take_in(hold: Hold, work: Work, outcomes: Sequence[Outcome]) -> None:
         if fact.outcome is not OutcomeKind.SKIPPED
     ]
     hold.sentences.extend(entry.says for entry in entries)
-    hold.outside.observer.performed(outcomes)
+    hold.ports.observer.performed(outcomes)
     after = machine.absorb(work, outcomes, hold.situation)
     refuse_if_broken(work, after)
     if after == work:
-        hold.outside.store.append(entries)
+        hold.ports.store.append(entries)
         return
     moved = [hold.entry(fact, fact.name) for fact in facts.transitions(work, after)]
     raised = [hold.entry(alarm, subject) for subject, alarm in facts.alarms(work, after)]
     try:
         hold.write(machine.written(hold.record, after), [*entries, *moved, *raised])
     except Conflict:
-        hold.outside.store.append(entries)  # what was done was done, whoever writes the record
+        hold.ports.store.append(entries)  # what was done was done, whoever writes the record
         raise
     for alarm in raised:
-        hold.outside.notifier.notify(alarm)
-    hold.outside.observer.advanced(work, after)
+        hold.ports.notifier.notify(alarm)
+    hold.ports.observer.advanced(work, after)
 
 
-def _close(hold: Hold, before: Work, after: Work) -> None:
+def _close(hold: LeasedRun, before: Work, after: Work) -> None:
     closed = machine.close(after, hold.situation)
     entries = [hold.entry(fact, fact.name) for fact in facts.transitions(before, after)]
     end = hold.entry(facts.closed(after, closed.succeeded, closed.reason), after.id)
     hold.sentences.append(end.says)
     hold.write(closed.record, [*entries, end])
-    hold.outside.observer.advanced(before, after)
-    hold.outside.observer.closed(after, closed.succeeded)
+    hold.ports.observer.advanced(before, after)
+    hold.ports.observer.closed(after, closed.succeeded)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from ebbtide.engine.outside import Outside
+from ebbtide.engine.ports import Ports
 from ebbtide.engine.tick import TickReport, tick
 from ebbtide.errors import EbbtideError, Retryable
 from ebbtide.model.events import Alarm, AlarmKind
@@ -22,18 +22,18 @@ AGAIN_SECONDS = 5.0
 """From one look to the next while an interruption is being answered."""
 
 
-def run_once(outside: Outside, settings: Settings, owner: str, deadline: float) -> TickReport:
+def run_once(ports: Ports, settings: Settings, owner: str, deadline: float) -> TickReport:
     """A tick, and further ones for as long as an interruption is open and there is time."""
-    report = tick(outside, settings, owner, deadline)
-    while outside.clock.now() + AGAIN_SECONDS < deadline and _interrupted(outside):
-        outside.clock.sleep(AGAIN_SECONDS)
-        report = _joined(report, tick(outside, settings, owner, deadline))
+    report = tick(ports, settings, owner, deadline)
+    while ports.clock.now() + AGAIN_SECONDS < deadline and _interrupted(ports):
+        ports.clock.sleep(AGAIN_SECONDS)
+        report = _joined(report, tick(ports, settings, owner, deadline))
     return report
 
 
-def _interrupted(outside: Outside) -> bool:
+def _interrupted(ports: Ports) -> bool:
     """Whether the cloud is about to take a machine, whoever answers that."""
-    return any(spot.kind is SpotKind.INTERRUPTION for spot in outside.store.load().spots)
+    return any(spot.kind is SpotKind.INTERRUPTION for spot in ports.store.load().spots)
 
 
 def _joined(first: TickReport, then: TickReport) -> TickReport:
@@ -44,19 +44,19 @@ def _joined(first: TickReport, then: TickReport) -> TickReport:
     return replace(then, says=says, decision=decision, held=held, quiet=first.quiet and then.quiet)
 
 
-def fail_if_blind(outside: Outside, report: TickReport) -> None:
+def fail_if_blind(ports: Ports, report: TickReport) -> None:
     """Raise the alarm and fail, where this run could not see what it is to look after."""
-    if says := alarm_if_blind(outside, report):
+    if says := alarm_if_blind(ports, report):
         raise Retryable(says)
 
 
-def alarm_if_blind(outside: Outside, report: TickReport) -> str:
+def alarm_if_blind(ports: Ports, report: TickReport) -> str:
     """Why this run is to fail, once the alarm is written and told; empty where it saw all."""
     if not report.problems:
         return ""
     says = f"{'; '.join(report.problems)}: nothing was decided and nothing removed in this run"
-    alarm = entry_of(outside.new_id(), report.at, Alarm(AlarmKind.OBSERVATION, says))
+    alarm = entry_of(ports.new_id(), report.at, Alarm(AlarmKind.OBSERVATION, says))
     with suppress(EbbtideError):
-        outside.store.append([alarm])
-    outside.notifier.notify(alarm)
+        ports.store.append([alarm])
+    ports.notifier.notify(alarm)
     return f"{says}; the next run tries again, see `ebbtide doctor` if that does not help"

@@ -11,18 +11,18 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ebbtide import narrate
-from ebbtide.core.decide import decide, operation_id
-from ebbtide.core.leaving import track_leaving
+from ebbtide.core.consolidation.emptied_nodes import track_leaving
+from ebbtide.core.nodes.decide import decide, operation_id
+from ebbtide.core.nodes.orphans import track_orphans
+from ebbtide.core.nodes.refused import taken_up_again
+from ebbtide.core.nodes.timers import track
 from ebbtide.core.operations import consolidate, facts, machine, scale_down, scale_up
-from ebbtide.core.orphans import track_orphans
-from ebbtide.core.refused import taken_up_again
-from ebbtide.core.track import track
 from ebbtide.engine.journal import consolidation_entry, decision_entry
 from ebbtide.engine.lanes import Lane, clean, open_in, run_lane, with_runs
 from ebbtide.engine.notices import answer_notices
 from ebbtide.engine.observe import observe
-from ebbtide.engine.outside import Outside
-from ebbtide.engine.rounds import Hold, InvariantBroken, refuse_if_broken
+from ebbtide.engine.ports import Ports
+from ebbtide.engine.rounds import InvariantBroken, LeasedRun, refuse_if_broken
 from ebbtide.errors import Conflict, EbbtideError, LeaseLost
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.events import Alarm, AlarmKind, Inputs
@@ -48,42 +48,42 @@ class TickReport:
 
 
 def tick(
-    outside: Outside, settings: Settings, owner: str, deadline: float, keeps_lease: bool = False
+    ports: Ports, settings: Settings, owner: str, deadline: float, keeps_lease: bool = False
 ) -> TickReport:
     """One round. With `keeps_lease` the lease is not given back after a good end: whoever ticks again
     soon stays the one who acts."""
-    sentences = answer_notices(outside, settings, owner, deadline)
+    sentences = answer_notices(ports, settings, owner, deadline)
     try:
-        lease = outside.store.acquire(CLUSTER_LEASE, owner, settings.lock_ttl_seconds)
+        lease = ports.store.acquire(CLUSTER_LEASE, owner, settings.lock_ttl_seconds)
     except LeaseLost as held:
         says = "; ".join([*sentences, f"stood by: {held}"])
-        return TickReport(int(outside.clock.now()), says, held=False, quiet=not sentences)
+        return TickReport(int(ports.clock.now()), says, held=False, quiet=not sentences)
     decision = None
     spots_open = 0
     problems: tuple[str, ...] = ()
     try:
-        settings = outside.settings_now(settings)
-        record, snapshot = outside.store.load(), observe(outside, settings)
+        settings = ports.settings_now(settings)
+        record, snapshot = ports.store.load(), observe(ports, settings)
         ttl = settings.lock_ttl_seconds
-        hold = Hold(outside, settings, lease, deadline, record, snapshot, ttl, sentences)
+        hold = LeasedRun(ports, settings, lease, deadline, record, snapshot, ttl, sentences)
         decision = _run(hold)
         spots_open, problems = len(hold.record.spots), hold.snapshot.problems
-        outside.observer.looked(hold.snapshot, hold.record)
+        ports.observer.looked(hold.snapshot, hold.record)
     except Conflict as error:
-        _forgive(outside)
+        _forgive(ports)
         sentences.append(f"left the rest to the next tick: {error}")
     except Exception as error:
         if isinstance(error, EbbtideError) and not isinstance(error, InvariantBroken):
-            _forgive(outside)
+            _forgive(ports)
         with suppress(EbbtideError):
-            outside.store.release(lease)
+            ports.store.release(lease)
         raise
     if not keeps_lease:
-        outside.store.release(lease)
+        ports.store.release(lease)
     idle = decision is not None and decision.action is Action.NOTHING
     quiet = idle and len(sentences) == 1
     return TickReport(
-        int(outside.clock.now()),
+        int(ports.clock.now()),
         "; ".join(sentences),
         decision,
         spots_open=spots_open,
@@ -92,7 +92,7 @@ def tick(
     )
 
 
-def _run(hold: Hold) -> Decision:
+def _run(hold: LeasedRun) -> Decision:
     _bring_up_to_date(hold)
     open_before = {lane for lane in Lane if open_in(lane, hold.record) is not None}
     gives_way = machine.gives_way(hold.record.removing, hold.situation)
@@ -108,36 +108,36 @@ def _run(hold: Hold) -> Decision:
     return decision
 
 
-def _forgive(outside: Outside) -> None:
+def _forgive(ports: Ports) -> None:
     """A run that was stopped by a fault outside is not held against its operation. The lease may be over by
     now; that the record did not change meanwhile is condition enough for a counter."""
     with suppress(EbbtideError):
-        record = outside.store.load()
+        record = ports.store.load()
         if record.scaling_in_progress and clean(record) != record:
-            outside.store.write(clean(record), None)
+            ports.store.write(clean(record), None)
 
 
-def _bring_up_to_date(hold: Hold) -> None:
+def _bring_up_to_date(hold: LeasedRun) -> None:
     """Timers and orphans; kept in memory until the next write of this tick."""
     record, warnings = track(hold.snapshot, hold.record, hold.settings, hold.now)
     record = track_leaving(hold.snapshot, record, hold.now)
     hold.record = track_orphans(hold.snapshot, record, hold.settings, hold.now)
     hold.sentences.extend(warnings)
     for warning in warnings:
-        hold.outside.notifier.notify(hold.entry(Alarm(AlarmKind.OBSERVATION, warning)))
+        hold.ports.notifier.notify(hold.entry(Alarm(AlarmKind.OBSERVATION, warning)))
 
 
-def _decide(hold: Hold) -> Decision:
+def _decide(hold: LeasedRun) -> Decision:
     now, before = hold.now, hold.record
     inputs = Inputs(hold.snapshot, before, hold.settings, now)
-    decision = decide(hold.snapshot, before, hold.settings, now, hold.outside.new_id())
+    decision = decide(hold.snapshot, before, hold.settings, now, hold.ports.new_id())
     idle = decision.action is Action.NOTHING
     if not (idle and before.scaling_in_progress):
         hold.sentences.append(narrate.tick_of(decision))
     record, entries = before, []
     if _is_news(decision, hold):
-        entries.append(decision_entry(decision, inputs if hold.outside.keeps_inputs else None))
-        evaluated = consolidation_entry(hold.outside.new_id(), decision, hold.settings.consolidation)
+        entries.append(decision_entry(decision, inputs if hold.ports.keeps_inputs else None))
+        evaluated = consolidation_entry(hold.ports.new_id(), decision, hold.settings.consolidation)
         entries += [evaluated] if evaluated is not None else []
         record = replace(record, decision_key=decision.key, decision_logged_at=now)
     record = _begin(decision, record, hold)
@@ -145,7 +145,7 @@ def _decide(hold: Hold) -> Decision:
         return decision  # written with the first run of what is open
     entries += _began(decision, before, record, hold)
     hold.write(_counted(before, record), entries)
-    hold.outside.observer.decided(decision)
+    hold.ports.observer.decided(decision)
     _tell(before, hold.record, hold)
     return decision
 
@@ -158,7 +158,7 @@ def _counted(before: Record, after: Record) -> Record:
     return after
 
 
-def _began(decision: Decision, before: Record, after: Record, hold: Hold) -> list[LogEntry]:
+def _began(decision: Decision, before: Record, after: Record, hold: LeasedRun) -> list[LogEntry]:
     entries = []
     for lane in Lane:
         old, new = open_in(lane, before), open_in(lane, after)
@@ -169,16 +169,16 @@ def _began(decision: Decision, before: Record, after: Record, hold: Hold) -> lis
     return entries
 
 
-def _tell(before: Record, after: Record, hold: Hold) -> None:
+def _tell(before: Record, after: Record, hold: LeasedRun) -> None:
     for lane in Lane:
         old, new = open_in(lane, before), open_in(lane, after)
         if old is None and new is not None:
-            hold.outside.observer.began(new)
+            hold.ports.observer.began(new)
         elif old is not None and new is not None and new != old:
-            hold.outside.observer.advanced(old, new)
+            hold.ports.observer.advanced(old, new)
 
 
-def _is_news(decision: Decision, hold: Hold) -> bool:
+def _is_news(decision: Decision, hold: LeasedRun) -> bool:
     """Whether it must be logged: something is done, says something new, or was long not said. That nothing
     more is done while an operation is open is none."""
     if decision.action is Action.NOTHING and hold.record.scaling_in_progress:
@@ -188,7 +188,7 @@ def _is_news(decision: Decision, hold: Hold) -> bool:
     return hold.now - hold.record.decision_logged_at >= hold.settings.decision_log_seconds
 
 
-def _begin(decision: Decision, record: Record, hold: Hold) -> Record:
+def _begin(decision: Decision, record: Record, hold: LeasedRun) -> Record:
     name = operation_id(decision.at, decision.id)
     match decision.action:
         case Action.SCALE_UP | Action.ADOPT:
@@ -203,7 +203,7 @@ def _begin(decision: Decision, record: Record, hold: Hold) -> Record:
         case Action.RETRY:
             return taken_up_again(record, decision)
         case Action.CONSOLIDATE:
-            return consolidate.begun(record, decision, name, hold.settings)
+            return consolidate.start(record, decision, name, hold.settings)
         case Action.NOTHING:
             return record
 

@@ -20,8 +20,8 @@ from typing import Any, Protocol
 
 from ebbtide.adapters.clouds.events import read_event
 from ebbtide.adapters.clouds.inbox import HandedInbox
-from ebbtide.engine.outside import Outside
-from ebbtide.engine.scaling import Scaling
+from ebbtide.engine.ports import Ports
+from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.engine.single_run import alarm_if_blind, run_once
 from ebbtide.engine.tick import TickReport
 from ebbtide.entrypoints.lambda_schedule import VARIABLE, refuse_slow_schedule
@@ -31,7 +31,7 @@ from ebbtide.model.settings import Settings
 MILLI = 1000
 KUBECONFIG_PARAMETER = "KUBECONFIG_PARAMETER"
 """Variable with the name of the SSM parameter that holds the kubeconfig."""
-OpenOutside = Callable[[], tuple[Outside, Settings] | tuple[Outside, Settings, Scaling | None]]
+OpenOutside = Callable[[], tuple[Ports, Settings] | tuple[Ports, Settings, Scaling | None]]
 """The doors, the settings and, where workloads are scaled too, the scaling."""
 
 
@@ -44,10 +44,10 @@ class Context(Protocol):
 
 
 def handler(event: object, context: Context) -> Mapping[str, Any]:
-    return run(event, context, open_outside)
+    return run(event, context, open_ports)
 
 
-def open_outside() -> tuple[Outside, Settings, Scaling | None]:
+def open_ports() -> tuple[Ports, Settings, Scaling | None]:
     """What the configuration in the package or in the environment says."""
     from ebbtide.bootstrap import build, close_doors
     from ebbtide.bootstrap.scaling import with_scaling
@@ -60,13 +60,13 @@ def open_outside() -> tuple[Outside, Settings, Scaling | None]:
     refuse_slow_schedule(os.environ.get(VARIABLE, ""), config.settings)
     for warning in price_warnings(config, datetime.now(UTC).date()):
         _told({"warning": warning})
-    outside = build(config)
+    ports = build(config)
     try:
-        both = with_scaling(config, outside, say=lambda says: _told({"policies": says}))
+        both = with_scaling(config, ports, say=lambda says: _told({"policies": says}))
     except BaseException:
-        close_doors(outside)
+        close_doors(ports)
         raise
-    return both.outside, config.settings, both.scaling
+    return both.ports, config.settings, both.scaling
 
 
 def fetch_kubeconfig(parameter: str, folder: Path) -> Path:
@@ -90,21 +90,21 @@ def fetch_kubeconfig(parameter: str, folder: Path) -> Path:
 def run(raw: object, context: Context, opener: OpenOutside) -> Mapping[str, Any]:
     from ebbtide.bootstrap import close_doors
 
-    outside, settings, *beside = opener()
+    ports, settings, *beside = opener()
     try:
-        event = read_event(raw, outside.clock.now())
+        event = read_event(raw, ports.clock.now())
         if not event.calls_for_a_tick:
             return _told({"event": event.kind, "says": f"dropped: {event.says}"})
-        inbox = HandedInbox(event.notices, outside.inbox)
+        inbox = HandedInbox(event.notices, ports.inbox)
         owner = f"lambda-{context.aws_request_id}-{secrets.token_hex(3)}"
-        deadline = outside.clock.now() + budget_seconds(context, settings)
-        report = run_once(replace(outside, inbox=inbox), settings, owner, deadline)
+        deadline = ports.clock.now() + budget_seconds(context, settings)
+        report = run_once(replace(ports, inbox=inbox), settings, owner, deadline)
         rounded = {"policies": said} if (said := _round(beside, owner, deadline)) else {}
         blind = _metric(report, settings) if report.problems else {}
         answer = _told({"event": event.kind, **_summary(report), **rounded, **blind})
-        fails = alarm_if_blind(outside, report)
+        fails = alarm_if_blind(ports, report)
     finally:
-        close_doors(outside)
+        close_doors(ports)
     if inbox.waiting:
         names = ", ".join(notice.instance_id for notice in inbox.waiting)
         raise Retryable(f"the notice for {names} was not taken in ({report.says}): Lambda delivers it again")

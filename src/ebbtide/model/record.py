@@ -33,7 +33,7 @@ def spot_lease_name(instance_id: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class DrainBackoff:
     """A node that is left alone until a time, and why."""
 
     instance_id: str
@@ -42,7 +42,7 @@ class Rest:
 
 
 @dataclass(frozen=True, slots=True)
-class OfferRest:
+class CapacityBackoff:
     """A `zone/market/type` that answered "no capacity": until then it is asked for last."""
 
     offer: str
@@ -141,8 +141,8 @@ class Record:
     launch_backoff_until: int = 0
     removal_failures: int = 0
     removal_backoff_until: int = 0
-    rests: tuple[Rest, ...] = ()
-    offer_rests: tuple[OfferRest, ...] = ()
+    rests: tuple[DrainBackoff, ...] = ()
+    offer_rests: tuple[CapacityBackoff, ...] = ()
     orphans: tuple[Missing, ...] = ()
     emptied: tuple[Emptied, ...] = ()
     """Workers that are empty now, by node UID."""

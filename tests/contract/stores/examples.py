@@ -23,7 +23,7 @@ from ebbtide.model.operation import (
     Spot,
     SpotKind,
 )
-from ebbtide.model.record import Counted, Emptied, Leaving, Missing, Record, Rest
+from ebbtide.model.record import Counted, DrainBackoff, Emptied, Leaving, Missing, Record
 from tests.builders import asides, lanes
 
 AT = 1_730_000_300
@@ -95,7 +95,7 @@ RECORDS = {
         IDLE,
         paused=True,
         pause_reason="“Wartung” ☂",
-        rests=(Rest("i-ddd", AT + 900, "drain failed"),),
+        rests=(DrainBackoff("i-ddd", AT + 900, "drain failed"),),
         orphans=(Missing("i-zzz", AT),),
         emptied=(Emptied("uid-d", AT - 60), Emptied("uid-e", AT)),
         removal_failures=2,

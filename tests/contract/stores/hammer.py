@@ -61,10 +61,10 @@ def open_place(place: str, cluster: str) -> Store:
         manager.connect()
         return cast(Store, manager.open(cluster))  # type: ignore[attr-defined]
     if place.startswith("dynamodb:"):
-        from ebbtide.adapters.stores.dynamodb import DynamoStore
+        from ebbtide.adapters.stores.dynamodb.store import DynamoStore
 
         return DynamoStore.open(place, SystemClock(), cluster)
-    from ebbtide.adapters.stores.sql import SqlStore
+    from ebbtide.adapters.stores.sql.store import SqlStore
 
     return SqlStore.open(place, SystemClock(), cluster)
 

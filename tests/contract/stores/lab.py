@@ -13,14 +13,14 @@ from typing import Any, Protocol
 
 import sqlalchemy as sa
 
-from ebbtide.adapters.stores import schema
-from ebbtide.adapters.stores.dynamodb import DynamoStore
-from ebbtide.adapters.stores.dynamodb_tables import make_client, parse_tables
-from ebbtide.adapters.stores.dynamodb_values import to_wire
-from ebbtide.adapters.stores.item import item_key
+from ebbtide.adapters.stores.codec.record import item_key
+from ebbtide.adapters.stores.dynamodb.store import DynamoStore
+from ebbtide.adapters.stores.dynamodb.tables import make_client, parse_tables
+from ebbtide.adapters.stores.dynamodb.values import to_wire
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
-from ebbtide.adapters.stores.sql import SqlStore
-from ebbtide.adapters.stores.sql_engine import make_engine, parse
+from ebbtide.adapters.stores.sql import schema
+from ebbtide.adapters.stores.sql.engine import make_engine, parse
+from ebbtide.adapters.stores.sql.store import SqlStore
 from ebbtide.ports import PolicyStore, Store
 from tests.servers.dynamodb import DynamoServer
 from tests.servers.lossy import LossyForwarder

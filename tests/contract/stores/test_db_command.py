@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ebbtide.adapters.stores.sql import SqlStore
+from ebbtide.adapters.stores.sql.store import SqlStore
 from ebbtide.entrypoints.cli.db import days_asked
 from ebbtide.errors import Usage
 from tests.contract.stores.examples import make_entry

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ebbtide.adapters.stores.entries import log_rows
-from ebbtide.adapters.stores.sql import SqlStore
-from ebbtide.adapters.stores.sql_driver import Driver, Lent
+from ebbtide.adapters.stores.codec.entries import log_rows
+from ebbtide.adapters.stores.sql.driver import Driver, Lent
+from ebbtide.adapters.stores.sql.store import SqlStore
 from ebbtide.errors import Conflict, EbbtideError
 from tests.contract.stores.examples import make_entry
 from tests.contract.stores.lab import StoreLab

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from ebbtide.adapters.stores.dynamodb import DynamoStore
-from ebbtide.adapters.stores.dynamodb_tables import check_tables, create_tables, make_client, parse_tables
+from ebbtide.adapters.stores.dynamodb.store import DynamoStore
+from ebbtide.adapters.stores.dynamodb.tables import check_tables, create_tables, make_client, parse_tables
 from ebbtide.adapters.stores.repeat import ATTEMPTS, ATTEMPTS_WHEN_THROTTLED
 from ebbtide.errors import EbbtideError, Retryable, StoreUnusable, Throttled, Unanswered
 from ebbtide.model.record import CLUSTER_LEASE, Record

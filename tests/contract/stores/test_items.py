@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebbtide.adapters.stores.dynamodb_tables import make_client, parse_tables
-from ebbtide.adapters.stores.dynamodb_values import from_wire_item, to_wire_item
-from ebbtide.adapters.stores.item import from_item, item_key, lock_key, to_item
-from ebbtide.adapters.stores.operation_item import OPTIONAL_ATTRIBUTES
+from ebbtide.adapters.stores.codec.operations import OPTIONAL_ATTRIBUTES
+from ebbtide.adapters.stores.codec.record import from_item, item_key, lock_key, to_item
+from ebbtide.adapters.stores.dynamodb.tables import make_client, parse_tables
+from ebbtide.adapters.stores.dynamodb.values import from_wire_item, to_wire_item
 from ebbtide.errors import StoreUnusable
 from ebbtide.model.node import Market
 from ebbtide.model.operation import (
@@ -40,12 +40,12 @@ from ebbtide.model.operation import (
 )
 from ebbtide.model.record import (
     CLUSTER_LEASE,
+    DrainBackoff,
     Emptied,
     Leaving,
     Missing,
     Record,
     Refused,
-    Rest,
     spot_lease_name,
 )
 from tests.builders import asides, lanes
@@ -213,7 +213,7 @@ def only_known_runs(record: Record) -> Record:
     return record if record.launching is not None else replace(record, unclean_runs=0)
 
 
-for part in (Slot, Removal, Refused, ScaleUp, ScaleDown, Source, Move, Spot, Rest, Missing, Leaving):
+for part in (Slot, Removal, Refused, ScaleUp, ScaleDown, Source, Move, Spot, DrainBackoff, Missing, Leaving):
     st.register_type_strategy(part, with_every_field(part))
 # The amount that an operation saves is always finite.
 st.register_type_strategy(

@@ -12,13 +12,13 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 
-from ebbtide.adapters.stores import migrate
-from ebbtide.adapters.stores.dynamodb import DynamoStore
-from ebbtide.adapters.stores.dynamodb_tables import check_tables, create_tables, make_client, parse_tables
-from ebbtide.adapters.stores.migrate import check, upgrade
-from ebbtide.adapters.stores.policy_item import policy_body
-from ebbtide.adapters.stores.sql import SqlStore
-from ebbtide.adapters.stores.sql_engine import make_engine, parse, transaction
+from ebbtide.adapters.stores.codec.policies import policy_body
+from ebbtide.adapters.stores.dynamodb.store import DynamoStore
+from ebbtide.adapters.stores.dynamodb.tables import check_tables, create_tables, make_client, parse_tables
+from ebbtide.adapters.stores.sql import migrate
+from ebbtide.adapters.stores.sql.engine import make_engine, parse, transaction
+from ebbtide.adapters.stores.sql.migrate import check, upgrade
+from ebbtide.adapters.stores.sql.store import SqlStore
 from ebbtide.errors import StoreUnusable, TargetTaken
 from ebbtide.model.log import LogKind
 from ebbtide.ports import PolicyStore
@@ -190,7 +190,7 @@ def test_keys_that_ran_out_long_ago_are_removed(sqlite_lab: SqliteLab, postgresq
 
 
 def _rows(store: SqlStore, words: str) -> list[tuple[Any, ...]]:
-    from ebbtide.adapters.stores.sql_driver import Statement
+    from ebbtide.adapters.stores.sql.driver import Statement
 
     asked = Statement(f"{words} WHERE cluster = 'columns'", {})
     return store._driver.ask(lambda lent: list(lent.run(asked, {}).fetchall()))

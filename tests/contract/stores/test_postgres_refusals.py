@@ -9,8 +9,8 @@ from dataclasses import replace
 import psycopg
 import pytest
 
-from ebbtide.adapters.stores.migrate import check, upgrade
-from ebbtide.adapters.stores.sql import SqlStore
+from ebbtide.adapters.stores.sql.migrate import check, upgrade
+from ebbtide.adapters.stores.sql.store import SqlStore
 from ebbtide.errors import Retryable, StoreUnusable, Unanswered
 from ebbtide.model.record import CLUSTER_LEASE
 from tests.contract.stores.examples import make_entry, make_record

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from ebbtide.adapters.stores import sql
-from ebbtide.adapters.stores.dynamodb import DynamoStore
-from ebbtide.adapters.stores.dynamodb_tables import make_client, parse_tables
+from ebbtide.adapters.stores.dynamodb.store import DynamoStore
+from ebbtide.adapters.stores.dynamodb.tables import make_client, parse_tables
 from ebbtide.adapters.stores.guards import LEASES_OUTLIVE_SECONDS
-from ebbtide.adapters.stores.sql import SqlStore
+from ebbtide.adapters.stores.sql import store as store_module
+from ebbtide.adapters.stores.sql.store import SqlStore
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.record import CLUSTER_LEASE, spot_lease_name
 from ebbtide.ports import Store
@@ -57,7 +57,7 @@ def test_an_old_entry_between_newer_ones_is_found(store: Store) -> None:
 
 
 def test_more_entries_than_go_in_one_step_all_go(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sql, "PRUNED_AT_ONCE", 3)
+    monkeypatch.setattr(store_module, "PRUNED_AT_ONCE", 3)
     store.append([entry_of(AT - 1, f"{number:02d}") for number in range(9)] + [entry_of(AT, "99")])
     assert store.prune_log(AT) == 9
     assert ids(store) == ["99"]

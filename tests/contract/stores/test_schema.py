@@ -12,11 +12,11 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from ebbtide.adapters.stores import migrate
-from ebbtide.adapters.stores.migrate import check, upgrade
-from ebbtide.adapters.stores.schema import SCHEMA_REVISION, VERSION_TABLE, metadata
-from ebbtide.adapters.stores.sql import SqlStore
-from ebbtide.adapters.stores.sql_engine import make_engine, parse, transaction
+from ebbtide.adapters.stores.sql import migrate
+from ebbtide.adapters.stores.sql.engine import make_engine, parse, transaction
+from ebbtide.adapters.stores.sql.migrate import check, upgrade
+from ebbtide.adapters.stores.sql.schema import SCHEMA_REVISION, VERSION_TABLE, metadata
+from ebbtide.adapters.stores.sql.store import SqlStore
 from ebbtide.errors import StoreUnusable
 from ebbtide.model.record import CLUSTER_LEASE
 from tests.contract.stores.examples import SCALE_UP, make_entry, make_record

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from ebbtide.adapters.stores import sqlite_probe
-from ebbtide.adapters.stores.migrate import check, upgrade
-from ebbtide.adapters.stores.sql import SqlStore
-from ebbtide.adapters.stores.sql_engine import place_of
+from ebbtide.adapters.stores.sql import sqlite_probe
+from ebbtide.adapters.stores.sql.engine import place_of
+from ebbtide.adapters.stores.sql.migrate import check, upgrade
+from ebbtide.adapters.stores.sql.store import SqlStore
 from ebbtide.errors import StoreUnusable
 from tests.contract.stores.examples import make_entry
 from tests.contract.stores.lab import StillClock
@@ -209,7 +209,7 @@ def test_a_full_disk_is_said_and_leaves_nothing_half_written(made: Path) -> None
 
 def test_many_processes_open_a_new_file_at_once(tmp_path: Path) -> None:
     script = (
-        "import sys; from ebbtide.adapters.stores.sql import SqlStore;"
+        "import sys; from ebbtide.adapters.stores.sql.store import SqlStore;"
         "from tests.contract.stores.hammer import SystemClock;"
         "SqlStore.open(sys.argv[1], SystemClock()).close(); print('ready')"
     )

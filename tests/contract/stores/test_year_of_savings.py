@@ -11,13 +11,13 @@ from decimal import Decimal
 
 import pytest
 
-from ebbtide.core.savings import fold
-from ebbtide.engine.scaling import Scaling, ScalingOutside
+from ebbtide.core.scale_to_zero.savings import fold
+from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.model.idle import Phase, WakeReason
 from ebbtide.model.policy import ZeroDefaults
 from ebbtide.ports import Store
-from ebbtide.simulator.clock import VirtualClock
-from ebbtide.simulator.ports import SimNotifier
+from ebbtide.simulator.world.clock import VirtualClock
+from ebbtide.simulator.world.ports import SimNotifier
 from tests.builders import make_settings
 from tests.contract.stores.lab import policies_of
 from tests.yard import QUERY, Readings, Yard, make_policy, make_workload, policy_id
@@ -37,7 +37,7 @@ class Year:
         self.rows = policies_of(store)
         self.yard = Yard(*(make_workload(f"w{number}") for number in range(len(ZONES))))
         numbers = iter(range(10**9))
-        doors = ScalingOutside(
+        doors = ScalingPorts(
             store=store,
             policies=self.rows,
             workloads=self.yard,

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ebbtide.engine.scaling import Scaling, ScalingOutside
+from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.errors import Conflict, LeaseLost
 from ebbtide.model.idle import IdleState, Phase
 from ebbtide.model.policy import Policy, ZeroDefaults
 from ebbtide.model.record import Lease
 from ebbtide.model.workload import Workload
 from ebbtide.ports import PolicyStore, Store, Workloads
-from ebbtide.simulator.ports import SimNotifier
+from ebbtide.simulator.world.ports import SimNotifier
 from tests.builders import make_settings
 from tests.contract.stores.lab import START, StillClock, policies_of
 from tests.yard import QUERY, Readings, make_policy, make_workload, policy_id
@@ -53,7 +53,7 @@ class NoTurns:
 
 def runner(clock: StillClock, store: Store, yard: Workloads, name: str) -> Scaling:
     numbers = iter(range(10**9))
-    outside = ScalingOutside(
+    ports = ScalingPorts(
         store=NoTurns(store),  # type: ignore[arg-type]  # the rest is the store itself
         policies=policies_of(store),
         workloads=yard,
@@ -62,7 +62,7 @@ def runner(clock: StillClock, store: Store, yard: Workloads, name: str) -> Scali
         clock=clock,
         new_id=lambda: f"{name}-{next(numbers):09d}",
     )
-    return Scaling(outside, DEFAULTS, make_settings())
+    return Scaling(ports, DEFAULTS, make_settings())
 
 
 def ripen(policies: PolicyStore, number: int) -> IdleState:

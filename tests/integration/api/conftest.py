@@ -9,16 +9,16 @@ from itertools import count
 import pytest
 from fastapi.testclient import TestClient
 
-from ebbtide.engine.scaling import Scaling
+from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.api.scopes import Scope, Token, digest_of
 from ebbtide.entrypoints.api.site import Sight, Site
-from ebbtide.entrypoints.api.telling import DEMO
+from ebbtide.entrypoints.api.views import DEMO
 from ebbtide.entrypoints.cli.demo_page import Breaking
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 from ebbtide.ports import Clock, Store
-from ebbtide.simulator.live import Live
+from ebbtide.simulator.run.live import Live
 
 START = 1_900_000_000 - 1_900_000_000 % 86_400 + 7 * 3600
 TOKENS = {Scope.READ: "ebb_read", Scope.WAKE: "ebb_wake", Scope.ADMIN: "ebb_admin"}
@@ -27,7 +27,7 @@ SECRET = "whsec_" + "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 def make_site(live: Live, **changes: object) -> Site:
     values: dict[str, object] = {
-        "store": live.outside.store,
+        "store": live.ports.store,
         "settings": live.settings,
         "sight": Sight(live.look, live.stage.clock, seconds=0.0),
         "clock": live.stage.clock,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from ebbtide.simulator.live import Live
+from ebbtide.simulator.run.live import Live
 from tests.integration.api.conftest import client_of, make_site
 
 
@@ -22,11 +22,11 @@ def test_status_has_what_the_last_tick_said_also_while_an_operation_goes_on(
     live: Live, client: TestClient
 ) -> None:
     live.strike("burst")
-    while live.outside.store.load().operation is None:
+    while live.ports.store.load().operation is None:
         live.step()
     for _ in range(4):
         live.step()
-    record = live.outside.store.load()
+    record = live.ports.store.load()
     status = client.get("/api/v1/status").json()
     assert status["says"] == record.last_said
     assert status["says"] != status["last_decision"]["says"]
@@ -42,7 +42,7 @@ def test_nodes_have_states_prices_and_use(client: TestClient) -> None:
 
 def test_every_worker_says_why_it_is_kept(live: Live, client: TestClient) -> None:
     """By name where it was looked at, else by the precondition that stopped the decision before that."""
-    while live.outside.store.load().operation is not None:
+    while live.ports.store.load().operation is not None:
         live.step()
     live.step()
     nodes = client.get("/api/v1/nodes").json()["nodes"]
@@ -96,9 +96,9 @@ def test_the_life_of_a_node_is_in_the_log_under_its_name(live: Live, client: Tes
 def test_a_pause_is_a_switch_that_the_next_decision_obeys(live: Live, client: TestClient) -> None:
     answer = client.put("/api/v1/pause", json={"reason": "upgrade"})
     assert answer.json() == {"paused": True, "reason": "upgrade", "says": "Removals are paused."}
-    assert live.outside.store.load().paused
+    assert live.ports.store.load().paused
     assert client.delete("/api/v1/pause").json()["says"] == "Removals may go on."
-    assert not live.outside.store.load().paused
+    assert not live.ports.store.load().paused
 
 
 def test_money_has_a_source_and_consolidation_a_bound(live: Live, client: TestClient) -> None:
@@ -171,7 +171,7 @@ def test_a_body_that_is_too_long_is_refused_also_without_a_length(live: Live) ->
             yield b"x" * 400
 
     assert client.put("/api/v1/pause", content=endless()).status_code == 413
-    assert not live.outside.store.load().paused
+    assert not live.ports.store.load().paused
 
 
 def test_answers_carry_headers_that_keep_browsers_safe(client: TestClient) -> None:

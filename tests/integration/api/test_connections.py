@@ -24,7 +24,7 @@ from ebbtide.entrypoints.api.connections import (
     places,
 )
 from ebbtide.entrypoints.api.serving import AT_A_TIME, served
-from ebbtide.simulator.live import Live
+from ebbtide.simulator.run.live import Live
 from tests.integration.api.conftest import make_site
 
 WAIT_SECONDS = 30.0

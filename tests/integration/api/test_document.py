@@ -11,7 +11,7 @@ from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
 from ebbtide.entrypoints.api.app import make_app
 from ebbtide.model.idle import WakeReason
-from ebbtide.simulator.live import Live
+from ebbtide.simulator.run.live import Live
 from tests.integration.api.conftest import make_site
 
 SCALING = "/api/v1/scaling"

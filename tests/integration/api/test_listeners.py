@@ -12,7 +12,7 @@ import pytest
 from ebbtide.entrypoints.api import events
 from ebbtide.entrypoints.api.events import EventStream, Hub, Listener
 from ebbtide.entrypoints.api.problems import Problem
-from ebbtide.simulator.live import Live
+from ebbtide.simulator.run.live import Live
 from tests.integration.api.conftest import make_site
 
 SCOPE = {"type": "http", "asgi": {"spec_version": "2.3"}, "method": "GET", "headers": []}
@@ -34,7 +34,7 @@ class Slow:
 
 
 def test_three_hundred_at_once_are_not_more_than_the_limit(live: Live) -> None:
-    store = Slow(live.outside.store)
+    store = Slow(live.ports.store)
     hub = Hub(make_site(live, store=store))
 
     async def ask() -> str:

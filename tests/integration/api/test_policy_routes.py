@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from ebbtide.simulator.live import Live
+from ebbtide.simulator.run.live import Live
 
 PATH = "/api/v1/scaling/policies"
 SHOP: dict[str, Any] = {

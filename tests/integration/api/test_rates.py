@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.api.limiting import Limiter, address_key
 from ebbtide.entrypoints.api.scopes import Scope
-from ebbtide.simulator.live import Live
+from ebbtide.simulator.run.live import Live
 from tests.integration.api.conftest import TOKENS, client_of, make_site
 from tests.integration.api.test_policy_routes import sleeping
 from tests.integration.api.test_wake_routes import HOOK, signed

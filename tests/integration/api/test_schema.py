@@ -11,7 +11,7 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 
 from ebbtide.entrypoints.api.app import make_app
-from ebbtide.simulator.live import Live
+from ebbtide.simulator.run.live import Live
 from tests.integration.api.conftest import START, TOKENS, make_site
 
 LIVE = Live(1, START)

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from ebbtide.entrypoints.api.guard import scopes_of
 from ebbtide.entrypoints.api.routers import routers
 from ebbtide.entrypoints.api.scopes import Scope, Token, digest_of
-from ebbtide.simulator.live import Live
+from ebbtide.simulator.run.live import Live
 from tests.integration.api.conftest import START, TOKENS, client_of, make_site
 
 PINNED = {

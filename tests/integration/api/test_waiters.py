@@ -6,10 +6,10 @@ import asyncio
 import threading
 from dataclasses import replace
 
-from ebbtide.engine.scaling import Scaling, Woken
+from ebbtide.engine.scale_to_zero.scaling import Scaling, Woken
 from ebbtide.entrypoints.api.waiting import Waiting
 from ebbtide.model.idle import WakeReason
-from ebbtide.simulator.clock import VirtualClock
+from ebbtide.simulator.world.clock import VirtualClock
 from tests.yard import Town
 
 LONG = 60
@@ -20,7 +20,7 @@ class Slow:
 
     def __init__(self, ready_from: float) -> None:
         town = Town()
-        self.outside = replace(town.scaling.outside, clock=VirtualClock(0))
+        self.ports = replace(town.scaling.ports, clock=VirtualClock(0))
         self._woken = town.scaling.wake(town.policies[0].id, WakeReason.MANUAL)
         self._ready_from = ready_from
         self.until: list[float] = []

@@ -10,18 +10,18 @@ import pytest
 from fastapi.testclient import TestClient
 from standardwebhooks.webhooks import Webhook
 
-from ebbtide.engine.scaling import Scaling
+from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.errors import Throttled
 from ebbtide.model.idle import IdleState
 from ebbtide.ports import PolicyStore
-from ebbtide.simulator.live import Live
-from ebbtide.simulator.scaling import SimWorkloads
+from ebbtide.simulator.run.live import Live
+from ebbtide.simulator.world.scaling import SimWorkloads
 from tests.integration.api.conftest import SECRET, client_of, make_site
 from tests.integration.api.test_policy_routes import PATH, create, sleeping
 
 
 def scale_calls(live: Live) -> int:
-    found = live.scaling.outside.workloads
+    found = live.scaling.ports.workloads
     assert isinstance(found.scaled, list)  # type: ignore[attr-defined]
     return len(found.scaled)  # type: ignore[attr-defined]
 
@@ -189,8 +189,8 @@ def test_a_webhook_whose_wake_could_not_be_written_works_when_it_is_sent_again(
 ) -> None:
     with client_of(make_site(live)) as client:
         policy = sleeping(live, client) if asleep else create(client).json()
-    busy = cast(PolicyStore, Busy(live.scaling.outside.policies, times=1))
-    doors = replace(live.scaling.outside, policies=busy)
+    busy = cast(PolicyStore, Busy(live.scaling.ports.policies, times=1))
+    doors = replace(live.scaling.ports, policies=busy)
     site = make_site(live, scaling=Scaling(doors, live.scaling.defaults, live.settings))
     outsider, message = client_of(site, None), signed({"policy_id": policy["id"]})
     refused = outsider.post(HOOK, **message)
@@ -234,4 +234,4 @@ def test_wakes_are_limited_for_each_caller(live: Live) -> None:
 
 
 def test_the_simulated_workloads_are_the_ones_that_are_scaled(live: Live) -> None:
-    assert isinstance(live.scaling.outside.workloads._inner, SimWorkloads)  # type: ignore[attr-defined]
+    assert isinstance(live.scaling.ports.workloads._inner, SimWorkloads)  # type: ignore[attr-defined]

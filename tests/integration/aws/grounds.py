@@ -13,7 +13,7 @@ from ebbtide.adapters.kube.connection import connect
 from ebbtide.adapters.prometheus import PrometheusMetrics, Source
 from ebbtide.model.node import Instance, Node
 from ebbtide.ports import Cluster, Metrics
-from ebbtide.simulator.ports import SimCluster
+from ebbtide.simulator.world.ports import SimCluster
 from tests.integration.kube import objects
 from tests.servers.control_plane import Unavailable
 from tests.servers.having import leave_out

@@ -17,10 +17,10 @@ sys.path.insert(0, sys.argv[1])
 
 from ebbtide.adapters.clouds.aws import Ec2Cloud, Ec2Settings, make_client
 from ebbtide.adapters.clouds.inbox import HandedInbox
-from ebbtide.adapters.stores.dynamodb import DynamoStore
-from ebbtide.adapters.stores.dynamodb_tables import create_tables
+from ebbtide.adapters.stores.dynamodb.store import DynamoStore
+from ebbtide.adapters.stores.dynamodb.tables import create_tables
 from ebbtide.bootstrap import LineNotifier, SystemClock, TimeOrderedIds
-from ebbtide.engine.outside import Outside
+from ebbtide.engine.ports import Ports
 from ebbtide.entrypoints import aws_lambda
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, SoftTaint, Uncordon
 from ebbtide.model.node import Node
@@ -66,10 +66,10 @@ class Context:
         return 20_000  # a run with an open interruption goes on until shortly before its end
 
 
-def opener(url: str, image: str, cluster: str) -> tuple[Outside, Settings]:
+def opener(url: str, image: str, cluster: str) -> tuple[Ports, Settings]:
     settings = Settings(cluster=cluster, pools=(POOL,), min_workers=1, pending_up_seconds=0)
     clock = SystemClock()
-    outside = Outside(
+    ports = Ports(
         store=DynamoStore.open(url, clock, cluster),
         cluster=OneServer(),
         cloud=Ec2Cloud(make_client("ec2"), Ec2Settings(cluster, (POOL,), image=image)),
@@ -79,7 +79,7 @@ def opener(url: str, image: str, cluster: str) -> tuple[Outside, Settings]:
         clock=clock,
         new_id=TimeOrderedIds(),
     )
-    return outside, settings
+    return ports, settings
 
 
 def main(url: str, image: str, cluster: str) -> None:

@@ -11,7 +11,7 @@ from ebbtide.errors import Retryable, Throttled, Unanswered
 from ebbtide.model.effect import Launch
 from ebbtide.model.node import InstanceState
 from ebbtide.model.operation import Slot, SlotState
-from ebbtide.simulator.faults import RunnerCrashed
+from ebbtide.simulator.faults.ports import RunnerCrashed
 from tests.servers.clouds import EC2_POOL, Ec2Bench
 from tests.servers.proxy import Fault
 from tests.servers.stage import CrashesAfterLaunch, Stage

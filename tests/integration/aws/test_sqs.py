@@ -15,7 +15,7 @@ from ebbtide.adapters.clouds.aws import make_client
 from ebbtide.adapters.clouds.sqs import SqsInbox
 from ebbtide.errors import Final
 from ebbtide.model.operation import SpotKind
-from ebbtide.simulator.clock import VirtualClock
+from ebbtide.simulator.world.clock import VirtualClock
 from tests.servers import aws_events
 from tests.servers.aws_events import INSTANCE
 from tests.servers.moto import CREDENTIALS, environment, shared_moto

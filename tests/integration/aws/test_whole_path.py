@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from ebbtide.adapters.stores.dynamodb import DynamoStore
-from ebbtide.adapters.stores.dynamodb_tables import create_tables
+from ebbtide.adapters.stores.dynamodb.store import DynamoStore
+from ebbtide.adapters.stores.dynamodb.tables import create_tables
 from ebbtide.entrypoints.aws_lambda import run
 from ebbtide.model.log import LogKind
 from ebbtide.model.node import Instance, Market
@@ -54,12 +54,12 @@ class Day:
         """What one run of the function says; its doors are opened for it alone."""
         self.stage.clock.sleep(after_seconds)
         self.stage.store = self.open_store()
-        outside = replace(
-            self.stage.outside(self.bench.connect()),
+        ports = replace(
+            self.stage.ports(self.bench.connect()),
             cluster=self.ground.cluster(),
             metrics=self.ground.metrics(),
         )
-        answer = run(event, Context(), lambda: (outside, self.stage.settings))
+        answer = run(event, Context(), lambda: (ports, self.stage.settings))
         return str(answer["says"])
 
     def open_store(self) -> DynamoStore:

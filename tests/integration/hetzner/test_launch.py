@@ -13,7 +13,7 @@ from ebbtide.errors import ConfigError, Final, NoCapacity, NotOurs, Retryable, T
 from ebbtide.model.effect import Launch
 from ebbtide.model.node import Market
 from ebbtide.model.operation import Slot, SlotState
-from ebbtide.simulator.faults import RunnerCrashed
+from ebbtide.simulator.faults.ports import RunnerCrashed
 from tests.servers.clouds import HETZNER_POOL, HetznerBench
 from tests.servers.hetzner import in_group
 from tests.servers.stage import CrashesAfterLaunch, Stage

@@ -21,9 +21,9 @@ from typing import Any, cast
 
 from ebbtide.adapters.kube.cluster import KubeCluster
 from ebbtide.adapters.kube.connection import connect
-from ebbtide.adapters.stores.sql import SqlStore
+from ebbtide.adapters.stores.sql.store import SqlStore
 from ebbtide.bootstrap import TimeOrderedIds
-from ebbtide.engine.outside import Outside
+from ebbtide.engine.ports import Ports
 from ebbtide.engine.tick import tick
 from ebbtide.errors import Final
 from ebbtide.model.effect import Launch
@@ -162,9 +162,9 @@ def _told(argument: Any) -> str:
     return f"{bool(operation)} {' '.join(states)} {bool(argument.unclean_runs)}"
 
 
-def outside_of(folder: Path, cluster: KubeCluster, store: Store, clock: AheadClock, death: Death) -> Outside:
+def ports_of(folder: Path, cluster: KubeCluster, store: Store, clock: AheadClock, death: Death) -> Ports:
     idle = Idle(clock)
-    return Outside(
+    return Ports(
         store=cast(Store, death.guard(store)),
         cluster=cast(Cluster, death.guard(cluster)),
         cloud=cast(Cloud, death.guard(FileCloud(folder, cluster))),
@@ -180,8 +180,8 @@ def run_tick(folder: Path, kubeconfig: Path, order: dict[str, Any]) -> str:
     clock, death = AheadClock(order["offset"]), Death(folder, order["strike"])
     cluster = KubeCluster(connect(kubeconfig))
     store = SqlStore.open(f"sqlite:///{folder / 'record.db'}", clock, SETTINGS.cluster)
-    outside = outside_of(folder, cluster, store, clock, death)
-    report = tick(outside, SETTINGS, f"runner-{os.getpid()}", clock.now() + 60)
+    ports = ports_of(folder, cluster, store, clock, death)
+    report = tick(ports, SETTINGS, f"runner-{os.getpid()}", clock.now() + 60)
     store.close()
     cluster.close()
     return report.says

@@ -15,7 +15,7 @@ from ebbtide.adapters.kube.connection import connect
 from ebbtide.adapters.kube.workloads import KubeWorkloads
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.bootstrap import SystemClock, TimeOrderedIds
-from ebbtide.engine.scaling import Scaling, ScalingOutside
+from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.api.scopes import Scope
 from ebbtide.entrypoints.api.serving import served
@@ -23,7 +23,7 @@ from ebbtide.model.idle import Phase
 from ebbtide.model.policy import Policy, Signal, SignalKind, Target, ZeroDefaults
 from ebbtide.model.snapshot import ClusterView, Snapshot
 from ebbtide.model.workload import WorkloadKind, WorkloadRef
-from ebbtide.simulator.ports import SimNotifier
+from ebbtide.simulator.world.ports import SimNotifier
 from tests.builders import make_settings
 from tests.integration.api.conftest import TOKENS, site_of
 from tests.servers.processes import eventually
@@ -56,7 +56,7 @@ class Sleepers:
 
     def _all_at_zero(self) -> bool:
         self.scaling.round("runner", time.time() + 60)
-        return all(state.phase is Phase.ZERO for state in self.scaling.outside.policies.list_states())
+        return all(state.phase is Phase.ZERO for state in self.scaling.ports.policies.list_states())
 
     def wake(self, policy: Policy) -> Answer:
         """By a caller who waits until it is ready."""
@@ -75,7 +75,7 @@ def sleepers(kubeconfig: Path, names: Sequence[str]) -> Iterator[Sleepers]:
     connection = connect(kubeconfig)
     workloads = KubeWorkloads(connection, watching=True)
     store = MemoryStore(clock)
-    outside = ScalingOutside(
+    ports = ScalingPorts(
         store=store,
         policies=store.policies(),
         workloads=workloads,
@@ -86,9 +86,9 @@ def sleepers(kubeconfig: Path, names: Sequence[str]) -> Iterator[Sleepers]:
         threads=8,
         follows=True,
     )
-    scaling = Scaling(outside, QUICK, make_settings())
+    scaling = Scaling(ports, QUICK, make_settings())
     policies = [
-        outside.policies.put_policy(
+        ports.policies.put_policy(
             Policy(
                 policy_id(number),
                 name,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ebbtide.config.prices import read_book
-from ebbtide.entrypoints.assess import assess_command
+from ebbtide.entrypoints.assess.command import assess_command
 from tests.integration.kube.objects import Json, budget, node, seen_pod, template, workload
 from tests.servers.processes import eventually
 from tests.servers.shared_kube import SharedKube

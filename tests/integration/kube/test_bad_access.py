@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ebbtide.adapters.clouds.prices import built_in_book
 from ebbtide.adapters.kube.cluster import KubeCluster
 from ebbtide.adapters.kube.connection import connect
 from ebbtide.adapters.kube.doctor import Finding, examine
-from ebbtide.entrypoints.assess import assess_command
+from ebbtide.core.prices.book import built_in_book
+from ebbtide.entrypoints.assess.command import assess_command
 from ebbtide.errors import ConfigError, EbbtideError, Final, Retryable, Usage
 from ebbtide.model.effect import Cordon, Evict
 from tests.integration.kube.objects import node

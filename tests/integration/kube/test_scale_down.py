@@ -13,14 +13,14 @@ import pytest
 
 from ebbtide.adapters.kube.cluster import KubeCluster
 from ebbtide.adapters.kube.connection import connect
-from ebbtide.adapters.stores.sql import SqlStore
+from ebbtide.adapters.stores.sql.store import SqlStore
 from ebbtide.bootstrap import SystemClock
 from ebbtide.engine.tick import tick
 from ebbtide.model.events import OperationClosed
 from ebbtide.model.log import LogKind
 from ebbtide.narrate import facts_in
 from tests.integration.kube.objects import Json, bare_pod, budget, node, template, workload
-from tests.integration.kube.runner import SETTINGS, AheadClock, Death, outside_of
+from tests.integration.kube.runner import SETTINGS, AheadClock, Death, ports_of
 from tests.servers.processes import eventually
 from tests.servers.shared_kube import SharedKube
 
@@ -150,11 +150,11 @@ def test_one_runner_on_a_watched_view_removes_three_nodes_as_safely(kube: Shared
     clock = AheadClock(0)
     store = SqlStore.open(f"sqlite:///{tmp_path / 'record.db'}", clock, SETTINGS.cluster)
     cluster = KubeCluster(connect(kube.kubeconfig), watching=True)
-    outside = outside_of(tmp_path, cluster, store, clock, Death(tmp_path, strikes=False))
+    ports = ports_of(tmp_path, cluster, store, clock, Death(tmp_path, strikes=False))
     said: list[str] = []
     try:
         while not closed(store) and len(said) < MOST_TICKS:
-            said.append(tick(outside, SETTINGS, "runner", clock.now() + 60).says)
+            said.append(tick(ports, SETTINGS, "runner", clock.now() + 60).says)
             time.sleep(0.3)
         assert closed(store)[0].succeeded
     finally:

@@ -33,6 +33,6 @@ def test_an_idle_deployment_goes_to_zero_and_who_wakes_it_is_answered_when_it_is
             assert (answer.code, answer.body["ready"], answer.body["status"]) == (200, True, "waking")
             assert (answer.body["previous_replicas"], answer.body["target_replicas"]) == (0, REPLICAS)
             assert ready() == REPLICAS
-        state = found.scaling.outside.policies.find_state(policy.id)
+        state = found.scaling.ports.policies.find_state(policy.id)
     assert state is not None
     assert (state.phase, state.wake_count, len(state.wakes)) == (Phase.ACTIVE, CYCLES, CYCLES)

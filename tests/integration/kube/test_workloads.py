@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from ebbtide.adapters.kube.answers import Refused
 from ebbtide.adapters.kube.connection import MERGE_PATCH, Call, connect
+from ebbtide.adapters.kube.errors import Refused
 from ebbtide.adapters.kube.workloads import MANAGER, KubeWorkloads
 from ebbtide.errors import Conflict, NotFound, Usage
 from ebbtide.model.resources import Resources

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ebbtide.adapters.metrics_export.figures import Figures
+from ebbtide.adapters.metrics_export.metrics import Figures
 from scripts.make_dashboard import dashboard
 from tests.servers.control_plane import Unavailable, ensure_debian
 from tests.servers.having import leave_out

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from ebbtide.adapters.prometheus import PrometheusPlayers, Source
-from ebbtide.core.servers import PLAN, PLAYERS, why_not_movable
+from ebbtide.core.consolidation.game_servers import PLAN, PLAYERS, why_not_movable
 from ebbtide.engine.observe import read_players
-from ebbtide.engine.outside import Outside
+from ebbtide.engine.ports import Ports
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.snapshot import ClusterView
 from tests.builders import make_pod, make_settings
@@ -52,11 +52,11 @@ def test_no_answer_is_none() -> None:
 def test_what_cannot_be_counted_is_not_moved_whatever_the_annotation_says() -> None:
     asking = make_settings(consolidation=ConsolidationSettings(players_query=QUERY))
     view = ClusterView((), (SERVER, make_pod("web")))
-    outside: Outside = Small().outside
-    assert read_players(outside, make_settings(), view) == ()
-    unknown = dict(read_players(outside, asking, view))
+    ports: Ports = Small().ports
+    assert read_players(ports, make_settings(), view) == ()
+    unknown = dict(read_players(ports, asking, view))
     assert list(unknown) == ["games/lobby"]
     assert "cannot be counted" in why_not_movable(SERVER, unknown)
     with promql_server(lambda _: vector((GAME, 1.0, "0"))) as url:
-        counted = read_players(replace(outside, players=PrometheusPlayers(Source(url))), asking, view)
+        counted = read_players(replace(ports, players=PrometheusPlayers(Source(url))), asking, view)
     assert why_not_movable(SERVER, dict(counted)) == ""

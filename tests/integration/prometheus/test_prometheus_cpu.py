@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from ebbtide.adapters.prometheus import FirstKnown, PrometheusMetrics, Source
-from ebbtide.core.decide import decide
+from ebbtide.core.nodes.decide import decide
 from ebbtide.engine.observe import fresh
 from ebbtide.model.decision import Action
 from ebbtide.model.snapshot import Reading
@@ -83,7 +83,9 @@ def test_row_27_one_node_of_four_without_a_fresh_sample_leaves_the_average_of_th
     )
 
 
-def test_row_27_more_than_a_third_without_a_fresh_sample_is_unknown_and_says_which(prometheus: Both) -> None:
+def test_row_27_more_than_a_third_without_a_fresh_sample_is_unknown_and_says_which(
+    prometheus: Both,
+) -> None:
     scraped, url = prometheus
     del scraped.pages["lost"]
     eventually(lambda: read(url, ["lost"]).value is None, 30, "the lost node")

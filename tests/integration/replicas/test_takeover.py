@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from ebbtide.adapters.stores.migrate import upgrade
+from ebbtide.adapters.stores.sql.migrate import upgrade
 from ebbtide.bootstrap import SystemClock, TimeOrderedIds
 from ebbtide.engine.loop import run_loop
-from ebbtide.engine.outside import Outside
+from ebbtide.engine.ports import Ports
 from ebbtide.model.events import OperationClosed
 from ebbtide.model.operation import RemovalState, ScaleDown
 from ebbtide.model.record import Record
@@ -37,7 +37,7 @@ STEADY = replace(SETTINGS, daemon_lock_ttl_seconds=LEASE_SECONDS, pending_up_sec
 def replica(url: str, address: str, authkey: bytes, owner: str) -> None:
     """As `ebbtide run` does it, with the world in another process."""
     world: Any = host.knock(address, authkey)
-    doors = Outside(open_store(url), world, world, world, world, Silent(), SystemClock(), TimeOrderedIds())
+    doors = Ports(open_store(url), world, world, world, world, Silent(), SystemClock(), TimeOrderedIds())
     run_loop(doors, STEADY, owner, TICK_SECONDS, threading.Event(), lambda report: None)
 
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from ebbtide.engine.outside import Outside
+from ebbtide.engine.ports import Ports
 from ebbtide.entrypoints.aws_lambda import budget_seconds, run
 from ebbtide.errors import Retryable
 from ebbtide.model.log import LogKind
 from ebbtide.model.node import Instance
 from ebbtide.model.settings import Settings
-from ebbtide.simulator.ports import SimCloud
+from ebbtide.simulator.world.ports import SimCloud
 from tests.builders import make_pool
 from tests.servers import aws_events
 from tests.servers.stage import Stage
@@ -48,8 +48,8 @@ def stage() -> Stage:
     return Stage(make_pool())
 
 
-def opened(stage: Stage, cloud: SimCloud) -> tuple[Outside, Settings]:
-    return stage.outside(cloud), stage.settings
+def opened(stage: Stage, cloud: SimCloud) -> tuple[Ports, Settings]:
+    return stage.ports(cloud), stage.settings
 
 
 def test_a_scheduled_event_runs_a_tick_and_says_what_was_done(
@@ -73,13 +73,13 @@ def test_row_34_a_run_that_cannot_see_writes_its_alarm_and_a_metric_and_then_fai
     stage: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cloud = BlindCloud(stage.world, stage.clock)
-    outside, settings = opened(stage, cloud)
+    ports, settings = opened(stage, cloud)
     with pytest.raises(Retryable, match=r"the cloud could not be read: .* nothing was decided"):
-        run(aws_events.schedule(stage.clock.now()), Context(), lambda: (outside, settings))
+        run(aws_events.schedule(stage.clock.now()), Context(), lambda: (ports, settings))
     line = json.loads(capsys.readouterr().out)
     metric = line["_aws"]["CloudWatchMetrics"][0]["Metrics"][0]["Name"]
     assert (metric, line[metric], line["cluster"]) == ("ObservationFailed", 1, settings.cluster)
-    alarms = [entry.says for entry in outside.store.read_log([LogKind.ALARM])]
+    alarms = [entry.says for entry in ports.store.read_log([LogKind.ALARM])]
     assert len(alarms) == 1
     assert alarms[0].startswith("the cloud could not be read")
 

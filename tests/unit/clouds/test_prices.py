@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ebbtide.adapters.clouds.catalogue import CATALOGUE
-from ebbtide.adapters.clouds.price_file import read_price_file, write_price_file
-from ebbtide.adapters.clouds.prices import PriceBook, built_in_book
+from ebbtide.config.price_file import read_price_file, write_price_file
 from ebbtide.config.prices import read_book
+from ebbtide.core.prices.book import PriceBook, built_in_book
+from ebbtide.core.prices.catalogue import CATALOGUE
 from ebbtide.entrypoints import prices
 from ebbtide.errors import ConfigError, Usage
 from ebbtide.model.money import Price

@@ -9,7 +9,7 @@ import pytest
 from ebbtide.adapters.clouds import identity
 from ebbtide.adapters.clouds.aws import Ec2Settings, run_request
 from ebbtide.adapters.clouds.events import EventKind, read_event
-from ebbtide.adapters.stores import dynamodb_tables
+from ebbtide.adapters.stores.dynamodb import tables
 from ebbtide.entrypoints import aws_lambda
 from ebbtide.model.effect import Launch
 from ebbtide.model.operation import Slot
@@ -117,22 +117,22 @@ def test_what_the_adapter_asks_of_ec2_meets_the_conditions_of_the_policy() -> No
 @pytest.mark.parametrize(
     ("name", "spec"),
     [
-        ("StateTable", dynamodb_tables._state_spec("x")),
-        ("LogsTable", dynamodb_tables._logs_spec("x")),
-        ("PoliciesTable", dynamodb_tables._policies_spec("x")),
+        ("StateTable", tables._state_spec("x")),
+        ("LogsTable", tables._logs_spec("x")),
+        ("PoliciesTable", tables._policies_spec("x")),
     ],
 )
 def test_the_tables_are_those_that_the_store_makes(name: str, spec: dict[str, Any]) -> None:
     made = read_template()["Resources"][name]["Properties"]
     for key in ("AttributeDefinitions", "KeySchema", "LocalSecondaryIndexes"):
         assert made.get(key) == spec.get(key)
-    assert made["TimeToLiveSpecification"]["AttributeName"] == dynamodb_tables.TTL_ATTRIBUTE
+    assert made["TimeToLiveSpecification"]["AttributeName"] == tables.TTL_ATTRIBUTE
     assert made["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
 
 
 def test_the_table_of_policies_has_the_name_by_which_the_store_finds_it() -> None:
     made = read_template()["Resources"]["PoliciesTable"]["Properties"]
-    assert made["TableName"] == dynamodb_tables.Tables(state="<StateTable>").policies
+    assert made["TableName"] == tables.Tables(state="<StateTable>").policies
 
 
 def test_the_handler_of_the_template_is_there() -> None:

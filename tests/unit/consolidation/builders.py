@@ -7,7 +7,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from ebbtide.core.consolidation import evaluate
+from ebbtide.core.consolidation.evaluate import evaluate
 from ebbtide.model.consolidation import ConsolidationReport, ConsolidationSettings
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod

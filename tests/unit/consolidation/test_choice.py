@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from ebbtide.core.repack.choose import plain
+from ebbtide.core.consolidation.choose import plain
 from ebbtide.model.operation import Move
 from ebbtide.model.record import Record
 from ebbtide.model.resources import Resources

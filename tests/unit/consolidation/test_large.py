@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
-from ebbtide.core.consolidation import evaluate
+from ebbtide.core.consolidation import eliminate, sweep
+from ebbtide.core.consolidation.evaluate import evaluate
 from ebbtide.core.packing.pack import PackerMissing
-from ebbtide.core.repack import eliminate, sweep
 from ebbtide.model.consolidation import ConsolidationPlan
 from ebbtide.model.node import Node
 from ebbtide.model.packer import Packer
@@ -86,7 +86,7 @@ def test_the_plain_packer_works_without_numpy_and_gives_the_same_plan_with_it(
     with_numpy = planned(half_empty(100), given())
     plain = replace(given(plan_seconds=0.5), packer=Packer.PLAIN)
     installed = planned(half_empty(100), plain)
-    monkeypatch.setitem(sys.modules, "ebbtide.core.repack.fill_many", None)
+    monkeypatch.setitem(sys.modules, "ebbtide.core.consolidation.fill_many", None)
     monkeypatch.setitem(sys.modules, "ebbtide.core.packing.improve", None)
     plan = planned(half_empty(100), plain)
     assert plan == installed, "what is installed is no input"

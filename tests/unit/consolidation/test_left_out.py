@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from ebbtide.core.servers import PLAN, TIER
+from ebbtide.core.consolidation.game_servers import PLAN, TIER
 from ebbtide.model.decision import Refusal
 from ebbtide.model.money import Price
 from ebbtide.model.node import Ownership
 from ebbtide.model.operation import SpotKind
-from ebbtide.model.record import Emptied, Leaving, OfferRest, Record, Rest
+from ebbtide.model.record import CapacityBackoff, DrainBackoff, Emptied, Leaving, Record
 from ebbtide.model.resources import Resources
 from tests.builders import NOW, make_budget, make_instance_of, make_pool, make_spot, make_type
 from tests.unit.consolidation.builders import (
@@ -116,7 +116,7 @@ def test_a_node_that_the_cloud_will_take_is_left_out() -> None:
 
 
 def test_a_node_that_rests_stays_but_takes_pods_in() -> None:
-    record = idle(KEPT, rests=(Rest("i-a3", NOW + 60, "it would not drain"),))
+    record = idle(KEPT, rests=(DrainBackoff("i-a3", NOW + 60, "it would not drain"),))
     pods = [pod("web", FREE), pod("other", BAD)]
     report = report_on(cluster([KEPT, FREE, BAD], pods), record, settings_with(cheap(replace=False)))
     assert removed(report) == ["a1", "a2"]
@@ -166,7 +166,7 @@ def test_an_offer_without_capacity_is_not_counted_on() -> None:
     free = report_on(cluster([full, nearly_empty], pods), Record(), settings_with(cheap()))
     assert free.plan is not None
     assert [slot.instance_type for slot in free.plan.slots] == ["cpx22"]
-    resting = tuple(OfferRest(f"a/on-demand/{each.name}", NOW + 60) for each in TYPES)
+    resting = tuple(CapacityBackoff(f"a/on-demand/{each.name}", NOW + 60) for each in TYPES)
     report = report_on(
         cluster([full, nearly_empty], pods), Record(offer_rests=resting), settings_with(cheap())
     )

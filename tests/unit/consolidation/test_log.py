@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from ebbtide.core.consolidation_log import evaluated, tracked
+from ebbtide.core.consolidation.summary import evaluated, tracked
 from ebbtide.model.consolidation import ConsolidationReport
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.record import Record

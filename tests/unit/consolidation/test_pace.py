@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ebbtide.core import consolidation_pace as pace
+from ebbtide.core.consolidation import pace
+from ebbtide.core.nodes.timers import track
 from ebbtide.core.operations import consolidate, machine, scale_down
-from ebbtide.core.track import track
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationSettings
 from ebbtide.model.effect import Evict
 from ebbtide.model.operation import Consolidate, MoveState, RemovalState
@@ -71,7 +71,7 @@ def test_one_that_begins_is_in_vain_until_its_nodes_go(nodes: int, launched: int
         sources=tuple(make_removal(name) for name in names[1:]),
         slots=(make_slot(),) * launched,
     )
-    record = pace.begun(make_record(consolidations_in_vain=2), plan, NOW)
+    record = pace.charge_cooldown(make_record(consolidations_in_vain=2), plan, NOW)
     assert (record.last_consolidation_at, record.consolidations_in_vain) == (NOW, 3)
     assert record.consolidation_owes == owes
     for count in range(1, owes):

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ebbtide.core.consolidation import explore
-from ebbtide.core.question import Question
-from ebbtide.core.servers import STATUS
+from ebbtide.core.consolidation.evaluate import explore
+from ebbtide.core.consolidation.game_servers import STATUS
+from ebbtide.core.nodes.question import Question
 from ebbtide.model.pod import Phase
 from ebbtide.model.record import Record
 from tests.builders import NOW, lanes, make_pod, make_scale_up, make_spot

@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ebbtide.core.consolidation import evaluate
+from ebbtide.core.consolidation.evaluate import evaluate
 from tests.builders import NOW
 from tests.unit.consolidation.clusters import random_cluster, random_settings
 from tests.verify_consolidation import verify_consolidation

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from ebbtide.core.consolidation_log import evaluated
+from ebbtide.core.consolidation.summary import evaluated
 from ebbtide.model.pod import Phase
 from tests.builders import NOW, make_pod
 from tests.unit.consolidation.builders import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ebbtide.core.servers import PLAN, PLAYERS, STATUS, TIER, tier_of, why_not_movable
+from ebbtide.core.consolidation.game_servers import PLAN, PLAYERS, STATUS, TIER, tier_of, why_not_movable
 from ebbtide.model.pod import Phase
 from tests.builders import make_pod
 

@@ -9,18 +9,18 @@ from typing import Any
 
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.engine.observe import observe
-from ebbtide.engine.outside import Outside
-from ebbtide.engine.rounds import Hold
+from ebbtide.engine.ports import Ports
+from ebbtide.engine.rounds import LeasedRun
 from ebbtide.engine.tick import TickReport, tick
 from ebbtide.model.log import LogEntry
 from ebbtide.model.node import Market, Node
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
 from ebbtide.model.settings import Settings
-from ebbtide.simulator.clock import VirtualClock
-from ebbtide.simulator.ports import SimCloud, SimCluster, SimInbox, SimMetrics, SimNotifier
-from ebbtide.simulator.rules import Kind, Rules, Span, WorkloadSpec, pod_template
-from ebbtide.simulator.workload import Demand
-from ebbtide.simulator.world import World
+from ebbtide.simulator.world.clock import VirtualClock
+from ebbtide.simulator.world.ports import SimCloud, SimCluster, SimInbox, SimMetrics, SimNotifier
+from ebbtide.simulator.world.rules import Kind, Rules, Span, WorkloadSpec, pod_template
+from ebbtide.simulator.world.workload import Demand
+from ebbtide.simulator.world.world import World
 from tests.builders import NOW, by_lane, make_pool, make_settings, make_type
 
 POOLS = (make_pool(), make_pool("spot", market=Market.SPOT, types=(make_type(spot_price="0.01"),)))
@@ -57,7 +57,7 @@ class Small:
         self.wait(30)
         self.store = MemoryStore(self.clock, database=self.database)
         ids = count(1)
-        self.outside = Outside(
+        self.ports = Ports(
             store=self.store,
             cluster=SimCluster(self.world, self.clock),
             cloud=SimCloud(self.world, self.clock),
@@ -84,8 +84,8 @@ class Small:
         self.clock.sleep(seconds)
         self.world.advance_to(self.clock.now())
 
-    def tick(self, outside: Outside | None = None, owner: str = "runner", seconds: float = 60) -> TickReport:
-        return tick(outside or self.outside, self.settings, owner, self.clock.now() + seconds)
+    def tick(self, ports: Ports | None = None, owner: str = "runner", seconds: float = 60) -> TickReport:
+        return tick(ports or self.ports, self.settings, owner, self.clock.now() + seconds)
 
     def tick_until(self, reached: Callable[[Record], bool], ticks: int = 60) -> TickReport:
         for _ in range(ticks):
@@ -95,11 +95,11 @@ class Small:
             self.wait(10)
         raise AssertionError(f"not reached after {ticks} ticks: {self.record}")
 
-    def hold(self, outside: Outside | None = None, seconds: float = 60) -> Hold:
+    def hold(self, ports: Ports | None = None, seconds: float = 60) -> LeasedRun:
         lease = self.store.acquire(CLUSTER_LEASE, "runner", 300)
-        doors = outside or self.outside
+        doors = ports or self.ports
         snapshot = observe(doors, self.settings)
-        return Hold(doors, self.settings, lease, self.clock.now() + seconds, self.record, snapshot, 300)
+        return LeasedRun(doors, self.settings, lease, self.clock.now() + seconds, self.record, snapshot, 300)
 
     def put(self, **changes: Any) -> Record:
         """Write into the record as another would."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from ebbtide.core.decide import decide
+from ebbtide.core.nodes.decide import decide
 from ebbtide.core.operations.facts import part_name, parts, transitions
 from ebbtide.engine.journal import read_decision, read_inputs
 from ebbtide.model.consolidation import ConsolidationSettings

@@ -29,8 +29,8 @@ class RealClock:
 def member(name: str, small: Small) -> Member:
     clock = RealClock()
     store = MemoryStore(clock, name, small.database)
-    outside = replace(small.outside, clock=clock, store=store)
-    return Member(outside, replace(small.settings, cluster=name), interval_seconds=0.02)
+    ports = replace(small.ports, clock=clock, store=store)
+    return Member(ports, replace(small.settings, cluster=name), interval_seconds=0.02)
 
 
 def clusters() -> dict[str, Small]:
@@ -67,7 +67,7 @@ def test_a_lone_replica_follows_every_cluster_and_gives_every_lease_back() -> No
     replica.end()
     assert followed
     for each in replica.members:
-        store = each.outside.store
+        store = each.ports.store
         store.release(store.acquire(CLUSTER_LEASE, "another", 30))
 
 
@@ -85,7 +85,7 @@ def test_a_replica_that_holds_none_comes_to_hold_some() -> None:
 def test_a_cluster_with_an_open_operation_is_not_offered() -> None:
     busy, quiet = Small(), Small(settings=quick_settings(min_workers=3))
     busy.tick_until(lambda record: record.operation is not None)
-    kept = [Member(busy.outside, busy.settings, 60), member("quiet", quiet)]
+    kept = [Member(busy.ports, busy.settings, 60), member("quiet", quiet)]
     held = Fleet(kept, "one", threading.Event(), lambda name, report: None)
     for name in ("busy", "quiet"):
         for _ in range(fleet.TICKS_BETWEEN_OFFERS):

@@ -35,5 +35,5 @@ def test_who_writes_first_has_healed_it_for_both() -> None:
     small.database.items["cluster"]["scalingInProgress"] = True
     record = small.record
     small.put(last_said="somebody else was here")
-    assert len(heal(small.outside, record)) == 1
+    assert len(heal(small.ports, record)) == 1
     assert small.record.contradictions == ()

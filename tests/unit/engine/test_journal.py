@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ebbtide.core.decide import decide
+from ebbtide.core.nodes.decide import decide
 from ebbtide.engine.journal import decision_entry, read_decision, read_inputs
 from ebbtide.errors import Usage
 from ebbtide.model.decision import Action

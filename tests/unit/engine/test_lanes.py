@@ -14,7 +14,7 @@ from ebbtide.model.log import LogKind
 from ebbtide.model.node import Instance
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown, SlotState
 from ebbtide.model.record import Record, Refused
-from ebbtide.simulator.ports import SimCloud
+from ebbtide.simulator.world.ports import SimCloud
 from tests.builders import NOW, make_record, make_removal, make_scale_down, make_scale_up, make_slot
 from tests.unit.engine.builders import Small, quick_settings
 
@@ -33,7 +33,7 @@ class Protected(SimCloud):
 
 def terminating(small: Small) -> ScaleDown:
     node = small.nodes[0]
-    instance = next(i for i in small.outside.cloud.list_instances() if i.provider_id == node.provider_id)
+    instance = next(i for i in small.ports.cloud.list_instances() if i.provider_id == node.provider_id)
     removal = Removal(instance.id, node.name, node.uid, "a", "workers", RemovalState.TERMINATING, small.now)
     return make_scale_down(replace(removal, terminated=True), started_at=small.now)
 
@@ -43,7 +43,7 @@ def test_a_launch_that_crashes_its_runner_is_set_aside_and_the_removal_goes_on()
     small.put(
         launching=make_scale_up(make_slot(), started_at=small.now), removing=terminating(small), paused=True
     )
-    buggy = replace(small.outside, cloud=BuggyLaunch(small.world, small.clock))
+    buggy = replace(small.ports, cloud=BuggyLaunch(small.world, small.clock))
     for run in range(1, 6):
         with pytest.raises(ZeroDivisionError):
             small.tick(buggy)
@@ -80,9 +80,9 @@ def closed(record: Record) -> bool:
 
 def test_a_refused_termination_is_told_at_once_set_aside_and_finished_when_it_is_allowed() -> None:
     small = Small(settings=quick_settings(min_workers=3, stuck_seconds=60))
-    allowing = small.outside
+    allowing = small.ports
     small.put(operation=terminating(small))
-    small.outside = replace(allowing, cloud=Protected(small.world, small.clock))
+    small.ports = replace(allowing, cloud=Protected(small.world, small.clock))
     small.tick_until(lambda _: bool(small.notifier.entries))
     (alarm,) = small.notifier.entries
     assert (alarm.kind, "the cloud refuses to terminate it" in alarm.says) == (LogKind.ALARM, True)
@@ -100,7 +100,7 @@ def test_a_refused_termination_is_told_at_once_set_aside_and_finished_when_it_is
     assert retried.decision.action is Action.RETRY
     assert (small.record.removing, len(small.record.refused)) == (None, 1)
     assert small.record.removal_failures == 1, "the first failure counts, a try does not"
-    small.outside = allowing
+    small.ports = allowing
     small.wait(70)
     small.tick_until(lambda record: not record.refused and record.removing is None)
     assert small.nodes[0].name not in small.world.view().node_named

@@ -9,14 +9,14 @@ from itertools import pairwise
 
 from ebbtide.engine import loop
 from ebbtide.engine.loop import guarded_tick, run_loop
-from ebbtide.engine.outside import Outside
+from ebbtide.engine.ports import Ports
 from ebbtide.engine.tick import TickReport
 from ebbtide.errors import Throttled
 from ebbtide.model.log import LogKind
 from ebbtide.model.operation import SpotKind, SpotNotice
 from ebbtide.model.record import CLUSTER_LEASE
 from ebbtide.model.snapshot import Reading
-from ebbtide.simulator.ports import SimInbox, SimMetrics
+from ebbtide.simulator.world.ports import SimInbox, SimMetrics
 from tests.unit.engine.builders import Small, quick_settings
 
 
@@ -35,7 +35,7 @@ class VirtualStop(threading.Event):
         return self.is_set()
 
 
-def run(small: Small, ticks: int, outside: Outside | None = None) -> tuple[list[TickReport], VirtualStop]:
+def run(small: Small, ticks: int, ports: Ports | None = None) -> tuple[list[TickReport], VirtualStop]:
     stop, reports = VirtualStop(small), list[TickReport]()
 
     def on_report(report: TickReport) -> None:
@@ -43,7 +43,7 @@ def run(small: Small, ticks: int, outside: Outside | None = None) -> tuple[list[
         if len(reports) == ticks:
             stop.set()
 
-    run_loop(outside or small.outside, small.settings, "runner", 60, stop, on_report)
+    run_loop(ports or small.ports, small.settings, "runner", 60, stop, on_report)
     return reports, stop
 
 
@@ -55,7 +55,7 @@ def test_a_loop_that_is_already_stopped_does_not_tick() -> None:
     small = still()
     stop = VirtualStop(small)
     stop.set()
-    run_loop(small.outside, small.settings, "runner", 60, stop, never)
+    run_loop(small.ports, small.settings, "runner", 60, stop, never)
 
 
 def never(report: TickReport) -> None:
@@ -82,13 +82,11 @@ def test_of_two_replicas_one_acts_and_keeps_the_lease_between_its_ticks() -> Non
     def on_report(report: TickReport) -> None:
         assert report.held
         small.wait(45)
-        others.append(guarded_tick(small.outside, small.settings, "other", 60).says)
+        others.append(guarded_tick(small.ports, small.settings, "other", 60).says)
         if len(others) == 3:
             stop.set()
 
-    run_loop(
-        small.outside, replace(small.settings, daemon_lock_ttl_seconds=90), "runner", 60, stop, on_report
-    )
+    run_loop(small.ports, replace(small.settings, daemon_lock_ttl_seconds=90), "runner", 60, stop, on_report)
     assert all(says.startswith("stood by: the lease 'cluster' is held by runner") for says in others)
 
 
@@ -112,7 +110,7 @@ def test_a_lease_that_another_took_ends_the_wait_and_is_not_given_back() -> None
         else:
             stop.set()
 
-    run_loop(small.outside, small.settings, "runner", 60, stop, on_report)
+    run_loop(small.ports, small.settings, "runner", 60, stop, on_report)
     assert [report.held for report in reports] == [True, False]
     assert reports[1].at - reports[0].at < 60
     assert small.record.lock_owner == "other"
@@ -139,14 +137,14 @@ class BrokenInbox(SimInbox):
 
 def test_a_notice_between_two_ticks_is_answered_within_seconds() -> None:
     small = still()
-    reports, _ = run(small, 2, replace(small.outside, inbox=LateInbox(small.world, small.clock)))
+    reports, _ = run(small, 2, replace(small.ports, inbox=LateInbox(small.world, small.clock)))
     assert reports[1].at - reports[0].at < 10
     assert reports[1].says.startswith("interruption of i-stranger ignored")
 
 
 def test_an_inbox_that_cannot_be_read_does_not_end_the_loop() -> None:
     small = still()
-    reports, _ = run(small, 2, replace(small.outside, inbox=BrokenInbox(small.world, small.clock)))
+    reports, _ = run(small, 2, replace(small.ports, inbox=BrokenInbox(small.world, small.clock)))
     assert all(report.says.startswith("the inbox could not be read: rate exceeded; ") for report in reports)
     assert all(report.held for report in reports)
 
@@ -165,48 +163,48 @@ class FailingMetrics(SimMetrics):
 
 def test_the_loop_survives_a_failing_tick_and_the_next_one_works() -> None:
     small = still()
-    reports, _ = run(small, 2, replace(small.outside, metrics=FailingMetrics(small.world, small.clock)))
+    reports, _ = run(small, 2, replace(small.ports, metrics=FailingMetrics(small.world, small.clock)))
     assert reports[0].says == "tick failed unexpectedly: ZeroDivisionError: a bug"
     assert not reports[0].held
     assert [entry.kind for entry in small.notifier.entries] == [LogKind.ALARM]
     assert reports[1].held
 
 
-def urgent_from(small: Small, *times: float) -> Outside:
+def urgent_from(small: Small, *times: float) -> Ports:
     """An outside in which something urgent comes up at these times, counted from now."""
-    start = small.outside.clock.now()
+    start = small.ports.clock.now()
 
     def count() -> int:
-        return sum(small.outside.clock.now() - start >= at for at in times)
+        return sum(small.ports.clock.now() - start >= at for at in times)
 
-    return replace(small.outside, urgencies=count)
+    return replace(small.ports, urgencies=count)
 
 
 def test_something_urgent_starts_a_tick_at_once_and_the_interval_is_only_a_heartbeat() -> None:
     small = still()
-    reports, _ = run(small, ticks=2, outside=urgent_from(small, 20.0))
+    reports, _ = run(small, ticks=2, ports=urgent_from(small, 20.0))
     assert 20 <= reports[1].at - reports[0].at <= 22
 
 
 def test_a_burst_is_answered_by_one_tick_that_waits_for_its_end_but_not_for_ever() -> None:
     small = still()
-    reports, _ = run(small, ticks=2, outside=urgent_from(small, 20.0, 20.5, 21.0, 21.5))
+    reports, _ = run(small, ticks=2, ports=urgent_from(small, 20.0, 20.5, 21.0, 21.5))
     assert 22 <= reports[1].at - reports[0].at <= 24
     endless = still()
-    reports, _ = run(endless, ticks=2, outside=urgent_from(endless, *(20.0 + n / 2 for n in range(60))))
+    reports, _ = run(endless, ticks=2, ports=urgent_from(endless, *(20.0 + n / 2 for n in range(60))))
     assert 30 <= reports[1].at - reports[0].at <= 32
 
 
 def test_what_came_up_during_a_tick_is_not_lost() -> None:
     small = still()
     heard = iter([0])
-    outside = replace(small.outside, urgencies=lambda: next(heard, 1))
-    reports, _ = run(small, ticks=2, outside=outside)
+    ports = replace(small.ports, urgencies=lambda: next(heard, 1))
+    reports, _ = run(small, ticks=2, ports=ports)
     assert reports[1].at - reports[0].at <= 2
 
 
 def test_who_stands_by_leaves_what_is_urgent_to_the_one_who_acts() -> None:
     small = still()
-    small.outside.store.acquire(CLUSTER_LEASE, "another", 600)
-    reports, _ = run(small, ticks=2, outside=urgent_from(small, 5.0))
+    small.ports.store.acquire(CLUSTER_LEASE, "another", 600)
+    reports, _ = run(small, ticks=2, ports=urgent_from(small, 5.0))
     assert reports[1].at - reports[0].at >= 50

@@ -11,7 +11,7 @@ from ebbtide import narrate
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.engine import notices
 from ebbtide.engine.notices import answer_notices
-from ebbtide.engine.outside import Outside
+from ebbtide.engine.ports import Ports
 from ebbtide.errors import Retryable
 from ebbtide.model.effect import Cordon
 from ebbtide.model.events import Alarm, AlarmKind, EffectDone, EffectKind, SpotAnswer, SpotEvent
@@ -21,7 +21,7 @@ from ebbtide.model.operation import RemovalState, SpotKind, SpotNotice
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record, spot_lease_name
 from ebbtide.model.snapshot import ClusterView
 from ebbtide.narrate import facts_in
-from ebbtide.simulator.ports import SimCloud, SimCluster
+from ebbtide.simulator.world.ports import SimCloud, SimCluster
 from tests.builders import make_removal, make_spot
 from tests.unit.engine.builders import MeddlingStore, Small
 
@@ -33,20 +33,20 @@ class Spotted(Small):
         super().__post_init__()
         self.victim = self.add_node("b", 600, "spot")
         self.instance_id = next(
-            i.id for i in self.outside.cloud.list_instances() if i.provider_id == self.victim.provider_id
+            i.id for i in self.ports.cloud.list_instances() if i.provider_id == self.victim.provider_id
         )
 
     def interrupt(self) -> None:
         self.world.plan(self.clock.now(), "interrupt", self.instance_id)
         self.wait(0.1)
 
-    def answer(self, outside: Outside | None = None, owner: str = "runner") -> list[str]:
-        return answer_notices(outside or self.outside, self.settings, owner, self.clock.now() + 60)
+    def answer(self, ports: Ports | None = None, owner: str = "runner") -> list[str]:
+        return answer_notices(ports or self.ports, self.settings, owner, self.clock.now() + 60)
 
 
 def test_without_a_notice_nothing_is_read_and_nothing_said() -> None:
     small = Spotted()
-    blind = replace(small.outside, cluster=SilentCluster(small.world, small.clock))
+    blind = replace(small.ports, cluster=SilentCluster(small.world, small.clock))
     assert small.answer(blind) == []
 
 
@@ -61,7 +61,7 @@ def test_a_notice_is_taken_in_acknowledged_and_answered_in_the_same_breath() -> 
     assert {effect.operation_id for effect in effects} == {event.operation_id}
     assert EffectKind.LAUNCH in {effect.effect for effect in effects}
     assert small.world.view().node_named[small.victim.name].unschedulable
-    assert small.outside.inbox.receive() == ()
+    assert small.ports.inbox.receive() == ()
     (spot,) = small.record.spots
     assert spot.unclean_runs == 0
 
@@ -102,7 +102,7 @@ def test_a_notice_about_nothing_of_ours_is_logged_acknowledged_and_dropped() -> 
     small.answer()
     (event,) = facts_in(small.store.read_log(), SpotEvent)
     assert (event.instance_id, event.answer) == ("i-stranger", SpotAnswer.NOT_OURS)
-    assert (small.record.rev, small.outside.inbox.receive()) == (rev, ())
+    assert (small.record.rev, small.ports.inbox.receive()) == (rev, ())
 
 
 class SilentCluster(SimCluster):
@@ -113,8 +113,8 @@ class SilentCluster(SimCluster):
 def test_a_notice_stays_in_the_inbox_while_the_world_cannot_be_seen() -> None:
     small = Spotted()
     small.interrupt()
-    assert small.answer(replace(small.outside, cluster=SilentCluster(small.world, small.clock))) == []
-    assert len(small.outside.inbox.receive()) == 1
+    assert small.answer(replace(small.ports, cluster=SilentCluster(small.world, small.clock))) == []
+    assert len(small.ports.inbox.receive()) == 1
 
 
 class ForgetfulCloud(SimCloud):
@@ -125,10 +125,10 @@ class ForgetfulCloud(SimCloud):
 def test_a_notice_stays_in_the_inbox_while_its_instance_is_not_listed() -> None:
     small = Spotted()
     small.interrupt()
-    blind = replace(small.outside, cloud=ForgetfulCloud(small.world, small.clock))
+    blind = replace(small.ports, cloud=ForgetfulCloud(small.world, small.clock))
     says = f"interruption of {small.instance_id} waits: the cloud does not list it now"
     assert small.answer(blind) == [says]
-    assert len(small.outside.inbox.receive()) == 1
+    assert len(small.ports.inbox.receive()) == 1
     small.answer()
     (event,) = facts_in(small.store.read_log(), SpotEvent)
     assert event.answer is SpotAnswer.TAKEN_IN
@@ -140,7 +140,7 @@ def test_writes_that_meet_anothers_are_done_again_at_once(times: int) -> None:
     small.interrupt()
     store = MeddlingStore(small.clock, database=small.database)
     store.times = times
-    small.answer(replace(small.outside, store=store))
+    small.answer(replace(small.ports, store=store))
     assert small.world.view().node_named[small.victim.name].unschedulable
 
 
@@ -149,9 +149,9 @@ def test_a_notice_waits_when_the_record_changes_too_often() -> None:
     small.interrupt()
     store = MeddlingStore(small.clock, database=small.database)
     store.times = notices.MAX_TRIES
-    says = small.answer(replace(small.outside, store=store))
+    says = small.answer(replace(small.ports, store=store))
     assert says == [f"interruption of {small.instance_id} waits: the record changes too often"]
-    assert len(small.outside.inbox.receive()) == 1
+    assert len(small.ports.inbox.receive()) == 1
 
 
 def test_a_run_that_cannot_be_counted_is_not_begun() -> None:
@@ -159,7 +159,7 @@ def test_a_run_that_cannot_be_counted_is_not_begun() -> None:
     small.put(spots=(make_spot(instance_id=small.instance_id, id="spot:x", noticed_at=small.now),))
     store = MeddlingStore(small.clock, database=small.database)
     store.times = notices.MAX_TRIES
-    assert small.answer(replace(small.outside, store=store)) == []
+    assert small.answer(replace(small.ports, store=store)) == []
     assert not small.world.view().node_named[small.victim.name].unschedulable
 
 
@@ -171,7 +171,7 @@ class BuggyCluster(SimCluster):
 def test_runs_are_counted_before_they_run_and_the_lease_is_given_back_after_a_crash() -> None:
     small = Spotted()
     small.interrupt()
-    buggy = replace(small.outside, cluster=BuggyCluster(small.world, small.clock))
+    buggy = replace(small.ports, cluster=BuggyCluster(small.world, small.clock))
     for run in range(1, 4):
         small.answer(buggy, owner=f"runner-{run}")
         assert small.record.spots[0].unclean_runs == run
@@ -225,7 +225,7 @@ def test_an_operation_that_another_runner_closed_meanwhile_is_not_run() -> None:
     small = Spotted()
     small.put(spots=(make_spot(instance_id=small.instance_id, id="spot:x", noticed_at=small.now),))
     store = ForgettingStore(small.clock, database=small.database)
-    assert small.answer(replace(small.outside, store=store)) == []
+    assert small.answer(replace(small.ports, store=store)) == []
 
 
 class ExpiringStore(MemoryStore):
@@ -240,6 +240,6 @@ class ExpiringStore(MemoryStore):
 def test_a_lost_lease_leaves_the_operation_to_another_runner() -> None:
     small = Spotted()
     small.interrupt()
-    says = small.answer(replace(small.outside, store=ExpiringStore(small.clock, database=small.database)))
+    says = small.answer(replace(small.ports, store=ExpiringStore(small.clock, database=small.database)))
     assert says[1].startswith(f"interruption of {small.instance_id} left to another runner: ")
     assert not small.world.view().node_named[small.victim.name].unschedulable

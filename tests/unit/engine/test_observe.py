@@ -12,7 +12,7 @@ from ebbtide.engine.observe import fresh, observe
 from ebbtide.errors import Retryable, Throttled
 from ebbtide.model.node import Instance
 from ebbtide.model.snapshot import ClusterView, Reading
-from ebbtide.simulator.ports import SimCloud, SimCluster
+from ebbtide.simulator.world.ports import SimCloud, SimCluster
 from tests.builders import NOW, make_settings
 from tests.unit.engine.builders import Small
 
@@ -34,7 +34,7 @@ class SilentCloud(SimCloud):
 
 def test_a_whole_look_has_no_problem_and_knows_the_cpu_of_the_workers() -> None:
     small = Small()
-    seen = observe(small.outside, small.settings)
+    seen = observe(small.ports, small.settings)
     assert seen.problems == ()
     assert len(seen.cluster.workers) == 3
     assert seen.cpu.value is not None
@@ -44,7 +44,7 @@ def test_a_whole_look_has_no_problem_and_knows_the_cpu_of_the_workers() -> None:
 def test_what_could_not_be_read_is_a_problem_and_not_an_empty_cluster() -> None:
     small = Small()
     blind = replace(
-        small.outside,
+        small.ports,
         cluster=SilentCluster(small.world, small.clock),
         cloud=SilentCloud(small.world, small.clock),
     )
@@ -56,7 +56,7 @@ def test_what_could_not_be_read_is_a_problem_and_not_an_empty_cluster() -> None:
 
 def test_a_cluster_without_any_node_is_not_believed() -> None:
     small = Small()
-    seen = observe(replace(small.outside, cluster=EmptyCluster(small.world, small.clock)), small.settings)
+    seen = observe(replace(small.ports, cluster=EmptyCluster(small.world, small.clock)), small.settings)
     assert seen.problems == ("the cluster shows no node at all",)
 
 

@@ -29,14 +29,14 @@ from ebbtide.model.effect import (
 )
 from ebbtide.model.node import Instance
 from ebbtide.model.record import Lease
-from ebbtide.simulator.ports import SimCloud, SimCluster
+from ebbtide.simulator.world.ports import SimCloud, SimCluster
 from tests.builders import make_slot
 from tests.unit.engine.builders import Small
 
 
-def do(small: Small, *effects: Effect, seconds: float = 60, outside: object = None) -> tuple[Outcome, ...]:
-    doors = small.outside if outside is None else outside
-    assert isinstance(doors, type(small.outside))
+def do(small: Small, *effects: Effect, seconds: float = 60, ports: object = None) -> tuple[Outcome, ...]:
+    doors = small.ports if ports is None else ports
+    assert isinstance(doors, type(small.ports))
     lease = Lease("cluster", "runner", 5, small.now + 300)
     return perform(effects, doors, small.settings, lease, small.clock.now() + seconds)
 
@@ -64,7 +64,7 @@ def test_every_kind_of_failure_is_told_apart(error: EbbtideError, kind: OutcomeK
     cloud = FailingCloud(small.world, small.clock)
     cloud.error = error
     effect = Launch(make_slot(), "op")
-    (outcome,) = do(small, effect, outside=replace(small.outside, cloud=cloud))
+    (outcome,) = do(small, effect, ports=replace(small.ports, cloud=cloud))
     assert outcome == Outcome(effect, kind, str(error))
 
 
@@ -105,9 +105,9 @@ def test_no_effect_is_started_when_the_time_of_the_tick_or_the_lease_is_over() -
 
 def test_time_is_looked_at_before_each_effect_and_not_once() -> None:
     small = Small()
-    slow = replace(small.outside, cloud=SlowCloud(small.world, small.clock))
+    slow = replace(small.ports, cloud=SlowCloud(small.world, small.clock))
     first, second = (Launch(make_slot(f"op-{n}"), "op") for n in (0, 1))
-    outcomes = do(small, first, second, outside=slow)
+    outcomes = do(small, first, second, ports=slow)
     assert [outcome.kind for outcome in outcomes] == [OutcomeKind.DONE, OutcomeKind.SKIPPED]
 
 
@@ -121,9 +121,7 @@ def test_a_pod_that_binds_after_the_drain_check_keeps_its_node_from_being_termin
     small = Small()
     pod = next(pod for pod in small.world.view().pods if pod.controller == "ReplicaSet")
     node = small.world.view().node_named[pod.node_name]
-    instance_id = next(
-        i.id for i in small.outside.cloud.list_instances() if i.provider_id == node.provider_id
-    )
+    instance_id = next(i.id for i in small.ports.cloud.list_instances() if i.provider_id == node.provider_id)
     (outcome,) = do(small, Terminate(instance_id, node.name, node.uid, "op"))
     assert (outcome.kind, outcome.detail) == (OutcomeKind.LATER, f"{pod.full_name} is on the node")
     assert small.world.removed == 0
@@ -132,7 +130,7 @@ def test_a_pod_that_binds_after_the_drain_check_keeps_its_node_from_being_termin
 def test_an_empty_node_and_an_instance_without_one_are_terminated() -> None:
     small = Small(replicas=0)
     node = small.nodes[0]
-    (known,) = (i for i in small.outside.cloud.list_instances() if i.provider_id == node.provider_id)
+    (known,) = (i for i in small.ports.cloud.list_instances() if i.provider_id == node.provider_id)
     (launched,) = do(small, Launch(make_slot(), "op"))
     assert launched.instance is not None
     outcomes = do(
@@ -145,8 +143,8 @@ def test_an_empty_node_and_an_instance_without_one_are_terminated() -> None:
 def test_without_an_answer_to_the_last_look_nothing_is_terminated() -> None:
     small = Small(replicas=0)
     node = small.nodes[0]
-    blind = replace(small.outside, cluster=ForgetfulCluster(small.world, small.clock))
-    (outcome,) = do(small, Terminate("i-00000002", node.name, node.uid, "op"), outside=blind)
+    blind = replace(small.ports, cluster=ForgetfulCluster(small.world, small.clock))
+    (outcome,) = do(small, Terminate("i-00000002", node.name, node.uid, "op"), ports=blind)
     assert outcome.kind is OutcomeKind.UNKNOWN
     assert small.world.removed == 0
 

@@ -37,7 +37,7 @@ def test_with_zero_days_everything_is_kept() -> None:
 
 def test_who_stands_by_forgets_nothing() -> None:
     small = with_old_entry()
-    Pruning(small.outside, small.settings).after(replace(HELD, held=False))
+    Pruning(small.ports, small.settings).after(replace(HELD, held=False))
     assert small.store.find_entry("0-old") is not None
 
 
@@ -53,7 +53,7 @@ def test_it_is_tried_once_a_day_and_a_failure_is_an_alarm() -> None:
     small = with_old_entry()
     store = Counting(small.clock)
     store.asked = []
-    pruning = Pruning(replace(small.outside, store=store), small.settings)
+    pruning = Pruning(replace(small.ports, store=store), small.settings)
     for _ in range(3):
         pruning.after(HELD)
         small.wait(DAY_SECONDS / 2)

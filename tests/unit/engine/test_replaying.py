@@ -10,7 +10,7 @@ import pytest
 from ebbtide.bootstrap import refuse_without_packer
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
-from ebbtide.core.decide import decide
+from ebbtide.core.nodes.decide import decide
 from ebbtide.engine.journal import decision_entry, read_inputs
 from ebbtide.engine.replaying import decide_again
 from ebbtide.errors import SolverMissing

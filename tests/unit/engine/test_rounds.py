@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ebbtide.adapters.stores.memory import MemoryStore
-from ebbtide.engine.rounds import Hold, InvariantBroken, advance_work, refuse_if_broken
+from ebbtide.engine.rounds import InvariantBroken, LeasedRun, advance_work, refuse_if_broken
 from ebbtide.errors import LeaseLost, NotOurs, Unanswered
 from ebbtide.model.effect import Cordon, Launch
 from ebbtide.model.events import Kept, OperationClosed, OperationKind
@@ -17,14 +17,14 @@ from ebbtide.model.node import Instance
 from ebbtide.model.operation import RemovalState, ScaleDown, ScaleUp, SlotState
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
 from ebbtide.narrate import facts_in, says
-from ebbtide.simulator.ports import SimCloud, SimCluster
+from ebbtide.simulator.world.ports import SimCloud, SimCluster
 from tests.builders import make_removal, make_scale_down, make_scale_up, make_slot
 from tests.unit.engine.builders import MeddlingStore, Small
 
 
 def removal_of(small: Small, **overrides: object) -> ScaleDown:
     node = small.nodes[0]
-    instance = next(i for i in small.outside.cloud.list_instances() if i.provider_id == node.provider_id)
+    instance = next(i for i in small.ports.cloud.list_instances() if i.provider_id == node.provider_id)
     removal = make_removal(node.name, instance_id=instance.id, node_uid=node.uid, zone=node.zone)
     return make_scale_down(replace(removal, **overrides), started_at=small.now)  # type: ignore[arg-type]
 
@@ -33,7 +33,7 @@ def launch_of(small: Small) -> ScaleUp:
     return make_scale_up(make_slot(since=small.now), started_at=small.now)
 
 
-def run(hold: Hold) -> None:
+def run(hold: LeasedRun) -> None:
     advance_work(hold, lambda record: record.operation)
 
 
@@ -99,7 +99,7 @@ def test_a_conflict_with_another_writer_is_retried_on_what_the_other_wrote() -> 
     small = Small(replicas=0)
     small.put(operation=removal_of(small))
     store = MeddlingStore(small.clock, database=small.database)
-    run(small.hold(replace(small.outside, store=store)))
+    run(small.hold(replace(small.ports, store=store)))
     assert state_of(small.record) == RemovalState.TERMINATING
     assert store.times == 0
 
@@ -120,7 +120,7 @@ def test_what_was_done_is_logged_and_not_done_twice_when_its_outcome_meets_anoth
     small = Small()
     small.put(operation=launch_of(small))
     store = InterruptingStore(small.clock, database=small.database)
-    run(small.hold(replace(small.outside, store=store)))
+    run(small.hold(replace(small.ports, store=store)))
     assert state_of(small.record) == SlotState.LAUNCHED
     assert small.world.machines.book.launched == 1
     assert any("launch op-0" in says for says in small.said())
@@ -142,7 +142,7 @@ def test_the_lease_is_renewed_before_an_effect_that_nothing_is_written_for() -> 
     small = Small(replicas=0)
     node = small.nodes[0]
     small.put(operation=removal_of(small, state=RemovalState.TERMINATING))
-    small.outside.cluster.cordon(Cordon(node.name, node.uid, "op"), 1)
+    small.ports.cluster.cordon(Cordon(node.name, node.uid, "op"), 1)
     hold = small.hold()
     small.wait(5)
     before = hold.lease.until
@@ -191,7 +191,7 @@ def test_what_got_no_answer_is_not_asked_again_in_the_same_breath() -> None:
     small = Small()
     small.put(operation=removal_of(small))
     cluster = RefusingCluster(small.world, small.clock)
-    run(small.hold(replace(small.outside, cluster=cluster)))
+    run(small.hold(replace(small.ports, cluster=cluster)))
     assert cluster.asked == 1
 
 
@@ -199,7 +199,7 @@ def test_what_is_refused_is_asked_for_once_a_tick_and_not_forty_times() -> None:
     small = Small(replicas=0)
     small.put(operation=removal_of(small))
     cloud = RefusingCloud(small.world, small.clock)
-    run(small.hold(replace(small.outside, cloud=cloud)))
+    run(small.hold(replace(small.ports, cloud=cloud)))
     assert (state_of(small.record), cloud.asked) == (RemovalState.TERMINATING, 1)
 
 
@@ -214,7 +214,7 @@ class EmptyCloud(SimCloud):
 def test_another_zone_is_asked_in_the_same_tick_after_a_definite_refusal() -> None:
     small = Small()
     small.put(operation=launch_of(small))
-    run(small.hold(replace(small.outside, cloud=EmptyCloud(small.world, small.clock))))
+    run(small.hold(replace(small.ports, cloud=EmptyCloud(small.world, small.clock))))
     operation = small.record.operation
     assert isinstance(operation, ScaleUp)
     assert (operation.slots[0].zone, operation.slots[0].key) == ("b", "op-0r1")

@@ -28,7 +28,7 @@ def test_a_run_that_a_fault_of_the_store_stopped_is_not_held_against_its_operati
     small = Small()
     store = UnansweringLog(small.clock, database=small.database)
     with pytest.raises(Unanswered):
-        small.tick(replace(small.outside, store=store))
+        small.tick(replace(small.ports, store=store))
     assert small.record.operation is not None
     assert small.record.unclean_runs == 0
     assert small.tick(owner="another").held
@@ -67,6 +67,6 @@ def test_a_renewal_that_is_throttled_is_tried_again_before_the_lease_is_over() -
         if len(reports) == 2:
             stop.set()
 
-    run_loop(replace(small.outside, store=store), small.settings, "runner", 300, stop, on_report)
+    run_loop(replace(small.ports, store=store), small.settings, "runner", 300, stop, on_report)
     assert store.throttled
     assert reports[1].at - reports[0].at > 200

@@ -17,7 +17,7 @@ from ebbtide.model.operation import Removal, ScaleDown, ScaleUp, SlotState
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
 from ebbtide.model.snapshot import Reading
 from ebbtide.narrate import facts_in
-from ebbtide.simulator.ports import SimCluster, SimMetrics
+from ebbtide.simulator.world.ports import SimCluster, SimMetrics
 from tests.builders import make_scale_down, make_scale_up, make_slot
 from tests.unit.engine.builders import MeddlingStore, Small, quick_settings
 
@@ -128,7 +128,7 @@ def test_a_decision_is_logged_only_when_it_is_news() -> None:
 def test_a_decision_that_meets_another_writer_is_left_to_the_next_tick() -> None:
     small = Small()
     store = MeddlingStore(small.clock, database=small.database)
-    report = small.tick(replace(small.outside, store=store))
+    report = small.tick(replace(small.ports, store=store))
     assert "left the rest to the next tick: " in report.says
     assert small.record.operation is None
     assert small.tick().held
@@ -157,9 +157,9 @@ class NewerStore(MemoryStore):
 def test_an_unexpected_error_gives_the_lease_back_wherever_it_happens() -> None:
     small = Small()
     for broken, error in (
-        (replace(small.outside, cluster=BuggyCluster(small.world, small.clock)), ZeroDivisionError),
-        (replace(small.outside, metrics=BuggyMetrics(small.world, small.clock)), ZeroDivisionError),
-        (replace(small.outside, store=NewerStore(small.clock, database=small.database)), NewerRecord),
+        (replace(small.ports, cluster=BuggyCluster(small.world, small.clock)), ZeroDivisionError),
+        (replace(small.ports, metrics=BuggyMetrics(small.world, small.clock)), ZeroDivisionError),
+        (replace(small.ports, store=NewerStore(small.clock, database=small.database)), NewerRecord),
     ):
         with pytest.raises(error):
             small.tick(broken, owner=f"runner of {broken}")
@@ -168,7 +168,7 @@ def test_an_unexpected_error_gives_the_lease_back_wherever_it_happens() -> None:
 
 def test_an_operation_that_always_crashes_its_runner_is_set_aside_with_an_alarm() -> None:
     small = Small()
-    buggy = replace(small.outside, cluster=BuggyCluster(small.world, small.clock))
+    buggy = replace(small.ports, cluster=BuggyCluster(small.world, small.clock))
     for run in range(1, 6):
         with pytest.raises(ZeroDivisionError):
             small.tick(buggy)
@@ -186,7 +186,7 @@ def test_an_operation_that_always_crashes_its_runner_is_set_aside_with_an_alarm(
 def test_a_clean_tick_forgets_the_crashes_before_it() -> None:
     small = Small()
     with pytest.raises(ZeroDivisionError):
-        small.tick(replace(small.outside, cluster=BuggyCluster(small.world, small.clock)))
+        small.tick(replace(small.ports, cluster=BuggyCluster(small.world, small.clock)))
     small.tick()
     assert small.record.unclean_removal_runs == 0
 
@@ -194,7 +194,7 @@ def test_a_clean_tick_forgets_the_crashes_before_it() -> None:
 def test_a_stray_cordon_is_lifted_under_the_name_of_the_operation_that_set_it() -> None:
     small = Small(settings=quick_settings(min_workers=3, orphan_grace_seconds=0))
     node = small.nodes[0]
-    small.outside.cluster.cordon(Cordon(node.name, node.uid, "closed-long-ago"), 1)
+    small.ports.cluster.cordon(Cordon(node.name, node.uid, "closed-long-ago"), 1)
     report = small.tick()
     assert report.decision is not None
     assert report.decision.action is Action.RELEASE
@@ -205,7 +205,7 @@ def test_a_stray_cordon_is_lifted_under_the_name_of_the_operation_that_set_it() 
 
 def test_a_plan_that_names_only_instance_ids_is_carried_out_as_well() -> None:
     small = Small()
-    instance = next(i for i in small.outside.cloud.list_instances() if i.zone == "a" and i.pool)
+    instance = next(i for i in small.ports.cloud.list_instances() if i.zone == "a" and i.pool)
     small.put(operation=make_scale_down(Removal(instance.id), started_at=small.now))
     small.tick_until(closed)
     assert small.world.removed == 1
@@ -222,7 +222,7 @@ class ExpiringStore(MemoryStore):
 
 def test_a_runner_whose_lease_ran_out_writes_nothing_and_says_so() -> None:
     small = Small()
-    expiring = replace(small.outside, store=ExpiringStore(small.clock, database=small.database))
+    expiring = replace(small.ports, store=ExpiringStore(small.clock, database=small.database))
     report = small.tick(expiring)
     assert "left the rest to the next tick: the lease 'cluster'" in report.says
     assert small.record.operation is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ebbtide.core.drain import Disruptions
+from ebbtide.core.nodes.drain import Disruptions
 from ebbtide.core.operations import removals, slots
 from ebbtide.core.operations.situation import Situation
 from ebbtide.model.effect import Effect

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ebbtide.core.operations.closing import backoff_until, rest_offers
-from ebbtide.model.record import OfferRest
+from ebbtide.model.record import CapacityBackoff
 from tests.builders import NOW, make_record, make_settings, make_slot
 
 
@@ -17,10 +17,12 @@ def test_back_off_stays_capped_after_any_number_of_failures() -> None:
 
 
 def test_an_offer_that_is_refused_again_rests_anew_and_the_others_go_on_resting() -> None:
-    record = make_record(offer_rests=(OfferRest("a/spot/small", NOW + 5), OfferRest("b/spot/small", NOW + 9)))
+    record = make_record(
+        offer_rests=(CapacityBackoff("a/spot/small", NOW + 5), CapacityBackoff("b/spot/small", NOW + 9))
+    )
     slot = make_slot(refused=("a/spot/small", "c/spot/small"))
     assert rest_offers(record, [slot], make_settings(), NOW).offer_rests == (
-        OfferRest("b/spot/small", NOW + 9),
-        OfferRest("a/spot/small", NOW + 600),
-        OfferRest("c/spot/small", NOW + 600),
+        CapacityBackoff("b/spot/small", NOW + 9),
+        CapacityBackoff("a/spot/small", NOW + 600),
+        CapacityBackoff("c/spot/small", NOW + 600),
     )

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebbtide.core.capacity import open_removals
-from ebbtide.core.drain import Disruptions, plan_drain
+from ebbtide.core.nodes.capacity import open_removals
+from ebbtide.core.nodes.drain import Disruptions, plan_drain
 from ebbtide.core.operations import machine, removals, slots
 from ebbtide.core.operations.facts import parts
 from ebbtide.core.operations.machine import Work

@@ -44,7 +44,7 @@ class End:
 
 
 def found(small: Small, node: Node) -> Removal:
-    instance = next(i for i in small.outside.cloud.list_instances() if i.provider_id == node.provider_id)
+    instance = next(i for i in small.ports.cloud.list_instances() if i.provider_id == node.provider_id)
     return make_removal(
         node.name, instance_id=instance.id, node_uid=node.uid, zone=node.zone, pool=node.pool, since=small.now
     )
@@ -65,7 +65,7 @@ def scale_down(small: Small) -> Work:
 
 def aborted_scale_down(small: Small) -> Work:
     node = small.nodes[0]
-    small.outside.cluster.cordon(Cordon(node.name, node.uid, "op"), 1)
+    small.ports.cluster.cordon(Cordon(node.name, node.uid, "op"), 1)
     draining = replace(found(small, node), state=RemovalState.DRAINING, fence_token=1, fence_until=small.now)
     return make_scale_down(draining, started_at=small.now, abort_reason="removals were paused")
 
@@ -107,7 +107,7 @@ def play(beginning: object, dies_at: int = 0, dies: Dies = Dies.BEFORE_EFFECTS) 
         if current is None:
             return _end(small), writes
         lease = Lease("cluster", "runner", token, small.now + 300)
-        seen = observe(small.outside, small.settings)
+        seen = observe(small.ports, small.settings)
         situation = Situation(seen, record, small.settings, lease, small.now, small.now + 30)
         step = machine.advance(current, situation)
         assert machine.check_invariants(current, step.operation) == ()
@@ -118,7 +118,7 @@ def play(beginning: object, dies_at: int = 0, dies: Dies = Dies.BEFORE_EFFECTS) 
         writes += step.operation != current
         died = writes == dies_at
         if not died or dies is Dies.AFTER_EFFECTS:
-            outcomes = perform(step.effects, small.outside, small.settings, lease, small.now + 30)
+            outcomes = perform(step.effects, small.ports, small.settings, lease, small.now + 30)
             if not died:
                 after = machine.absorb(step.operation, outcomes, situation)
                 store.write(machine.written(written, after), None)

@@ -11,7 +11,7 @@ from ebbtide.core.operations import facts, scale_down
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.effect import Cordon, Evict, Outcome, OutcomeKind
 from ebbtide.model.operation import RemovalState, ScaleDown
-from ebbtide.model.record import Record, Refused, Rest
+from ebbtide.model.record import DrainBackoff, Record, Refused
 from tests.builders import (
     NOW,
     lanes,
@@ -143,7 +143,7 @@ def test_any_node_removed_starts_the_cooldown_even_when_others_were_kept() -> No
     operation = make_scale_down(make_removal("a1", state=GONE, terminated=True), kept)
     closed = scale_down.close(with_work(operation, removal_failures=2), operation, make_settings(), NOW)
     assert closed.succeeded
-    rest = Rest("i-a2", NOW + 3600, "it holds a bare pod")
+    rest = DrainBackoff("i-a2", NOW + 3600, "it holds a bare pod")
     assert closed.record == make_record(last_scale_at=NOW, rests=(rest,))
 
 

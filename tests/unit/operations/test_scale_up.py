@@ -8,7 +8,7 @@ from ebbtide.core.operations import scale_up
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.effect import Launch, Outcome, OutcomeKind
 from ebbtide.model.operation import SlotState
-from ebbtide.model.record import Rest
+from ebbtide.model.record import DrainBackoff
 from tests.builders import (
     NOW,
     make_instance,
@@ -87,7 +87,7 @@ def test_an_orphan_that_was_reclaimed_does_not_hold_up_the_next_launch() -> None
 def test_an_instance_that_could_not_be_reclaimed_rests_before_it_is_adopted_again() -> None:
     stuck = make_slot(state=SlotState.FAILED, instance_id="i-a9", reason="it could not be reclaimed")
     closed = scale_up.close(with_work(make_scale_up(stuck)), make_scale_up(stuck), make_settings(), NOW)
-    assert closed.record.rests == (Rest("i-a9", NOW + 3600, "it could not be reclaimed"),)
+    assert closed.record.rests == (DrainBackoff("i-a9", NOW + 3600, "it could not be reclaimed"),)
 
 
 def test_a_scale_up_without_slots_fails_at_once_instead_of_lasting_for_ever() -> None:

@@ -11,7 +11,7 @@ from ebbtide.core.operations.spot import check_invariants, close, may_be_ours, t
 from ebbtide.model.events import SpotAnswer
 from ebbtide.model.node import InstanceState
 from ebbtide.model.operation import RemovalState, SlotState, SpotEnd, SpotKind, SpotNotice
-from ebbtide.model.record import OfferRest, Record
+from ebbtide.model.record import CapacityBackoff, Record
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
     NOW,
@@ -142,7 +142,7 @@ def test_what_had_no_capacity_for_a_replacement_is_remembered() -> None:
     slot = make_slot(state=SlotState.FAILED, refused=("a/spot/small",))
     gone = make_spot("a1", slot=slot, closing=SpotEnd.ANSWERED)
     closed = close(make_record(spots=(gone,)), gone, make_settings(), NOW)
-    assert closed.record.offer_rests == (OfferRest("a/spot/small", NOW + 600),)
+    assert closed.record.offer_rests == (CapacityBackoff("a/spot/small", NOW + 600),)
 
 
 def test_closing_takes_only_its_own_operation_out_of_the_record() -> None:

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ebbtide.core.packing import Item, NodeType, Rules, pack
-from ebbtide.core.packing.arrays import arrays_of
 from ebbtide.core.packing.budget import Dice
 from ebbtide.core.packing.coupled import coupled_bound
+from ebbtide.core.packing.fill import arrays_of
 from ebbtide.core.packing.fluid import Vector, fluid_bound, fluid_prices
 from ebbtide.core.packing.frame import frame
 from tests.unit.packing.builders import item_lists, make_item, make_type, packed, solved, ticking

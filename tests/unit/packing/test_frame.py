@@ -4,7 +4,7 @@ import pytest
 
 from ebbtide.core.packing import Rules
 from ebbtide.core.packing.frame import frame
-from ebbtide.core.packing.prune import undominated
+from ebbtide.core.packing.problem import undominated
 from tests.unit.packing.builders import make_item, make_type
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ebbtide.core.cpu import why_unknown
+from ebbtide.core.nodes.capacity import why_unknown
 from ebbtide.engine.observe import observe
-from ebbtide.simulator.ports import SimMetrics
+from ebbtide.simulator.world.ports import SimMetrics
 from tests.unit.engine.builders import Small
 
 AGE = 180
@@ -47,7 +47,7 @@ def test_two_dead_workers_of_three_do_not_hide_the_load_of_the_third() -> None:
     for node in small.nodes[:2]:
         fall_silent(small, node.name)
     small.wait(120)
-    seen = observe(small.outside, small.settings)
+    seen = observe(small.ports, small.settings)
     assert [node.ready for node in seen.cluster.workers].count(False) == 2
     assert (seen.cpu.value is not None, seen.cpu.problem) == (True, "")
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ebbtide.core import gates
+from ebbtide.core.nodes import gates
 from ebbtide.core.operations import scale_down
 from ebbtide.model.effect import Terminate
 from ebbtide.model.node import Node

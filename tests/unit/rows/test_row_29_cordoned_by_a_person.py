@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ebbtide.core import gates
-from ebbtide.core.capacity import enlisted, standing, total
-from ebbtide.core.decide import decide
-from ebbtide.core.targets import choose_targets
-from ebbtide.core.track import track
+from ebbtide.core.nodes import gates
+from ebbtide.core.nodes.capacity import enlisted, standing, total
+from ebbtide.core.nodes.decide import decide
+from ebbtide.core.nodes.targets import choose_targets
+from ebbtide.core.nodes.timers import track
 from ebbtide.model.decision import Action
 from ebbtide.model.node import Node
 from ebbtide.model.record import Record

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ebbtide.core.drain import Disruptions, DrainReason, Treatment, judge
-from ebbtide.core.servers import PLAN, PLAYERS, STATUS, UNKNOWN, tier_of
-from ebbtide.core.targets import choose_targets
+from ebbtide.core.consolidation.game_servers import PLAN, PLAYERS, STATUS, UNKNOWN, tier_of
+from ebbtide.core.nodes.drain import Disruptions, DrainReason, Treatment, judge
+from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.model.effect import Evict
 from ebbtide.model.operation import RemovalState, SpotKind
 from ebbtide.model.pod import Pod

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from ebbtide.core.consolidation.game_servers import PLAN, PLAYERS
 from ebbtide.core.operations import spot
-from ebbtide.core.servers import PLAN, PLAYERS
 from ebbtide.model.operation import Spot, SpotEnd, SpotKind
 from ebbtide.model.pod import Phase, Pod
-from ebbtide.model.record import Rest
+from ebbtide.model.record import DrainBackoff
 from ebbtide.model.snapshot import Reading, Snapshot
 from tests.builders import (
     NOW,
@@ -63,7 +63,7 @@ def test_nothing_is_launched_for_a_node_that_cannot_be_drained(pod: Pod, why: st
 
 def test_nothing_is_launched_for_a_node_that_somebody_cordoned_or_that_is_skipped() -> None:
     assert advanced(fleet(make_node("a1", unschedulable=True))).slot is None
-    rest = Rest("i-a1", NOW + 60, "it would not drain")
+    rest = DrainBackoff("i-a1", NOW + 60, "it would not drain")
     assert advanced(SEEN, record={"rests": (rest,)}).slot is None
     assert advanced(replace(SEEN, cluster=replace(SEEN.cluster, nodes=SEEN.cluster.nodes[1:]))).slot is None
 

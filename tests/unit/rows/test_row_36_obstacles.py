@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from ebbtide.core.nodes.timers import track
 from ebbtide.core.operations import scale_down
 from ebbtide.core.operations.removals import with_time_again
-from ebbtide.core.track import track
 from ebbtide.model.operation import RemovalState, ScaleDown
 from ebbtide.model.record import Record
 from tests.builders import NOW, make_pod, make_removal, make_scale_down, make_settings

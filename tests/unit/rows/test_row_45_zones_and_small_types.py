@@ -6,7 +6,7 @@ import pytest
 
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
-from ebbtide.core.targets import choose_targets
+from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.errors import ConfigError
 from ebbtide.model.node import Node
 from ebbtide.model.settings import Settings

@@ -12,7 +12,7 @@ from ebbtide.bootstrap.scaling import apply_policies
 from ebbtide.config import Config
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
-from ebbtide.engine.policies import Policies, PolicyRefused
+from ebbtide.engine.scale_to_zero.policies import Policies, PolicyRefused
 from ebbtide.model.idle import Phase
 from ebbtide.model.policy import FROM_CONFIGURATION, Schedule
 from tests.yard import Town, make_policy, make_ref, policy_id

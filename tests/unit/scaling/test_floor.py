@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ebbtide.core.floor import needed_by_wakes, ready_nodes, settings_for
+from ebbtide.core.scale_to_zero.policy_overrides import needed_by_wakes, ready_nodes, settings_for
 from ebbtide.model.idle import Phase
 from ebbtide.model.pod import Phase as PodPhase
 from ebbtide.model.policy import Policy, Target

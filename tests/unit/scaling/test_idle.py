@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ebbtide.core.idle import IdleStep, Wanted, at_zero, evaluate, not_from_the_future
-from ebbtide.core.listening import Look, needs_workloads
+from ebbtide.core.scale_to_zero.activity import Look, needs_workloads
+from ebbtide.core.scale_to_zero.idle import IdleStep, Wanted, at_zero, evaluate, not_from_the_future
 from ebbtide.model.idle import IdleState, Phase, Rate, Remembered, WakeReason, WakeTime
 from ebbtide.model.policy import Policy, Schedule, Signal, SignalKind, Target
 from ebbtide.model.snapshot import Reading

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ebbtide.engine.scaling import Scaling, ScalingOutside
+from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.model.idle import Phase, WakeReason
 from ebbtide.model.policy import Target, ZeroDefaults
 from ebbtide.model.settings import Settings
@@ -23,7 +23,7 @@ def one_zone() -> Small:
     last = small.nodes.pop()
     machine = small.world.nodes.machine_of(last.name)
     assert machine is not None
-    small.outside.cloud.terminate(machine.instance.id)
+    small.ports.cloud.terminate(machine.instance.id)
     small.wait(300)
     small.world.nodes.delete(last.name)
     return small
@@ -44,18 +44,18 @@ def test_a_pool_sleeps_to_the_last_node_of_every_zone_and_a_wake_brings_one_at_o
     )
     rows = small.store.policies()
     rows.put_policy(policy)
-    doors = ScalingOutside(
+    doors = ScalingPorts(
         store=small.store,
         policies=rows,
         workloads=Yard(),
         signals=Readings({QUERY: 0.0}, small.clock),
         notifier=small.notifier,
         clock=small.clock,
-        new_id=small.outside.new_id,
-        cluster=small.outside.cluster,
+        new_id=small.ports.new_id,
+        cluster=small.ports.cluster,
     )
     scaling = Scaling(doors, ZeroDefaults(), small.settings)
-    outside = replace(small.outside, settings_now=scaling.settings_now)
+    ports = replace(small.ports, settings_now=scaling.settings_now)
 
     def workers() -> int:
         return sum(1 for node in small.world.inventory.nodes.values() if node.worker and node.ready)
@@ -64,7 +64,7 @@ def test_a_pool_sleeps_to_the_last_node_of_every_zone_and_a_wake_brings_one_at_o
         for _ in range(ticks):
             small.wait(30)
             scaling.round("runner", small.clock.now() + 60)
-            small.tick(outside)
+            small.tick(ports)
 
     pass_by(2)
     assert rows.list_states()[0].phase is Phase.IDLE
@@ -80,4 +80,4 @@ def test_a_pool_sleeps_to_the_last_node_of_every_zone_and_a_wake_brings_one_at_o
 
 def test_settings_without_policies_are_the_same_object() -> None:
     settings = Settings()
-    assert Small().outside.settings_now(settings) is settings
+    assert Small().ports.settings_now(settings) is settings

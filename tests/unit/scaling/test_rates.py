@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from ebbtide.core.rates import (
+from ebbtide.core.scale_to_zero.rates import (
     Rates,
     empty_room_price,
     has_room,

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from ebbtide.engine.policies import Policies, PolicyRefused
+from ebbtide.engine.scale_to_zero.policies import Policies, PolicyRefused
 from ebbtide.errors import Conflict
 from ebbtide.model.idle import Phase
 from ebbtide.model.policy import Policy, Target

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ebbtide.core.savings import add, cut, fold, local_date, open_stretch, report
+from ebbtide.core.scale_to_zero.savings import add, cut, fold, local_date, open_stretch, report
 from ebbtide.model.idle import Phase, Rate
 from ebbtide.model.ledger import LedgerDay, Stretch
 from tests.builders import NOW

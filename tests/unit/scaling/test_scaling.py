@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from ebbtide.engine.scaling_loop import guarded_round
+from ebbtide.engine.scale_to_zero.loop import guarded_round
 from ebbtide.errors import NotFound, Retryable, Usage
 from ebbtide.model.idle import Phase, WakeReason
 from ebbtide.model.log import LogKind
 from ebbtide.model.policy import Operator, Policy, Rule, Schedule, Signal, SignalKind, Target, ZeroDefaults
 from ebbtide.model.snapshot import ClusterView
 from ebbtide.model.workload import Workload
-from ebbtide.simulator.clock import VirtualClock
+from ebbtide.simulator.world.clock import VirtualClock
 from tests.builders import NOW, make_node, make_pod
 from tests.yard import QUERY, Town, Yard, make_policy, make_ref, make_workload, policy_id
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ebbtide.core.wake import (
+from ebbtide.core.scale_to_zero.wake import (
     UNLEARNED_SECONDS,
     cold_start_timeout,
     estimate,

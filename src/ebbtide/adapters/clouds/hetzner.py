@@ -16,12 +16,12 @@ from ebbtide.adapters.clouds.hetzner_errors import Answered, meaning, translated
 from ebbtide.adapters.clouds.identity import label_value, read_label_value
 from ebbtide.adapters.clouds.join import Join, hetzner_metadata, join_script
 from ebbtide.errors import ConfigError, NoCapacity, NotOurs, Unanswered
-from ebbtide.hush import keep
 from ebbtide.model.effect import Launch
 from ebbtide.model.node import Instance, InstanceState, Market
 from ebbtide.model.operation import Slot
 from ebbtide.model.pool import Pool
 from ebbtide.outgoing import guarded
+from ebbtide.redact import keep
 
 if TYPE_CHECKING:
     from hcloud import Client

@@ -11,12 +11,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 
-from ebbtide.adapters.kube.acting import Actor
 from ebbtide.adapters.kube.connection import Connection
 from ebbtide.adapters.kube.events import Events
+from ebbtide.adapters.kube.kept_nodes import NodeTeller
 from ebbtide.adapters.kube.reading import Watches, list_pods_on, list_view
-from ebbtide.adapters.kube.telling import NodeTeller
 from ebbtide.adapters.kube.wire import WireNode
+from ebbtide.adapters.kube.writer import Actor
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, SoftTaint, Uncordon
 from ebbtide.model.pod import Pod
 from ebbtide.model.snapshot import ClusterView

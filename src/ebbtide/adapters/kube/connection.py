@@ -18,16 +18,10 @@ from urllib.parse import urlencode, urlsplit
 import urllib3
 import yaml
 
-from ebbtide.adapters.kube.answers import (
-    Refused,
-    failed,
-    read_status,
-    refused_acting,
-    refused_reading,
-)
+from ebbtide.adapters.kube.errors import Refused, failed, read_status, refused_acting, refused_reading
 from ebbtide.errors import ConfigError, Usage
-from ebbtide.hush import keep
 from ebbtide.outgoing import guarded
+from ebbtide.redact import keep
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"

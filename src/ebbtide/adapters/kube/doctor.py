@@ -12,8 +12,8 @@ from email.utils import parsedate_to_datetime
 
 import msgspec
 
-from ebbtide.adapters.kube.answers import Refused
 from ebbtide.adapters.kube.connection import Call, Connection
+from ebbtide.adapters.kube.errors import Refused
 from ebbtide.adapters.kube.lists import NODES, read_list
 from ebbtide.adapters.kube.reading import Readers
 from ebbtide.adapters.kube.usage import PATH as USAGE_PATH

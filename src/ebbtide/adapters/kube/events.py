@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ebbtide.adapters.kube.answers import Refused
 from ebbtide.adapters.kube.connection import Call, Connection
+from ebbtide.adapters.kube.errors import Refused
 from ebbtide.errors import EbbtideError
 
 SECONDS = 2.0

@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from ebbtide.adapters.kube.answers import GONE, Refused, refused_reading
 from ebbtide.adapters.kube.connection import Connection, Query
+from ebbtide.adapters.kube.errors import GONE, Refused, refused_reading
 from ebbtide.adapters.kube.wire import Struct, WireBudget, WireClaim, WireNode, WirePod, WireVolume
 from ebbtide.errors import UNREADABLE, Retryable
 

@@ -26,7 +26,7 @@ from ebbtide.adapters.kube.wire import (
     WirePod,
     WireTaint,
 )
-from ebbtide.core import servers
+from ebbtide.core.consolidation import game_servers
 from ebbtide.model import names
 from ebbtide.model.node import Market, Node, Ownership
 from ebbtide.model.pod import Budget, Phase, Pod
@@ -115,7 +115,7 @@ def read_pod(wire: WirePod, understanding: Understanding) -> PodSeen:
         grace_seconds=DEFAULT_GRACE_SECONDS if grace is None else grace,
         labels=labels,
         scheduling=understanding.scheduling(spec, meta.namespace, labels),
-        annotations=tuple((key, annotations[key]) for key in servers.KEYS if key in annotations),
+        annotations=tuple((key, annotations[key]) for key in game_servers.KEYS if key in annotations),
         owner_uid=owner.uid if owner is not None else "",
     )
     conditions = wire.status.conditions or ()

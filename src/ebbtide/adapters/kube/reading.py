@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ebbtide.adapters.kube.connection import Connection
-from ebbtide.adapters.kube.following import Follower
 from ebbtide.adapters.kube.lists import BUDGETS, CLAIMS, NODES, PODS, VOLUMES, read_list
 from ebbtide.adapters.kube.objects import PodSeen, read_budget, read_node, read_pod
 from ebbtide.adapters.kube.scheduling import Understanding
@@ -22,6 +21,7 @@ from ebbtide.adapters.kube.volumes import (
     read_claim,
     read_volume,
 )
+from ebbtide.adapters.kube.watch import Follower
 from ebbtide.adapters.kube.wire import WireBudget, WireClaim, WireNode, WirePod, WireVolume
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Budget, Pod

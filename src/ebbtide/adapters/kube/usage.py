@@ -1,7 +1,7 @@
 """CPU use of the workers from metrics-server (`metrics.k8s.io`): where there is no Prometheus.
 
 Never raises. A node without a fresh sample is left out; where too many have none, the reading is unknown, as
-with Prometheus (`ebbtide.core.cpu`).
+with Prometheus (`ebbtide.core.nodes.capacity`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from contextlib import suppress
 
 import msgspec
 
-from ebbtide.adapters.kube.answers import NOT_FOUND, Refused, refused_reading
 from ebbtide.adapters.kube.connection import Connection
+from ebbtide.adapters.kube.errors import NOT_FOUND, Refused, refused_reading
 from ebbtide.adapters.kube.objects import read_time
 from ebbtide.adapters.kube.quantities import read_quantity
 from ebbtide.adapters.kube.wire import Meta, Struct
-from ebbtide.core.cpu import why_unknown
+from ebbtide.core.nodes.capacity import why_unknown
 from ebbtide.errors import UNREADABLE, EbbtideError
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Reading

@@ -26,10 +26,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ebbtide.adapters.kube.answers import CONFLICT, NOT_FOUND, Refused, refused_acting, refused_reading
 from ebbtide.adapters.kube.connection import APPLY, MERGE_PATCH, Call, Connection
+from ebbtide.adapters.kube.errors import CONFLICT, NOT_FOUND, Refused, refused_acting, refused_reading
 from ebbtide.adapters.kube.events import Events, Subject
-from ebbtide.adapters.kube.following import Follower
 from ebbtide.adapters.kube.lists import read_list
 from ebbtide.adapters.kube.scalable import (
     AUTOSCALERS,
@@ -42,6 +41,7 @@ from ebbtide.adapters.kube.scalable import (
     resource_of,
     target_of,
 )
+from ebbtide.adapters.kube.watch import Follower
 from ebbtide.errors import UNREADABLE, Conflict, EbbtideError, NotFound, Retryable, Unanswered
 from ebbtide.model.workload import Workload, WorkloadRef
 

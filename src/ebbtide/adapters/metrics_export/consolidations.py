@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from prometheus_client import CollectorRegistry, Counter, Summary
 
-from ebbtide.core.decide import operation_id
+from ebbtide.core.nodes.decide import operation_id
 from ebbtide.model.consolidation import ConsolidationPlan
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.operation import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ebbtide.adapters.metrics_export.figures import ClusterFigures, Figures
+from ebbtide.adapters.metrics_export.metrics import ClusterFigures, Figures
 from ebbtide.core.words import a_while
 
 SLACK_SECONDS = 300.0

@@ -12,8 +12,8 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from ebbtide.core.capacity import doomed
-from ebbtide.core.costs import cost_point
+from ebbtide.core.nodes.capacity import doomed
+from ebbtide.core.prices.costs import cost_point
 from ebbtide.model.node import Node
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings

@@ -10,8 +10,8 @@ import msgspec
 import urllib3
 
 from ebbtide.errors import UNREADABLE, AddressRefused
-from ebbtide.hush import hushed, keep
 from ebbtide.outgoing import checked, guarded
+from ebbtide.redact import keep, redact
 
 MOST_BYTES = 64 * 2**20
 
@@ -37,7 +37,7 @@ class Unknown(Exception):
     """Says why a figure is not known: `failed` where nobody answered so it could be read."""
 
     def __init__(self, says: str, failed: bool = False) -> None:
-        super().__init__(hushed(says))
+        super().__init__(redact(says))
         self.failed = failed
 
 

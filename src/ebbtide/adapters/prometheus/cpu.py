@@ -4,7 +4,7 @@ One query answers, by node, how many CPUs idled, how many there are (the rate ov
 node whose samples do not yet fill the window is not taken for busy) and when the newest sample was taken.
 Which node that is follows from its labels or from `node_uname_info`. A node whose samples are missing, old or
 not numbers has none. The average is over the others, unless more than a third of the nodes have none
-(`ebbtide.core.cpu`); anything else is a `problem`, never a zero.
+(`ebbtide.core.nodes.capacity`); anything else is a `problem`, never a zero.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ebbtide.adapters.prometheus.asking import Prometheus, Sample, Source, Unknown, number
-from ebbtide.core.cpu import why_unknown
+from ebbtide.core.nodes.capacity import why_unknown
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Reading
 from ebbtide.ports import Metrics

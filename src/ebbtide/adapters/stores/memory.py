@@ -11,11 +11,11 @@ from bisect import insort
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from ebbtide.adapters.stores.entries import KEPT_FOR_GOOD, LARGE_KINDS, pack, unpack
+from ebbtide.adapters.stores.codec.entries import KEPT_FOR_GOOD, LARGE_KINDS, pack, unpack
+from ebbtide.adapters.stores.codec.operations import Item, action_ids
+from ebbtide.adapters.stores.codec.record import from_item, is_lock, item_key, lock_key, to_item
 from ebbtide.adapters.stores.guards import LEASES_OUTLIVE_SECONDS, Held, Stored, given_back, refusal, written
-from ebbtide.adapters.stores.item import from_item, is_lock, item_key, lock_key, to_item
-from ebbtide.adapters.stores.operation_item import Item, action_ids
-from ebbtide.adapters.stores.policies_memory import MemoryPolicies, PolicyTables
+from ebbtide.adapters.stores.memory_policies import MemoryPolicies, PolicyTables
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
 from ebbtide.ports import Clock

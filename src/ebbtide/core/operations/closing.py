@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ebbtide.model.operation import Removal, RemovalState, Slot, SlotState
-from ebbtide.model.record import OfferRest, Record, Refused, Rest
+from ebbtide.model.record import CapacityBackoff, DrainBackoff, Record, Refused
 from ebbtide.model.settings import Settings
 
 
@@ -24,14 +24,14 @@ def rest_offers(record: Record, slots: Iterable[Slot], settings: Settings, now: 
     refused = dict.fromkeys(offer for slot in slots for offer in slot.refused)
     kept = tuple(rest for rest in record.offer_rests if rest.offer not in refused)
     until = now + settings.offer_rest_seconds
-    return replace(record, offer_rests=kept + tuple(OfferRest(offer, until) for offer in refused))
+    return replace(record, offer_rests=kept + tuple(CapacityBackoff(offer, until) for offer in refused))
 
 
-def stubborn_rests(slots: Iterable[Slot], settings: Settings, now: int) -> tuple[Rest, ...]:
+def stubborn_rests(slots: Iterable[Slot], settings: Settings, now: int) -> tuple[DrainBackoff, ...]:
     """What could not be reclaimed is left alone for a while instead of being adopted again at once."""
     until = now + settings.node_rest_seconds
     return tuple(
-        Rest(slot.instance_id, until, slot.reason)
+        DrainBackoff(slot.instance_id, until, slot.reason)
         for slot in slots
         if slot.state is SlotState.FAILED and slot.instance_id and not slot.terminated
     )

@@ -18,8 +18,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ebbtide.core import consolidation_pace, gates
-from ebbtide.core.leaving import note_leaving
+from ebbtide.core.consolidation import pace
+from ebbtide.core.consolidation.emptied_nodes import note_leaving
+from ebbtide.core.nodes import gates
 from ebbtide.core.operations import moves, scale_down, slots, sources
 from ebbtide.core.operations.closing import Closed, handed_over, rest_offers, stubborn_rests
 from ebbtide.core.operations.situation import Situation, Step
@@ -42,7 +43,7 @@ from ebbtide.model.record import Record, closed
 from ebbtide.model.settings import Settings
 
 
-def begun(record: Record, decision: Decision, operation_id: str, settings: Settings) -> Record:
+def start(record: Record, decision: Decision, operation_id: str, settings: Settings) -> Record:
     """The record with this consolidation begun; its cooldown counts from now, whatever becomes of it, and
     it is in vain until its nodes have gone.
 
@@ -53,7 +54,7 @@ def begun(record: Record, decision: Decision, operation_id: str, settings: Setti
     if plan is None:
         same = record.leaving[0].operation_id
         return replace(record, removing=scale_down.begin(decision, same, only_empty=True))
-    record = consolidation_pace.begun(record, plan, decision.at)
+    record = pace.charge_cooldown(record, plan, decision.at)
     if plan.sources:
         return replace(record, removing=begin(plan, operation_id, decision.at, decision.reason))
     record = note_leaving(record, plan.empties, operation_id, settings, decision.at)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from ebbtide.core import consolidation_pace
+from ebbtide.core.consolidation import pace
 from ebbtide.core.operations import consolidate, scale_down, scale_up, spot
 from ebbtide.core.operations.closing import Closed
 from ebbtide.core.operations.situation import Situation, Step
@@ -100,5 +100,5 @@ def written(record: Record, work: Work) -> Record:
     if isinstance(work, Spot):
         return spot.with_spot(record, work)
     if isinstance(work, Consolidate):
-        return consolidation_pace.written(record, work)
+        return pace.written(record, work)
     return in_lane(record, work)

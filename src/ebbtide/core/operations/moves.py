@@ -16,14 +16,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ebbtide.core import gates
-from ebbtide.core.capacity import doomed
-from ebbtide.core.consolidation_pace import evicted_lately
-from ebbtide.core.drain import Disruptions, Treatment, judge
-from ebbtide.core.fit import Placement, placement_of
+from ebbtide.core.consolidation.pace import evicted_lately
+from ebbtide.core.nodes import gates
+from ebbtide.core.nodes.capacity import doomed
+from ebbtide.core.nodes.drain import Disruptions, Treatment, judge
+from ebbtide.core.nodes.fit import Placement, placement_of
+from ebbtide.core.nodes.room import Room
 from ebbtide.core.operations import sources
 from ebbtide.core.operations.situation import Situation
-from ebbtide.core.room import Room
 from ebbtide.core.words import a_while
 from ebbtide.model.effect import Evict
 from ebbtide.model.operation import AbortCause, Consolidate, Move, MoveState, Stop

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ebbtide.core.drain import Disruptions, DrainPlan, Treatment, plan_drain
+from ebbtide.core.nodes.drain import Disruptions, DrainPlan, Treatment, plan_drain
 from ebbtide.core.operations.situation import Situation
 from ebbtide.model.effect import Cordon, DeleteNode, Effect, Evict, Terminate
 from ebbtide.model.node import Instance, InstanceState, Node

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ebbtide.core.drain import Disruptions, DrainPlan, Treatment, plan_drain, put_off
-from ebbtide.core.gates import TRANSIENT, may_terminate
+from ebbtide.core.nodes.drain import Disruptions, DrainPlan, Treatment, plan_drain, put_off
+from ebbtide.core.nodes.gates import TRANSIENT, may_terminate
 from ebbtide.core.operations.situation import Situation
 from ebbtide.core.words import a_while
 from ebbtide.model.effect import (
@@ -183,8 +183,10 @@ def _draining(
         end = RemovalState.RELEASING, "its node left the cluster"
         return _out_of_sight(removal, operation_id, situation, *end), ()
     hurried = situation.notice_for(removal.instance_id) is not None
-    if not _shut(node, operation_id, hurried):
-        if situation.now >= removal.drain_deadline and not _is_taken(removal, operation_id, situation):
+    if not _accepts_no_pods(node, operation_id, hurried):
+        if situation.now >= removal.drain_deadline and not _cloud_is_reclaiming(
+            removal, operation_id, situation
+        ):
             return _attempt_failed(removal, situation, "the node could not be cordoned"), ()
         return _fenced(removal, situation), (Cordon(node.name, node.uid, operation_id),)
     plan = _plan(node, situation, disruptions, hurried)
@@ -205,10 +207,14 @@ def _out_of_sight(
 ) -> Removal:
     """Its Node object is not listed. One that the cloud is taking by itself may be shown again, or join
     again, with pods on it: that is waited for until the cloud has taken it, or did not."""
-    return removal if _is_taken(removal, operation_id, situation) else _to(removal, end, situation, reason)
+    return (
+        removal
+        if _cloud_is_reclaiming(removal, operation_id, situation)
+        else _to(removal, end, situation, reason)
+    )
 
 
-def _is_taken(removal: Removal, operation_id: str, situation: Situation) -> bool:
+def _cloud_is_reclaiming(removal: Removal, operation_id: str, situation: Situation) -> bool:
     """Whether this is the answer to a cloud that takes the machine by itself: there is no giving up."""
     notice = situation.notice_for(removal.instance_id)
     return notice is not None and notice.id == operation_id
@@ -223,7 +229,7 @@ def cordoned_by(node: Node, operation_id: str) -> bool:
     return node.cordoned_by_us and signed_by(node, operation_id)
 
 
-def _shut(node: Node, operation_id: str, hurried: bool) -> bool:
+def _accepts_no_pods(node: Node, operation_id: str, hurried: bool) -> bool:
     """Whether nothing new comes onto the node; what is about to be lost is emptied whoever cordoned it."""
     return cordoned_by(node, operation_id) or (hurried and node.unschedulable)
 
@@ -266,9 +272,11 @@ def _drained(
         return _out_of_sight(removal, operation_id, situation, *end), ()
     hurried = situation.notice_for(removal.instance_id) is not None
     plan = _plan(node, situation, disruptions, hurried)
-    if not plan.drained or not _shut(node, operation_id, hurried):
+    if not plan.drained or not _accepts_no_pods(node, operation_id, hurried):
         return _to(removal, RemovalState.DRAINING, situation, plan.obstacle), ()
-    taken = _is_taken(removal, operation_id, situation)  # by the cloud: emptied, and not terminated by us
+    taken = _cloud_is_reclaiming(
+        removal, operation_id, situation
+    )  # by the cloud: emptied, and not terminated by us
     if taken or (hurried and not cordoned_by(node, operation_id)):
         return removal, ()
     if situation.now - removal.since < situation.settings.settle_seconds:
@@ -328,7 +336,7 @@ def _releasing(removal: Removal, node: Node | None, operation_id: str, situation
     same_runner = removal.fence_token == situation.lease.token
     # A node that the cloud is about to take is passed on at once to whoever answers the notice.
     noticed = situation.notice_for(removal.instance_id) is not None
-    passed_on = noticed and not _is_taken(removal, operation_id, situation)
+    passed_on = noticed and not _cloud_is_reclaiming(removal, operation_id, situation)
     if not same_runner and not passed_on and situation.now < stalled_until:
         return removal, ()
     if node is None or node.owner is None or not signed_by(node, operation_id):

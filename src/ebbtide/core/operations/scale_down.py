@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ebbtide.core import consolidation_pace, refused
-from ebbtide.core.drain import Disruptions
-from ebbtide.core.leaving import why_not_idle
+from ebbtide.core.consolidation import pace
+from ebbtide.core.consolidation.emptied_nodes import why_not_idle
+from ebbtide.core.nodes import refused
+from ebbtide.core.nodes.drain import Disruptions
 from ebbtide.core.operations import removals
 from ebbtide.core.operations.closing import Closed, backoff_until
 from ebbtide.core.operations.situation import Situation, Step
@@ -27,7 +28,7 @@ from ebbtide.core.words import a_while
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Effect, Outcome
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown
-from ebbtide.model.record import Record, Rest, closed
+from ebbtide.model.record import DrainBackoff, Record, closed
 from ebbtide.model.settings import Settings
 
 
@@ -151,11 +152,11 @@ def close(record: Record, operation: ScaleDown, settings: Settings, now: int) ->
     gone = [r for r in operation.removals if r.state is RemovalState.GONE]
     kept = [r for r in operation.removals if r.state is RemovalState.RELEASED]
     until = now + settings.node_rest_seconds
-    rests = tuple(Rest(r.instance_id, until, r.reason) for r in kept if r.blamed)
+    rests = tuple(DrainBackoff(r.instance_id, until, r.reason) for r in kept if r.blamed)
     record = replace(closed(record, operation), rests=record.rests + rests)
     record = refused.set_aside(record, operation.removals, operation.id, settings, now)
     if operation.only_empty:
-        record = consolidation_pace.removed(record, len(gone))
+        record = pace.removed(record, len(gone))
     if any(r.begun for r in gone):
         # Also one that the cloud took in the middle of its drain: there is a node fewer, and load has moved.
         record = replace(record, last_scale_at=now, removal_failures=0, removal_backoff_until=0)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ebbtide.core.extending import launch_backoff
+from ebbtide.core.nodes.extending import launch_backoff
 from ebbtide.core.operations import slots
 from ebbtide.core.operations.closing import Closed, handed_over, rest_offers, stubborn_rests
 from ebbtide.core.operations.situation import Situation, Step

@@ -22,8 +22,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from ebbtide.core.capacity import total
-from ebbtide.core.offers import next_offer, offer_name
+from ebbtide.core.nodes.capacity import total
+from ebbtide.core.nodes.offers import next_offer, offer_name
 from ebbtide.core.operations import reclaims
 from ebbtide.core.operations.situation import Situation
 from ebbtide.model.effect import Effect, Launch, Outcome, OutcomeKind

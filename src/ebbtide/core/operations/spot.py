@@ -16,14 +16,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from ebbtide.core import gates, refused
-from ebbtide.core.capacity import condemned, open_removals, total
-from ebbtide.core.drain import Disruptions
-from ebbtide.core.offers import replacement_offer
+from ebbtide.core.nodes import gates, refused
+from ebbtide.core.nodes.capacity import condemned, open_removals, total
+from ebbtide.core.nodes.drain import Disruptions
+from ebbtide.core.nodes.offers import replacement_offer
+from ebbtide.core.nodes.targets import why_kept, why_not_drainable
 from ebbtide.core.operations import removals, slots
 from ebbtide.core.operations.closing import Closed, handed_over, rest_offers
 from ebbtide.core.operations.situation import Situation, Step
-from ebbtide.core.targets import why_kept, why_not_drainable
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.effect import Effect, Outcome
 from ebbtide.model.events import SpotAnswer

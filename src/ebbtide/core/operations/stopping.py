@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ebbtide.core import gates
+from ebbtide.core.nodes import gates
 from ebbtide.core.operations import moves, sources
 from ebbtide.core.operations.removals import signed_by
 from ebbtide.core.operations.situation import Situation

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ebbtide.core.fit import Placement, placement_of
-from ebbtide.core.gates import load_fits, load_is_high
+from ebbtide.core.nodes.fit import Placement, placement_of
+from ebbtide.core.nodes.gates import load_fits, load_is_high
+from ebbtide.core.nodes.room import room_of
 from ebbtide.core.operations.situation import Situation
-from ebbtide.core.room import room_of
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown
 from ebbtide.model.pod import Pod

@@ -6,8 +6,8 @@ only when the input is large enough to pay for them. Which packer is used is sai
 
 from __future__ import annotations
 
-from ebbtide.core.packing.classes import group
 from ebbtide.core.packing.pack import pack
+from ebbtide.core.packing.problem import group
 from ebbtide.core.packing.types import Item, NodeType, Plan, PlannedNode, Pod, Rules, Unplaced
 
 __all__ = ["Item", "NodeType", "Plan", "PlannedNode", "Pod", "Rules", "Unplaced", "group", "pack"]

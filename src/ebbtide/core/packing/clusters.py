@@ -13,7 +13,7 @@ from itertools import count
 
 import numpy as np
 
-from ebbtide.core.packing.arrays import Arrays, Floats, Ints
+from ebbtide.core.packing.fill import Arrays, Floats, Ints
 
 _SLACK = 1.002
 """Planned size over mean size: what choosing among the units of a class cannot quite make up for."""
@@ -85,3 +85,109 @@ def _split(parts: Floats, units: Ints, most: int) -> list[Ints]:
 def _entry(parts: Floats, units: Ints, tie: int) -> tuple[float, int, Ints, int]:
     spread = parts[units].var(axis=0) * len(units)
     return (-float(spread.sum()), tie, units, int(spread.argmax()))
+
+
+_TRIES = 3
+_WIDTH = 160
+"""Units of a cluster looked at for a pair."""
+_WELL = 0.998
+_BADLY = 0.97
+"""Worth over planned worth that is good enough at once, and that is not worth making."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    worth: float
+    drawn: list[tuple[int, int]]
+    """Cluster and place in its pool."""
+
+
+class Pools:
+    """The units of each cluster that are not placed yet, in random order."""
+
+    def __init__(self, arrays: Arrays, clusters: Clusters, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+        self._worth = arrays.worth
+        self._size = np.ascontiguousarray(arrays.size[:, :2])
+        self._units = [self._rng.permutation(units) for units in clusters.members]
+        self._left = [len(units) for units in self._units]
+        self._spare = arrays.limit.copy()
+        self._limited = bool((arrays.limit < arrays.counts).any())
+
+    def make(self, room: Floats, clusters: list[int], planned: float) -> Ints | None:
+        """Units for a node with this room, one of each cluster named; None if they would fill it badly."""
+        best: _Choice | None = None
+        for _ in range(_TRIES):
+            choice = self._choose(room, [clusters[index] for index in self._rng.permutation(len(clusters))])
+            if choice is not None and (best is None or choice.worth > best.worth):
+                best = choice
+                if choice.worth >= planned * _WELL:
+                    break
+        if best is None or best.worth < planned * _BADLY:
+            return None
+        # From the back, so taking one out does not move another that is to be taken.
+        return np.array([self._take(*place) for place in sorted(best.drawn, reverse=True)])
+
+    def _take(self, cluster: int, place: int) -> int:
+        units, last = self._units[cluster], self._left[cluster] - 1
+        units[place], units[last] = units[last], units[place]
+        self._left[cluster] = last
+        return int(units[last])
+
+    def _choose(self, room: Floats, clusters: list[int]) -> _Choice | None:
+        drawn: list[tuple[int, int]] = []
+        for cluster in clusters[:-2]:
+            drawn.extend(self._draw(cluster, drawn))
+        kinds = np.array([self._units[cluster][place] for cluster, place in drawn], dtype=np.int64)
+        cpu, memory = room[:2] - self._size[kinds].sum(axis=0)
+        last = self._last(cpu, memory, clusters[-2:], drawn) if len(drawn) == len(clusters[:-2]) else None
+        np.add.at(self._spare, kinds, 1.0)
+        return None if last is None else _Choice(self._worth[kinds].sum() + last.worth, drawn + last.drawn)
+
+    def _draw(self, cluster: int, drawn: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """A random unit of the cluster that the node may still hold, if there is one."""
+        start, left = int(self._rng.integers(self._left[cluster])), self._left[cluster]
+        for step in range(left):
+            place = (start + step) % left
+            kind = self._units[cluster][place]
+            if self._spare[kind] > 0 and (cluster, place) not in drawn:
+                self._spare[kind] -= 1.0
+                return [(cluster, place)]
+        return []
+
+    def _last(
+        self, cpu: float, memory: float, clusters: list[int], drawn: list[tuple[int, int]]
+    ) -> _Choice | None:
+        """The one or two units, of these clusters, that fill this room best."""
+        one, other = clusters[0], clusters[-1]
+        if len(clusters) == 1:
+            return self._single(cpu, memory, one)
+        first, second = self._free(one, drawn), self._free(other, drawn)
+        if not len(first) or not len(second):
+            return None
+        units, mates = self._units[one][first], self._units[other][second]
+        fits = self._size[units, 0][:, np.newaxis] <= cpu - self._size[mates, 0]
+        fits &= self._size[units, 1][:, np.newaxis] <= memory - self._size[mates, 1]
+        if one == other:
+            fits &= first[:, np.newaxis] != second
+        if self._limited:
+            fits &= (units[:, np.newaxis] != mates) | (self._spare[units] > 1)[:, np.newaxis]
+        worth = np.where(fits, self._worth[units][:, np.newaxis] + self._worth[mates], -1.0)
+        row, column = divmod(int(worth.argmax()), len(mates))
+        if not fits[row, column]:
+            return None
+        places = [(one, int(first[row])), (other, int(second[column]))]
+        return _Choice(float(worth[row, column]), places)
+
+    def _single(self, cpu: float, memory: float, cluster: int) -> _Choice | None:
+        units = self._units[cluster][: self._left[cluster]]
+        fits = (self._size[units, 0] <= cpu) & (self._size[units, 1] <= memory)
+        worth = np.where(fits, self._worth[units], -1.0)
+        place = int(worth.argmax())
+        return _Choice(float(worth[place]), [(cluster, place)]) if fits[place] else None
+
+    def _free(self, cluster: int, drawn: list[tuple[int, int]]) -> Ints:
+        places = np.arange(min(self._left[cluster], _WIDTH + len(drawn)))
+        taken = [place for drawn_from, place in drawn if drawn_from == cluster]
+        places = np.delete(places, [place for place in taken if place < len(places)]) if taken else places
+        return places[self._spare[self._units[cluster][places]] > 0] if self._limited else places

@@ -12,7 +12,7 @@ from __future__ import annotations
 import highspy
 import numpy as np
 
-from ebbtide.core.packing.arrays import RESOURCES, Arrays, Floats, Ints
+from ebbtide.core.packing.fill import RESOURCES, Arrays, Floats, Ints
 
 _SECONDS_A_PAIR = 1.5e-5
 """What the programme takes for a class and a type that it may use, on a slow machine."""

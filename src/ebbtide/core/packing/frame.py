@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ebbtide.core.packing.fluid import Vector, fluid_bound, fluid_prices
-from ebbtide.core.packing.problem import UNLIMITED, Kind, Problem
-from ebbtide.core.packing.prune import undominated
+from ebbtide.core.packing.problem import UNLIMITED, Kind, Problem, undominated
 from ebbtide.core.packing.types import Item, NodeType, Rules, Unplaced
 
 

@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 
 from ebbtide.core.packing.budget import Budget
-from ebbtide.core.packing.first_fit import first_fit
 from ebbtide.core.packing.frame import frame
-from ebbtide.core.packing.plain import search
+from ebbtide.core.packing.plain import first_fit, search
 from ebbtide.core.packing.types import Item, NodeType, Plan
 from ebbtide.model.packer import Packer
 

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ebbtide.core.packing.arrays import Arrays, Bools, Floats, Ints
-from ebbtide.core.packing.combos import Combos
-from ebbtide.core.packing.fill import fill
+from ebbtide.core.packing.fill import Arrays, Bools, Combos, Floats, Ints, fill
 
 _ORDERS = 7
 _TRIES = 12

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ebbtide.core.packing.arrays import Floats, Ints
 from ebbtide.core.packing.budget import Budget
 from ebbtide.core.packing.columns import Generator
+from ebbtide.core.packing.fill import Floats, Ints
 from ebbtide.core.packing.pricing import Columns
 
 _SURE = 0.5

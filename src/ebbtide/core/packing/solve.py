@@ -6,13 +6,12 @@ from collections import Counter
 
 import numpy as np
 
-from ebbtide.core.packing.arrays import Arrays, Floats, Ints
 from ebbtide.core.packing.budget import Budget
-from ebbtide.core.packing.clusters import clustered
+from ebbtide.core.packing.clusters import Pools, clustered
 from ebbtide.core.packing.columns import Generator
+from ebbtide.core.packing.fill import Arrays, Floats, Ints
 from ebbtide.core.packing.pricing import cheapest
 from ebbtide.core.packing.problem import Bin
-from ebbtide.core.packing.realise import Pools
 from ebbtide.core.packing.rounding import dive
 
 FEW = 100

@@ -13,8 +13,7 @@ from ebbtide.engine.switch import resumed, set_switch
 from ebbtide.entrypoints.api import paging
 from ebbtide.entrypoints.api.guard import Needs
 from ebbtide.entrypoints.api.problems import Problem
-from ebbtide.entrypoints.api.scopes import Scope
-from ebbtide.entrypoints.api.shapes import (
+from ebbtide.entrypoints.api.schemas import (
     DecisionShape,
     EntriesShape,
     NodesShape,
@@ -23,8 +22,9 @@ from ebbtide.entrypoints.api.shapes import (
     StatusShape,
     SwitchShape,
 )
+from ebbtide.entrypoints.api.scopes import Scope
 from ebbtide.entrypoints.api.site import Site
-from ebbtide.entrypoints.api.telling import Kept, News, entry_shape, idle_since, node_shape, status_shape
+from ebbtide.entrypoints.api.views import Kept, News, entry_shape, idle_since, node_shape, status_shape
 from ebbtide.model.decision import Action
 from ebbtide.model.events import OperationBegun, SwitchedBy
 from ebbtide.model.log import LogEntry, LogKind

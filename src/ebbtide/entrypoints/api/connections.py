@@ -28,7 +28,7 @@ MOST_REST_SECONDS = 0.1
 FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 Clock = Callable[[], float]
-Rest = Callable[[float], None]
+DrainBackoff = Callable[[float], None]
 
 
 def places() -> int:
@@ -56,7 +56,7 @@ class Governor:
     had more, it rests, and callers wait."""
 
     def __init__(
-        self, clock: Clock = time.monotonic, used: Clock = time.thread_time, rest: Rest = time.sleep
+        self, clock: Clock = time.monotonic, used: Clock = time.thread_time, rest: DrainBackoff = time.sleep
     ):
         self._clock, self._used, self._rest = clock, used, rest
         self._at, self._before = clock(), 0.0

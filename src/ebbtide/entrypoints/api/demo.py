@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Depends
 
 from ebbtide.entrypoints.api.guard import Needs
+from ebbtide.entrypoints.api.schemas import DemoShape, FaultShape, SaysShape
 from ebbtide.entrypoints.api.scopes import Scope
-from ebbtide.entrypoints.api.shapes import DemoShape, FaultShape, SaysShape
 from ebbtide.entrypoints.api.site import Demo
 
 

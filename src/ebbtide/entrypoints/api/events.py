@@ -23,7 +23,7 @@ from ebbtide.entrypoints.api.guard import Needs
 from ebbtide.entrypoints.api.problems import Problem
 from ebbtide.entrypoints.api.scopes import Scope as Right
 from ebbtide.entrypoints.api.site import Site
-from ebbtide.entrypoints.api.telling import entry_shape
+from ebbtide.entrypoints.api.views import entry_shape
 from ebbtide.errors import EbbtideError
 from ebbtide.model.log import LogEntry
 

@@ -6,11 +6,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 
-from ebbtide.core import consolidation
-from ebbtide.core.costs import cost_point, paid
+from ebbtide.core.consolidation.evaluate import evaluate
+from ebbtide.core.prices.costs import cost_point, paid
 from ebbtide.engine.cost_notes import read_points
 from ebbtide.entrypoints.api.guard import Needs
-from ebbtide.entrypoints.api.money_shapes import (
+from ebbtide.entrypoints.api.money_schemas import (
     CandidateShape,
     ConsolidationShape,
     CostPointShape,
@@ -22,7 +22,7 @@ from ebbtide.entrypoints.api.money_shapes import (
 )
 from ebbtide.entrypoints.api.scopes import Scope
 from ebbtide.entrypoints.api.site import Site
-from ebbtide.entrypoints.api.telling import total_of
+from ebbtide.entrypoints.api.views import total_of
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport
 from ebbtide.model.node import Market
 
@@ -61,9 +61,7 @@ def router(site: Site) -> APIRouter:
     def consolidate() -> ConsolidationShape:
         """What repacking could save now, the proven bound, and why it is not being done. Read-only."""
         now = int(site.clock.now())
-        report = consolidation.evaluate(
-            site.sight.snapshot(), site.store.load(), site.settings, now, "looked-at"
-        )
+        report = evaluate(site.sight.snapshot(), site.store.load(), site.settings, now, "looked-at")
         return consolidation_shape(report)
 
     @routes.get("/prices", dependencies=READ)

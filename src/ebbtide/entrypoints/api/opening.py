@@ -15,13 +15,13 @@ from ebbtide.errors import ConfigError
 if TYPE_CHECKING:
     from ebbtide.adapters.metrics_export.health import Health
     from ebbtide.config import Config
-    from ebbtide.engine.outside import Outside
-    from ebbtide.engine.scaling import Scaling
+    from ebbtide.engine.ports import Ports
+    from ebbtide.engine.scale_to_zero.scaling import Scaling
 
 
 def open_site(
     config: Config,
-    outside: Outside,
+    ports: Ports,
     listen: str,
     scaling: Scaling | None = None,
     health: Health | None = None,
@@ -32,11 +32,11 @@ def open_site(
     if health is not None:
         well = {"metrics": exporter(health), "healthy": health.why_dead, "ready": health.why_not_ready}
     return Site(
-        store=outside.store,
+        store=ports.store,
         settings=settings,
-        sight=Sight(lambda: observe(outside, settings), outside.clock),
-        clock=outside.clock,
-        new_id=outside.new_id,
+        sight=Sight(lambda: observe(ports, settings), ports.clock),
+        clock=ports.clock,
+        new_id=ports.new_id,
         scaling=scaling,
         tokens=tuple(token_of(each) for each in keys.tokens),
         hosts=keys.hosts,

@@ -7,7 +7,7 @@ import binascii
 import json
 
 from ebbtide.entrypoints.api.problems import Problem
-from ebbtide.entrypoints.texts import why_not_plain
+from ebbtide.entrypoints.views.texts import why_not_plain
 
 
 def pack(kind: str, last: str) -> str:

@@ -10,9 +10,9 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from ebbtide.config.policies import PolicyKeys
 from ebbtide.entrypoints.api import paging
-from ebbtide.entrypoints.api.desk import Desk, etag, seen_version
+from ebbtide.entrypoints.api.context import RouteContext, etag, seen_version
 from ebbtide.entrypoints.api.guard import Needs
-from ebbtide.entrypoints.api.scaling_shapes import (
+from ebbtide.entrypoints.api.policy_schemas import (
     ActivityBody,
     KeepUpBody,
     PausedBody,
@@ -20,7 +20,7 @@ from ebbtide.entrypoints.api.scaling_shapes import (
     PolicyShape,
     StateShape,
 )
-from ebbtide.entrypoints.api.scaling_telling import state_shape
+from ebbtide.entrypoints.api.policy_views import state_shape
 from ebbtide.entrypoints.api.scopes import Scope
 from ebbtide.model.idle import IdleState
 
@@ -29,7 +29,7 @@ WAKE = [Depends(Needs(Scope.WAKE))]
 ADMIN = [Depends(Needs(Scope.ADMIN))]
 
 
-def router(desk: Desk) -> APIRouter:
+def router(desk: RouteContext) -> APIRouter:
     routes = APIRouter(prefix="/api/v1/scaling/policies", tags=["policies"])
 
     @routes.get("", dependencies=READ)
@@ -103,6 +103,6 @@ def router(desk: Desk) -> APIRouter:
     return routes
 
 
-def _state(desk: Desk, policy_id: str, state: IdleState) -> StateShape:
+def _state(desk: RouteContext, policy_id: str, state: IdleState) -> StateShape:
     policy, _ = desk.find(policy_id)
     return state_shape(policy, state, desk.scaling.defaults, desk.now)

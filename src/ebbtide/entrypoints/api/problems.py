@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from ebbtide.engine.policies import PolicyRefused
+from ebbtide.engine.scale_to_zero.policies import PolicyRefused
 from ebbtide.errors import (
     Conflict,
     EbbtideError,

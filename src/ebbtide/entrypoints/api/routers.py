@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from ebbtide.engine.policies import Policies
+from ebbtide.engine.scale_to_zero.policies import Policies
 from ebbtide.entrypoints.api.cluster import router as cluster_routes
+from ebbtide.entrypoints.api.context import RouteContext
 from ebbtide.entrypoints.api.demo import router as demo_routes
-from ebbtide.entrypoints.api.desk import Desk
 from ebbtide.entrypoints.api.events import router as event_routes
 from ebbtide.entrypoints.api.health import router as health_routes
 from ebbtide.entrypoints.api.money import router as money_routes
@@ -22,8 +22,8 @@ def routers(site: Site) -> list[APIRouter]:
     found = [pages(), health_routes(site), cluster_routes(site), money_routes(site), event_routes(site)]
     if site.scaling is not None:
         pools = [pool.name for pool in site.settings.pools]
-        book = Policies(site.scaling.outside.policies, site.clock, site.new_id, pools)
-        desk = Desk(site, site.scaling, book)
+        book = Policies(site.scaling.ports.policies, site.clock, site.new_id, pools)
+        desk = RouteContext(site, site.scaling, book)
         found += [policy_routes(desk), wake_routes(desk), saving_routes(desk)]
     if site.demo is not None:
         found.append(demo_routes(site.demo))

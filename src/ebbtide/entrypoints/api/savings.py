@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import Response
 
-from ebbtide.entrypoints.api.desk import Desk, bounds
+from ebbtide.entrypoints.api.context import RouteContext, bounds
 from ebbtide.entrypoints.api.guard import Needs
-from ebbtide.entrypoints.api.scaling_shapes import SavingsShape, SummaryShape
-from ebbtide.entrypoints.api.scaling_telling import csv_text, savings_shape, summary_shape
+from ebbtide.entrypoints.api.policy_schemas import SavingsShape, SummaryShape
+from ebbtide.entrypoints.api.policy_views import csv_text, savings_shape, summary_shape
 from ebbtide.entrypoints.api.scopes import Scope
 
 READ = [Depends(Needs(Scope.READ))]
@@ -19,7 +19,7 @@ Last = Annotated[str, Query(alias="to", max_length=10, description="Last day, in
 Form = Annotated[str, Query(alias="format", pattern="^(json|csv)$", description="json or csv.")]
 
 
-def router(desk: Desk) -> APIRouter:
+def router(desk: RouteContext) -> APIRouter:
     routes = APIRouter(prefix="/api/v1/scaling", tags=["savings"])
     answers: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {}}}}
 

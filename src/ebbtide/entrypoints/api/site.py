@@ -13,7 +13,7 @@ from ebbtide.model.snapshot import Snapshot
 from ebbtide.ports import Clock, Store
 
 if TYPE_CHECKING:
-    from ebbtide.engine.scaling import Scaling
+    from ebbtide.engine.scale_to_zero.scaling import Scaling
 
 LOOK_SECONDS = 5.0
 

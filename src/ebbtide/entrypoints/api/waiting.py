@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from anyio import CapacityLimiter, to_thread
 
-from ebbtide.engine.scaling import Scaling, Woken
+from ebbtide.engine.scale_to_zero.scaling import Scaling, Woken
 
 MOST_WAKES = 500
 """Different wakes that can be waited for at a time; further ones wait for their turn."""
@@ -40,7 +40,7 @@ class Waiting:
             shared = self._shared[key] = _Shared(task, until)
             task.add_done_callback(_retrieve)
         shared.until = max(shared.until, until)
-        left = max(0.0, until - self._scaling.outside.clock.now())
+        left = max(0.0, until - self._scaling.ports.clock.now())
         done, _ = await asyncio.wait({shared.task}, timeout=left)
         return shared.task.result() if done else None
 

@@ -14,18 +14,18 @@ from fastapi.responses import JSONResponse
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 from starlette.concurrency import run_in_threadpool
 
-from ebbtide.core.wake import cold_start_timeout
-from ebbtide.entrypoints.api.desk import Desk
+from ebbtide.core.scale_to_zero.wake import cold_start_timeout
+from ebbtide.entrypoints.api.context import RouteContext
 from ebbtide.entrypoints.api.guard import Needs, count_stranger, count_wake, limit_wakes
-from ebbtide.entrypoints.api.problems import Problem
-from ebbtide.entrypoints.api.scaling_shapes import (
+from ebbtide.entrypoints.api.policy_schemas import (
     WakeAllBody,
     WakeAllShape,
     WakeBody,
     WokenPolicy,
     WokenShape,
 )
-from ebbtide.entrypoints.api.scaling_telling import woken_shape
+from ebbtide.entrypoints.api.policy_views import woken_shape
+from ebbtide.entrypoints.api.problems import Problem
 from ebbtide.entrypoints.api.scopes import Scope
 from ebbtide.entrypoints.api.waiting import Waiting
 from ebbtide.errors import EbbtideError, KeyUsed
@@ -44,7 +44,7 @@ Key = Annotated[
 ]
 
 
-def router(desk: Desk) -> APIRouter:
+def router(desk: RouteContext) -> APIRouter:
     routes = APIRouter(prefix="/api/v1/scaling", tags=["wake"])
 
     waiting = Waiting(desk.scaling)
@@ -104,7 +104,7 @@ class Begun:
     """Whoever waited for it was told that it was not ready in time."""
 
 
-def begin(desk: Desk, policy_id: str, asked: WakeBody, key: str) -> Begun:
+def begin(desk: RouteContext, policy_id: str, asked: WakeBody, key: str) -> Begun:
     policy, _ = desk.find(policy_id)
     if known := remembered(desk, key, policy_id, asked):
         # Asked again: the stored answer, at once. Waiting again would hold up whoever only lost a reply.
@@ -121,7 +121,7 @@ def answered(begun: Begun, policy: Policy) -> WokenShape:
     raise Problem(504, detail, wake_id=answer.wake_id, policy_id=answer.policy_id)
 
 
-def _webhook(desk: Desk, body: bytes, headers: Mapping[str, str]) -> JSONResponse:
+def _webhook(desk: RouteContext, body: bytes, headers: Mapping[str, str]) -> JSONResponse:
     try:
         message = json.loads(body)
         policy_id = message["policy_id"]
@@ -157,7 +157,7 @@ def _question(policy_id: str, asked: WakeBody) -> str:
     return hashlib.sha256(f"{policy_id}|{asked.model_dump_json()}".encode()).hexdigest()
 
 
-def remembered(desk: Desk, key: str, policy_id: str, asked: WakeBody) -> WokenShape | None:
+def remembered(desk: RouteContext, key: str, policy_id: str, asked: WakeBody) -> WokenShape | None:
     """The answer that this key already had; a key for another question is refused."""
     if not key:
         return None
@@ -168,13 +168,13 @@ def remembered(desk: Desk, key: str, policy_id: str, asked: WakeBody) -> WokenSh
     return stored(desk, f"answer#{key}")
 
 
-def stored(desk: Desk, name: str) -> WokenShape | None:
+def stored(desk: RouteContext, name: str) -> WokenShape | None:
     # An empty value that has lapsed already asks without keeping anything.
     answer = desk.policies.store.keep_once(name, "", desk.now - 1, desk.now)
     return WokenShape.model_validate_json(answer) if answer else None
 
 
-def keep(desk: Desk, key: str, answer: WokenShape) -> WokenShape:
+def keep(desk: RouteContext, key: str, answer: WokenShape) -> WokenShape:
     """The first answer holds; waking is idempotent, so a second caller in between did no harm."""
     if not key:
         return answer
@@ -184,7 +184,7 @@ def keep(desk: Desk, key: str, answer: WokenShape) -> WokenShape:
     return WokenShape.model_validate_json(held)
 
 
-def keep_end(desk: Desk, key: str, answer: WokenShape) -> None:
+def keep_end(desk: RouteContext, key: str, answer: WokenShape) -> None:
     """What a caller who waited was told in the end, for those who ask again. Where it cannot be kept they get
     the answer that the wake began with."""
     if key:

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Sequence
 
 from ebbtide.errors import Conflict, EbbtideError, LeaseLost, NewerRecord, Retryable, Unanswered, Usage
-from ebbtide.hush import hushed
+from ebbtide.redact import redact
 
 WHAT_NOW: tuple[tuple[type[EbbtideError], str], ...] = (
     (LeaseLost, "Nothing was done by this command. `ebbtide status` shows who is at work; try again later."),
@@ -56,5 +56,5 @@ def _message(error: EbbtideError) -> str:
 
 
 def _fail(message: str, code: int) -> None:
-    print(hushed(f"ebbtide: {message}"), file=sys.stderr)
+    print(redact(f"ebbtide: {message}"), file=sys.stderr)
     sys.exit(code)

@@ -15,7 +15,6 @@ from ebbtide.entrypoints.cli import (
     db,
     decisions,
     demo,
-    doctor,
     look,
     policies,
     reporting,
@@ -27,6 +26,7 @@ from ebbtide.entrypoints.cli import (
     switch,
 )
 from ebbtide.entrypoints.cli.options import AsJson, ConfigPath
+from ebbtide.entrypoints.doctor import command
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -72,7 +72,7 @@ app.command()(policies.wake)
 app.command()(savings.savings)
 app.command()(reporting.report)
 app.command()(costs.assess)
-app.command()(doctor.doctor)
+app.command()(command.doctor)
 app.add_typer(costs.app, name="prices")
 app.add_typer(configuration.app, name="config")
 app.add_typer(db.app, name="db")

@@ -24,16 +24,16 @@ def consolidate(
             "`ebbtide consolidate` only looks: add --dry-run. To have it done, set consolidation.enabled and "
             "let `ebbtide run` or `ebbtide once` begin it."
         )
-    from ebbtide.core.consolidation import explore
-    from ebbtide.core.question import Question
-    from ebbtide.core.track import track
+    from ebbtide.core.consolidation.evaluate import explore
+    from ebbtide.core.nodes.question import Question
+    from ebbtide.core.nodes.timers import track
     from ebbtide.engine.observe import observe
-    from ebbtide.entrypoints.consolidation_view import as_data, node_table, said
+    from ebbtide.entrypoints.views.consolidation import as_data, node_table, said
 
     found = read_config(ctx, config)
-    with looking_only(found) as outside:
-        snapshot = observe(outside, found.settings)
-        record, warnings = track(snapshot, outside.store.load(), found.settings, snapshot.at)
+    with looking_only(found) as ports:
+        snapshot = observe(ports, found.settings)
+        record, warnings = track(snapshot, ports.store.load(), found.settings, snapshot.at)
     question = Question(snapshot, record, found.settings, snapshot.at, "dry-run")
     report = explore(question, dict(snapshot.players), time.perf_counter)
     if as_json:

@@ -34,7 +34,7 @@ def assess(
     from ebbtide.bootstrap.kubernetes import needing
 
     with needing("kube"):
-        from ebbtide.entrypoints.assess import assess_command
+        from ebbtide.entrypoints.assess.command import assess_command
 
         book = read_config(ctx, None, price_file=prices).prices
         code = assess_command(source, book, as_json, html)

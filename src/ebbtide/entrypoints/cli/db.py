@@ -62,24 +62,24 @@ def prune(
 def upgrade_store(url: str) -> str:
     if _is_dynamodb(url):
         return f"{check_store(url)}; tables on DynamoDB need no upgrade"
-    from ebbtide.adapters.stores.migrate import upgrade
+    from ebbtide.adapters.stores.sql.migrate import upgrade
 
     return upgrade(url)
 
 
 def check_store(url: str) -> str:
     if _is_dynamodb(url):
-        from ebbtide.adapters.stores.dynamodb_tables import check_tables
+        from ebbtide.adapters.stores.dynamodb.tables import check_tables
 
         return check_tables(url)
-    from ebbtide.adapters.stores.migrate import check
+    from ebbtide.adapters.stores.sql.migrate import check
 
     return check(url)
 
 
 def create_store(url: str) -> str:
     if _is_dynamodb(url):
-        from ebbtide.adapters.stores.dynamodb_tables import create_tables
+        from ebbtide.adapters.stores.dynamodb.tables import create_tables
 
         return create_tables(url)
     return upgrade_store(url)

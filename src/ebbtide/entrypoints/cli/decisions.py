@@ -17,7 +17,7 @@ from ebbtide.model.log import LogEntry, LogKind
 
 if TYPE_CHECKING:
     from ebbtide.config import Config
-    from ebbtide.engine.outside import Outside
+    from ebbtide.engine.ports import Ports
     from ebbtide.model.decision import Decision
     from ebbtide.model.record import Record
 
@@ -43,32 +43,32 @@ def plan(
         plan_dump(ctx, dump, config, as_json)
         return
     found = read_config(ctx, config)
-    with looking_only(found) as outside:
-        now = outside.clock.now()
-        record, decision, warnings = _plan(outside, found)
+    with looking_only(found) as ports:
+        now = ports.clock.now()
+        record, decision, warnings = _plan(ports, found)
     if as_json:
         write_json(_plan_json(record, decision, warnings))
         return
     write_lines(_plan_lines(record, decision, warnings, now))
 
 
-def _plan(outside: Outside, config: Config) -> tuple[Record, Decision, tuple[str, ...]]:
+def _plan(ports: Ports, config: Config) -> tuple[Record, Decision, tuple[str, ...]]:
     """As the tick does it, up to the first write."""
-    from ebbtide.core.decide import decide
-    from ebbtide.core.orphans import track_orphans
-    from ebbtide.core.track import track
+    from ebbtide.core.nodes.decide import decide
+    from ebbtide.core.nodes.orphans import track_orphans
+    from ebbtide.core.nodes.timers import track
     from ebbtide.engine.observe import observe
 
-    snapshot = observe(outside, config.settings)
+    snapshot = observe(ports, config.settings)
     now = snapshot.at
-    record, warnings = track(snapshot, outside.store.load(), config.settings, now)
+    record, warnings = track(snapshot, ports.store.load(), config.settings, now)
     record = track_orphans(snapshot, record, config.settings, now)
     decision = decide(snapshot, record, config.settings, now, "plan")
     return record, decision, (*snapshot.problems, *warnings)
 
 
 def _plan_lines(record: Record, decision: Decision, warnings: tuple[str, ...], now: float) -> Iterator[Text]:
-    from ebbtide.entrypoints.cli.describe import operation_lines, spoken, verdict_lines
+    from ebbtide.entrypoints.views.decisions import operation_lines, spoken, verdict_lines
 
     yield Text("Plan only: nothing was written and nothing is done.", QUIET)
     for warning in warnings:
@@ -112,7 +112,7 @@ def explain(ctx: typer.Context, id: DecisionId, config: ConfigPath = None, as_js
 
         write_json(msgspec.to_builtins(decision))
         return
-    from ebbtide.entrypoints.cli.describe import decision_lines
+    from ebbtide.entrypoints.views.decisions import decision_lines
 
     write_lines(decision_lines(decision))
 
@@ -120,7 +120,7 @@ def explain(ctx: typer.Context, id: DecisionId, config: ConfigPath = None, as_js
 def replay(ctx: typer.Context, id: DecisionId, config: ConfigPath = None) -> None:
     """Compute a stored decision again from its stored inputs. Exit code 1 when it differs."""
     from ebbtide.engine.replaying import decide_again
-    from ebbtide.entrypoints.cli.describe import decision_lines
+    from ebbtide.entrypoints.views.decisions import decision_lines
 
     stored, again = decide_again(_find(read_config(ctx, config), id))
     if again == stored:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
 
-    from ebbtide.entrypoints.cli.demo_view import Told
-    from ebbtide.simulator.frames import Frame
+    from ebbtide.entrypoints.views.demo import Told
+    from ebbtide.simulator.run.frames import Frame
 
 SPEED = 2400.0
 SLOWER = 12
@@ -48,9 +48,9 @@ def demo(  # noqa: PLR0913, PLR0917 - the options of a command
         _show_page(seed, speed, port, browser)
         return
     from ebbtide.entrypoints.cli import story
-    from ebbtide.simulator.disorder import check_names
-    from ebbtide.simulator.scenarios import build
-    from ebbtide.simulator.simulate import Simulation
+    from ebbtide.simulator.faults.catalogue import check_names
+    from ebbtide.simulator.run.scenarios import build
+    from ebbtide.simulator.run.simulate import Simulation
 
     more = fault_names(faults)
     check_names(more)
@@ -111,7 +111,7 @@ class PlainView:
         return
 
     def frame(self, frame: Frame) -> None:
-        from ebbtide.entrypoints.cli.demo_view import told_line, where_it_stands
+        from ebbtide.entrypoints.views.demo import told_line, where_it_stands
 
         self.reached = where_it_stands(frame)
         for told in news(frame):
@@ -141,7 +141,7 @@ class LiveView:
         self._live.__exit__(None, None, None)
 
     def frame(self, frame: Frame) -> None:
-        from ebbtide.entrypoints.cli.demo_view import Size, screen, where_it_stands
+        from ebbtide.entrypoints.views.demo import Size, screen, where_it_stands
 
         self.reached = where_it_stands(frame)
         self._told = [*self._told, *news(frame)][-REMEMBERED:]
@@ -171,7 +171,7 @@ class Pace:
 
 def news(frame: Frame) -> list[Told]:
     """What a frame tells that is worth a line: faults first, then what the tick did."""
-    from ebbtide.entrypoints.cli.demo_view import Told
+    from ebbtide.entrypoints.views.demo import Told
 
     told = [Told(frame.at, event, fault=True) for event in frame.events]
     if frame.says and not frame.faulty and not frame.quiet:

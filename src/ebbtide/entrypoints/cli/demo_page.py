@@ -12,8 +12,8 @@ from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.api.scopes import Scope, Token, digest_of, new_token
 from ebbtide.entrypoints.api.serving import served
 from ebbtide.entrypoints.api.site import Fault, Sight, Site
-from ebbtide.entrypoints.api.telling import DEMO
-from ebbtide.simulator.live import Live
+from ebbtide.entrypoints.api.views import DEMO
+from ebbtide.simulator.run.live import Live
 
 HOST = "127.0.0.1"
 SPEED = 60.0
@@ -39,7 +39,7 @@ class Breaking:
 def demo_site(live: Live, token: str, speed: float) -> Site:
     """Everything may be read without the token, and done with it."""
     return Site(
-        store=live.outside.store,
+        store=live.ports.store,
         settings=live.settings,
         sight=Sight(live.look, live.stage.clock, seconds=1.0),
         clock=live.stage.clock,

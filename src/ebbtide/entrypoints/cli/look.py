@@ -33,8 +33,9 @@ def status(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = Fals
     if as_json:
         write_json(_as_json(found, record, last, alarm))
         return
-    from ebbtide.entrypoints import budgets, prices
-    from ebbtide.entrypoints.cli.describe import budget_text, record_lines
+    from ebbtide.entrypoints import prices
+    from ebbtide.entrypoints.views import budgets
+    from ebbtide.entrypoints.views.decisions import budget_text, record_lines
 
     now = time.time()
     lines = [_title(found), *record_lines(record, found.settings, now), Text()]
@@ -65,8 +66,9 @@ def _write_nothing_yet(config: Config, as_json: bool) -> None:
 
 
 def _as_json(config: Config, record: Record, last: LogEntry | None, alarm: LogEntry | None) -> dict[str, Any]:
-    from ebbtide.adapters.stores.item import to_item
-    from ebbtide.entrypoints import budgets, prices
+    from ebbtide.adapters.stores.codec.record import to_item
+    from ebbtide.entrypoints import prices
+    from ebbtide.entrypoints.views import budgets
 
     held = budgets.budget_lines(config.settings, record, int(time.time()))
     return {

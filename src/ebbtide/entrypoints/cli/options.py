@@ -14,7 +14,7 @@ import typer
 
 if TYPE_CHECKING:
     from ebbtide.config import Config
-    from ebbtide.engine.outside import Outside
+    from ebbtide.engine.ports import Ports
     from ebbtide.ports import Store
 
 
@@ -54,7 +54,7 @@ def existing_store(config: Config) -> Store | None:
 
 
 @contextmanager
-def open_outside(config: Config, watching: bool = False, asking: bool | None = None) -> Iterator[Outside]:
+def open_ports(config: Config, watching: bool = False, asking: bool | None = None) -> Iterator[Ports]:
     """All doors, for commands that act. Who is `watching`, or not `asking`, goes on while a real cluster does
     not answer."""
     from ebbtide import bootstrap
@@ -62,15 +62,15 @@ def open_outside(config: Config, watching: bool = False, asking: bool | None = N
     from ebbtide.entrypoints.cli.simulated import open_simulated
 
     refuse_unfilled(config)
-    outside = bootstrap.build(config, open_simulated, watching, not watching if asking is None else asking)
+    ports = bootstrap.build(config, open_simulated, watching, not watching if asking is None else asking)
     try:
-        yield outside
+        yield ports
     finally:
-        bootstrap.close_doors(outside)
+        bootstrap.close_doors(ports)
 
 
 @contextmanager
-def looking_only(config: Config) -> Iterator[Outside]:
+def looking_only(config: Config) -> Iterator[Ports]:
     """All doors, for commands that only look: what is not there yet stands in memory and is forgotten."""
     from ebbtide import bootstrap
     from ebbtide.adapters.stores.memory import MemoryStore

@@ -17,7 +17,7 @@ from ebbtide.errors import Usage
 
 if TYPE_CHECKING:
     from ebbtide.adapters.kube.dump import Dump
-    from ebbtide.entrypoints.dump_plan import DumpPlan
+    from ebbtide.entrypoints.views.dump_plan import DumpPlan
 
 STDIN = "-"
 _NAMED = 5
@@ -29,7 +29,7 @@ def plan_dump(ctx: typer.Context, source: str, config: Path | None, as_json: boo
     from ebbtide.config.load import FILE_NAME, FILE_VARIABLE
 
     with needing("kube"):
-        from ebbtide.entrypoints.dump_plan import plan_of_dump
+        from ebbtide.entrypoints.views.dump_plan import plan_of_dump
 
         dump = _read(source)
     named = config or ctx.find_root().params.get("config") or os.environ.get(FILE_VARIABLE)
@@ -54,8 +54,8 @@ def _read(source: str) -> Dump:
 
 
 def _lines(plan: DumpPlan) -> Iterator[Text | str]:
-    from ebbtide.entrypoints.cli.describe import spoken
-    from ebbtide.entrypoints.dump_plan import grouped
+    from ebbtide.entrypoints.views.decisions import spoken
+    from ebbtide.entrypoints.views.dump_plan import grouped
 
     yield Text("Plan only, from a dump: nothing was read but the file, and nothing is done.", QUIET)
     for note in plan.notes:

@@ -19,8 +19,8 @@ from ebbtide.model.idle import WakeReason
 
 if TYPE_CHECKING:
     from ebbtide.config import Config
-    from ebbtide.engine.policies import Change
-    from ebbtide.engine.scaling import Scaling, Woken
+    from ebbtide.engine.scale_to_zero.policies import Change
+    from ebbtide.engine.scale_to_zero.scaling import Scaling, Woken
     from ebbtide.model.policy import Policy
 
 app = typer.Typer(no_args_is_help=True, help="Policies: what may be scaled, by what, and when it sleeps.")
@@ -44,7 +44,7 @@ def apply(
     pools = pool_names(found)
     wanted = read_policies([_text(name) for name in files], pools)
     with in_the_store(found) as scaling:
-        book, now = book_of(scaling, pools), int(scaling.outside.clock.now())
+        book, now = book_of(scaling, pools), int(scaling.ports.clock.now())
         changes = book.plan([keys.policy(str(uuid.uuid4()), 0, now, now) for keys in wanted])
         _refuse_all([change for change in changes if change.problems])
         for keys, change in zip(wanted, changes, strict=True):
@@ -95,7 +95,7 @@ def _warn_of_the_file(config: Config, name: str, what: str) -> None:
 @app.command("list")
 def list_all(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
     """List the policies with what each is doing."""
-    from ebbtide.entrypoints.cli.policy_view import list_lines, told
+    from ebbtide.entrypoints.views.policies import list_lines, told
 
     with in_the_store_if_any(read_config(ctx, config)) as scaling:
         shapes = [] if scaling is None else told(scaling)
@@ -108,7 +108,7 @@ def list_all(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = Fa
 @app.command()
 def show(ctx: typer.Context, name: Name, config: ConfigPath = None, as_json: AsJson = False) -> None:
     """Show one policy as it could be applied again, and its state as comments."""
-    from ebbtide.entrypoints.cli.policy_view import shape_of, show_lines
+    from ebbtide.entrypoints.views.policies import shape_of, show_lines
 
     with in_the_store_if_any(read_config(ctx, config)) as scaling:
         if scaling is None:
@@ -132,7 +132,7 @@ def delete(
     with in_the_store(found) as scaling:
         book = book_of(scaling)
         policy = book.find(name)
-        state = scaling.outside.policies.find_state(policy.id)
+        state = scaling.ports.policies.find_state(policy.id)
         asleep = state is not None and state.is_scaled_to_zero
         left = f" {policy.target} stays at zero; `ebbtide wake {policy.name}` first wakes it." * asleep
         if not yes:
@@ -214,7 +214,7 @@ def wake(  # noqa: PLR0913, PLR0917 - one for each option
             woken = [_waited(scaling, each) for each in woken]
         named = {each.policy_id: wanted.get(each.policy_id) or book.find(each.policy_id) for each in woken}
     if as_json:
-        from ebbtide.entrypoints.api.scaling_telling import woken_shape
+        from ebbtide.entrypoints.api.policy_views import woken_shape
 
         write_json([woken_shape(each).model_dump(mode="json") for each in woken])
     else:
@@ -225,12 +225,12 @@ def wake(  # noqa: PLR0913, PLR0917 - one for each option
 
 
 def _waited(scaling: Scaling, woken: Woken) -> Woken:
-    from ebbtide.core.wake import cold_start_timeout
+    from ebbtide.core.scale_to_zero.wake import cold_start_timeout
 
-    policy = scaling.outside.policies.find_policy(woken.policy_id)
+    policy = scaling.ports.policies.find_policy(woken.policy_id)
     if woken.ready or policy is None:
         return woken
-    until = scaling.outside.clock.now() + cold_start_timeout(policy, scaling.defaults)
+    until = scaling.ports.clock.now() + cold_start_timeout(policy, scaling.defaults)
     after = scaling.wait_ready(woken.policy_id, woken.wake_id, until)
     return replace(woken, ready=after.ready, message=after.message, node_wait=after.node_wait)
 

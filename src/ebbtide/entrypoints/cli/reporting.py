@@ -37,9 +37,9 @@ def report(
     config: ConfigPath = None,
 ) -> None:
     """Write what a period cost and saved, what was done in it, and what went wrong."""
-    from ebbtide.entrypoints.days import wrong_day
-    from ebbtide.entrypoints.report import collect, period_of
-    from ebbtide.entrypoints.report_page import page
+    from ebbtide.entrypoints.report.collect import collect, period_of
+    from ebbtide.entrypoints.report.page import page
+    from ebbtide.entrypoints.views.days import wrong_day
 
     if html is None and png is None:
         raise Usage("say where to: --html FILE, --png FILE, or both; nothing was written.")
@@ -53,11 +53,11 @@ def report(
                 f"nothing has run here yet ({found.store_url} is not there), so there is nothing to report; "
                 "nothing was written. Run `ebbtide once` first, or name the configuration with --config."
             )
-        period = period_of(first, last, int(scaling.outside.clock.now()))
+        period = period_of(first, last, int(scaling.ports.clock.now()))
         if period.since > period.until:
             raise Usage(f"--from: {period.first} is still to come; nothing was written.")
         days = scaling.summary(period.first, period.last).total.days
-        figures = collect(scaling.outside.store, found.settings.cluster, days, period)
+        figures = collect(scaling.ports.store, found.settings.cluster, days, period)
     text = page(figures)
     for path in (html, png):
         if path is not None and not path.parent.is_dir():

@@ -16,17 +16,17 @@ import typer
 from rich.text import Text
 
 from ebbtide import __version__
-from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, open_outside, read_config
+from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, open_ports, read_config
 from ebbtide.entrypoints.cli.writing import QUIET, console, moment, write_json, write_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ebbtide.bootstrap.figures import Watched
-    from ebbtide.bootstrap.scaling import Both
+    from ebbtide.bootstrap.metrics import Watched
+    from ebbtide.bootstrap.scaling import Runtime
     from ebbtide.config import Config
-    from ebbtide.engine.outside import Outside
-    from ebbtide.engine.scaling import RoundReport, Scaling
+    from ebbtide.engine.ports import Ports
+    from ebbtide.engine.scale_to_zero.scaling import RoundReport, Scaling
     from ebbtide.engine.tick import TickReport
 
 
@@ -42,14 +42,14 @@ def once(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False)
 
     found = read_config(ctx, config)
     owner = new_owner()
-    with open_outside(found) as doors:
+    with open_ports(found) as doors:
         doors.store.load()  # a record that is not ours to write ends this before anything is written
         both = with_scaling(found, doors, say=lambda says: typer.echo(f"ebbtide: {says}", err=True))
         seconds = max(found.interval_seconds, found.settings.request_timeout_seconds)
         rounded = both.scaling.round(owner, doors.clock.now() + seconds) if both.scaling else None
-        report = run_once(both.outside, found.settings, owner, doors.clock.now() + seconds)
+        report = run_once(both.ports, found.settings, owner, doors.clock.now() + seconds)
         _show_once(report, rounded.says if rounded and rounded.policies else "", as_json)
-        fail_if_blind(both.outside, report)
+        fail_if_blind(both.ports, report)
 
 
 def _show_once(report: TickReport, policies: str, as_json: bool) -> None:
@@ -81,7 +81,7 @@ def run(
     config: ConfigPath = None,
 ) -> None:
     """Run until stopped: a tick every `interval_sec`. SIGTERM and Ctrl-C finish the tick, then end."""
-    from ebbtide.bootstrap.figures import figures_served
+    from ebbtide.bootstrap.metrics import figures_served
 
     stop = threading.Event()
     out = console()
@@ -89,9 +89,9 @@ def run(
     found = [read_config(ctx, path) for path in named]
     check_distinct(found)
     with ExitStack() as undo:
-        doors = [undo.enter_context(open_outside(each, watching=True)) for each in found]
-        for outside in doors:
-            outside.store.load()
+        doors = [undo.enter_context(open_ports(each, watching=True)) for each in found]
+        for ports in doors:
+            ports.store.load()
         for number in (signal.SIGTERM, signal.SIGINT):
             before = signal.signal(number, lambda *_: stop.set())
             undo.callback(signal.signal, number, before)
@@ -102,8 +102,8 @@ def run(
             figures_served(list(zip(found, doors, strict=True)), lambda says: out.print(Text(says)))
         )
         clusters = [
-            (each, undo.enter_context(_with_rounds(each, outside, watched, owner, stop)))
-            for each, outside in zip(found, watched.doors, strict=True)
+            (each, undo.enter_context(_with_rounds(each, ports, watched, owner, stop)))
+            for each, ports in zip(found, watched.doors, strict=True)
         ]
         _run_all(clusters, owner, stop, out)
     out.print("Stopped: the lease is given back, and what is open is in the record.")
@@ -111,33 +111,33 @@ def run(
 
 @contextmanager
 def _with_rounds(
-    config: Config, outside: Outside, watched: Watched, owner: str, stop: threading.Event
-) -> Iterator[Outside]:
+    config: Config, ports: Ports, watched: Watched, owner: str, stop: threading.Event
+) -> Iterator[Ports]:
     """Next to the ticks: the API, where it is wanted, and the idle loop, where workloads can be scaled."""
     from ebbtide.bootstrap.scaling import with_scaling
 
     out = console()
-    both = with_scaling(config, outside, stays=True, say=lambda says: out.print(Text(says)))
+    both = with_scaling(config, ports, stays=True, say=lambda says: out.print(Text(says)))
     watched.follow(config, both.scaling)
     with _api(config, both, watched, out), _rounds(both.scaling, owner, stop, out):
-        yield both.outside
+        yield both.ports
 
 
 @contextmanager
-def _api(config: Config, both: Both, watched: Watched, out: Console) -> Iterator[None]:
+def _api(config: Config, both: Runtime, watched: Watched, out: Console) -> Iterator[None]:
     if config.api.listen == "off":
         yield
         return
     from ebbtide.entrypoints.cli.serving import api_served
 
-    with api_served(config, both.outside, config.api.listen, both.scaling, watched.health) as url:
+    with api_served(config, both.ports, config.api.listen, both.scaling, watched.health) as url:
         out.print(Text(f"Pages and API: {url}"))
         yield
 
 
 @contextmanager
 def _rounds(scaling: Scaling | None, owner: str, stop: threading.Event, out: Console) -> Iterator[None]:
-    from ebbtide.engine.scaling_loop import run_rounds
+    from ebbtide.engine.scale_to_zero.loop import run_rounds
 
     if scaling is None:
         yield
@@ -156,23 +156,23 @@ def _rounds(scaling: Scaling | None, owner: str, stop: threading.Event, out: Con
         thread.join()
 
 
-def _run_all(clusters: list[tuple[Config, Outside]], owner: str, stop: threading.Event, out: Console) -> None:
+def _run_all(clusters: list[tuple[Config, Ports]], owner: str, stop: threading.Event, out: Console) -> None:
     from ebbtide.engine.fleet import Fleet, Member
     from ebbtide.engine.loop import run_loop
 
     if len(clusters) == 1:
-        config, outside = clusters[0]
+        config, ports = clusters[0]
 
         def show(report: TickReport) -> None:
             out.print(report_line(report))
 
-        run_loop(outside, config.settings, owner, config.interval_seconds, stop, show)
+        run_loop(ports, config.settings, owner, config.interval_seconds, stop, show)
         return
 
     def show_of(cluster: str, report: TickReport) -> None:
         out.print(Text.assemble((f"{cluster}  ", "bold"), report_line(report)))
 
-    members = [Member(outside, config.settings, config.interval_seconds) for config, outside in clusters]
+    members = [Member(ports, config.settings, config.interval_seconds) for config, ports in clusters]
     Fleet(members, owner, stop, show_of).run()
 
 

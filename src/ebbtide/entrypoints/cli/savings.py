@@ -15,8 +15,8 @@ from ebbtide.errors import NotFound, Usage
 
 if TYPE_CHECKING:
     from ebbtide.config import Config
-    from ebbtide.engine.scaling import Scaling
-    from ebbtide.entrypoints.api.scaling_shapes import DayShape, SavingsShape
+    from ebbtide.engine.scale_to_zero.scaling import Scaling
+    from ebbtide.entrypoints.api.policy_schemas import DayShape, SavingsShape
 
 REBUILD = "rebuild"
 DAY_HOURS = 24.0
@@ -37,7 +37,7 @@ def savings(  # noqa: PLR0913, PLR0917 - one for each option
     config: ConfigPath = None,
 ) -> None:
     """Show what sleeping saved, by day; `ebbtide savings rebuild` makes the ledger again from the log."""
-    from ebbtide.entrypoints.days import wrong_day
+    from ebbtide.entrypoints.views.days import wrong_day
 
     anew, name = _understood(words or [])
     if as_json and as_csv:
@@ -56,7 +56,7 @@ def savings(  # noqa: PLR0913, PLR0917 - one for each option
     elif as_json:
         write_json(shape.model_dump(mode="json"))
     elif as_csv:
-        from ebbtide.entrypoints.api.scaling_telling import csv_text
+        from ebbtide.entrypoints.api.policy_views import csv_text
 
         sys.stdout.write(csv_text(shape))
     else:
@@ -72,10 +72,10 @@ def _understood(words: list[str]) -> tuple[bool, str]:
 
 
 def _shape(scaling: Scaling, name: str, first: str, last: str) -> SavingsShape:
-    from ebbtide.entrypoints.api.scaling_telling import savings_shape, summary_shape
-    from ebbtide.entrypoints.days import bounds
+    from ebbtide.entrypoints.api.policy_views import savings_shape, summary_shape
+    from ebbtide.entrypoints.views.days import bounds
 
-    start, end, period, yesterday = bounds(first, last, int(scaling.outside.clock.now()))
+    start, end, period, yesterday = bounds(first, last, int(scaling.ports.clock.now()))
     if not name:
         return summary_shape(scaling.summary(start, end), period, yesterday)
     return savings_shape(scaling.savings(_id_of(scaling, name), start, end), period, yesterday)
@@ -86,7 +86,7 @@ def _id_of(scaling: Scaling, name: str) -> str:
     try:
         return book_of(scaling).find(name).id
     except NotFound:
-        if scaling.outside.policies.list_days(name):
+        if scaling.ports.policies.list_days(name):
             return name
         raise
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ebbtide.entrypoints.cli.options import existing_store, open_outside, open_store
+from ebbtide.entrypoints.cli.options import existing_store, open_ports, open_store
 from ebbtide.errors import Retryable, Usage
 
 if TYPE_CHECKING:
     from ebbtide.config import Config
-    from ebbtide.engine.policies import Policies
-    from ebbtide.engine.scaling import Scaling
+    from ebbtide.engine.scale_to_zero.policies import Policies
+    from ebbtide.engine.scale_to_zero.scaling import Scaling
     from ebbtide.model.log import LogEntry
     from ebbtide.model.snapshot import Reading
     from ebbtide.model.workload import Workload, WorkloadRef
@@ -66,8 +66,8 @@ def with_the_cluster(config: Config) -> Iterator[Scaling]:
     """For commands that scale. A wake is recorded also while the cluster does not answer."""
     from ebbtide.bootstrap.scaling import open_scaling
 
-    with open_outside(config, asking=False) as outside:
-        scaling = open_scaling(config, outside)
+    with open_ports(config, asking=False) as ports:
+        scaling = open_scaling(config, ports)
         if scaling is None:
             raise Usage(
                 "the store has no tables for policies; nothing was touched. Run `ebbtide db upgrade` "
@@ -78,20 +78,20 @@ def with_the_cluster(config: Config) -> Iterator[Scaling]:
 
 def book_of(scaling: Scaling, pools: Sequence[str] = ()) -> Policies:
     """`pools` are those that a policy may name, for a command that writes policies."""
-    from ebbtide.engine.policies import Policies
+    from ebbtide.engine.scale_to_zero.policies import Policies
 
-    outside = scaling.outside
-    return Policies(outside.policies, outside.clock, outside.new_id, pools)
+    ports = scaling.ports
+    return Policies(ports.policies, ports.clock, ports.new_id, pools)
 
 
 def _scaling(config: Config, store: Store) -> Scaling:
     from ebbtide.bootstrap import SystemClock, TimeOrderedIds
     from ebbtide.bootstrap.scaling import HasPolicies
-    from ebbtide.engine.scaling import Scaling, ScalingOutside
+    from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 
     assert isinstance(store, HasPolicies)  # every store that can be configured has them
     nobody = Unasked()
-    outside = ScalingOutside(
+    ports = ScalingPorts(
         store=store,
         policies=store.policies(),
         workloads=nobody,
@@ -100,4 +100,4 @@ def _scaling(config: Config, store: Store) -> Scaling:
         clock=SystemClock(),
         new_id=TimeOrderedIds(),
     )
-    return Scaling(outside, config.zero, config.settings)
+    return Scaling(ports, config.zero, config.settings)

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, open_outside, read_config
+from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, open_ports, read_config
 from ebbtide.entrypoints.cli.writing import write_json, write_lines
 from ebbtide.errors import Usage
 
 if TYPE_CHECKING:
     from ebbtide.adapters.metrics_export.health import Health
     from ebbtide.config import Config
-    from ebbtide.engine.outside import Outside
-    from ebbtide.engine.scaling import Scaling
+    from ebbtide.engine.ports import Ports
+    from ebbtide.engine.scale_to_zero.scaling import Scaling
 
 DEFAULT_LISTEN = "127.0.0.1:8808"
 
@@ -69,7 +69,7 @@ def serve(
     config: ConfigPath = None,
 ) -> None:
     """Serve the API and the pages alone, next to runners elsewhere (a Lambda, other replicas)."""
-    from ebbtide.bootstrap.figures import watched
+    from ebbtide.bootstrap.metrics import watched
     from ebbtide.bootstrap.scaling import open_scaling
     from ebbtide.config.api import beyond_loopback
 
@@ -86,22 +86,22 @@ def serve(
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    with open_outside(found, watching=True) as doors:
+    with open_ports(found, watching=True) as doors:
         doors.store.load()
         seen = watched([(found, doors)], lambda says: write_lines([says]), ticks=False)
-        (outside,) = seen.doors
-        scaling = open_scaling(found, outside, stays=True)
+        (ports,) = seen.doors
+        scaling = open_scaling(found, ports, stays=True)
         if scaling is None:
             write_lines(["Policies are not served: `ebbtide db upgrade` makes their tables."])
         seen.follow(found, scaling)
-        with api_served(found, outside, address, scaling, seen.health) as url:
+        with api_served(found, ports, address, scaling, seen.health) as url:
             write_lines([f"Pages and API: {url}  (Ctrl-C stops it)"])
             stop.wait()
 
 
 @contextmanager
 def api_served(
-    config: Config, outside: Outside, listen: str, scaling: Scaling | None, health: Health | None
+    config: Config, ports: Ports, listen: str, scaling: Scaling | None, health: Health | None
 ) -> Iterator[str]:
     """Its address. `Usage` where it cannot be listened on."""
     from ebbtide.bootstrap.kubernetes import needing
@@ -114,5 +114,5 @@ def api_served(
 
     host, port = host_and_port(listen)
     shown = f"[{host}]" if ":" in host else host
-    with served(make_app(open_site(config, outside, listen, scaling, health)), host, port) as at:
+    with served(make_app(open_site(config, ports, listen, scaling, health)), host, port) as at:
         yield f"http://{shown}:{at}/"

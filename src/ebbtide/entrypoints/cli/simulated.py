@@ -14,9 +14,7 @@ from ebbtide.config import Config
 from ebbtide.errors import StoreUnusable
 from ebbtide.model.pool import Pool
 from ebbtide.model.settings import Settings
-from ebbtide.simulator.catalogue import add_system, deployment, guarded
-from ebbtide.simulator.clock import VirtualClock
-from ebbtide.simulator.persistent import (
+from ebbtide.simulator.run.persistent import (
     FileCloud,
     FileCluster,
     FileInbox,
@@ -25,11 +23,13 @@ from ebbtide.simulator.persistent import (
     FileWorkloads,
     WorldFile,
 )
-from ebbtide.simulator.ports import SimCloud, SimCluster, SimInbox, SimMetrics
-from ebbtide.simulator.rules import Rules
-from ebbtide.simulator.scenarios import WARM_UP_SECONDS
-from ebbtide.simulator.workload import Curve, Demand
-from ebbtide.simulator.world import World
+from ebbtide.simulator.run.scenarios import WARM_UP_SECONDS
+from ebbtide.simulator.world.catalogue import add_system, deployment, guarded
+from ebbtide.simulator.world.clock import VirtualClock
+from ebbtide.simulator.world.ports import SimCloud, SimCluster, SimInbox, SimMetrics
+from ebbtide.simulator.world.rules import Rules
+from ebbtide.simulator.world.workload import Curve, Demand
+from ebbtide.simulator.world.world import World
 
 SEED = 1
 AGE_SECONDS = 86_400
@@ -38,7 +38,7 @@ LOW, HIGH = 2, 8
 """Pods for each worker there is at first, at rest and in a burst."""
 
 
-def open_simulated(config: Config) -> bootstrap.World:
+def open_simulated(config: Config) -> bootstrap.ClusterPorts:
     """The cluster in its file, which is made where there is none."""
     clock = SystemClock()
     file = WorldFile(Path(config.cluster_file), clock)
@@ -51,7 +51,7 @@ def open_simulated(config: Config) -> bootstrap.World:
     return _in_file(file, clock)
 
 
-def look_at_simulated(config: Config) -> bootstrap.World:
+def look_at_simulated(config: Config) -> bootstrap.ClusterPorts:
     """The cluster in its file; where there is none, the one that would be made, in memory only."""
     clock = SystemClock()
     file = WorldFile(Path(config.cluster_file), clock)
@@ -59,7 +59,7 @@ def look_at_simulated(config: Config) -> bootstrap.World:
         return _in_file(file, clock)
     world = new_world(config.settings, clock.now())
     still = VirtualClock(world.now)
-    return bootstrap.World(
+    return bootstrap.ClusterPorts(
         SimCluster(world, still),
         SimCloud(world, still),
         SimMetrics(world, still),
@@ -68,8 +68,8 @@ def look_at_simulated(config: Config) -> bootstrap.World:
     )
 
 
-def _in_file(file: WorldFile, clock: SystemClock) -> bootstrap.World:
-    return bootstrap.World(
+def _in_file(file: WorldFile, clock: SystemClock) -> bootstrap.ClusterPorts:
+    return bootstrap.ClusterPorts(
         FileCluster(file),
         FileCloud(file),
         FileMetrics(file),

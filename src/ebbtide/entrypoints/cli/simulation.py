@@ -50,11 +50,11 @@ def simulate(  # noqa: PLR0913, PLR0917 - one for each option
         refuse_others(ctx)
         play_story(story, as_json)
         return
-    from ebbtide.simulator.comparison import compared, needs_consolidation, without_consolidation
-    from ebbtide.simulator.disorder import check_names
-    from ebbtide.simulator.scenarios import Scenario, build, play
-    from ebbtide.simulator.simulate import Simulation
-    from ebbtide.simulator.workload import read_recording
+    from ebbtide.simulator.faults.catalogue import check_names
+    from ebbtide.simulator.run.comparison import compared, needs_consolidation, without_consolidation
+    from ebbtide.simulator.run.scenarios import Scenario, build, play
+    from ebbtide.simulator.run.simulate import Simulation
+    from ebbtide.simulator.world.workload import read_recording
 
     named = fault_names(faults)
     check_names(named)
@@ -99,7 +99,7 @@ def play_story(path: Path, as_json: bool) -> None:
     if as_json:
         print(result.to_json())
     else:
-        from ebbtide.entrypoints.cli.story_view import story_lines
+        from ebbtide.entrypoints.views.stories import story_lines
 
         write_lines(story_lines(result))
     if not result.ok:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from ebbtide.model.node import Market
 from ebbtide.model.settings import Settings
-from ebbtide.simulator.catalogue import ZONES, add_system, database, deployment, guarded, pool
-from ebbtide.simulator.rules import Rules
-from ebbtide.simulator.scenarios import HOUR, START, WARM_UP_SECONDS, Scenario
-from ebbtide.simulator.workload import Curve, Demand
-from ebbtide.simulator.world import World
+from ebbtide.simulator.run.scenarios import HOUR, START, WARM_UP_SECONDS, Scenario
+from ebbtide.simulator.world.catalogue import ZONES, add_system, database, deployment, guarded, pool
+from ebbtide.simulator.world.rules import Rules
+from ebbtide.simulator.world.workload import Curve, Demand
+from ebbtide.simulator.world.world import World
 
 NAME = "a day"
 MORNING = START + 6 * HOUR

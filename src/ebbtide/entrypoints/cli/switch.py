@@ -8,7 +8,7 @@ import typer
 
 from ebbtide.entrypoints.cli.options import ConfigPath, open_store, read_config
 from ebbtide.entrypoints.cli.writing import write_lines
-from ebbtide.entrypoints.texts import why_not_plain
+from ebbtide.entrypoints.views.texts import why_not_plain
 from ebbtide.errors import Usage
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ebbtide.core.words import a_while
-from ebbtide.entrypoints.texts import shown
+from ebbtide.entrypoints.views.texts import shown
 
 GOOD, BAD, QUIET, STRONG = "green", "red", "bright_black", "bold"
 

@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ebbtide.adapters.clouds.catalogue import CATALOGUE
 from ebbtide.config.unfilled import FILL_IN
+from ebbtide.core.prices.catalogue import CATALOGUE
 from ebbtide.core.words import count_of
 from ebbtide.entrypoints.setup.access import FILE_NAME as RBAC_FILE
 from ebbtide.entrypoints.setup.access import KUBECONFIG, kubeconfig_steps

@@ -9,19 +9,19 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from ebbtide.adapters.clouds.catalogue import CATALOGUE
+from ebbtide.core.prices.catalogue import CATALOGUE
 from ebbtide.model import names
 from ebbtide.model.node import Market
 from ebbtide.model.pool import NodeType, Pool
 from ebbtide.model.resources import Resources
 from ebbtide.model.settings import Settings
-from ebbtide.simulator.catalogue import CONTROL_PLANE_ONLY, SPOT_SHARE
-from ebbtide.simulator.rules import Kind, Rules, Span, WorkloadSpec, pod_template
 from ebbtide.simulator.story.parse import Story
-from ebbtide.simulator.story.shapes import CloudKeys, NodeKeys, epoch_of
+from ebbtide.simulator.story.schemas import CloudKeys, NodeKeys, epoch_of
 from ebbtide.simulator.story.workloads import budget_of, spec_of
-from ebbtide.simulator.workload import Curve
-from ebbtide.simulator.world import World
+from ebbtide.simulator.world.catalogue import CONTROL_PLANE_ONLY, SPOT_SHARE
+from ebbtide.simulator.world.rules import Kind, Rules, Span, WorkloadSpec, pod_template
+from ebbtide.simulator.world.workload import Curve
+from ebbtide.simulator.world.world import World
 
 CONTROL_PLANE = "control-plane"
 FOREIGN_TYPE = "cpx32"

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from ebbtide.adapters.clouds.catalogue import CATALOGUE
 from ebbtide.config import Config
 from ebbtide.config.problems import Problem, shown
-from ebbtide.simulator.disorder import OF_CALLS
-from ebbtide.simulator.story.events_shapes import ON_NODES, ON_POLICIES, ON_ZONES, EventKeys
-from ebbtide.simulator.story.expect_shapes import AtKeys, HappensKeys, NeverKeys, SaysKeys
+from ebbtide.core.prices.catalogue import CATALOGUE
+from ebbtide.simulator.faults.catalogue import OF_CALLS
+from ebbtide.simulator.story.event_schemas import ON_NODES, ON_POLICIES, ON_ZONES, EventKeys
+from ebbtide.simulator.story.expect_schemas import AtKeys, HappensKeys, NeverKeys, SaysKeys
 from ebbtide.simulator.story.names import NEW, Workloads
-from ebbtide.simulator.story.shapes import NodeKeys, StoryKeys
+from ebbtide.simulator.story.schemas import NodeKeys, StoryKeys
 
 MOST_NAMED = 12
 

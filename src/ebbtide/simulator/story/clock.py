@@ -7,7 +7,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from math import inf
 
-from ebbtide.simulator.clock import VirtualClock
+from ebbtide.simulator.world.clock import VirtualClock
 
 Stop = Callable[[], None]
 _Planned = tuple[float, int, Stop]

@@ -10,8 +10,8 @@ from itertools import product
 
 from ebbtide.config import Config
 from ebbtide.config.policies import PolicyKeys, keys_of
-from ebbtide.engine.policies import Policies, PolicyRefused
-from ebbtide.engine.scaling import Scaling
+from ebbtide.engine.scale_to_zero.policies import Policies, PolicyRefused
+from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.engine.switch import set_switch
 from ebbtide.errors import EbbtideError
 from ebbtide.model.events import SwitchedBy
@@ -20,12 +20,12 @@ from ebbtide.model.node import Market
 from ebbtide.model.pod import Pod
 from ebbtide.model.policy import FROM_CONFIGURATION
 from ebbtide.model.pool import Pool
-from ebbtide.simulator.machines import Machine
-from ebbtide.simulator.runner import Stage, policies_of, store_of
-from ebbtide.simulator.story.events_shapes import ON_NODES, ON_ZONES, CapacityKeys, EventKeys
+from ebbtide.simulator.run.runner import Stage, policies_of, store_of
+from ebbtide.simulator.story.event_schemas import ON_NODES, ON_ZONES, CapacityKeys, EventKeys
 from ebbtide.simulator.story.names import Workloads
 from ebbtide.simulator.story.trouble import Trouble
 from ebbtide.simulator.story.workloads import with_players
+from ebbtide.simulator.world.machines import Machine
 
 
 def incident_of(kind: str, zone: str) -> tuple[str, str]:

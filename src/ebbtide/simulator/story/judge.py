@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ebbtide.model.pod import Phase
 from ebbtide.model.record import Record
-from ebbtide.simulator.runner import Stage
-from ebbtide.simulator.story.expect_shapes import (
+from ebbtide.simulator.run.runner import Stage
+from ebbtide.simulator.story.expect_schemas import (
     AtEndKeys,
     AtKeys,
     EndKeys,

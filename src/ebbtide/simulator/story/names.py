@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from ebbtide.simulator.story.shapes import WorkloadKeys
+from ebbtide.simulator.story.schemas import WorkloadKeys
 
 NEW = re.compile(r"new-[1-9]\d*")
 """Nodes that are launched in the course of a story are new-1, new-2, ... in the order of their launch."""

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ebbtide.core.offers import currencies
+from ebbtide.core.nodes.offers import currencies
 from ebbtide.model.log import LogKind
-from ebbtide.simulator.catalogue import CURRENCY
-from ebbtide.simulator.repacking import Repacked
-from ebbtide.simulator.runner import Stage
+from ebbtide.simulator.checker.consolidation import Repacked
+from ebbtide.simulator.run.runner import Stage
 from ebbtide.simulator.story.parse import Story
 from ebbtide.simulator.story.recorder import Done, story_time
-from ebbtide.simulator.world import World
+from ebbtide.simulator.world.catalogue import CURRENCY
+from ebbtide.simulator.world.world import World
 
 if TYPE_CHECKING:
     from ebbtide.simulator.story.play import Player

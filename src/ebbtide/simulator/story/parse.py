@@ -18,7 +18,7 @@ from ebbtide.config.problems import Problem
 from ebbtide.errors import ConfigError
 from ebbtide.simulator.story.checks import check
 from ebbtide.simulator.story.problems import problems_in
-from ebbtide.simulator.story.shapes import StoryKeys
+from ebbtide.simulator.story.schemas import StoryKeys
 
 HINT = "Correct the story; `ebbtide simulate --schema` prints all keys."
 

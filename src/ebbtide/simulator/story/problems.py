@@ -11,8 +11,8 @@ from pydantic_core import ErrorDetails
 
 from ebbtide.config.places import Path, allowed, model_in
 from ebbtide.config.problems import Problem, shown
-from ebbtide.simulator.story.expect_shapes import FORMS, TAGS
-from ebbtide.simulator.story.shapes import StoryKeys
+from ebbtide.simulator.story.expect_schemas import FORMS, TAGS
+from ebbtide.simulator.story.schemas import StoryKeys
 
 UNIONS = ("float", "int", "constrained-float", "constrained-int", "none")
 """Marks that a choice between types leaves in the place of a problem."""

@@ -9,9 +9,9 @@ from ebbtide.model.node import Instance, Node
 from ebbtide.model.operation import Consolidate, Operation, ScaleDown, ScaleUp, Spot
 from ebbtide.model.record import Record
 from ebbtide.model.workload import Workload
-from ebbtide.simulator.runner import Stage
+from ebbtide.simulator.run.runner import Stage
 from ebbtide.simulator.story.names import Workloads
-from ebbtide.simulator.world import Act, ActKind
+from ebbtide.simulator.world.world import Act, ActKind
 
 
 @dataclass(frozen=True, slots=True)

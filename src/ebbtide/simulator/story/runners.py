@@ -10,16 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ebbtide.engine.loop import Nudge, for_a_daemon
-from ebbtide.engine.outside import Outside
-from ebbtide.engine.scaling import RoundReport, Scaling, ScalingOutside
+from ebbtide.engine.ports import Ports
+from ebbtide.engine.scale_to_zero.scaling import RoundReport, Scaling, ScalingPorts
 from ebbtide.engine.single_run import fail_if_blind, run_once
 from ebbtide.engine.tick import TickReport, tick
 from ebbtide.model.settings import Settings
-from ebbtide.simulator.faults import faulty_outside
-from ebbtide.simulator.plans import RandomPlan
-from ebbtide.simulator.runner import Stage, outside_of, policies_of
-from ebbtide.simulator.scaling import SimSignals, SimWorkloads
-from ebbtide.simulator.scaling_faults import faulty_scaling
+from ebbtide.simulator.faults.calls import RandomPlan
+from ebbtide.simulator.faults.policy_ports import faulty_scaling
+from ebbtide.simulator.faults.ports import faulty_ports
+from ebbtide.simulator.run.runner import Stage, policies_of, ports_of
 from ebbtide.simulator.story.recorder import Recorder
 from ebbtide.simulator.story.trouble import (
     Crashes,
@@ -31,6 +30,7 @@ from ebbtide.simulator.story.trouble import (
     StoryWorkloads,
     Trouble,
 )
+from ebbtide.simulator.world.scaling import SimSignals, SimWorkloads
 
 LAMBDA_SECONDS = 120.0
 LEAST_ROUND_SECONDS = 30.0
@@ -47,30 +47,30 @@ class Backstage:
     """What goes wrong by chance."""
     has_policies: bool
 
-    def doors(self) -> Outside:
+    def doors(self) -> Ports:
         stage = self.stage
-        outside = outside_of(stage)
+        ports = ports_of(stage)
         return replace(
-            outside,
-            cluster=StoryCluster(outside.cluster, stage.world, self.trouble),
-            cloud=StoryCloud(outside.cloud, stage.world, self.trouble),
-            metrics=StoryMetrics(outside.metrics, stage.world, self.trouble),
+            ports,
+            cluster=StoryCluster(ports.cluster, stage.world, self.trouble),
+            cloud=StoryCloud(ports.cloud, stage.world, self.trouble),
+            metrics=StoryMetrics(ports.metrics, stage.world, self.trouble),
             players=StoryPlayers(stage.world, self.trouble),
             urgencies=stage.world.urgencies,
         )
 
-    def scaling_doors(self, outside: Outside) -> ScalingOutside:
+    def scaling_doors(self, ports: Ports) -> ScalingPorts:
         stage = self.stage
         workloads = SimWorkloads(stage.world, stage.clock)
-        return ScalingOutside(
-            store=outside.store,
+        return ScalingPorts(
+            store=ports.store,
             policies=policies_of(stage),
             workloads=StoryWorkloads(workloads, stage.world, self.trouble, self.recorder.scaled),
             signals=StorySignals(SimSignals(stage.world, stage.clock), stage.world, self.trouble),
-            notifier=outside.notifier,
-            clock=outside.clock,
-            new_id=outside.new_id,
-            cluster=outside.cluster,
+            notifier=ports.notifier,
+            clock=ports.clock,
+            new_id=ports.new_id,
+            cluster=ports.cluster,
         )
 
     def api(self) -> Scaling:
@@ -88,16 +88,16 @@ class Process:
         self._stays = stays
         self._settings = for_a_daemon(stage.settings) if stays else stage.settings
         plan = Crashes(backstage.trouble, backstage.plan)
-        outside = backstage.doors()
+        ports = backstage.doors()
         self.scaling: Scaling | None = None
         if backstage.has_policies:
-            doors = faulty_scaling(backstage.scaling_doors(outside), plan, self._disturb)
+            doors = faulty_scaling(backstage.scaling_doors(ports), plan, self._disturb)
             self.scaling = Scaling(doors, stage.zero, self._settings)
-        self._outside = replace(faulty_outside(outside, plan, self._disturb), settings_now=self._in_effect)
+        self._ports = replace(faulty_ports(ports, plan, self._disturb), settings_now=self._in_effect)
 
     def nudge(self) -> Nudge:
         """What came up since now; a Lambda is not nudged."""
-        return Nudge(self._outside)
+        return Nudge(self._ports)
 
     def tick(self, interval_seconds: float) -> TickReport:
         timeout = self._settings.request_timeout_seconds
@@ -105,21 +105,21 @@ class Process:
             budget = max(interval_seconds, timeout)
         else:
             budget = max(LAMBDA_SECONDS - timeout, LAMBDA_SECONDS / 2)
-        deadline = self._outside.clock.now() + budget
+        deadline = self._ports.clock.now() + budget
         if self._stays:
-            return tick(self._outside, self._settings, self.owner, deadline, keeps_lease=True)
-        return run_once(self._outside, self._settings, self.owner, deadline)
+            return tick(self._ports, self._settings, self.owner, deadline, keeps_lease=True)
+        return run_once(self._ports, self._settings, self.owner, deadline)
 
     def finish(self, report: TickReport) -> None:
         """A Lambda that could not see its cluster or cloud fails."""
         if not self._stays:
-            fail_if_blind(self._outside, report)
+            fail_if_blind(self._ports, report)
 
     def round(self, seconds: float) -> RoundReport | None:
         """One look at the policies, where there can be any."""
         if self.scaling is None:
             return None
-        return self.scaling.round(self.owner, self._outside.clock.now() + max(seconds, LEAST_ROUND_SECONDS))
+        return self.scaling.round(self.owner, self._ports.clock.now() + max(seconds, LEAST_ROUND_SECONDS))
 
     def _in_effect(self, settings: Settings) -> Settings:
         """What policies make of the settings; the checker judges by the same."""

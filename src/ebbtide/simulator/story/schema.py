@@ -8,8 +8,8 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from ebbtide.config.schema import Document
-from ebbtide.simulator.story.events_shapes import EventKeys
-from ebbtide.simulator.story.shapes import StoryKeys
+from ebbtide.simulator.story.event_schemas import EventKeys
+from ebbtide.simulator.story.schemas import StoryKeys
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ebbtide.core import servers
+from ebbtide.core.consolidation import game_servers
 from ebbtide.errors import Final, Retryable
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, SoftTaint, Uncordon
 from ebbtide.model.node import Instance
@@ -16,8 +16,8 @@ from ebbtide.model.pod import Pod
 from ebbtide.model.snapshot import ClusterView, Reading
 from ebbtide.model.workload import Workload, WorkloadRef
 from ebbtide.ports import Cloud, Cluster, Metrics, Signals, Workloads
-from ebbtide.simulator.plans import Plan, Strike
-from ebbtide.simulator.world import World
+from ebbtide.simulator.faults.calls import Plan, Strike
+from ebbtide.simulator.world.world import World
 
 EFFECTS = ("cluster.", "cloud.", "workloads.")
 WRITES = ("store.write", "policies.write_state", "policies.write_states", "policies.put_policy")
@@ -176,7 +176,7 @@ class StoryPlayers(_Door):
             return None
         found = {}
         for pod in self._world.inventory.pods.values():
-            noted = dict(pod.annotations).get(servers.PLAYERS, "")
+            noted = dict(pod.annotations).get(game_servers.PLAYERS, "")
             if noted.isdecimal():
                 found[pod.full_name] = int(noted)
         return found

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ebbtide.core import servers
-from ebbtide.core.room import HOSTNAME_LABEL, ZONE_LABEL
+from ebbtide.core.consolidation import game_servers
+from ebbtide.core.nodes.room import HOSTNAME_LABEL, ZONE_LABEL
 from ebbtide.model import names
 from ebbtide.model.pod import Pod
 from ebbtide.model.scheduling import (
@@ -19,9 +19,9 @@ from ebbtide.model.scheduling import (
     TaintEffect,
     Toleration,
 )
-from ebbtide.simulator.rules import BudgetSpec, Kind, WorkloadSpec, pod_template
-from ebbtide.simulator.story.shapes import DemandKeys, TolerationKeys, WorkloadKeys
-from ebbtide.simulator.workload import Curve, Demand
+from ebbtide.simulator.story.schemas import DemandKeys, TolerationKeys, WorkloadKeys
+from ebbtide.simulator.world.rules import BudgetSpec, Kind, WorkloadSpec, pod_template
+from ebbtide.simulator.world.workload import Curve, Demand
 
 TOPOLOGY = {"zone": ZONE_LABEL, "host": HOSTNAME_LABEL}
 RUN_SECONDS = 600.0
@@ -74,14 +74,14 @@ def template_of(keys: WorkloadKeys) -> Pod:
 
 def server_notes(annotations: dict[str, str]) -> tuple[tuple[str, str], ...]:
     """Those that say something about a game server."""
-    return tuple((key, annotations[key]) for key in servers.KEYS if key in annotations)
+    return tuple((key, annotations[key]) for key in game_servers.KEYS if key in annotations)
 
 
 def with_players(pod: Pod, players: int | None) -> Pod:
     """The pod as it is read once its server says so; None: it says nothing of players any more."""
-    notes = {key: value for key, value in pod.annotations if key != servers.PLAYERS}
+    notes = {key: value for key, value in pod.annotations if key != game_servers.PLAYERS}
     if players is not None:
-        notes[servers.PLAYERS] = str(players)
+        notes[game_servers.PLAYERS] = str(players)
     return replace(pod, annotations=server_notes(notes))
 
 

@@ -1,0 +1,129 @@
+"""The update expressions of the record and of its leases, each with the condition it stands or falls by.
+
+The specification's conditions are here: a lock is taken when nobody has it or `lockUntilEpoch < now` (one
+without an end, which another tool left, has run out: it would be held for ever); an operation begins only
+when `scalingInProgress` is not true, or next to one of the other lane, and goes on only under its own
+action id. Ours come on top: `rev` for every write, owner and token of the lease for every guarded one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ebbtide.adapters.stores.codec.operations import OPTIONAL_ATTRIBUTES
+from ebbtide.adapters.stores.codec.record import to_item
+from ebbtide.adapters.stores.dynamodb.tables import TTL_ATTRIBUTE
+from ebbtide.adapters.stores.dynamodb.values import Wire, to_wire
+from ebbtide.adapters.stores.guards import Attempt, action_ids
+from ebbtide.model.record import CLUSTER_LEASE, Lease
+
+OUTBOX = "logOutbox"
+
+TAKE = "SET lockOwner = :owner, lockUntilEpoch = :until"
+OURS = "lockOwner = :owner AND lockToken = :token"
+HELD = f"{OURS} AND lockUntilEpoch >= :now"
+FREE = (
+    "attribute_not_exists(lockOwner) OR lockOwner = :nobody OR attribute_not_exists(lockUntilEpoch)"
+    " OR (lockOwner <> :owner AND lockUntilEpoch < :now)"
+)
+NEVER_WRITTEN = "(attribute_not_exists(rev) OR rev = :expectedRev)"
+STILL_AT_REV = "rev = :expectedRev"
+NONE_OPEN = "attribute_not_exists(scalingInProgress) OR scalingInProgress = :no"
+ONLY_LAUNCH = f"({NONE_OPEN} OR scaleUpActionId = :launching)"
+ONLY_REMOVAL = f"({NONE_OPEN} OR scaleDownActionId = :removing OR consolidateActionId = :removing)"
+BOTH_LANES = (
+    "(attribute_not_exists(scaleUpActionId) OR scaleUpActionId = :launching)"
+    " AND (attribute_not_exists(scaleDownActionId) OR scaleDownActionId = :removing)"
+    " AND (attribute_not_exists(consolidateActionId) OR consolidateActionId = :removing)"
+)
+_KEPT_BY_THE_LEASE = frozenset({"pk", "lockOwner", "lockUntilEpoch", "lockToken"})
+
+
+def take_lease(lease: Lease, now: int, expires: int) -> dict[str, Any]:
+    return {
+        "UpdateExpression": f"{TAKE}{_expiry(lease)} ADD lockToken :one",
+        "ConditionExpression": FREE,
+        "ExpressionAttributeValues": _values(owner=lease.owner, until=lease.until, now=now, one=1, nobody="")
+        | _expiry_value(lease, expires),
+    }
+
+
+def keep_lease(lease: Lease, expires: int) -> dict[str, Any]:
+    """Ours already, under this token: only its end moves, also when it has run out."""
+    return {
+        "UpdateExpression": f"SET lockUntilEpoch = :until{_expiry(lease)}",
+        "ConditionExpression": OURS,
+        "ExpressionAttributeValues": _values(owner=lease.owner, token=lease.token, until=lease.until)
+        | _expiry_value(lease, expires),
+    }
+
+
+def renew_lease(lease: Lease, now: int, expires: int) -> dict[str, Any]:
+    return {
+        "UpdateExpression": f"SET lockUntilEpoch = :until{_expiry(lease)}",
+        "ConditionExpression": HELD,
+        "ExpressionAttributeValues": _values(owner=lease.owner, token=lease.token, until=lease.until, now=now)
+        | _expiry_value(lease, expires),
+    }
+
+
+def release_lease(lease: Lease) -> dict[str, Any]:
+    return {
+        "UpdateExpression": "SET lockOwner = :nobody, lockUntilEpoch = :zero",
+        "ConditionExpression": OURS,
+        "ExpressionAttributeValues": _values(owner=lease.owner, token=lease.token, nobody="", zero=0),
+    }
+
+
+def guard_check(guard: Lease, now: int) -> dict[str, Any]:
+    return {
+        "ConditionExpression": HELD,
+        "ExpressionAttributeValues": _values(owner=guard.owner, token=guard.token, now=now),
+    }
+
+
+def record_update(attempt: Attempt, now: int, outbox: list[Wire]) -> dict[str, Any]:
+    """Set what the record has, remove what it no longer has, leave the lease to itself."""
+    item = to_item(attempt.record)
+    item |= {"rev": attempt.record.rev + 1, "nonce": attempt.nonce}
+    wanted = {name: to_wire(value) for name, value in item.items() if name not in _KEPT_BY_THE_LEASE}
+    conditions = [STILL_AT_REV if attempt.record.rev else NEVER_WRITTEN]
+    values = _values(expectedRev=attempt.record.rev)
+    launching, removing = action_ids(attempt.record)
+    if launching and removing:
+        conditions.append(BOTH_LANES)
+        values |= _values(launching=launching, removing=removing)
+    elif launching:
+        conditions.append(ONLY_LAUNCH)
+        values |= _values(no=False, launching=launching)
+    elif removing:
+        conditions.append(ONLY_REMOVAL)
+        values |= _values(no=False, removing=removing)
+    if attempt.guard is not None and attempt.guard.name == CLUSTER_LEASE:
+        check = guard_check(attempt.guard, now)
+        conditions.append(check["ConditionExpression"])
+        values |= check["ExpressionAttributeValues"]
+    if outbox:
+        conditions.append(f"attribute_not_exists({OUTBOX})")
+        wanted[OUTBOX] = {"L": [{"M": head} for head in outbox]}
+    sets = ", ".join(f"#{name} = :new_{name}" for name in wanted)
+    gone = [name for name in OPTIONAL_ATTRIBUTES if name not in wanted]
+    removes = f" REMOVE {', '.join(gone)}" if gone else ""
+    return {
+        "UpdateExpression": f"SET {sets}{removes}",
+        "ConditionExpression": " AND ".join(conditions),
+        "ExpressionAttributeNames": {f"#{name}": name for name in wanted},
+        "ExpressionAttributeValues": values | {f":new_{name}": value for name, value in wanted.items()},
+    }
+
+
+def _values(**values: Any) -> Wire:
+    return {f":{name}": to_wire(value) for name, value in values.items()}
+
+
+def _expiry(lease: Lease) -> str:
+    return "" if lease.name == CLUSTER_LEASE else f", {TTL_ATTRIBUTE} = :expires"
+
+
+def _expiry_value(lease: Lease, expires: int) -> Wire:
+    return {} if lease.name == CLUSTER_LEASE else _values(expires=expires)

@@ -1,0 +1,203 @@
+"""The tables on DynamoDB: how a store URL names them, how they are made, whether they are fit to use.
+
+`dynamodb://STATE_TABLE/LOGS_TABLE?region=R&endpoint=URL`; each part may be left out, then the variables
+STATE_TABLE and LOGS_TABLE, or the defaults, and AWS's own settings hold. Policies have a third table, named
+after that of the state; only who uses policies needs it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from ebbtide.adapters.stores.dynamodb.errors import refuse_cut_answers, translated
+from ebbtide.errors import StoreUnusable
+from ebbtide.outgoing import guarded_aws
+
+DEFAULT_STATE_TABLE = "k3s-autoscaler-state"
+DEFAULT_LOGS_TABLE = "k3s-autoscaler-logs"
+TTL_ATTRIBUTE = "expiresEpoch"
+DAY_SECONDS = 24 * 3600
+BY_KIND = "by-kind"
+BY_SUBJECT = "by-subject"
+FORM = "dynamodb://STATE_TABLE/LOGS_TABLE?region=REGION"
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    state: str = DEFAULT_STATE_TABLE
+    logs: str = DEFAULT_LOGS_TABLE
+    region: str = ""
+    endpoint: str = ""
+    retention_days: int = 90
+    """How long a log entry lives; 0 is for ever."""
+
+    def expires(self, now: int) -> int:
+        """When an entry of now expires; 0 is never."""
+        return now + self.retention_days * DAY_SECONDS if self.retention_days else 0
+
+    @property
+    def policies(self) -> str:
+        return f"{self.state}-policies"
+
+    @property
+    def where(self) -> str:
+        return f"DynamoDB ({self.state}, {self.logs})"
+
+
+def parse_tables(url: str, environ: Mapping[str, str] = os.environ) -> Tables:
+    parts = urlsplit(url)
+    asked = parse_qs(parts.query)
+    if parts.scheme != "dynamodb" or not asked.keys() <= {"region", "endpoint"}:
+        raise StoreUnusable(f"store.url is not understood: write {FORM}")
+    return Tables(
+        state=parts.netloc or environ.get("STATE_TABLE") or DEFAULT_STATE_TABLE,
+        logs=parts.path.strip("/") or environ.get("LOGS_TABLE") or DEFAULT_LOGS_TABLE,
+        region=asked.get("region", [""])[0],
+        endpoint=asked.get("endpoint", [""])[0],
+    )
+
+
+def make_client(tables: Tables) -> Any:
+    """A client that never repeats a call by itself: the store must know when a reply was lost."""
+    try:
+        import boto3
+        from botocore.config import Config
+    except ImportError as error:
+        raise StoreUnusable("boto3 is not installed: pip install 'ebbtide[aws]'") from error
+    config = Config(
+        retries={"total_max_attempts": 1, "mode": "standard"},
+        connect_timeout=3,
+        read_timeout=10,
+        parameter_validation=False,
+        tcp_keepalive=True,
+        user_agent_extra="ebbtide",
+    )
+    with translated(tables.where):
+        try:
+            client = boto3.session.Session().client(
+                "dynamodb",
+                region_name=tables.region or None,
+                endpoint_url=tables.endpoint or None,
+                config=config,
+            )
+        except ValueError as error:
+            raise StoreUnusable(f"store.url is not understood ({error}): write {FORM}") from error
+    return refuse_cut_answers(guarded_aws(client))
+
+
+@contextmanager
+def open_client(url: str) -> Iterator[tuple[Tables, Any]]:
+    tables = parse_tables(url)
+    client = make_client(tables)
+    try:
+        with translated(tables.where):
+            yield tables, client
+    finally:
+        client.close()
+
+
+def create_tables(url: str) -> str:
+    """Make what is missing: billed on demand, expiring by TTL, recoverable to any moment."""
+    with open_client(url) as (tables, client):
+        specs = (_state_spec(tables.state), _logs_spec(tables.logs), _policies_spec(tables.policies))
+        made = [_create(client, **spec) for spec in specs]
+        for name in (tables.state, tables.logs, tables.policies):
+            client.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1})
+            _set_expiry(client, name)
+            _set_recovery(client, name)
+    return f"{tables.where} {'was made' if any(made) else 'was there already'}"
+
+
+def check_tables(url: str) -> str:
+    with open_client(url) as (tables, client):
+        refuse_unfit(client, tables)
+        refuse_unfit_policies(client, tables)
+    return f"{tables.where} is ready"
+
+
+def refuse_unfit(client: Any, tables: Tables) -> None:
+    for spec in (_state_spec(tables.state), _logs_spec(tables.logs)):
+        _refuse_other(client, tables, spec)
+
+
+def refuse_unfit_policies(client: Any, tables: Tables) -> None:
+    _refuse_other(client, tables, _policies_spec(tables.policies))
+
+
+def _refuse_other(client: Any, tables: Tables, spec: dict[str, Any]) -> None:
+    name = spec["TableName"]
+    with translated(tables.where):
+        found = client.describe_table(TableName=name)["Table"]
+    if found["KeySchema"] != spec["KeySchema"]:
+        raise StoreUnusable(f"the table {name} has other keys than Ebbtide's: name another table")
+    indexes = {index["IndexName"] for index in found.get("LocalSecondaryIndexes", ())}
+    wanted = {index["IndexName"] for index in spec.get("LocalSecondaryIndexes", ())}
+    if not wanted <= indexes:
+        raise StoreUnusable(f"the table {name} lacks an index: make another with `ebbtide db create`")
+
+
+def _create(client: Any, **spec: Any) -> bool:
+    try:
+        client.create_table(BillingMode="PAY_PER_REQUEST", **spec)
+    except client.exceptions.ResourceInUseException:
+        return False
+    return True
+
+
+def _set_expiry(client: Any, name: str) -> None:
+    told = client.describe_time_to_live(TableName=name).get("TimeToLiveDescription", {})
+    if told.get("TimeToLiveStatus") in ("ENABLED", "ENABLING"):
+        return
+    setting = {"Enabled": True, "AttributeName": TTL_ATTRIBUTE}
+    client.update_time_to_live(TableName=name, TimeToLiveSpecification=setting)
+
+
+def _set_recovery(client: Any, name: str) -> None:
+    setting = {"PointInTimeRecoveryEnabled": True}
+    try:
+        client.update_continuous_backups(TableName=name, PointInTimeRecoverySpecification=setting)
+    except client.exceptions.ClientError as error:
+        if error.response["Error"]["Code"] != "UnknownOperationException":  # DynamoDB Local has no backups
+            raise
+
+
+def _state_spec(name: str) -> dict[str, Any]:
+    return {
+        "TableName": name,
+        "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "S"}],
+        "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}],
+    }
+
+
+def _policies_spec(name: str) -> dict[str, Any]:
+    return {
+        "TableName": name,
+        "AttributeDefinitions": [{"AttributeName": key, "AttributeType": "S"} for key in ("pk", "sk")],
+        "KeySchema": _keys("sk"),
+    }
+
+
+def _keys(sort_key: str) -> list[dict[str, str]]:
+    return [
+        {"AttributeName": "pk", "KeyType": "HASH"},
+        {"AttributeName": sort_key, "KeyType": "RANGE"},
+    ]
+
+
+def _logs_spec(name: str) -> dict[str, Any]:
+    return {
+        "TableName": name,
+        "AttributeDefinitions": [
+            {"AttributeName": key, "AttributeType": "S"} for key in ("pk", "sk", "kindKey", "subjectKey")
+        ],
+        "KeySchema": _keys("sk"),
+        "LocalSecondaryIndexes": [
+            {"IndexName": index, "KeySchema": _keys(key), "Projection": {"ProjectionType": "ALL"}}
+            for index, key in ((BY_KIND, "kindKey"), (BY_SUBJECT, "subjectKey"))
+        ],
+    }

@@ -1,0 +1,314 @@
+"""Policies, states and ledger on SQLite and PostgreSQL, over the connections of the store they stand next to.
+
+Every change is one conditional statement, or one transaction of it with its days and log entries. The state
+is written first and so locks out every other writer of its ledger. A nonce in each row tells our own write
+from somebody else's after a lost reply.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from ebbtide.adapters.stores.codec.entries import log_rows
+from ebbtide.adapters.stores.codec.ledger import checked_days, day_range
+from ebbtide.adapters.stores.codec.policies import (
+    KEYS_OUTLIVE_SECONDS,
+    Bodies,
+    Row,
+    first_state,
+    is_policy_id,
+    next_policy,
+    next_state,
+    one_for_each,
+    policy_body,
+    policy_columns,
+    refuse_too_many,
+    state_body,
+    state_columns,
+)
+from ebbtide.adapters.stores.policy_guards import (
+    NOT_THERE,
+    Attempt,
+    Stored,
+    changed_meanwhile,
+    key_refusal,
+    policy_refusal,
+    state_refusal,
+    version_refusal,
+)
+from ebbtide.adapters.stores.repeat import repeat
+from ebbtide.adapters.stores.sql.driver import Driver, Lent, Statement
+from ebbtide.adapters.stores.sql.policy_ledger import add_day, read_day
+from ebbtide.adapters.stores.sql.policy_statements import PolicyStatements
+from ebbtide.adapters.stores.sql.policy_targets import claim_targets
+from ebbtide.errors import Conflict, Retryable, StoreUnusable
+from ebbtide.model.idle import IdleState, Once
+from ebbtide.model.ledger import LedgerDay
+from ebbtide.model.log import LogEntry
+from ebbtide.model.policy import Policy
+from ebbtide.ports import Clock
+
+STATES_IN_TRANSACTION = 1000
+"""More would keep a wake of one of them waiting for long."""
+_NAME_WAS_TAKEN = "23505"
+T = TypeVar("T")
+
+
+class _Refused(Conflict):
+    """The condition of a write did not hold; the transaction is rolled back."""
+
+
+class SqlPolicies:
+    def __init__(self, driver: Driver, clock: Clock, cluster: str = "cluster") -> None:
+        self._clock = clock
+        self._cluster = cluster
+        self._driver = driver
+        self._sql = PolicyStatements(driver.dialect)
+        self._policies = Bodies(Policy)
+        self._states = Bodies(IdleState)
+
+    def list_policies(self, after: str = "", limit: int = 100) -> Sequence[Policy]:
+        rows = self._rows(self._sql.list_policies, after=after, limit=limit)
+        return self._policies.read_all([body for (body,) in rows])
+
+    def find_policy(self, policy_id: str) -> Policy | None:
+        if not is_policy_id(policy_id):
+            return None
+        rows = self._rows(self._sql.find_policy, policy_id=policy_id)
+        return self._policies.read(rows[0][0]) if rows else None
+
+    def find_policy_named(self, name: str) -> Policy | None:
+        if "\0" in name:
+            return None
+        rows = self._rows(self._sql.find_policy_named, name=name)
+        return self._policies.read(rows[0][0]) if rows else None
+
+    def put_policy(
+        self, policy: Policy, entries: Sequence[LogEntry] = (), state: IdleState | None = None
+    ) -> Policy:
+        refuse_too_many(entries)
+        written = next_policy(policy)
+        nonce = uuid.uuid4().hex
+        values = self._values(policy_id=policy.id, expected=policy.version, nonce=nonce)
+        values |= policy_columns(written) | {"body": policy_body(written)}
+        log = log_rows(self._cluster, entries)
+
+        statement = self._sql.update_policy if policy.version else self._sql.insert_policy
+
+        def write(lent: Lent) -> None:
+            _demand_one_row(lent.run(statement, values))
+            claim_targets(lent, self._sql, self._cluster, written)
+            if not policy.version:
+                lent.run(self._sql.insert_state, self._first_state(policy, nonce))
+            elif state is not None:
+                after = next_state(state)
+                changed = self._values(rev=after.rev, nonce=nonce) | _state_values(state, after)
+                _demand_one_row(lent.run(self._sql.update_state, changed))
+            self._append(lent, log)
+
+        def put(reply_lost: bool) -> Policy:
+            try:
+                self._driver.ask_as_one(write)
+            except (_Refused, StoreUnusable) as refused:
+                if not _is_refusal(refused):
+                    raise
+                self._settle_policy(policy, Attempt(nonce, reply_lost))
+            return written
+
+        return repeat(self._clock, put)
+
+    def delete_policy(self, policy_id: str, version: int, entries: Sequence[LogEntry] = ()) -> None:
+        refuse_too_many(entries)
+        if not is_policy_id(policy_id):
+            return
+        values, log = self._values(policy_id=policy_id, expected=version), log_rows(self._cluster, entries)
+
+        def write(lent: Lent) -> None:
+            _demand_one_row(lent.run(self._sql.delete_policy, values))
+            lent.run(self._sql.delete_state, values)
+            lent.run(self._sql.release_targets, values)
+            self._append(lent, log)
+
+        def delete(_: bool) -> None:
+            try:
+                self._driver.ask_as_one(write)
+            except _Refused:
+                stored = self._stored(self._sql.stored_policy, policy_id)
+                if stored is not NOT_THERE:
+                    raise version_refusal(policy_id, version, stored) from None
+
+        repeat(self._clock, delete)
+
+    def find_state(self, policy_id: str) -> IdleState | None:
+        if not is_policy_id(policy_id):
+            return None
+        rows = self._rows(self._sql.find_state, policy_id=policy_id)
+        return self._states.read(rows[0][0]) if rows else None
+
+    def list_states(self) -> Sequence[IdleState]:
+        return self._states.read_all([body for (body,) in self._rows(self._sql.list_states)])
+
+    def write_state(
+        self,
+        state: IdleState,
+        days: Sequence[LedgerDay] = (),
+        entries: Sequence[LogEntry] = (),
+        once: Once | None = None,
+    ) -> IdleState:
+        refuse_too_many(entries)
+        checked, log = checked_days(state.policy_id, days), log_rows(self._cluster, entries)
+        written = next_state(state)
+        nonce = uuid.uuid4().hex
+        values = self._values(rev=written.rev, nonce=nonce) | _state_values(state, written)
+
+        def write(reply_lost: bool) -> IdleState:
+            try:
+                self._write_once(values, checked, log, once)
+            except _Refused:
+                stored = self._stored(self._sql.stored_state, state.policy_id)
+                what = f"the state of policy {state.policy_id}"
+                if not Attempt(nonce, reply_lost).was_carried_out(stored, state.rev, what):
+                    raise state_refusal(state, stored) from None
+            return written
+
+        if not is_policy_id(state.policy_id):
+            raise state_refusal(state, NOT_THERE)
+        return repeat(self._clock, write)
+
+    def write_states(self, states: Sequence[IdleState]) -> Sequence[IdleState]:
+        known = [state for state in one_for_each(states) if is_policy_id(state.policy_id)]
+        written: list[IdleState] = []
+        for start in range(0, len(known), STATES_IN_TRANSACTION):
+            try:
+                written += self._write_many(known[start : start + STATES_IN_TRANSACTION])
+            except (Retryable, StoreUnusable):
+                if not written:
+                    raise
+                break
+        return written
+
+    def list_days(self, policy_id: str = "", first: str = "", last: str = "") -> Sequence[LedgerDay]:
+        begin, end = day_range(first, last)
+        if policy_id and not is_policy_id(policy_id):
+            return []
+        asked = self._sql.list_days_of if policy_id else self._sql.list_days
+        rows = self._rows(asked, policy_id=policy_id, first=begin, last=end)
+        return [read_day(row) for row in rows]
+
+    def replace_days(self, policy_id: str, days: Sequence[LedgerDay]) -> None:
+        checked = checked_days(policy_id, days)
+        if not is_policy_id(policy_id):
+            return
+        values = self._values(policy_id=policy_id)
+
+        def write(lent: Lent) -> None:
+            lent.run(self._sql.lock_state, values).fetchall()
+            lent.run(self._sql.delete_days, values)
+            for day in checked:
+                add_day(lent, self._sql, self._cluster, day)
+
+        repeat(self._clock, lambda _: self._driver.ask_as_one(write))
+
+    def keep_once(self, key: str, value: str, expires_at: int, now: int) -> str:
+        values = self._values(key=key, value=value, expires_at=expires_at, now=now)
+        values["long_ago"] = now - KEYS_OUTLIVE_SECONDS
+
+        def keep(lent: Lent) -> str:
+            lent.run(self._sql.forget_once, values)
+            while True:
+                for statement in (self._sql.keep_once, self._sql.find_once):
+                    if found := lent.run(statement, values).fetchone():
+                        return str(found[0])
+
+        return self._ask(keep)
+
+    def _write_once(
+        self, values: Row, days: Sequence[LedgerDay], log: Sequence[Row], once: Once | None
+    ) -> None:
+        def write(lent: Lent) -> None:
+            _demand_one_row(lent.run(self._sql.update_state, values))
+            if once is not None:
+                self._use_up(lent, once)
+            for day in days:
+                add_day(lent, self._sql, self._cluster, day)
+            self._append(lent, log)
+
+        if days or log or once is not None:
+            self._driver.ask_as_one(write)
+        else:
+            self._driver.ask(write)
+
+    def _use_up(self, lent: Lent, once: Once) -> None:
+        key = self._values(key=once.key, value=once.value, expires_at=once.expires_at, now=once.now)
+        if lent.run(self._sql.keep_once, key).fetchone() is None:
+            raise key_refusal(once.key)
+
+    def _write_many(self, states: Sequence[IdleState]) -> list[IdleState]:
+        after = {state.policy_id: next_state(state) for state in states}
+        rows = [_state_values(state, after[state.policy_id]) for state in states]
+        values = self._values(nonce=uuid.uuid4().hex, rows=msgspec.json.encode(rows).decode())
+        values["ids"] = f"{{{','.join(after)}}}"
+
+        def write(lent: Lent, reply_lost: bool) -> list[tuple[str]]:
+            lent.run(self._sql.lock_states, values).fetchall()
+            done: list[tuple[str]] = lent.run(self._sql.update_states, values).fetchall()
+            if reply_lost:
+                done += lent.run(self._sql.states_of_write, values).fetchall()
+            return done
+
+        done = repeat(self._clock, lambda lost: self._driver.ask_as_one(lambda lent: write(lent, lost)))
+        written = {policy_id for (policy_id,) in done}
+        return [state for policy_id, state in after.items() if policy_id in written]
+
+    def _settle_policy(self, policy: Policy, attempt: Attempt) -> None:
+        """Say why it was refused; return when it was not, but is our own of which the reply was lost."""
+        stored = self._stored(self._sql.stored_policy, policy.id)
+        if attempt.was_carried_out(stored, policy.version, f"policy {policy.name!r}"):
+            return
+        holder = self._rows(self._sql.holder_of_name, name=policy.name)
+        raise policy_refusal(policy, stored, holder[0][0] if holder else "") or changed_meanwhile(
+            f"policy {policy.name!r}"
+        )
+
+    def _first_state(self, policy: Policy, nonce: str) -> Row:
+        first = first_state(policy)
+        known = policy_columns(policy)
+        values = self._values(policy_id=policy.id, row_id=str(uuid.uuid4()), rev=first.rev, nonce=nonce)
+        moments = {"created_at": known["created_at"], "updated_at": known["created_at"]}
+        return values | moments | state_columns(first) | {"body": state_body(first)}
+
+    def _append(self, lent: Lent, rows: Sequence[Row]) -> None:
+        if rows:
+            lent.run_each(self._sql.append, rows)
+
+    def _stored(self, statement: Statement, policy_id: str) -> Stored:
+        rows = self._rows(statement, policy_id=policy_id)
+        return Stored(*rows[0]) if rows else NOT_THERE
+
+    def _values(self, **values: Any) -> Row:
+        return {"cluster": self._cluster, **values}
+
+    def _rows(self, statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
+        return self._ask(lambda lent: list(lent.run(statement, self._values(**values)).fetchall()))
+
+    def _ask(self, question: Callable[[Lent], T]) -> T:
+        return repeat(self._clock, lambda _: self._driver.ask(question))
+
+
+def _state_values(state: IdleState, written: IdleState) -> Row:
+    body = state_body(written)
+    return {"policy_id": state.policy_id, "expected": state.rev, **state_columns(state), "body": body}
+
+
+def _is_refusal(error: Exception) -> bool:
+    """A name that another took between our look and our write is refused by its index."""
+    return isinstance(error, _Refused) or getattr(error.__cause__, "sqlstate", "") == _NAME_WAS_TAKEN
+
+
+def _demand_one_row(changed: Any) -> None:
+    if changed.rowcount != 1:
+        raise _Refused

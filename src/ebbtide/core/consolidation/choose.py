@@ -1,0 +1,253 @@
+"""Which of the drafts to take: the one that is worth most among those that every check permits.
+
+What is not permitted is said with both figures. Where no draft is, the one that came furthest stands as
+the candidate: what could be saved, and what keeps it from being saved.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from functools import cached_property
+
+from ebbtide.core.consolidation.drafts import Draft, Floors, Fresh
+from ebbtide.core.consolidation.look import Look
+from ebbtide.core.consolidation.pace import evicted_lately
+from ebbtide.core.consolidation.sweep import Limits, sweep
+from ebbtide.core.consolidation.validate import free_after, why_not_fitting
+from ebbtide.core.nodes.capacity import count_against_max
+from ebbtide.core.nodes.question import Question
+from ebbtide.core.packing.budget import Budget
+from ebbtide.core.words import count_of
+from ebbtide.model.check import Check
+from ebbtide.model.consolidation import (
+    ConsolidationPlan,
+    ConsolidationReport,
+    FrontierPoint,
+    NodeAnalysis,
+)
+from ebbtide.model.node import Node
+from ebbtide.model.operation import Move, Removal, Slot
+
+SECONDS_PER_HOUR = 3600
+
+
+def first_reason(nodes: Sequence[NodeAnalysis], says: str) -> str:
+    """Why none may go is said by the first of them that says so: too young, or not empty for long enough."""
+    return next((f"{node.node_name}: {node.why}; {says}" for node in nodes if node.why), says)
+
+
+class Choice:
+    def __init__(self, question: Question, found: Look) -> None:
+        self._snapshot = question.snapshot
+        self._record = question.record
+        self._settings = question.settings
+        self._rules = question.settings.consolidation
+        self._found = found
+        self._scene = found.scene
+        self._operation_id = question.operation_id
+        self._now = question.now
+
+    def report(self, before: tuple[Check, ...], budget: Budget) -> ConsolidationReport:
+        found, rules = self._found, self._rules
+        removable = sum(site.removable for site in self._scene.sites)
+        says = f"{removable} of {count_of(len(found.nodes), 'worker')} could be removed"
+        if not removable:
+            says = first_reason(found.nodes, says)
+        before = (*before, Check("nodes to remove", removable > 0, says))
+        if not removable:
+            return ConsolidationReport(before, found.nodes, found.refusals)
+        # Where even the bound would not save enough, launching nodes cannot either.
+        hopeful = self._scene.cost - self._bound >= self._least
+        limits = Limits(self._floors, rules.replace and hopeful)
+        drafts = sweep(self._scene, found.neighbours, limits, budget, self._key)
+        cheaper = [draft for draft in drafts if draft.cost < self._scene.cost]
+        says = f"{self._money(self._scene.cost)} are paid, the bound is {self._money(self._bound)}"
+        before = (*before, Check("cheaper packing", bool(cheaper), says))
+        if not cheaper:
+            return ConsolidationReport(before, tuple(self._fates(Draft((), ()))), found.refusals)
+        best, checks, forbidden = self._choose(cheaper)
+        # A forbidden draft that is better in both ways would hide the plan, as if it had not been the choice.
+        hiding = {
+            id(each) for each in forbidden if each.cost <= best.cost and len(each.moves) <= len(best.moves)
+        }
+        plan = self._plan(best, [each for each in cheaper if each is best or id(each) not in hiding])
+        checks = (*before, *checks)
+        allowed = all(check.passed for check in checks)
+        nodes = tuple(self._fates(best))
+        return ConsolidationReport(checks, nodes, found.refusals, plan if allowed else None, plan)
+
+    @cached_property
+    def _floors(self) -> Floors:
+        """Of what can be chosen from: nodes left out of any plan may stay, but are not counted on."""
+        pools = tuple((pool.name, pool.min_workers) for pool in self._settings.pools)
+        zones = {node.zone for node in self._snapshot.cluster.workers}
+        return Floors(max(self._settings.min_workers, self._rules.min_nodes), pools, len(zones) > 1)
+
+    @cached_property
+    def _bound(self) -> Decimal:
+        """What the pods need at the least, and the nodes that are always kept at the least price."""
+        scene = self._scene
+        prices = [site.price for site in scene.sites] + [offer.price for offer in scene.offers]
+        return max(scene.bound, min(prices) * min(self._floors.nodes, len(scene.sites)))
+
+    @cached_property
+    def _least(self) -> Decimal:
+        """The savings that are worth it in a cluster that costs this much."""
+        return self._rules.least_savings(self._scene.cost)
+
+    def _key(self, number: int) -> str:
+        return f"{self._operation_id}-{number}"
+
+    def _choose(self, drafts: Sequence[Draft]) -> tuple[Draft, tuple[Check, ...], Sequence[Draft]]:
+        """The draft worth most among those that pass every check, else the best of those that fail last; and
+        those worth more that failed one."""
+        ranked = sorted(drafts, key=lambda draft: (-self._net(draft), len(draft.moves)))
+        best = ranked[0]
+        best_checks: tuple[Check, ...] = ()
+        for number, draft in enumerate(ranked):
+            checks: list[Check] = []
+            for check in self._permits(draft):
+                checks.append(check)
+                if not check.passed:
+                    break
+            else:
+                return draft, tuple(checks), ranked[:number]
+            if len(checks) > len(best_checks):
+                best, best_checks = draft, tuple(checks)
+        return best, best_checks, ranked
+
+    def _net(self, draft: Draft) -> Decimal:
+        """What is saved until the disturbance must have paid, less what it is held to cost. Launching must
+        be worth the threshold by itself, or nodes come and go for very little."""
+        saved = self._scene.cost - draft.cost
+        if draft.fresh:
+            saved -= self._least
+        hours = Decimal(self._rules.payback_seconds) / SECONDS_PER_HOUR
+        return saved * hours - len(draft.moves) * self._rules.move_cost
+
+    def _permits(self, draft: Draft) -> Iterator[Check]:
+        rules, savings, moves = self._rules, self._scene.cost - draft.cost, len(draft.moves)
+        least, currency = self._least, self._found.currency
+        short = f"fall short of {least} by {plain(least - savings)}"
+        enough = savings >= least
+        says = f"reach the {least} asked for" if enough else short
+        yield Check("savings", enough, f"savings {plain(savings)} {currency}/h {says}")
+        cost = moves * rules.move_cost
+        returned = savings * rules.payback_seconds / SECONDS_PER_HOUR
+        says = (
+            f"{moves} moves are held to cost {plain(cost)}, {rules.payback_seconds} s save {plain(returned)}"
+        )
+        yield Check("pays back", cost <= returned, says)
+        done = evicted_lately(self._record, self._now)
+        most = rules.moves_allowed(sum(map(len, self._snapshot.cluster.pods_on.values())))
+        says = f"{moves} moves, {most} an hour are allowed"
+        says += f", {done} were made in the last" if done else ""
+        yield Check("moves in budget", moves <= max(0, most - done), says)
+        yield self._launches(draft)
+        why = why_not_fitting(draft, self._scene, self._snapshot, self._record)
+        yield Check("migrations fit", not why, why or f"all {moves} moves have a place")
+        yield Check("migrations safe", True, f"each of {moves} pods may be moved")
+        free, wanted = free_after(draft, self._scene, self._snapshot), 1 - rules.max_fill
+        says = f"{free:.1%} stays free, at least {wanted:.0%} is asked for"
+        yield Check("enough free", free >= wanted, says)
+
+    def _launches(self, draft: Draft) -> Check:
+        name, fresh = "launches allowed", len(draft.fresh)
+        there, most = count_against_max(self._snapshot, self._record), self._settings.max_workers
+        if fresh and there + fresh > most:
+            return Check(name, False, f"{fresh} new nodes next to {there}, MAX_WORKERS is {most}")
+        for pool in self._settings.pools:
+            new = sum(each.offer.pool.name == pool.name for each in draft.fresh)
+            there = count_against_max(self._snapshot, self._record, pool.name)
+            if new and pool.max_workers is not None and there + new > pool.max_workers:
+                says = (
+                    f"{new} new nodes next to {there} in pool {pool.name}, its maximum is {pool.max_workers}"
+                )
+                return Check(name, False, says)
+        return Check(name, True, f"{fresh} new nodes next to {there}, MAX_WORKERS is {most}")
+
+    def _plan(self, draft: Draft, drafts: Sequence[Draft]) -> ConsolidationPlan:
+        scene = self._scene
+        empties = [number for number in draft.removed if not scene.sites[number].parcels]
+        sources = [number for number in draft.removed if scene.sites[number].parcels]
+        return ConsolidationPlan(
+            empties=tuple(self._removal(number) for number in empties),
+            sources=tuple(self._removal(number) for number in sources),
+            moves=tuple(self._move(number, to) for number, to in draft.moves),
+            slots=tuple(_slot(each) for each in draft.fresh),
+            cost_before=scene.cost,
+            cost_after=draft.cost,
+            bound=min(self._bound, draft.cost),
+            currency=self._found.currency,
+            frontier=_frontier([(0, scene.cost), *((len(each.moves), each.cost) for each in drafts)]),
+        )
+
+    def _removal(self, number: int) -> Removal:
+        node = self._scene.sites[number].node
+        return Removal(self._snapshot.instance_of[node.name].id, node.name, node.uid, node.zone, node.pool)
+
+    def _move(self, number: int, to: str) -> Move:
+        pod = self._scene.parcels[number].pod
+        return Move(pod.uid, pod.full_name, pod.node_name, to, pod.owner_uid)
+
+    def _fates(self, draft: Draft) -> Iterator[NodeAnalysis]:
+        """The lines of the table: what goes, what stays, and why."""
+        scene, rules = self._scene, self._rules
+        gone = {scene.sites[number].node.name: scene.sites[number] for number in draft.removed}
+        taken_in = Counter(to for _, to in draft.moves)
+        nodes = {site.node.name: site.node for site in scene.sites if site.node.name not in gone}
+        left: Counter[str] = Counter({"nodes": len(nodes)})
+        left.update(f"zone {node.zone}" for node in nodes.values())
+        left.update(f"pool {node.pool}" for node in nodes.values())
+        for node in self._found.nodes:
+            site = gone.get(node.node_name)
+            if site is not None and site.parcels:
+                why = f"its {node.pods} pods fit elsewhere"
+                yield replace(node, kept=False, why=why)
+            elif site is not None:
+                says = f"empty for {node.idle_seconds} s, at least {rules.min_idle_seconds} s"
+                yield replace(node, kept=False, why=says)
+            elif taken_in[node.node_name]:
+                before = f"{node.why}; " if node.why else ""
+                yield replace(node, why=f"{before}it takes in {taken_in[node.node_name]} pods")
+            elif node.why:
+                yield node
+            else:
+                yield replace(node, why=self._why_kept(nodes[node.node_name], left))
+
+    def _why_kept(self, node: Node, left: Counter[str]) -> str:
+        floors = self._floors
+        least = dict(floors.pools).get(node.pool, 0)
+        if left["nodes"] <= floors.nodes:
+            return f"{floors.nodes} workers are always kept"
+        if floors.several_zones and left[f"zone {node.zone}"] == 1:
+            return f"it is the last worker in zone {node.zone}"
+        if left[f"pool {node.pool}"] <= least:
+            return f"{least} workers of pool {node.pool} are always kept"
+        return "nothing is gained without it"
+
+    def _money(self, amount: Decimal) -> str:
+        return f"{plain(amount)} {self._found.currency}/h"
+
+
+def _frontier(found: Sequence[tuple[int, Decimal]]) -> tuple[FrontierPoint, ...]:
+    """With more moves it costs less; what is no cheaper with more is left out."""
+    points: list[FrontierPoint] = []
+    for moves, cost in sorted(found):
+        if not points or cost < points[-1].cost_per_hour:
+            points.append(FrontierPoint(moves, cost))
+    return tuple(points)
+
+
+def _slot(fresh: Fresh) -> Slot:
+    offer = fresh.offer
+    return Slot(fresh.key, offer.pool.name, offer.zone, offer.node_type.name, offer.pool.market)
+
+
+def plain(amount: Decimal) -> str:
+    """A sum of money without the noughts at its end."""
+    text = f"{amount:.6f}".rstrip("0")
+    return text + "00" if text.endswith(".") else text

@@ -1,0 +1,169 @@
+"""One way to rearrange the cluster, while it is being worked out.
+
+A `Draft` starts with every node kept. Emptying a site puts each of its pods into the room of another,
+by every rule, or leaves all as it was. Pods stay where they were put: a site that has taken pods in is
+kept, so no pod is moved twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from ebbtide.core.consolidation.scene import Offered, Parcel, Scene, Size
+from ebbtide.core.nodes.neighbours import Neighbours
+from ebbtide.core.nodes.room import Room
+
+
+@dataclass(frozen=True, slots=True)
+class Floors:
+    """How many nodes must be left: in all, by pool, and one in every zone where workers are in several."""
+
+    nodes: int
+    pools: tuple[tuple[str, int], ...] = ()
+    several_zones: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """A node to be launched."""
+
+    key: str
+    offer: Offered
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    removed: tuple[int, ...]
+    """Sites, in the order in which they are to be emptied."""
+    moves: tuple[tuple[int, str], ...]
+    """Parcel, and the node or the key of the new node that has room for it."""
+    fresh: tuple[Fresh, ...] = ()
+    cost: Decimal = Decimal(0)
+
+
+class Space:
+    """Free room of a site or of a planned node."""
+
+    __slots__ = ("closed", "cpu", "extended", "memory", "name", "room", "shape", "slots", "taken_in")
+
+    def __init__(self, name: str, size: Size, shape: int, room: Room) -> None:
+        self.name = name
+        self.cpu, self.memory, self.slots = size
+        self.shape = shape
+        self.room = room
+        self.extended = dict(room.extended)
+        self.taken_in = 0
+        self.closed = False
+        """Going, or just being emptied: nothing is put here."""
+
+    def lacks(self, cpu: int, memory: int, slots: int = 1) -> bool:
+        return (cpu > self.cpu and cpu > 0) or (memory > self.memory and memory > 0) or slots > self.slots
+
+
+class Layout:
+    """The scratch paper of a draft."""
+
+    def __init__(self, scene: Scene, neighbours: Neighbours, floors: Floors) -> None:
+        self.scene = scene
+        self.neighbours = neighbours
+        self.floors = floors
+        self.spaces = [
+            Space(site.node.name, site.room, site.shape, room)
+            for site, room in zip(scene.sites, scene.rooms, strict=True)
+        ]
+        self.removed: list[int] = []
+        self.moves: list[tuple[int, Space]] = []
+        self._pools = Counter(site.node.pool for site in scene.sites)
+        self._zones = Counter(site.node.zone for site in scene.sites)
+        self.cost = scene.cost
+        self.looks = 0
+        """Rooms that were looked at, as a measure of effort."""
+
+    def allows(self, number: int) -> bool:
+        """Whether enough would be left without this site."""
+        node = self.scene.sites[number].node
+        if len(self.spaces) - len(self.removed) - 1 < self.floors.nodes:
+            return False
+        if self.floors.several_zones and self._zones[node.zone] <= 1:
+            return False
+        return self._pools[node.pool] - 1 >= dict(self.floors.pools).get(node.pool, 0)
+
+    def drop(self, number: int) -> None:
+        """Take a site away; its pods are placed by whoever calls."""
+        site = self.scene.sites[number]
+        self.spaces[number].closed = True
+        self.removed.append(number)
+        self._pools[site.node.pool] -= 1
+        self._zones[site.node.zone] -= 1
+        self.cost -= site.price
+
+    def fits(self, parcel: Parcel, space: Space) -> bool:
+        kind = self.scene.kinds[parcel.kind]
+        if space.lacks(kind.cpu_milli, kind.memory_mib) or not kind.admitted >> space.shape & 1:
+            return False
+        if not parcel.alone:
+            return True
+        if any(amount > space.extended.get(name, 0) for name, amount in parcel.pod.requests.extended):
+            return False
+        return not self.neighbours.why_not(parcel.profile, space.room)
+
+    def lift(self, parcel: Parcel, count: int = -1) -> None:
+        """Count the parcel no longer where it was; with 1, count it there again."""
+        if not parcel.profile.free:
+            self.neighbours.add(parcel.profile, self.spaces[parcel.site].room, count)
+
+    def put(self, number: int, space: Space) -> None:
+        parcel = self.scene.parcels[number]
+        self._take(parcel, space, 1)
+        self.moves.append((number, space))
+
+    def take_back(self) -> None:
+        number, space = self.moves.pop()
+        parcel = self.scene.parcels[number]
+        self._take(parcel, space, -1)
+        self.lift(parcel, 1)
+
+    def _take(self, parcel: Parcel, space: Space, count: int) -> None:
+        kind = self.scene.kinds[parcel.kind]
+        space.cpu -= count * kind.cpu_milli
+        space.memory -= count * kind.memory_mib
+        space.slots -= count
+        space.taken_in += count
+        for name, amount in parcel.pod.requests.extended:
+            space.extended[name] = space.extended.get(name, 0) - count * amount
+        if not parcel.profile.free:
+            self.neighbours.add(parcel.profile, space.room, count)
+
+    def first_fit(self, number: int, spaces: Iterable[Space]) -> Space | None:
+        parcel = self.scene.parcels[number]
+        for space in spaces:
+            self.looks += 1
+            if not space.closed and self.fits(parcel, space):
+                return space
+        return None
+
+    def reset(self) -> None:
+        """Back to where every pod is where it was seen."""
+        while self.moves:
+            self.take_back()
+        for number in self.removed:
+            self.spaces[number].closed = False
+            site = self.scene.sites[number]
+            self._pools[site.node.pool] += 1
+            self._zones[site.node.zone] += 1
+        self.removed.clear()
+        self.cost = self.scene.cost
+        self.looks = 0
+
+
+def largest_first(scene: Scene, numbers: Sequence[int]) -> list[int]:
+    """What has rules of its own comes before the rest, and large before small."""
+
+    def order(number: int) -> tuple[bool, float, str]:
+        parcel = scene.parcels[number]
+        return not parcel.alone, -scene.worths[parcel.kind], parcel.pod.uid
+
+    return sorted(numbers, key=order)

@@ -1,0 +1,135 @@
+"""Nodes that consolidation has emptied, or found empty, and that leave once they were idle long enough.
+
+They belong to a consolidation that was decided already: its cooldown and its threshold are not asked
+again, all else is. One on which pods are again, or that cannot be removed in time, is forgotten; the mark
+that it may carry is then a stray one, and lifted like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ebbtide.core.nodes import gates
+from ebbtide.core.nodes.capacity import standing
+from ebbtide.model.budget import RemovalReason
+from ebbtide.model.check import Check, Refusal
+from ebbtide.model.node import Node
+from ebbtide.model.operation import Removal, Source
+from ebbtide.model.record import Leaving, Record
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+
+GRACE_SECONDS = 1800
+"""How much longer than the idle time a node may take to be removed before it is forgotten."""
+
+Chosen = tuple[tuple[Removal, ...], tuple[Refusal, ...]]
+
+
+def track_leaving(snapshot: Snapshot, record: Record, now: int) -> Record:
+    """Forget those that are gone, in use again, or out of time."""
+    if snapshot.problems or not record.leaving:
+        return record
+    return replace(record, leaving=tuple(one for one in record.leaving if _still(one, snapshot, now)))
+
+
+def _still(leaving: Leaving, snapshot: Snapshot, now: int) -> bool:
+    node = snapshot.cluster.node_named.get(leaving.node_name)
+    if node is None or node.uid != leaving.node_uid or now >= leaving.until:
+        return False
+    return all(pod.tied_to_node for pod in snapshot.cluster.pods_on.get(node.name, ()))
+
+
+def note_leaving(
+    record: Record, nodes: Sequence[Removal | Source], operation_id: str, settings: Settings, now: int
+) -> Record:
+    """These are to go, as soon as each may."""
+    until = now + settings.consolidation.min_idle_seconds + GRACE_SECONDS
+    noted = tuple(
+        Leaving(node.node_name, node.node_uid, node.instance_id, operation_id, until) for node in nodes
+    )
+    return replace(record, leaving=record.leaving + noted)
+
+
+def keeps_mark(node: Node, record: Record) -> bool:
+    """Whether the mark on this node is that of the consolidation it is leaving by."""
+    return node.owner is not None and any(
+        one.node_uid == node.uid and one.operation_id == node.owner.operation_id for one in record.leaving
+    )
+
+
+def stable(snapshot: Snapshot, record: Record, settings: Settings) -> Iterator[Check]:
+    """What is asked before any node that leaves is looked at."""
+    yield gates.not_paused(record)
+    yield gates.complete(snapshot)
+    yield gates.plausible(snapshot, record, settings)
+    yield gates.healthy(snapshot, record, settings)
+    yield gates.no_pod_pending(snapshot)
+    yield gates.load_not_high(snapshot, settings)
+    spots = len(record.spots)
+    yield Check("no spot notice open", not spots, f"{spots} spot notices are being answered")
+
+
+def choose_leaving(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Chosen:
+    """As many of one consolidation as may go now, and why the others may not."""
+    chosen: list[Removal] = []
+    refusals: list[Refusal] = []
+    operations = [one.operation_id for one in record.leaving]
+    for one in record.leaving:
+        if one.operation_id != operations[0]:
+            continue
+        node = snapshot.cluster.node_named.get(one.node_name)
+        reason = "it left the cluster"
+        if node is not None:
+            removal = Removal(one.instance_id, node.name, node.uid, node.zone, node.pool)
+            reason = _why_stays(one, node, snapshot, record, settings, now)
+            reason = reason or _why_gates_hold([*chosen, removal], snapshot, record, settings)
+            if not reason:
+                chosen.append(removal)
+                continue
+        refusals.append(Refusal(one.node_name, reason))
+    return tuple(chosen), tuple(refusals)
+
+
+def _why_stays(
+    leaving: Leaving, node: Node, snapshot: Snapshot, record: Record, settings: Settings, now: int
+) -> str:
+    wanted = settings.consolidation
+    instance = snapshot.instance_of.get(node.name)
+    if node.uid != leaving.node_uid or instance is None or instance.id != leaving.instance_id:
+        return "it is not the node it was"
+    age = now - node.created_at
+    if age < wanted.min_uptime_seconds:
+        return f"it is {age} s old, min_uptime is {wanted.min_uptime_seconds}"
+    not_idle = why_not_idle(node.uid, record, settings, now)
+    if not_idle:
+        return not_idle
+    if node.unschedulable and not node.cordoned_by_us:
+        return "it was cordoned by someone else"
+    if node.owner is not None and node.owner.operation_id != leaving.operation_id:
+        return f"it belongs to operation {node.owner.operation_id}"
+    return next((f"it rests: {one.reason}" for one in record.rests if one.instance_id == instance.id), "")
+
+
+def why_not_idle(node_uid: str, record: Record, settings: Settings, now: int) -> str:
+    """Asked when it is chosen, and again until its removal is irrevocable."""
+    least = settings.consolidation.min_idle_seconds
+    since = record.emptied_since(node_uid)
+    idle = now - since if since is not None else 0
+    return f"it has been empty for {idle} s, min_idle is {least}" if idle < least else ""
+
+
+def _why_gates_hold(removals: list[Removal], snapshot: Snapshot, record: Record, settings: Settings) -> str:
+    names = {removal.node_name for removal in removals}
+    left = sum(1 for node in standing(snapshot, record) if node.name not in names)
+    checks = (
+        Check(
+            "nodes kept",
+            left >= settings.consolidation.min_nodes,
+            f"{left} ready workers would be left, min_nodes is {settings.consolidation.min_nodes}",
+        ),
+        gates.keeps_minimum(snapshot, record, settings, removals),
+        gates.keeps_zones(snapshot, record, settings, removals),
+        gates.within_budget(snapshot, record, settings, removals, RemovalReason.EMPTY),
+    )
+    return next((check.says for check in checks if not check.passed), "")

@@ -1,0 +1,100 @@
+"""Game servers: what a pod's labels and annotations say of its tier, plan, players and status, and
+whether a server that says so may be moved.
+
+A pod that carries none of these keys is a general one; the drain rules alone judge it. An annotation
+wins over a label of the same name, since it can change while the server runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ebbtide.model.pod import Phase, Pod
+
+TIER = "ebbtide.dev/tier"
+PLAN = "ebbtide.dev/plan"
+PLAYERS = "ebbtide.dev/players"
+STATUS = "ebbtide.dev/status"
+KEYS = (PLAN, PLAYERS, STATUS, TIER)
+"""In order, so what is read of them is sorted."""
+
+TIERS_MIB = {"micro": 2048, "small": 4096, "medium": 8192, "large": 16384, "xlarge": 32768}
+TIER_PERCENT = 90
+"""A request of at least this share of a tier's size, and at most its size, belongs to the tier."""
+CUSTOM = "custom"
+MOVABLE_TIERS = ("micro", "small", "medium")
+MOST_MOVABLE_MIB = TIERS_MIB["medium"]
+MOVABLE_PLANS = ("payperplay", "balanced")
+PLANS = (*MOVABLE_PLANS, "reserved")
+RUNNING, STARTING = "running", "starting"
+UNKNOWN = -1
+"""Players of a server that could not be counted."""
+
+
+def labels_of(pod: Pod) -> Mapping[str, str]:
+    """What the pod says of itself as a game server; nothing for a general pod."""
+    found = {key: value for key, value in pod.labels if key in KEYS}
+    return found | dict(pod.annotations)
+
+
+def is_starting(pod: Pod, now: int, within_seconds: int) -> bool:
+    """Whether the pod is being deployed: placed and not yet running, or so new that it is not yet ready."""
+    if pod.terminating or pod.tied_to_node or not pod.node_name:
+        return False
+    if (
+        pod.phase is Phase.PENDING
+        or (STATUS, STARTING) in pod.annotations
+        or (STATUS, STARTING) in pod.labels
+    ):
+        return True
+    return pod.phase is Phase.RUNNING and not pod.ready and now - pod.created_at < within_seconds
+
+
+def tier_of(pod: Pod) -> str:
+    """By its label, else by the memory it asks for. A request up to 10 % below a tier's size belongs to that
+    tier (`2G` is 1907 MiB, and meant as 2 GB); any other size is custom."""
+    named = labels_of(pod).get(TIER)
+    if named is not None:
+        return named
+    asked = pod.requests.memory_mib
+    fits = (tier for tier, mib in TIERS_MIB.items() if mib * TIER_PERCENT <= asked * 100 <= mib * 100)
+    return next(fits, CUSTOM)
+
+
+def why_not_movable(pod: Pod, players: Mapping[str, int]) -> str:
+    """Why this game server stays where it is; empty where it may move, and for a general pod."""
+    says = labels_of(pod)
+    if not says and pod.full_name not in players:
+        return ""
+    tier = tier_of(pod)
+    if tier not in TIERS_MIB and tier != CUSTOM:
+        return f"has the tier {tier!r}, which is none of {', '.join((*TIERS_MIB, CUSTOM))}"
+    if tier not in MOVABLE_TIERS:
+        return f"is of tier {tier}; only {', '.join(MOVABLE_TIERS)} are moved"
+    if pod.requests.memory_mib > MOST_MOVABLE_MIB:
+        return f"asks for {pod.requests.memory_mib} MiB; at most {MOST_MOVABLE_MIB} MiB are moved"
+    plan = says.get(PLAN, "")
+    if plan not in MOVABLE_PLANS:
+        known = f"is on plan {plan}" if plan in PLANS else f"has the plan {plan!r}" if plan else "has no plan"
+        return f"{known}; only {' and '.join(MOVABLE_PLANS)} are moved"
+    status = says.get(STATUS, RUNNING)
+    if status != RUNNING or pod.phase is not Phase.RUNNING:
+        state = status if status != RUNNING else pod.phase.value
+        return f"is {state}; only what is {RUNNING} is moved"
+    return _why_players_forbid(players.get(pod.full_name), says.get(PLAYERS))
+
+
+def _why_players_forbid(counted: int | None, noted: str | None) -> str:
+    """Both are believed: unless all that is known says 0, somebody may be playing."""
+    if counted is not None and counted < 0:
+        return "has players that cannot be counted now; only what has 0 is moved"
+    known = [] if counted is None else [counted]
+    if noted is not None:
+        if not (noted.isascii() and noted.isdigit()):
+            return f"has {noted!r} players, which is no number"
+        known.append(int(noted))
+    if not known:
+        return "does not say how many players it has; only what has 0 is moved"
+    if max(known) > 0:
+        return f"has {max(known)} players; only what has 0 is moved"
+    return ""

@@ -1,0 +1,147 @@
+"""What stands where, what of it may move, and what could be launched instead.
+
+Sizes are what is left under the fill limit: a site's room is the share of the node that may be used,
+less all that is on it. What is the same for planning has one number: pods of one size and the same
+demands are one kind, nodes that admit the same pods one shape.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Decimal
+from functools import cached_property
+from typing import NamedTuple
+
+from ebbtide.core.nodes.neighbours import Profile
+from ebbtide.core.nodes.room import Room
+from ebbtide.core.packing.fluid import Vector, fluid_bound, fluid_prices
+from ebbtide.model.node import Node
+from ebbtide.model.pod import Pod
+from ebbtide.model.pool import NodeType, Pool
+
+Size = tuple[int, int, int]
+"""CPU in milli, memory in MiB, pod slots."""
+_STEP = Decimal("0.000001")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    cpu_milli: int
+    memory_mib: int
+    admitted: int
+    """The shapes that take it, as bits."""
+
+
+class Parcel(NamedTuple):
+    """A pod that may be moved."""
+
+    pod: Pod
+    site: int
+    kind: int
+    profile: Profile
+    alone: bool
+    """Placed by itself, with every rule asked: it has to do with others, or asks for something special."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A node that is there."""
+
+    node: Node
+    price: Decimal
+    room: Size
+    shape: int
+    parcels: tuple[int, ...] = ()
+    removable: bool = False
+    target: bool = True
+    """Whether pods may be moved to it."""
+    idle_since: int = 0
+    offer: Size = (1, 1, 1)
+    """All that may be on it besides what comes with every node."""
+    zone_rank: int = 0
+    """Of equals, one of a zone that is less preferred (a higher rank) goes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A node that could be launched."""
+
+    pool: Pool
+    node_type: NodeType
+    zone: str
+    price: Decimal
+    room: Size
+    shape: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.pool.name}/{self.zone}/{self.node_type.name}"
+
+
+def sum_of(pods: Iterable[Pod]) -> Size:
+    """What they ask for; what asks for less than nothing counts as nothing."""
+    cpu = memory = count = 0
+    for pod in pods:
+        asked = pod.requests
+        if asked.cpu_milli > 0:
+            cpu += asked.cpu_milli
+        if asked.memory_mib > 0:
+            memory += asked.memory_mib
+        count += 1
+    return cpu, memory, count
+
+
+@dataclass(frozen=True)
+class Scene:
+    sites: tuple[Site, ...]
+    parcels: tuple[Parcel, ...]
+    kinds: tuple[Kind, ...]
+    offers: tuple[Offered, ...]
+    staying: Sequence[Pod]
+    """Pods that count and may not be moved."""
+    rooms: Sequence[Room]
+    """Of each site, for the rules about labels; what is free there is in the site."""
+
+    @cached_property
+    def cost(self) -> Decimal:
+        return sum((site.price for site in self.sites), Decimal(0))
+
+    @cached_property
+    def demand(self) -> Vector:
+        cpu, memory, count = sum_of(self.staying)
+        for kind, often in Counter(parcel.kind for parcel in self.parcels).items():
+            cpu += self.kinds[kind].cpu_milli * often
+            memory += self.kinds[kind].memory_mib * often
+            count += often
+        return float(cpu), float(memory), float(count)
+
+    @cached_property
+    def values(self) -> Vector:
+        """What a milli-CPU, a MiB and a pod slot are worth at the least, by the fluid bound."""
+        known = {(site.offer, site.price) for site in self.sites}
+        known |= {(offer.room, offer.price) for offer in self.offers}
+        if not known or not self.demand[2]:
+            return (0.0, 0.0, 0.0)
+        pairs = sorted(known)
+        offers = [(float(size[0]), float(size[1]), float(size[2])) for size, _ in pairs]
+        return fluid_prices(offers, [float(price) for _, price in pairs], self.demand)
+
+    @cached_property
+    def bound(self) -> Decimal:
+        """No set of these nodes and offers that leaves the unmovable where they are costs less."""
+        fluid = fluid_bound(self.values, self.demand)
+        for site in self.sites:
+            if not site.removable:
+                fluid += max(0.0, float(site.price) - self.worth(site.offer))
+        return min(self.cost, Decimal(fluid).quantize(_STEP, ROUND_FLOOR))
+
+    def worth(self, size: Size) -> float:
+        cpu, memory, slot = self.values
+        return size[0] * cpu + size[1] * memory + size[2] * slot
+
+    @cached_property
+    def worths(self) -> tuple[float, ...]:
+        """Of each kind."""
+        return tuple(self.worth((kind.cpu_milli, kind.memory_mib, 1)) for kind in self.kinds)

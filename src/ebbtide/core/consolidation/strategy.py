@@ -1,0 +1,139 @@
+"""Whether to consolidate now, and with what: the last strategy of a decision.
+
+Nodes that are leaving by an earlier plan come first; as long as there are any, no other plan is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from decimal import Decimal
+
+from ebbtide.core.consolidation.emptied_nodes import choose_leaving, note_leaving, stable
+from ebbtide.core.consolidation.evaluate import evaluate
+from ebbtide.core.nodes import gates
+from ebbtide.core.nodes.budgets import allowed
+from ebbtide.core.nodes.question import Answer, Question, backed_off, no_operation
+from ebbtide.model.budget import RemovalReason
+from ebbtide.model.check import Check, Refusal
+from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport
+from ebbtide.model.operation import Removal
+
+
+def consolidate(q: Question, answer: Answer) -> Iterator[Check]:
+    enabled = q.settings.consolidation.enabled
+    yield Check("consolidation on", enabled, f"consolidation is {'on' if enabled else 'off'}")
+    yield no_operation(q)
+    yield from _go_on(q, answer) if q.record.leaving else _begin(q, answer)
+
+
+def _go_on(q: Question, answer: Answer) -> Iterator[Check]:
+    """What was decided before, and waited for the idle time or for a budget."""
+    yield from stable(q.snapshot, q.record, q.settings)
+    yield backed_off(q.record.removal_failures, q.record.removal_backoff_until, q.now)
+    removals, answer.refusals = choose_leaving(q.snapshot, q.record, q.settings, q.now)
+    yield Check("a node that leaves can go", bool(removals), _said(len(removals), answer.refusals))
+    answer.removals = removals
+    names = ", ".join(removal.node_name for removal in removals)
+    answer.reason = f"remove {names}: emptied by consolidation {q.record.leaving[0].operation_id}"
+
+
+def _begin(q: Question, answer: Answer) -> Iterator[Check]:
+    players = q.snapshot.players_of
+    report = evaluate(q.snapshot, q.record, q.settings, q.now, q.operation_id, players=players)
+    answer.refusals, answer.consolidation = report.refusals, report
+    yield from report.checks
+    if report.plan is None:
+        return
+    yield backed_off(q.record.removal_failures, q.record.removal_backoff_until, q.now)
+    if report.plan.sources:
+        yield from _empty(q, answer, report, report.plan)
+    else:
+        yield from _remove(q, answer, report.plan)
+
+
+def _remove(q: Question, answer: Answer, plan: ConsolidationPlan) -> Iterator[Check]:
+    """The first path: what is empty goes, as many as may go at once; the others leave after them."""
+    record = note_leaving(q.record, plan.empties, q.operation_id, q.settings, q.now)
+    removals, refusals = choose_leaving(q.snapshot, record, q.settings, q.now)
+    answer.refusals += refusals
+    yield Check("an empty node can go", bool(removals), _said(len(removals), refusals))
+    answer.removals, answer.reason = removals, _in_words(plan)
+
+
+def _empty(
+    q: Question, answer: Answer, report: ConsolidationReport, plan: ConsolidationPlan
+) -> Iterator[Check]:
+    """The second path: pods are moved first."""
+    plan, over = _within_budgets(q, report, plan)
+    asked = len(plan.sources)
+    says = f"{asked} nodes may be emptied" + (f", no more: {over}" if over else "")
+    yield Check("within budget", asked > 0, says)
+    least = q.settings.consolidation.least_savings(plan.cost_before)
+    says = f"{plan.savings_per_hour} {plan.currency}/h are saved within the budgets, {least} are asked for"
+    yield Check("still worth it", plan.savings_per_hour >= least, says)
+    answer.consolidation = replace(report, plan=plan)
+    answer.slots, answer.reason = plan.slots, _in_words(plan)
+
+
+def _within_budgets(
+    q: Question, report: ConsolidationReport, plan: ConsolidationPlan
+) -> tuple[ConsolidationPlan, str]:
+    """The plan with as many sources as the budgets let go, and the budget that keeps back the rest: what is
+    emptied is on its way out. A plan that launches nodes is taken as a whole or not at all. How many may
+    be removed at the same time is another matter, and asked when each of them is."""
+    kept: set[str] = set()
+    over = ""
+    for source in plan.sources:
+        chosen = [one for one in plan.sources if one.node_name in kept or one is source]
+        why = _why_over_budget(q, chosen)
+        if not why:
+            kept.add(source.node_name)
+        over = over or why
+    if not over:
+        return plan, ""
+    if plan.slots:
+        kept.clear()
+    costs = {node.node_name: node.cost_per_hour for node in report.nodes}
+    stays = [costs.get(one.node_name) or Decimal(0) for one in plan.sources if one.node_name not in kept]
+    trimmed = replace(
+        plan,
+        sources=tuple(source for source in plan.sources if source.node_name in kept),
+        moves=tuple(move for move in plan.moves if move.from_node in kept),
+        cost_after=plan.cost_after + sum(stays),
+    )
+    return trimmed, over
+
+
+def _why_over_budget(q: Question, sources: Sequence[Removal]) -> str:
+    """The budget, of the cluster or of a pool, that does not let all of these go now."""
+    workers, reason, going = (
+        q.snapshot.cluster.workers,
+        RemovalReason.UNDERUTILISED,
+        gates.in_disruption(q.record),
+    )
+    room = allowed(q.settings.budgets, "", reason, len(workers), len(going), q.now)
+    if len(sources) > room.count:
+        return room.says
+    for pool in q.settings.pools:
+        asked, there, leaving = (
+            sum(one.pool == pool.name for one in some) for some in (sources, workers, going)
+        )
+        room = allowed(pool.budgets, pool.name, reason, there, leaving, q.now)
+        if asked > room.count:
+            return room.says
+    return ""
+
+
+def _said(count: int, refusals: tuple[Refusal, ...]) -> str:
+    first = next((f"{one.node_name}: {one.reason}" for one in refusals), "nothing is leaving")
+    return f"{count} can go" if count else first
+
+
+def _in_words(plan: ConsolidationPlan) -> str:
+    nodes = ", ".join(one.node_name for one in (*plan.sources, *plan.empties))
+    saves = f"saves {plan.savings_per_hour} {plan.currency}/h"
+    if not plan.sources:
+        return f"consolidation: remove {nodes}, empty and idle; {saves}"
+    launched = f", {len(plan.slots)} launched first" if plan.slots else ""
+    return f"consolidation: empty {nodes} by {len(plan.moves)} moves{launched}; {saves}"

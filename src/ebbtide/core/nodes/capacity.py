@@ -1,0 +1,187 @@
+"""Counting: which workers can be relied on, and how many nodes there are or will be.
+
+`standing` errs low and `total` errs high, so the minimum and the maximum both hold.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable, Sequence
+
+from ebbtide.core.words import a_while, names_of
+from ebbtide.model.node import Node
+from ebbtide.model.operation import (
+    Consolidate,
+    Operation,
+    Removal,
+    RemovalState,
+    ScaleDown,
+    ScaleUp,
+    Slot,
+    SlotState,
+    SpotKind,
+)
+from ebbtide.model.pool import Pool
+from ebbtide.model.record import Counted, Record
+from ebbtide.model.snapshot import Snapshot
+
+
+def _operations(record: Record) -> tuple[Operation, ...]:
+    """Of both lanes, and those that were set aside: minimum, maximum and budgets are asked against them
+    all."""
+    return record.operations + record.all_set_aside
+
+
+def _idle(record: Record) -> bool:
+    """Nothing is in progress: most of the time, and asked often."""
+    return not (record.scaling_in_progress or record.all_set_aside or record.spots or record.refused)
+
+
+def open_removals(record: Record) -> tuple[Removal, ...]:
+    """Every removal that is not over, whoever asked for it; also what the cloud refuses and was set aside."""
+    if _idle(record):
+        return ()
+    return (*removals_in_progress(record), *_halted(record))
+
+
+def removals_in_progress(record: Record) -> tuple[Removal, ...]:
+    """Those that somebody works on. What was set aside waits for the cloud and holds up no budget."""
+    if _idle(record):
+        return ()
+    return tuple(removal for removal in _removals(record) if not removal.settled)
+
+
+def _halted(record: Record) -> Iterable[Removal]:
+    yield from (one.removal for one in record.refused)
+    yield from (removal for removal in _removals(record) if removal.state is RemovalState.SET_ASIDE)
+
+
+def _removals(record: Record) -> Iterable[Removal]:
+    for operation in _operations(record):
+        if isinstance(operation, ScaleDown):
+            yield from operation.removals
+    yield from (spot.removal for spot in record.spots if spot.removal is not None)
+
+
+def coming_slots(record: Record) -> tuple[Slot, ...]:
+    """Those whose nodes can be counted on as room. One that never joined is counted against the maximum until
+    it is gone, but nobody may wait for it."""
+    slots = (slot for slot in expected_slots(record) if slot.state is not SlotState.RECLAIMING)
+    return tuple(slot for slot in slots if not slot.terminated)
+
+
+def expected_slots(record: Record) -> tuple[Slot, ...]:
+    if _idle(record):
+        return ()
+    slots = [slot for op in _operations(record) if isinstance(op, ScaleUp | Consolidate) for slot in op.slots]
+    slots += [spot.slot for spot in record.spots if spot.slot is not None]
+    return tuple(slot for slot in slots if slot.expected)
+
+
+def condemned(record: Record) -> frozenset[str]:
+    """Instances that did not join in time and whose termination is irrevocable."""
+    return frozenset(slot.instance_id for slot in expected_slots(record) if slot.terminated)
+
+
+def doomed(record: Record) -> frozenset[str]:
+    """Instances that are being removed, or that the cloud has said it will take."""
+    removed = {r.instance_id for r in open_removals(record) if r.dooms} | condemned(record)
+    interrupted = {s.instance_id for s in record.spots if s.kind is SpotKind.INTERRUPTION}
+    return frozenset(removed | interrupted)
+
+
+def standing(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
+    """Workers that can be relied on: Ready, schedulable, and nothing is about to take them away. One that a
+    person cordoned takes no pod, so it is no capacity (row 29); it still counts towards the maximum."""
+    return tuple(node for node in staying(snapshot, record) if not node.unschedulable)
+
+
+def enlisted(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
+    """Those that stand, and those that we cordoned ourselves and are about to give back: nothing is launched
+    in their place."""
+    return tuple(n for n in staying(snapshot, record) if n.cordoned_by_us or not n.unschedulable)
+
+
+def staying(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
+    """Ready workers that nothing is about to take away, the cordoned ones among them."""
+    lost = doomed(record)
+    instance_of = snapshot.instance_of
+    found = []
+    for node in snapshot.cluster.workers:
+        instance = instance_of.get(node.name)
+        leaving = instance is not None and (instance.id in lost or not instance.alive)
+        if node.ready and not leaving:
+            found.append(node)
+    return tuple(found)
+
+
+def missing_by_pool(snapshot: Snapshot, record: Record, pools: Iterable[Pool]) -> Counter[str]:
+    """How many workers each pool lacks of its own minimum; those on their way are there already."""
+    there = Counter(node.pool for node in enlisted(snapshot, record))
+    there.update(slot.pool for slot in coming_slots(record))
+    return Counter({p.name: lack for p in pools if (lack := p.min_workers - there[p.name]) > 0})
+
+
+def total(snapshot: Snapshot, record: Record, pool: str | None = None) -> int:
+    """Nodes that exist or may yet come to exist, in one pool or in all. A Node object that outlived its
+    instance is none of them: after a mass loss these alone would fill the maximum."""
+    gone = record.gone_nodes
+    alive = [i for i in snapshot.instances if i.alive and i.pool and pool in (None, i.pool)]
+    ids, keys = {i.id for i in alive}, {i.key for i in alive}
+    unmatched = [
+        node
+        for node in snapshot.cluster.workers
+        if node.name not in snapshot.instance_of and pool in (None, node.pool) and node.uid not in gone
+    ]
+    unseen = [
+        slot
+        for slot in expected_slots(record)
+        if slot.instance_id not in ids
+        and slot.key not in keys
+        and pool in (None, slot.pool)
+        and not _known_dead(slot, snapshot)
+    ]
+    return len(alive) + len(unmatched) + len(unseen)
+
+
+def counted(snapshot: Snapshot, record: Record, pools: Iterable[Pool]) -> tuple[Counted, ...]:
+    """For the record: the total of all, and of each pool."""
+    each = (Counted(pool.name, total(snapshot, record, pool.name)) for pool in pools)
+    return Counted("", total(snapshot, record)), *each
+
+
+def count_against_max(snapshot: Snapshot, record: Record, pool: str | None = None) -> int:
+    """What counts against a maximum. A machine that neither list shows may have gone, or both may be wrong
+    for a moment; it is believed gone when the next look does not show it either."""
+    before = (each.nodes for each in record.counted_before if each.pool == (pool or ""))
+    return max((total(snapshot, record, pool), *before))
+
+
+def _known_dead(slot: Slot, snapshot: Snapshot) -> bool:
+    instance = snapshot.instance_with_id.get(slot.instance_id) or snapshot.instance_with_key.get(slot.key)
+    return instance is not None and not instance.alive
+
+
+def workers_by_zone(snapshot: Snapshot, record: Record) -> Counter[str]:
+    """Standing workers and those expected, by zone: what a launch should balance."""
+    counts = Counter(node.zone for node in standing(snapshot, record))
+    joined = {node.name for node in standing(snapshot, record)}
+    counts.update(slot.zone for slot in coming_slots(record) if slot.node_name not in joined)
+    return counts
+
+
+MOST_MISSING = 3
+"""Known as long as not more than one in three lacks a fresh sample."""
+
+
+def why_unknown(asked: Sequence[str], sampled: Container[str], max_age_seconds: int) -> str:
+    """Why there is no average over the workers asked for, with their names; empty where there is one."""
+    if not asked:
+        return "there is no Ready worker to ask for"
+    missing = [name for name in asked if name not in sampled]
+    if len(missing) * MOST_MISSING <= len(asked):
+        return ""
+    return (
+        f"{len(missing)} of {len(asked)} Ready workers have no sample of the last "
+        f"{a_while(max_age_seconds)}, and more than a third is too many: {names_of(missing)}"
+    )

@@ -1,0 +1,320 @@
+"""What to do next, with the reason for it and for everything that is not done.
+
+`decide` is a function of what was seen, the record, the settings and the time, so a stored
+decision can be computed again. It is asked in every tick; each action looks at its own lane: what removes
+nodes does not stand in the way of a launch. Actions are tried in the order of `STRATEGIES`, what people
+wait for first; the first whose preconditions all hold is taken.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ebbtide.core.consolidation.strategy import consolidate
+from ebbtide.core.nodes import gates
+from ebbtide.core.nodes.capacity import coming_slots, count_against_max, missing_by_pool, standing
+from ebbtide.core.nodes.extending import can_launch, last_scaling, launch_backoff
+from ebbtide.core.nodes.orphans import (
+    cordon_id,
+    dead_nodes,
+    graces,
+    lone_instances,
+    overdue,
+    says_gone,
+    stray_cordons,
+    to_forget,
+)
+from ebbtide.core.nodes.question import Answer, Question, Strategy, backed_off, no_operation, no_removal
+from ebbtide.core.nodes.refused import retry
+from ebbtide.core.nodes.sizing import nodes_for_cpu, plan_launch
+from ebbtide.core.nodes.targets import choose_targets
+from ebbtide.core.nodes.underused import choose_underused
+from ebbtide.core.scale_to_zero.policy_overrides import needed_by_wakes
+from ebbtide.core.words import a_while, count_of, two_shares
+from ebbtide.model.budget import RemovalReason
+from ebbtide.model.decision import Action, Check, Decision, Verdict
+from ebbtide.model.node import Node
+from ebbtide.model.operation import Removal, RemovalState, Slot, SlotState
+from ebbtide.model.record import Record
+from ebbtide.model.settings import JudgedBy, Settings
+from ebbtide.model.snapshot import Snapshot
+
+
+def decide(snapshot: Snapshot, record: Record, settings: Settings, now: int, decision_id: str) -> Decision:
+    question = Question(snapshot, record, settings, now, operation_id(now, decision_id))
+    verdicts: list[Verdict] = []
+    for action, strategy in STRATEGIES:
+        answer = Answer()
+        checks: list[Check] = []
+        for check in strategy(question, answer):
+            checks.append(check)
+            if not check.passed:
+                break
+        verdicts.append(Verdict(action, tuple(checks), answer.refusals))
+        if checks[-1].passed:
+            return Decision(
+                decision_id,
+                now,
+                action,
+                answer.reason,
+                tuple(verdicts),
+                answer.slots,
+                answer.removals,
+                answer.consolidation,
+            )
+    said = _why_nothing(verdicts)
+    return Decision(
+        decision_id, now, Action.NOTHING, said, tuple(verdicts), consolidation=answer.consolidation
+    )
+
+
+def operation_id(now: int, decision_id: str) -> str:
+    return f"{now}-{decision_id}"
+
+
+def _why_nothing(verdicts: list[Verdict]) -> str:
+    told = [v for v in verdicts if v.action in (Action.SCALE_UP, Action.SCALE_DOWN)]
+    told += [v for v in verdicts if v.action is Action.CONSOLIDATE and v.checks[0].passed]
+    return "; ".join(f"no {_spoken(v.action)}: {v.failed.says}" for v in told if v.failed)
+
+
+def _spoken(action: Action) -> str:
+    return "consolidation" if action is Action.CONSOLIDATE else action.value.replace("_", "-")
+
+
+def _adopt(q: Question, answer: Answer) -> Iterator[Check]:
+    """What is adopted and does not join is terminated, so this passes the gates of a removal."""
+    yield gates.complete(q.snapshot)
+    yield gates.plausible(q.snapshot, q.record, q.settings)
+    yield gates.not_paused(q.record)
+    yield gates.all_matched(q.snapshot)
+    lone, times = lone_instances(q.snapshot, q.record), graces(q.snapshot, q.record, q.settings)
+    late = [i for i in lone if overdue(q.record, i.id, q.settings, q.now, times)]
+    grace = q.settings.orphan_grace_seconds * times
+    yield Check(
+        "orphan instance", bool(late), f"{len(late)} of {len(lone)} lone instances are older than {grace} s"
+    )
+    answer.slots = tuple(
+        Slot(
+            key=i.key,
+            pool=i.pool,
+            zone=i.zone,
+            instance_type=i.instance_type,
+            market=i.market,
+            state=SlotState.LAUNCHED,
+            since=min(i.launched_at, q.now),
+            instance_id=i.id,
+        )
+        for i in late
+    )
+    answer.reason = f"adopt {', '.join(i.id for i in late)}: alive for us, but no node and no operation"
+
+
+def _forget(q: Question, answer: Answer) -> Iterator[Check]:
+    """Takes nothing away, so the health gate, which these very nodes would fail, is not asked. Where less
+    is seen than before, as after every mass loss, only those go that the cloud lists as gone."""
+    yield no_removal(q)
+    yield gates.complete(q.snapshot)
+    yield gates.not_paused(q.record)
+    yield Check("cloud lists instances", bool(q.snapshot.instances), f"{len(q.snapshot.instances)} listed")
+    dead, late = dead_nodes(q.snapshot, q.record), to_forget(q.snapshot, q.record, q.settings, q.now)
+    if not gates.plausible(q.snapshot, q.record, q.settings).passed:
+        late = tuple(node for node in late if says_gone(node, q.snapshot))
+    grace = q.settings.orphan_grace_seconds
+    yield Check("dead node", bool(late), f"{len(late)} of {len(dead)} dead nodes are older than {grace} s")
+    answer.removals = tuple(
+        Removal(_instance_id(q, node), node.name, node.uid, node.zone, node.pool) for node in late
+    )
+    names = ", ".join(node.name for node in late)
+    nodes, gone = ("node", "its instance is") if len(late) == 1 else ("nodes", "their instances are")
+    answer.reason = f"forget {nodes} {names}: not ready, and {gone} gone"
+
+
+def _instance_id(q: Question, node: Node) -> str:
+    """By which a node is known in the record, also when the cloud no longer lists its instance."""
+    instance = q.snapshot.instance_of.get(node.name)
+    return instance.id if instance else node.instance_id or node.provider_id
+
+
+def _release(q: Question, answer: Answer) -> Iterator[Check]:
+    yield no_removal(q)
+    yield gates.complete(q.snapshot)
+    stray = stray_cordons(q.snapshot, q.record)
+    late = [n for n in stray if overdue(q.record, cordon_id(n), q.settings, q.now)]
+    grace = q.settings.orphan_grace_seconds
+    yield Check(
+        "stray cordon", bool(late), f"{len(late)} of {len(stray)} stray cordons are older than {grace} s"
+    )
+    answer.removals = tuple(
+        Removal(
+            _instance_id(q, node),
+            node.name,
+            node.uid,
+            node.zone,
+            node.pool,
+            RemovalState.RELEASING,
+        )
+        for node in late
+        if node.owner == late[0].owner
+    )
+    names = ", ".join(removal.node_name for removal in answer.removals)
+    answer.reason = f"release {names}: cordoned by an operation that is closed"
+
+
+def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
+    settings, record = q.settings, q.record
+    yield can_launch(q)
+    yield gates.complete(q.snapshot)
+    trigger, at_least = _pressure(q)
+    yield trigger
+    yield _cooled_down(q, settings.cooldown_up_seconds, "COOLDOWN_UP_SEC", excuse=_excuse(q))
+    yield backed_off(*launch_backoff(record, settings), q.now)
+    count = count_against_max(q.snapshot, record)
+    says = f"{count} nodes exist or are expected, MAX_WORKERS is {settings.max_workers}"
+    yield Check("below maximum", count < settings.max_workers, says)
+    plan = plan_launch(q.snapshot, record, settings, at_least)
+    fits = "what waits fits on nodes that are there or on their way"
+    says = f"{len(plan.offers)} nodes" if plan.offers else next(iter(plan.hopeless), plan.stopped or fits)
+    yield Check("something to launch", bool(plan.offers), says)
+    answer.slots = tuple(offer.slot(f"{q.operation_id}-{n}") for n, offer in enumerate(plan.offers))
+    counts = Counter(f"{offer.node_type.name} in {offer.zone}" for offer in plan.offers)
+    places = ", ".join(place if count == 1 else f"{count} x {place}" for place, count in counts.items())
+    answer.reason = f"launch {places}: {trigger.says}"
+
+
+def _pressure(q: Question) -> tuple[Check, int]:
+    """Whether anything asks for more nodes, and how many at least."""
+    settings, record = q.settings, q.record
+    cpu, name = q.snapshot.cpu.value, "pressure"
+    waiting = q.snapshot.cluster.waiting_pods
+    waited = q.now - record.pending_since if record.pending_since else 0
+    woken, needed = needed_by_wakes(q.snapshot, record, settings)
+    says = [woken] if woken else []
+    if cpu is not None and cpu > settings.cpu_up:
+        wanted = nodes_for_cpu(len(standing(q.snapshot, record)), cpu, settings) - len(coming_slots(record))
+        needed = max(needed, wanted)
+        value, limit = two_shares(cpu, settings.cpu_up)
+        says += [f"CPU {value} is above {limit}"] if wanted > 0 else []
+    if record.short_since and q.now - record.short_since >= settings.pending_up_seconds:
+        ready, lack = len(standing(q.snapshot, record)), missing_by_pool(q.snapshot, record, settings.pools)
+        lack_of_all = settings.min_workers - ready - len(coming_slots(record))
+        needed = max(needed, lack_of_all, lack.total())
+        if lack_of_all > 0 or not lack:
+            says.append(f"{ready} ready workers are below MIN_WORKERS {settings.min_workers}")
+        says += [f"pool {pool} lacks {count} workers of its minimum" for pool, count in lack.items()]
+    if waiting and waited >= settings.pending_up_seconds:
+        have = "has" if len(waiting) == 1 else "have"
+        says.append(
+            f"{count_of(len(waiting), 'pod')} {have} been pending for {a_while(waited)}, "
+            f"PENDING_UP_SEC is {settings.pending_up_seconds}"
+        )
+    if says:
+        return Check(name, True, "; ".join(says)), needed
+    value, limit = two_shares(cpu or 0.0, settings.cpu_up)
+    heat = q.snapshot.cpu.problem or "CPU is unknown" if cpu is None else f"CPU {value} is not above {limit}"
+    if cpu is not None and cpu > settings.cpu_up:
+        heat = f"CPU {value} is above {limit}, and enough nodes are on their way"
+    if waiting:
+        have = "has" if len(waiting) == 1 else "have"
+        heat += f", {count_of(len(waiting), 'pod')} {have} been pending for {a_while(waited)}, "
+        heat += f"PENDING_UP_SEC is {settings.pending_up_seconds}"
+    else:
+        heat += ", no pod is pending"
+    return Check(name, False, heat), 0
+
+
+def _excuse(q: Question) -> str:
+    """What skips the cooldown of a scale-up."""
+    if q.snapshot.cluster.waiting_pods and not standing(q.snapshot, q.record):
+        return "pods wait and there is no worker"
+    return needed_by_wakes(q.snapshot, q.record, q.settings)[0]
+
+
+def _cooled_down(q: Question, seconds: int, name: str, excuse: str = "") -> Check:
+    last = last_scaling(q.record)
+    since = q.now - last
+    if excuse:
+        return Check("cooldown over", True, f"{excuse}: the cooldown is skipped")
+    if not last:
+        return Check("cooldown over", True, "nothing was scaled yet")
+    says = f"{since} s since the last scaling, {name} is {seconds}"
+    return Check("cooldown over", since >= seconds, says)
+
+
+def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
+    settings, record, snapshot = q.settings, q.record, q.snapshot
+    yield no_operation(q)
+    yield gates.not_paused(record)
+    yield gates.complete(snapshot)
+    yield gates.plausible(snapshot, record, settings)
+    yield gates.healthy(snapshot, record, settings)
+    one_by_one = settings.scale_down_by == JudgedBy.NODE
+    yield from _calm(q) if one_by_one else _idle(q)
+    yield _cooled_down(q, settings.cooldown_down_seconds, "COOLDOWN_DOWN_SEC")
+    yield backed_off(record.removal_failures, record.removal_backoff_until, q.now)
+    spots = len(record.spots)
+    yield Check("no spot notice open", not spots, f"{spots} spot notices are being answered")
+    yield _nothing_leaves(q)
+    ready = len(standing(snapshot, record))
+    spare = ready - settings.min_workers
+    says = f"{ready} ready and schedulable workers, MIN_WORKERS is {settings.min_workers}"
+    yield Check("above minimum", spare > 0, says)
+    yield gates.budget_left(snapshot, record, settings, RemovalReason.IDLE)
+    room = gates.cluster_room(snapshot, record, settings, RemovalReason.IDLE).count
+    limit = min(settings.batch_down(ready), spare, room)
+    while limit > 1 and not gates.load_on(ready - limit, snapshot, settings).passed:
+        limit -= 1
+    yield gates.load_on(ready - limit, snapshot, settings)
+    choose = choose_underused if one_by_one else choose_targets
+    removals, refusals = choose(snapshot, record, settings, q.now, limit)
+    answer.refusals = refusals
+    why = f"{refusals[0].node_name}: {refusals[0].reason}" if refusals else "no ready worker"
+    says = f"{len(removals)} nodes" if removals else f"none of {ready} ready workers may go; {why}"
+    yield Check("a node can go", bool(removals), says)
+    yield gates.keeps_minimum(snapshot, record, settings, removals)
+    yield gates.keeps_zones(snapshot, record, settings, removals)
+    yield gates.within_budget(snapshot, record, settings, removals, RemovalReason.IDLE)
+    answer.removals = removals
+    names = ", ".join(removal.node_name for removal in removals)
+    idle = q.now - record.idle_since
+    cpu = snapshot.cpu.value or 0.0
+    why = f"CPU {cpu:.2f} and no pod pending for {a_while(idle)}"
+    if one_by_one:
+        why = f"empty or underused for at least {a_while(settings.idle_down_seconds)}"
+    answer.reason = f"remove {names}: {why}"
+
+
+def _nothing_leaves(q: Question) -> Check:
+    """What consolidation has emptied goes first: draining another node would only fill it again."""
+    names = ", ".join(one.node_name for one in q.record.leaving)
+    return Check("nothing leaves", not names, f"{names} is leaving" if names else "no node is leaving")
+
+
+def _calm(q: Question) -> Iterator[Check]:
+    """What is asked of the cluster where nodes are judged one by one."""
+    yield gates.load_known(q.snapshot)
+    yield gates.no_pod_pending(q.snapshot)
+
+
+def _idle(q: Question) -> Iterator[Check]:
+    settings, cpu = q.settings, q.snapshot.cpu
+    yield gates.load_known(q.snapshot)
+    low = (cpu.value or 0.0) < settings.cpu_down
+    value, limit = two_shares(cpu.value or 0.0, settings.cpu_down)
+    yield Check("CPU low", low, f"CPU {value} is {'below' if low else 'not below'} {limit}")
+    yield gates.no_pod_pending(q.snapshot)
+    idle = q.now - q.record.idle_since if q.record.idle_since else 0
+    says = f"idle for {idle} s, IDLE_DOWN_SEC is {settings.idle_down_seconds}"
+    yield Check("idle long enough", bool(q.record.idle_since) and idle >= settings.idle_down_seconds, says)
+
+
+STRATEGIES: tuple[tuple[Action, Strategy], ...] = (
+    (Action.FORGET, _forget),
+    (Action.SCALE_UP, _scale_up),
+    (Action.RELEASE, _release),
+    (Action.RETRY, retry),
+    (Action.ADOPT, _adopt),
+    (Action.SCALE_DOWN, _scale_down),
+    (Action.CONSOLIDATE, consolidate),
+)

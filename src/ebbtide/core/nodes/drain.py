@@ -1,0 +1,250 @@
+"""Which pods of a node may be evicted, and why not: ordered rules, the first that applies decides.
+
+    passed over   finished, mirror, DaemonSet                      they do not keep a node from going
+    waited for    already terminating, disruption budget used up   they may resolve by themselves
+    blocked       critical, kube-system, do-not-disrupt, not safe to evict, a game server that may not be
+                  moved, bare, local storage, not understood,
+                  under several budgets                            no eviction is tried
+
+The rule about game servers holds for every voluntary eviction (row 30); only an interruption, which would
+take the server anyway, evicts regardless.
+
+A node is drained when nothing is left on it but what is passed over, and no volume of a pod that
+left is still attached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ebbtide.core.consolidation.game_servers import why_not_movable
+from ebbtide.core.labels import matches
+from ebbtide.model.effect import Evict
+from ebbtide.model.node import Node
+from ebbtide.model.pod import Budget, Pod
+from ebbtide.model.settings import Settings
+
+CRITICAL_CLASSES = ("system-node-critical", "system-cluster-critical")
+
+
+class Treatment(StrEnum):
+    PASS_OVER = "pass over"
+    WAIT = "wait"
+    EVICT = "evict"
+    BLOCK = "block"
+
+
+class DrainReason(StrEnum):
+    FINISHED = "finished"
+    MIRROR = "mirror pod"
+    DAEMON_SET = "DaemonSet pod"
+    TERMINATING = "terminating"
+    CRITICAL = "critical"
+    KUBE_SYSTEM = "kube-system"
+    DO_NOT_DISRUPT = "do-not-disrupt"
+    NOT_SAFE_TO_EVICT = "safe-to-evict is false"
+    GAME_SERVER = "game server"
+    BARE = "no controller"
+    LOCAL_STORAGE = "local storage"
+    UNSUPPORTED = "not understood"
+    SEVERAL_BUDGETS = "several disruption budgets"
+    BUDGET_USED_UP = "disruption budget used up"
+    MOVABLE = "movable"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    pod: Pod
+    treatment: Treatment
+    reason: DrainReason
+    says: str
+
+
+Rule = Callable[[Pod, Settings], Judgement | None]
+
+
+def _passed_over(pod: Pod, _: Settings) -> Judgement | None:
+    for applies, reason in (
+        (pod.finished, DrainReason.FINISHED),
+        (pod.mirror, DrainReason.MIRROR),
+        (pod.controller == "DaemonSet", DrainReason.DAEMON_SET),
+    ):
+        if applies:
+            return Judgement(pod, Treatment.PASS_OVER, reason, f"{pod.full_name} is passed over: {reason}")
+    return None
+
+
+def _terminating(pod: Pod, _: Settings) -> Judgement | None:
+    if not pod.terminating:
+        return None
+    return Judgement(pod, Treatment.WAIT, DrainReason.TERMINATING, f"{pod.full_name} is still terminating")
+
+
+def _critical(pod: Pod, _: Settings) -> Judgement | None:
+    if pod.priority_class not in CRITICAL_CLASSES or pod.namespace == "kube-system":
+        return None
+    return _block(pod, DrainReason.CRITICAL, f"has priority class {pod.priority_class}")
+
+
+def _kube_system(pod: Pod, settings: Settings) -> Judgement | None:
+    """Whatever its priority class: CoreDNS of K3s has a critical one, and must be possible to name."""
+    if pod.namespace != "kube-system" or _named(pod.name, settings.movable_system_workloads):
+        return None
+    return _block(pod, DrainReason.KUBE_SYSTEM, "is in kube-system and not named in movable_system_workloads")
+
+
+def _annotated(pod: Pod, _: Settings) -> Judgement | None:
+    if pod.do_not_disrupt:
+        return _block(pod, DrainReason.DO_NOT_DISRUPT, "is annotated do-not-disrupt")
+    if pod.safe_to_evict is False:
+        return _block(pod, DrainReason.NOT_SAFE_TO_EVICT, "is annotated safe-to-evict=false")
+    return None
+
+
+def _bare(pod: Pod, _: Settings) -> Judgement | None:
+    if pod.controller or pod.safe_to_evict:
+        return None
+    return _block(pod, DrainReason.BARE, "has no controller that would create it again")
+
+
+def _local_storage(pod: Pod, settings: Settings) -> Judgement | None:
+    if not pod.local_storage or pod.safe_to_evict or settings.evict_local_storage:
+        return None
+    return _block(pod, DrainReason.LOCAL_STORAGE, "keeps data on the node (evict_local_storage is off)")
+
+
+def _unsupported(pod: Pod, _: Settings) -> Judgement | None:
+    if not pod.scheduling.unsupported:
+        return None
+    return _block(
+        pod,
+        DrainReason.UNSUPPORTED,
+        f"has {pod.scheduling.unsupported[0]}, which Ebbtide does not understand",
+    )
+
+
+RULES: tuple[Rule, ...] = (
+    _passed_over,
+    _terminating,
+    _critical,
+    _kube_system,
+    _annotated,
+    _bare,
+    _local_storage,
+    _unsupported,
+)
+
+
+def _game_server(pod: Pod, players: Mapping[str, int]) -> Judgement | None:
+    why = why_not_movable(pod, players)
+    return _block(pod, DrainReason.GAME_SERVER, why) if why else None
+
+
+def _block(pod: Pod, reason: DrainReason, says: str) -> Judgement:
+    return Judgement(pod, Treatment.BLOCK, reason, f"{pod.full_name} {says}")
+
+
+def _named(name: str, patterns: Iterable[str]) -> bool:
+    """`coredns` names the pods of a workload called so, whatever suffix its controller gave them."""
+    return any(
+        name.startswith(pattern[:-1])
+        if pattern.endswith("*")
+        else name == pattern or name.startswith(f"{pattern}-")
+        for pattern in patterns
+    )
+
+
+class Disruptions:
+    """What is left of every disruption budget, shared by all that is drained at the same time.
+
+    With `spends` off it only tells whether a pod could be evicted first of all: enough to know that a
+    node can be drained one pod after the other.
+    """
+
+    def __init__(self, budgets: Sequence[Budget], spends: bool = True) -> None:
+        self._budgets = budgets
+        self._spends = spends
+        self._left = {(b.namespace, b.name): b.disruptions_allowed for b in budgets}
+
+    def judge(self, pod: Pod) -> Judgement:
+        """Take one disruption for the pod where its budget allows one."""
+        labels = dict(pod.labels)
+        covering = [b for b in self._budgets if b.namespace == pod.namespace and matches(b.selector, labels)]
+        if len(covering) > 1:
+            names = " and ".join(sorted(b.name for b in covering))
+            return _block(pod, DrainReason.SEVERAL_BUDGETS, f"is covered by several budgets ({names})")
+        for budget in covering:
+            key = (budget.namespace, budget.name)
+            if self._left[key] < 1:
+                says = f"{pod.full_name} must wait: budget {budget.name} allows no disruption now"
+                return Judgement(pod, Treatment.WAIT, DrainReason.BUDGET_USED_UP, says)
+            self._left[key] -= self._spends
+        return Judgement(pod, Treatment.EVICT, DrainReason.MOVABLE, f"{pod.full_name} has not left yet")
+
+
+@dataclass(frozen=True, slots=True)
+class DrainPlan:
+    judgements: tuple[Judgement, ...]
+    attached: tuple[str, ...]
+    """Volumes still attached for pods that have left."""
+
+    def treated(self, treatment: Treatment) -> tuple[Judgement, ...]:
+        return tuple(j for j in self.judgements if j.treatment is treatment)
+
+    @property
+    def drained(self) -> bool:
+        return not self.attached and all(j.treatment is Treatment.PASS_OVER for j in self.judgements)
+
+    @property
+    def obstacle(self) -> str:
+        """What stands in the way, worst first; empty when nothing does."""
+        for treatment in (Treatment.BLOCK, Treatment.WAIT, Treatment.EVICT):
+            for judgement in self.treated(treatment):
+                return judgement.says
+        return f"volume {self.attached[0]} is still attached" if self.attached else ""
+
+    def obstacle_after(self, said: str) -> str:
+        """The obstacle, with what the API server answered to an eviction where only that is known: the server
+        counts budgets at the moment it is asked, and knows more than the list that was read before."""
+        only_asked = not self.treated(Treatment.BLOCK) and not self.treated(Treatment.WAIT)
+        for judgement in self.treated(Treatment.EVICT) if only_asked else ():
+            if said.startswith(f"{judgement.pod.full_name} {PUT_OFF}"):
+                return said
+        return self.obstacle
+
+
+PUT_OFF = "was not evicted:"
+
+
+def put_off(effect: Evict, detail: str) -> str:
+    return f"{effect.namespace}/{effect.name} {PUT_OFF} {detail}"
+
+
+Players = Mapping[str, int]
+"""By `namespace/pod`, as they were counted for this look."""
+
+
+def judge(pod: Pod, disruptions: Disruptions, settings: Settings, players: Players | None) -> Judgement:
+    """What becomes of the pod. `players` is None where the cloud takes the node anyway: then nobody is asked
+    whether anybody plays."""
+    for rule in RULES:
+        judgement = rule(pod, settings)
+        if judgement is not None:
+            return judgement
+    playing = None if players is None else _game_server(pod, players)
+    return playing or disruptions.judge(pod)
+
+
+def plan_drain(
+    node: Node,
+    pods: Sequence[Pod],
+    disruptions: Disruptions,
+    settings: Settings,
+    players: Players | None,
+) -> DrainPlan:
+    judgements = tuple(judge(pod, disruptions, settings, players) for pod in pods)
+    staying = {volume for pod in pods for volume in pod.volumes}
+    attached = tuple(volume for volume in node.volumes_attached if volume not in staying)
+    return DrainPlan(judgements, attached)

@@ -1,0 +1,54 @@
+"""When a launch may be asked for, next to one that is in progress.
+
+A launch that is open is extended: nobody waits for an instance that never joins. The cooldown holds between
+two requests all the same. It counts from the last node that became Ready, or from the last request where
+that is later; slots that never come to anything do not prolong it. What failed since the last node became
+Ready starts the growing back-off while the operation is still open.
+"""
+
+from __future__ import annotations
+
+from ebbtide.core.nodes.question import Question
+from ebbtide.core.operations.closing import backoff_until
+from ebbtide.model.check import Check
+from ebbtide.model.operation import SlotState
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+
+MOST_SLOTS = 500
+"""An operation with more slots than this is not extended until it is closed: its record must stay small
+enough for every store."""
+MISSED = (SlotState.RECLAIMING, SlotState.TERMINATING, SlotState.RECLAIMED, SlotState.FAILED)
+
+
+def can_launch(q: Question) -> Check:
+    name, operation = "launch possible", q.record.launching
+    if operation is None:
+        return Check(name, True, "no launch is in progress")
+    slots = len(operation.slots)
+    says = f"{operation.id} is in progress with {slots} slots, at most {MOST_SLOTS} are extended"
+    return Check(name, slots < MOST_SLOTS, says)
+
+
+def last_scaling(record: Record) -> int:
+    """From when a cooldown counts."""
+    operation = record.launching
+    if operation is None:
+        return record.last_scale_at
+    asked_at = operation.asked_at if operation.requested else 0
+    return max(record.last_scale_at, asked_at, operation.ready_at)
+
+
+def launch_backoff(record: Record, settings: Settings) -> tuple[int, int]:
+    """Failures in a row, and until when launches wait for them. What fails at the same time failed once."""
+    failures, until = record.launch_failures, record.launch_backoff_until
+    operation = record.launching
+    if operation is None:
+        return failures, until
+    missed = {
+        slot.since for slot in operation.slots if slot.state in MISSED and slot.since > operation.ready_at
+    }
+    if not missed:
+        return failures, until
+    failures += len(missed)
+    return failures, max(until, backoff_until(failures, settings, max(missed)))

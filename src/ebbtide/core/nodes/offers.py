@@ -1,0 +1,110 @@
+"""What could be launched: a type of a pool in a zone, with its price and what is on it from the start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+
+from ebbtide.core.nodes.capacity import workers_by_zone
+from ebbtide.core.nodes.room import Room, residents_of, room_of_new
+from ebbtide.model.node import Market
+from ebbtide.model.operation import Slot
+from ebbtide.model.pod import Pod
+from ebbtide.model.pool import NodeType, Pool
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    pool: Pool
+    node_type: NodeType
+    zone: str
+    residents: tuple[Pod, ...] = ()
+    """DaemonSet and mirror pods that will be on the node before any other."""
+    rests: bool = False
+    """It had no capacity lately: chosen only where nothing else will do."""
+    currency: str = ""
+    """In which prices are compared: one in another counts as unknown. Empty: any will do."""
+
+    @property
+    def price(self) -> Decimal | None:
+        known = self.node_type.price_in(self.pool.market)
+        return None if known is None or self.currency not in ("", known.currency) else known.per_hour
+
+    def slot(self, key: str) -> Slot:
+        return Slot(key, self.pool.name, self.zone, self.node_type.name, self.pool.market)
+
+    def room(self, name: str) -> Room:
+        return room_of_new(name, self.pool, self.node_type, self.zone, self.residents)
+
+
+def replacement_offer(snapshot: Snapshot, record: Record, pool: Pool, type_name: str) -> Offer:
+    """Like for like, in the zone of the pool with the fewest workers."""
+    zones, resting = workers_by_zone(snapshot, record), {rest.offer for rest in record.offer_rests}
+    node_type = pool.type_named(type_name) or pool.types[0]
+
+    def order(zone: str) -> tuple[bool, int, str]:
+        return offer_name(zone, pool.market, node_type.name) in resting, zones[zone], zone
+
+    return Offer(pool, node_type, min(pool.zones, key=order))
+
+
+def next_offer(slot: Slot, settings: Settings) -> tuple[str, Market, str] | None:
+    """Zone, market and type to try after "no capacity": the other zones, then on-demand where the pool
+    allows it, then the pool's other types by price."""
+    pool = settings.pool_named(slot.pool)
+    if pool is None:
+        return None
+    markets = [pool.market]
+    if pool.market is Market.SPOT and pool.on_demand_fallback:
+        markets.append(Market.ON_DEMAND)
+    own_first = sorted(
+        pool.types, key=lambda t: (t.name != slot.instance_type, *_price_order(t, pool.market))
+    )
+    for node_type in own_first:
+        for market in markets:
+            for zone in pool.zones:
+                if offer_name(zone, market, node_type.name) not in slot.refused:
+                    return zone, market, node_type.name
+    return None
+
+
+def offer_name(zone: str, market: Market, type_name: str) -> str:
+    return f"{zone}/{market}/{type_name}"
+
+
+def currencies(pools: Iterable[Pool]) -> tuple[str, ...]:
+    """Those of the pools' prices, that of the first type first. Only prices in that one are compared."""
+    prices = (node_type.price_in(pool.market) for pool in pools for node_type in pool.types)
+    return tuple(dict.fromkeys(price.currency for price in prices if price is not None))
+
+
+def _price_order(node_type: NodeType, market: Market) -> tuple[bool, str, Decimal, str]:
+    """Amounts are compared within a currency, never across two."""
+    price = node_type.price_in(market)
+    if price is None:
+        return (True, "", Decimal(0), node_type.name)
+    return (False, price.currency, price.per_hour, node_type.name)
+
+
+def all_offers(snapshot: Snapshot, record: Record, settings: Settings) -> list[Offer]:
+    """All that the pools could launch."""
+    resting = {rest.offer for rest in record.offer_rests}
+    currency = next(iter(currencies(settings.pools)), "")
+    return [
+        Offer(
+            pool,
+            node_type,
+            zone,
+            residents,
+            offer_name(zone, pool.market, node_type.name) in resting,
+            currency,
+        )
+        for pool in settings.pools
+        for residents in [residents_of(snapshot.cluster, pool)]
+        for zone in pool.zones
+        for node_type in pool.types
+    ]

@@ -1,0 +1,150 @@
+"""One node while something is being planned: its free space, and which pods it takes by its own properties.
+
+What the pods on other nodes have to say (spread, affinity, anti-affinity) is asked in `core.nodes.fit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ebbtide.core.labels import holds
+from ebbtide.model.node import Node
+from ebbtide.model.pod import Pod
+from ebbtide.model.pool import NodeType, Pool
+from ebbtide.model.resources import Resources
+from ebbtide.model.scheduling import Labels, Scheduling, Taint, TaintEffect, Toleration
+from ebbtide.model.snapshot import ClusterView
+
+ZONE_LABEL = "topology.kubernetes.io/zone"
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+OS_LABEL = "kubernetes.io/os"
+
+
+class Room:
+    """Free space and properties of one node while something is being planned."""
+
+    __slots__ = (
+        "cpu_milli",
+        "extended",
+        "labels",
+        "memory_mib",
+        "name",
+        "planned",
+        "pods",
+        "slots",
+        "taints",
+        "zone",
+    )
+
+    def __init__(self, name: str, zone: str, labels: Labels, taints: tuple[Taint, ...]) -> None:
+        self.name = name
+        self.zone = zone
+        known = {ZONE_LABEL: zone} if zone else {}
+        self.labels: Mapping[str, str] = {HOSTNAME_LABEL: name, **known, **dict(labels)}
+        self.taints = taints
+        self.cpu_milli = 0
+        self.memory_mib = 0
+        self.slots = 0
+        self.extended: dict[str, int] = {}
+        self.pods: list[Pod] = []
+        self.planned = False
+        """Of a node that is not there yet."""
+
+    def offer(self, resources: Resources, max_pods: int) -> Room:
+        self.cpu_milli = resources.cpu_milli
+        self.memory_mib = resources.memory_mib
+        self.extended = dict(resources.extended)
+        self.slots = max_pods
+        return self
+
+    def put(self, pod: Pod) -> None:
+        self.pods.append(pod)
+        self.cpu_milli -= pod.requests.cpu_milli
+        self.memory_mib -= pod.requests.memory_mib
+        self.slots -= 1
+        for name, amount in pod.requests.extended:
+            self.extended[name] = self.extended.get(name, 0) - amount
+
+    def take_out(self, pod: Pod) -> None:
+        self.pods.remove(pod)
+        self.cpu_milli += pod.requests.cpu_milli
+        self.memory_mib += pod.requests.memory_mib
+        self.slots += 1
+        for name, amount in pod.requests.extended:
+            self.extended[name] += amount
+
+    def lacks(self, requests: Resources) -> str:
+        """The first resource there is not enough of, with both figures; empty when there is enough."""
+        # Who asks for none of a thing fits where more than all of it is given away.
+        cpu_milli, memory_mib = max(self.cpu_milli, 0), max(self.memory_mib, 0)
+        if requests.cpu_milli > cpu_milli:
+            return f"needs {requests.cpu_milli}m CPU, {cpu_milli}m free"
+        if requests.memory_mib > memory_mib:
+            return f"needs {requests.memory_mib} MiB memory, {memory_mib} MiB free"
+        if self.slots < 1:
+            return "has no pod slot left"
+        for name, amount in requests.extended:
+            free = max(self.extended.get(name, 0), 0)
+            if amount > free:
+                return f"needs {amount} {name}, {free} free"
+        return ""
+
+
+def room_of(node: Node, pods: Iterable[Pod]) -> Room:
+    room = Room(node.name, node.zone, node.labels, node.taints).offer(node.allocatable, node.max_pods)
+    for pod in pods:
+        room.put(pod)
+    return room
+
+
+def room_of_new(name: str, pool: Pool, node_type: NodeType, zone: str, residents: Iterable[Pod] = ()) -> Room:
+    """The room that a node of this type would bring once it has joined and its residents are there."""
+    labels = ((OS_LABEL, "linux"), *pool.labels)
+    room = Room(name, zone, labels, pool.taints).offer(node_type.allocatable, node_type.max_pods)
+    room.planned = True
+    for pod in residents:
+        room.put(pod)
+    return room
+
+
+def residents_of(view: ClusterView, pool: Pool) -> tuple[Pod, ...]:
+    """What every node of the pool carries anyway, by the worker of it that carries most."""
+    kept = [
+        tuple(pod for pod in view.pods_on.get(node.name, ()) if pod.tied_to_node)
+        for node in view.workers
+        if node.pool == pool.name
+    ]
+    return max(kept, key=lambda pods: [sum(p.requests.cpu_milli for p in pods), len(pods)], default=())
+
+
+def refused_by_node(scheduling: Scheduling, room: Room) -> str:
+    if scheduling.unsupported:
+        return f"has {scheduling.unsupported[0]}, which Ebbtide does not understand"
+    for taint in room.taints:
+        if taint.effect is not TaintEffect.PREFER_NO_SCHEDULE and not any(
+            tolerates(toleration, taint) for toleration in scheduling.tolerations
+        ):
+            return f"does not tolerate taint {taint.key}"
+    reason = unwanted(scheduling, room)
+    if not reason and scheduling.volume_zones and room.zone not in scheduling.volume_zones:
+        return f"has a volume in {', '.join(scheduling.volume_zones)}"
+    return reason
+
+
+def unwanted(scheduling: Scheduling, room: Room) -> str:
+    """What the pod's node selector or node affinity misses in this node. An empty term matches none."""
+    for key, value in scheduling.node_selector:
+        if room.labels.get(key) != value:
+            return f"asks for a node with {key}={value}"
+    terms = scheduling.node_affinity
+    if terms and not any(term and all(holds(r, room.labels) for r in term) for term in terms):
+        return "its node affinity does not match"
+    return ""
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect is not None and toleration.effect is not taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    return toleration.exists or toleration.value == taint.value

@@ -1,0 +1,173 @@
+"""Which nodes to remove: from the fullest zones, the oldest first, only what can be drained and whose
+pods fit elsewhere. Every node passed over is named with the reason.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+
+from ebbtide.core.nodes.capacity import doomed, staying
+from ebbtide.core.nodes.drain import Disruptions, Treatment, plan_drain
+from ebbtide.core.nodes.fit import placement_of
+from ebbtide.core.nodes.gates import pool_room, sleeping_pools
+from ebbtide.core.nodes.room import Room
+from ebbtide.core.prices.costs import price_of
+from ebbtide.core.words import a_time
+from ebbtide.model.budget import Allowance, RemovalReason
+from ebbtide.model.decision import Refusal
+from ebbtide.model.node import Node
+from ebbtide.model.operation import Removal
+from ebbtide.model.pod import Pod
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+
+
+def choose_targets(
+    snapshot: Snapshot, record: Record, settings: Settings, now: int, limit: int
+) -> tuple[tuple[Removal, ...], tuple[Refusal, ...]]:
+    remaining = list(staying(snapshot, record))
+    several_zones = len({node.zone for node in snapshot.cluster.workers}) > 1
+    asleep = sleeping_pools(settings)
+    disruptions = Disruptions(snapshot.cluster.budgets, spends=False)
+    elsewhere = Elsewhere(snapshot, record)
+    chosen: list[Node] = []
+    refusals: dict[str, str] = {}
+    rooms = {p.name: pool_room(snapshot, record, p, RemovalReason.IDLE) for p in settings.pools}
+    while len(chosen) < limit:
+        # What a person cordoned is no capacity: it neither keeps a minimum nor a zone, and is not chosen.
+        stand = [node for node in remaining if not node.unschedulable]
+        pools = Counter(node.pool for node in stand)
+        zones = Counter(node.zone for node in stand if node.pool not in asleep)
+        for node in _in_order(remaining, settings, now):
+            if node.name in refusals:
+                continue
+            alone = several_zones and node.pool not in asleep and zones[node.zone] == 1
+            reason = why_kept(node, snapshot, record)
+            reason = reason or (f"it is the last ready worker in zone {node.zone}" if alone else "")
+            reason = reason or why_pool_keeps(node, pools[node.pool] - 1, settings)
+            reason = reason or why_budget_keeps(node, chosen, rooms)
+            reason = reason or why_not_drainable(node, snapshot, settings, disruptions)
+            reason = reason or elsewhere.why_not([*chosen, node])
+            if not reason:
+                chosen.append(node)
+                remaining.remove(node)
+                break
+            refusals[node.name] = reason
+        else:
+            break
+    removals = tuple(removal_of(node, snapshot) for node in chosen)
+    return removals, tuple(Refusal(name, reason) for name, reason in refusals.items())
+
+
+def _in_order(nodes: list[Node], settings: Settings, now: int) -> Iterator[Node]:
+    """From the fullest zones the oldest first; of equally old ones the most expensive, then one in a zone
+    that is less preferred. A node from the future counts as new, one without a known price as cheap."""
+    counts = Counter(node.zone for node in nodes if not node.unschedulable)
+    yield from sorted(
+        nodes,
+        key=lambda n: (
+            -counts[n.zone],
+            min(n.created_at, now),
+            -_per_hour(n, settings),
+            -settings.zone_rank(n.zone),
+            n.zone,
+            n.name,
+        ),
+    )
+
+
+def _per_hour(node: Node, settings: Settings) -> Decimal:
+    price = price_of(node, settings)
+    return price.per_hour if price is not None else Decimal(0)
+
+
+def removal_of(node: Node, snapshot: Snapshot) -> Removal:
+    return Removal(snapshot.instance_of[node.name].id, node.name, node.uid, node.zone, node.pool)
+
+
+def why_kept(node: Node, snapshot: Snapshot, record: Record) -> str:
+    instance = snapshot.instance_of.get(node.name)
+    if instance is None:
+        return "the cloud lists no instance of ours for it"
+    if node.unschedulable:
+        return "it was cordoned by someone else"
+    if node.owner is not None:
+        return f"it still carries the mark of operation {node.owner.operation_id}"
+    for rest in record.rests:
+        if rest.instance_id == instance.id:
+            return f"it is skipped until {a_time(rest.until)}: {rest.reason}"
+    return ""
+
+
+def why_pool_keeps(node: Node, left: int, settings: Settings) -> str:
+    pool = settings.pool_named(node.pool)
+    if pool is None:
+        return f"its pool {node.pool} is not configured"
+    if left < pool.min_workers:
+        return f"{left} would be left in pool {pool.name}, its minimum is {pool.min_workers}"
+    return ""
+
+
+def why_budget_keeps(node: Node, chosen: Sequence[Node], rooms: Mapping[str, Allowance]) -> str:
+    room = rooms[node.pool]
+    used = sum(1 for other in chosen if other.pool == node.pool)
+    return f"{room.count} more of its pool may go: {room.says}" if used >= room.count else ""
+
+
+def why_not_drainable(
+    node: Node, snapshot: Snapshot, settings: Settings, disruptions: Disruptions | None = None
+) -> str:
+    """The first pod that may not be evicted now, with the rule or the budget that says so."""
+    disruptions = disruptions or Disruptions(snapshot.cluster.budgets, spends=False)
+    pods = snapshot.cluster.pods_on.get(node.name, ())
+    plan = plan_drain(node, pods, disruptions, settings, snapshot.players_of)
+    for treatment in (Treatment.BLOCK, Treatment.WAIT):
+        for judgement in plan.treated(treatment):
+            return judgement.says
+    return ""
+
+
+class Elsewhere:
+    """Whether the pods of some nodes fit on the others. The rooms are made once and put back after each try,
+    since this is asked of every worker."""
+
+    def __init__(self, snapshot: Snapshot, record: Record) -> None:
+        lost = doomed(record)
+        names = {name for name, instance in snapshot.instance_of.items() if instance.id in lost}
+        self._placement = placement_of(snapshot.cluster, names)
+        self._pods_on = snapshot.cluster.pods_on
+        rooms = self._placement.rooms.values()
+        self._most_cpu_milli = max((room.cpu_milli for room in rooms), default=0)
+        self._most_memory_mib = max((room.memory_mib for room in rooms), default=0)
+
+    def why_not(self, leaving: list[Node]) -> str:
+        """The first pod that would have no place; empty when all have one."""
+        pods = [pod for node in leaving for pod in self._pods_on.get(node.name, ()) if not pod.tied_to_node]
+        for pod in pods:
+            asked = pod.requests
+            if asked.cpu_milli > self._most_cpu_milli or asked.memory_mib > self._most_memory_mib:
+                return _without_a_place(pod)
+        gone = {node.name for node in leaving}
+        rooms = [room for room in self._placement.rooms.values() if room.name not in gone]
+        taken = [room for name in gone if (room := self._placement.close(name)) is not None]
+        placed: list[tuple[Pod, Room]] = []
+        try:
+            for pod in pods:
+                room = self._placement.first_fit(pod, rooms)
+                if room is None:
+                    return _without_a_place(pod)
+                self._placement.place(pod, room)
+                placed.append((pod, room))
+        finally:
+            for pod, room in placed:
+                self._placement.take_out(pod, room)
+            for room in taken:
+                self._placement.open(room)
+        return ""
+
+
+def _without_a_place(pod: Pod) -> str:
+    return f"{pod.full_name} would fit on no other node"

@@ -1,0 +1,134 @@
+"""Timers of the record: since when pods wait, the cluster idles, a worker is empty, workers are short,
+numbers shrank.
+
+A timer runs only over what was really seen: an unknown reading or a long silence between two ticks
+is not idle time. Stamps from the future are set to now, with a warning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ebbtide.core.consolidation.pace import forget_evictions
+from ebbtide.core.nodes.capacity import coming_slots, counted, enlisted, missing_by_pool
+from ebbtide.core.nodes.gates import placed_pods, plausible
+from ebbtide.core.nodes.underused import track_underused
+from ebbtide.core.operations.removals import with_time_again
+from ebbtide.model.operation import Consolidate, Removing, ScaleDown
+from ebbtide.model.record import Emptied, Record
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+
+STAMPS = (
+    "last_scale_at",
+    "last_consolidation_at",
+    "pending_since",
+    "idle_since",
+    "short_since",
+    "shrunk_since",
+    "ticked_at",
+)
+BACKOFFS = ("launch_backoff_until", "removal_backoff_until")
+
+
+def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> tuple[Record, tuple[str, ...]]:
+    """The record with its timers brought up to now, and warnings to say aloud."""
+    record, warnings = clamp_stamps(record, settings, now)
+    silent = record.ticked_at > 0 and now - record.ticked_at > settings.max_tick_gap_seconds
+    if snapshot.problems or silent or record.unclean_removal_runs:
+        record = replace(record, removing=_watched_again(record.removing, settings, now))
+    if snapshot.problems:
+        return replace(record, idle_since=0, emptied=(), underused=(), ticked_at=now), warnings
+    idle = is_idle(snapshot, settings)
+    if silent and (record.idle_since or record.emptied or record.underused):
+        warnings += (f"no tick for {now - record.ticked_at} s: that time does not count as idle",)
+    short = len(enlisted(snapshot, record)) + len(coming_slots(record)) < settings.min_workers
+    short = short or bool(missing_by_pool(snapshot, record, settings.pools))
+    record = forget_evictions(_track_size(snapshot, record, settings, now), now)
+    return (
+        replace(
+            record,
+            pending_since=_running(bool(snapshot.cluster.waiting_pods), record.pending_since, now),
+            idle_since=_running(idle, 0 if silent else record.idle_since, now),
+            short_since=_running(short, record.short_since, now),
+            rests=tuple(rest for rest in record.rests if rest.until > now),
+            offer_rests=tuple(rest for rest in record.offer_rests if rest.until > now),
+            emptied=_emptied(snapshot, () if silent else record.emptied, now),
+            underused=track_underused(snapshot, () if silent else record.underused, settings, now),
+            counted=counted(snapshot, record, settings.pools),
+            counted_before=() if silent else record.counted,
+            ticked_at=now,
+        ),
+        warnings,
+    )
+
+
+def _watched_again(operation: Removing | None, settings: Settings, now: int) -> Removing | None:
+    """Nobody looked, the runner before died, or nothing could be seen: pods that are being moved or drained
+    are given their time again (row 36). That cannot go on for ever, since both operations have an end."""
+    match operation:
+        case Consolidate():
+            return replace(operation, watched_since=now)
+        case ScaleDown():
+            again = tuple(with_time_again(removal, settings, now) for removal in operation.removals)
+            return replace(operation, removals=again)
+        case _:
+            return operation
+
+
+def clamp_stamps(record: Record, settings: Settings, now: int) -> tuple[Record, tuple[str, ...]]:
+    """A clock that went back leaves stamps that would stop everything until it has caught up."""
+    latest = dict.fromkeys(STAMPS, now)
+    latest |= dict.fromkeys(BACKOFFS, now + settings.backoff_max_seconds)
+    late: dict[str, Any] = {name: limit for name, limit in latest.items() if getattr(record, name) > limit}
+    early = max((node.since for node in (*record.emptied, *record.underused)), default=0)
+    if not late and not record.rests and early <= now:
+        return record, ()
+    warnings = tuple(
+        f"{name} was {getattr(record, name) - now} s in the future and is taken as "
+        + (f"{limit - now} s from now" if limit > now else "now")
+        for name, limit in late.items()
+    )
+    if early > now:
+        warnings += (f"a node was empty from {early - now} s in the future and is taken as empty from now",)
+    longest = now + settings.node_rest_seconds
+    rests = tuple(replace(rest, until=min(rest.until, longest)) for rest in record.rests)
+    emptied, underused = (
+        tuple(replace(node, since=min(node.since, now)) for node in nodes)
+        for nodes in (record.emptied, record.underused)
+    )
+    return replace(record, **late, rests=rests, emptied=emptied, underused=underused), warnings
+
+
+def is_idle(snapshot: Snapshot, settings: Settings) -> bool:
+    cpu = snapshot.cpu.value
+    return cpu is not None and cpu < settings.cpu_down and not snapshot.cluster.waiting_pods
+
+
+def _emptied(snapshot: Snapshot, before: tuple[Emptied, ...], now: int) -> tuple[Emptied, ...]:
+    """The workers without a pod that counts, each since it was first seen so without a break."""
+    since = {node.node_uid: node.since for node in before}
+    pods_on = snapshot.cluster.pods_on
+    empty = (
+        node.uid
+        for node in snapshot.cluster.workers
+        if all(pod.tied_to_node for pod in pods_on.get(node.name, ()))
+    )
+    return tuple(Emptied(uid, since.get(uid, now)) for uid in sorted(filter(None, empty)))
+
+
+def _running(condition: bool, since: int, now: int) -> int:
+    return (since or now) if condition else 0
+
+
+def _track_size(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Record:
+    """Take over what was seen, unless it is implausibly small; that takes a while to be believed."""
+    workers, pods = len(snapshot.cluster.workers), placed_pods(snapshot)
+    if not plausible(snapshot, record, settings).passed:
+        since = record.shrunk_since or now
+        if not pods or now - since < settings.shrink_accepted_seconds:
+            return replace(record, shrunk_since=since)
+    if (record.worker_count, record.pod_count, record.shrunk_since) == (workers, pods, 0):
+        return record
+    return replace(record, worker_count=workers, pod_count=pods, shrunk_since=0)

@@ -1,0 +1,147 @@
+"""Nodes judged one by one: which have been empty or underused for long enough, and whose pods fit elsewhere.
+
+A node is underused while the requests on it are below a share of what it offers. The least used goes first;
+its pods must fit on nodes that stay, next to the pods of all that go with it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from ebbtide.core.nodes.capacity import doomed, staying
+from ebbtide.core.nodes.drain import Disruptions
+from ebbtide.core.nodes.fit import placement_of
+from ebbtide.core.nodes.gates import pool_room, sleeping_pools
+from ebbtide.core.nodes.room import Room
+from ebbtide.core.nodes.targets import (
+    removal_of,
+    why_budget_keeps,
+    why_kept,
+    why_not_drainable,
+    why_pool_keeps,
+)
+from ebbtide.core.words import a_while
+from ebbtide.model.budget import RemovalReason
+from ebbtide.model.check import Refusal
+from ebbtide.model.node import Node
+from ebbtide.model.operation import Removal
+from ebbtide.model.pod import Pod
+from ebbtide.model.record import Emptied, Record
+from ebbtide.model.settings import JudgedBy, Settings
+from ebbtide.model.snapshot import Snapshot
+
+
+def used_share(node: Node, pods: Iterable[Pod]) -> float:
+    """The scarcer of CPU and memory that is requested by pods that do not come and go with the node."""
+    counted = [pod.requests for pod in pods if not pod.tied_to_node]
+    cpu = sum(asked.cpu_milli for asked in counted) / max(node.allocatable.cpu_milli, 1)
+    memory = sum(asked.memory_mib for asked in counted) / max(node.allocatable.memory_mib, 1)
+    return max(cpu, memory)
+
+
+def track_underused(
+    snapshot: Snapshot, before: tuple[Emptied, ...], settings: Settings, now: int
+) -> tuple[Emptied, ...]:
+    """The workers that are underused, each since it was first seen so without a break."""
+    if settings.scale_down_by != JudgedBy.NODE:
+        return ()
+    since = {node.node_uid: node.since for node in before}
+    pods_on = snapshot.cluster.pods_on
+    found = (
+        node.uid
+        for node in snapshot.cluster.workers
+        if node.uid and used_share(node, pods_on.get(node.name, ())) < settings.underused_below
+    )
+    return tuple(Emptied(uid, since.get(uid, now)) for uid in sorted(found))
+
+
+def choose_underused(
+    snapshot: Snapshot, record: Record, settings: Settings, now: int, limit: int
+) -> tuple[tuple[Removal, ...], tuple[Refusal, ...]]:
+    choice = _Choice(snapshot, record, settings, now)
+    for node in choice.candidates():
+        if len(choice.chosen) == limit:
+            break
+        choice.consider(node)
+    removals = tuple(removal_of(node, snapshot) for node in choice.chosen)
+    return removals, tuple(Refusal(name, reason) for name, reason in choice.refusals.items())
+
+
+class _Choice:
+    def __init__(self, snapshot: Snapshot, record: Record, settings: Settings, now: int) -> None:
+        self._snapshot = snapshot
+        self._record = record
+        self._settings = settings
+        self._now = now
+        self._since = {node.node_uid: node.since for node in record.underused}
+        self._asleep = sleeping_pools(settings)
+        self._staying = [node for node in staying(snapshot, record) if not node.unschedulable]
+        self._several_zones = len({node.zone for node in snapshot.cluster.workers}) > 1
+        self._zones = Counter(node.zone for node in self._staying if node.pool not in self._asleep)
+        self._pools = Counter(node.pool for node in self._staying)
+        self._rooms_left = {
+            pool.name: pool_room(snapshot, record, pool, RemovalReason.IDLE) for pool in settings.pools
+        }
+        self._disruptions = Disruptions(snapshot.cluster.budgets, spends=False)
+        lost = doomed(record)
+        leaving = {name for name, instance in snapshot.instance_of.items() if instance.id in lost}
+        self._placement = placement_of(snapshot.cluster, leaving)
+        pods_on = snapshot.cluster.pods_on
+        self._share = {n.name: used_share(n, pods_on.get(n.name, ())) for n in snapshot.cluster.nodes}
+        # Well used nodes are filled first, so the emptiest stay empty enough to go.
+        self._into = sorted(self._placement.rooms.values(), key=lambda room: -self._share[room.name])
+        self.chosen: list[Node] = []
+        self.refusals: dict[str, str] = {}
+
+    def candidates(self) -> list[Node]:
+        """The least used first; of equal ones the oldest, in the zone with the most workers."""
+        zones = Counter(node.zone for node in self._staying)
+        return sorted(
+            self._staying,
+            key=lambda n: (self._share[n.name], -zones[n.zone], min(n.created_at, self._now), n.name),
+        )
+
+    def consider(self, node: Node) -> None:
+        reason = self._why_not(node) or self._why_no_place(node)
+        if reason:
+            self.refusals[node.name] = reason
+            return
+        self.chosen.append(node)
+        self._pools[node.pool] -= 1
+        self._zones[node.zone] -= node.pool not in self._asleep
+
+    def _why_not(self, node: Node) -> str:
+        since = self._since.get(node.uid)
+        if since is None:
+            below = self._settings.underused_below
+            return f"{self._share[node.name]:.0%} of it is requested, underused is below {below:.0%}"
+        if self._now - since < self._settings.idle_down_seconds:
+            waited, asked = a_while(self._now - since), a_while(self._settings.idle_down_seconds)
+            return f"it has been underused for {waited}, IDLE_DOWN_SEC is {asked}"
+        reason = why_kept(node, self._snapshot, self._record)
+        if not reason and self._several_zones and node.pool not in self._asleep:
+            reason = f"it is the last ready worker in zone {node.zone}" if self._zones[node.zone] == 1 else ""
+        reason = reason or why_pool_keeps(node, self._pools[node.pool] - 1, self._settings)
+        reason = reason or why_budget_keeps(node, self.chosen, self._rooms_left)
+        return reason or why_not_drainable(node, self._snapshot, self._settings, self._disruptions)
+
+    def _why_no_place(self, node: Node) -> str:
+        """The first pod that would have no place; where all have one, they are put there. Those that an
+        earlier choice put on this node move on with the others."""
+        closed = self._placement.rooms[node.name]
+        self._placement.close(node.name)
+        placed: list[tuple[Pod, Room]] = []
+        for pod in closed.pods:
+            if pod.tied_to_node:
+                continue
+            rooms = (room for room in self._into if room.name in self._placement.rooms)
+            room = self._placement.first_fit(pod, rooms)
+            if room is None:
+                for other, there in placed:
+                    self._placement.take_out(other, there)
+                self._placement.open(closed)
+                return f"{pod.full_name} would fit on no other node"
+            self._placement.place(pod, room)
+            placed.append((pod, room))
+        return ""

@@ -1,0 +1,221 @@
+"""Rules and schedules: how many replicas an awake target should have.
+
+A rule fires once it has held for its duration; up wins over down, and of several the one that asks for most.
+What has held since when is in the state, so a restart forgets nothing; a reading that is not known, or a
+silence of the loop, starts the rule again. A schedule is answered once: of those that came due while nobody
+looked, only the latest counts.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+from ebbtide.core.scale_to_zero.cost_cap import most_allowed, price_each, too_expensive
+from ebbtide.core.schedule import last_fire, next_fire
+from ebbtide.model.idle import IdleState, Rate, Remembered, RuleTimer
+from ebbtide.model.policy import Operator, Policy, Rule, Schedule
+from ebbtide.model.snapshot import Reading
+from ebbtide.model.workload import Workload
+
+COMPARE: Mapping[Operator, Callable[[float, float], bool]] = {
+    Operator.GT: operator.gt,
+    Operator.LT: operator.lt,
+    Operator.GTE: operator.ge,
+    Operator.LTE: operator.le,
+    Operator.EQ: operator.eq,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What the target should be brought to, and why; `replicas` is empty where nothing changes."""
+
+    replicas: tuple[Remembered, ...] = ()
+    says: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The latest time of any schedule that was not answered yet."""
+
+    at: int
+    schedule: Schedule
+
+
+def rule_key(number: int, rule: Rule) -> str:
+    """Changes with the rule, so what held of the old one does not count for the new."""
+    return f"{number}: {describe(rule)}"
+
+
+def describe(rule: Rule) -> str:
+    compared = f"{rule.metric} {rule.operator} {rule.threshold:g}"
+    return f"{compared} for {rule.duration_seconds} s: {rule.scale_by:+d}"
+
+
+def follow(
+    policy: Policy, state: IdleState, readings: Mapping[str, Reading], now: int, gap_seconds: int
+) -> tuple[RuleTimer, ...]:
+    """The timers of the rules that hold now."""
+    silent = now - state.checked_at > gap_seconds
+    since = {} if silent else {timer.rule: min(timer.since, now) for timer in state.timers}
+    return tuple(
+        RuleTimer(key, since.get(key) or now)
+        for number, rule in enumerate(policy.rules)
+        if holds(rule, readings.get(rule.metric))
+        for key in (rule_key(number, rule),)
+    )
+
+
+def holds(rule: Rule, reading: Reading | None) -> bool:
+    if reading is None or reading.value is None:
+        return False
+    return COMPARE[rule.operator](reading.value, rule.threshold)
+
+
+def fired(policy: Policy, timers: Sequence[RuleTimer], now: int) -> Rule | None:
+    since = {timer.rule: timer.since for timer in timers}
+    ripe = [
+        rule
+        for number, rule in enumerate(policy.rules)
+        if (begun := since.get(rule_key(number, rule))) is not None and now - begun >= rule.duration_seconds
+    ]
+    if not ripe:
+        return None
+    most = max(ripe, key=lambda rule: rule.scale_by)
+    return most if most.scale_by > 0 else min(ripe, key=lambda rule: rule.scale_by)
+
+
+def scale_for(
+    policy: Policy, state: IdleState, rule: Rule, workloads: Sequence[Workload], rate: Rate | None, now: int
+) -> Scale:
+    """What a rule that fired makes of the replicas, within all bounds; where it moves nothing, why."""
+    said = f"rule {describe(rule)}"
+    if scaler := next((each for each in workloads if each.autoscaler), None):
+        why = f"HorizontalPodAutoscaler {scaler.autoscaler} scales {scaler.ref}"
+        return Scale(says=f"{said}: left alone, {why}")
+    ends = state.last_scaled_at + policy.cooldown_seconds
+    if now < ends:
+        return Scale(says=f"{said}: cooling down until {datetime.fromtimestamp(ends, UTC):%H:%M:%S} UTC")
+    up = [each for each in workloads if each.replicas]
+    wanted = _moved(policy, rule.scale_by, up)
+    if not _changed(wanted, up):
+        return Scale(says=f"{said}: {_why_bound(policy, rule, up)}")
+    why = ""
+    if rule.scale_by > 0:
+        price = price_each(policy, state, replicas_in(up), rate)
+        wanted, why = _afforded(policy, rule.scale_by, up, price)
+    changed = _changed(wanted, up)
+    if not changed:
+        return Scale(says=f"{said}: {why}")
+    return Scale(changed, "; ".join(filter(None, (f"{said}: {_told(changed, up)}", why))))
+
+
+def scale_to(
+    policy: Policy, replicas: int, workload: Workload, price: Decimal | None
+) -> tuple[tuple[Remembered, ...], str]:
+    """What a schedule of more than 0 makes of the replicas, whatever the cooldown: within all bounds; and why
+    it is not what the schedule names."""
+    wanted, have = _bounded(policy, replicas), workload.replicas
+    number = most_allowed(policy, price, have, wanted)
+    changed = (Remembered(workload.ref, number),) if number != have else ()
+    return changed, "" if number == wanted else too_expensive(policy, price, have, wanted)
+
+
+def replicas_in(workloads: Sequence[Workload]) -> int:
+    return sum(each.replicas for each in workloads)
+
+
+def _moved(policy: Policy, by: int, workloads: Sequence[Workload]) -> tuple[Remembered, ...]:
+    """By no more than the rule says, and never against its sign: one that adds takes nothing away where
+    somebody went beyond `max_replicas`, and one that takes away adds nothing below `min_replicas`."""
+    return tuple(Remembered(each.ref, _stepped(policy, each.replicas, by)) for each in workloads)
+
+
+def _stepped(policy: Policy, have: int, by: int) -> int:
+    if by > 0:
+        return max(have, min(have + by, max(policy.max_replicas, 1)))
+    return min(have, max(have + by, policy.min_replicas, 1))
+
+
+def _why_bound(policy: Policy, rule: Rule, workloads: Sequence[Workload]) -> str:
+    each = next(iter(workloads), None)
+    if each is None:
+        return f"{policy.target} has no replicas that a rule could change"
+    name, bound = (
+        ("max_replicas", max(policy.max_replicas, 1))
+        if rule.scale_by > 0
+        else ("min_replicas", max(policy.min_replicas, 1))
+    )
+    return f"not moved, {each.ref} has {each.replicas} and {name} is {bound}"
+
+
+def _bounded(policy: Policy, replicas: int) -> int:
+    return min(max(replicas, policy.min_replicas, 1), max(policy.max_replicas, 1))
+
+
+def _changed(wanted: Sequence[Remembered], workloads: Sequence[Workload]) -> tuple[Remembered, ...]:
+    have = {each.ref: each.replicas for each in workloads}
+    return tuple(one for one in wanted if one.replicas != have[one.ref])
+
+
+def _told(wanted: Sequence[Remembered], workloads: Sequence[Workload]) -> str:
+    have = {each.ref: each.replicas for each in workloads}
+    return ", ".join(f"{one.ref} from {have[one.ref]} to {one.replicas}" for one in wanted)
+
+
+def _afforded(
+    policy: Policy, by: int, workloads: Sequence[Workload], price: Decimal | None
+) -> tuple[tuple[Remembered, ...], str]:
+    """The largest step up to `by` that `max_hourly_cost` allows, and why it is not the whole."""
+    have, why = replicas_in(workloads), ""
+    for step in range(by, 0, -1):
+        wanted = _moved(policy, step, workloads)
+        refused = too_expensive(policy, price, have, sum(one.replicas for one in wanted))
+        why = why or refused
+        if not refused:
+            return wanted, why
+    return (), why
+
+
+Fires = Callable[[str, str, int], tuple[int | None, int | None]]
+
+
+def fires_around(cron: str, zone: str, now: int) -> tuple[int | None, int | None]:
+    """The last time up to now and the next one after it."""
+    return last_fire(cron, zone, now), next_fire(cron, zone, now)
+
+
+def due(policy: Policy, state: IdleState, now: int, fires: Fires = fires_around) -> Due | None:
+    """The latest time that any schedule came due since they were last answered. `fires` may remember what
+    it found: many policies share their cron lines."""
+    found: Due | None = None
+    for schedule in policy.schedules:
+        answered = max(state.scheduled_until, written_at(policy, schedule))
+        at = fires(schedule.cron, schedule.zone, now)[0]
+        while at is not None and at > answered and (start := _exempt_since(schedule, at)):
+            at = last_fire(schedule.cron, schedule.zone, start - 1)
+        if at is not None and at > answered and (found is None or at >= found.at):
+            found = Due(at, schedule)
+    return found
+
+
+def written_at(policy: Policy, schedule: Schedule) -> int:
+    """A schedule never fires for a time before it was written. Where a version that did not note that wrote
+    it, the last write of its policy counts: it may be later, and is never earlier."""
+    return schedule.written_at or max(policy.updated_at, policy.created_at)
+
+
+def _exempt_since(schedule: Schedule, at: int) -> int:
+    """The beginning of the day, where it is one on which the schedule does not fire; else 0."""
+    if not schedule.except_dates:
+        return 0
+    local = datetime.fromtimestamp(at, UTC).astimezone(ZoneInfo(schedule.zone))
+    if local.date().isoformat() not in schedule.except_dates:
+        return 0
+    midnight = local.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+    return min(int(midnight.timestamp()), at)

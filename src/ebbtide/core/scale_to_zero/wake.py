@@ -1,0 +1,193 @@
+"""Waking: what a wake makes of a policy's state, what it restores, and how long it will take.
+
+A wake always wins. It is written first, with a higher `wake_count`, and only then carried out, so
+whoever was about to go to zero finds its own write refused. `last_scaled_at` is 0 from the moment a wake
+is written until its calls have been answered: while it is 0, somebody must still make them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+
+from ebbtide.core.scale_to_zero.cost_cap import most_allowed, price_each, with_base, within_cap
+from ebbtide.core.scale_to_zero.savings import open_stretch
+from ebbtide.model.idle import IdleState, Phase, Remembered, WakeReason, WakeTime
+from ebbtide.model.ledger import Stretch
+from ebbtide.model.policy import Policy, ZeroDefaults
+from ebbtide.model.workload import Workload
+
+UNLEARNED_SECONDS = 30
+"""What is said of a wake while none has been timed."""
+KEPT_WAKES = 20
+DAY_SECONDS = 86_400
+LEAST_EXTRA_SECONDS = 60
+REDO_SECONDS = 10
+"""A wake whose calls were not answered for so long is carried out again by whoever finds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WakeStep:
+    state: IdleState
+    acts: bool = False
+    """Whether this caller, once the state is written, must scale."""
+    joined: bool = False
+    """Another wake is in progress: nothing is written, its answer is ours."""
+    stretches: tuple[Stretch, ...] = ()
+
+
+def wake(
+    policy: Policy,
+    state: IdleState,
+    reason: WakeReason,
+    now: int,
+    there: Sequence[Workload] = (),
+    ordered: int | None = None,
+) -> WakeStep:
+    """`there` is what was seen of a target that counts as awake: a member of it at zero is brought up,
+    whoever put it there. A group that was half awake could otherwise never be woken. `ordered` is the number
+    of a schedule, instead of what was there before."""
+    if state.phase is Phase.WAKING:
+        stale = state.last_scaled_at == 0 and now - (state.last_wake_at or 0) >= REDO_SECONDS
+        return WakeStep(state, acts=stale, joined=True)
+    asleep = state.phase in (Phase.FALLING, Phase.ZERO) or any(not each.replicas for each in there)
+    ended = open_stretch(policy, state, now, wakes=1 if asleep else 0)
+    woken = replace(
+        with_base(policy, state, sum(one.replicas for one in state.remembered)),
+        phase=Phase.WAKING if asleep else Phase.ACTIVE,
+        last_activity_at=max(state.last_activity_at, now),
+        idle_since=None,
+        last_wake_at=now,
+        wake_reason=reason,
+        wake_count=state.wake_count + 1,
+        last_scaled_at=0 if asleep else state.last_scaled_at,
+        checked_at=now,
+        stretch_since=now,
+        remembered=_restored(policy, state, there, ordered) if asleep else (),
+        left_alone="",
+    )
+    return WakeStep(woken, acts=asleep, stretches=(ended,) if ended else ())
+
+
+def _restored(
+    policy: Policy, state: IdleState, there: Sequence[Workload], ordered: int | None
+) -> tuple[Remembered, ...]:
+    """What each workload is brought back to: what it had, or the number of a schedule, as far as
+    `max_hourly_cost` allows. What is up keeps what it has."""
+    known = {one.ref: one.replicas for one in state.remembered}
+    base = sum(known.values())
+    price = price_each(policy, state, base, state.rate)
+    known |= {each.ref: each.replicas for each in there if each.replicas}
+    if ordered is not None:
+        number = most_allowed(policy, price, base, target_of(policy, min(ordered, policy.max_replicas)))
+        known = dict.fromkeys(policy.target.workloads, number)
+    wanted = [Remembered(ref, target_of(policy, known.get(ref))) for ref in policy.target.workloads]
+    return within_cap(policy, price, wanted)
+
+
+def targets(policy: Policy, state: IdleState) -> tuple[Remembered, ...]:
+    """What each workload is to be brought to by the wake that was written: every one."""
+    known = {one.ref: one.replicas for one in state.remembered}
+    return tuple(Remembered(ref, target_of(policy, known.get(ref))) for ref in policy.target.workloads)
+
+
+def target_of(policy: Policy, remembered: int | None) -> int:
+    """What it had, and at least max(1, `min_replicas`). Where somebody went beyond `max_replicas`, a wake
+    takes nothing away (row 39): the limit is for what rules and schedules add."""
+    return max(1, policy.min_replicas, remembered or 0)
+
+
+def scaled(state: IdleState, now: int) -> IdleState:
+    """The calls of this wake have been answered."""
+    return replace(state, last_scaled_at=max(now, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    state: IdleState
+    stretches: tuple[Stretch, ...]
+    says: str
+
+
+def ready(policy: Policy, state: IdleState, at: float, node_seconds: float, defaults: ZeroDefaults) -> Ready:
+    """The wake is over: what it took is learned, and the flap guard weighs it against the sleep."""
+    since = state.last_wake_at or 0
+    took = max(0.0, at - since)
+    slept = float(max(0, since - state.scaled_to_zero_at)) if state.scaled_to_zero_at else 0.0
+    reason = state.wake_reason or WakeReason.MANUAL
+    timed = WakeTime(since, round(took, 3), round(min(max(node_seconds, 0.0), took), 3), reason, slept)
+    wakes = (*state.wakes, timed)[-KEPT_WAKES:]
+    extra, why = guard(policy, replace(state, wakes=wakes), defaults, int(at))
+    ended = open_stretch(policy, state, int(at))
+    awake = replace(
+        state,
+        phase=Phase.ACTIVE,
+        wakes=wakes,
+        scaled_to_zero_at=None,
+        remembered=(),
+        extra_keep_alive_seconds=extra,
+        last_activity_at=max(state.last_activity_at, int(at)),
+        checked_at=int(at),
+        stretch_since=int(at),
+        left_alone="",
+    )
+    says = f"ready after {took:.1f} s" + (
+        f", {timed.node_seconds:.1f} s of them for a node" * (timed.node_seconds > 0)
+    )
+    return Ready(awake, (ended,) if ended else (), f"{says}; {why}" if why else says)
+
+
+def guard(policy: Policy, state: IdleState, defaults: ZeroDefaults, now: int) -> tuple[int, str]:
+    """The flap guard: seconds to add to the keep-alive window, and the sentence where they change.
+
+    The time that the wakes of the last day took is paid for and of no use; the time at zero before them
+    was saved, at the same price. Where the first is not less than the second, the window doubles; where
+    it is, what was added halves; after a day without a wake nothing is added.
+    """
+    base = keep_alive(policy, defaults)
+    before = state.extra_keep_alive_seconds
+    recent = [one for one in state.wakes if one.at > now - DAY_SECONDS]
+    if not recent:
+        return 0, "no wake for a day: the keep-alive window is as configured again" if before else ""
+    cost = sum(one.seconds for one in recent)
+    saved = sum(one.slept_seconds for one in recent)
+    if cost >= saved:
+        most = max(defaults.max_keep_alive_seconds, base)
+        extra = min(max(2 * (base + before), LEAST_EXTRA_SECONDS), most) - base
+        if extra > before:
+            return extra, (
+                f"waking cost {cost:.0f} s in a day and sleeping saved {saved:.0f} s: "
+                f"the keep-alive window grows to {base + extra} s"
+            )
+        return before, ""
+    extra = before // 2 if before >= 2 * LEAST_EXTRA_SECONDS else 0
+    return extra, f"sleeping pays again: the keep-alive window shrinks to {base + extra} s" if before else ""
+
+
+def keep_alive(policy: Policy, defaults: ZeroDefaults) -> int:
+    own = policy.keep_alive_window_seconds
+    return defaults.keep_alive_window_seconds if own is None else own
+
+
+def cold_start_timeout(policy: Policy, defaults: ZeroDefaults) -> int:
+    own = policy.cold_start_timeout_seconds
+    return defaults.cold_start_timeout_seconds if own is None else own
+
+
+def estimate(wakes: Sequence[WakeTime], needs_node: bool | None) -> int:
+    """Seconds until ready: the 95th percentile of the pods' part, and of the nodes' part where one is
+    needed. Where that is not known, the share of past wakes that needed one decides."""
+    if not wakes:
+        return UNLEARNED_SECONDS
+    with_node = [one.node_seconds for one in wakes if one.node_seconds > 0]
+    needed = needs_node if needs_node is not None else 2 * len(with_node) > len(wakes)
+    pods = percentile([one.seconds - one.node_seconds for one in wakes], 0.95)
+    nodes = percentile(with_node, 0.95) if needed and with_node else 0.0
+    return max(1, ceil(pods + nodes))
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """By nearest rank: one of the values."""
+    ordered = sorted(values)
+    return ordered[max(0, ceil(share * len(ordered)) - 1)]

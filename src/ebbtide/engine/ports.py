@@ -1,0 +1,60 @@
+"""All doors to the outside in one value, so a tick can be given another world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ebbtide.engine.observers import Observers
+from ebbtide.model.settings import Settings
+from ebbtide.ports import (
+    Clock,
+    Cloud,
+    Cluster,
+    Inbox,
+    Metrics,
+    Notifier,
+    Observer,
+    Players,
+    Signals,
+    Store,
+    Workloads,
+)
+
+NOBODY = Observers()
+SettingsNow = Callable[[Settings], Settings]
+
+
+def as_they_are(settings: Settings) -> Settings:
+    return settings
+
+
+def nothing_urgent() -> int:
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    store: Store
+    cluster: Cluster
+    cloud: Cloud
+    metrics: Metrics
+    inbox: Inbox
+    notifier: Notifier
+    clock: Clock
+    new_id: Callable[[], str]
+    """Ids that are unique and grow with time."""
+    observer: Observer = NOBODY
+    workloads: Workloads | None = None
+    signals: Signals | None = None
+    """Both are for `engine.scaling`; a tick asks for neither."""
+    players: Players | None = None
+    """For `consolidation.players_query`; without it nobody knows whether anybody plays."""
+    urgencies: Callable[[], int] = nothing_urgent
+    """Grows with everything that a tick should answer at once: a pod that no node takes, a node that became
+    Ready. Asked often, so it must cost nothing; who cannot know leaves it at 0."""
+    keeps_inputs: bool = True
+    """Whether the log keeps all that a decision was made from; a simulation, which can be played again, does
+    without: on a large cluster that is a fifth of its time."""
+    settings_now: SettingsNow = as_they_are
+    """What policies make of the settings of a tick: a pool that sleeps may be empty."""

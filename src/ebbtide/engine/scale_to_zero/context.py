@@ -1,0 +1,113 @@
+"""What all parts of scaling to zero share: the doors, and one way to write a state and what goes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from ebbtide.core.scale_to_zero.savings import fold
+from ebbtide.errors import NotFound
+from ebbtide.model.events import PolicyStep, StretchClosed
+from ebbtide.model.idle import IdleState, Once, Phase, WakeReason, wake_id
+from ebbtide.model.ledger import Stretch
+from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.policy import Policy, ZeroDefaults
+from ebbtide.model.settings import Settings
+from ebbtide.model.workload import Workload
+from ebbtide.narrate import entry_of
+from ebbtide.ports import Clock, Cluster, Notifier, PolicyStore, Signals, Store, Workloads
+
+LEASE = "policies"
+"""Of the idle loop, and of whoever must be alone with what it writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingPorts:
+    store: Store
+    policies: PolicyStore
+    workloads: Workloads
+    signals: Signals
+    notifier: Notifier
+    clock: Clock
+    new_id: Callable[[], str]
+    """Ids that are unique and grow with time."""
+    cluster: Cluster | None = None
+    """For prices, and to tell whether a wake needs a node; without it both are less exact."""
+    threads: int = 1
+    """How many calls to the cluster may be in progress at once."""
+    follows: bool = False
+    """Whether a wake is followed, in a thread of its own, until it is ready: for a process that stays."""
+
+
+class PolicyContext:
+    def __init__(self, ports: ScalingPorts, defaults: ZeroDefaults, settings: Settings) -> None:
+        self.ports = ports
+        self.defaults = defaults
+        self.settings = settings
+
+    @property
+    def now(self) -> int:
+        return int(self.ports.clock.now())
+
+    def find(self, policy_id: str) -> tuple[Policy, IdleState]:
+        # The state first: a change of target raises its rev, so a write for the old target is refused.
+        state = self.ports.policies.find_state(policy_id)
+        policy = self.ports.policies.find_policy(policy_id) if state is not None else None
+        if policy is None or state is None:
+            raise NotFound(
+                f"there is no policy {policy_id}; nothing was changed. `ebbtide policy list` shows all"
+            )
+        return policy, state
+
+    def save(
+        self,
+        policy: Policy,
+        state: IdleState,
+        stretches: Sequence[Stretch] = (),
+        says: str = "",
+        kind: LogKind = LogKind.IDLE,
+        once: Once | None = None,
+    ) -> IdleState:
+        """Write the state with the stretches that ended, in the ledger and in the log, all or nothing."""
+        kept = stretches if self.defaults.cost_tracking else ()
+        entries = [self.stretch_entry(stretch) for stretch in kept]
+        told = [self.entry(kind, policy, step_of(policy, state, kind, says))] if says else []
+        written = self.ports.policies.write_state(state, fold(kept), [*entries, *told], once)
+        for entry in told:
+            self.ports.notifier.notify(entry)
+        return written
+
+    def entry(self, kind: LogKind, policy: Policy, fact: PolicyStep) -> LogEntry:
+        return entry_of(self.ports.new_id(), self.now, fact, policy.id, kind)
+
+    def stretch_entry(self, stretch: Stretch) -> LogEntry:
+        return entry_of(self.ports.new_id(), self.now, StretchClosed(stretch), stretch.policy_id)
+
+    def note(self, policy: Policy, says: str) -> str:
+        """What is noted at a workload that is scaled."""
+        return f"policy {policy.name}: {says}"
+
+
+def step_of(policy: Policy, state: IdleState, kind: LogKind, detail: str) -> PolicyStep:
+    """What metrics and notifications need to know of a change of state."""
+    step = PolicyStep(policy.name, state.phase, detail)
+    if kind is not LogKind.WAKE:
+        return step
+    last = state.wakes[-1] if state.wakes else None
+    ready = last is not None and state.phase is Phase.ACTIVE and last.at == state.last_wake_at
+    return replace(
+        step,
+        wake_reason=state.wake_reason or WakeReason.MANUAL,
+        wake_id=wake_id(policy.id, state.wake_count),
+        seconds=last.seconds if last is not None and ready else None,
+    )
+
+
+def read_stretch(entry: LogEntry) -> Stretch:
+    return msgspec.convert(entry.data["stretch"], Stretch)
+
+
+def replicas_of(workloads: Sequence[Workload]) -> int:
+    return sum(each.replicas for each in workloads)

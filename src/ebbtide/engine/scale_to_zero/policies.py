@@ -1,0 +1,190 @@
+"""Writing policies: create, replace and delete, each with its entry in the log, and none that does not fit
+next to the others. Who writes at the very same moment as another is checked against what was there before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ebbtide.core.scale_to_zero.policy_checks import PolicyProblem, check_policy, stamped, stranded
+from ebbtide.core.scale_to_zero.rules import written_at
+from ebbtide.errors import Conflict, NotFound, Usage
+from ebbtide.model.events import PolicyChange, PolicyWritten
+from ebbtide.model.idle import IdleState
+from ebbtide.model.log import LogEntry
+from ebbtide.model.policy import Policy, Schedule
+from ebbtide.narrate import entry_of
+from ebbtide.ports import Clock, PolicyStore
+
+PAGE = 500
+MOST_TRIES = 20
+"""The idle loop writes a state now and then; a change of target that met such a write is made again."""
+
+
+class PolicyRefused(Usage):
+    """A policy that does not fit next to the pools and the other policies; nothing was changed."""
+
+    def __init__(self, name: str, problems: Sequence[PolicyProblem]) -> None:
+        told = "; ".join(f"{problem.field}: {problem.says}" for problem in problems)
+        super().__init__(f"policy {name}: {told}; nothing was changed")
+        self.problems = tuple(problems)
+
+    @property
+    def taken(self) -> bool:
+        """Whether something else stands in the way (409), not the policy itself (422)."""
+        return any(each.taken for each in self.problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What applying a policy would do."""
+
+    policy: Policy
+    known: Policy | None
+    problems: tuple[PolicyProblem, ...] = ()
+
+    @property
+    def kind(self) -> PolicyChange | None:
+        """None where nothing would change."""
+        if self.known is None:
+            return PolicyChange.CREATED
+        same = replace(self.policy, origin=self.known.origin) == self.known
+        return None if same else PolicyChange.CHANGED
+
+    @property
+    def says(self) -> str:
+        return str(self.kind or "unchanged")
+
+
+class Policies:
+    def __init__(
+        self, store: PolicyStore, clock: Clock, new_id: Callable[[], str], pools: Collection[str] = ()
+    ) -> None:
+        """`pools` are those that a policy may name; any where there is none."""
+        self.store = store
+        self._clock = clock
+        self._new_id = new_id
+        self._pools = tuple(pools)
+
+    def create(self, policy: Policy) -> Policy:
+        """`NameTaken` where another has its name, `PolicyRefused` where it conflicts with the others."""
+        if self.store.find_policy_named(policy.name) is None:  # else the store says whose it is
+            self._refuse(policy)
+        return self._create(policy)
+
+    def replace(self, policy: Policy) -> Policy:
+        """The one of this id and version: `Conflict` where that is no longer its version. `PolicyRefused` as
+        above."""
+        self._refuse(policy)
+        return self._replace(policy)
+
+    def plan(self, wanted: Sequence[Policy], origin: str | None = None) -> list[Change]:
+        """What it would take that there are these, by their names, and what speaks against each; nothing is
+        written. Without `origin` that of a known one stays."""
+        stored = {policy.name: policy for policy in self.all()}
+        changes = [_change(policy, stored.get(policy.name), origin) for policy in wanted]
+        then = {**stored, **{change.policy.name: change.policy for change in changes}}
+        return [
+            change
+            if change.known == change.policy
+            else replace(change, problems=self._problems(change.policy, then.values()))
+            for change in changes
+        ]
+
+    def carry_out(self, change: Change) -> Policy:
+        if change.known is None:
+            return self._create(change.policy)
+        return change.known if change.policy == change.known else self._replace(change.policy)
+
+    def delete(self, policy: Policy) -> None:
+        self.store.delete_policy(policy.id, policy.version, [self._entry(policy, PolicyChange.DELETED)])
+
+    def find(self, name_or_id: str) -> Policy:
+        found = self.store.find_policy_named(name_or_id) or self.store.find_policy(name_or_id)
+        if found is None:
+            raise NotFound(
+                f"there is no policy {name_or_id!r}; nothing was changed. `ebbtide policy list` shows all"
+            )
+        return found
+
+    def all(self) -> Iterator[Policy]:
+        after = ""
+        while page := self.store.list_policies(after, PAGE):
+            yield from page
+            after = page[-1].name
+
+    def _refuse(self, policy: Policy) -> None:
+        if problems := self._problems(policy, self.all()):
+            raise PolicyRefused(policy.name, problems)
+
+    def _problems(
+        self, policy: Policy, beside: Collection[Policy] | Iterator[Policy]
+    ) -> tuple[PolicyProblem, ...]:
+        others = (other for other in beside if other.id != policy.id)
+        return (*check_policy(policy, others, self._pools), *self._stranded(policy))
+
+    def _stranded(self, policy: Policy) -> Iterator[PolicyProblem]:
+        """What a change of target would leave at zero with nobody to wake it."""
+        stored = self.store.find_policy(policy.id) if policy.version else None
+        if stored is not None and stored.target != policy.target:
+            yield from stranded(policy, self._state(policy.id))
+
+    def _state(self, policy_id: str) -> IdleState:
+        return self.store.find_state(policy_id) or IdleState(policy_id)
+
+    def _create(self, policy: Policy) -> Policy:
+        now = int(self._clock.now())
+        schedules = stamped(policy.schedules, (), now)
+        fresh = replace(policy, version=0, created_at=now, updated_at=now, schedules=schedules)
+        return self.store.put_policy(fresh, [self._entry(fresh, PolicyChange.CREATED)])
+
+    def _replace(self, policy: Policy) -> Policy:
+        stored = self.store.find_policy(policy.id)
+        known, now = stored or policy, int(self._clock.now())
+        # What is not enabled counts nothing: it must not fire for the time in which it was switched off.
+        counted = _written(known) if known.enabled else ()
+        changed = replace(policy, updated_at=now, schedules=stamped(policy.schedules, counted, now))
+        entry = self._entry(changed, PolicyChange.CHANGED)
+        if known.target == policy.target:
+            return self.store.put_policy(changed, [entry])
+        return self._retarget(changed, entry)
+
+    def _retarget(self, policy: Policy, entry: LogEntry) -> Policy:
+        """Written together with the state, on the condition that nothing fell asleep since it was read."""
+        for _ in range(MOST_TRIES):
+            state = self._state(policy.id)
+            if problems := tuple(stranded(policy, state)):
+                raise PolicyRefused(policy.name, problems)
+            idle_since = None if state.idle_since is None else policy.updated_at
+            fresh = replace(state, idle_since=idle_since, remembered=(), timers=())
+            try:
+                return self.store.put_policy(policy, [entry], fresh)
+            except Conflict:
+                stored = self.store.find_policy(policy.id)
+                if stored is None or stored.version != policy.version:
+                    raise
+        raise Conflict(f"the state of policy {policy.name} is written all the time: try again")
+
+    def _entry(self, policy: Policy, change: PolicyChange) -> LogEntry:
+        fact = PolicyWritten(policy.name, change, str(policy.target))
+        return entry_of(self._new_id(), int(self._clock.now()), fact, policy.id)
+
+
+def _written(policy: Policy) -> tuple[Schedule, ...]:
+    """Its schedules, each with the time from which it counts."""
+    return tuple(replace(each, written_at=written_at(policy, each)) for each in policy.schedules)
+
+
+def _change(policy: Policy, known: Policy | None, origin: str | None) -> Change:
+    if known is None:
+        return Change(replace(policy, origin=origin or ""), None)
+    kept = replace(
+        policy,
+        id=known.id,
+        version=known.version,
+        created_at=known.created_at,
+        updated_at=known.updated_at,
+        origin=known.origin if origin is None else origin,
+        schedules=stamped(policy.schedules, known.schedules, 0),
+    )
+    return Change(kept, known)

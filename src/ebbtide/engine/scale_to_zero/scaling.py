@@ -1,0 +1,175 @@
+"""Scale to zero and back: everything that the API, the command line and the loop ask of policies at work.
+
+Writing a policy is the business of `PolicyStore`; here is what happens to its target. Safe to use from many
+threads, and from many processes over one store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from ebbtide.core.scale_to_zero.idle import stay_up
+from ebbtide.core.scale_to_zero.savings import SavingsReport
+from ebbtide.engine.scale_to_zero.context import PolicyContext, ScalingPorts
+from ebbtide.engine.scale_to_zero.ledger import Ledger, Rebuilt, Summary
+from ebbtide.engine.scale_to_zero.round import IdleRounds, RoundReport
+from ebbtide.engine.scale_to_zero.waking import MOST_TRIES, Waking, Woken
+from ebbtide.errors import Conflict, EbbtideError, Usage
+from ebbtide.model.idle import IdleState, Once, Phase, WakeReason
+from ebbtide.model.ledger import Stretch
+from ebbtide.model.log import LogKind
+from ebbtide.model.policy import Policy, ZeroDefaults
+from ebbtide.model.settings import Settings
+
+__all__ = ["RoundReport", "Scaling", "ScalingPorts", "Summary", "Woken"]
+
+ASLEEP = (Phase.FALLING, Phase.ZERO)
+SKEW_SECONDS = 5
+"""How far ahead of ours the clock of somebody who reports activity may be."""
+REPORTED_SECONDS = 10
+"""Activity that goes on is written this often at most."""
+YEAR_SECONDS = 31_536_000
+
+
+class Scaling:
+    def __init__(self, ports: ScalingPorts, defaults: ZeroDefaults, settings: Settings) -> None:
+        self.ports = ports
+        self.defaults = defaults
+        self._desk = PolicyContext(ports, defaults, settings)
+        self._waking = Waking(self._desk)
+        self._rounds = IdleRounds(self._desk, self._waking)
+        self._ledger = Ledger(self._desk)
+
+    def wake(self, policy_id: str, reason: WakeReason) -> Woken:
+        """Written, then scaled; it does not wait. `NotFound` where there is no such policy. Where the cluster
+        does not answer, the wake is recorded, and its message says so."""
+        return self._waking.wake(policy_id, reason)
+
+    def wake_once(self, policy_id: str, reason: WakeReason, once: Once) -> Woken:
+        """As `wake`; `KeyUsed` where this key has woken it before. The key is used up in the write of the
+        wake, so a wake that could not be written leaves it unused."""
+        return self._waking.wake_once(policy_id, reason, once)
+
+    def wait_ready(self, policy_id: str, wake_id: str, until: float) -> Woken:
+        """Returns the moment the target is ready, or at `until` with `ready` false and the wake going on."""
+        return self._waking.wait_ready(policy_id, wake_id, until)
+
+    def wake_all(self, policy_ids: Sequence[str] | None, reason: WakeReason) -> Sequence[Woken]:
+        """Exactly those named, or all that are at zero where none is. One that is not there: `NotFound`, and
+        none is woken."""
+        if policy_ids is None:
+            states = self.ports.policies.list_states()
+            wanted = sorted(state.policy_id for state in states if state.phase in ASLEEP)
+        else:
+            wanted = list(dict.fromkeys(policy_ids))
+            for policy_id in wanted:
+                self._desk.find(policy_id)
+        threads = min(self.ports.threads, len(wanted))
+        if threads <= 1:
+            return [self.wake(policy_id, reason) for policy_id in wanted]
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(lambda policy_id: self.wake(policy_id, reason), wanted))
+
+    def report_activity(self, policy_id: str, at: int | None = None, count: int = 1) -> IdleState:
+        """Somebody used the target: it is not idle, and where it is asleep, it is woken."""
+        now = self._desk.now
+        if at is not None and at > now + SKEW_SECONDS:
+            raise Usage(
+                f"the activity is {at - now} s in the future; nothing was changed. "
+                "Report it when it happened, or set the clock of whoever reports it."
+            )
+        if count < 0:
+            raise Usage(f"{count} requests cannot have happened; nothing was changed. Give 0 or more.")
+        moment = now if at is None else min(at, now)
+        for _ in range(MOST_TRIES):
+            policy, state = self._desk.find(policy_id)
+            if not count:
+                return state
+            if state.phase in ASLEEP and moment >= _asleep_since(state):
+                self.wake(policy_id, WakeReason.API_REQUEST)
+                return self._desk.find(policy_id)[1]
+            if moment - state.last_activity_at < (REPORTED_SECONDS if _busy(state) else 1):
+                return state
+            after, stretches = _used(policy, state, moment, now)
+            try:
+                return self._desk.save(policy, after, stretches)
+            except Conflict:
+                continue
+        raise Conflict(
+            f"policy {policy_id} was written by others {MOST_TRIES} times in a row: report it again"
+        )
+
+    def keep_up(self, policy_id: str, seconds: int) -> IdleState:
+        """Not to zero for so long; 0 ends that. What is asleep is woken."""
+        if not 0 <= seconds <= YEAR_SECONDS:
+            raise Usage(
+                f"{seconds} s is no time to keep it up; nothing was changed. Give 0 to {YEAR_SECONDS}."
+            )
+        until = self._desk.now + seconds if seconds else 0
+        says = f"kept up for {seconds} s" if seconds else "no longer kept up"
+        state = self._change(policy_id, says, keep_up_until=until)
+        if seconds and state.phase in ASLEEP:
+            self.wake(policy_id, WakeReason.MANUAL)
+            return self._desk.find(policy_id)[1]
+        return state
+
+    def pause(self, policy_id: str, paused: bool) -> IdleState:
+        """A paused policy is not put to zero, nor scaled by rules or schedules; it can be woken."""
+        return self._change(policy_id, "paused" if paused else "resumed", paused=paused)
+
+    def round(self, owner: str, deadline: float) -> RoundReport:
+        """One round of the idle loop over all policies."""
+        return self._rounds.run(owner, deadline)
+
+    def settings_now(self, settings: Settings) -> Settings:
+        """For the next tick: a pool that sleeps may be empty, and a wake does not wait for its node. Where
+        the policies cannot be read, the settings are as configured."""
+        try:
+            return self._rounds.settings_now(settings)
+        except EbbtideError:
+            return settings
+
+    def savings(self, policy_id: str, first: str, last: str) -> SavingsReport:
+        """Both days included; an empty one is no bound. `NotFound` where nothing is known of the policy."""
+        return self._ledger.savings(policy_id, first, last)
+
+    def summary(self, first: str, last: str) -> Summary:
+        return self._ledger.summary(first, last)
+
+    def rebuild(self, policy_id: str = "") -> Sequence[Rebuilt]:
+        """The ledger again from the log; of all policies where none is named."""
+        return self._ledger.rebuild(policy_id)
+
+    def _change(self, policy_id: str, says: str, **changes: object) -> IdleState:
+        for _ in range(MOST_TRIES):
+            policy, state = self._desk.find(policy_id)
+            after = replace(state, **changes)  # type: ignore[arg-type]  # named fields of this module alone
+            if after == state:
+                return state
+            try:
+                return self._desk.save(policy, after, says=says, kind=LogKind.POLICY)
+            except Conflict:
+                continue
+        raise Conflict(f"policy {policy_id} was written by others {MOST_TRIES} times in a row: try again")
+
+
+def _busy(state: IdleState) -> bool:
+    return state.phase in (Phase.ACTIVE, Phase.WAKING)
+
+
+def _asleep_since(state: IdleState) -> int:
+    """From when activity speaks against the sleep: an idle target should have had none since it was idle,
+    one that a schedule put to sleep may have had some until then."""
+    if state.idle_since is not None:
+        return state.idle_since
+    return state.scaled_to_zero_at or state.checked_at
+
+
+def _used(policy: Policy, state: IdleState, at: int, now: int) -> tuple[IdleState, Sequence[Stretch]]:
+    """Idleness ends with the activity, unless that was before it began."""
+    if state.phase is Phase.IDLE and at >= (state.idle_since or 0):
+        step = stay_up(policy, state, "", now, at)
+        return replace(step.state, last_activity_at=at), step.stretches
+    return replace(state, last_activity_at=max(at, state.last_activity_at)), ()

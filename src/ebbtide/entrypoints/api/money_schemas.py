@@ -1,0 +1,70 @@
+"""What the API answers about money. Amounts are decimals in strings, each with its currency."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from ebbtide.entrypoints.api.schemas import Shape
+
+
+class CostPointShape(Shape):
+    at: int
+    per_hour: str
+    unpriced: int
+
+
+class CostsShape(Shape):
+    per_hour: str | None
+    currency: str
+    unpriced: int = Field(description="Workers whose price is not known; they are in no figure.")
+    last_day: str | None = Field(description="Paid in the last 24 hours, as far as it was seen.")
+    points: list[CostPointShape]
+
+
+class PriceShape(Shape):
+    pool: str
+    instance_type: str
+    market: str
+    per_hour: str | None
+    currency: str
+    source: str
+    as_of: str
+
+
+class PricesShape(Shape):
+    prices: list[PriceShape]
+
+
+class FrontierShape(Shape):
+    pods_moved: int
+    cost_per_hour: str
+
+
+class CandidateShape(Shape):
+    savings_per_hour: str
+    cost_before: str
+    cost_after: str
+    bound: str = Field(description="No set of nodes for these pods costs less.")
+    currency: str
+    moves: int
+    launches: int
+    removed: list[str]
+    frontier: list[FrontierShape]
+
+
+class LookedAt(Shape):
+    name: str
+    instance_type: str
+    age_seconds: int
+    idle_seconds: int
+    pods: int
+    cost_per_hour: str | None
+    kept: bool
+    why: str
+
+
+class ConsolidationShape(Shape):
+    refused: str = Field(description="The first check that did not hold; empty where all did.")
+    checks: list[str]
+    candidate: CandidateShape | None
+    nodes: list[LookedAt]

@@ -1,0 +1,177 @@
+"""What the API answers about the cluster. Times are seconds since the epoch, money a decimal in a string."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from ebbtide.entrypoints.views.texts import why_not_plain
+
+
+def _plain(text: str) -> str:
+    if why := why_not_plain(text):
+        raise ValueError(why)
+    return text
+
+
+Plain = Annotated[str, AfterValidator(_plain)]
+"""One line that can be stored, logged and shown."""
+
+
+class Shape(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Step(Shape):
+    """One node, or one move, of an operation."""
+
+    kind: str
+    """launch, removal, emptying or move."""
+    name: str
+    state: str
+    since: int
+    zone: str = ""
+    reason: str = ""
+
+
+class OperationShape(Shape):
+    id: str
+    kind: str
+    started_at: int
+    reason: str
+    abort_reason: str = ""
+    steps: list[Step]
+
+
+class EntryShape(Shape):
+    id: str
+    at: int
+    kind: str
+    subject: str
+    says: str = Field(description="For people. Programs read `data`.")
+    data: dict[str, Any] = Field(
+        default_factory=dict,
+        description="The fields of docs/reference/log.md; of a decision only what it began. "
+        "Empty where an older version logged none.",
+    )
+
+
+class Brake(Shape):
+    """Something that holds scaling back now, or would."""
+
+    name: str
+    on: bool
+    says: str
+    until: int | None = None
+
+
+class StatusShape(Shape):
+    cluster: str
+    kind: str
+    now: int
+    rev: int
+    ticked_at: int
+    says: str = Field(description="What the last tick said, in its own sentence.")
+    last_decision: EntryShape | None
+    last_alarm: EntryShape | None
+    operation: OperationShape | None = Field(
+        description="What is in progress; the one that removes nodes where both lanes are open."
+    )
+    launching: OperationShape | None = Field(description="The operation that adds nodes.")
+    removing: OperationShape | None = Field(description="The operation that takes nodes away.")
+    refused: list[Step] = Field(
+        description="Removals that the cloud refuses: set aside, their nodes stay cordoned."
+    )
+    set_aside: OperationShape | None
+    spots: list[OperationShape]
+    brakes: list[Brake]
+    lease_holder: str
+    workers: int
+    min_workers: int
+    max_workers: int
+    pods: int
+    waiting: list[str]
+    cpu: float | None
+    cost_per_hour: str | None = Field(description="Of the workers whose price is known.")
+    currency: str
+    unpriced: int = Field(description="Workers whose price is not known.")
+    problems: list[str]
+    demo: bool = Field(description="Whether this is the demo, in which things can be broken.")
+
+
+class NodeShape(Shape):
+    name: str
+    uid: str
+    instance_id: str
+    zone: str
+    pool: str
+    instance_type: str
+    market: str
+    state: str = Field(
+        description="joining, ready, not ready, cordoned, draining, drained, terminating, set aside."
+    )
+    worker: bool
+    created_at: int
+    pods: int
+    cpu_requested: float = Field(description="Share of its CPU that pods ask for, 0 to 1.")
+    memory_requested: float
+    price_per_hour: str | None
+    currency: str
+    price_source: str
+    idle_since: int | None = Field(description="Since when it has no pod that counts.")
+    kept_because: str = Field(
+        description="Why the last decision did not remove it: of a worker that is ready, else empty."
+    )
+
+
+class NodesShape(Shape):
+    at: int
+    nodes: list[NodeShape]
+    problems: list[str]
+
+
+class EntriesShape(Shape):
+    entries: list[EntryShape]
+    next_page_token: str = ""
+
+
+class DecisionShape(Shape):
+    id: str
+    at: int
+    action: str
+    reason: str
+    decision: dict[str, Any] = Field(description="The whole decision: every check with its sentence.")
+    snapshot: dict[str, Any] = Field(description="How much was seen: nodes, pods, CPU, problems.")
+
+
+class ReplayShape(Shape):
+    id: str
+    equal: bool
+    action: str
+    reason: str
+
+
+class PauseBody(Shape):
+    reason: Plain = Field("", max_length=500)
+
+
+class SwitchShape(Shape):
+    paused: bool
+    reason: str
+    says: str
+
+
+class FaultShape(Shape):
+    id: str
+    name: str
+    says: str
+
+
+class DemoShape(Shape):
+    says: str
+    faults: list[FaultShape]
+
+
+class SaysShape(Shape):
+    says: str

@@ -1,0 +1,246 @@
+"""Records, snapshots and log entries in the shapes of the API. Pure: values in, shapes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from ebbtide.core.consolidation.pace import cooled_down, wait_seconds
+from ebbtide.core.operations.facts import Part, part_name, parts
+from ebbtide.core.prices.costs import CostPoint, cost_point, price_of
+from ebbtide.entrypoints.api.schemas import Brake, EntryShape, NodeShape, OperationShape, StatusShape, Step
+from ebbtide.model.events import OperationBegun
+from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.node import Node
+from ebbtide.model.operation import (
+    Move,
+    Operation,
+    Removal,
+    RemovalState,
+    Slot,
+    SlotState,
+    Source,
+    Spot,
+)
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+
+DEMO = "demo"
+"""The kind of a cluster in which everything is simulated and may be broken."""
+KINDS = {"ScaleUp": "scale-up", "ScaleDown": "scale-down", "Consolidate": "consolidation"}
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """The newest of each kind in the log."""
+
+    decision: LogEntry | None
+    alarm: LogEntry | None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Why nodes are still there: those that the newest decision looked at one by one, and the rest."""
+
+    each: Mapping[str, str]
+    others: str = ""
+
+    def why(self, node_name: str) -> str:
+        return self.each.get(node_name, self.others)
+
+
+def entry_shape(entry: LogEntry, begun: Mapping[str, OperationBegun] | None = None) -> EntryShape:
+    """A decision, which is read without its data, is told with what it began, if that is given."""
+    data = dict(entry.data)
+    if entry.kind is LogKind.DECISION:
+        fact = (begun or {}).get(entry.id)
+        data = {"action": fact.action, "operation_id": fact.operation_id, "nodes": fact.nodes} if fact else {}
+    return EntryShape(
+        id=entry.id, at=entry.at, kind=entry.kind, subject=entry.subject, says=entry.says, data=data
+    )
+
+
+def operation_shape(operation: Operation) -> OperationShape:
+    return OperationShape(
+        id=operation.id,
+        kind=KINDS[type(operation).__name__],
+        started_at=operation.started_at,
+        reason=operation.reason,
+        abort_reason=getattr(operation, "abort_reason", ""),
+        steps=[_step(part) for part in parts(operation)],
+    )
+
+
+def spot_shape(spot: Spot, now: int) -> OperationShape:
+    left = spot.deadline - now
+    when = f"in {left} s" if left > 0 else "now: its time is up"
+    return OperationShape(
+        id=spot.id,
+        kind=f"spot {spot.kind}",
+        started_at=spot.noticed_at,
+        reason=f"the cloud takes {spot.instance_id} back {when}",
+        steps=[_step(part) for part in parts(spot)],
+    )
+
+
+STEPS = {Slot: "launch", Removal: "removal", Source: "emptying", Move: "move"}
+
+
+def _step(part: Part) -> Step:
+    return Step(
+        kind=STEPS[type(part)],
+        name=part_name(part),
+        state=part.state,
+        since=part.since,
+        zone="" if isinstance(part, Move) else part.zone,
+        reason=part.reason or (f"from {part.from_node}" if isinstance(part, Move) else ""),
+    )
+
+
+def status_shape(
+    record: Record,
+    snapshot: Snapshot,
+    settings: Settings,
+    kind: str,
+    now: int,
+    news: News,
+) -> StatusShape:
+    decision, alarm = news.decision, news.alarm
+    point = cost_point(snapshot, settings)
+    cost, currency = total_of(point)
+    held = record.lock_owner if record.lock_until > now else ""
+    return StatusShape(
+        cluster=settings.cluster,
+        kind=kind,
+        now=now,
+        rev=record.rev,
+        ticked_at=record.ticked_at,
+        says=record.last_said or (decision.says if decision else "nothing was decided yet"),
+        last_decision=entry_shape(decision) if decision else None,
+        last_alarm=entry_shape(alarm) if alarm else None,
+        operation=operation_shape(record.operation) if record.operation else None,
+        launching=operation_shape(record.launching) if record.launching else None,
+        removing=operation_shape(record.removing) if record.removing else None,
+        refused=[_step(one.removal) for one in record.refused],
+        set_aside=operation_shape(record.set_aside) if record.set_aside else None,
+        spots=[spot_shape(spot, now) for spot in record.spots],
+        brakes=list(brakes(record, settings, now)),
+        lease_holder=held,
+        workers=len(snapshot.cluster.workers),
+        min_workers=settings.min_workers,
+        max_workers=settings.max_workers,
+        pods=sum(len(pods) for pods in snapshot.cluster.pods_on.values()),
+        waiting=[pod.full_name for pod in snapshot.cluster.waiting_pods[:100]],
+        cpu=snapshot.cpu.value,
+        cost_per_hour=None if cost is None else str(cost),
+        currency=currency,
+        unpriced=point.unpriced,
+        problems=list(snapshot.problems),
+        demo=kind == DEMO,
+    )
+
+
+def total_of(point: CostPoint) -> tuple[Decimal | None, str]:
+    """Cost an hour and its currency. Money of two currencies is not added up: then there is no total."""
+    if len(point.per_hour) > 1:
+        return None, ""
+    return next(((amount, currency) for currency, amount in point.per_hour.items()), (Decimal(0), ""))
+
+
+def brakes(record: Record, settings: Settings, now: int) -> Iterator[Brake]:
+    why = f": {record.pause_reason}" if record.pause_reason else ""
+    yield Brake(name="pause", on=record.paused, says=f"removals are paused{why}" if record.paused else "off")
+    for name, seconds in (
+        ("cooldown up", settings.cooldown_up_seconds),
+        ("cooldown down", settings.cooldown_down_seconds),
+    ):
+        until = record.last_scale_at + seconds if record.last_scale_at else 0
+        left = until - now
+        says = f"{left} s left of {seconds} s" if left > 0 else "over"
+        yield Brake(name=name, on=left > 0, says=says, until=until if left > 0 else None)
+    for name, failures, until in (
+        ("launch back-off", record.launch_failures, record.launch_backoff_until),
+        ("removal back-off", record.removal_failures, record.removal_backoff_until),
+    ):
+        on = until > now
+        says = f"{failures} failures in a row, {until - now} s left" if on else "none"
+        yield Brake(name=name, on=on, says=says, until=until if on else None)
+    if settings.consolidation.enabled:
+        check = cooled_down(record, settings.consolidation, now)
+        until = record.last_consolidation_at + wait_seconds(record, settings.consolidation)
+        on = not check.passed
+        yield Brake(name="consolidation cooldown", on=on, says=check.says, until=until if on else None)
+    aside = record.set_aside
+    names = ", ".join(one.id for one in record.all_set_aside)
+    says = f"{names} waits for `ebbtide resume`" if names else "nothing"
+    yield Brake(name="set aside", on=aside is not None, says=says)
+    for one in record.refused:
+        name = one.removal.node_name or one.removal.instance_id
+        yield Brake(name=f"{name} set aside", on=True, says=one.removal.reason, until=one.retry_at)
+    for rest in record.rests:
+        if rest.until > now:
+            yield Brake(name=f"{rest.instance_id} rests", on=True, says=rest.reason, until=rest.until)
+
+
+def node_shape(
+    node: Node, snapshot: Snapshot, record: Record, settings: Settings, kept: Kept, idle: Mapping[str, int]
+) -> NodeShape:
+    """`idle` is `idle_since` of the record, which is the same for all nodes."""
+    pods = snapshot.cluster.pods_on.get(node.name, ())
+    price = price_of(node, settings)
+    instance = snapshot.instance_of.get(node.name)
+    state = node_state(node, instance.id if instance else node.instance_id, record)
+    cpu = sum(pod.requests.cpu_milli for pod in pods) / max(node.allocatable.cpu_milli, 1)
+    memory = sum(pod.requests.memory_mib for pod in pods) / max(node.allocatable.memory_mib, 1)
+    return NodeShape(
+        name=node.name,
+        uid=node.uid,
+        instance_id=instance.id if instance else node.instance_id,
+        zone=node.zone,
+        pool=node.pool,
+        instance_type=node.instance_type,
+        market=node.market,
+        state=state,
+        worker=node.worker,
+        created_at=node.created_at,
+        pods=len(pods),
+        cpu_requested=round(cpu, 3),
+        memory_requested=round(memory, 3),
+        price_per_hour=str(price.per_hour) if price else None,
+        currency=price.currency if price else "",
+        price_source=price.source if price else "",
+        idle_since=idle.get(node.uid),
+        kept_because=kept.why(node.name) if node.worker and state == "ready" else "",
+    )
+
+
+def idle_since(record: Record) -> dict[str, int]:
+    return {emptied.node_uid: emptied.since for emptied in record.emptied}
+
+
+def node_state(node: Node, instance_id: str, record: Record) -> str:
+    """What the record says of it first, then what the cluster shows."""
+    for removal in _removals(record):
+        if removal.instance_id == instance_id or (removal.node_uid and removal.node_uid == node.uid):
+            if removal.state is RemovalState.PLANNED:
+                return "chosen"
+            if removal.state is RemovalState.SET_ASIDE:
+                return "set aside"
+            if not removal.settled:
+                return removal.state.lower()
+    if record.spot_for(instance_id) is not None:
+        return "interrupted"
+    slots = record.launching.slots if record.launching is not None else ()
+    if any(slot.node_name == node.name and slot.state is SlotState.JOINED for slot in slots):
+        return "joining"
+    if not node.ready:
+        return "not ready"
+    return "cordoned" if node.unschedulable else "ready"
+
+
+def _removals(record: Record) -> Iterator[Removal]:
+    for work in (*record.operations, *record.spots):
+        yield from (part for part in parts(work) if isinstance(part, Removal))
+    yield from (replace(one.removal, state=RemovalState.SET_ASIDE) for one in record.refused)

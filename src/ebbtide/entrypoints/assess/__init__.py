@@ -1,0 +1,1 @@
+"""`ebbtide assess`: what a cluster costs and wastes."""

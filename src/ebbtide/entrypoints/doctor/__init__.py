@@ -1,0 +1,1 @@
+"""`ebbtide doctor`: whether everything that a tick needs can be reached and may be used."""

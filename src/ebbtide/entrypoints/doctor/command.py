@@ -1,0 +1,82 @@
+"""`ebbtide doctor`: whether all that Ebbtide needs can be reached and may be worked with. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import typer
+from rich.text import Text
+
+from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, read_config
+from ebbtide.entrypoints.cli.writing import BAD, GOOD, write_json, write_lines
+from ebbtide.errors import EbbtideError
+
+if TYPE_CHECKING:
+    from ebbtide.adapters.kube.doctor import Finding
+    from ebbtide.config import Config
+
+
+def doctor(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
+    """Examine cluster, cloud, store, metrics and prices; say what to fix. Code 1 when there is something."""
+    found = read_config(ctx, config)
+    findings = list(_examine(found))
+    if as_json:
+        write_json([{"ok": one.ok, "says": one.says, "fix": one.fix} for one in findings])
+    else:
+        write_lines(map(_line, findings))
+    if not all(one.ok for one in findings):
+        raise typer.Exit(1)
+
+
+def _examine(config: Config) -> Iterator[Finding]:
+    from ebbtide.bootstrap.kubernetes import needing
+
+    with needing("kube"):
+        from ebbtide.entrypoints.doctor import examine
+    workers: list[str] = []
+    if config.cluster_kind != "kubernetes":
+        yield examine.simulated(config)
+        yield from examine.examine_store(config)
+        yield from examine.examine_prices(config)
+        return
+    yield from examine.examine_unfilled(config)
+    yield from _cluster(config, workers)
+    yield examine.examine_cloud(config)
+    yield from examine.examine_store(config)
+    optional = (
+        examine.examine_metrics(config, workers),
+        examine.examine_queue(config),
+        examine.examine_webhooks(config),
+    )
+    yield from (finding for finding in optional if finding is not None)
+    yield from examine.examine_prices(config)
+
+
+def _cluster(config: Config, workers: list[str]) -> Iterator[Finding]:
+    """What the cluster answers; its workers are put into the list."""
+    from ebbtide.adapters.kube.doctor import Finding, examine, worker_names
+    from ebbtide.bootstrap.kubernetes import connect_kubernetes
+    from ebbtide.entrypoints.doctor.examine import scales_workloads
+
+    try:
+        connection = connect_kubernetes(config)
+    except EbbtideError as error:
+        yield Finding(False, str(error), "check cluster.kubeconfig and cluster.context")
+        return
+    try:
+        from_cluster = not config.adapters.metrics.prometheus_url
+        yield from examine(connection, from_cluster, scales_workloads(config))
+        workers += worker_names(connection)
+    except EbbtideError:
+        return  # said by `examine` already
+    finally:
+        connection.close()
+
+
+def _line(finding: Finding) -> Text:
+    mark = ("good ", GOOD) if finding.ok else ("wrong", BAD)
+    # An error of an adapter says by itself what comes next: one advice is enough.
+    advised = "Next: " in finding.says or not finding.fix
+    says = finding.says if advised else f"{finding.says.rstrip('.')}. Next: {finding.fix}"
+    return Text.assemble(mark, f"  {says}")

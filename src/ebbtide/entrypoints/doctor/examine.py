@@ -1,0 +1,187 @@
+"""What `ebbtide doctor` asks next to the cluster: cloud, store, metrics, queue, prices. Nothing is changed.
+
+Each answers by itself: one that fails keeps no other from being examined.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from ebbtide.adapters.kube.doctor import Finding
+from ebbtide.errors import EbbtideError, LeaseLost
+from ebbtide.model.record import CLUSTER_LEASE, Lease
+
+if TYPE_CHECKING:
+    from ebbtide.config import Config
+
+NOBODY = Lease(CLUSTER_LEASE, "ebbtide doctor", 0, 0)
+"""A lease that nobody can hold: to renew it is refused by whoever may write, and forbidden to others."""
+
+
+def scales_workloads(config: Config) -> bool:
+    """Whether there are policies for workloads, in the configuration or in the store. What is wrong with the
+    store is said by `examine_store`."""
+    if any(policy.target.workloads for policy in config.policies):
+        return True
+    from ebbtide import bootstrap
+    from ebbtide.bootstrap.scaling import HasPolicies
+    from ebbtide.engine.scale_to_zero.policies import Policies
+
+    if _is_not_there_yet(config.store_url):
+        return False
+    try:
+        store = bootstrap.open_store(config)
+    except EbbtideError:
+        return False
+    try:
+        assert isinstance(store, HasPolicies)  # every store that can be configured has them
+        book = Policies(store.policies(), bootstrap.SystemClock(), str)
+        return any(policy.target.workloads for policy in book.all())
+    except EbbtideError:
+        return False
+    finally:
+        store.close()
+
+
+def simulated(config: Config) -> Finding:
+    """What is said of cluster, cloud and metrics where there are none to reach."""
+    where = f" in {config.source}" if config.source else ", since nothing is configured"
+    says = f"cluster, cloud and metrics are simulated{where}: there is no access to examine"
+    return Finding(True, says, "set cluster.kind to kubernetes for a real cluster")
+
+
+def examine_unfilled(config: Config) -> Iterator[Finding]:
+    """What `ebbtide init` could not know."""
+    from ebbtide.config.unfilled import unfilled
+
+    for key in unfilled(config):
+        yield Finding(False, f"{key} is still to be filled in: nothing is launched without it", f"set {key}")
+
+
+def examine_cloud(config: Config) -> Finding:
+    from ebbtide.bootstrap.kubernetes import open_cloud
+
+    kind = config.adapters.cloud.kind
+    try:
+        count = len(open_cloud(config).list_instances())
+    except EbbtideError as error:
+        return Finding(False, f"the cloud does not answer: {error}", f"check the access to {kind}")
+    return Finding(True, f"{kind} shows {count} instances of cluster {config.settings.cluster!r}")
+
+
+def examine_store(config: Config) -> Iterator[Finding]:
+    from ebbtide import bootstrap
+    from ebbtide.config.problems import mask
+    from ebbtide.entrypoints.cli.db import check_store
+
+    url = config.store_url
+    if _is_not_there_yet(url):
+        yield Finding(True, f"the store {mask(url)} is not there yet: the first run makes it")
+        return
+    try:
+        yield Finding(True, check_store(bootstrap.with_tables(config) if _on_dynamodb(url) else url))
+        store = bootstrap.open_store(config)
+    except EbbtideError as error:
+        yield Finding(False, f"the store cannot be used: {error}", _store_fix(url))
+        return
+    try:
+        store.load()
+        store.renew(NOBODY, 1)
+    except LeaseLost:
+        yield Finding(True, "the record can be read and may be written")
+    except EbbtideError as error:
+        yield Finding(False, f"the record may not be written: {error}", _store_fix(url))
+    finally:
+        store.close()
+
+
+def _is_not_there_yet(url: str) -> bool:
+    """A file that a first run would make."""
+    parts = urlsplit(url)
+    return parts.scheme == "sqlite" and not Path(parts.path.removeprefix("/")).exists()
+
+
+def _on_dynamodb(url: str) -> bool:
+    return url.startswith("dynamodb")
+
+
+def _store_fix(url: str) -> str:
+    if _on_dynamodb(url):
+        return "run `ebbtide db create`, and allow what deploy/lambda/template.yaml allows on the tables"
+    return "run `ebbtide db upgrade`, and check the address, the password and the rights of the user"
+
+
+def examine_webhooks(config: Config) -> Finding | None:
+    """None where none are taken."""
+    from ebbtide.config.api import webhook_secrets
+
+    path = config.api.webhook_secrets_file
+    if not path:
+        return None
+    try:
+        count = len(webhook_secrets(path))
+    except EbbtideError as error:
+        return Finding(False, str(error), "correct that line, and start Ebbtide again")
+    if not count:
+        return Finding(False, f"there is no secret in {path}", "write one into it, as whsec_ and base64")
+    return Finding(True, f"webhooks are signed with {count} {'secret' if count == 1 else 'secrets'}")
+
+
+def examine_metrics(config: Config, workers: Sequence[str]) -> Finding | None:
+    """Of Prometheus; None where none is configured: metrics-server has been asked with the cluster."""
+    from ebbtide.bootstrap.kubernetes import open_prometheus
+    from ebbtide.engine.observe import fresh
+
+    prometheus = open_prometheus(config)
+    if prometheus is None:
+        return None
+    url = config.adapters.metrics.prometheus_url
+    try:
+        if not workers:
+            problem = prometheus.why_not()
+            fix = "check metrics.prometheus_url and the token"
+            return Finding(not problem, problem or f"Prometheus at {url} answers", fix if problem else "")
+        now = int(time.time())
+        reading = fresh(prometheus.read_cpu(workers), config.settings, now)
+        if reading.value is None:
+            fix = "see that Prometheus scrapes node-exporter on every worker, or set metrics.query"
+            return Finding(False, reading.problem, fix)
+        age = max(0, now - reading.at)
+        return Finding(True, f"Prometheus at {url} knows the CPU of all {len(workers)} workers, {age} s old")
+    finally:
+        prometheus.close()
+
+
+def examine_queue(config: Config) -> Finding | None:
+    """None where no queue is configured. Receiving would hide messages from the daemon, so the queue is only
+    asked about itself."""
+    url = config.adapters.aws.queue_url
+    if not url:
+        return None
+    from ebbtide.adapters.clouds.sqs import count_messages
+    from ebbtide.bootstrap.kubernetes import cloud_client
+
+    try:
+        count = count_messages(cloud_client(config, "sqs"), url)
+    except EbbtideError as error:
+        fix = "check aws.queue_url, and allow sqs:GetQueueAttributes, ReceiveMessage and DeleteMessage on it"
+        return Finding(False, f"the queue of spot notices does not answer: {error}", fix)
+    return Finding(True, f"the queue of spot notices answers, {count} messages wait")
+
+
+def examine_prices(config: Config, today: Callable[[], date] | None = None) -> Iterator[Finding]:
+    from ebbtide.config.prices import price_warnings
+    from ebbtide.entrypoints.prices import in_short, rows_of
+
+    day = (today or (lambda: datetime.now(UTC).date()))()
+    rows = rows_of(config.settings.pools, config.prices)
+    unknown = sorted({row.type_name for row in rows if row.price is None})
+    fix = "run `ebbtide prices update`, or give the types a price" if unknown else ""
+    yield Finding(not unknown, f"prices: {in_short(rows)}", fix)
+    for warning in price_warnings(config, day):
+        yield Finding(False, warning, "run `ebbtide prices update`")

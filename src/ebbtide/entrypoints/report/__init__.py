@@ -1,0 +1,1 @@
+"""`ebbtide report`: what happened in a period, from the log and the ledger."""

@@ -1,0 +1,182 @@
+"""A report as one HTML file that needs nothing else: no script, no picture, no font. Pure.
+
+Everything that came from outside (names of nodes and pods, sentences of the log) is escaped, and the page
+forbids itself to load or run anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from html import escape
+
+from ebbtide.core.scale_to_zero.savings import SavingsDay
+from ebbtide.core.words import count_of
+from ebbtide.entrypoints.report.charts import Bar, bar_chart, line_chart
+from ebbtide.entrypoints.report.collect import Done, Figures
+from ebbtide.model.consolidation import ConsolidationReport
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+STYLE = """
+:root { --bg: #f6f8f9; --card: #fff; --ink: #14232b; --quiet: #51636d; --line: #d4dde2; --tone: #0b5d7a;
+  --potential: #7b8a93; --realised: #2f8f6b; --net: #2f6fb3; }
+@media (prefers-color-scheme: dark) { :root { --bg: #0e171c; --card: #16222a; --ink: #e6eef2;
+  --quiet: #a3b4bd; --line: #2b3b45; --tone: #7cc7e4; --potential: #8b9aa3;
+  --realised: #45b68a; --net: #6aa5e6; } }
+body { margin: 0 auto; max-width: 860px; padding: 16px; background: var(--bg); color: var(--ink);
+  font: 16px/1.5 system-ui, sans-serif; }
+h1 { font-size: 22px; } h2 { font-size: 17px; margin: 0 0 8px; }
+section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 14px 16px;
+  margin: 0 0 16px; }
+dl { display: flex; flex-wrap: wrap; gap: 8px 28px; margin: 0 0 8px; }
+dt, .quiet, svg text { color: var(--quiet); }
+dt { font-size: 14px; } dd { margin: 0; font-size: 20px; font-variant-numeric: tabular-nums; }
+svg { width: 100%; height: auto; display: block; }
+svg text { fill: var(--quiet); font: 12px system-ui, sans-serif; }
+.axis { stroke: var(--line); } .line { fill: none; stroke: var(--tone); stroke-width: 2; }
+.area { fill: var(--tone); opacity: .18; }
+.potential { fill: var(--potential); } .realised { fill: var(--realised); } .net { fill: var(--net); }
+.key { display: inline-block; width: 12px; height: 12px; border-radius: 3px; margin: 0 6px 0 12px;
+  vertical-align: -1px; }
+.key.potential { background: var(--potential); } .key.realised { background: var(--realised); }
+.key.net { background: var(--net); }
+table { border-collapse: collapse; width: 100%; font-size: 14px; }
+th, td { text-align: left; padding: 4px 12px 4px 0; border-bottom: 1px solid var(--line);
+  overflow-wrap: anywhere; }
+.number { text-align: right; font-variant-numeric: tabular-nums; }
+"""
+
+
+def page(figures: Figures) -> str:
+    period = figures.period
+    title = f"Ebbtide: {figures.cluster}, {period.first} to {period.last}"
+    cut = "<p>The log is longer than a report reads: its oldest part is left out.</p>" if figures.cut else ""
+    body = "".join(
+        (_cost(figures), _saved(figures), _possible(figures), _work(figures.done), _alarms(figures))
+    )
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><main>"
+        f"<h1>{escape(title)}</h1>{cut}{body}"
+        f'<p class="quiet">Made from the log and the ledger up to {_when(period.until)} UTC.</p>'
+        "</main></body></html>\n"
+    )
+
+
+def _cost(figures: Figures) -> str:
+    currency = figures.currency
+    if not currency:
+        return _section("Cost", "<p>No price is known for the period, or prices of several currencies.</p>")
+    points = [(point.at, point.per_hour.get(currency, Decimal(0))) for point in figures.points]
+    amounts = [amount for _, amount in points]
+    told = _figures(
+        ("paid in the period", f"{(figures.paid or Decimal(0)):.2f} {currency}"),
+        ("at the end, an hour", f"{amounts[-1]:.4f} {currency}"),
+        ("least", f"{min(amounts):.4f} {currency}"),
+        ("most", f"{max(amounts):.4f} {currency}"),
+    )
+    unpriced = max(point.unpriced for point in figures.points)
+    note = f"<p>Up to {unpriced} workers had no known price and are not counted.</p>" if unpriced else ""
+    return _section("Cost an hour", told + line_chart(points, figures.period.until, "Cost an hour") + note)
+
+
+def _saved(figures: Figures) -> str:
+    money = [(day, saved) for day in figures.days for saved in day.money]
+    currencies = sorted({saved.currency for _, saved in money})
+    if not currencies:
+        return _section("Saved by day", "<p>Nothing slept in the period.</p>")
+    return "".join(_saved_in(currency, figures.days) for currency in currencies)
+
+
+def _saved_in(currency: str, days: Sequence[SavingsDay]) -> str:
+    found = [
+        (day.date, saved)
+        for day in sorted(days, key=lambda day: day.date)
+        for saved in day.money
+        if saved.currency == currency
+    ]
+    kinds = ("potential", "realised", "net")
+    bars = [(day, [Bar(kind, getattr(saved, kind), kind) for kind in kinds]) for day, saved in found]
+    totals = {kind: sum((getattr(saved, kind) for _, saved in found), Decimal(0)) for kind in kinds}
+    keys = "".join(f'<span class="key {kind}"></span>{kind}' for kind in kinds)
+    rows = [(day, *(f"{getattr(saved, kind):.4f}" for kind in kinds)) for day, saved in found]
+    return _section(
+        f"Saved by day, in {currency}",
+        _figures(*((kind, f"{totals[kind]:.4f} {currency}") for kind in kinds))
+        + bar_chart(bars, "Savings by day")
+        + f'<p class="quiet">{keys}</p>'
+        + _table(("day", *kinds), rows),
+    )
+
+
+def _possible(figures: Figures) -> str:
+    report = figures.consolidation
+    title = "What consolidation could still save"
+    if report is None:
+        return _section(title, "<p>No decision of the period looked into it.</p>")
+    plan = report.plan or report.candidate
+    refused = f"<p>Not done: {escape(report.failed.says)}.</p>" if report.failed else ""
+    if plan is None:
+        return _section(title, refused or "<p>Nothing to gain.</p>")
+    return _section(title, _plan(report) + refused)
+
+
+def _plan(report: ConsolidationReport) -> str:
+    plan = report.plan or report.candidate
+    if plan is None:
+        return ""
+    return _figures(
+        ("possible, an hour", f"{plan.savings_per_hour:.4f} {plan.currency}"),
+        ("cost after", f"{plan.cost_after:.4f} {plan.currency}"),
+        ("proven bound", f"{plan.bound:.4f} {plan.currency}"),
+        ("pods to move", str(len(plan.moves))),
+    )
+
+
+def _work(done: Done) -> str:
+    told = _figures(
+        ("nodes added", str(done.nodes_added)),
+        ("nodes removed", str(done.nodes_removed)),
+        ("pods evicted", str(done.evictions)),
+        ("spot notices", str(done.spot_notices)),
+    )
+    rows = [(kind, str(completed), str(failed)) for kind, completed, failed in done.operations]
+    table = (
+        _table(("operation", "completed", "not completed"), rows) if rows else "<p>No operation ended.</p>"
+    )
+    older = count_of(done.unknown, "entry", "entries")
+    note = f"<p>Not counted: {older} that an older version logged without data.</p>" if done.unknown else ""
+    return _section("What was done", told + table + note)
+
+
+def _alarms(figures: Figures) -> str:
+    if not figures.alarms:
+        return _section("Alarms", "<p>None.</p>")
+    rest = figures.alarms_in_all - len(figures.alarms)
+    more = f"<p>and {rest} older ones</p>" if rest else ""
+    rows = [(_when(entry.at), entry.says) for entry in figures.alarms]
+    return _section(f"Alarms: {figures.alarms_in_all}", _table(("when", "what"), rows, numbers=False) + more)
+
+
+def _section(title: str, inside: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{inside}</section>"
+
+
+def _figures(*pairs: tuple[str, str]) -> str:
+    parts = (f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in pairs)
+    return f"<dl>{''.join(parts)}</dl>"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: bool = True) -> str:
+    def cells(tag: str, row: Sequence[str]) -> str:
+        marks = [' class="number"' if numbers and place else "" for place in range(len(row))]
+        return "".join(f"<{tag}{mark}>{escape(cell)}</{tag}>" for mark, cell in zip(marks, row, strict=True))
+
+    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{cells('th', head)}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _when(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")

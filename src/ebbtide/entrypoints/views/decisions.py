@@ -1,0 +1,200 @@
+"""Records, operations and decisions in words, for people at a terminal. Pure: values in, lines out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from rich.text import Text
+
+from ebbtide.core.consolidation.pace import evicted_lately, wait_seconds
+from ebbtide.core.operations.facts import Part, parts
+from ebbtide.entrypoints.cli.writing import BAD, GOOD, QUIET, STRONG, ago, moment, rows, span
+from ebbtide.entrypoints.views.budgets import BudgetLine
+from ebbtide.model.consolidation import ConsolidationSettings
+from ebbtide.model.decision import Action, Decision, Verdict
+from ebbtide.model.operation import (
+    Consolidate,
+    Move,
+    MoveState,
+    Operation,
+    Removal,
+    RemovalState,
+    ScaleDown,
+    ScaleUp,
+    Slot,
+    SlotState,
+    SourceState,
+    Spot,
+)
+from ebbtide.model.record import Record, Refused
+from ebbtide.model.settings import Settings
+
+DONE = (SlotState.READY, RemovalState.GONE, SourceState.EMPTIED, MoveState.MOVED)
+UNDONE = (SlotState.RECLAIMED, SlotState.FAILED, RemovalState.RELEASED, MoveState.LEFT)
+
+
+def spoken(action: Action) -> str:
+    return action.value.replace("_", "-")
+
+
+def operation_title(operation: Operation, now: float) -> str:
+    match operation:
+        case ScaleUp():
+            kind = f"scale-up by {operation.requested}"
+        case ScaleDown():
+            kind = "scale-down (aborting)" if operation.abort_reason else "scale-down"
+        case Consolidate():
+            kind = "consolidation (aborting)" if operation.abort_reason else "consolidation"
+        case _:
+            assert_never(operation)
+    return f"{kind} {operation.id}, begun {ago(operation.started_at, now)}"
+
+
+def operation_lines(operation: Operation, now: float) -> list[Text]:
+    lines = [Text(operation_title(operation, now), STRONG)]
+    why = "" if isinstance(operation, ScaleUp) else operation.abort_reason
+    lines += [Text(f"  {said}", QUIET) for said in (operation.reason, why) if said]
+    return lines + [Text("  ") + part_line(part, now) for part in parts(operation)]
+
+
+def part_line(part: Part, now: float) -> Text:
+    """One node or pod of an operation: what it is, how far it is, since when."""
+    if isinstance(part, Move):
+        name = f"{part.pod_name} from {part.from_node} to {part.to_node}"
+    else:
+        name = part.node_name or part.instance_id
+    if isinstance(part, Slot):
+        name = name or f"{part.instance_type} in {part.zone}"
+    style = GOOD if part.state in DONE else BAD if part.state in UNDONE else "yellow"
+    line = Text.assemble(f"{name}  ", (part.state.value, style))
+    if part.since:
+        # The clock of a launch runs until the node is ready, and is not set again in between.
+        joined = isinstance(part, Slot) and part.state is SlotState.JOINED
+        lasting = span(now - part.since)
+        line.append(f", launched {lasting} ago" if joined else f"  for {lasting}", QUIET)
+    if isinstance(part, Removal) and part.attempts:
+        line.append(f", {part.attempts} drain{'s' if part.attempts > 1 else ''} begun", QUIET)
+    if part.reason:
+        line.append(f": {part.reason}", QUIET)
+    return line
+
+
+def spot_line(spot: Spot, now: float) -> Text:
+    left = f"{span(spot.deadline - now)} left" if spot.deadline > now else "its time is up"
+    line = Text(f"{spot.kind} of {spot.instance_id}, {left}")
+    if spot.removal is not None:
+        line.append(f"; removal {spot.removal.state}")
+    if spot.slot is not None:
+        line.append(f"; replacement {spot.slot.state}")
+    elif not spot.replace:
+        line.append("; no replacement")
+    return line
+
+
+def decision_lines(decision: Decision) -> Iterator[Text]:
+    yield Text.assemble(("decision ", QUIET), (decision.id, STRONG), (f"  {moment(decision.at)}", QUIET))
+    yield Text.assemble((spoken(decision.action), STRONG), f": {decision.reason}")
+    for slot in decision.slots:
+        yield Text(f"  launch {slot.instance_type} ({slot.market}) in {slot.zone}, pool {slot.pool}")
+    plan = decision.consolidation.plan if decision.consolidation is not None else None
+    for move in plan.moves if plan is not None else ():
+        yield Text(f"  move {move.pod_name} from {move.from_node} to {move.to_node}")
+    for removal in decision.removals:
+        yield Text(
+            f"  remove {removal.node_name or removal.instance_id} in {removal.zone}, pool {removal.pool}"
+        )
+    for verdict in decision.verdicts:
+        yield Text()
+        yield from verdict_lines(verdict)
+
+
+def verdict_lines(verdict: Verdict) -> Iterator[Text]:
+    failed = verdict.failed
+    yield Text.assemble(
+        (spoken(verdict.action), STRONG), ("  no" if failed else "  yes", BAD if failed else GOOD)
+    )
+    width = max((len(check.name) for check in verdict.checks), default=0)
+    for check in verdict.checks:
+        mark = ("✓", GOOD) if check.passed else ("✗", BAD)
+        yield Text.assemble("  ", mark, f" {check.name:<{width}}  {check.says}")
+    if verdict.refusals:
+        yield Text("  passed over:", QUIET)
+        width = max(len(refusal.node_name) for refusal in verdict.refusals)
+        for refusal in verdict.refusals:
+            yield Text(f"    {refusal.node_name:<{width}}  {refusal.reason}")
+
+
+def budget_text(line: BudgetLine, now: float) -> Text:
+    whose = "" if line.of == "cluster" else f"pool {line.of}: "
+    used = f"{line.leaving} leaving" if line.limit is None else f"{line.leaving} of {line.limit} leaving"
+    held = f", for another {span(line.changes_at - now)}" if line.changes_at is not None else ""
+    if line.active:
+        return Text(f"{whose}{line.says}; {used}{held}")
+    begins = f", begins in {span(line.changes_at - now)}" if line.changes_at is not None else ""
+    return Text(f"{whose}{line.says}; not now{begins}", QUIET)
+
+
+def record_lines(record: Record, settings: Settings, now: float) -> list[Text]:
+    lines = rows(_record_pairs(record, settings, now))
+    for operation in record.operations:
+        lines += [Text(), *operation_lines(operation, now)]
+    for aside in record.all_set_aside:
+        lines += [Text(), Text("set aside, until `ebbtide resume`:", BAD)]
+        lines += operation_lines(aside, now)
+    return lines
+
+
+def refused_line(one: Refused, now: float) -> Text:
+    """A node that cannot be removed and is not given back either."""
+    name, left = one.removal.node_name or one.removal.instance_id, one.retry_at - now
+    again = f"tried again in {span(left)}" if left > 0 else "tried again with the next tick"
+    return Text(f"{name} ({one.removal.instance_id}), cordoned: {one.removal.reason}; {again}", BAD)
+
+
+def _consolidation_pairs(
+    record: Record, rules: ConsolidationSettings, now: float
+) -> Iterator[tuple[str, Text | str]]:
+    yield "last consolidation", ago(record.last_consolidation_at, now)
+    left = record.last_consolidation_at + wait_seconds(record, rules) - now
+    if record.consolidations_in_vain and left > 0 and not record.operations and not record.leaving:
+        vain = f"{record.consolidations_in_vain} in vain"
+        yield "back-off", Text(f"consolidation for another {span(left)}, after {vain}", "yellow")
+    done = evicted_lately(record, int(now))
+    if done:
+        yield "pods moved", f"{done} in the last hour, {rules.moves_per_hour} allowed"
+
+
+def _record_pairs(record: Record, settings: Settings, now: float) -> Iterator[tuple[str, Text | str]]:
+    yield "last tick", ago(record.ticked_at, now)
+    held = f"held by {record.lock_owner} for another {span(record.lock_until - now)}"
+    yield "lease", held if record.lock_owner and record.lock_until > now else "free"
+    limits = f"{settings.min_workers} to {settings.max_workers} allowed"
+    yield "workers", f"{record.worker_count} ({limits}), {record.pod_count} pods on them"
+    yield "last scaling", ago(record.last_scale_at, now)
+    for name, since in (("pods pending", record.pending_since), ("idle", record.idle_since)):
+        if since:
+            yield name, f"for {span(now - since)}"
+    for what, failures, until in (
+        ("launches", record.launch_failures, record.launch_backoff_until),
+        ("removals", record.removal_failures, record.removal_backoff_until),
+    ):
+        if until > now:
+            text = f"{what} for another {span(until - now)}, after {failures} failures in a row"
+            yield "back-off", Text(text, "yellow")
+    if record.shrunk_since:
+        yield "doubt", Text(f"the cluster has looked too small for {span(now - record.shrunk_since)}", BAD)
+    why = f" ({record.pause_reason})" if record.pause_reason else ""
+    yield "removals", Text(f"paused{why}", BAD) if record.paused else "allowed"
+    for rest in record.rests:
+        yield "left alone", f"{rest.instance_id} for another {span(rest.until - now)}: {rest.reason}"
+    if record.last_consolidation_at:
+        yield from _consolidation_pairs(record, settings.consolidation, now)
+    for one in record.leaving:
+        yield "leaving", f"{one.node_name}, for another {span(one.until - now)} at most"
+    for spot in record.spots:
+        yield "spot", spot_line(spot, now)
+    for refused in record.refused:
+        yield "set aside", refused_line(refused, now)
+    if not record.operations:
+        yield "operation", "none"

@@ -1,0 +1,138 @@
+"""What one act must never do, judged in the moment before it takes effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ebbtide.core.labels import matches
+from ebbtide.core.nodes.capacity import condemned, expected_slots, open_removals
+from ebbtide.model.node import Node
+from ebbtide.model.operation import Consolidate, MoveState, SlotState
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+from ebbtide.simulator.checker.protected import why_protected
+from ebbtide.simulator.world.machines import Machine
+from ebbtide.simulator.world.world import Act, ActKind, World
+
+UNSEEN_JOIN_SECONDS = 180.0
+"""For so long a machine that joins after its termination was written may take pods before it is cordoned:
+until the lease of a runner that froze has run out, and another has looked."""
+
+
+def judge(world: World, act: Act, record: Record | None, settings: Settings) -> Iterator[str]:
+    """Sentences about what is wrong with this act; none when all is well."""
+    match act.kind:
+        case ActKind.TERMINATE:
+            yield from _terminate(world, act, record)
+        case ActKind.EVICT:
+            yield from _evict(world, act, record, settings)
+        case ActKind.SOFT_TAINT | ActKind.CORDON | ActKind.UNCORDON:
+            yield from _cordon(world, act, record)
+        case ActKind.DELETE_NODE:
+            yield from _delete_node(world, act)
+        case ActKind.LAUNCH:
+            pass
+
+
+def _terminate(world: World, act: Act, record: Record | None) -> Iterator[str]:
+    machine = world.machines.book.machines[act.instance_id]
+    if not machine.ours:
+        yield f"instance {act.instance_id}, which is not ours, was to be terminated"
+        return
+    if not machine.instance.alive:
+        return
+    if record is not None and not _intended(record, act.instance_id, machine.instance.key):
+        yield f"instance {act.instance_id} was terminated without a written intent"
+    node = world.inventory.nodes.get(act.node_name)
+    if node is None or machine.noticed or _joined_too_late(world, act.instance_id, node, record):
+        return
+    for pod in world.pods_on(node.name):
+        if not pod.finished and not pod.mirror and pod.controller != "DaemonSet":
+            state = "ending" if pod.terminating else "running"
+            yield f"instance {act.instance_id} was terminated with pod {pod.full_name} {state} on it"
+    if node.volumes_attached:
+        yield f"instance {act.instance_id} was terminated with {node.volumes_attached[0]} attached"
+
+
+def _joined_too_late(world: World, instance_id: str, node: Node, record: Record | None) -> bool:
+    """Whether it joined so shortly ago, after its termination was written, that nobody may have seen it yet:
+    no cloud terminates a machine on condition that it has no node."""
+    slots = expected_slots(record) if record is not None else ()
+    meant = any(
+        slot.instance_id == instance_id and slot.terminated and slot.since <= node.created_at
+        for slot in slots
+    )
+    return meant and world.now - node.created_at < UNSEEN_JOIN_SECONDS
+
+
+def _intended(record: Record, instance_id: str, key: str) -> bool:
+    """A removal or a reclaim says so in the record."""
+    by_removal = any(r.instance_id == instance_id and r.irrevocable for r in open_removals(record))
+    by_slot = any(
+        (slot.instance_id == instance_id or slot.key == key) and slot.state is SlotState.TERMINATING
+        for slot in expected_slots(record)
+    )
+    return by_removal or by_slot
+
+
+def _evict(world: World, act: Act, record: Record | None, settings: Settings) -> Iterator[str]:
+    pod = world.inventory.pods[act.pod_uid]
+    node = world.inventory.nodes.get(act.node_name)
+    if node is None:
+        yield f"pod {pod.full_name}, which is on no node, was evicted"
+        return
+    if not node.worker:
+        yield f"pod {pod.full_name} was evicted from {node.name}, which is not a worker of ours"
+    machine = world.nodes.machine_of(node.name)
+    # What the cloud is about to take is emptied, whoever cordoned it.
+    taken = machine is not None and machine.noticed and node.unschedulable
+    if not node.cordoned_by_us and not taken and not _moved(node, pod.uid, record):
+        yield f"pod {pod.full_name} was evicted from {node.name}, which is not cordoned by us"
+    if pod.mirror or pod.controller == "DaemonSet":
+        yield f"pod {pod.full_name}, which belongs to its node, was evicted"
+    elif protected := "" if machine is not None and machine.noticed else why_protected(pod, settings):
+        yield f"pod {pod.full_name}, which {protected}, was evicted"
+    for budget in world.controllers.budgets():
+        covered = budget.namespace == pod.namespace and matches(budget.selector, dict(pod.labels))
+        if covered and pod.ready and budget.disruptions_allowed < 1:
+            yield f"evicting {pod.full_name} breaks disruption budget {budget.name}"
+    if machine is not None and machine.asked_to_go:
+        yield f"node {node.name} was drained again after its termination was asked for"
+
+
+def _moved(node: Node, pod_uid: str, record: Record | None) -> bool:
+    """Whether the consolidation that has marked the node wrote down that it evicts this pod."""
+    operation = record.removing if record is not None else None
+    return (
+        isinstance(operation, Consolidate)
+        and node.owner is not None
+        and node.owner.operation_id == operation.id
+        and any(move.pod_uid == pod_uid and move.state is not MoveState.PLANNED for move in operation.moves)
+    )
+
+
+def _cordon(world: World, act: Act, record: Record | None) -> Iterator[str]:
+    node = world.inventory.nodes[act.node_name]
+    machine = world.nodes.machine_of(node.name)
+    if not node.worker:
+        yield f"{act.kind} of {node.name}, which is not a worker of ours"
+    if machine is None:
+        return
+    if act.kind is ActKind.CORDON and machine.asked_to_go and not node.unschedulable:
+        yield f"node {node.name} was cordoned after its termination was asked for"
+    if act.kind is ActKind.UNCORDON and record is not None and _leaving(record, machine):
+        yield f"node {node.name} was uncordoned after its termination was written down"
+
+
+def _leaving(record: Record, machine: Machine) -> bool:
+    doomed = any(r.instance_id == machine.instance.id and r.irrevocable for r in open_removals(record))
+    return doomed or machine.instance.id in condemned(record)
+
+
+def _delete_node(world: World, act: Act) -> Iterator[str]:
+    node = world.inventory.nodes[act.node_name]
+    machine = world.nodes.machine_of(node.name)
+    if not node.worker:
+        yield f"Node object {node.name}, which is not a worker of ours, was deleted"
+    if machine is not None and machine.instance.alive:
+        yield f"Node object {node.name} was deleted while its instance runs"

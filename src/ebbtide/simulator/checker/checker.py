@@ -1,0 +1,278 @@
+"""Watches what an autoscaler does to a world and says what it must never have done.
+
+    checker = Checker(world, settings)
+    store = WatchedStore(MemoryStore(clock), checker)     # see `watch`
+    ... ticks ...
+    checker.finish(store.load())
+    assert not checker.violations
+
+It judges by the world as it really is, not by what a runner was shown. What the cloud takes by itself
+is nobody's fault: lost nodes do not count against the minimum, and an interrupted node may go with
+pods on it.
+"""
+
+from __future__ import annotations
+
+from ebbtide.core.nodes.capacity import condemned, doomed, expected_slots, open_removals
+from ebbtide.core.nodes.orphans import cordon_id
+from ebbtide.model.node import Node
+from ebbtide.model.operation import Removal, RemovalState, ScaleDown, SpotKind
+from ebbtide.model.record import Lease, Record
+from ebbtide.model.settings import Settings
+from ebbtide.simulator.checker.acts import judge
+from ebbtide.simulator.checker.consolidation import Repacking
+from ebbtide.simulator.checker.crowding import Crowding
+from ebbtide.simulator.checker.lanes import lane_faults
+from ebbtide.simulator.world.world import Act, ActKind, World
+
+SLACK_SECONDS = 600.0
+"""How much longer than its grace something may be left before it counts as forgotten."""
+UNSEEN_LOSS_SECONDS = 30.0
+"""A node lost this lately may not have been seen as lost by whoever decided."""
+
+
+class Checker:
+    def __init__(self, world: World, settings: Settings) -> None:
+        self._world = world
+        self._settings = settings
+        self.record: Record | None = None
+        self._tokens: dict[str, int] = {}
+        self._ids_of_key: dict[str, str] = {}
+        self._ended: dict[str, int] = {}
+        """How many disturbances there had been when an instance was last asked to go."""
+        self.clocks_jump = False
+        """Whether a runner's clock may be hours ahead, so what is to come seems long past to it."""
+        self.time_zero = 0.0
+        """What is said is told in seconds from here."""
+        self._sees_all = True
+        """Whether it is told of every write."""
+        self._begun: set[str] = set()
+        """Ids of all work that was ever written."""
+        self.violations: list[str] = []
+        self.acts: list[Act] = []
+        self._repacking = Repacking(world, settings, self.say)
+        self._crowding = Crowding(world, self.say)
+        world.witnesses.append(self.saw)
+
+    def say(self, sentence: str) -> None:
+        self.violations.append(f"at {self._world.now - self.time_zero:.0f}: {sentence}")
+
+    def follow(self, settings: Settings) -> None:
+        """Judge by these settings from now on: a new configuration, or a pool that sleeps or wakes."""
+        self._settings = settings
+        self._repacking.follow(settings)
+
+    def saw(self, act: Act) -> None:
+        self.acts.append(act)
+        for sentence in judge(self._world, act, self.record, self._settings):
+            self.say(sentence)
+        self._check_is_written(act)
+        if act.kind is ActKind.EVICT:
+            self._repacking.evicts(act, self.record)
+        elif act.kind is ActKind.LAUNCH:
+            self._saw_launch(act)
+        elif act.kind is ActKind.TERMINATE:
+            self._saw_terminate(act)
+
+    def knows(self, record: Record | None) -> None:
+        """Judge the next acts by this record: for a watcher that cannot see every write."""
+        self.record, self._sees_all = record, False
+
+    def leased(self, lease: Lease) -> None:
+        if lease.token < self._tokens.get(lease.name, 0):
+            self.say(f"the token of lease {lease.name} went back to {lease.token}")
+        self._tokens[lease.name] = max(lease.token, self._tokens.get(lease.name, 0))
+
+    def wrote(self, after: Record, guard: Lease | None) -> None:
+        before, self.record = self.record, after
+        self._begun |= {work.id for work in (*after.operations, *after.all_set_aside, *after.spots)}
+        if before is not None and after.rev < before.rev:
+            self.say(f"the revision of the record went back from {before.rev} to {after.rev}")
+        if guard is not None and guard.token < self._tokens.get(guard.name, 0):
+            self.say(f"a write under the old token {guard.token} of lease {guard.name} landed")
+        if before is not None:
+            self._check_lanes(before, after)
+            self._check_no_notice_forgotten(before, after)
+            self._check_no_intent_taken_back(before, after)
+            self._repacking.wrote(before, after)
+        self._check_one_owner(after)
+        known = {r.instance_id for r in _doomed_for_good(before)} if before is not None else set()
+        taken = _taken_by_the_cloud(after) | (_taken_by_the_cloud(before) if before is not None else set())
+        self._crowding.look()
+        voluntary = {r.instance_id for r in _voluntary(after)}
+        for removal in _doomed_for_good(after):
+            if removal.instance_id in known:
+                continue
+            if removal.instance_id in voluntary:
+                self._check_intent(removal, after)
+                self._crowding.intends(removal, _of_our_own_will(after), after, self._settings)
+                self._repacking.intends(removal, after)
+            elif removal.instance_id in taken:
+                self.say(f"instance {removal.instance_id}, which the cloud is taking, was to be terminated")
+
+    def finish(self, record: Record) -> None:
+        """After the last tick: what must not be left behind."""
+        self._check_nodes_left(record)
+        if self._nobody_may_act(record):
+            return
+        slots = expected_slots(record)
+        known = {slot.key for slot in slots} | {slot.instance_id for slot in slots}
+        known |= {removal.instance_id for removal in open_removals(record)}
+        limit = self._settings.join_timeout_seconds + self._settings.orphan_grace_seconds + SLACK_SECONDS
+        for machine in self._world.machines.book.machines.values():
+            instance, age = machine.instance, self._world.now - machine.instance.launched_at
+            joined = self._world.nodes.machine_of(machine.node.name) is machine
+            alone = instance.id not in known and instance.key not in known and not joined
+            if machine.ours and instance.alive and alone and age > limit:
+                self.say(f"instance {instance.id} is left without a node and without an operation")
+
+    def _nobody_may_act(self, record: Record) -> bool:
+        """What was set aside waits for a person; and a lease taken by a clock that ran ahead lasts long."""
+        ahead = record.lock_until > self._world.now + self._settings.lock_ttl_seconds
+        return ahead or record.set_aside is not None
+
+    def _check_nodes_left(self, record: Record) -> None:
+        open_ids = {op.id for op in record.operations + record.all_set_aside}
+        open_ids |= {spot.id for spot in record.spots} | {one.operation_id for one in record.refused}
+        limit = self._settings.orphan_grace_seconds + SLACK_SECONDS
+        for node in self._world.inventory.nodes.values():
+            owned = node.owner is None or node.owner.operation_id in open_ids
+            leaves = any(one.node_uid == node.uid for one in record.leaving)
+            if node.owner and not owned and not leaves and not self._is_about_to_be_lifted(node, record):
+                self.say(f"node {node.name} is left marked by {node.owner.operation_id}, which is closed")
+            machine = self._world.nodes.machine_of(node.name)
+            ended_at = machine.ended_at if machine is not None else 1.0
+            left = node.worker and node.instance_id and ended_at and self._world.now - ended_at > limit
+            if left and not record.paused and not self._nobody_may_act(record):
+                self.say(f"Node object {node.name} is left although its instance is gone")
+
+    def _is_about_to_be_lifted(self, node: Node, record: Record) -> bool:
+        """Whether its mark is known to be nobody's, and its grace is not over yet."""
+        grace = self._settings.orphan_grace_seconds
+        known = (one.since for one in record.orphans if one.id == cordon_id(node))
+        return any(self._world.now - since <= grace for since in known)
+
+    def _saw_launch(self, act: Act) -> None:
+        before = self._ids_of_key.setdefault(act.key, act.instance_id)
+        if before != act.instance_id:
+            self.say(f"slot {act.key} has two instances, {before} and {act.instance_id}")
+        alive = [m for m in self._world.machines.book.machines.values() if m.ours and m.instance.alive]
+        if len(alive) > self._settings.max_workers:
+            self.say(f"{len(alive)} instances, MAX_WORKERS is {self._settings.max_workers}")
+        for pool in self._settings.pools:
+            in_pool = sum(1 for machine in alive if machine.instance.pool == pool.name)
+            if pool.max_workers is not None and in_pool > pool.max_workers:
+                self.say(f"{in_pool} instances in pool {pool.name}, its maximum is {pool.max_workers}")
+
+    def _saw_terminate(self, act: Act) -> None:
+        if self._ended.get(act.instance_id) == self._world.disturbances:
+            self.say(f"instance {act.instance_id} was terminated twice, with no fault in between")
+        self._ended[act.instance_id] = self._world.disturbances
+
+    def _check_lanes(self, before: Record, after: Record) -> None:
+        for sentence in lane_faults(before, after, self._serves):
+            self.say(sentence)
+
+    def _serves(self, instance_id: str) -> bool:
+        nodes = self._world.inventory.nodes.values()
+        machines = [self._world.nodes.machine_of(node.name) for node in nodes if node.worker and node.ready]
+        return any(machine is not None and machine.instance.id == instance_id for machine in machines)
+
+    def _check_is_written(self, act: Act) -> None:
+        """Nothing is done to a node, and nothing terminated, before the work behind it is in a record."""
+        if not self._sees_all:
+            return
+        marks = (ActKind.SOFT_TAINT, ActKind.CORDON, ActKind.UNCORDON)
+        if act.kind in marks and act.operation_id not in self._begun:
+            self.say(f"{act.kind} of {act.node_name} by {act.operation_id}, which no record holds")
+        if act.kind is ActKind.TERMINATE and self.record is None:
+            self.say(f"instance {act.instance_id} was terminated before any record was written")
+
+    def _check_no_notice_forgotten(self, before: Record, after: Record) -> None:
+        """What the cloud is about to take stays in the record until it is gone or did not come; what keeps
+        crashing its runner is given up, with an alarm."""
+        for spot in () if self.clocks_jump else before.spots:
+            machine = self._world.machines.find(spot.instance_id)
+            coming = spot.kind is SpotKind.INTERRUPTION and self._world.now < spot.deadline
+            given_up = spot.unclean_runs >= self._settings.max_unclean_runs
+            known = after.spot_for(spot.instance_id) is not None
+            if coming and not known and not given_up and machine is not None and machine.instance.alive:
+                self.say(f"the interruption of {spot.instance_id} was forgotten before it came")
+
+    def _check_no_intent_taken_back(self, before: Record, after: Record) -> None:
+        """What was written as irrevocable stays so until the instance is gone: a call may be on its way.
+        What a person resumes is theirs to answer for."""
+        lost = _irrevocable(before) - _irrevocable(after)
+        for instance_id in sorted(lost) if before.all_set_aside == after.all_set_aside else ():
+            machine = self._world.machines.find(instance_id)
+            if machine is not None and machine.instance.alive:
+                self.say(f"the termination of {instance_id} was taken back after it was written down")
+
+    def _check_one_owner(self, record: Record) -> None:
+        ids = [removal.instance_id for removal in open_removals(record)]
+        for instance_id in sorted({one for one in ids if ids.count(one) > 1}):
+            self.say(f"instance {instance_id} is being removed by two operations")
+
+    def _check_intent(self, removal: Removal, record: Record) -> None:
+        node = self._world.inventory.nodes.get(removal.node_name)
+        if node is None or node.uid != removal.node_uid or not node.ready:
+            return
+        left = self._standing(doomed(record))
+        if len(left) < self._settings.min_workers:
+            self.say(
+                f"removing {node.name} leaves {len(left)} ready workers, "
+                f"MIN_WORKERS is {self._settings.min_workers}"
+            )
+        pool = self._settings.pool_named(node.pool)
+        in_pool = sum(1 for other in left if other.pool == node.pool)
+        if pool is not None and in_pool < pool.min_workers:
+            least = pool.min_workers
+            self.say(f"removing {node.name} leaves {in_pool} in pool {pool.name}, its minimum is {least}")
+        if pool is not None and pool.may_be_empty:
+            return  # a pool that sleeps gives up its zones
+        zones = {other.zone for other in self._world.inventory.nodes.values() if other.worker}
+        if len(zones) > 1 and not any(other.zone == node.zone for other in left):
+            self.say(f"removing {node.name} empties zone {node.zone}")
+
+    def _standing(self, going: frozenset[str]) -> list[Node]:
+        """Ready workers that stay; with those lost just now, which nobody can have known."""
+        found = []
+        for node in self._world.inventory.nodes.values():
+            machine = self._world.nodes.machine_of(node.name)
+            if not node.worker or machine is None or machine.instance.id in going or machine.asked_to_go:
+                continue
+            lost_at = self._world.nodes.lost_at.get(node.uid, float("-inf"))
+            if node.ready or self._world.now - lost_at < UNSEEN_LOSS_SECONDS:
+                found.append(node)
+        return found
+
+
+def _doomed_for_good(record: Record) -> list[Removal]:
+    return [r for r in open_removals(record) if r.irrevocable]
+
+
+def _irrevocable(record: Record) -> set[str]:
+    return {removal.instance_id for removal in _doomed_for_good(record)} | condemned(record)
+
+
+def _of_our_own_will(record: Record) -> list[Removal]:
+    """What the cloud refuses is not on its way out: it holds up no other removal (row 31)."""
+    refused = {one.removal.instance_id for one in record.refused}
+    going = [removal for removal in _voluntary(record) if removal.state is RemovalState.TERMINATING]
+    return [removal for removal in going if removal.instance_id not in refused]
+
+
+def _taken_by_the_cloud(record: Record) -> set[str]:
+    """What an interruption asks for is emptied, and not terminated; a scale-down that had it goes on."""
+    spots = (spot for spot in record.spots if spot.kind is SpotKind.INTERRUPTION)
+    return {spot.instance_id for spot in spots if spot.removal is not None}
+
+
+def _voluntary(record: Record) -> list[Removal]:
+    """What no interruption asks for; a recommendation to rebalance is as voluntary as any."""
+    interrupted = {s.instance_id for s in record.spots if s.kind is SpotKind.INTERRUPTION}
+    operations = (op for op in record.operations + record.all_set_aside if isinstance(op, ScaleDown))
+    removals = [removal for operation in operations for removal in operation.removals]
+    removals += [one.removal for one in record.refused]
+    removals += [spot.removal for spot in record.spots if spot.removal is not None]
+    return [removal for removal in removals if removal.instance_id not in interrupted]

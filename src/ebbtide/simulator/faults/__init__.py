@@ -1,0 +1,1 @@
+"""Faults: calls that fail, environments that misbehave, and machines that are lost."""

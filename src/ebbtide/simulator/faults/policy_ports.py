@@ -1,0 +1,103 @@
+"""Doors of scaling to zero that fail as planned: policies and workloads, next to those of `faults`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ebbtide.engine.scale_to_zero.scaling import ScalingPorts
+from ebbtide.model.idle import IdleState, Once
+from ebbtide.model.ledger import LedgerDay
+from ebbtide.model.log import LogEntry
+from ebbtide.model.policy import Policy
+from ebbtide.model.workload import Workload, WorkloadRef
+from ebbtide.ports import PolicyStore, Workloads
+from ebbtide.simulator.faults.calls import Plan
+from ebbtide.simulator.faults.ports import FaultyStore, Gate
+
+
+def faulty_scaling(
+    ports: ScalingPorts, plan: Plan, on_fault: Callable[[], None] = lambda: None
+) -> ScalingPorts:
+    """The same outside, seen through doors that fail as planned."""
+    gate = Gate(plan, on_fault)
+    return replace(
+        ports,
+        store=FaultyStore(ports.store, gate),
+        policies=FaultyPolicies(ports.policies, gate),
+        workloads=FaultyWorkloads(ports.workloads, gate),
+    )
+
+
+class FaultyPolicies:
+    def __init__(self, inner: PolicyStore, gate: Gate) -> None:
+        self._inner = inner
+        self._gate = gate
+
+    def list_policies(self, after: str = "", limit: int = 100) -> Sequence[Policy]:
+        return self._inner.list_policies(after, limit)
+
+    def find_policy(self, policy_id: str) -> Policy | None:
+        self._gate.read("policies.find_policy")
+        return self._inner.find_policy(policy_id)
+
+    def find_policy_named(self, name: str) -> Policy | None:
+        return self._inner.find_policy_named(name)
+
+    def put_policy(
+        self, policy: Policy, entries: Sequence[LogEntry] = (), state: IdleState | None = None
+    ) -> Policy:
+        return self._gate.act("policies.put_policy", lambda: self._inner.put_policy(policy, entries, state))
+
+    def delete_policy(self, policy_id: str, version: int, entries: Sequence[LogEntry] = ()) -> None:
+        self._gate.act(
+            "policies.delete_policy", lambda: self._inner.delete_policy(policy_id, version, entries)
+        )
+
+    def find_state(self, policy_id: str) -> IdleState | None:
+        return self._inner.find_state(policy_id)
+
+    def list_states(self) -> Sequence[IdleState]:
+        return self._inner.list_states()
+
+    def write_state(
+        self,
+        state: IdleState,
+        days: Sequence[LedgerDay] = (),
+        entries: Sequence[LogEntry] = (),
+        once: Once | None = None,
+    ) -> IdleState:
+        return self._gate.act(
+            "policies.write_state", lambda: self._inner.write_state(state, days, entries, once)
+        )
+
+    def write_states(self, states: Sequence[IdleState]) -> Sequence[IdleState]:
+        return self._gate.act("policies.write_states", lambda: self._inner.write_states(states))
+
+    def list_days(self, policy_id: str = "", first: str = "", last: str = "") -> Sequence[LedgerDay]:
+        return self._inner.list_days(policy_id, first, last)
+
+    def replace_days(self, policy_id: str, days: Sequence[LedgerDay]) -> None:
+        self._gate.act("policies.replace_days", lambda: self._inner.replace_days(policy_id, days))
+
+    def keep_once(self, key: str, value: str, expires_at: int, now: int) -> str:
+        return self._gate.act(
+            "policies.keep_once", lambda: self._inner.keep_once(key, value, expires_at, now)
+        )
+
+
+class FaultyWorkloads:
+    def __init__(self, inner: Workloads, gate: Gate) -> None:
+        self._inner = inner
+        self._gate = gate
+
+    def read(self, ref: WorkloadRef) -> Workload:
+        self._gate.read("workloads.read")
+        return self._inner.read(ref)
+
+    def scale(self, seen: Workload, replicas: int, note: str) -> Workload:
+        return self._gate.act("workloads.scale", lambda: self._inner.scale(seen, replicas, note))
+
+    def wait_ready(self, ref: WorkloadRef, until: float) -> Workload:
+        self._gate.read("workloads.wait_ready")
+        return self._inner.wait_ready(ref, until)

@@ -1,0 +1,1 @@
+"""Running the real engine against a simulated world."""

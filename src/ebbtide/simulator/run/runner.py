@@ -1,0 +1,138 @@
+"""One runner in a simulation: an owner id, a clock of its own, and its doors, perhaps failing ones."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
+from ebbtide.engine.ports import Ports
+from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
+from ebbtide.engine.tick import TickReport, tick
+from ebbtide.errors import EbbtideError
+from ebbtide.model.policy import Policy, ZeroDefaults
+from ebbtide.model.settings import Settings
+from ebbtide.ports import PolicyStore, Store
+from ebbtide.simulator.checker.checker import Checker
+from ebbtide.simulator.checker.consolidation import Bookkeeper
+from ebbtide.simulator.checker.watch import WatchedStore
+from ebbtide.simulator.faults.calls import Plan
+from ebbtide.simulator.faults.policy_ports import faulty_scaling
+from ebbtide.simulator.faults.ports import faulty_ports
+from ebbtide.simulator.world.clock import SkewedClock, VirtualClock
+from ebbtide.simulator.world.ports import SimCloud, SimCluster, SimInbox, SimMetrics, SimNotifier
+from ebbtide.simulator.world.scaling import SimSignals, SimWorkloads
+from ebbtide.simulator.world.world import World
+
+
+@dataclass(slots=True)
+class Stage:
+    """What all runners of one simulation share."""
+
+    world: World
+    settings: Settings
+    clock: VirtualClock
+    database: MemoryDatabase
+    checker: Checker
+    notifier: SimNotifier
+    bookkeeper: Bookkeeper
+    ids: int = 0
+    keeps_inputs: bool = True
+    """Whether the log keeps what decisions were made from, for whoever replays them."""
+    policies: tuple[Policy, ...] = ()
+    zero: ZeroDefaults = field(default_factory=ZeroDefaults)
+
+    def new_id(self) -> str:
+        """Grows with time, and is the same for the same seed."""
+        self.ids += 1
+        return f"{int(self.clock.now() * 1000):014d}-{self.ids:08d}"
+
+
+def stage_of(world: World, settings: Settings, keep_entries: int = 1000) -> Stage:
+    """A stage around a world, with an empty store and a clock that stands where the world does."""
+    return Stage(
+        world,
+        settings,
+        VirtualClock(world.now),
+        MemoryDatabase(keep_entries),
+        Checker(world, settings),
+        SimNotifier(),
+        Bookkeeper(world.machines),
+    )
+
+
+def store_of(stage: Stage, clock: SkewedClock | VirtualClock | None = None) -> Store:
+    store = MemoryStore(clock or stage.clock, stage.settings.cluster, stage.database)
+    return WatchedStore(store, stage.checker)
+
+
+def policies_of(stage: Stage) -> PolicyStore:
+    return MemoryStore(stage.clock, stage.settings.cluster, stage.database).policies()
+
+
+def scaling_doors(stage: Stage, ports: Ports) -> ScalingPorts:
+    """Next to the doors of a tick, those to the workloads of the same world."""
+    return ScalingPorts(
+        store=ports.store,
+        policies=policies_of(stage),
+        workloads=SimWorkloads(stage.world, stage.clock),
+        signals=SimSignals(stage.world, stage.clock),
+        notifier=ports.notifier,
+        clock=ports.clock,
+        new_id=ports.new_id,
+        cluster=ports.cluster,
+    )
+
+
+def scaling_of(stage: Stage, ports: Ports, plan: Plan | None = None) -> Scaling:
+    """Over sound doors, or such that fail as planned."""
+    doors = scaling_doors(stage, ports)
+    if plan is not None:
+        doors = faulty_scaling(doors, plan, lambda: _disturb(stage.world))
+    return Scaling(doors, stage.zero, stage.settings)
+
+
+def ports_of(stage: Stage, clock: SkewedClock | VirtualClock | None = None) -> Ports:
+    """Sound doors to the stage's world; hand the result to `faulty_ports` for failing ones."""
+    world, true = stage.world, stage.clock
+    return Ports(
+        store=store_of(stage, clock),
+        cluster=SimCluster(world, true),
+        cloud=SimCloud(world, true),
+        metrics=SimMetrics(world, true),
+        inbox=SimInbox(world, true),
+        notifier=stage.notifier,
+        clock=clock or true,
+        new_id=stage.new_id,
+        observer=stage.bookkeeper,
+        keeps_inputs=stage.keeps_inputs,
+    )
+
+
+class Runner:
+    """A process that ticks. After `RunnerCrashed` it is of no use any more: make a new one."""
+
+    def __init__(self, stage: Stage, owner: str, plan: Plan | None = None, skew_seconds: float = 0.0) -> None:
+        self.owner = owner
+        self.skew_seconds = skew_seconds
+        self.clock = SkewedClock(stage.clock, skew_seconds)
+        self._settings = stage.settings
+        ports = ports_of(stage, self.clock)
+        slow = stage.settings.lock_ttl_seconds + 5.0
+        self.ports = ports if plan is None else faulty_ports(ports, plan, lambda: _disturb(stage.world), slow)
+
+        self._scaling: Scaling | None = None
+        if stage.policies:
+            self._scaling = scaling_of(stage, ports, plan)
+            self.ports = replace(self.ports, settings_now=self._scaling.settings_now)
+
+    def tick(self, budget_seconds: float = 60.0) -> TickReport:
+        """A round over the policies, where there are any, and a tick; neither waits for the other to work."""
+        if self._scaling is not None:
+            with suppress(EbbtideError):
+                self._scaling.round(self.owner, self.clock.now() + budget_seconds)
+        return tick(self.ports, self._settings, self.owner, self.clock.now() + budget_seconds)
+
+
+def _disturb(world: World) -> None:
+    world.disturbances += 1

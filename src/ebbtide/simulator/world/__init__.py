@@ -1,0 +1,1 @@
+"""The simulated cluster and cloud on virtual time."""

@@ -1,0 +1,124 @@
+"""The nodes and pods that are there now, indexed, and the view of them.
+
+Whoever changes something says so with `put_*` or `drop_*`; only what changed is computed again. The
+view stays the same object for as long as nothing changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ebbtide.model.node import Node
+from ebbtide.model.pod import Budget, Pod
+from ebbtide.model.snapshot import ClusterView
+from ebbtide.simulator.world.timeline import Timeline
+
+
+class Inventory:
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[str, Pod] = {}
+        """By UID, in the order of their making."""
+        self.waiting: dict[str, Pod] = {}
+        self.waited_seconds = 0.0
+        self._waiting_since = timeline.now
+        self.empty_since: dict[str, float] = {}
+        """Since when a node has had no pod but those that are tied to it, by node name."""
+        self._on: dict[str, dict[str, Pod]] = {}
+        self._followers: list[set[str]] = []
+        self._stale = self.follow()
+        self._pods_on: dict[str, tuple[Pod, ...]] = {}
+        self._changed = True
+        self._view = ClusterView()
+
+    def follow(self) -> set[str]:
+        """A set that from now on collects the names of nodes where anything changed."""
+        follower: set[str] = set(self.nodes)
+        self._followers.append(follower)
+        return follower
+
+    def put_node(self, node: Node) -> None:
+        self.nodes[node.name] = node
+        self._note_empty(node.name)
+        self._mark(node.name)
+
+    def drop_node(self, name: str) -> None:
+        del self.nodes[name]
+        self.empty_since.pop(name, None)
+        self._mark(name)
+
+    def put_pod(self, pod: Pod) -> None:
+        before = self.pods.get(pod.uid)
+        if before is not None and before.node_name and before.node_name != pod.node_name:
+            self._leave(before)
+        self.pods[pod.uid] = pod
+        if pod.node_name:
+            self._on.setdefault(pod.node_name, {})[pod.uid] = pod
+            self._note_empty(pod.node_name)
+        self._wait(pod.uid, pod if pod.waiting else None)
+        self._mark(pod.node_name)
+
+    def drop_pod(self, uid: str) -> None:
+        pod = self.pods.pop(uid)
+        self._leave(pod)
+        self._wait(uid, None)
+        self._mark(pod.node_name)
+
+    def on(self, node_name: str) -> tuple[Pod, ...]:
+        """All pods of a node, the finished among them, oldest first."""
+        return tuple(pod for _, pod in sorted(self._on.get(node_name, {}).items()))
+
+    def view(self, budgets: tuple[Budget, ...]) -> ClusterView:
+        if self._changed or budgets is not self._view.budgets:
+            self._view = ClusterView(tuple(self.nodes.values()), tuple(self.pods.values()), budgets)
+            # These two would be found by going through every pod; here it is known what changed.
+            vars(self._view)["pods_on"] = self._fresh_pods_on()
+            vars(self._view)["waiting_pods"] = tuple(pod for _, pod in sorted(self.waiting.items()))
+            self._changed = False
+        return self._view
+
+    @property
+    def pending_pod_seconds(self) -> float:
+        return self.waited_seconds + len(self.waiting) * (self._timeline.now - self._waiting_since)
+
+    def _fresh_pods_on(self) -> Mapping[str, tuple[Pod, ...]]:
+        for name in self._stale:
+            pods = tuple(pod for pod in self.on(name) if not pod.finished)
+            if pods:
+                self._pods_on[name] = pods
+            else:
+                self._pods_on.pop(name, None)
+        self._stale.clear()
+        return dict(self._pods_on)
+
+    def _leave(self, pod: Pod) -> None:
+        there = self._on.get(pod.node_name)
+        if there is not None:
+            there.pop(pod.uid, None)
+            if not there:
+                del self._on[pod.node_name]
+            self._note_empty(pod.node_name)
+            self._mark(pod.node_name)
+
+    def _note_empty(self, node_name: str) -> None:
+        there = self._on.get(node_name, {}).values()
+        if any(not pod.tied_to_node and not pod.finished for pod in there):
+            self.empty_since.pop(node_name, None)
+        elif node_name in self.nodes:
+            self.empty_since.setdefault(node_name, self._timeline.now)
+
+    def _wait(self, uid: str, pod: Pod | None) -> None:
+        if (uid in self.waiting) != (pod is not None):
+            self.waited_seconds = self.pending_pod_seconds
+            self._waiting_since = self._timeline.now
+        if pod is None:
+            self.waiting.pop(uid, None)
+        else:
+            self.waiting[uid] = pod
+
+    def _mark(self, node_name: str) -> None:
+        self._changed = True
+        if node_name:
+            for follower in self._followers:
+                follower.add(node_name)

@@ -1,0 +1,150 @@
+"""How the simulated cloud and cluster behave: times, chances and ill manners. Plain, frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ebbtide.model.pod import Pod
+from ebbtide.model.resources import Resources
+from ebbtide.simulator.world.workload import ONE_POD, Demand
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A time that is not known exactly: anything from `low` to `high`, in seconds."""
+
+    low: float
+    high: float
+
+
+class Identity(StrEnum):
+    """By what a node can be matched to its instance: by provider id and label, as our join sets them, by
+    the label alone, or only by its address."""
+
+    PROVIDER = "provider"
+    LABEL = "label"
+    ADDRESS = "address"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    boot: Span = Span(15, 30)
+    """From launch to running."""
+    join: Span = Span(20, 50)
+    """From running to a Node object."""
+    ready: Span = Span(5, 15)
+    """From Node object to Ready."""
+    terminate: Span = Span(15, 40)
+    """From the call to gone."""
+    listed_seconds: float = 3600.0
+    """How long an instance that is gone is still listed."""
+    invisible_seconds: float = 0.0
+    """How long a new instance is not listed yet."""
+    never_join: float = 0.0
+    """The chance that an instance boots and never joins."""
+    late_join: float = 0.0
+    """The chance that an instance joins only after `late_join_span`."""
+    late_join_span: Span = Span(180, 420)
+    """From running to a Node object, where that is late."""
+    unready_seconds: float = 40.0
+    """How long a dead node still looks Ready."""
+    lost_pods_seconds: float = 60.0
+    """How long after that its pods are given up."""
+    detach: Span = Span(2, 6)
+    """From the end of a pod to the detaching of its volume."""
+    react_seconds: float = 1.0
+    """How long controllers and the scheduler take to notice."""
+    late_bind_seconds: float = 0.0
+    """Above 0: after a cordon the scheduler still binds a pod there, within this time."""
+    spot_life_seconds: float = 0.0
+    """Mean life of a spot instance; 0 means that it is never taken back."""
+    notice_seconds: float = 120.0
+    """From the interruption notice to the loss."""
+    rebalance_chance: float = 0.0
+    """How often a recommendation to rebalance comes before the notice."""
+    duplicate_notices: float = 0.0
+    notice_delay: Span = Span(0, 0)
+    """How late a notice reaches the inbox; a wide span puts notices out of order."""
+    names_from_address: bool = True
+    """Whether a node is named after its address, which is then reused."""
+    identity: Identity = Identity.PROVIDER
+    call_seconds: float = 0.0
+    """How long one call to the cluster or the cloud takes."""
+    node_overhead_milli: int = 60
+    """CPU that a node uses for itself."""
+
+
+class Kind(StrEnum):
+    DEPLOYMENT = "Deployment"
+    STATEFUL_SET = "StatefulSet"
+    DAEMON_SET = "DaemonSet"
+    JOB = "Job"
+    BARE = "Bare"
+    STATIC = "Static"
+    """Mirror pods, one on each node that the template fits."""
+
+    @property
+    def per_node(self) -> bool:
+        return self in (Kind.DAEMON_SET, Kind.STATIC)
+
+
+CONTROLLER_OF = {
+    Kind.DEPLOYMENT: "ReplicaSet",
+    Kind.STATEFUL_SET: "StatefulSet",
+    Kind.DAEMON_SET: "DaemonSet",
+    Kind.JOB: "Job",
+    Kind.BARE: "",
+    Kind.STATIC: "Node",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSpec:
+    """A controller and the pods it makes. Name and namespace are those of the template."""
+
+    template: Pod
+    kind: Kind = Kind.DEPLOYMENT
+    demand: Demand = ONE_POD
+    use_fraction: float = 0.5
+    """How much of the requested CPU a pod really uses."""
+    start_seconds: float = 4.0
+    stop_seconds: float = 5.0
+    """How long a pod takes to end; never longer than its grace."""
+    run_seconds: float = 0.0
+    """For a Job: how long one pod works."""
+    volume: bool = False
+    """For a StatefulSet: each pod has a volume, bound to the zone where it first runs."""
+    requests: Demand | None = None
+    """Requests a second that people send to it as time goes by; none where nobody counts them."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.template.namespace}/{self.template.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetSpec:
+    """A disruption budget over one workload. Two over the same one make its pods unevictable."""
+
+    name: str
+    workload: str
+    max_unavailable: int | None = None
+    min_available: int | None = None
+
+    def allowed(self, healthy: int, expected: int) -> int:
+        wanted = (
+            self.min_available if self.min_available is not None else expected - (self.max_unavailable or 0)
+        )
+        return max(healthy - wanted, 0)
+
+
+def pod_template(name: str, cpu_milli: int, memory_mib: int, namespace: str = "default") -> Pod:
+    """A template to begin with; use `dataclasses.replace` for the rest."""
+    return Pod(
+        namespace=namespace,
+        name=name,
+        uid="",
+        requests=Resources(cpu_milli, memory_mib),
+        labels=(("app", name),),
+    )
