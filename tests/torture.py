@@ -23,7 +23,7 @@ def main() -> int:
     parts = (
         ["tests.explorer", "--deep", "--total", str(arguments.states), *workers],
         ["tests.swarm", "--seeds", str(arguments.seeds), *workers],
-        ["tests.oracle", "--times", str(arguments.oracle), *workers],
+        ["tests.oracle", "--fast", "--times", str(arguments.oracle), *workers],
         ["tests.mutants", *workers],
     )
     results = [shown(part) for part in parts]

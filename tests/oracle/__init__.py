@@ -5,5 +5,5 @@ imports nothing from `ebbtide.core`; `translate` builds its inputs. Each rule is
 row or section it comes from, and answers yes, no or, where the documents are silent, either.
 
     python -m tests.oracle                  # as with every push: compare, and print the table of rules
-    python -m tests.oracle --times 100      # as `make torture` does
+    python -m tests.oracle --fast --times 100      # as `make torture` does: by a plain generator
 """

@@ -9,8 +9,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
 
-from hypothesis import strategies as st
-
 from ebbtide.adapters.prometheus import PrometheusMetrics, Source
 from ebbtide.engine.observe import observe
 from ebbtide.model.snapshot import ClusterView
@@ -18,7 +16,7 @@ from ebbtide.simulator.run.runner import ports_of, stage_of
 from ebbtide.simulator.world.rules import Rules
 from ebbtide.simulator.world.world import World
 from tests.builders import NOW
-from tests.oracle import load
+from tests.oracle import drawing, load
 from tests.oracle.clusters import PLAIN, Drawn, clusters
 from tests.oracle.suite import Report
 from tests.servers.prometheus import http_server
@@ -35,12 +33,11 @@ class Scraped:
     """Of each node: its busy share, none, one that is old, or no number."""
 
 
-@st.composite
-def cases(draw: st.DrawFn) -> Scraped:
-    cluster = draw(clusters(PLAIN, 0))
+def cases(source: drawing.Source) -> Scraped:
+    cluster = clusters(source, PLAIN, 0)
     count = len(cluster.nodes)
-    some = draw(st.sampled_from((SAMPLES[:6], SAMPLES)))
-    return Scraped(cluster, tuple(draw(st.lists(st.sampled_from(some), min_size=count, max_size=count))))
+    some = source.pick((SAMPLES[:6], SAMPLES))
+    return Scraped(cluster, tuple(source.picks(some, count, count)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hypothesis import strategies as st
-
 from ebbtide.model.node import Market, Node
 from ebbtide.model.pod import Budget, Phase, Pod
 from ebbtide.model.scheduling import ANYWHERE
@@ -26,6 +24,7 @@ from tests.builders import (
     make_snapshot,
     make_type,
 )
+from tests.oracle.drawing import Source
 
 GAME = "ebbtide.dev/"
 
@@ -174,24 +173,28 @@ def _pods(kinds: list[int], nodes: tuple[Node, ...], of: tuple[PodKind, ...]) ->
     return found
 
 
-def pod_kinds() -> st.SearchStrategy[tuple[PodKind, ...]]:
+def pod_kinds(source: Source) -> tuple[PodKind, ...]:
     """A group, or one kind next to ordinary pods: where many stand in the way, nobody can tell which of them
     did."""
-    alone = st.sampled_from(SERVERS) | st.sampled_from((*SYSTEM, *BUDGETED, *ODD))
-    return st.sampled_from(GROUPS) | alone.map(lambda kind: (PLAIN[0], kind))
+    match source.number(0, 3):
+        case 0 | 1:
+            return source.pick(GROUPS)
+        case 2:
+            return PLAIN[0], source.pick(SERVERS)
+        case _:
+            return PLAIN[0], source.pick((*SYSTEM, *BUDGETED, *ODD))
 
 
-@st.composite
-def clusters(draw: st.DrawFn, kinds: tuple[PodKind, ...], most: int = 8) -> Drawn:
-    limits = draw(st.integers(0, 5 * 6 * 3 * 3 * 5 * 2 - 1))
+def clusters(source: Source, kinds: tuple[PodKind, ...], most: int = 8) -> Drawn:
+    limits = source.number(0, 5 * 6 * 3 * 3 * 5 * 2 - 1)
     limits, least = divmod(limits, 5)
     limits, spare = divmod(limits, 6)
     limits, up = divmod(limits, 3)
     limits, down = divmod(limits, 3)
     limits, pools = divmod(limits, 5)
-    zones = draw(st.lists(st.sampled_from("aabbc"), min_size=0, max_size=9))
-    drawn = draw(st.lists(st.integers(0, len(NODE_KINDS) - 1), min_size=len(zones), max_size=len(zones)))
-    if draw(st.integers(0, 9)) == 9:
+    zones = source.picks("aabbc", 0, 9)
+    drawn = source.numbers(0, len(NODE_KINDS) - 1, len(zones), len(zones))
+    if source.number(0, 9) == 9:
         drawn = drawn[:1] * len(zones)
     nodes = tuple(
         make_node(f"{zone}{number}", **NODE_KINDS[kind])
@@ -201,9 +204,9 @@ def clusters(draw: st.DrawFn, kinds: tuple[PodKind, ...], most: int = 8) -> Draw
     nodes = tuple(
         node if node.pool in configured or not node.pool else replace(node, pool="workers") for node in nodes
     )
-    codes = draw(st.lists(st.integers(0, len(kinds) * 9 - 1), max_size=most)) if nodes else []
+    codes = source.numbers(0, len(kinds) * 9 - 1, 0, most) if nodes else []
     pods = [make_daemon(node.name) for node in nodes] + _pods(codes, nodes, kinds)
-    queued = draw(st.sampled_from(((), (), (), (0,), (1,), (2, 1), (3,), (0, 0, 0, 0, 0, 0))))
+    queued = source.pick(((), (), (), (0,), (1,), (2, 1), (3,), (0, 0, 0, 0, 0, 0)))
     pods += [replace(PENDING[kind](f"q{number}"), node_name="") for number, kind in enumerate(queued)]
     settings = make_settings(
         pools=POOLS[pools],
@@ -214,5 +217,5 @@ def clusters(draw: st.DrawFn, kinds: tuple[PodKind, ...], most: int = 8) -> Draw
         movable_system_workloads=() if limits else ("coredns", "traefik-*"),
     )
     counted = [pod.full_name for pod in pods if pod.annotations][:1]
-    players = tuple((name, draw(st.sampled_from((0, 0, 2, -1)))) for name in counted)
-    return Drawn(nodes, tuple(pods), draw(st.sampled_from(BUDGETS)), settings, players)
+    players = tuple((name, source.pick((0, 0, 2, -1))) for name in counted)
+    return Drawn(nodes, tuple(pods), source.pick(BUDGETS), settings, players)

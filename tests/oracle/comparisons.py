@@ -9,13 +9,14 @@ from typing import Any
 
 from tests.oracle import averages, deciding, draining, history, repacking, scheduling, sleeping
 from tests.oracle.answers import DRAWN
+from tests.oracle.drawing import Cases
 from tests.oracle.suite import Draws, Report, run
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     name: str
-    cases: Callable[[], Any]
+    cases: Cases[Any]
     compare: Callable[[Any, Report], None]
     examples: int
     """With every push; `make torture` draws a hundred times as many."""
@@ -49,12 +50,20 @@ class Found:
     drawn: Counter[tuple[str, str]]
 
 
-def compare(name: str, part: int = 0, shrinks: bool = False) -> Found:
+def compare(name: str, part: int = 0, shrinks: bool = False, fast: bool = False) -> Found:
     """The draws of a push are part 0; other parts are other draws, of the same number."""
     comparison = next(one for one in COMPARISONS if one.name == name)
     before = Counter(DRAWN)
-    report = run(comparison.cases(), comparison.compare, Draws(comparison.examples, part, shrinks))
+    report = run(comparison.cases, comparison.compare, Draws(comparison.examples, part, shrinks, fast))
     return Found(name, report, DRAWN - before)
+
+
+Job = tuple[str, int, bool, bool]
+
+
+def compared(job: Job) -> Found:
+    """Here, since a process that was spawned does not import `__main__`."""
+    return compare(*job)
 
 
 def too_few(cases: Counter[str], times: int = 1) -> list[str]:

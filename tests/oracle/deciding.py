@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import product
 
-from hypothesis import strategies as st
-
 from ebbtide.core.nodes.decide import decide
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.node import Market
@@ -15,6 +13,7 @@ from tests.builders import NOW, make_record, make_spot
 from tests.oracle import launch, nodes, scale_down
 from tests.oracle.answers import no
 from tests.oracle.clusters import Drawn, clusters, pod_kinds
+from tests.oracle.drawing import Source
 from tests.oracle.facts import By, Moment
 from tests.oracle.suite import Report
 from tests.oracle.translate import moment_of
@@ -36,12 +35,10 @@ class Deciding:
     nothing."""
 
 
-@st.composite
-def cases(draw: st.DrawFn) -> Deciding:
-    kinds = draw(pod_kinds())
-    cluster = draw(clusters(kinds, draw(st.sampled_from((0, 3, 8)))))
-    moments = draw(st.lists(st.integers(0, len(MOMENTS) - 1), min_size=12, max_size=12))
-    return Deciding(cluster, tuple(moments), draw(st.integers(0, 9)))
+def cases(source: Source) -> Deciding:
+    cluster = clusters(source, pod_kinds(source), source.pick((0, 3, 8)))
+    moments = source.numbers(0, len(MOMENTS) - 1, 12, 12)
+    return Deciding(cluster, tuple(moments), source.number(0, 9))
 
 
 def record_at(case: Deciding, number: int) -> tuple[Record, float | None]:

@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hypothesis import strategies as st
-
 from ebbtide.core.operations import machine, spot
 from ebbtide.core.operations.machine import Work
 from ebbtide.core.operations.situation import Situation
@@ -20,6 +18,7 @@ from tests.oracle import eviction, load, nodes, pace, scale_down
 from tests.oracle.answers import Ruling, either, no, yes
 from tests.oracle.bench_world import World
 from tests.oracle.clusters import PENDING, Drawn, clusters, pod_kinds
+from tests.oracle.drawing import Source
 from tests.oracle.facts import By, Moment
 from tests.oracle.load import pending
 from tests.oracle.spot import may_replace
@@ -55,11 +54,9 @@ class Draining:
     """Whether the operation began long ago, so it must end."""
 
 
-@st.composite
-def cases(draw: st.DrawFn) -> Draining:
-    kinds = draw(pod_kinds())
-    cluster = draw(clusters(kinds, draw(st.sampled_from((0, 3, 8)))))
-    codes = draw(st.integers(0, 3 * 9 * 16 * 8 * 4 * 8 - 1))
+def cases(source: Source) -> Draining:
+    cluster = clusters(source, pod_kinds(source), source.pick((0, 3, 8)))
+    codes = source.number(0, 3 * 9 * 16 * 8 * 4 * 8 - 1)
     codes, by = divmod(codes, 3)
     codes, target = divmod(codes, 9)
     codes, event = divmod(codes, 16)

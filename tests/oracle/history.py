@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-
-from hypothesis import strategies as st
+from itertools import product
 
 from ebbtide.core.nodes.decide import decide
 from ebbtide.core.nodes.timers import track
@@ -12,6 +11,7 @@ from ebbtide.model.decision import Action
 from tests.builders import NOW, make_record
 from tests.oracle import launch, load, scale_down
 from tests.oracle.clusters import PENDING, PLAIN, Drawn, clusters
+from tests.oracle.drawing import Source
 from tests.oracle.suite import Report
 from tests.oracle.translate import moment_of
 
@@ -25,13 +25,11 @@ class History:
     """Seconds since the last tick, CPU, and whether a pod is pending."""
 
 
-@st.composite
-def cases(draw: st.DrawFn) -> History:
-    cluster = draw(clusters(PLAIN, 4))
-    busy = draw(st.sampled_from(((0.1,), (0.1, 0.1, 0.1, 0.1, 0.5), (0.1, 0.1, 0.3, None), (0.1, 0.9))))
-    tick = st.tuples(st.sampled_from(PACE), st.sampled_from(busy), st.sampled_from((False,) * 7 + (True,)))
-    held = draw(st.booleans())
-    ticks = draw(st.lists(tick, min_size=10, max_size=14))
+def cases(source: Source) -> History:
+    cluster = clusters(source, PLAIN, 4)
+    busy = source.pick(((0.1,), (0.1, 0.1, 0.1, 0.1, 0.5), (0.1, 0.1, 0.3, None), (0.1, 0.9)))
+    held = source.pick((False, True))
+    ticks = source.picks(tuple(product(PACE, busy, (False,) * 7 + (True,))), 10, 14)
     return History(cluster, tuple((pace, cpu, pending and not held) for pace, cpu, pending in ticks))
 
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from hypothesis import strategies as st
-
 from ebbtide.core.nodes.decide import decide
 from ebbtide.core.operations import machine
 from ebbtide.model.consolidation import ConsolidationPlan
@@ -17,6 +15,7 @@ from tests.builders import NOW, make_move, make_pod, make_scale_up, make_slot
 from tests.oracle import consolidation, nodes
 from tests.oracle.answers import no
 from tests.oracle.clusters import PENDING, SERVERS, PodKind
+from tests.oracle.drawing import Source
 from tests.oracle.facts import Moment
 from tests.oracle.suite import Report
 from tests.oracle.translate import moment_of
@@ -49,20 +48,20 @@ class Packing:
     odd: int
 
 
-@st.composite
-def cases(draw: st.DrawFn) -> Packing:
-    calm = draw(st.booleans())
-    long_idle = [n for n, (_, age, idle) in enumerate(NODES) if age >= 1800 and idle >= 900]
-    kinds = st.sampled_from(long_idle) if calm else st.integers(0, len(NODES) - 1)
-    codes = draw(st.lists(kinds, min_size=1, max_size=5))
-    pods = draw(st.lists(st.integers(0, len(MOVED) * 5 - 1), max_size=5))
-    quiet = draw(st.integers(0, 5))
+LONG_IDLE = tuple(n for n, (_, age, idle) in enumerate(NODES) if age >= 1800 and idle >= 900)
+
+
+def cases(source: Source) -> Packing:
+    calm = source.pick((False, True))
+    codes = source.picks(LONG_IDLE if calm else range(len(NODES)), 1, 5)
+    pods = source.numbers(0, len(MOVED) * 5 - 1, 0, 5)
+    quiet = source.number(0, 5)
     return Packing(
         tuple(codes),
         () if quiet < 2 else tuple(pods),
-        draw(st.integers(0, len(RECORDS) - 1)),
+        source.number(0, len(RECORDS) - 1),
         quiet == 5,
-        draw(st.integers(0, 9)),
+        source.number(0, 9),
     )
 
 

@@ -8,8 +8,6 @@ from decimal import Decimal
 from functools import cache
 from zoneinfo import ZoneInfo
 
-from hypothesis import strategies as st
-
 from ebbtide.core.scale_to_zero.rules import due
 from ebbtide.core.scale_to_zero.savings import fold, report
 from ebbtide.core.schedule import is_open
@@ -18,6 +16,7 @@ from ebbtide.model.ledger import Stretch
 from ebbtide.model.policy import Schedule
 from ebbtide.model.schedule import CronWindow
 from tests.oracle import calendar, ledger
+from tests.oracle.drawing import Source
 from tests.oracle.suite import Report
 from tests.yard import make_policy, make_state, policy_id
 
@@ -71,17 +70,16 @@ class Instant:
     """Up to when schedules were answered; 0 where none was."""
 
 
-@st.composite
-def instants(draw: st.DrawFn) -> list[Instant]:
+def instants(source: Source) -> list[Instant]:
     """Several around one change of clocks; one in ten on another day."""
-    zone = draw(st.sampled_from(ZONES))
-    change = draw(st.sampled_from(changes(zone))) + draw(st.sampled_from((0,) * 9 + (17 * DAY,)))
-    lines = draw(st.lists(st.sampled_from(CRONS), min_size=1, max_size=2))
+    zone = source.pick(ZONES)
+    change = source.pick(changes(zone)) + source.pick((0,) * 9 + (17 * DAY,))
+    lines = source.picks(CRONS, 1, 2)
     found = []
-    for minutes in draw(st.lists(st.integers(-150, 420), min_size=8, max_size=8)):
-        at = change + minutes * 60 + draw(st.sampled_from((0, 0, 0, -1, 1, 30)))
-        ages = draw(st.lists(st.sampled_from((0, HOUR, 3 * HOUR, 10 * HOUR)), min_size=2, max_size=2))
-        answered = draw(st.sampled_from((0, at - 2 * HOUR)))
+    for minutes in source.numbers(-150, 420, 8, 8):
+        at = change + minutes * 60 + source.pick((0, 0, 0, -1, 1, 30))
+        ages = source.picks((0, HOUR, 3 * HOUR, 10 * HOUR), 2, 2)
+        answered = source.pick((0, at - 2 * HOUR))
         written = tuple(at - age for age in ages[: len(lines)])
         found.append(Instant(zone, tuple(lines), at, written, answered))
     return found
@@ -121,16 +119,15 @@ class Account:
     times: tuple[ledger.Time, ...]
 
 
-@st.composite
-def accounts(draw: st.DrawFn) -> Account:
-    zone = draw(st.sampled_from(ZONES))
-    at = draw(st.sampled_from(changes(zone))) + draw(st.integers(-40 * HOUR, 5 * HOUR))
+def accounts(source: Source) -> Account:
+    zone = source.pick(ZONES)
+    at = source.pick(changes(zone)) + source.number(-40 * HOUR, 5 * HOUR)
     times = []
-    for _ in range(draw(st.integers(1, 5))):
-        at += draw(st.integers(0, 7200))
-        until = at + draw(st.integers(1, 20 * HOUR))
-        price = draw(st.sampled_from((None, "0.0096", "0.1056", "0.0333333", "12.5", "0.000001")))
-        times.append(ledger.Time(at, until, draw(st.booleans()), Decimal(price) if price else None))
+    for _ in range(source.number(1, 5)):
+        at += source.number(0, 7200)
+        until = at + source.number(1, 20 * HOUR)
+        price = source.pick((None, "0.0096", "0.1056", "0.0333333", "12.5", "0.000001"))
+        times.append(ledger.Time(at, until, source.pick((False, True)), Decimal(price) if price else None))
         at = until
     return Account(zone, tuple(times))
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from decimal import Decimal
-
-from hypothesis import strategies as st
+from itertools import product
 
 from ebbtide.model.idle import Phase, Remembered, WakeReason
 from ebbtide.model.policy import Operator, Rule, Signal, SignalKind
 from tests.builders import NOW
 from tests.oracle import zero
+from tests.oracle.drawing import Source
 from tests.oracle.suite import Report
 from tests.oracle.translate import sleeper_of
 from tests.yard import (
@@ -42,10 +42,9 @@ class Night:
     wake_at: int
 
 
-@st.composite
-def nights(draw: st.DrawFn) -> Night:
-    said = draw(st.lists(st.sampled_from((0, 0, 0, 0, 0, 0, 0, 1, 2)), min_size=12, max_size=24))
-    code = draw(st.integers(0, 8 * 8 * 6 - 1))
+def nights(source: Source) -> Night:
+    said = source.picks((0, 0, 0, 0, 0, 0, 0, 1, 2), 12, 24)
+    code = source.number(0, 8 * 8 * 6 - 1)
     code, flags = divmod(code, 8)
     code, pace = divmod(code, 4)
     return Night(
@@ -56,7 +55,7 @@ def nights(draw: st.DrawFn) -> Night:
         0 if flags == 3 else 1,
         tuple(said),
         (30, 60, 120, 240)[pace],
-        draw(st.sampled_from((99, 99, 99, 4, 9))),
+        source.pick((99, 99, 99, 4, 9)),
     )
 
 
@@ -109,18 +108,15 @@ class Morning:
     asked: tuple[int, ...] | None
 
 
-@st.composite
-def mornings(draw: st.DrawFn) -> Morning:
-    members = draw(st.integers(1, 3))
-    had = draw(st.lists(st.sampled_from((None, 0, 1, 2, 7, 20)), min_size=members, max_size=members))
-    has = draw(st.lists(st.sampled_from((0, 0, 2, 5)), min_size=members, max_size=members))
+def mornings(source: Source) -> Morning:
+    members = source.number(1, 3)
     return Morning(
-        draw(st.integers(0, 3)),
-        draw(st.integers(3, 10)),
-        tuple(had),
-        tuple(has),
-        tuple(draw(st.lists(st.booleans(), min_size=3, max_size=3))),
-        draw(st.sampled_from((None, None, (0,), (1, 2), (0, 1, 2)))),
+        source.number(0, 3),
+        source.number(3, 10),
+        tuple(source.picks((None, 0, 1, 2, 7, 20), members, members)),
+        tuple(source.picks((0, 0, 2, 5), members, members)),
+        tuple(source.picks((False, True), 3, 3)),
+        source.pick((None, None, (0,), (1, 2), (0, 1, 2))),
     )
 
 
@@ -185,25 +181,22 @@ class Ruled:
     cap: Decimal | None
 
 
-@st.composite
-def ruled(draw: st.DrawFn) -> Ruled:
-    one = st.tuples(
-        st.sampled_from([each.value for each in Operator]),
-        st.sampled_from((1.0, 2.0, 3.0)),
-        st.sampled_from((0, 60, 120, 600)),
-        st.sampled_from((1, 2, 5, -1, -2, -5)),
-    )
-    most = draw(st.integers(2, 12))
-    have = draw(st.integers(1, 15))
-    cap = draw(st.sampled_from((None, None, "0.5", "1", "2.5")))
+RULES = tuple(
+    product([each.value for each in Operator], (1.0, 2.0, 3.0), (0, 60, 120, 600), (1, 2, 5, -1, -2, -5))
+)
+
+
+def ruled(source: Source) -> Ruled:
+    have = source.number(1, 15)
+    cap = source.pick((None, None, "0.5", "1", "2.5"))
     return Ruled(
         have,
-        draw(st.integers(1, 4)),
-        most,
-        tuple(draw(st.lists(one, min_size=1, max_size=3))),
-        draw(st.sampled_from((1.0, 2.0, 2.0, 3.0, 2.5, None))),
-        draw(st.sampled_from((0, 60, 120))),
-        Decimal("0.25") * have if cap and draw(st.integers(0, 4)) else None,
+        source.number(1, 4),
+        source.number(2, 12),
+        tuple(source.picks(RULES, 1, 3)),
+        source.pick((1.0, 2.0, 2.0, 3.0, 2.5, None)),
+        source.pick((0, 60, 120)),
+        Decimal("0.25") * have if cap and source.number(0, 4) else None,
         Decimal(cap) if cap else None,
     )
 
