@@ -15,6 +15,7 @@ from itertools import count, groupby, zip_longest
 from operator import attrgetter
 
 from ebbtide.core.nodes.fit import Placement
+from ebbtide.core.nodes.neighbours import Profile
 from ebbtide.core.nodes.offers import Offer
 from ebbtide.core.nodes.pending import (
     MIB_PER_CPU,
@@ -38,6 +39,8 @@ from ebbtide.model.settings import Settings
 _LEAST_PRICE = 1e-9
 _SECONDS = 1.0
 """Of the counting clock: how long the packer looks for a cheaper plan."""
+_SETTLE_ROUNDS = 3
+"""How often pods that a later node made unfit are planned again."""
 _SURCHARGES = (1.0, 4.0, 16.0)
 """What a node costs on top, as a multiple of the cheapest, where fewer nodes must do."""
 
@@ -115,8 +118,19 @@ class Launching:
                 self.hopeless += [self._admission.why_hopeless(pod) for pod in each.pods]
             else:
                 left.append(each)
+        neighbourly = {
+            pod.uid: each
+            for each in left
+            if each.profile.spreads or each.profile.attracts
+            for pod in each.pods
+        }
         for _, offers in groupby(sorted(self._candidates, key=tier), key=tier):
             self._serve_with(left, list(offers))
+        rounds = _SETTLE_ROUNDS
+        while self._withdraw(neighbourly) and rounds:
+            rounds -= 1
+            for each in left:
+                self._place_rest(each, sorted(self._candidates, key=tier))
         self.bound = self.bound if self._nodes else 0.0
         unserved = next((each for each in left if each.pods), None)
         if unserved is not None and len(self._nodes) < self._limits.now:
@@ -163,8 +177,7 @@ class Launching:
             usable = self._open(tier)
             moved = bool(waiting and usable) and self._launch(self._planned(waiting, usable), waiting)
         for each in classes:
-            while each.pods and len(self._nodes) < self._limits.now and self._place_one(each, tier):
-                pass
+            self._place_rest(each, tier)
 
     def _planned(self, classes: Sequence[PodClass], usable: Sequence[Candidate]) -> Plan:
         zone = usable[0].offer.zone
@@ -235,6 +248,44 @@ class Launching:
                         self._put(pod, node.room)
                         node.pods.append(pod)
                 todo, refused = (refused if len(refused) < len(todo) else []), []
+
+    def _withdraw(self, class_of: dict[str, PodClass]) -> bool:
+        """Take back what the rules no longer agree to, and say whether there was any. A node that was opened
+        later is one more domain of an earlier spread, which raises its skew."""
+        if not any(self._overspread(each.profile) for each in set(class_of.values())):
+            return False
+        moved = True
+        while moved:
+            moved = False
+            for node in self._nodes[::-1]:
+                for pod in node.pods[::-1]:
+                    if pod.uid in class_of and self._taken_back(pod, class_of[pod.uid], node):
+                        moved = True
+                if moved and not node.pods:
+                    self._give_up(node)
+        return True
+
+    def _overspread(self, profile: Profile) -> bool:
+        for number, skew in profile.spreads:
+            counts = [matching for _, matching in self._placement.neighbours.counts(number)]
+            if max(counts, default=0) - min(counts, default=0) > skew:
+                return True
+        return False
+
+    def _taken_back(self, pod: Pod, each: PodClass, node: Chosen) -> bool:
+        """The pod without a place again, unless the rules agree to the one it has."""
+        self._placement.take_out(pod, node.room)
+        self._unsized[node.room.name] -= pod.requests == NOTHING
+        each.pods.append(pod)
+        if self._why_not(each, node.room):
+            node.pods.remove(pod)
+            return True
+        self._put(each.pods.pop(), node.room)
+        return False
+
+    def _place_rest(self, each: PodClass, tier: Sequence[Candidate]) -> None:
+        while each.pods and len(self._nodes) < self._limits.now and self._place_one(each, tier):
+            pass
 
     def _place_one(self, each: PodClass, tier: Sequence[Candidate]) -> bool:
         """Launch the cheapest node that takes a pod of this class, whatever the packer thought of it."""
