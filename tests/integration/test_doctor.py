@@ -25,11 +25,11 @@ from ebbtide.entrypoints.doctor.examine import (
     examine_store,
     scales_workloads,
 )
+from tests.policy_harness import make_policy
 from tests.servers.dynamodb import CREDENTIALS, DynamoServer, dynamodb_server
 from tests.servers.moto import CREDENTIALS as AWS_CREDENTIALS
 from tests.servers.moto import REGION, shared_moto
 from tests.servers.prometheus import http_server
-from tests.yard import make_policy
 
 TEXT = """\
 cluster: {name: shop, kind: kubernetes}

@@ -23,7 +23,7 @@ from ebbtide.errors import ConfigError
 from ebbtide.model.idle import WakeReason
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.simulator.world.ports import SimNotifier
-from tests.yard import Town
+from tests.policy_harness import PolicyHarness
 
 SECRET = "whsec_" + "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 ZERO = {"policy": "web", "phase": "zero"}
@@ -79,18 +79,18 @@ def sent(found: Receiver) -> list[dict[str, Any]]:
 
 def test_a_sleep_and_a_wake_are_told_with_a_signature_that_holds() -> None:
     with receiver() as found:
-        town = Town()
-        notifier = WebhookNotifier(town.notifier, found.url, SECRET, QUICK)
-        town.scaling = town.runner(notifier=notifier)
-        town.sleep()
-        woken = town.scaling.wake(town.policies[0].id, WakeReason.API_REQUEST)
-        town.clock.sleep(12)
-        town.round()
+        harness = PolicyHarness()
+        notifier = WebhookNotifier(harness.notifier, found.url, SECRET, QUICK)
+        harness.scaling = harness.runner(notifier=notifier)
+        harness.sleep()
+        woken = harness.scaling.wake(harness.policies[0].id, WakeReason.API_REQUEST)
+        harness.clock.sleep(12)
+        harness.round()
         notifier.close()
     told = sent(found)
     assert [each["type"] for each in told] == ["policy.asleep", "policy.waking", "policy.ready"]
     assert {each["data"]["policy"] for each in told} == {"web"}
-    assert {each["data"]["policy_id"] for each in told} == {town.policies[0].id}
+    assert {each["data"]["policy_id"] for each in told} == {harness.policies[0].id}
     assert (told[1]["data"]["wake_reason"], told[1]["data"]["wake_id"]) == ("api_request", woken.wake_id)
     assert told[2]["data"]["seconds"] == 12
     assert len({headers["webhook-id"] for headers, _ in found.got}) == 3

@@ -18,7 +18,7 @@ from ebbtide.model.schedule import CronWindow
 from tests.oracle import calendar, ledger
 from tests.oracle.drawing import Source
 from tests.oracle.suite import Report
-from tests.yard import make_policy, make_state, policy_id
+from tests.policy_harness import make_policy, make_state, policy_id
 
 ZONES = (
     "Europe/Berlin",

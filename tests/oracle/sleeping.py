@@ -13,11 +13,11 @@ from tests.oracle import zero
 from tests.oracle.drawing import Source
 from tests.oracle.suite import Report
 from tests.oracle.translate import sleeper_of
-from tests.yard import (
+from tests.policy_harness import (
     DEFAULTS,
     QUERY,
-    Town,
-    Yard,
+    MemoryWorkloads,
+    PolicyHarness,
     make_policy,
     make_ref,
     make_state,
@@ -68,30 +68,30 @@ def compare_nights(case: Night, report: Report) -> None:
         signals=(BY_VALUE,) * case.signals,
         grace_seconds=0,
     )
-    town = Town(policies=(policy,))
+    harness = PolicyHarness(policies=(policy,))
     sleeper = sleeper_of(policy, DEFAULTS)
-    town.signals.values = {QUERY: 1.0}
-    town.round()
-    active_at, quiet_from, woken = town.now, None, None
+    harness.signals.values = {QUERY: 1.0}
+    harness.round()
+    active_at, quiet_from, woken = harness.now, None, None
     for number, said in enumerate(case.said):
-        town.clock.sleep(case.pace)
+        harness.clock.sleep(case.pace)
         if number == case.wake_at:
-            town.scaling.wake(policy.id, WakeReason.MANUAL)
-            woken = active_at = town.now
+            harness.scaling.wake(policy.id, WakeReason.MANUAL)
+            woken = active_at = harness.now
             quiet_from = None
-        town.signals.values = {QUERY: (0.0, 1.0, None)[said]}
-        town.round()
+        harness.signals.values = {QUERY: (0.0, 1.0, None)[said]}
+        harness.round()
         report.cases["rounds of policies"] += 1
         if said == 1:
-            active_at = town.now
-        quiet_from = (quiet_from or town.now) if said == 0 else None
-        allowed = zero.may_sleep(sleeper, active_at if said == 0 else None, woken, town.now)
-        demanded = zero.must_sleep(sleeper, quiet_from, woken is not None, town.now)
-        asleep = town.yard.read(make_ref()).replicas == 0
+            active_at = harness.now
+        quiet_from = (quiet_from or harness.now) if said == 0 else None
+        allowed = zero.may_sleep(sleeper, active_at if said == 0 else None, woken, harness.now)
+        demanded = zero.must_sleep(sleeper, quiet_from, woken is not None, harness.now)
+        asleep = harness.memory_workloads.read(make_ref()).replicas == 0
         if asleep and not allowed.allows:
             report.differs(f"{case}: asleep in round {number}: {allowed.why}")
         if demanded.demands and not asleep:
-            report.differs(f"{case}: still up in round {number}: {demanded.why} ({town.state.phase})")
+            report.differs(f"{case}: still up in round {number}: {demanded.why} ({harness.state.phase})")
         if asleep:
             return
 
@@ -130,15 +130,15 @@ def _compare_group(case: Morning, report: Report) -> None:
     refs = [make_ref(f"m{number}") for number in range(len(case.had))]
     policy = make_policy("group", *refs, min_replicas=case.least, max_replicas=case.most)
     workloads = [make_workload(ref.name, replicas) for ref, replicas in zip(refs, case.has, strict=True)]
-    town = Town(policies=(policy,), yard=Yard(*workloads))
-    town.round()
+    harness = PolicyHarness(policies=(policy,), memory_workloads=MemoryWorkloads(*workloads))
+    harness.round()
     known = tuple(Remembered(ref, n) for ref, n in zip(refs, case.had, strict=True) if n is not None)
-    town.put(phase=Phase.ZERO, remembered=known, idle_since=NOW - 3600, scaled_to_zero_at=NOW - 1800)
-    town.scaling.wake(policy.id, WakeReason.MANUAL)
+    harness.put(phase=Phase.ZERO, remembered=known, idle_since=NOW - 3600, scaled_to_zero_at=NOW - 1800)
+    harness.scaling.wake(policy.id, WakeReason.MANUAL)
     sleeper = sleeper_of(policy, DEFAULTS)
     for ref, had, has in zip(refs, case.had, case.has, strict=True):
         wanted = zero.woken_to(sleeper, had, has).value
-        found = town.yard.read(ref).replicas
+        found = harness.memory_workloads.read(ref).replicas
         if found != wanted:
             report.differs(f"{case}: {ref} is woken to {found}, the oracle says {wanted}")
 
@@ -147,21 +147,21 @@ def _compare_many(case: Morning, report: Report) -> None:
     numbers = range(len(case.asleep))
     policies = [make_policy(f"w{n}", make_ref(f"w{n}"), id=policy_id(n + 1)) for n in numbers]
     workloads = [make_workload(f"w{n}", 0 if case.asleep[n] else 2) for n in numbers]
-    town = Town(policies=policies, yard=Yard(*workloads))
-    town.round()
+    harness = PolicyHarness(policies=policies, memory_workloads=MemoryWorkloads(*workloads))
+    harness.round()
     for number in numbers:
         if case.asleep[number]:
-            found = town.rows.find_state(policies[number].id)
+            found = harness.rows.find_state(policies[number].id)
             state = make_state(Phase.ZERO, policy_id=policies[number].id, scaled_to_zero_at=NOW - 60)
-            town.rows.write_state(replace(state, rev=found.rev if found else 0))
+            harness.rows.write_state(replace(state, rev=found.rev if found else 0))
     asked = None if case.asked is None else [policies[n].id for n in case.asked]
     asleep = [policies[n].id for n in numbers if case.asleep[n]]
     wanted = zero.woken_by(asked or [], asleep).value
-    answered = [one.policy_id for one in town.scaling.wake_all(asked, WakeReason.MANUAL)]
+    answered = [one.policy_id for one in harness.scaling.wake_all(asked, WakeReason.MANUAL)]
     if sorted(answered) != sorted(wanted):
         report.differs(f"{case}: answered {answered}, the oracle says {wanted}")
     for number in numbers:
-        up = town.yard.read(make_ref(f"w{number}")).replicas > 0
+        up = harness.memory_workloads.read(make_ref(f"w{number}")).replicas > 0
         if up != (not case.asleep[number] or policies[number].id in wanted):
             report.differs(f"{case}: policy {number} is {'up' if up else 'down'} after the wake")
 
@@ -215,26 +215,28 @@ def compare_ruled(case: Ruled, report: Report) -> None:
         hourly_cost=case.cost,
         max_hourly_cost=case.cap,
     )
-    town = Town(policies=(policy,), yard=Yard(make_workload(replicas=case.have)))
-    town.signals.values = {QUERY: None}
-    town.round()
+    harness = PolicyHarness(
+        policies=(policy,), memory_workloads=MemoryWorkloads(make_workload(replicas=case.have))
+    )
+    harness.signals.values = {QUERY: None}
+    harness.round()
     held = [
         zero.rule_holds(operator, case.value, threshold).demands for operator, threshold, _, _ in case.rules
     ]
     since = None
     have = case.have
     for seconds in range(0, case.held + 60, 60):
-        town.clock.sleep(60)
-        town.signals.values = {QUERY: case.value}
-        since = since or town.now
-        town.round()
-        found = town.yard.read(make_ref()).replicas
+        harness.clock.sleep(60)
+        harness.signals.values = {QUERY: case.value}
+        since = since or harness.now
+        harness.round()
+        found = harness.memory_workloads.read(make_ref()).replicas
         fired = zero.firing(
             [
                 (by, wait, since if holds else None)
                 for (_, _, wait, by), holds in zip(case.rules, held, strict=True)
             ],
-            town.now,
+            harness.now,
         )
         each = case.cost / case.have if case.cost is not None else None
         sleeper = sleeper_of(policy, DEFAULTS)

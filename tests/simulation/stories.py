@@ -1,7 +1,7 @@
 """Short stories in a small world, each of which runs one operation from beginning to end.
 
 A story is told by runners that may be struck at any call; when one dies another takes over once its
-lease has run out. However it is told, it must end well: `Telling.problems` says what did not.
+lease has run out. However it is told, it must end well: `StoryRun.problems` says what did not.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Story:
 
 
 @dataclass
-class Telling:
+class StoryRun:
     """One run of a story, over one world and one store."""
 
     story: Story

@@ -1,6 +1,6 @@
 """Every story, struck at every single call in every way, with another runner taking over.
 
-The calls of an undisturbed telling are counted first. Then the story is told once for each of them and
+The calls of an undisturbed story_run are counted first. Then the story is told once for each of them and
 each way to fail: dead just before, dead just after, carried out without an answer, failed, throttled, or
 frozen until another runner has taken over. Quiet ticks after the end of a story are left out.
 """
@@ -14,7 +14,7 @@ import pytest
 from ebbtide.simulator.faults.calls import CrashPlan, Strike
 from tests.simulation import repack_stories, stories
 from tests.simulation.conftest import CRASH_POINTS
-from tests.simulation.stories import TICK_SECONDS, Story, Telling
+from tests.simulation.stories import TICK_SECONDS, Story, StoryRun
 
 CALLS_AFTER_THE_LAST_EFFECT = 8
 STRIKES = (
@@ -33,9 +33,9 @@ by_name = pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name
 def calls_of(story: Story) -> tuple[str, ...]:
     """The labels of the calls that change something, up to a little after the last effect."""
     plan = CrashPlan()
-    telling = Telling(story)
-    telling.tell(plan)
-    assert telling.problems() == []
+    story_run = StoryRun(story)
+    story_run.tell(plan)
+    assert story_run.problems() == []
     effects = [number for number, call in enumerate(plan.calls) if not call.startswith("store.")]
     return tuple(plan.calls[: effects[-1] + CALLS_AFTER_THE_LAST_EFFECT])
 
@@ -51,26 +51,26 @@ def test_an_undisturbed_story_ends_well(story: Story) -> None:
 def test_a_story_ends_well_wherever_it_is_struck(story: Story, strike: Strike) -> None:
     found: dict[str, list[str]] = {}
     for number, label in enumerate(calls_of(story), start=1):
-        telling = Telling(story)
-        plan = CrashPlan(number, strike, on_stall=partial(take_over, telling))
-        telling.tell(plan)
+        story_run = StoryRun(story)
+        plan = CrashPlan(number, strike, on_stall=partial(take_over, story_run))
+        story_run.tell(plan)
         assert plan.struck == label
         if strike in (Strike.CRASH_BEFORE, Strike.CRASH_AFTER):
-            assert telling.crashes == 1
-        if telling.problems():
-            found[label] = telling.problems()
+            assert story_run.crashes == 1
+        if story_run.problems():
+            found[label] = story_run.problems()
         CRASH_POINTS.add((story.name, label, strike))
     assert found == {}
 
 
-def take_over(telling: Telling) -> None:
+def take_over(story_run: StoryRun) -> None:
     """While the first runner is frozen its lease runs out, and a second one ticks. Then the first wakes."""
-    settings = telling.story.settings
-    second = telling.ports(CrashPlan())
-    telling.world.disturbances += 1
+    settings = story_run.story.settings
+    second = story_run.ports(CrashPlan())
+    story_run.world.disturbances += 1
     waited = 0
     while waited <= settings.lock_ttl_seconds + settings.lease_margin_seconds:
-        telling.wait(TICK_SECONDS)
+        story_run.wait(TICK_SECONDS)
         waited += TICK_SECONDS
-        telling.story.before_tick(telling.world, telling.store)
-        telling.tick(second, "second")
+        story_run.story.before_tick(story_run.world, story_run.store)
+        story_run.tick(second, "second")

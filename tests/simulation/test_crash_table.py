@@ -42,13 +42,14 @@ from ebbtide.simulator.world.clock import VirtualClock
 from ebbtide.simulator.world.rules import Rules, Span
 from ebbtide.simulator.world.world import Act, ActKind
 from tests.builders import lanes
+from tests.policy_harness import PolicyHarness, make_ref
 from tests.simulation.stories import (
     IMPATIENT,
     NO_REMOVALS,
     SETTINGS,
     START,
     Story,
-    Telling,
+    StoryRun,
     busy_cluster,
     first_never_joins,
     idle_cluster,
@@ -56,7 +57,6 @@ from tests.simulation.stories import (
     spot_cluster,
     stubborn_cluster,
 )
-from tests.yard import Town, make_ref
 
 SCALE_DOWN = Story("scale-down", idle_cluster, 2)
 SCALE_UP = Story("scale-up", busy_cluster, 3, NO_REMOVALS)
@@ -84,33 +84,33 @@ def idle(record: Record) -> bool:
     return record.operation is None and record.last_scale_at > 0
 
 
-def acts(telling: Telling, kind: ActKind) -> list[Act]:
-    return [act for act in telling.checker.acts if act.kind is kind]
+def acts(story_run: StoryRun, kind: ActKind) -> list[Act]:
+    return [act for act in story_run.checker.acts if act.kind is kind]
 
 
-def strike(telling: Telling, verb: str, how: Strike) -> None:
+def strike(story_run: StoryRun, verb: str, how: Strike) -> None:
     """Tick with a runner that is struck at the first call of this verb, until it is."""
-    counting, probe = CrashPlan(), Telling(telling.story)
+    counting, probe = CrashPlan(), StoryRun(story_run.story)
     probe.tell(counting)
     plan = CrashPlan(counting.calls.index(f"{verb}#1") + 1, how)
-    runner = telling.ports(plan)
-    for _ in range(telling.story.ticks):
+    runner = story_run.ports(plan)
+    for _ in range(story_run.story.ticks):
         with suppress(RunnerCrashed):
-            telling.tick(runner, "struck")
+            story_run.tick(runner, "struck")
         if plan.struck:
             return
-        telling.wait(30)
+        story_run.wait(30)
     raise AssertionError(f"{verb} was never called")
 
 
-def ends_well(telling: Telling) -> None:
+def ends_well(story_run: StoryRun) -> None:
     """Whatever happened before: another runner brings it to its proper end."""
-    for _ in range(telling.story.ticks):
-        telling.wait(30)
-        telling.story.before_tick(telling.world, telling.store)
-        telling.tick(owner="another")
-    telling.checker.finish(telling.record)
-    assert telling.problems() == []
+    for _ in range(story_run.story.ticks):
+        story_run.wait(30)
+        story_run.story.before_tick(story_run.world, story_run.store)
+        story_run.tick(owner="another")
+    story_run.checker.finish(story_run.record)
+    assert story_run.problems() == []
 
 
 class Shows:
@@ -126,174 +126,174 @@ class Shows:
         return getattr(self._inner, name)
 
 
-def shown(telling: Telling, view: ClusterView) -> Ports:
-    doors = telling.ports(CrashPlan())
+def shown(story_run: StoryRun, view: ClusterView) -> Ports:
+    doors = story_run.ports(CrashPlan())
     return replace(doors, cluster=cast(Cluster, Shows(doors.cluster, view)))
 
 
 def test_lease_expires_while_a_slow_run_still_drains() -> None:
     slow = replace(SETTINGS, lock_ttl_seconds=20, lease_margin_seconds=15)
-    telling = Telling(Story("slow", lambda: idle_cluster(Rules(call_seconds=3)), 2, slow))
-    telling.tick_until(lambda record: record.operation is not None)
-    assert not acts(telling, ActKind.EVICT)
-    held = telling.store.acquire(CLUSTER_LEASE, "another", 300)
+    story_run = StoryRun(Story("slow", lambda: idle_cluster(Rules(call_seconds=3)), 2, slow))
+    story_run.tick_until(lambda record: record.operation is not None)
+    assert not acts(story_run, ActKind.EVICT)
+    held = story_run.store.acquire(CLUSTER_LEASE, "another", 300)
     with pytest.raises(LeaseLost):
-        telling.store.write(telling.record, replace(held, owner="runner", token=held.token - 1))
-    assert telling.checker.violations == []
+        story_run.store.write(story_run.record, replace(held, owner="runner", token=held.token - 1))
+    assert story_run.checker.violations == []
 
 
 def test_crash_after_cordon() -> None:
-    telling = Telling(SCALE_DOWN)
-    strike(telling, "cluster.cordon", Strike.CRASH_AFTER)
-    removal = removal_of(telling.record)
-    node = telling.world.inventory.nodes[removal.node_name]
-    assert telling.record.operation is not None
+    story_run = StoryRun(SCALE_DOWN)
+    strike(story_run, "cluster.cordon", Strike.CRASH_AFTER)
+    removal = removal_of(story_run.record)
+    node = story_run.world.inventory.nodes[removal.node_name]
+    assert story_run.record.operation is not None
     assert node.unschedulable
     assert node.owner is not None
-    assert node.owner.operation_id == telling.record.operation.id
-    ends_well(telling)
+    assert node.owner.operation_id == story_run.record.operation.id
+    ends_well(story_run)
 
 
 def test_crash_between_taint_and_cordon() -> None:
-    telling = Telling(SCALE_DOWN)
-    strike(telling, "cluster.soft_taint", Strike.CRASH_AFTER)
-    node = telling.world.inventory.nodes[removal_of(telling.record).node_name]
+    story_run = StoryRun(SCALE_DOWN)
+    strike(story_run, "cluster.soft_taint", Strike.CRASH_AFTER)
+    node = story_run.world.inventory.nodes[removal_of(story_run.record).node_name]
     assert (node.unschedulable, node.taints) == (False, (LEAVING,))
-    telling.store.write(replace(telling.record, paused=True, pause_reason="test"), None)
+    story_run.store.write(replace(story_run.record, paused=True, pause_reason="test"), None)
     for _ in range(10):
-        telling.wait(30)
-        telling.tick(owner="another")
-    assert telling.record.operation is None
-    released = telling.world.inventory.nodes[node.name]
+        story_run.wait(30)
+        story_run.tick(owner="another")
+    assert story_run.record.operation is None
+    released = story_run.world.inventory.nodes[node.name]
     assert (released.taints, released.owner) == ((), None)
 
 
 def test_a_stray_soft_taint_is_lifted_after_a_grace() -> None:
-    telling = Telling(replace(SCALE_DOWN, nodes_at_the_end=4, settings=replace(SETTINGS, min_workers=4)))
-    node = next(node for node in telling.world.inventory.nodes.values() if node.worker)
-    cluster = telling.ports(CrashPlan()).cluster
+    story_run = StoryRun(replace(SCALE_DOWN, nodes_at_the_end=4, settings=replace(SETTINGS, min_workers=4)))
+    node = next(node for node in story_run.world.inventory.nodes.values() if node.worker)
+    cluster = story_run.ports(CrashPlan()).cluster
     cluster.soft_taint(SoftTaint(node.name, node.uid, "closed-long-ago"), 1)
-    telling.checker.violations.clear()  # this is what was left behind by a crash of long ago
+    story_run.checker.violations.clear()  # this is what was left behind by a crash of long ago
     for _ in range(SETTINGS.orphan_grace_seconds // 30 + 3):
-        telling.tick()
-        telling.wait(30)
-    released = telling.world.inventory.nodes[node.name]
+        story_run.tick()
+        story_run.wait(30)
+    released = story_run.world.inventory.nodes[node.name]
     assert (released.taints, released.owner) == ((), None)
-    assert telling.checker.violations == []
+    assert story_run.checker.violations == []
 
 
 def test_only_our_own_cordons_are_ever_lifted() -> None:
-    telling = Telling(replace(SCALE_DOWN, nodes_at_the_end=4, settings=replace(SETTINGS, min_workers=4)))
-    person = next(name for name, node in telling.world.inventory.nodes.items() if node.worker)
-    telling.world.plan(START + 1, "person-cordons", person)
+    story_run = StoryRun(replace(SCALE_DOWN, nodes_at_the_end=4, settings=replace(SETTINGS, min_workers=4)))
+    person = next(name for name, node in story_run.world.inventory.nodes.items() if node.worker)
+    story_run.world.plan(START + 1, "person-cordons", person)
     for _ in range(30):
-        telling.tick()
-        telling.wait(30)
-    assert telling.world.inventory.nodes[person].unschedulable
+        story_run.tick()
+        story_run.wait(30)
+    assert story_run.world.inventory.nodes[person].unschedulable
 
 
 def test_uncordon_on_abort_while_a_stalled_run_still_evicts() -> None:
-    telling = Telling(Story("sticks", stubborn_cluster, 3, IMPATIENT, before_tick=no_more_evictions))
-    record = telling.tick_until(draining)
+    story_run = StoryRun(Story("sticks", stubborn_cluster, 3, IMPATIENT, before_tick=no_more_evictions))
+    record = story_run.tick_until(draining)
     fence = removal_of(record).fence_until
-    telling.store.write(replace(telling.record, paused=True, pause_reason="test"), None)
-    telling.wait(1)
-    telling.tick(owner="another")
-    assert removal_of(telling.record).state is RemovalState.RELEASING
-    assert not acts(telling, ActKind.UNCORDON)
-    telling.wait(fence + IMPATIENT.request_timeout_seconds - telling.clock.now())
-    telling.tick(owner="another")
-    assert len(acts(telling, ActKind.UNCORDON)) == 1
-    assert telling.record.operation is None
+    story_run.store.write(replace(story_run.record, paused=True, pause_reason="test"), None)
+    story_run.wait(1)
+    story_run.tick(owner="another")
+    assert removal_of(story_run.record).state is RemovalState.RELEASING
+    assert not acts(story_run, ActKind.UNCORDON)
+    story_run.wait(fence + IMPATIENT.request_timeout_seconds - story_run.clock.now())
+    story_run.tick(owner="another")
+    assert len(acts(story_run, ActKind.UNCORDON)) == 1
+    assert story_run.record.operation is None
 
 
 def test_a_lower_token_is_refused_by_the_node() -> None:
-    telling = Telling(SCALE_DOWN)
-    record = telling.tick_until(draining)
+    story_run = StoryRun(SCALE_DOWN)
+    record = story_run.tick_until(draining)
     removal, operation = removal_of(record), record.operation
     assert operation is not None
     late = Uncordon(removal.node_name, removal.node_uid, operation.id)
     with pytest.raises(NotOurs):
-        telling.ports(CrashPlan()).cluster.uncordon(late, record.lock_token - 1)
-    assert telling.world.inventory.nodes[removal.node_name].unschedulable
+        story_run.ports(CrashPlan()).cluster.uncordon(late, record.lock_token - 1)
+    assert story_run.world.inventory.nodes[removal.node_name].unschedulable
 
 
 def test_a_pod_binds_after_the_drain_check() -> None:
-    telling = Telling(Story("late bind", lambda: idle_cluster(Rules(late_bind_seconds=40)), 2))
-    telling.tell(CrashPlan())
-    assert any("is on the node" in says for says in telling.sentences) or any(
-        says.count("evict ") == 1 for says in telling.sentences
+    story_run = StoryRun(Story("late bind", lambda: idle_cluster(Rules(late_bind_seconds=40)), 2))
+    story_run.tell(CrashPlan())
+    assert any("is on the node" in says for says in story_run.sentences) or any(
+        says.count("evict ") == 1 for says in story_run.sentences
     )
-    assert telling.problems() == []
+    assert story_run.problems() == []
 
 
 def test_pods_still_terminating_volumes_attached() -> None:
-    telling = Telling(Story("slow detach", lambda: idle_cluster(Rules(detach=Span(100, 100))), 2))
-    telling.tick_until(draining)
-    telling.wait(30)
-    telling.tick()
-    assert draining(telling.record)
-    assert "still attached" in removal_of(telling.record).reason
-    ends_well(telling)
+    story_run = StoryRun(Story("slow detach", lambda: idle_cluster(Rules(detach=Span(100, 100))), 2))
+    story_run.tick_until(draining)
+    story_run.wait(30)
+    story_run.tick()
+    assert draining(story_run.record)
+    assert "still attached" in removal_of(story_run.record).reason
+    ends_well(story_run)
 
 
 def test_crash_between_terminate_and_record() -> None:
-    telling = Telling(SCALE_DOWN)
-    strike(telling, "cloud.terminate", Strike.CRASH_AFTER)
-    removal = removal_of(telling.record)
+    story_run = StoryRun(SCALE_DOWN)
+    strike(story_run, "cloud.terminate", Strike.CRASH_AFTER)
+    removal = removal_of(story_run.record)
     assert removal.state is RemovalState.TERMINATING
-    ends_well(telling)
-    assert telling.world.removed == 2
+    ends_well(story_run)
+    assert story_run.world.removed == 2
 
 
 def test_15_minutes_pass() -> None:
-    telling = Telling(Story("sticks", stubborn_cluster, 3, IMPATIENT, before_tick=no_more_evictions))
-    telling.tell(CrashPlan())
-    assert telling.problems() == []
-    assert telling.record.rests[0].instance_id.startswith("i-")
-    assert telling.record.removal_failures == 1
-    assert telling.record.removal_backoff_until > 0
+    story_run = StoryRun(Story("sticks", stubborn_cluster, 3, IMPATIENT, before_tick=no_more_evictions))
+    story_run.tell(CrashPlan())
+    assert story_run.problems() == []
+    assert story_run.record.rests[0].instance_id.startswith("i-")
+    assert story_run.record.removal_failures == 1
+    assert story_run.record.removal_backoff_until > 0
 
 
 def test_15_minutes_pass_and_what_is_terminating_rolls_forward() -> None:
-    telling = Telling(SCALE_DOWN)
-    record = telling.tick_until(terminating)
+    story_run = StoryRun(SCALE_DOWN)
+    record = story_run.tick_until(terminating)
     assert record.operation is not None
-    telling.store.write(replace(record, **lanes(replace(record.operation, started_at=START - 1000))), None)
-    telling.wait(60)
-    telling.tick()
-    assert not acts(telling, ActKind.UNCORDON)
-    assert idle(telling.record)
-    assert telling.world.removed == 1
+    story_run.store.write(replace(record, **lanes(replace(record.operation, started_at=START - 1000))), None)
+    story_run.wait(60)
+    story_run.tick()
+    assert not acts(story_run, ActKind.UNCORDON)
+    assert idle(story_run.record)
+    assert story_run.world.removed == 1
 
 
 def test_crash_between_launch_and_record() -> None:
-    telling = Telling(SCALE_UP)
-    strike(telling, "cloud.launch", Strike.CRASH_AFTER)
-    operation = telling.record.operation
+    story_run = StoryRun(SCALE_UP)
+    strike(story_run, "cloud.launch", Strike.CRASH_AFTER)
+    operation = story_run.record.operation
     assert isinstance(operation, ScaleUp)
     assert operation.slots[0].state is SlotState.LAUNCHING
-    ends_well(telling)
-    assert telling.world.machines.book.launched == 1
+    ends_well(story_run)
+    assert story_run.world.machines.book.launched == 1
 
 
 @pytest.mark.parametrize("invisible_seconds", [0, 120])
 def test_lost_reply_to_a_launch(invisible_seconds: int) -> None:
     story = replace(SCALE_UP, build=lambda: busy_cluster(Rules(invisible_seconds=invisible_seconds)))
-    telling = Telling(story)
-    strike(telling, "cloud.launch", Strike.LOST_REPLY)
-    ends_well(telling)
-    assert telling.world.machines.book.launched == 1
+    story_run = StoryRun(story)
+    strike(story_run, "cloud.launch", Strike.LOST_REPLY)
+    ends_well(story_run)
+    assert story_run.world.machines.book.launched == 1
 
 
 def test_launched_never_joined() -> None:
-    telling = Telling(
+    story_run = StoryRun(
         Story("never", lambda: busy_cluster(Rules(boot=Span(40, 50))), 3, NO_REMOVALS, 60, first_never_joins)
     )
-    telling.tell(CrashPlan())
-    assert telling.problems() == []
-    assert telling.world.machines.book.launched == 2
-    assert telling.world.removed == 1
+    story_run.tell(CrashPlan())
+    assert story_run.problems() == []
+    assert story_run.world.machines.book.launched == 2
+    assert story_run.world.removed == 1
 
 
 def test_a_runner_freezes_before_it_terminates_a_machine_that_joins_meanwhile() -> None:
@@ -302,27 +302,27 @@ def test_a_runner_freezes_before_it_terminates_a_machine_that_joins_meanwhile() 
         "late", lambda: busy_cluster(Rules(boot=Span(40, 50))), 3, NO_REMOVALS, 60, first_never_joins
     )
     counting = CrashPlan()
-    Telling(story).tell(counting)
-    telling = Telling(story)
+    StoryRun(story).tell(counting)
+    story_run = StoryRun(story)
     states: list[str] = []
 
     def meanwhile() -> None:
-        slot = _first_slot(telling.record)
+        slot = _first_slot(story_run.record)
         assert slot.state is SlotState.TERMINATING
-        telling.world.plan(telling.clock.now(), "late-join", slot.instance_id)
+        story_run.world.plan(story_run.clock.now(), "late-join", slot.instance_id)
         for _ in range(6):
-            telling.wait(30)
-            telling.tick(owner="another")
-            states.append(_first_slot(telling.record).state)
-        node = telling.world.inventory.nodes[_first_slot(telling.record).node_name]
+            story_run.wait(30)
+            story_run.tick(owner="another")
+            states.append(_first_slot(story_run.record).state)
+        node = story_run.world.inventory.nodes[_first_slot(story_run.record).node_name]
         assert node.ready
         assert node.unschedulable, "no pod may come onto it any more"
 
     plan = CrashPlan(counting.calls.index("cloud.terminate#1") + 1, Strike.STALL, on_stall=meanwhile)
-    telling.tell(plan)
+    story_run.tell(plan)
     assert plan.struck
     assert set(states) == {SlotState.TERMINATING}, "never a worker"
-    assert telling.problems() == []
+    assert story_run.problems() == []
 
 
 def _first_slot(record: Record) -> Slot:
@@ -331,78 +331,78 @@ def _first_slot(record: Record) -> Slot:
 
 
 def test_nobody_works_for_longer_than_a_join_takes_then_the_first_list_is_old() -> None:
-    telling = Telling(SCALE_UP)
-    telling.tick_until(launched)
-    old = telling.world.view()
-    telling.wait(telling.story.settings.join_timeout_seconds + 60)
-    assert telling.ready_workers() == 3
-    assert "LAUNCHED -> RECLAIMING" in telling.tick(shown(telling, old))
-    ends_well(telling)
-    assert acts(telling, ActKind.TERMINATE) == []
-    assert telling.world.machines.book.launched == 1
+    story_run = StoryRun(SCALE_UP)
+    story_run.tick_until(launched)
+    old = story_run.world.view()
+    story_run.wait(story_run.story.settings.join_timeout_seconds + 60)
+    assert story_run.ready_workers() == 3
+    assert "LAUNCHED -> RECLAIMING" in story_run.tick(shown(story_run, old))
+    ends_well(story_run)
+    assert acts(story_run, ActKind.TERMINATE) == []
+    assert story_run.world.machines.book.launched == 1
 
 
 def test_a_machine_is_interrupted_before_it_has_joined() -> None:
-    telling = Telling(replace(SCALE_UP, build=lambda: busy_cluster(Rules(boot=Span(40, 40)))))
-    record = telling.tick_until(launched)
+    story_run = StoryRun(replace(SCALE_UP, build=lambda: busy_cluster(Rules(boot=Span(40, 40)))))
+    record = story_run.tick_until(launched)
     assert isinstance(record.operation, ScaleUp)
     (slot,) = record.operation.slots
-    telling.world.plan(telling.world.now, "interrupt", slot.instance_id)
-    telling.wait(1)
-    telling.tick()
-    spot = telling.record.spot_for(slot.instance_id)
+    story_run.world.plan(story_run.world.now, "interrupt", slot.instance_id)
+    story_run.wait(1)
+    story_run.tick()
+    spot = story_run.record.spot_for(slot.instance_id)
     assert spot is not None
     assert spot.removal is None
-    while telling.world.nodes.machine_of(slot_node(telling, slot.instance_id)) is None:
-        telling.wait(5)
-    telling.tick()
-    spot = telling.record.spot_for(slot.instance_id)
+    while story_run.world.nodes.machine_of(slot_node(story_run, slot.instance_id)) is None:
+        story_run.wait(5)
+    story_run.tick()
+    spot = story_run.record.spot_for(slot.instance_id)
     assert spot is not None
     assert spot.removal is not None
-    assert telling.world.inventory.nodes[slot_node(telling, slot.instance_id)].unschedulable
-    ends_well(telling)
+    assert story_run.world.inventory.nodes[slot_node(story_run, slot.instance_id)].unschedulable
+    ends_well(story_run)
 
 
-def slot_node(telling: Telling, instance_id: str) -> str:
+def slot_node(story_run: StoryRun, instance_id: str) -> str:
     """Under which name it joins."""
-    machine = telling.world.machines.find(instance_id)
+    machine = story_run.world.machines.find(instance_id)
     assert machine is not None
     return machine.node.name
 
 
 def test_one_list_leaves_out_the_node_of_an_interrupted_machine() -> None:
-    telling = Telling(Story("spot", lambda: spot_cluster("interrupt"), 3, NO_REMOVALS))
-    telling.wait(75)
-    telling.tick()
-    (spot,) = telling.record.spots
-    name = slot_node(telling, spot.instance_id)
-    inventory = telling.world.inventory
-    view = telling.world.view()
+    story_run = StoryRun(Story("spot", lambda: spot_cluster("interrupt"), 3, NO_REMOVALS))
+    story_run.wait(75)
+    story_run.tick()
+    (spot,) = story_run.record.spots
+    name = slot_node(story_run, spot.instance_id)
+    inventory = story_run.world.inventory
+    view = story_run.world.view()
     left_out = replace(view, nodes=tuple(node for node in view.nodes if node.name != name))
-    telling.tick(shown(telling, left_out))
-    (again,) = telling.record.spots
+    story_run.tick(shown(story_run, left_out))
+    (again,) = story_run.record.spots
     assert again.removal == spot.removal
     assert inventory.nodes[name].unschedulable
-    ends_well(telling)
+    ends_well(story_run)
 
 
 def test_describe_shows_nothing_right_after_launch() -> None:
-    telling = Telling(replace(SCALE_UP, build=lambda: busy_cluster(Rules(invisible_seconds=300))))
-    telling.tell(CrashPlan())
-    assert telling.problems() == []
-    assert telling.world.machines.book.launched == 1
+    story_run = StoryRun(replace(SCALE_UP, build=lambda: busy_cluster(Rules(invisible_seconds=300))))
+    story_run.tell(CrashPlan())
+    assert story_run.problems() == []
+    assert story_run.world.machines.book.launched == 1
 
 
 def test_describe_shows_running_after_terminate() -> None:
-    telling = Telling(SCALE_DOWN)
-    record = telling.tick_until(terminating)
-    machine_before = telling.world.machines.find(removal_of(record).instance_id)
+    story_run = StoryRun(SCALE_DOWN)
+    record = story_run.tick_until(terminating)
+    machine_before = story_run.world.machines.find(removal_of(record).instance_id)
     assert machine_before is not None
     stale = replace(machine_before.instance, state=InstanceState.RUNNING)
-    snapshot = observe(telling.ports(CrashPlan()), SETTINGS)
+    snapshot = observe(story_run.ports(CrashPlan()), SETTINGS)
     others = tuple(i for i in snapshot.instances if i.id != stale.id)
-    lease = telling.store.acquire(CLUSTER_LEASE, "reader", 60)
-    now = int(telling.clock.now())
+    lease = story_run.store.acquire(CLUSTER_LEASE, "reader", 60)
+    now = int(story_run.clock.now())
     seen = replace(snapshot, instances=(*others, stale))
     assert record.operation is not None
     step = machine.advance(record.operation, Situation(seen, record, SETTINGS, lease, now, now + 30))
@@ -411,108 +411,108 @@ def test_describe_shows_running_after_terminate() -> None:
 
 
 def test_node_name_derived_from_a_reused_ip() -> None:
-    telling = Telling(SCALE_DOWN)
-    record = telling.tick_until(terminating)
+    story_run = StoryRun(SCALE_DOWN)
+    record = story_run.tick_until(terminating)
     removal = removal_of(record)
-    telling.wait(60)
-    assert telling.world.machines.find(removal.instance_id) is not None
-    telling.world.nodes.delete(removal.node_name)
-    reborn = telling.world.add_node("general", "small", removal.zone)
+    story_run.wait(60)
+    assert story_run.world.machines.find(removal.instance_id) is not None
+    story_run.world.nodes.delete(removal.node_name)
+    reborn = story_run.world.add_node("general", "small", removal.zone)
     assert reborn.name == removal.node_name
     assert reborn.uid != removal.node_uid
-    telling.tick()
-    assert idle(telling.record)
-    assert reborn.name in telling.world.inventory.nodes
-    assert telling.checker.violations == []
+    story_run.tick()
+    assert idle(story_run.record)
+    assert reborn.name in story_run.world.inventory.nodes
+    assert story_run.checker.violations == []
 
 
 def test_two_workflows_want_one_node() -> None:
-    telling = Telling(SCALE_DOWN)
-    record = telling.tick_until(draining)
+    story_run = StoryRun(SCALE_DOWN)
+    record = story_run.tick_until(draining)
     removal = removal_of(record)
-    telling.world.plan(telling.world.now, "interrupt", removal.instance_id)
-    telling.wait(1)
-    telling.tick(owner="another")
-    spot = telling.record.spot_for(removal.instance_id)
+    story_run.world.plan(story_run.world.now, "interrupt", removal.instance_id)
+    story_run.wait(1)
+    story_run.tick(owner="another")
+    spot = story_run.record.spot_for(removal.instance_id)
     assert spot is None or (spot.removal is None and not spot.replace)
-    ends_well(telling)
-    assert telling.world.machines.book.launched == 0
+    ends_well(story_run)
+    assert story_run.world.machines.book.launched == 0
 
 
 @pytest.mark.parametrize("distortion", [Distortion.EMPTY, Distortion.GONE])
 @pytest.mark.parametrize("verb", ["cluster.read", "cloud.list_instances"])
 def test_an_observation_is_partial_or_empty(verb: str, distortion: Distortion) -> None:
-    telling = Telling(SCALE_DOWN)
-    blind = telling.ports(RandomPlan(1, {}, {verb: {distortion: 1.0}}))
+    story_run = StoryRun(SCALE_DOWN)
+    blind = story_run.ports(RandomPlan(1, {}, {verb: {distortion: 1.0}}))
     for _ in range(20):
-        says = telling.tick(blind)
-        telling.wait(30)
-    assert telling.checker.acts == []
+        says = story_run.tick(blind)
+        story_run.wait(30)
+    assert story_run.checker.acts == []
     assert "no scale-down" in says
-    assert telling.record.operation is None
+    assert story_run.record.operation is None
 
 
 def test_an_observation_is_implausibly_smaller_than_the_last() -> None:
-    telling = Telling(SCALE_DOWN)
-    telling.tick()
-    telling.store.write(replace(telling.record, worker_count=40, pod_count=400), None)
-    telling.wait(60)
-    assert "4 workers are seen where there were 40 just before" in telling.tick()
-    assert telling.record.operation is None
+    story_run = StoryRun(SCALE_DOWN)
+    story_run.tick()
+    story_run.store.write(replace(story_run.record, worker_count=40, pod_count=400), None)
+    story_run.wait(60)
+    assert "4 workers are seen where there were 40 just before" in story_run.tick()
+    assert story_run.record.operation is None
 
 
 def test_metrics_missing_stale_or_malformed() -> None:
-    telling = Telling(SCALE_DOWN)
-    blind = telling.ports(RandomPlan(1, {}, {"metrics.read_cpu": {Distortion.GONE: 1.0}}))
+    story_run = StoryRun(SCALE_DOWN)
+    blind = story_run.ports(RandomPlan(1, {}, {"metrics.read_cpu": {Distortion.GONE: 1.0}}))
     for _ in range(20):
-        assert "the metrics server does not answer" in telling.tick(blind)
-        telling.wait(30)
-    assert telling.record.idle_since == 0
-    assert telling.checker.acts == []
+        assert "the metrics server does not answer" in story_run.tick(blind)
+        story_run.wait(30)
+    assert story_run.record.idle_since == 0
+    assert story_run.checker.acts == []
 
 
 def test_clock_stamps_from_the_future() -> None:
-    telling = Telling(SCALE_DOWN)
-    telling.tick()
-    telling.store.write(replace(telling.record, last_scale_at=START + 10**9), None)
-    telling.wait(30)
-    assert "in the future" in telling.tick()
-    assert telling.record.last_scale_at <= telling.clock.now()
-    ends_well(telling)
+    story_run = StoryRun(SCALE_DOWN)
+    story_run.tick()
+    story_run.store.write(replace(story_run.record, last_scale_at=START + 10**9), None)
+    story_run.wait(30)
+    assert "in the future" in story_run.tick()
+    assert story_run.record.last_scale_at <= story_run.clock.now()
+    ends_well(story_run)
 
 
 def test_duplicate_late_out_of_order_spot_events() -> None:
-    telling = Telling(Story("spot", lambda: spot_cluster("interrupt"), 3, NO_REMOVALS))
-    telling.wait(75)
-    mail = telling.world.incidents.mail.arrived
+    story_run = StoryRun(Story("spot", lambda: spot_cluster("interrupt"), 3, NO_REMOVALS))
+    story_run.wait(75)
+    mail = story_run.world.incidents.mail.arrived
     interruption = mail[0]
     recommendation = replace(interruption, kind=SpotKind.REBALANCE)
     stale = SpotNotice(interruption.instance_id, SpotKind.INTERRUPTION, START - 7200, START - 7080)
     mail[:] = [recommendation, interruption, interruption, recommendation, stale]
-    telling.tick()
+    story_run.tick()
     assert mail == []
-    assert [spot.kind for spot in telling.record.spots] == [SpotKind.INTERRUPTION]
-    ends_well(telling)
-    assert telling.world.machines.book.launched == 1
+    assert [spot.kind for spot in story_run.record.spots] == [SpotKind.INTERRUPTION]
+    ends_well(story_run)
+    assert story_run.world.machines.book.launched == 1
 
 
 def test_an_operation_that_always_crashes_its_runner() -> None:
-    telling = Telling(SCALE_DOWN)
-    telling.tick_until(draining)
+    story_run = StoryRun(SCALE_DOWN)
+    story_run.tick_until(draining)
     crashes = 0
-    while telling.record.set_aside is None and crashes < 20:
+    while story_run.record.set_aside is None and crashes < 20:
         plan = CrashPlan(3, Strike.CRASH_BEFORE)
-        telling.wait(200)
+        story_run.wait(200)
         try:
-            telling.tick(telling.ports(plan), owner=f"doomed-{crashes}")
+            story_run.tick(story_run.ports(plan), owner=f"doomed-{crashes}")
         except RunnerCrashed:
             crashes += 1
     # The last one died as well, but only after it had set the operation aside.
     assert crashes == SETTINGS.max_unclean_runs + 1
-    assert telling.record.operation is None
-    assert any("set aside" in entry.says for entry in telling.notifier.entries)
-    telling.wait(300)
-    assert "waits for resume" in telling.tick()
+    assert story_run.record.operation is None
+    assert any("set aside" in entry.says for entry in story_run.notifier.entries)
+    story_run.wait(300)
+    assert "waits for resume" in story_run.tick()
 
 
 def test_record_written_by_a_newer_version() -> None:
@@ -526,41 +526,41 @@ def test_record_written_by_a_newer_version() -> None:
 
 
 def test_k3s_node_re_created_under_the_same_name() -> None:
-    telling = Telling(SCALE_DOWN)
-    record = telling.tick_until(terminating)
+    story_run = StoryRun(SCALE_DOWN)
+    record = story_run.tick_until(terminating)
     name = removal_of(record).node_name
-    telling.wait(60)
-    telling.tick()
-    assert name not in telling.world.inventory.nodes
-    assert [act.node_name for act in acts(telling, ActKind.DELETE_NODE)] == [name]
+    story_run.wait(60)
+    story_run.tick()
+    assert name not in story_run.world.inventory.nodes
+    assert [act.node_name for act in acts(story_run, ActKind.DELETE_NODE)] == [name]
 
 
 def test_a_wake_arrives_while_going_to_zero() -> None:
     """The write that commits to zero is refused by the wake's, and the call to zero by the version that the
     wake has changed, at whichever of its calls the sleeper is when the wake comes."""
     for moment in ("policies.write_state#1", "workloads.scale#1", "policies.write_state#2"):
-        town = Town()
-        town.rounds(2100)
-        town.clock.sleep(60)
+        harness = PolicyHarness()
+        harness.rounds(2100)
+        harness.clock.sleep(60)
         counting = CrashPlan()
-        probe = Town()
+        probe = PolicyHarness()
         probe.rounds(2100)
         probe.clock.sleep(60)
         probe.round(_through(probe, counting))
         place = counting.calls.index(moment) + 1
-        wake = partial(_wake, town)
-        town.round(_through(town, CrashPlan(place, Strike.STALL, on_stall=wake)))
-        assert town.yard.read(make_ref()).replicas == 2, moment
-        town.rounds(600)
-        assert town.yard.read(make_ref()).replicas == 2, moment
-        assert town.state.phase in (Phase.ACTIVE, Phase.IDLE), moment
-        assert town.state.wake_count == 1, moment
+        wake = partial(_wake, harness)
+        harness.round(_through(harness, CrashPlan(place, Strike.STALL, on_stall=wake)))
+        assert harness.memory_workloads.read(make_ref()).replicas == 2, moment
+        harness.rounds(600)
+        assert harness.memory_workloads.read(make_ref()).replicas == 2, moment
+        assert harness.state.phase in (Phase.ACTIVE, Phase.IDLE), moment
+        assert harness.state.wake_count == 1, moment
 
 
-def _wake(town: Town) -> None:
-    town.runner().wake(town.policies[0].id, WakeReason.API_REQUEST)
+def _wake(harness: PolicyHarness) -> None:
+    harness.runner().wake(harness.policies[0].id, WakeReason.API_REQUEST)
 
 
-def _through(town: Town, plan: CrashPlan) -> Scaling:
-    doors = faulty_scaling(town.scaling.ports, plan)
-    return town.runner(store=doors.store, policies=doors.policies, workloads=doors.workloads)
+def _through(harness: PolicyHarness, plan: CrashPlan) -> Scaling:
+    doors = faulty_scaling(harness.scaling.ports, plan)
+    return harness.runner(store=doors.store, policies=doors.policies, workloads=doors.workloads)

@@ -23,7 +23,7 @@ from tests.simulation.stories import (
     NO_REMOVALS,
     SETTINGS,
     Story,
-    Telling,
+    StoryRun,
     busy_cluster,
     first_never_joins,
     idle_cluster,
@@ -44,16 +44,16 @@ def refused(record: Record) -> bool:
     return isinstance(operation, ScaleDown) and operation.removals[0].refused_since > 0
 
 
-def struck(telling: Telling, number: int, how: Strike) -> None:
+def struck(story_run: StoryRun, number: int, how: Strike) -> None:
     with suppress(RunnerCrashed):
-        telling.tick(telling.ports(CrashPlan(number, how)), "struck")
+        story_run.tick(story_run.ports(CrashPlan(number, how)), "struck")
 
 
-def go_on(telling: Telling, ticks: int = 60) -> None:
+def go_on(story_run: StoryRun, ticks: int = 60) -> None:
     for _ in range(ticks):
-        telling.wait(30)
-        telling.tick(owner="another")
-    telling.checker.finish(telling.record)
+        story_run.wait(30)
+        story_run.tick(owner="another")
+    story_run.checker.finish(story_run.record)
 
 
 class Protected:
@@ -69,8 +69,8 @@ class Protected:
         return getattr(self._inner, name)
 
 
-def protecting(telling: Telling, plan: CrashPlan | None = None) -> Ports:
-    doors = telling.ports(plan or CrashPlan())
+def protecting(story_run: StoryRun, plan: CrashPlan | None = None) -> Ports:
+    doors = story_run.ports(plan or CrashPlan())
     return replace(doors, cloud=cast(Cloud, Protected(doors.cloud)))
 
 
@@ -78,22 +78,22 @@ def protecting(telling: Telling, plan: CrashPlan | None = None) -> Ports:
 @CALLS
 def test_crash_between_the_write_that_extends_a_launch_and_its_calls(number: int, how: Strike) -> None:
     eager = replace(NO_REMOVALS, cooldown_up_seconds=0, max_batch_up=1, max_workers=6)
-    telling = Telling(Story("extended", lambda: busy_cluster(Rules(boot=Span(40, 50))), 4, eager))
-    first = telling.tick_until(lambda record: record.launching is not None).launching
+    story_run = StoryRun(Story("extended", lambda: busy_cluster(Rules(boot=Span(40, 50))), 4, eager))
+    first = story_run.tick_until(lambda record: record.launching is not None).launching
     assert first is not None
-    first_never_joins(telling.world, telling.store)
-    telling.world.plan(telling.world.now, "wanted", "default/web=13")
-    telling.wait(30)
-    struck(telling, number, how)
-    telling.wait(30)
-    telling.tick(owner="another")
-    extended = telling.record.launching
+    first_never_joins(story_run.world, story_run.store)
+    story_run.world.plan(story_run.world.now, "wanted", "default/web=13")
+    story_run.wait(30)
+    struck(story_run, number, how)
+    story_run.wait(30)
+    story_run.tick(owner="another")
+    extended = story_run.record.launching
     assert extended is not None
     assert (extended.id, extended.slots[0].instance_id != "") == (first.id, True)
     assert len(extended.slots) > 1, "the first never joins, and holds up nobody"
-    go_on(telling)
-    assert telling.checker.violations == []
-    assert [pod.name for pod in telling.world.inventory.pods.values() if pod.waiting] == []
+    go_on(story_run)
+    assert story_run.checker.violations == []
+    assert [pod.name for pod in story_run.world.inventory.pods.values() if pod.waiting] == []
 
 
 @CRASHES
@@ -101,41 +101,41 @@ def test_crash_between_the_write_that_extends_a_launch_and_its_calls(number: int
 def test_the_cloud_refuses_to_terminate_and_the_runner_dies_as_it_is_set_aside(
     number: int, how: Strike
 ) -> None:
-    telling = Telling(Story("protected", idle_cluster, 2, replace(SETTINGS, stuck_seconds=120), 80))
-    telling.tick_until(refused, protecting(telling))
-    telling.wait(120)
+    story_run = StoryRun(Story("protected", idle_cluster, 2, replace(SETTINGS, stuck_seconds=120), 80))
+    story_run.tick_until(refused, protecting(story_run))
+    story_run.wait(120)
     with suppress(RunnerCrashed):
-        telling.tick(protecting(telling, CrashPlan(number, how)), "struck")
+        story_run.tick(protecting(story_run, CrashPlan(number, how)), "struck")
     for _ in range(15):
-        telling.wait(30)
-        telling.tick(protecting(telling), owner="another")
-    assert len(telling.record.refused) >= 1
-    kept = telling.record.refused[0].removal
-    assert telling.world.inventory.nodes[kept.node_name].unschedulable
-    assert [act for act in telling.checker.acts if act.kind is ActKind.UNCORDON] == []
-    go_on(telling, 80)
-    assert telling.problems() == []
-    assert kept.node_name not in telling.world.inventory.nodes
+        story_run.wait(30)
+        story_run.tick(protecting(story_run), owner="another")
+    assert len(story_run.record.refused) >= 1
+    kept = story_run.record.refused[0].removal
+    assert story_run.world.inventory.nodes[kept.node_name].unschedulable
+    assert [act for act in story_run.checker.acts if act.kind is ActKind.UNCORDON] == []
+    go_on(story_run, 80)
+    assert story_run.problems() == []
+    assert kept.node_name not in story_run.world.inventory.nodes
 
 
 @CRASHES
 @CALLS
 def test_demand_returns_while_a_node_is_drained_and_the_runner_dies(number: int, how: Strike) -> None:
     slow = replace(SETTINGS, max_workers=4)
-    telling = Telling(Story("demand", lambda: idle_cluster(Rules(detach=Span(100, 100))), 4, slow))
-    telling.tick_until(draining)
-    telling.world.plan(telling.world.now, "wanted", "default/web=22")
-    telling.wait(20)
-    struck(telling, number, how)
-    go_on(telling)
-    assert telling.checker.violations == []
-    assert (telling.ready_workers(), telling.record.operations) == (4, ())
-    assert [act for act in telling.checker.acts if act.kind is ActKind.TERMINATE] == []
+    story_run = StoryRun(Story("demand", lambda: idle_cluster(Rules(detach=Span(100, 100))), 4, slow))
+    story_run.tick_until(draining)
+    story_run.world.plan(story_run.world.now, "wanted", "default/web=22")
+    story_run.wait(20)
+    struck(story_run, number, how)
+    go_on(story_run)
+    assert story_run.checker.violations == []
+    assert (story_run.ready_workers(), story_run.record.operations) == (4, ())
+    assert [act for act in story_run.checker.acts if act.kind is ActKind.TERMINATE] == []
 
 
 def test_an_older_version_meets_a_record_with_both_lanes_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    telling = Telling(Story("both", idle_cluster, 4))
-    record = telling.tick_until(draining)
+    story_run = StoryRun(Story("both", idle_cluster, 4))
+    record = story_run.tick_until(draining)
     one = items.to_item(record)
     launching = make_scale_up(make_slot(state=SlotState.LAUNCHED), id="up")
     both = items.to_item(replace(record, launching=launching))

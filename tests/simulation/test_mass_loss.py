@@ -11,7 +11,7 @@ from ebbtide.simulator.faults.calls import CrashPlan
 from ebbtide.simulator.world.rules import Rules, WorkloadSpec, pod_template
 from ebbtide.simulator.world.workload import Demand
 from ebbtide.simulator.world.world import ActKind, World
-from tests.simulation.stories import NO_REMOVALS, ZONES, Story, Telling, small_world
+from tests.simulation.stories import NO_REMOVALS, ZONES, Story, StoryRun, small_world
 from tests.simulation.test_incidents import Lens, done, run, through
 
 LOST = 5
@@ -30,14 +30,14 @@ def full_cluster(rules: Rules) -> World:
     return world
 
 
-def lose(telling: Telling) -> list[Node]:
+def lose(story_run: StoryRun) -> list[Node]:
     """The cloud takes more than 45 % of the workers at once, without notice."""
-    telling.wait(60)
-    lost = [node for node in telling.world.inventory.nodes.values() if node.worker][:LOST]
+    story_run.wait(60)
+    lost = [node for node in story_run.world.inventory.nodes.values() if node.worker][:LOST]
     for node in lost:
-        machine = telling.world.nodes.machine_of(node.name)
+        machine = story_run.world.nodes.machine_of(node.name)
         assert machine is not None
-        telling.world.plan(telling.clock.now(), "machine-dies", machine.instance.id)
+        story_run.world.plan(story_run.clock.now(), "machine-dies", machine.instance.id)
     return lost
 
 
@@ -49,36 +49,36 @@ def lose(telling: Telling) -> list[Node]:
 def test_pods_get_new_nodes_promptly_after_a_mass_loss(rules: Rules) -> None:
     """Once pods were pending for eight hours: the dead nodes counted against the maximum, and forgetting them
     needed the very health that they kept from coming back."""
-    telling = Telling(Story("mass loss", lambda: full_cluster(rules), WORKERS, FULL))
-    doors = telling.ports(CrashPlan())
-    run(telling, doors, 120)
-    lost = lose(telling)
-    run(telling, doors, 15 * 60)
-    assert len(done(telling, ActKind.LAUNCH)) == LOST, telling.sentences[-1]
-    assert telling.ready_workers() == WORKERS
-    run(telling, doors, HOUR)
-    left = {node.uid for node in telling.world.inventory.nodes.values()} & {node.uid for node in lost}
+    story_run = StoryRun(Story("mass loss", lambda: full_cluster(rules), WORKERS, FULL))
+    doors = story_run.ports(CrashPlan())
+    run(story_run, doors, 120)
+    lost = lose(story_run)
+    run(story_run, doors, 15 * 60)
+    assert len(done(story_run, ActKind.LAUNCH)) == LOST, story_run.sentences[-1]
+    assert story_run.ready_workers() == WORKERS
+    run(story_run, doors, HOUR)
+    left = {node.uid for node in story_run.world.inventory.nodes.values()} & {node.uid for node in lost}
     assert left == set(), "their Node objects are forgotten"
-    assert telling.problems() == []
+    assert story_run.problems() == []
 
 
 def test_a_partial_list_of_the_cloud_does_not_make_dark_nodes_gone() -> None:
     """A zone is dark, and the cloud shows a page too few: a Ready worker is missing from it as well."""
-    telling = Telling(Story("dark", lambda: full_cluster(Rules()), WORKERS, FULL))
+    story_run = StoryRun(Story("dark", lambda: full_cluster(Rules()), WORKERS, FULL))
     lens = Lens()
-    doors = through(telling, lens)
-    run(telling, doors, 120)
-    dark = {m.instance.id for m in telling.world.machines.book.machines.values() if m.instance.zone == "a"}
+    doors = through(story_run, lens)
+    run(story_run, doors, 120)
+    dark = {m.instance.id for m in story_run.world.machines.book.machines.values() if m.instance.zone == "a"}
     ready = next(
-        m for m in telling.world.machines.book.machines.values() if m.ours and m.instance.zone == "b"
+        m for m in story_run.world.machines.book.machines.values() if m.ours and m.instance.zone == "b"
     )
-    telling.world.plan(telling.clock.now(), "zone-down", "a")
+    story_run.world.plan(story_run.clock.now(), "zone-down", "a")
     hidden = dark | {ready.instance.id}
     lens.instances = lambda instances: tuple(one for one in instances if one.id not in hidden)
-    run(telling, doors, HOUR)
-    assert done(telling, ActKind.DELETE_NODE, ActKind.LAUNCH) == []
+    run(story_run, doors, HOUR)
+    assert done(story_run, ActKind.DELETE_NODE, ActKind.LAUNCH) == []
     lens.instances = lambda instances: instances
-    telling.world.plan(telling.clock.now(), "zone-up", "a")
-    run(telling, doors, HOUR)
-    assert telling.ready_workers() == WORKERS
-    assert telling.problems() == []
+    story_run.world.plan(story_run.clock.now(), "zone-up", "a")
+    run(story_run, doors, HOUR)
+    assert story_run.ready_workers() == WORKERS
+    assert story_run.problems() == []

@@ -1,6 +1,6 @@
 """To zero and back, struck at every single call in every way: no wake is lost, everything comes to its end.
 
-The calls of an undisturbed telling are counted first; then it is told once for each of them and each way to
+The calls of an undisturbed story_run are counted first; then it is told once for each of them and each way to
 fail, with another runner, or somebody who wakes the target, coming in between.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
@@ -17,7 +18,7 @@ from ebbtide.model.idle import Phase, WakeReason
 from ebbtide.simulator.faults.calls import CrashPlan, Strike
 from ebbtide.simulator.faults.policy_ports import faulty_scaling
 from ebbtide.simulator.faults.ports import RunnerCrashed
-from tests.yard import Town, Yard, make_policy, make_ref, make_workload
+from tests.policy_harness import MemoryWorkloads, PolicyHarness, make_policy, make_ref, make_workload
 
 STRIKES = (
     Strike.CRASH_BEFORE,
@@ -31,60 +32,60 @@ by_strike = pytest.mark.parametrize("strike", STRIKES, ids=lambda strike: strike
 REFS = (make_ref("web"), make_ref("api"))
 
 
-def a_group() -> Town:
+def a_group() -> PolicyHarness:
     """Two workloads of three and two replicas that sleep and wake together."""
-    yard = Yard(make_workload("web", 3), make_workload("api", 2))
-    return Town(policies=(make_policy("pair", *REFS),), yard=yard)
+    memory_workloads = MemoryWorkloads(make_workload("web", 3), make_workload("api", 2))
+    return PolicyHarness(policies=(make_policy("pair", *REFS),), memory_workloads=memory_workloads)
 
 
-def about_to_fall() -> Town:
-    town = a_group()
-    town.rounds(2100)
-    assert town.state.phase is Phase.IDLE
-    town.clock.sleep(60)
-    return town
+def about_to_fall() -> PolicyHarness:
+    harness = a_group()
+    harness.rounds(2100)
+    assert harness.state.phase is Phase.IDLE
+    harness.clock.sleep(60)
+    return harness
 
 
-def asleep() -> Town:
-    town = a_group()
-    town.sleep()
-    town.clock.sleep(3600)
-    town.round()
-    return town
+def asleep() -> PolicyHarness:
+    harness = a_group()
+    harness.sleep()
+    harness.clock.sleep(3600)
+    harness.round()
+    return harness
 
 
-def struck(town: Town, plan: CrashPlan) -> Scaling:
-    return town.runner(**_doors(town, plan))
+def struck(harness: PolicyHarness, plan: CrashPlan) -> Scaling:
+    return harness.runner(**_doors(harness, plan))
 
 
-def _doors(town: Town, plan: CrashPlan) -> dict[str, object]:
-    doors = faulty_scaling(town.scaling.ports, plan)
+def _doors(harness: PolicyHarness, plan: CrashPlan) -> dict[str, object]:
+    doors = faulty_scaling(harness.scaling.ports, plan)
     return {"store": doors.store, "policies": doors.policies, "workloads": doors.workloads}
 
 
-def replicas(town: Town) -> list[int]:
-    return [town.yard.read(ref).replicas for ref in REFS]
+def replicas(harness: PolicyHarness) -> list[int]:
+    return [harness.memory_workloads.read(ref).replicas for ref in REFS]
 
 
-def calls_of(make: Callable[[], Town], act: Callable[[Town, Scaling], None]) -> list[str]:
-    plan, town = CrashPlan(), make()
-    act(town, struck(town, plan))
+def calls_of(make: Callable[[], PolicyHarness], act: Callable[[PolicyHarness, Scaling], None]) -> list[str]:
+    plan, harness = CrashPlan(), make()
+    act(harness, struck(harness, plan))
     return plan.calls
 
 
-def fall(town: Town, scaling: Scaling) -> None:
-    town.round(scaling, "struck")
+def fall(harness: PolicyHarness, scaling: Scaling) -> None:
+    harness.round(scaling, "struck")
 
 
-def wake(town: Town, scaling: Scaling) -> None:
-    scaling.wake(town.policies[0].id, WakeReason.MANUAL)
+def wake(harness: PolicyHarness, scaling: Scaling) -> None:
+    scaling.wake(harness.policies[0].id, WakeReason.MANUAL)
 
 
-def carry_on(town: Town, seconds: int = 900) -> None:
+def carry_on(harness: PolicyHarness, seconds: int = 900) -> None:
     """The lease of the dead runs out, and another runner goes on."""
     for _ in range(seconds // 60):
-        town.clock.sleep(60)
-        town.round(owner="another")
+        harness.clock.sleep(60)
+        harness.round(owner="another")
 
 
 @by_strike
@@ -92,46 +93,46 @@ def test_going_to_zero_comes_to_its_end_wherever_it_is_struck(strike: Strike) ->
     calls = calls_of(about_to_fall, fall)
     assert calls.count("workloads.scale#1") == 1
     for number, label in enumerate(calls, start=1):
-        town = about_to_fall()
-        plan = CrashPlan(number, strike, on_stall=lambda town=town: carry_on(town, 600))  # type: ignore[misc]
+        harness = about_to_fall()
+        plan = CrashPlan(number, strike, on_stall=lambda harness=harness: carry_on(harness, 600))  # type: ignore[misc]
         with suppress(RunnerCrashed, EbbtideError):
-            fall(town, struck(town, plan))
+            fall(harness, struck(harness, plan))
         assert plan.struck == label
-        carry_on(town, 3600)  # the lease of the dead, and then a whole idle time: nobody looked meanwhile
-        assert (town.state.phase, replicas(town)) == (Phase.ZERO, [0, 0]), label
-        assert [one.replicas for one in town.state.remembered] == [3, 2], label
-        assert_ledger_adds_up(town, label)
+        carry_on(harness, 3600)  # the lease of the dead, and then a whole idle time: nobody looked meanwhile
+        assert (harness.state.phase, replicas(harness)) == (Phase.ZERO, [0, 0]), label
+        assert [one.replicas for one in harness.state.remembered] == [3, 2], label
+        assert_ledger_adds_up(harness, label)
 
 
 @by_strike
 def test_a_wake_comes_to_its_end_wherever_it_is_struck(strike: Strike) -> None:
     """Where the wake was not even written its caller knows, and asks again."""
     for number, label in enumerate(calls_of(asleep, wake), start=1):
-        town = asleep()
-        plan = CrashPlan(number, strike, on_stall=lambda town=town: carry_on(town, 600))  # type: ignore[misc]
+        harness = asleep()
+        plan = CrashPlan(number, strike, on_stall=lambda harness=harness: carry_on(harness, 600))  # type: ignore[misc]
         with suppress(RunnerCrashed, EbbtideError):
-            wake(town, struck(town, plan))
+            wake(harness, struck(harness, plan))
         assert plan.struck == label
-        if town.state.wake_count == 0:
-            wake(town, town.runner())
-        carry_on(town)
-        assert (town.state.phase, replicas(town)) == (Phase.IDLE, [3, 2]), label
-        assert len(town.state.wakes) == 1, label
-        assert_ledger_adds_up(town, label)
+        if harness.state.wake_count == 0:
+            wake(harness, harness.runner())
+        carry_on(harness)
+        assert (harness.state.phase, replicas(harness)) == (Phase.IDLE, [3, 2]), label
+        assert len(harness.state.wakes) == 1, label
+        assert_ledger_adds_up(harness, label)
 
 
 def test_a_wake_wins_wherever_a_sleeper_freezes() -> None:
     """The sleeper freezes at one of its calls; somebody wakes the target; the sleeper thaws and goes on."""
     for number, label in enumerate(calls_of(about_to_fall, fall), start=1):
-        town = about_to_fall()
-        plan = CrashPlan(number, Strike.STALL, on_stall=lambda town=town: wake(town, town.runner()))  # type: ignore[misc]
+        harness = about_to_fall()
+        plan = CrashPlan(number, Strike.STALL, on_stall=partial(wake, harness, harness.runner()))
         with suppress(EbbtideError):
-            fall(town, struck(town, plan))
+            fall(harness, struck(harness, plan))
         assert plan.struck == label
-        assert (town.state.wake_count, replicas(town)) == (1, [3, 2]), label
-        carry_on(town, 300)
-        assert (town.state.wake_count, replicas(town)) == (1, [3, 2]), label
-        assert_ledger_adds_up(town, label)
+        assert (harness.state.wake_count, replicas(harness)) == (1, [3, 2]), label
+        carry_on(harness, 300)
+        assert (harness.state.wake_count, replicas(harness)) == (1, [3, 2]), label
+        assert_ledger_adds_up(harness, label)
 
 
 def test_a_wake_wins_although_its_caller_dies_while_a_sleeper_is_frozen() -> None:
@@ -144,20 +145,20 @@ def test_a_wake_wins_although_its_caller_dies_while_a_sleeper_is_frozen() -> Non
         if not label.startswith("workloads."):
             continue
         for place in range(1, len(wakes) + 1):
-            town = about_to_fall()
+            harness = about_to_fall()
 
-            def meanwhile(town: Town = town, place: int = place) -> None:
+            def meanwhile(harness: PolicyHarness = harness, place: int = place) -> None:
                 with suppress(RunnerCrashed):
-                    wake(town, struck(town, CrashPlan(place, Strike.CRASH_AFTER)))
-                assert town.state.wake_count == 1
-                carry_on(town, 600)
+                    wake(harness, struck(harness, CrashPlan(place, Strike.CRASH_AFTER)))
+                assert harness.state.wake_count == 1
+                carry_on(harness, 600)
 
             plan = CrashPlan(number, Strike.STALL, on_stall=meanwhile)
             with suppress(EbbtideError):
-                fall(town, struck(town, plan))
-            carry_on(town, 300)
-            assert replicas(town) == [3, 2], (label, wakes[place - 1])
-            assert town.state.phase in (Phase.ACTIVE, Phase.IDLE)
+                fall(harness, struck(harness, plan))
+            carry_on(harness, 300)
+            assert replicas(harness) == [3, 2], (label, wakes[place - 1])
+            assert harness.state.phase in (Phase.ACTIVE, Phase.IDLE)
             tried += 1
     assert tried >= 6
 
@@ -166,22 +167,22 @@ def test_a_second_sleeper_and_a_wake_both_pass_a_frozen_one() -> None:
     for number, label in enumerate(calls_of(about_to_fall, fall), start=1):
         if not label.startswith("workloads."):
             continue
-        town = about_to_fall()
+        harness = about_to_fall()
 
-        def meanwhile(town: Town = town) -> None:
-            carry_on(town, 600)
-            assert town.state.phase is Phase.ZERO
-            wake(town, town.runner())
-            carry_on(town, 60)
+        def meanwhile(harness: PolicyHarness = harness) -> None:
+            carry_on(harness, 600)
+            assert harness.state.phase is Phase.ZERO
+            wake(harness, harness.runner())
+            carry_on(harness, 60)
 
         with suppress(EbbtideError):
-            fall(town, struck(town, CrashPlan(number, Strike.STALL, on_stall=meanwhile)))
-        carry_on(town, 120)
-        assert replicas(town) == [3, 2], label
+            fall(harness, struck(harness, CrashPlan(number, Strike.STALL, on_stall=meanwhile)))
+        carry_on(harness, 120)
+        assert replicas(harness) == [3, 2], label
 
 
-def assert_ledger_adds_up(town: Town, label: str) -> None:
-    before = town.scaling.savings(town.policies[0].id, "", "")
-    (rebuilt,) = town.scaling.rebuild()
+def assert_ledger_adds_up(harness: PolicyHarness, label: str) -> None:
+    before = harness.scaling.savings(harness.policies[0].id, "", "")
+    (rebuilt,) = harness.scaling.rebuild()
     assert not rebuilt.changed, label
-    assert town.scaling.savings(town.policies[0].id, "", "") == before, label
+    assert harness.scaling.savings(harness.policies[0].id, "", "") == before, label

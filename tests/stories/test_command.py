@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.shell import Shell
-from tests.stories.telling import text_of, web
+from tests.stories.playing import text_of, web
 
 FIELDS = {"at", "act", "node", "pod", "workload", "instance", "type", "zone", "operation", "why"}
 HOLDS = text_of(

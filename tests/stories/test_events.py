@@ -10,7 +10,7 @@ import pytest
 from ebbtide.simulator.story.parse import parse_story
 from ebbtide.simulator.story.play import Player
 from ebbtide.simulator.world.inventory import Inventory
-from tests.stories.telling import NODES, POOLS, acts, said, settings, text_of, told, web
+from tests.stories.playing import NODES, POOLS, acts, said, settings, text_of, told, web
 
 QUIET = {"cpu_down": 0.0}
 """Nothing is scaled down: for stories about something else."""

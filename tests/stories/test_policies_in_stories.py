@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.stories.telling import acts, said, settings, told, web
+from tests.stories.playing import acts, said, settings, told, web
 
 TARGET = {"workloads": [{"name": "web"}]}
 NIGHT = {"cron": "0 1 * * *", "replicas": 0}

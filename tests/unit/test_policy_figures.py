@@ -31,8 +31,8 @@ from ebbtide.model.operation import (
 )
 from ebbtide.model.settings import Settings
 from tests.builders import make_removal
+from tests.policy_harness import MemoryWorkloads, PolicyHarness, make_policy, make_workload, policy_id
 from tests.unit.engine.builders import Small
-from tests.yard import Town, Yard, make_policy, make_workload, policy_id
 
 IDLE = "philotes_scaling_idle_duration_seconds"
 USED = "philotes_scaling_last_activity_timestamp"
@@ -40,38 +40,40 @@ ZERO = "philotes_scaling_is_scaled_to_zero"
 
 
 class Watched:
-    def __init__(self, town: Town) -> None:
-        self.town = town
-        self.figures = Figures(town.clock.now)
-        self.figures.policies.follow("cluster", town.rows)
+    def __init__(self, harness: PolicyHarness) -> None:
+        self.harness = harness
+        self.figures = Figures(harness.clock.now)
+        self.figures.policies.follow("cluster", harness.rows)
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.figures.registry.get_sample_value(name, {"cluster": "cluster", **labels})
 
 
 def test_idleness_activity_and_sleep_have_figures_under_the_names_of_the_design() -> None:
-    town = Town()
-    seen = Watched(town)
+    harness = PolicyHarness()
+    seen = Watched(harness)
     assert (seen.value(IDLE, policy="web"), seen.value(ZERO, policy="web")) == (0, 0)
-    town.rounds(1800)
-    idle_since = town.state.idle_since
+    harness.rounds(1800)
+    idle_since = harness.state.idle_since
     assert idle_since is not None
-    assert seen.value(IDLE, policy="web") == town.now - idle_since
-    assert seen.value(USED, policy="web") == town.state.last_activity_at
-    town.sleep()
-    town.clock.sleep(FRESH_SECONDS)
+    assert seen.value(IDLE, policy="web") == harness.now - idle_since
+    assert seen.value(USED, policy="web") == harness.state.last_activity_at
+    harness.sleep()
+    harness.clock.sleep(FRESH_SECONDS)
     assert seen.value(ZERO, policy="web") == 1
-    town.scaling.wake(town.policies[0].id, WakeReason.MANUAL)
-    town.clock.sleep(FRESH_SECONDS)
+    harness.scaling.wake(harness.policies[0].id, WakeReason.MANUAL)
+    harness.clock.sleep(FRESH_SECONDS)
     assert (seen.value(IDLE, policy="web"), seen.value(ZERO, policy="web")) == (0, 0)
 
 
 def test_more_policies_than_labels_are_said_to_be_more() -> None:
     names = ("a", "b", "c")
     policies = tuple(make_policy(name, id=policy_id(number)) for number, name in enumerate(names, start=1))
-    town = Town(policies=policies, yard=Yard(*(make_workload(name) for name in names)))
-    states = PolicyStates(town.clock.now, most=2)
-    states.follow("cluster", town.rows)
+    harness = PolicyHarness(
+        policies=policies, memory_workloads=MemoryWorkloads(*(make_workload(name) for name in names))
+    )
+    states = PolicyStates(harness.clock.now, most=2)
+    states.follow("cluster", harness.rows)
     found = {family.name: family.samples for family in states.collect()}
     assert [sample.labels["policy"] for sample in found[ZERO]] == ["a", "b"]
     assert [sample.value for sample in found["ebbtide_policies_unlisted"]] == [1]
@@ -79,8 +81,8 @@ def test_more_policies_than_labels_are_said_to_be_more() -> None:
 
 def test_policies_that_cannot_be_read_have_no_figures_rather_than_old_ones() -> None:
     class Broken:
-        def __init__(self, town: Town) -> None:
-            self._rows = town.rows
+        def __init__(self, harness: PolicyHarness) -> None:
+            self._rows = harness.rows
             self.broken = False
 
         def list_states(self) -> Sequence[IdleState]:
@@ -91,27 +93,27 @@ def test_policies_that_cannot_be_read_have_no_figures_rather_than_old_ones() -> 
         def __getattr__(self, name: str) -> object:
             return getattr(self._rows, name)
 
-    town = Town()
-    rows = Broken(town)
-    seen = Watched(town)
+    harness = PolicyHarness()
+    rows = Broken(harness)
+    seen = Watched(harness)
     seen.figures.policies.follow("cluster", rows)  # type: ignore[arg-type]  # all that is asked of it
     assert seen.value(ZERO, policy="web") == 0
     rows.broken = True
     assert seen.value(ZERO, policy="web") == 0
-    town.clock.sleep(FRESH_SECONDS)
+    harness.clock.sleep(FRESH_SECONDS)
     assert seen.value(ZERO, policy="web") is None
 
 
 def test_wakes_are_counted_by_reason_and_timed() -> None:
-    town = Town()
-    seen = Watched(town)
-    notifier = seen.figures.wakes.counting("cluster", town.notifier)
-    town.scaling = town.runner(notifier=notifier)
-    town.scaling.wake(town.policies[0].id, WakeReason.MANUAL)
-    town.sleep()
-    town.scaling.wake(town.policies[0].id, WakeReason.WEBHOOK)
-    town.clock.sleep(20)
-    town.round()
+    harness = PolicyHarness()
+    seen = Watched(harness)
+    notifier = seen.figures.wakes.counting("cluster", harness.notifier)
+    harness.scaling = harness.runner(notifier=notifier)
+    harness.scaling.wake(harness.policies[0].id, WakeReason.MANUAL)
+    harness.sleep()
+    harness.scaling.wake(harness.policies[0].id, WakeReason.WEBHOOK)
+    harness.clock.sleep(20)
+    harness.round()
     assert seen.value("ebbtide_wakes_total", reason="webhook") == 1
     assert seen.value("ebbtide_wakes_total", reason="manual") is None
     assert seen.value("ebbtide_wake_seconds_count") == 1

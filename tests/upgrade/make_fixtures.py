@@ -65,29 +65,29 @@ class Book:
 
     def tell(self, story: Any) -> None:
         slug = re.sub(r"[^a-z]+", "-", story.name)
-        telling = stories.Telling(story)
-        inner = SqlStore.open(self.url, telling.clock, slug)
-        telling.store = WatchedStore(inner, telling.checker)
-        runner = self.noting_costs(telling, story)
+        story_run = stories.StoryRun(story)
+        inner = SqlStore.open(self.url, story_run.clock, slug)
+        story_run.store = WatchedStore(inner, story_run.checker)
+        runner = self.noting_costs(story_run, story)
         for _ in range(story.ticks):
-            story.before_tick(telling.world, telling.store)
-            telling.tick(runner)
-            record = telling.record
+            story.before_tick(story_run.world, story_run.store)
+            story_run.tick(runner)
+            record = story_run.record
             if (record.operation or record.spots) and signature(record) not in self.seen:
                 self.seen.add(signature(record))
-                self.keep(slug, story.name, telling)
-            telling.wait(stories.TICK_SECONDS)
+                self.keep(slug, story.name, story_run)
+            story_run.wait(stories.TICK_SECONDS)
         inner.close()
 
-    def noting_costs(self, telling: Any, story: Any) -> Any:
-        doors = telling.ports(CrashPlan())
+    def noting_costs(self, story_run: Any, story: Any) -> Any:
+        doors = story_run.ports(CrashPlan())
         with suppress(ImportError):
             from ebbtide.engine.cost_notes import CostNotes
 
-            return replace(doors, observer=CostNotes(telling.store, story.settings, doors.new_id))
+            return replace(doors, observer=CostNotes(story_run.store, story.settings, doors.new_id))
         return doors
 
-    def keep(self, slug: str, story: str, telling: Any) -> None:
+    def keep(self, slug: str, story: str, story_run: Any) -> None:
         name = f"{slug}-{len(self.worlds)}"
         with sqlite3.connect(self.file) as database:
             columns = [row[1] for row in database.execute("PRAGMA table_info(ebbtide_state)")][1:]
@@ -96,24 +96,24 @@ class Book:
             keys = (f"cluster#{name}", f"cluster#{slug}")
             database.execute(f"INSERT INTO ebbtide_state (pk, {listed}) {copy}", keys)
         database.close()
-        world = json.loads(encode(telling.world))
-        self.worlds[name] = {"story": story, "now": telling.clock.now(), "world": world}
+        world = json.loads(encode(story_run.world))
+        self.worlds[name] = {"story": story, "now": story_run.clock.now(), "world": world}
 
     def policies(self) -> None:
         """A policy that slept and was woken, with its state, its ledger and its log."""
         from ebbtide.model.idle import WakeReason
-        from tests.yard import Town
+        from tests.policy_harness import PolicyHarness
 
-        town: Any = Town()
-        store = SqlStore.open(self.url, town.clock, "town")
-        town.store, town.rows = store, store.policies()
-        for policy in town.policies:
-            town.rows.put_policy(policy)
-        town.scaling = town.runner(store=store, policies=town.rows)
-        town.sleep()
-        town.rounds(3600)
-        town.scaling.wake(town.policies[0].id, WakeReason.API_REQUEST)
-        town.rounds(600)
+        harness: Any = PolicyHarness()
+        store = SqlStore.open(self.url, harness.clock, "harness")
+        harness.store, harness.rows = store, store.policies()
+        for policy in harness.policies:
+            harness.rows.put_policy(policy)
+        harness.scaling = harness.runner(store=store, policies=harness.rows)
+        harness.sleep()
+        harness.rounds(3600)
+        harness.scaling.wake(harness.policies[0].id, WakeReason.API_REQUEST)
+        harness.rounds(600)
         store.close()
 
     def rest_of_the_kinds(self) -> None:

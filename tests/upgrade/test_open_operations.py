@@ -14,7 +14,7 @@ from ebbtide.simulator.checker.watch import WatchedStore
 from ebbtide.simulator.world.clock import VirtualClock
 from ebbtide.simulator.world.saving import decode
 from tests.simulation import repack_stories, stories
-from tests.simulation.stories import TICK_SECONDS, Telling
+from tests.simulation.stories import TICK_SECONDS, StoryRun
 from tests.upgrade.left_behind import NAMES, LeftBehind, Scene, left_behind
 
 STORIES = {story.name: story for story in (*stories.STORIES, *repack_stories.STORIES)}
@@ -22,33 +22,33 @@ SCENES = [(name, scene) for name in NAMES for scene in left_behind(name).scenes(
 ITEMS = {name: left_behind(name).items() for name in NAMES}
 
 
-def taken_over(old: str, scene: Scene) -> Telling:
+def taken_over(old: str, scene: Scene) -> StoryRun:
     """The story from where it was left, by a runner of this version."""
-    telling = Telling(STORIES[scene.story])
-    telling.clock = VirtualClock(scene.now)
-    telling.world = decode(scene.world)
-    telling.checker = Checker(telling.world, telling.story.settings)
+    story_run = StoryRun(STORIES[scene.story])
+    story_run.clock = VirtualClock(scene.now)
+    story_run.world = decode(scene.world)
+    story_run.checker = Checker(story_run.world, story_run.story.settings)
     record = from_item(ITEMS[old][scene.cluster], "cluster")
-    store = MemoryStore(telling.clock, database=MemoryDatabase())
+    store = MemoryStore(story_run.clock, database=MemoryDatabase())
     for _ in range(record.lock_token):  # tokens must go on from where they were
         store.release(store.acquire("cluster", "before", 1))
-    telling.checker.wrote(store.write(replace(record, rev=0), None), None)
-    telling.store = WatchedStore(store, telling.checker)
-    return telling
+    story_run.checker.wrote(store.write(replace(record, rev=0), None), None)
+    story_run.store = WatchedStore(store, story_run.checker)
+    return story_run
 
 
 @pytest.mark.parametrize(("old", "scene"), SCENES, ids=[f"{name}-{scene.cluster}" for name, scene in SCENES])
 def test_it_ends_well(old: str, scene: Scene) -> None:
-    telling = taken_over(old, scene)
-    before = telling.record
+    story_run = taken_over(old, scene)
+    before = story_run.record
     works = [work.id for work in (before.operation, *before.spots) if work is not None]
     assert works
-    for _ in range(telling.story.ticks + 20):
-        telling.story.before_tick(telling.world, telling.store)
-        telling.tick()
-        telling.wait(TICK_SECONDS)
-    assert telling.problems() == []
-    closed = telling.store.read_log([LogKind.OPERATION_CLOSED], limit=1000)
+    for _ in range(story_run.story.ticks + 20):
+        story_run.story.before_tick(story_run.world, story_run.store)
+        story_run.tick()
+        story_run.wait(TICK_SECONDS)
+    assert story_run.problems() == []
+    closed = story_run.store.read_log([LogKind.OPERATION_CLOSED], limit=1000)
     assert set(works) <= {entry.subject for entry in closed}
 
 

@@ -19,7 +19,7 @@ from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.model.idle import WakeReason
 from tests.contract.stores.lab import START, MemoryLab, StoreLab, policies_of
 from tests.contract.stores.wake_racing import RIPE, TARGETS, ripen, runner, targets, workloads
-from tests.yard import Yard, make_policy, make_ref, make_workload, policy_id
+from tests.policy_harness import MemoryWorkloads, make_policy, make_ref, make_workload, policy_id
 
 LOOPS = 2
 WAKERS = 4
@@ -45,7 +45,7 @@ def at_the_start(request: pytest.FixtureRequest) -> Iterator[None]:
 def test_no_wake_is_lost_while_two_loops_race_to_zero(
     lab: StoreLab, cluster: str, request: pytest.FixtureRequest
 ) -> None:
-    yard = Yard(*workloads())
+    memory_workloads = MemoryWorkloads(*workloads())
     stores = [lab.open(cluster) for _ in range(LOOPS + WAKERS)]
     policies = policies_of(stores[0])
     for policy in targets():
@@ -58,14 +58,14 @@ def test_no_wake_is_lost_while_two_loops_race_to_zero(
     lost: list[str] = []
 
     def loop(number: int) -> None:
-        scaling = runner(lab.clock, stores[number], yard, f"loop{number}")
+        scaling = runner(lab.clock, stores[number], memory_workloads, f"loop{number}")
         while not stop.is_set():
             falls[number] += scaling.round(f"loop{number}", START + 1000).fell
 
     def wake(number: int) -> None:
         chance = random.Random(number)
         own = policies_of(stores[LOOPS + number])
-        scaling = runner(lab.clock, stores[LOOPS + number], yard, f"waker{number}")
+        scaling = runner(lab.clock, stores[LOOPS + number], memory_workloads, f"waker{number}")
         mine = range(number, TARGETS, WAKERS)
         # On a busy machine the loops may not have come to anything yet: then the race goes on.
         while ran[number] < cycles or (not sum(falls) and ran[number] < MOST * cycles):
@@ -76,10 +76,10 @@ def test_no_wake_is_lost_while_two_loops_race_to_zero(
             for target in mine:
                 stop.wait(chance.random() * 0.002)
                 scaling.wake(policy_id(target), WakeReason.MANUAL)
-                if not yard.read(make_ref(f"w{target}")).replicas:
+                if not memory_workloads.read(make_ref(f"w{target}")).replicas:
                     lost.append(f"w{target} in cycle {cycle}, at once")
             for target in mine:
-                if not yard.read(make_ref(f"w{target}")).replicas:
+                if not memory_workloads.read(make_ref(f"w{target}")).replicas:
                     lost.append(f"w{target} in cycle {cycle}, a little later")
 
     with ThreadPoolExecutor(LOOPS + WAKERS) as pool:
@@ -96,11 +96,11 @@ def test_no_wake_is_lost_while_two_loops_race_to_zero(
     wakes = sum(ran) * TARGETS // WAKERS
     print(f"\n{kind}: {wakes} wakes in {took:.1f} s, {sum(falls)} falls, {len(lost)} wakes lost")
     assert lost == []
-    assert {each.replicas for each in yard.there.values()} == {2}
+    assert {each.replicas for each in memory_workloads.there.values()} == {2}
     assert sum(falls) > 0
     woken = {state.policy_id: state.wake_count for state in policies.list_states()}
     assert woken == {policy_id(target): ran[target % WAKERS] for target in range(TARGETS)}
-    rebuilt = runner(lab.clock, stores[0], yard, "rebuild").rebuild()
+    rebuilt = runner(lab.clock, stores[0], memory_workloads, "rebuild").rebuild()
     assert not any(one.changed for one in rebuilt)
     for store in stores:
         store.close()
@@ -109,25 +109,25 @@ def test_no_wake_is_lost_while_two_loops_race_to_zero(
 def test_the_race_is_seen_to_lose_wakes_without_the_condition() -> None:
     """What makes the test above worth something: a sleeper that does not mind the version loses a wake."""
 
-    class Heedless(Yard):
+    class Heedless(MemoryWorkloads):
         def scale(self, seen, replicas, note):  # type: ignore[no-untyped-def]
             self.before_scale(seen, replicas)
             return self.put(seen.ref, replicas=replicas)
 
     lab = MemoryLab()
-    yard = Heedless(make_workload("w0", 2, created_at=RIPE, deployed_at=RIPE))
+    memory_workloads = Heedless(make_workload("w0", 2, created_at=RIPE, deployed_at=RIPE))
     store = MemoryStore(lab.clock, "heedless", lab.database)
     rows = store.policies()
     rows.put_policy(make_policy("w0", id=policy_id(0), created_at=RIPE, updated_at=RIPE))
     ripen(rows, 0)
-    waker = runner(lab.clock, store, yard, "waker")
-    sleeper = runner(lab.clock, store, yard, "sleeper")
+    waker = runner(lab.clock, store, memory_workloads, "waker")
+    sleeper = runner(lab.clock, store, memory_workloads, "sleeper")
 
     def wake_first(seen: object, replicas: int) -> None:
         if replicas == 0:
-            yard.before_scale = lambda seen, replicas: None
+            memory_workloads.before_scale = lambda seen, replicas: None
             waker.wake(policy_id(0), WakeReason.MANUAL)
 
-    yard.before_scale = wake_first
+    memory_workloads.before_scale = wake_first
     sleeper.round("sleeper", START + 1000)
-    assert yard.read(make_ref("w0")).replicas == 0
+    assert memory_workloads.read(make_ref("w0")).replicas == 0

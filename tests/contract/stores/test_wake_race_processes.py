@@ -18,8 +18,8 @@ from tests.contract.stores.hammer import open_both
 from tests.contract.stores.lab import StillClock, StoreLab
 from tests.contract.stores.test_processes import place_of
 from tests.contract.stores.wake_racing import TARGETS, runner, targets
-from tests.contract.stores.wake_replica import REPLICAS, Ground, connect, race, yard_server
-from tests.yard import make_ref
+from tests.contract.stores.wake_replica import REPLICAS, Ground, connect, race, workload_server
+from tests.policy_harness import make_ref
 
 WAKES = int(os.environ.get("EBBTIDE_WAKES", "0"))
 QUICK = {"postgresql": 300, "dynamodb": 96}
@@ -32,7 +32,7 @@ def test_no_wake_is_lost_while_two_processes_race_to_zero(
 ) -> None:
     kind = request.node.callspec.params["lab"]
     wakes = WAKES or QUICK[kind]
-    with place_of(lab) as place, yard_server() as server:
+    with place_of(lab) as place, workload_server() as server:
         store, policies = open_both(place, cluster)
         for policy in targets():
             policies.put_policy(policy)
@@ -49,10 +49,10 @@ def test_no_wake_is_lost_while_two_processes_race_to_zero(
             f"\n{kind}: {sum(woken.values())} wakes by {REPLICAS} processes in "
             f"{took:.1f} s, {' + '.join(map(str, falls))} falls, {len(lost)} wakes lost"
         )
-        yard = connect(ground.yard)
-        left = [yard.read(make_ref(f"w{target}")).replicas for target in range(TARGETS)]
+        memory_workloads = connect(ground.memory_workloads)
+        left = [memory_workloads.read(make_ref(f"w{target}")).replicas for target in range(TARGETS)]
         states = policies.list_states()
-        rebuilt = runner(StillClock(), store, yard, "rebuild").rebuild()
+        rebuilt = runner(StillClock(), store, memory_workloads, "rebuild").rebuild()
         store.close()
     assert lost == []
     assert left == [2] * TARGETS

@@ -20,7 +20,7 @@ from ebbtide.simulator.world.clock import VirtualClock
 from ebbtide.simulator.world.ports import SimNotifier
 from tests.builders import make_settings
 from tests.contract.stores.lab import policies_of
-from tests.yard import QUERY, Readings, Yard, make_policy, make_workload, policy_id
+from tests.policy_harness import QUERY, MemoryWorkloads, Readings, make_policy, make_workload, policy_id
 
 START = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
 END = int(datetime(2027, 1, 1, tzinfo=UTC).timestamp())
@@ -35,12 +35,14 @@ class Year:
     def __init__(self, store: Store) -> None:
         self.clock = VirtualClock(START)
         self.rows = policies_of(store)
-        self.yard = Yard(*(make_workload(f"w{number}") for number in range(len(ZONES))))
+        self.memory_workloads = MemoryWorkloads(
+            *(make_workload(f"w{number}") for number in range(len(ZONES)))
+        )
         numbers = iter(range(10**9))
         doors = ScalingPorts(
             store=store,
             policies=self.rows,
-            workloads=self.yard,
+            workloads=self.memory_workloads,
             signals=Readings({QUERY: 0.0}, self.clock),
             notifier=SimNotifier(),
             clock=self.clock,

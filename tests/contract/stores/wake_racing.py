@@ -19,7 +19,7 @@ from ebbtide.ports import PolicyStore, Store, Workloads
 from ebbtide.simulator.world.ports import SimNotifier
 from tests.builders import make_settings
 from tests.contract.stores.lab import START, StillClock, policies_of
-from tests.yard import QUERY, Readings, make_policy, make_workload, policy_id
+from tests.policy_harness import QUERY, Readings, make_policy, make_workload, policy_id
 
 TARGETS = 12
 DEFAULTS = ZeroDefaults(idle_threshold_seconds=3600, keep_alive_window_seconds=0)
@@ -51,12 +51,12 @@ class NoTurns:
         return getattr(self._inner, name)
 
 
-def runner(clock: StillClock, store: Store, yard: Workloads, name: str) -> Scaling:
+def runner(clock: StillClock, store: Store, memory_workloads: Workloads, name: str) -> Scaling:
     numbers = iter(range(10**9))
     ports = ScalingPorts(
         store=NoTurns(store),  # type: ignore[arg-type]  # the rest is the store itself
         policies=policies_of(store),
-        workloads=yard,
+        workloads=memory_workloads,
         signals=Readings({QUERY: 0.0}, clock),  # type: ignore[arg-type]  # it only tells the time
         notifier=SimNotifier(),
         clock=clock,

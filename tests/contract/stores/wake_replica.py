@@ -19,7 +19,7 @@ from ebbtide.ports import PolicyStore, Workloads
 from tests.contract.stores.hammer import arrived, open_place
 from tests.contract.stores.lab import START, StillClock, policies_of
 from tests.contract.stores.wake_racing import TARGETS, ripen, runner, workloads
-from tests.yard import Yard, make_ref, policy_id
+from tests.policy_harness import MemoryWorkloads, make_ref, policy_id
 
 REPLICAS = 2
 WAKERS = 2
@@ -28,28 +28,28 @@ LONGEST_WAIT_SECONDS = 0.05
 SECRET = b"contract"
 
 
-class YardServer(BaseManager):
-    """Serves one yard to several processes."""
+class WorkloadServer(BaseManager):
+    """Serves one set of workloads to several processes."""
 
 
-_yard = Yard(*workloads())
+_memory_workloads = MemoryWorkloads(*workloads())
 
 
-def _the_yard() -> Yard:
-    return _yard
+def _the_workloads() -> MemoryWorkloads:
+    return _memory_workloads
 
 
-YardServer.register("yard", _the_yard)
+WorkloadServer.register("memory_workloads", _the_workloads)
 
 
-def yard_server() -> YardServer:
-    return YardServer(authkey=SECRET, ctx=multiprocessing.get_context("spawn"))
+def workload_server() -> WorkloadServer:
+    return WorkloadServer(authkey=SECRET, ctx=multiprocessing.get_context("spawn"))
 
 
 def connect(address: str) -> Workloads:
-    manager = YardServer(address, SECRET)
+    manager = WorkloadServer(address, SECRET)
     manager.connect()
-    return cast(Workloads, manager.yard())  # type: ignore[attr-defined]
+    return cast(Workloads, manager.memory_workloads())  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Ground:
 
     place: str
     cluster: str
-    yard: str
+    memory_workloads: str
     arrivals: Path
     wakes: int
     """By all replicas together, at least; each waker makes as many as the others, two at a time."""
@@ -77,7 +77,7 @@ class Raced:
 def race(ground: Ground, number: int) -> Raced:
     done = Raced()
     loop_store = open_place(ground.place, ground.cluster)
-    loop = runner(StillClock(), loop_store, connect(ground.yard), f"loop{number}")
+    loop = runner(StillClock(), loop_store, connect(ground.memory_workloads), f"loop{number}")
     first = number * WAKERS
     wakers = [Waker(ground, first + each, done) for each in range(WAKERS)]
     arrived(ground.arrivals, number, REPLICAS)
@@ -97,8 +97,8 @@ class Waker:
     def __init__(self, ground: Ground, number: int, done: Raced) -> None:
         self._store = open_place(ground.place, ground.cluster)
         self._policies: PolicyStore = policies_of(self._store)
-        self._yard = connect(ground.yard)
-        self._scaling = runner(StillClock(), self._store, self._yard, f"waker{number}")
+        self._memory_workloads = connect(ground.memory_workloads)
+        self._scaling = runner(StillClock(), self._store, self._memory_workloads, f"waker{number}")
         self._mine = range(number, TARGETS, REPLICAS * WAKERS)
         self._pairs = -(-ground.wakes // (2 * REPLICAS * WAKERS))
         self._chance = random.Random(number)
@@ -119,5 +119,5 @@ class Waker:
         self._store.close()
 
     def _look(self, target: int, when: str) -> None:
-        if not self._yard.read(make_ref(f"w{target}")).replicas:
+        if not self._memory_workloads.read(make_ref(f"w{target}")).replicas:
             self._done.lost.append(f"w{target} after wake {self._done.wakes.get(target, 0)}, {when}")

@@ -19,8 +19,8 @@ from tests.builders import make_settings
 from tests.integration.api.conftest import SECRET, client_of, site_of
 from tests.integration.api.test_policy_routes import PATH, SHOP
 from tests.integration.api.test_wake_routes import HOOK, signed
+from tests.policy_harness import PolicyHarness
 from tests.servers.postgres import postgres_server
-from tests.yard import Town
 
 ESCAPE, BREAK, NUL, HALF = "\x1b[2J", "all well\r\n2030-01-01 resumed", "a\0b", "a\ud800"
 """A terminal cleared, a line added to a log, and what no database takes."""
@@ -40,10 +40,10 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture
 def client(url: str) -> Iterator[TestClient]:
     upgrade(url)
-    town = Town(policies=())
-    store = SqlStore.open(url, town.clock, "texts")
-    scaling = town.runner(store=store, policies=store.policies())
-    site = site_of(store, town.clock, scaling, Snapshot(0, ClusterView()), make_settings())
+    harness = PolicyHarness(policies=())
+    store = SqlStore.open(url, harness.clock, "texts")
+    scaling = harness.runner(store=store, policies=store.policies())
+    site = site_of(store, harness.clock, scaling, Snapshot(0, ClusterView()), make_settings())
     with client_of(replace(site, hosts=("testserver",), webhook_secrets=(SECRET,))) as client:
         yield client
     store.close()

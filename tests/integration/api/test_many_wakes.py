@@ -20,14 +20,14 @@ from ebbtide.model.snapshot import ClusterView, Snapshot
 from ebbtide.model.workload import Workload, WorkloadRef
 from tests.builders import make_settings
 from tests.integration.api.conftest import TOKENS, site_of
-from tests.yard import Town, Yard, make_ref, make_workload
+from tests.policy_harness import MemoryWorkloads, PolicyHarness, make_ref, make_workload
 
 CALLERS = 1000
 FILES = 4 * CALLERS
 """Each caller has a socket at both ends, in this one process."""
 
 
-class Patient(Yard):
+class Patient(MemoryWorkloads):
     """Waits by the real clock: the time of the others stands still, and would be over at once."""
 
     def wait_ready(self, ref: WorkloadRef, until: float) -> Workload:
@@ -84,26 +84,28 @@ async def wake(port: int, path: str, at_once: int) -> list[tuple[int, dict[str, 
 
 
 def test_a_thousand_wakes_of_one_policy_are_one_scale_call(at_once: int) -> None:
-    town = Town(yard=Patient(make_workload()))
-    town.sleep()
-    town.yard.calls.clear()
-    town.yard.slow = True
-    (policy,) = town.policies
-    before = town.state.wake_count
-    app = make_app(site_of(town.store, town.clock, town.scaling, Snapshot(0, ClusterView()), make_settings()))
+    harness = PolicyHarness(memory_workloads=Patient(make_workload()))
+    harness.sleep()
+    harness.memory_workloads.calls.clear()
+    harness.memory_workloads.slow = True
+    (policy,) = harness.policies
+    before = harness.state.wake_count
+    app = make_app(
+        site_of(harness.store, harness.clock, harness.scaling, Snapshot(0, ClusterView()), make_settings())
+    )
 
     def ready() -> None:
         # Ready before anyone who waits looks again, or they would be told that it is not.
-        if town.yard.calls:
-            town.yard.put(make_ref(), ready_replicas=2)
-        town.yard.slow = False
+        if harness.memory_workloads.calls:
+            harness.memory_workloads.put(make_ref(), ready_replicas=2)
+        harness.memory_workloads.slow = False
 
     app.add_middleware(Arrivals, many=at_once, all_here=ready)
     with served(app, "127.0.0.1", 0) as port:
         found = asyncio.run(wake(port, f"/api/v1/scaling/policies/{policy.id}/wake", at_once))
     assert Counter(code for code, _ in found) == {200: CALLERS}
     assert all(body["ready"] is True for _, body in found)
-    assert [replicas for _, replicas in town.yard.calls] == [2]
-    assert town.phase() is Phase.ACTIVE
-    assert town.state.wakes[-1].at == town.now
-    assert town.state.wake_count >= before + 1
+    assert [replicas for _, replicas in harness.memory_workloads.calls] == [2]
+    assert harness.phase() is Phase.ACTIVE
+    assert harness.state.wakes[-1].at == harness.now
+    assert harness.state.wake_count >= before + 1

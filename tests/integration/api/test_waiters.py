@@ -10,7 +10,7 @@ from ebbtide.engine.scale_to_zero.scaling import Scaling, Woken
 from ebbtide.entrypoints.api.waiting import Waiting
 from ebbtide.model.idle import WakeReason
 from ebbtide.simulator.world.clock import VirtualClock
-from tests.yard import Town
+from tests.policy_harness import PolicyHarness
 
 LONG = 60
 
@@ -19,9 +19,9 @@ class Slow:
     """A scaling whose target is ready only for whoever waits until `ready_from`; each wait ends when told."""
 
     def __init__(self, ready_from: float) -> None:
-        town = Town()
-        self.ports = replace(town.scaling.ports, clock=VirtualClock(0))
-        self._woken = town.scaling.wake(town.policies[0].id, WakeReason.MANUAL)
+        harness = PolicyHarness()
+        self.ports = replace(harness.scaling.ports, clock=VirtualClock(0))
+        self._woken = harness.scaling.wake(harness.policies[0].id, WakeReason.MANUAL)
         self._ready_from = ready_from
         self.until: list[float] = []
         self.go_on = threading.Event()

@@ -26,8 +26,8 @@ from ebbtide.model.workload import WorkloadKind, WorkloadRef
 from ebbtide.simulator.world.ports import SimNotifier
 from tests.builders import make_settings
 from tests.integration.api.conftest import TOKENS, site_of
+from tests.policy_harness import Readings, policy_id
 from tests.servers.processes import eventually
-from tests.yard import Readings, policy_id
 
 QUICK = ZeroDefaults(
     idle_threshold_seconds=1, keep_alive_window_seconds=0, check_interval_seconds=1, max_keep_alive_seconds=0

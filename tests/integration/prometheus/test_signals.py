@@ -12,8 +12,8 @@ from ebbtide.adapters.prometheus import PrometheusSignals, Source
 from ebbtide.model.idle import Phase
 from ebbtide.model.policy import Signal, SignalKind
 from tests.builders import NOW
+from tests.policy_harness import PolicyHarness, make_policy
 from tests.servers.promql import Answer, promql_server, vector
-from tests.yard import Town, make_policy
 
 QUERIES = {
     SignalKind.PROMQL_RATE: 'rate(http_requests_total{app="web"}[5m])',
@@ -71,17 +71,17 @@ FAULTS = ("gone", *faults(Scripted(lambda: 0.0)))
 
 
 @contextmanager
-def scene(*signals: Signal) -> Iterator[tuple[Town, Scripted]]:
-    """A town whose target has been idle for a while, with signals from a server that still answers."""
-    town = Town(policies=(make_policy(signals=signals),))
-    script = Scripted(town.clock.now)
+def scene(*signals: Signal) -> Iterator[tuple[PolicyHarness, Scripted]]:
+    """A harness whose target has been idle for a while, with signals from a server that still answers."""
+    harness = PolicyHarness(policies=(make_policy(signals=signals),))
+    script = Scripted(harness.clock.now)
     with promql_server(script) as url:
-        read = PrometheusSignals(Source(url, timeout_seconds=0.3), town.clock.now)
-        town.scaling = town.runner(signals=read)
+        read = PrometheusSignals(Source(url, timeout_seconds=0.3), harness.clock.now)
+        harness.scaling = harness.runner(signals=read)
         try:
-            town.rounds(1200, every=240)
-            assert town.phase() is Phase.IDLE
-            yield town, script
+            harness.rounds(1200, every=240)
+            assert harness.phase() is Phase.IDLE
+            yield harness, script
         finally:
             script.let_go.set()
             read.close()
@@ -90,45 +90,47 @@ def scene(*signals: Signal) -> Iterator[tuple[Town, Scripted]]:
 @pytest.mark.parametrize("kind", QUERIES)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_whatever_is_wrong_with_a_metric_nothing_goes_to_zero(fault: str, kind: SignalKind) -> None:
-    with scene(Signal(kind, QUERIES[kind])) as (town, script):
+    with scene(Signal(kind, QUERIES[kind])) as (harness, script):
         if fault == "gone":
-            town.scaling = town.runner(
-                signals=PrometheusSignals(Source("http://127.0.0.1:1", timeout_seconds=0.3), town.clock.now)
+            harness.scaling = harness.runner(
+                signals=PrometheusSignals(
+                    Source("http://127.0.0.1:1", timeout_seconds=0.3), harness.clock.now
+                )
             )
         else:
             script.fault = faults(script)[fault]
-        town.rounds(1440 if fault == "slow" else 4800, every=240)
-        assert town.phase() is Phase.ACTIVE
-        assert town.state.idle_since is None
-        assert town.yard.calls == []
-        assert str(kind) in town.state.left_alone
+        harness.rounds(1440 if fault == "slow" else 4800, every=240)
+        assert harness.phase() is Phase.ACTIVE
+        assert harness.state.idle_since is None
+        assert harness.memory_workloads.calls == []
+        assert str(kind) in harness.state.left_alone
 
 
 @pytest.mark.parametrize("kind", QUERIES)
 def test_the_same_without_a_fault_goes_to_zero(kind: SignalKind) -> None:
-    with scene(Signal(kind, QUERIES[kind])) as (town, _):
-        town.rounds(4800, every=240)
-        assert town.phase() is Phase.ZERO
+    with scene(Signal(kind, QUERIES[kind])) as (harness, _):
+        harness.rounds(4800, every=240)
+        assert harness.phase() is Phase.ZERO
 
 
 @pytest.mark.parametrize("fault", ["500", "empty", "half the series"])
 def test_a_second_signal_that_is_sound_does_not_make_up_for_it(fault: str) -> None:
     bad = Signal(SignalKind.CPU, QUERIES[SignalKind.CPU])
-    with scene(Signal(SignalKind.REPORTED), bad) as (town, script):
+    with scene(Signal(SignalKind.REPORTED), bad) as (harness, script):
         script.fault = faults(script)[fault]
-        town.rounds(4800, every=240)
-        assert town.phase() is Phase.ACTIVE
+        harness.rounds(4800, every=240)
+        assert harness.phase() is Phase.ACTIVE
 
 
 def test_it_goes_to_zero_only_a_whole_idle_time_after_the_fault_is_over() -> None:
-    with scene(Signal(SignalKind.CPU, QUERIES[SignalKind.CPU])) as (town, script):
+    with scene(Signal(SignalKind.CPU, QUERIES[SignalKind.CPU])) as (harness, script):
         script.fault = faults(script)["500"]
-        town.rounds(240, every=240)
+        harness.rounds(240, every=240)
         script.fault = None
-        town.rounds(1920, every=240)
-        assert town.phase() is Phase.IDLE
-        town.rounds(480, every=240)
-        assert town.phase() is Phase.ZERO
+        harness.rounds(1920, every=240)
+        assert harness.phase() is Phase.IDLE
+        harness.rounds(480, every=240)
+        assert harness.phase() is Phase.ZERO
 
 
 def test_many_queries_are_asked_at_once_and_answered_in_order() -> None:

@@ -15,7 +15,7 @@ from ebbtide.config.load import build_config
 from ebbtide.engine.scale_to_zero.policies import Policies, PolicyRefused
 from ebbtide.model.idle import Phase
 from ebbtide.model.policy import FROM_CONFIGURATION, Schedule
-from tests.yard import Town, make_policy, make_ref, policy_id
+from tests.policy_harness import PolicyHarness, make_policy, make_ref, policy_id
 
 WEB = "{name: web, target: {workloads: [{name: web}]}, scale_to_zero: true}"
 SHOP = "{name: shop, target: {workloads: [{name: shop}]}}"
@@ -29,69 +29,71 @@ def config_of(*policies: str) -> Config:
     return build_config(parse_document(f"policies: [{', '.join(policies)}]", "ebbtide.yaml"), {})
 
 
-def town_of(*names: str) -> Town:
+def harness_of(*names: str) -> PolicyHarness:
     """With policies that somebody made by hand."""
-    return Town(policies=tuple(make_policy(name, id=policy_id(n)) for n, name in enumerate(names, start=1)))
+    return PolicyHarness(
+        policies=tuple(make_policy(name, id=policy_id(n)) for n, name in enumerate(names, start=1))
+    )
 
 
-def book_of(town: Town, pools: tuple[str, ...] = ()) -> Policies:
+def book_of(harness: PolicyHarness, pools: tuple[str, ...] = ()) -> Policies:
     numbers = count(1)
-    return Policies(town.rows, town.clock, lambda: f"book-{next(numbers):06d}", pools)
+    return Policies(harness.rows, harness.clock, lambda: f"book-{next(numbers):06d}", pools)
 
 
 def test_a_start_applies_the_file_and_the_next_one_has_nothing_to_say() -> None:
-    town = town_of()
-    assert apply_policies(config_of(WEB, SHOP), town.scaling) == [
+    harness = harness_of()
+    assert apply_policies(config_of(WEB, SHOP), harness.scaling) == [
         "policy web: created, as ebbtide.yaml says",
         "policy shop: created, as ebbtide.yaml says",
     ]
-    versions = [policy.version for policy in town.rows.list_policies()]
-    assert apply_policies(config_of(WEB, SHOP), town.scaling) == []
-    assert [policy.version for policy in town.rows.list_policies()] == versions
+    versions = [policy.version for policy in harness.rows.list_policies()]
+    assert apply_policies(config_of(WEB, SHOP), harness.scaling) == []
+    assert [policy.version for policy in harness.rows.list_policies()] == versions
     less = WEB.replace("true", "false")
-    assert apply_policies(config_of(less, SHOP), town.scaling) == [
+    assert apply_policies(config_of(less, SHOP), harness.scaling) == [
         "policy web: changed, as ebbtide.yaml says"
     ]
 
 
 def test_a_policy_that_has_left_the_file_is_said_at_every_start_and_kept() -> None:
-    town = town_of("by-hand")
-    apply_policies(config_of(WEB, SHOP), town.scaling)
+    harness = harness_of("by-hand")
+    apply_policies(config_of(WEB, SHOP), harness.scaling)
     for _ in range(2):
-        assert apply_policies(config_of(SHOP), town.scaling) == [GONE]
-    assert [policy.name for policy in town.rows.list_policies()] == ["by-hand", "shop", "web"]
-    book = book_of(town)
+        assert apply_policies(config_of(SHOP), harness.scaling) == [GONE]
+    assert [policy.name for policy in harness.rows.list_policies()] == ["by-hand", "shop", "web"]
+    book = book_of(harness)
     book.delete(book.find("web"))
-    assert apply_policies(config_of(SHOP), town.scaling) == []
+    assert apply_policies(config_of(SHOP), harness.scaling) == []
 
 
 def test_one_that_was_changed_by_hand_since_is_said_all_the_same() -> None:
-    town = town_of()
-    apply_policies(config_of(WEB), town.scaling)
-    book = book_of(town)
+    harness = harness_of()
+    apply_policies(config_of(WEB), harness.scaling)
+    book = book_of(harness)
     (change,) = book.plan([make_policy("web", max_replicas=4)])
     assert book.carry_out(change).origin == FROM_CONFIGURATION
-    assert apply_policies(config_of(), town.scaling) == [GONE]
+    assert apply_policies(config_of(), harness.scaling) == [GONE]
     (taken,) = book.plan([make_policy("web", max_replicas=4)], origin="")
     assert (taken.says, book.carry_out(taken).origin) == ("unchanged", "")
-    assert apply_policies(config_of(), town.scaling) == []
+    assert apply_policies(config_of(), harness.scaling) == []
 
 
 def test_the_file_takes_over_what_was_made_by_hand_without_a_word_where_it_is_the_same() -> None:
-    town = town_of()
-    book = book_of(town)
+    harness = harness_of()
+    book = book_of(harness)
     (change,) = book.plan([config_of(WEB).policies[0].policy(policy_id(1), 0, 0, 0)])
     book.carry_out(change)
-    assert apply_policies(config_of(WEB), town.scaling) == []
+    assert apply_policies(config_of(WEB), harness.scaling) == []
     assert book.find("web").origin == FROM_CONFIGURATION
 
 
 def test_a_policy_of_the_file_whose_target_another_has_is_not_applied_and_said() -> None:
     """Such as one that was renamed in the file."""
-    town = town_of()
-    apply_policies(config_of(WEB), town.scaling)
+    harness = harness_of()
+    apply_policies(config_of(WEB), harness.scaling)
     said = apply_policies(
-        config_of(WEB.replace("name: web, target", "name: site, target"), SHOP), town.scaling
+        config_of(WEB.replace("name: web, target", "name: site, target"), SHOP), harness.scaling
     )
     assert said == [
         "policy site: not applied, though ebbtide.yaml says so: target.workloads[0]: Deployment "
@@ -99,40 +101,40 @@ def test_a_policy_of_the_file_whose_target_another_has_is_not_applied_and_said()
         "policy shop: created, as ebbtide.yaml says",
         GONE,
     ]
-    assert [policy.name for policy in town.rows.list_policies()] == ["shop", "web"]
+    assert [policy.name for policy in harness.rows.list_policies()] == ["shop", "web"]
 
 
 def test_what_left_the_file_while_asleep_can_still_be_woken() -> None:
-    town = Town(policies=(make_policy(origin=FROM_CONFIGURATION),))
-    town.sleep()
-    assert apply_policies(config_of(), town.scaling) == [GONE]
-    assert town.phase() is Phase.ZERO
+    harness = PolicyHarness(policies=(make_policy(origin=FROM_CONFIGURATION),))
+    harness.sleep()
+    assert apply_policies(config_of(), harness.scaling) == [GONE]
+    assert harness.phase() is Phase.ZERO
 
 
 def test_two_may_swap_their_targets_in_one_file() -> None:
-    town = town_of("a", "b")
+    harness = harness_of("a", "b")
     swapped = [make_policy("a", make_ref("b")), make_policy("b", make_ref("a"))]
-    assert [change.problems for change in book_of(town).plan(swapped)] == [(), ()]
+    assert [change.problems for change in book_of(harness).plan(swapped)] == [(), ()]
 
 
 def test_what_does_not_fit_is_neither_created_nor_put_in_place_of_another() -> None:
-    town = town_of("web", "shop")
-    book = book_of(town, ("workers",))
-    before = town.rows.list_policies()
+    harness = harness_of("web", "shop")
+    book = book_of(harness, ("workers",))
+    before = harness.rows.list_policies()
     with pytest.raises(PolicyRefused, match=r"target\.workloads\[0\]: Deployment default/web is the target"):
         book.create(make_policy("new", make_ref("web"), id=policy_id(7)))
     with pytest.raises(PolicyRefused, match="nothing was changed"):
         book.replace(make_policy("shop", make_ref("web"), id=policy_id(2), version=1))
-    assert town.rows.list_policies() == before
+    assert harness.rows.list_policies() == before
     assert book.replace(make_policy("web", id=policy_id(1), version=1, max_replicas=3)).version == 2
 
 
 def test_what_was_disabled_counts_from_when_it_is_enabled() -> None:
-    town = town_of()
-    book, written = book_of(town), town.now
+    harness = harness_of()
+    book, written = book_of(harness), harness.now
     off = book.create(make_policy("web", schedules=(Schedule("@daily", replicas=0),), enabled=False))
-    town.clock.sleep(3600)
+    harness.clock.sleep(3600)
     on = book.replace(replace(off, enabled=True))
     assert [each.written_at for each in (*off.schedules, *on.schedules)] == [written, written + 3600]
-    town.clock.sleep(3600)
+    harness.clock.sleep(3600)
     assert book.replace(replace(on, max_replicas=4)).schedules == on.schedules

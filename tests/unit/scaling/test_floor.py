@@ -11,7 +11,7 @@ from ebbtide.model.pod import Phase as PodPhase
 from ebbtide.model.policy import Policy, Target
 from ebbtide.model.snapshot import ClusterView
 from tests.builders import make_node, make_pod, make_pool, make_record, make_settings, make_snapshot
-from tests.yard import make_policy, make_ref, make_state
+from tests.policy_harness import make_policy, make_ref, make_state
 
 SETTINGS = make_settings(pools=(make_pool("a", min_workers=2, max_workers=5), make_pool("b")), min_workers=3)
 

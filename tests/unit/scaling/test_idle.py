@@ -17,7 +17,7 @@ from ebbtide.model.policy import Policy, Schedule, Signal, SignalKind, Target
 from ebbtide.model.snapshot import Reading
 from ebbtide.model.workload import Workload
 from tests.builders import NOW
-from tests.yard import BY_QUERY, DEFAULTS, QUERY, make_policy, make_ref, make_state, make_workload
+from tests.policy_harness import BY_QUERY, DEFAULTS, QUERY, make_policy, make_ref, make_state, make_workload
 
 RATE = Rate(Decimal("0.02"), "EUR", "test")
 LONG_IDLE = NOW - 7200

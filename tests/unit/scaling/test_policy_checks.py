@@ -9,7 +9,7 @@ import pytest
 from ebbtide.core.scale_to_zero.policy_checks import check_policy, stamped, stranded
 from ebbtide.model.idle import Phase, Remembered
 from ebbtide.model.policy import Policy, Schedule, Target
-from tests.yard import make_policy, make_ref, make_state, policy_id
+from tests.policy_harness import make_policy, make_ref, make_state, policy_id
 
 POOLS = ("workers", "gpu")
 

@@ -12,8 +12,8 @@ from ebbtide.model.idle import Phase, WakeReason
 from ebbtide.model.policy import Target, ZeroDefaults
 from ebbtide.model.settings import Settings
 from tests.builders import make_pool
+from tests.policy_harness import QUERY, MemoryWorkloads, Readings, make_policy
 from tests.unit.engine.builders import Small, quick_settings
-from tests.yard import QUERY, Readings, Yard, make_policy
 
 
 def one_zone() -> Small:
@@ -47,7 +47,7 @@ def test_a_pool_sleeps_to_the_last_node_of_every_zone_and_a_wake_brings_one_at_o
     doors = ScalingPorts(
         store=small.store,
         policies=rows,
-        workloads=Yard(),
+        workloads=MemoryWorkloads(),
         signals=Readings({QUERY: 0.0}, small.clock),
         notifier=small.notifier,
         clock=small.clock,

@@ -20,7 +20,7 @@ from ebbtide.model.resources import NOTHING, Resources
 from ebbtide.model.snapshot import ClusterView
 from ebbtide.model.workload import WorkloadKind, WorkloadRef
 from tests.builders import make_node, make_pod, make_pool, make_type
-from tests.yard import make_policy, make_ref, make_state, make_workload
+from tests.policy_harness import make_policy, make_ref, make_state, make_workload
 
 POOL = make_pool()
 """One type: 4 CPUs and 8 GiB for 0.05."""

@@ -13,7 +13,7 @@ from ebbtide.errors import Conflict
 from ebbtide.model.idle import Phase
 from ebbtide.model.policy import Policy, Target
 from ebbtide.ports import PolicyStore
-from tests.yard import Town, Yard, make_ref, make_workload
+from tests.policy_harness import MemoryWorkloads, PolicyHarness, make_ref, make_workload
 
 WEB, OTHER = make_ref(), make_ref("other")
 
@@ -33,59 +33,60 @@ class Between:
         return getattr(self._inner, name)
 
 
-def about_to_sleep() -> Town:
+def about_to_sleep() -> PolicyHarness:
     """Idle for so long that the next round puts it to sleep."""
-    town = Town(yard=Yard(make_workload(), make_workload("other")))
-    town.rounds(2100)
-    town.clock.sleep(60)
-    assert (town.phase(), town.yard.calls) == (Phase.IDLE, [])
-    return town
+    harness = PolicyHarness(memory_workloads=MemoryWorkloads(make_workload(), make_workload("other")))
+    harness.rounds(2100)
+    harness.clock.sleep(60)
+    assert (harness.phase(), harness.memory_workloads.calls) == (Phase.IDLE, [])
+    return harness
 
 
-def retarget(town: Town, rows: PolicyStore | None = None) -> Policy:
-    book = Policies(rows or town.rows, town.clock, lambda: f"retarget-{town.now}")
-    (policy,) = town.rows.list_policies()
+def retarget(harness: PolicyHarness, rows: PolicyStore | None = None) -> Policy:
+    book = Policies(rows or harness.rows, harness.clock, lambda: f"retarget-{harness.now}")
+    (policy,) = harness.rows.list_policies()
     return book.replace(replace(policy, target=Target((OTHER,))))
 
 
 @pytest.mark.parametrize("before", ["list_policies", "write_state"])
 def test_a_target_that_changes_under_a_round_is_not_put_to_sleep(before: str) -> None:
-    town = about_to_sleep()
-    rows = cast(PolicyStore, Between(town.rows, before, lambda: retarget(town)))
-    town.round(town.runner(policies=rows))
-    assert town.yard.calls == []
-    (policy,) = town.rows.list_policies()
-    assert (policy.target.workloads, town.phase()) == ((OTHER,), Phase.IDLE)
-    town.round()
-    assert town.yard.calls == [], "the new target begins its own idle time"
-    town.rounds(2160)
-    assert town.yard.calls == [(OTHER, 0)]
+    harness = about_to_sleep()
+    rows = cast(PolicyStore, Between(harness.rows, before, lambda: retarget(harness)))
+    harness.round(harness.runner(policies=rows))
+    assert harness.memory_workloads.calls == []
+    (policy,) = harness.rows.list_policies()
+    assert (policy.target.workloads, harness.phase()) == ((OTHER,), Phase.IDLE)
+    harness.round()
+    assert harness.memory_workloads.calls == [], "the new target begins its own idle time"
+    harness.rounds(2160)
+    assert harness.memory_workloads.calls == [(OTHER, 0)]
 
 
 def test_a_target_that_fell_asleep_meanwhile_is_not_changed() -> None:
-    town = about_to_sleep()
-    rows = cast(PolicyStore, Between(town.rows, "put_policy", town.round))
+    harness = about_to_sleep()
+    rows = cast(PolicyStore, Between(harness.rows, "put_policy", harness.round))
     with pytest.raises(PolicyRefused, match="target: its target is asleep; wake it first"):
-        retarget(town, rows)
-    (policy,) = town.rows.list_policies()
-    assert (policy.target.workloads, policy.version, town.phase()) == ((WEB,), 1, Phase.ZERO)
+        retarget(harness, rows)
+    (policy,) = harness.rows.list_policies()
+    assert (policy.target.workloads, policy.version, harness.phase()) == ((WEB,), 1, Phase.ZERO)
 
 
 def test_a_change_of_target_that_meets_another_write_of_the_state_is_made_again() -> None:
-    town = about_to_sleep()
+    harness = about_to_sleep()
     rows = cast(
-        PolicyStore, Between(town.rows, "put_policy", lambda: town.put(keep_up_until=town.now + 3600))
+        PolicyStore,
+        Between(harness.rows, "put_policy", lambda: harness.put(keep_up_until=harness.now + 3600)),
     )
-    assert retarget(town, rows).version == 2
-    assert town.state.keep_up_until == town.now + 3600
+    assert retarget(harness, rows).version == 2
+    assert harness.state.keep_up_until == harness.now + 3600
 
 
 def test_a_change_of_target_over_another_change_of_the_policy_is_a_conflict() -> None:
-    town = about_to_sleep()
+    harness = about_to_sleep()
 
     def change() -> None:
-        (policy,) = town.rows.list_policies()
-        town.rows.put_policy(replace(policy, max_replicas=3))
+        (policy,) = harness.rows.list_policies()
+        harness.rows.put_policy(replace(policy, max_replicas=3))
 
     with pytest.raises(Conflict, match="version 2, not 1"):
-        retarget(town, cast(PolicyStore, Between(town.rows, "put_policy", change)))
+        retarget(harness, cast(PolicyStore, Between(harness.rows, "put_policy", change)))

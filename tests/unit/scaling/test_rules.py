@@ -16,7 +16,7 @@ from ebbtide.model.idle import IdleState, Priced, Rate, Remembered, RuleTimer
 from ebbtide.model.policy import Operator, Policy, Rule, Schedule
 from ebbtide.model.snapshot import Reading
 from tests.builders import NOW
-from tests.yard import make_policy, make_ref, make_state, make_workload
+from tests.policy_harness import make_policy, make_ref, make_state, make_workload
 
 UP = Rule("queue", Operator.GT, 10, duration_seconds=120, scale_by=2)
 DOWN = Rule("queue", Operator.LTE, 1, duration_seconds=60, scale_by=-1)

@@ -15,7 +15,7 @@ from ebbtide.core.scale_to_zero.savings import add, cut, fold, local_date, open_
 from ebbtide.model.idle import Phase, Rate
 from ebbtide.model.ledger import LedgerDay, Stretch
 from tests.builders import NOW
-from tests.yard import make_policy, make_state, policy_id
+from tests.policy_harness import make_policy, make_state, policy_id
 
 RATE = Rate(Decimal("0.10"), "EUR", "list", realised_per_hour=Decimal("0.04"))
 HOUR = 3600

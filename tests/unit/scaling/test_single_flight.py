@@ -10,7 +10,7 @@ import pytest
 from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.engine.single_flight import SingleFlight
 from ebbtide.model.idle import Phase, WakeReason, wake_id
-from tests.yard import Town, make_ref
+from tests.policy_harness import PolicyHarness, make_ref
 
 
 def test_those_who_wait_share_one_answer_and_a_later_one_begins_anew() -> None:
@@ -68,18 +68,18 @@ def wake_at_once(runners: list[Scaling], policy_id: str, callers: int) -> list[t
 
 @pytest.mark.parametrize("processes", [1, 4])
 def test_a_thousand_wakes_of_one_policy_are_one_call(processes: int) -> None:
-    town = Town()
-    town.sleep()
-    before = len(town.yard.calls)
-    runners = [town.runner() for _ in range(processes)]
-    answers = wake_at_once(runners, town.policies[0].id, 1000)
-    assert town.yard.calls[before:] == [(make_ref(), 2)]
-    assert town.state.phase is Phase.WAKING
-    assert set(answers) == {("waking", wake_id(town.policies[0].id, 1))}
+    harness = PolicyHarness()
+    harness.sleep()
+    before = len(harness.memory_workloads.calls)
+    runners = [harness.runner() for _ in range(processes)]
+    answers = wake_at_once(runners, harness.policies[0].id, 1000)
+    assert harness.memory_workloads.calls[before:] == [(make_ref(), 2)]
+    assert harness.state.phase is Phase.WAKING
+    assert set(answers) == {("waking", wake_id(harness.policies[0].id, 1))}
 
 
 def test_a_thousand_wakes_of_what_runs_call_nothing() -> None:
-    town = Town()
-    answers = wake_at_once([town.runner()], town.policies[0].id, 200)
+    harness = PolicyHarness()
+    answers = wake_at_once([harness.runner()], harness.policies[0].id, 200)
     assert {status for status, _ in answers} == {"already_running"}
-    assert town.yard.calls == []
+    assert harness.memory_workloads.calls == []

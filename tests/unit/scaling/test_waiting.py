@@ -20,7 +20,7 @@ from ebbtide.model.snapshot import ClusterView
 from ebbtide.model.workload import Workload
 from ebbtide.narrate import entry_of
 from tests.builders import make_node
-from tests.yard import Town, Yard, make_policy, make_ref, make_workload
+from tests.policy_harness import MemoryWorkloads, PolicyHarness, make_policy, make_ref, make_workload
 
 WEB = make_ref()
 LONG = 30.0
@@ -34,104 +34,107 @@ class RealTime:
         time.sleep(min(seconds, 0.01))
 
 
-def asleep(**changes: Any) -> tuple[Town, Scaling]:
+def asleep(**changes: Any) -> tuple[PolicyHarness, Scaling]:
     """A target at zero that takes its time to be ready, and a process that runs in real time."""
-    town = Town()
-    town.sleep()
-    town.yard.slow = True
-    return town, town.runner(**{"clock": RealTime(), **changes})
+    harness = PolicyHarness()
+    harness.sleep()
+    harness.memory_workloads.slow = True
+    return harness, harness.runner(**{"clock": RealTime(), **changes})
 
 
 def test_a_wake_is_answered_the_moment_it_is_ready_however_many_wait() -> None:
-    town, scaling = asleep()
-    woken = scaling.wake(town.policies[0].id, WakeReason.MANUAL)
+    harness, scaling = asleep()
+    woken = scaling.wake(harness.policies[0].id, WakeReason.MANUAL)
     with ThreadPoolExecutor(20) as pool:
         waits = [
             pool.submit(scaling.wait_ready, woken.policy_id, woken.wake_id, time.time() + LONG)
             for _ in range(20)
         ]
         assert not any(one.done() for one in waits)
-        town.yard.put(WEB, ready_replicas=2)
+        harness.memory_workloads.put(WEB, ready_replicas=2)
         answers = [one.result(LONG) for one in waits]
     assert {(one.ready, one.message, one.wake_id) for one in answers} == {(True, "Ready", woken.wake_id)}
-    assert (town.state.phase, len(town.state.wakes)) == (Phase.ACTIVE, 1)
+    assert (harness.state.phase, len(harness.state.wakes)) == (Phase.ACTIVE, 1)
 
 
 def test_a_wait_that_ends_too_early_leaves_the_wake_going_on() -> None:
-    town, scaling = asleep()
-    woken = scaling.wake(town.policies[0].id, WakeReason.MANUAL)
+    harness, scaling = asleep()
+    woken = scaling.wake(harness.policies[0].id, WakeReason.MANUAL)
     answer = scaling.wait_ready(woken.policy_id, woken.wake_id, time.time())
     assert (answer.ready, answer.message) == (False, "Not ready in time; the wake goes on")
-    assert town.phase() is Phase.WAKING
-    town.yard.put(WEB, ready_replicas=2)
+    assert harness.phase() is Phase.WAKING
+    harness.memory_workloads.put(WEB, ready_replicas=2)
     assert scaling.wait_ready(woken.policy_id, woken.wake_id, time.time() + LONG).ready
     assert scaling.wait_ready(woken.policy_id, woken.wake_id, time.time() + LONG).ready
 
 
 @pytest.mark.parametrize("wrong", ["", "wake-1", "wake-x-1", "{id}-99", "{id}-x"])
 def test_a_wake_that_never_was_cannot_be_waited_for(wrong: str) -> None:
-    town, scaling = asleep()
-    name = wrong.format(id=wake_id(town.policies[0].id, 1).rpartition("-")[0])
+    harness, scaling = asleep()
+    name = wrong.format(id=wake_id(harness.policies[0].id, 1).rpartition("-")[0])
     with pytest.raises(NotFound, match="no wake"):
-        scaling.wait_ready(town.policies[0].id, name, time.time())
+        scaling.wait_ready(harness.policies[0].id, name, time.time())
 
 
 def test_a_wake_that_was_not_carried_out_is_before_it_counts_as_ready() -> None:
     """It may be up only because a call to zero is still on its way."""
-    town = Town()
-    town.put(phase=Phase.WAKING, wake_count=1, last_wake_at=town.now, last_scaled_at=0)
-    scaling = town.runner(clock=RealTime())
-    version = town.yard.read(WEB).version
-    assert scaling.wait_ready(town.policies[0].id, wake_id(town.policies[0].id, 1), time.time() + LONG).ready
-    assert town.yard.calls == [(WEB, 2)]
-    assert town.yard.read(WEB).version != version
+    harness = PolicyHarness()
+    harness.put(phase=Phase.WAKING, wake_count=1, last_wake_at=harness.now, last_scaled_at=0)
+    scaling = harness.runner(clock=RealTime())
+    version = harness.memory_workloads.read(WEB).version
+    assert scaling.wait_ready(
+        harness.policies[0].id, wake_id(harness.policies[0].id, 1), time.time() + LONG
+    ).ready
+    assert harness.memory_workloads.calls == [(WEB, 2)]
+    assert harness.memory_workloads.read(WEB).version != version
 
 
 def test_what_was_at_zero_in_a_group_is_brought_up_and_waited_for() -> None:
     refs = (make_ref("web"), make_ref("api"))
-    town = Town(
-        policies=(make_policy("pair", *refs),), yard=Yard(make_workload("web"), make_workload("api", 0))
+    harness = PolicyHarness(
+        policies=(make_policy("pair", *refs),),
+        memory_workloads=MemoryWorkloads(make_workload("web"), make_workload("api", 0)),
     )
-    scaling = town.runner(clock=RealTime())
-    woken = scaling.wake(town.policies[0].id, WakeReason.MANUAL)
+    scaling = harness.runner(clock=RealTime())
+    woken = scaling.wake(harness.policies[0].id, WakeReason.MANUAL)
     assert scaling.wait_ready(woken.policy_id, woken.wake_id, time.time() + LONG).ready
-    assert town.yard.read(refs[1]).replicas == 1
-    town.yard.put(refs[1], replicas=0, ready_replicas=0)
+    assert harness.memory_workloads.read(refs[1]).replicas == 1
+    harness.memory_workloads.put(refs[1], replicas=0, ready_replicas=0)
     assert scaling.wait_ready(woken.policy_id, woken.wake_id, time.time() + LONG).ready
 
 
 def test_a_process_that_stays_follows_its_wakes() -> None:
-    town, scaling = asleep(follows=True)
-    scaling.wake(town.policies[0].id, WakeReason.MANUAL)
-    town.yard.put(WEB, ready_replicas=2)
+    harness, scaling = asleep(follows=True)
+    scaling.wake(harness.policies[0].id, WakeReason.MANUAL)
+    harness.memory_workloads.put(WEB, ready_replicas=2)
     deadline = time.time() + LONG
-    while town.phase() is not Phase.ACTIVE:
+    while harness.phase() is not Phase.ACTIVE:
         assert time.time() < deadline
         time.sleep(0.01)
 
 
 def test_the_time_that_a_node_took_is_told_apart() -> None:
-    town = Town()
-    town.sleep()
-    woken = town.scaling.wake(town.policies[0].id, WakeReason.MANUAL)
-    town.yard.put(WEB, ready_replicas=0)
-    town.clock.sleep(50)
+    harness = PolicyHarness()
+    harness.sleep()
+    woken = harness.scaling.wake(harness.policies[0].id, WakeReason.MANUAL)
+    harness.memory_workloads.put(WEB, ready_replicas=0)
+    harness.clock.sleep(50)
     ready = Transition("op", OperationKind.SCALE_UP, PartKind.LAUNCH, "n-1", "JOINED", "READY")
     gone = Transition("op", OperationKind.SCALE_DOWN, PartKind.REMOVAL, "n-2", "TERMINATING", "GONE")
-    came = entry_of("zz-1", town.now, ready, "n-1")
-    town.store.append([came])
-    town.clock.sleep(20)
-    town.store.append(
-        [entry_of("zz-2", town.now, gone, "n-2"), replace(came, id="zz-3", at=town.now, data={})]
+    came = entry_of("zz-1", harness.now, ready, "n-1")
+    harness.store.append([came])
+    harness.clock.sleep(20)
+    harness.store.append(
+        [entry_of("zz-2", harness.now, gone, "n-2"), replace(came, id="zz-3", at=harness.now, data={})]
     )
-    town.yard.put(WEB, ready_replicas=2)
-    answer = town.scaling.wait_ready(woken.policy_id, woken.wake_id, time.time())
+    harness.memory_workloads.put(WEB, ready_replicas=2)
+    answer = harness.scaling.wait_ready(woken.policy_id, woken.wake_id, time.time())
     assert (answer.ready, answer.node_wait) == (True, True)
-    (timed,) = town.state.wakes
+    (timed,) = harness.state.wakes
     assert (timed.seconds, timed.node_seconds) == (70, 50)
-    town.sleep()
-    town.put(wakes=(replace(timed, at=1), replace(timed, at=2), WakeTime(3, 20)))
-    assert town.scaling.wake(woken.policy_id, WakeReason.MANUAL).estimated_ready_seconds == 70
+    harness.sleep()
+    harness.put(wakes=(replace(timed, at=1), replace(timed, at=2), WakeTime(3, 20)))
+    assert harness.scaling.wake(woken.policy_id, WakeReason.MANUAL).estimated_ready_seconds == 70
 
 
 class Pool:
@@ -147,19 +150,21 @@ class Pool:
 
 
 def test_a_pool_is_ready_when_its_nodes_are() -> None:
-    town = Town(policies=(make_policy(target=Target(pool="workers")),), yard=Yard())
-    town.sleep()
-    scaling = town.runner(cluster=Pool())
-    woken = scaling.wake(town.policies[0].id, WakeReason.MANUAL)
-    early = scaling.wait_ready(woken.policy_id, woken.wake_id, town.clock.now())
+    harness = PolicyHarness(
+        policies=(make_policy(target=Target(pool="workers")),), memory_workloads=MemoryWorkloads()
+    )
+    harness.sleep()
+    scaling = harness.runner(cluster=Pool())
+    woken = scaling.wake(harness.policies[0].id, WakeReason.MANUAL)
+    early = scaling.wait_ready(woken.policy_id, woken.wake_id, harness.clock.now())
     assert not early.ready
-    assert scaling.wait_ready(woken.policy_id, woken.wake_id, town.clock.now() + 60).ready
-    blind = town.runner().wait_ready(woken.policy_id, woken.wake_id, town.clock.now() + 60)
+    assert scaling.wait_ready(woken.policy_id, woken.wake_id, harness.clock.now() + 60).ready
+    blind = harness.runner().wait_ready(woken.policy_id, woken.wake_id, harness.clock.now() + 60)
     assert not blind.ready
 
 
 def test_the_loop_rounds_until_it_is_asked_to_stop() -> None:
-    town = Town(defaults=ZeroDefaults(check_interval_seconds=0))
+    harness = PolicyHarness(defaults=ZeroDefaults(check_interval_seconds=0))
     stop = threading.Event()
     seen: list[str] = []
 
@@ -168,17 +173,17 @@ def test_the_loop_rounds_until_it_is_asked_to_stop() -> None:
         if len(seen) == 3:
             stop.set()
 
-    run_rounds(town.scaling, "runner", stop, note)
+    run_rounds(harness.scaling, "runner", stop, note)
     assert len(seen) == 3
 
 
 def test_a_workload_that_cannot_be_looked_at_counts_as_running() -> None:
-    class Away(Yard):
+    class Away(MemoryWorkloads):
         def read(self, ref: Any) -> Workload:
             from ebbtide.errors import Retryable
 
             raise Retryable("the API server does not answer")
 
-    town = Town(yard=Away(make_workload()))
-    woken = town.scaling.wake(town.policies[0].id, WakeReason.MANUAL)
+    harness = PolicyHarness(memory_workloads=Away(make_workload()))
+    woken = harness.scaling.wake(harness.policies[0].id, WakeReason.MANUAL)
     assert (woken.status, woken.ready) == ("already_running", False)

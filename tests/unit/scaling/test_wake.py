@@ -23,7 +23,7 @@ from ebbtide.core.scale_to_zero.wake import (
 )
 from ebbtide.model.idle import Phase, Rate, Remembered, WakeReason, WakeTime
 from tests.builders import NOW
-from tests.yard import DEFAULTS, make_policy, make_ref, make_state, make_workload
+from tests.policy_harness import DEFAULTS, make_policy, make_ref, make_state, make_workload
 
 
 @pytest.mark.parametrize("phase", [Phase.FALLING, Phase.ZERO])

@@ -98,7 +98,7 @@ class Readings:
         ]
 
 
-class Yard:
+class MemoryWorkloads:
     """Thread-safe; a workload is ready as soon as it is scaled, unless `slow`."""
 
     def __init__(self, *workloads: Workload) -> None:
@@ -138,11 +138,11 @@ class Yard:
 
 
 @dataclass
-class Town:
+class PolicyHarness:
     """A scaling of one policy, on a clock that stands until it is moved."""
 
     policies: Sequence[Policy] = field(default_factory=lambda: (make_policy(),))
-    yard: Yard = field(default_factory=lambda: Yard(make_workload()))
+    memory_workloads: MemoryWorkloads = field(default_factory=lambda: MemoryWorkloads(make_workload()))
     defaults: ZeroDefaults = DEFAULTS
     values: Mapping[str, float | None] | None = None
     database: MemoryDatabase = field(default_factory=MemoryDatabase)
@@ -164,7 +164,7 @@ class Town:
         ports = ScalingPorts(
             store=store,
             policies=self.rows,
-            workloads=self.yard,
+            workloads=self.memory_workloads,
             signals=self.signals,
             notifier=self.notifier,
             clock=self.clock,
