@@ -114,4 +114,69 @@ def test_init_looks_at_the_cluster_and_its_steps_make_a_kubeconfig_with_which_do
     own = {**CREDENTIALS, "AWS_ENDPOINT": moto.url, "CLUSTER_KUBECONFIG": "ebbtide.kubeconfig"}
     findings = json.loads(shell.run("doctor", "--json", environ=own, code=1).out)
     wrong = [one["fix"] for one in findings if not one["ok"]]
-    assert wrong == ["install metrics-server, or set metrics.prometheus_url"]
+    missing = ["install metrics-server, or set metrics.prometheus_url", "run `ebbtide adopt --dry-run`"]
+    assert wrong == missing
+
+
+def running(count: int, **tags: str) -> list[str]:
+    """Machines that somebody else launched."""
+    moto = shared_moto()
+    asked = {"ImageId": moto.image, "MinCount": count, "MaxCount": count, "InstanceType": "m7i.large"}
+    found = moto.client("ec2").run_instances(**asked)["Instances"]
+    ids = [one["InstanceId"] for one in found]
+    if tags:
+        named = [{"Key": key.replace("__", ":"), "Value": value} for key, value in tags.items()]
+        moto.client("ec2").create_tags(Resources=ids, Tags=named)
+    return ids
+
+
+def test_nodes_that_are_there_are_named_not_replaced_and_then_adopted_once(
+    shell: Shell, kube: SharedKube
+) -> None:
+    place = {"node.kubernetes.io/instance-type": "m7i.large", "topology.kubernetes.io/zone": f"{REGION}a"}
+    ids = running(2)
+    for number, id in enumerate(ids):
+        spec = {"providerID": f"aws:///{REGION}a/{id}"}
+        kube.api.post("/api/v1/nodes", node(f"old-{number}", pool="", labels=place, spec=spec))
+    sentence = (
+        "2 nodes that no pool claims are not counted (old-0, old-1): take them over with `ebbtide adopt`"
+    )
+    plan = json.loads(shell.run("plan", "--json", environ=CREDENTIALS).out)
+    assert plan["action"] == "nothing"
+    assert sentence in plan["reason"]
+    assert any(sentence in warning for warning in plan["warnings"])
+    findings = json.loads(shell.run("doctor", "--json", environ=CREDENTIALS, code=1).out)
+    assert any(sentence in one["says"] and not one["ok"] for one in findings)
+    assert sentence in shell.run("once", environ=CREDENTIALS).out
+    assert launched(shared_moto(), shell.folder) == []
+
+    dry = shell.run("adopt", "--dry-run", environ=CREDENTIALS).out
+    assert "to adopt     old-0 -> general" in dry
+    assert launched(shared_moto(), shell.folder) == []
+    shell.run("adopt", "--node", "old-0", environ=CREDENTIALS)
+    told = json.loads(shell.run("adopt", "--json", environ=CREDENTIALS).out)
+    assert [(one["node"], one["state"], one["instance"]) for one in told] == [
+        ("old-0", "adopted", ids[0]),
+        ("old-1", "adopted", ids[1]),
+    ]
+    before = kube.api.get("/api/v1/nodes/old-1")["metadata"]
+    shell.run("adopt", environ=CREDENTIALS)
+    after = kube.api.get("/api/v1/nodes/old-1")["metadata"]
+    assert after["resourceVersion"] == before["resourceVersion"]
+    assert after["labels"]["ebbtide.dev/instance-id"] == ids[1]
+    assert len(launched(shared_moto(), shell.folder)) == 2
+    plan = json.loads(shell.run("plan", "--json", environ=CREDENTIALS).out)
+    assert not any("no pool claims" in warning for warning in plan["warnings"])
+    assert "aws shows 2 instances" in shell.run("doctor", environ=CREDENTIALS, code=1).out
+
+
+def test_what_an_auto_scaling_group_keeps_is_not_adopted(shell: Shell, kube: SharedKube) -> None:
+    place = {"node.kubernetes.io/instance-type": "m7i.large", "topology.kubernetes.io/zone": f"{REGION}a"}
+    (id,) = running(1, aws__autoscaling__groupName="eks-general")
+    spec = {"providerID": f"aws:///{REGION}a/{id}"}
+    kube.api.post("/api/v1/nodes", node("managed", pool="", labels=place, spec=spec))
+    told = shell.run("adopt", "--node", "managed", environ=CREDENTIALS, code=1).out
+    assert "Auto Scaling group eks-general would replace it when it is removed" in told
+    assert "ebbtide.dev/pool" not in kube.api.get("/api/v1/nodes/managed")["metadata"]["labels"]
+    refused = shell.run("adopt", "--pool", "nowhere", environ=CREDENTIALS, code=2).err
+    assert "there is no pool 'nowhere'; nothing was changed" in refused

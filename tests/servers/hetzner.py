@@ -119,12 +119,15 @@ class HetznerServer:
             types = [type_json(name, number) for number, name in enumerate(TYPES)]
             return 200, {"pricing": {"currency": "EUR", "vat_rate": "19.00", "server_types": types}}
         if found := re.fullmatch(r"/servers/(\d+)", path):
-            return self._one(method, int(found[1]))
+            return self._one(method, int(found[1]), body)
         raise Refused("not_found")
 
-    def _one(self, method: str, number: int) -> Reply:
+    def _one(self, method: str, number: int, body: Any) -> Reply:
         if number not in self.servers:
             raise Refused("not_found", "server not found")
+        if method == "PUT":
+            self._check_labels(body["labels"])
+            self.servers[number]["labels"] = body["labels"]
         if method == "DELETE":
             if self.servers[number]["protection"]["delete"]:
                 raise Refused("protected", "server is delete protected")
@@ -175,12 +178,15 @@ class HetznerServer:
         }
         return self.servers[number]
 
+    def _check_labels(self, labels: dict[str, str]) -> None:
+        for key, value in labels.items():
+            if not LABEL_KEY.fullmatch(key) or not LABEL_VALUE.fullmatch(value):
+                raise Refused("invalid_input", f"label {key}={value} is not allowed")
+
     def _check(self, body: Any) -> None:
         if len(body["name"]) > 63 or not HOST_NAME.fullmatch(body["name"]):
             raise Refused("invalid_input", "name is no host name")
-        for key, value in body.get("labels", {}).items():
-            if not LABEL_KEY.fullmatch(key) or not LABEL_VALUE.fullmatch(value):
-                raise Refused("invalid_input", f"label {key}={value} is not allowed")
+        self._check_labels(body.get("labels", {}))
         if body["server_type"] not in TYPES:
             raise Refused("invalid_input", f"server type {body['server_type']} not found")
         if body["image"] not in IMAGES:
@@ -215,7 +221,7 @@ def _handler(server: HetznerServer) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(content)
 
-        do_GET = do_POST = do_DELETE = _any
+        do_GET = do_POST = do_PUT = do_DELETE = _any
 
         def log_message(self, format: str, *args: object) -> None:
             return

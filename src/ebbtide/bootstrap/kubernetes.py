@@ -18,6 +18,7 @@ from ebbtide.errors import ConfigError, Usage
 from ebbtide.ports import Clock, Cloud, Inbox, Metrics, Players, Signals
 
 if TYPE_CHECKING:
+    from ebbtide.adapters.clouds.adoption import Adopter
     from ebbtide.adapters.clouds.join import Join
     from ebbtide.adapters.kube.cluster import KubeCluster
     from ebbtide.adapters.kube.connection import Connection
@@ -95,6 +96,14 @@ def open_cloud(config: Config) -> Cloud:
         cloud_client(config),
         HetznerSettings(cluster=settings.cluster, pools=settings.pools, join=_join(config), **own),
     )
+
+
+def open_adopter(config: Config) -> Adopter:
+    """Who finds and tags machines that others launched."""
+    from ebbtide.adapters.clouds.adoption import Ec2Adopter, HetznerAdopter
+
+    client = cloud_client(config)
+    return Ec2Adopter(client) if config.adapters.cloud.kind == "aws" else HetznerAdopter(client)
 
 
 def cloud_client(config: Config, service: str = "ec2") -> Any:

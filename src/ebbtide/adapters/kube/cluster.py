@@ -55,6 +55,10 @@ class KubeCluster:
     def read_pods_on(self, node_name: str) -> Sequence[Pod]:
         return list_pods_on(self._connection, node_name)
 
+    def label_node(self, name: str, uid: str, labels: Mapping[str, str]) -> None:
+        """For `ebbtide adopt`. Labels that are there stay; `NotOurs` for another node or another pool."""
+        self._actor.label(name, uid, labels)
+
     def soft_taint(self, effect: SoftTaint, token: int) -> None:
         self._show(self._actor.soft_taint(effect, token))
 

@@ -17,7 +17,11 @@ from ebbtide.adapters.kube.errors import Refused
 from ebbtide.adapters.kube.lists import NODES, read_list
 from ebbtide.adapters.kube.reading import Readers
 from ebbtide.adapters.kube.usage import PATH as USAGE_PATH
+from ebbtide.core.nodes.unclaimed import claimable, says_uncounted, uncounted
 from ebbtide.errors import UNREADABLE, EbbtideError
+from ebbtide.model.node import Node
+from ebbtide.model.pool import Pool
+from ebbtide.model.snapshot import ClusterView
 
 REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 MOST_SKEW_SECONDS = 10
@@ -93,9 +97,18 @@ def examine(
     yield _metrics_server(connection, cpu_from_cluster)
 
 
-def worker_names(connection: Connection) -> list[str]:
-    nodes, _ = read_list(connection, NODES, Readers().node)
-    return [node.name for node in nodes if node.worker]
+def read_nodes(connection: Connection) -> list[Node]:
+    return read_list(connection, NODES, Readers().node)[0]
+
+
+def uncounted_nodes(nodes: Sequence[Node], pools: Sequence[Pool]) -> Finding | None:
+    """None where every worker is in a pool. Those that a pool could have launched should be in it."""
+    view = ClusterView(tuple(nodes))
+    loose = [node.name for node in uncounted(view)]
+    if not loose:
+        return None
+    wanted = bool(claimable(view, pools))
+    return Finding(not wanted, says_uncounted(loose), "run `ebbtide adopt --dry-run`" if wanted else "")
 
 
 def _clock(connection: Connection) -> Finding:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from ebbtide.adapters.kube.objects import read_owner
+from ebbtide.adapters.kube.rules import decode
 from ebbtide.adapters.kube.wire import WireNode, WireTaint
 from ebbtide.errors import UNREADABLE, NotOurs
 from ebbtide.model import names
@@ -64,6 +65,21 @@ def plan_uncordon(node: WireNode, effect: Uncordon, token: int) -> Patch | None:
     if owner.cordoned:
         lifted["unschedulable"] = None
     return _patch(node, {**cleared, **_sign(fences, effect.operation_id, token)}, lifted)
+
+
+def plan_labels(node: WireNode | None, name: str, uid: str, labels: Mapping[str, str]) -> Patch | None:
+    """The patch that adds the labels of an adopted node, None where they are all there. The pool that a
+    node has is never changed: whoever set it counts on it."""
+    if node is None or node.metadata.uid != uid:
+        raise NotOurs(f"node {name} is gone, or another has its name. Next: run the command again.")
+    there = decode(node.metadata.labels, dict[str, str], "labels") or {}
+    pool = labels[names.POOL]
+    if there.get(names.POOL, pool) != pool:
+        raise NotOurs(f"node {name} is in pool {there[names.POOL]} by now. Next: run the command again.")
+    missing = {key: value for key, value in labels.items() if there.get(key) != value}
+    if not missing:
+        return None
+    return {"metadata": {"resourceVersion": node.metadata.resource_version, "labels": missing}}
 
 
 def _refuse_if_persons(node: WireNode, effect: SoftTaint | Cordon) -> None:

@@ -6,7 +6,7 @@ UID. What has become of a request without an answer is not guessed: that is `Una
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TypeVar
 from urllib.parse import quote
@@ -24,7 +24,7 @@ from ebbtide.adapters.kube.errors import (
     refused_acting,
 )
 from ebbtide.adapters.kube.events import Events, Subject
-from ebbtide.adapters.kube.signing import Patch, plan_cordon, plan_soft_taint, plan_uncordon
+from ebbtide.adapters.kube.signing import Patch, plan_cordon, plan_labels, plan_soft_taint, plan_uncordon
 from ebbtide.adapters.kube.wire import Meta, Struct, WireNode
 from ebbtide.errors import (
     UNREADABLE,
@@ -37,6 +37,7 @@ from ebbtide.errors import (
     Usage,
 )
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, SoftTaint, Uncordon
+from ebbtide.model.names import POOL
 
 T = TypeVar("T")
 Plan = Callable[[WireNode | None], Patch | None]
@@ -68,6 +69,16 @@ class Actor:
                 f"better no new pods: operation {effect.operation_id} of Ebbtide is about to remove this node"
             )
             self._events.tell(_node(effect.node_name, effect.node_uid), "Leaving", says)
+        return changed
+
+    def label(self, name: str, uid: str, labels: Mapping[str, str]) -> WireNode | None:
+        def plan(node: WireNode | None) -> Patch | None:
+            return plan_labels(node, name, uid, labels)
+
+        changed = self._change(name, plan, f"label {name}")
+        if changed is not None:
+            says = f"Ebbtide counts this node as a worker of pool {labels[POOL]}"
+            self._events.tell(_node(name, uid), "Adopted", says)
         return changed
 
     def cordon(self, effect: Cordon, token: int) -> WireNode | None:

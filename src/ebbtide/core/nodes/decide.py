@@ -29,6 +29,7 @@ from ebbtide.core.nodes.question import Answer, Question, Strategy, backed_off, 
 from ebbtide.core.nodes.refused import retry
 from ebbtide.core.nodes.sizing import nodes_for_cpu, plan_launch
 from ebbtide.core.nodes.targets import choose_targets
+from ebbtide.core.nodes.unclaimed import claimable, in_place_of_minimum, says_uncounted
 from ebbtide.core.nodes.underused import choose_underused
 from ebbtide.core.scale_to_zero.policy_overrides import needed_by_wakes
 from ebbtide.core.words import a_while, count_of, two_shares
@@ -190,7 +191,7 @@ def _pressure(q: Question) -> tuple[Check, int]:
     waiting = q.snapshot.cluster.waiting_pods
     waited = q.now - record.pending_since if record.pending_since else 0
     woken, needed = needed_by_wakes(q.snapshot, record, settings)
-    says = [woken] if woken else []
+    says, unadopted = [woken] if woken else [], ""
     if cpu is not None and cpu > settings.cpu_up:
         wanted = nodes_for_cpu(len(standing(q.snapshot, record)), cpu, settings) - len(coming_slots(record))
         needed = max(needed, wanted)
@@ -199,8 +200,14 @@ def _pressure(q: Question) -> tuple[Check, int]:
     if record.short_since and q.now - record.short_since >= settings.pending_up_seconds:
         ready, lack = len(standing(q.snapshot, record)), missing_by_pool(q.snapshot, record, settings.pools)
         lack_of_all = settings.min_workers - ready - len(coming_slots(record))
+        # Before the first `ebbtide adopt` the workers of the cluster are nobody's: the minimum must not
+        # launch every one of them a second time.
+        there = in_place_of_minimum(q.snapshot.cluster, settings.pools)
+        lack_of_all, lack = lack_of_all - there.total(), lack - there
         needed = max(needed, lack_of_all, lack.total())
-        if lack_of_all > 0 or not lack:
+        if there and lack_of_all <= 0 and not lack:
+            unadopted = says_uncounted(claimable(q.snapshot.cluster, settings.pools))
+        elif lack_of_all > 0 or not lack:
             says.append(f"{ready} ready workers are below MIN_WORKERS {settings.min_workers}")
         says += [f"pool {pool} lacks {count} workers of its minimum" for pool, count in lack.items()]
     if waiting and waited >= settings.pending_up_seconds:
@@ -211,6 +218,8 @@ def _pressure(q: Question) -> tuple[Check, int]:
         )
     if says:
         return Check(name, True, "; ".join(says)), needed
+    if unadopted:
+        return Check(name, False, unadopted), 0
     value, limit = two_shares(cpu or 0.0, settings.cpu_up)
     heat = q.snapshot.cpu.problem or "CPU is unknown" if cpu is None else f"CPU {value} is not above {limit}"
     if cpu is not None and cpu > settings.cpu_up:

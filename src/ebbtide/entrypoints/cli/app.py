@@ -9,6 +9,7 @@ import typer
 
 from ebbtide import __version__
 from ebbtide.entrypoints.cli import (
+    adoption,
     configuration,
     consolidating,
     costs,
@@ -56,6 +57,7 @@ def root(
 
 app.command()(demo.demo)
 app.command()(starting.init)
+app.command()(adoption.adopt)
 app.command()(running.run)
 app.command()(running.once)
 app.command()(serving.serve)

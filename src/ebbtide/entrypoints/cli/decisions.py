@@ -57,6 +57,7 @@ def _plan(ports: Ports, config: Config) -> tuple[Record, Decision, tuple[str, ..
     from ebbtide.core.nodes.decide import decide
     from ebbtide.core.nodes.orphans import track_orphans
     from ebbtide.core.nodes.timers import track
+    from ebbtide.core.nodes.unclaimed import says_uncounted, uncounted
     from ebbtide.engine.observe import observe
 
     snapshot = observe(ports, config.settings)
@@ -64,7 +65,8 @@ def _plan(ports: Ports, config: Config) -> tuple[Record, Decision, tuple[str, ..
     record, warnings = track(snapshot, ports.store.load(), config.settings, now)
     record = track_orphans(snapshot, record, config.settings, now)
     decision = decide(snapshot, record, config.settings, now, "plan")
-    return record, decision, (*snapshot.problems, *warnings)
+    loose = [node.name for node in uncounted(snapshot.cluster)]
+    return record, decision, (*snapshot.problems, *warnings, *([says_uncounted(loose)] if loose else ()))
 
 
 def _plan_lines(record: Record, decision: Decision, warnings: tuple[str, ...], now: float) -> Iterator[Text]:

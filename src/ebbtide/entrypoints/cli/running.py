@@ -96,8 +96,9 @@ def run(
             before = signal.signal(number, lambda *_: stop.set())
             undo.callback(signal.signal, number, before)
         owner = new_owner()
-        for each in found:
+        for each, ports in zip(found, doors, strict=True):
             out.print(_greeting(each, owner))
+            _tell_uncounted(ports, out)
         watched = undo.enter_context(
             figures_served(list(zip(found, doors, strict=True)), lambda says: out.print(Text(says)))
         )
@@ -174,6 +175,19 @@ def _run_all(clusters: list[tuple[Config, Ports]], owner: str, stop: threading.E
 
     members = [Member(ports, config.settings, config.interval_seconds) for config, ports in clusters]
     Fleet(members, owner, stop, show_of).run()
+
+
+def _tell_uncounted(ports: Ports, out: Console) -> None:
+    """Said once, before the first tick: whoever begins may not know that nodes must be adopted."""
+    from ebbtide.core.nodes.unclaimed import says_uncounted, uncounted
+    from ebbtide.errors import EbbtideError
+
+    try:
+        loose = [node.name for node in uncounted(ports.cluster.read())]
+    except EbbtideError:
+        return  # the tick says what is wrong with the cluster, and goes on trying
+    if loose:
+        out.print(Text(f"! {says_uncounted(loose)}", "yellow"))
 
 
 def check_distinct(configs: list[Config]) -> None:

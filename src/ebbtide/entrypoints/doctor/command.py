@@ -55,7 +55,7 @@ def _examine(config: Config) -> Iterator[Finding]:
 
 def _cluster(config: Config, workers: list[str]) -> Iterator[Finding]:
     """What the cluster answers; its workers are put into the list."""
-    from ebbtide.adapters.kube.doctor import Finding, examine, worker_names
+    from ebbtide.adapters.kube.doctor import Finding, examine, read_nodes, uncounted_nodes
     from ebbtide.bootstrap.kubernetes import connect_kubernetes
     from ebbtide.entrypoints.doctor.examine import scales_workloads
 
@@ -67,7 +67,10 @@ def _cluster(config: Config, workers: list[str]) -> Iterator[Finding]:
     try:
         from_cluster = not config.adapters.metrics.prometheus_url
         yield from examine(connection, from_cluster, scales_workloads(config))
-        workers += worker_names(connection)
+        nodes = read_nodes(connection)
+        workers += [node.name for node in nodes if node.worker]
+        if (loose := uncounted_nodes(nodes, config.settings.pools)) is not None:
+            yield loose
     except EbbtideError:
         return  # said by `examine` already
     finally:
@@ -76,7 +79,5 @@ def _cluster(config: Config, workers: list[str]) -> Iterator[Finding]:
 
 def _line(finding: Finding) -> Text:
     mark = ("good ", GOOD) if finding.ok else ("wrong", BAD)
-    # An error of an adapter says by itself what comes next: one advice is enough.
-    advised = "Next: " in finding.says or not finding.fix
-    says = finding.says if advised else f"{finding.says.rstrip('.')}. Next: {finding.fix}"
+    says = f"{finding.says.rstrip('.')}. Next: {finding.fix}" if finding.fix else finding.says
     return Text.assemble(mark, f"  {says}")
