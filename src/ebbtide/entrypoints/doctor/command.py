@@ -79,5 +79,4 @@ def _cluster(config: Config, workers: list[str]) -> Iterator[Finding]:
 
 def _line(finding: Finding) -> Text:
     mark = ("good ", GOOD) if finding.ok else ("wrong", BAD)
-    says = f"{finding.says.rstrip('.')}. Next: {finding.fix}" if finding.fix else finding.says
-    return Text.assemble(mark, f"  {says}")
+    return Text.assemble(mark, f"  {finding.says}", f". Next: {finding.fix}" if finding.fix else "")
