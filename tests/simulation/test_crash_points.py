@@ -12,7 +12,7 @@ from functools import cache, partial
 import pytest
 
 from ebbtide.simulator.faults.calls import CrashPlan, Strike
-from tests.simulation import repack_stories, stories
+from tests.simulation import repack_stories, replace_stories, stories
 from tests.simulation.conftest import CRASH_POINTS
 from tests.simulation.stories import TICK_SECONDS, Story, StoryRun
 
@@ -25,7 +25,7 @@ STRIKES = (
     Strike.THROTTLED,
     Strike.STALL,
 )
-STORIES = (*stories.STORIES, *repack_stories.STORIES)
+STORIES = (*stories.STORIES, *repack_stories.STORIES, *replace_stories.STORIES)
 by_name = pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
 
 

@@ -35,7 +35,8 @@ def test_consolidation_means_both_of_its_reasons_and_both_spellings_are_understo
     both = (RemovalReason.EMPTY, RemovalReason.UNDERUTILISED)
     assert one("{nodes: 0, reasons: [consolidation]}").reasons == both
     assert one("{nodes: 0, reasons: [Underutilized, empty]}").reasons == both
-    assert one("{nodes: 0, reasons: [idle, consolidation, rebalance]}").reasons == ()
+    every = "idle, consolidation, rebalance, unhealthy, expired, drifted"
+    assert one(f"{{nodes: 0, reasons: [{every}]}}").reasons == ()
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("1d", 86_400), ("2h", 7200), ("90m", 5400), ("45s", 45)])

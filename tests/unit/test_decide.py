@@ -198,7 +198,7 @@ def test_doing_nothing_is_explained_for_both_directions() -> None:
         "no scale-up: CPU 0.50 is not above 0.70, no pod is pending; "
         "no scale-down: CPU 0.50 is not below 0.30"
     )
-    assert len(decision.verdicts) == 7
+    assert len(decision.verdicts) == 9
 
 
 def test_the_last_worker_stays_even_where_the_minimum_is_zero() -> None:

@@ -227,7 +227,14 @@ def test_every_gate_is_asked_again_before_a_termination(
 
 
 def test_only_gates_that_look_at_the_moment_are_waited_for() -> None:
-    passing = {"observation complete", "plausible", "cluster healthy", "CPU known", "no pod pending"}
+    passing = {
+        "observation complete",
+        "plausible",
+        "cluster healthy",
+        "CPU known",
+        "no pod pending",
+        "pool well",
+    }
     assert passing == gates.TRANSIENT
 
 

@@ -34,7 +34,7 @@ def _nodes(value: Any) -> str:
     return text
 
 
-def _duration(value: Any) -> int:
+def read_duration(value: Any) -> int:
     found = _DURATION.fullmatch(value) if isinstance(value, str) else None
     parts = [int(part or 0) for part in found.groups()] if found else []
     seconds = sum(part * unit for part, unit in zip(parts, _UNITS, strict=False))
@@ -72,7 +72,8 @@ class BudgetKeys(Section):
         ("all",),
         min_length=1,
         description="Removals it holds for: `idle` of a scale-down, `empty` and `underutilised` (together "
-        "`consolidation`) of consolidation, `rebalance` of a spot recommendation.",
+        "`consolidation`) of consolidation, `rebalance` of a spot recommendation, `unhealthy`, `expired` "
+        "and `drifted` of a node that is replaced.",
         json_schema_extra={"allowed": f"a list of {REASONS_FORM}"},
     )
     schedule: Annotated[str, AfterValidator(_cron)] | None = Field(
@@ -80,7 +81,7 @@ class BudgetKeys(Section):
         description="When it begins to hold; always where it is left out. Needs `duration`.",
         json_schema_extra={"allowed": "a cron line of five fields, or @hourly, @daily, @weekly and so on"},
     )
-    duration: Annotated[int, BeforeValidator(_duration)] | None = Field(
+    duration: Annotated[int, BeforeValidator(read_duration)] | None = Field(
         None,
         description="How long it holds each time.",
         json_schema_extra={"allowed": DURATION_FORM},

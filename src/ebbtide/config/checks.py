@@ -15,6 +15,7 @@ from ebbtide.config.pools import TOO_SMALL, PoolKeys
 from ebbtide.config.problems import Problem, shown
 from ebbtide.config.schema import STORE_FORMS, Document
 from ebbtide.core.scale_to_zero.policy_checks import check_policy
+from ebbtide.core.words import a_while
 
 
 def check(document: Document) -> Iterator[Problem]:
@@ -107,6 +108,7 @@ def _pools(d: Document) -> Iterator[Problem]:
         if pool.name in names[:number]:
             yield Problem(("pools", number, "name"), f"{shown(pool.name)} is used twice; give each its own")
         yield from _pool(pool, number)
+        yield from _expiry(pool, number, d.join_timeout_sec)
     yield from _sums(d)
     yield from _definitions(d)
 
@@ -130,6 +132,16 @@ def _pool(pool: PoolKeys, number: int) -> Iterator[Problem]:
             )
     if "" in pool.zones:
         yield Problem(("pools", number, "zones"), "holds an empty name; name each zone")
+
+
+def _expiry(pool: PoolKeys, number: int, join_timeout: int) -> Iterator[Problem]:
+    if pool.expire_after is not None and pool.expire_after <= join_timeout:
+        yield Problem(
+            ("pools", number, "expire_after"),
+            f"{a_while(pool.expire_after)} is not above join_timeout_sec ({join_timeout}), so a node would "
+            f"expire while its replacement may still be joining; allowed: more than {a_while(join_timeout)}",
+            ("join_timeout_sec",),
+        )
 
 
 def _budgets(d: Document) -> Iterator[Problem]:

@@ -18,6 +18,7 @@ from ebbtide.config.api import ApiKeys
 from ebbtide.config.checks import check
 from ebbtide.config.document import Read, read_document
 from ebbtide.config.environment import with_environment
+from ebbtide.config.launch_hash import launch_hash
 from ebbtide.config.places import Path as KeyPath
 from ebbtide.config.places import leaf_fields, path_text
 from ebbtide.config.policies import PolicyKeys
@@ -29,6 +30,7 @@ from ebbtide.core.nodes.budgets import described
 from ebbtide.core.packing.pack import installed_packer
 from ebbtide.core.prices.book import PriceBook, book_of_pools
 from ebbtide.core.prices.catalogue import CATALOGUE
+from ebbtide.core.words import a_while
 from ebbtide.errors import ConfigError
 from ebbtide.model.packer import Packer
 from ebbtide.model.policy import ZeroDefaults
@@ -165,7 +167,8 @@ class Origins:
 def _config(document: Document, origins: Origins, prices: tuple[Path | None, PriceBook]) -> Config:
     own = tuple(pool.pool() for pool in document.pools)
     price_file, book = prices
-    pools = tuple(book.priced_pool(pool) for pool in own or (SIMULATED_POOL,))
+    priced = (book.priced_pool(pool) for pool in own or (SIMULATED_POOL,))
+    pools = tuple(replace(pool, launch_hash=launch_hash(pool, document)) for pool in priced)
     given: dict[str, Any] = {
         "cluster": document.cluster.name,
         "pools": pools,
@@ -245,4 +248,5 @@ def _pool_line(pool: Pool) -> str:
     most = f"to {pool.max_workers}" if pool.max_workers is not None else "or more"
     limits = f"{pool.min_workers} {most}"
     budgets = "".join(f"; budget {described(budget)}" for budget in pool.budgets)
-    return f"{pool.name}: {types} in {', '.join(pool.zones)}; {pool.market}; {limits}{budgets}"
+    expires = f"; expires after {a_while(pool.expire_seconds)}" if pool.expire_seconds else ""
+    return f"{pool.name}: {types} in {', '.join(pool.zones)}; {pool.market}; {limits}{expires}{budgets}"

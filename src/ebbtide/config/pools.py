@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
-from ebbtide.config.budgets import BudgetKeys
+from ebbtide.config.budgets import DURATION_FORM, BudgetKeys, read_duration
 from ebbtide.config.quantities import AMOUNT, Amount, read_cpu_milli, read_memory_mib, read_price
 from ebbtide.config.section import Section
 from ebbtide.core.prices.catalogue import CATALOGUE, EC2_FAMILIES, HETZNER
@@ -139,6 +139,12 @@ class PoolKeys(Section):
         description="Limits to what leaves this pool at a time, as below; those of the cluster hold besides.",
     )
 
+    expire_after: Annotated[int, BeforeValidator(read_duration)] | None = Field(
+        None,
+        description="Nodes that are older are replaced, one by one; never where it is left out.",
+        json_schema_extra={"allowed": DURATION_FORM},
+    )
+
     def pool(self) -> Pool:
         """With no price but those that stand here; the price book has the others."""
         return Pool(
@@ -154,4 +160,5 @@ class PoolKeys(Section):
             labels=tuple(sorted(self.labels.items())),
             taints=tuple(Taint(t.key, TaintEffect(t.effect), t.value) for t in self.taints),
             budgets=tuple(budget.budget() for budget in self.budgets),
+            expire_seconds=self.expire_after or 0,
         )

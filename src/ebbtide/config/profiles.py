@@ -21,6 +21,8 @@ _BALANCED: Mapping[str, Any] = {
     "cooldown_down_sec": 60,
     "batch_down_fraction": 0.15,
     "budget_fraction": 0.30,
+    "repair": True,
+    "replace_drifted": True,
     "consolidation": {
         "enabled": True,
         "cooldown_sec": 300,
@@ -44,6 +46,8 @@ _EAGER: Mapping[str, Any] = {
     "cooldown_down_sec": 0,
     "batch_down_fraction": 0.25,
     "budget_fraction": 0.50,
+    "repair": True,
+    "replace_drifted": True,
     "consolidation": {
         "enabled": True,
         "cooldown_sec": 120,

@@ -6,9 +6,10 @@ The environment variable of a key is its path in upper case (`cpu_up` is `CPU_UP
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import re
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from ebbtide.config.adapters import ADAPTERS, AdapterSections
 from ebbtide.config.api import ADDRESS, ApiKeys
@@ -29,6 +30,12 @@ STORE_FORMS = "sqlite:///FILE, postgresql+psycopg://USER:PASSWORD@HOST/DATABASE 
 LEAST_SETTLE_SECONDS = 5
 """For so long after a cordon a scheduler with an old view of the node may still bind a pod to it. Terminated
 before that, by a runner that froze after its last look, the node takes the pod along."""
+
+
+LEAST_REPAIR_SECONDS = 60
+"""A kubelet that restarts is silent for less."""
+CONDITION_FORM = "Type or Type=Status, such as KernelDeadlock or DiskPressure=True"
+_CONDITION = re.compile(r"([A-Za-z][A-Za-z0-9./_-]{0,252})(?:=(True|False|Unknown))?")
 
 
 def seconds(default: int, says: str, least: int = 0) -> Any:
@@ -169,6 +176,36 @@ class Draining(Section):
     )
 
 
+def _condition(value: Any) -> str:
+    """`Type` means `Type=True`."""
+    found = _CONDITION.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError(f"not a condition; allowed: {CONDITION_FORM}")
+    if found[1] == "Ready":
+        raise ValueError("is always looked at: a worker that is not Ready is unwell; list other conditions")
+    return f"{found[1]}={found[2] or 'True'}"
+
+
+class Replacing(Section):
+    repair: bool = Field(
+        DEFAULTS.repair, description="Whether workers that are unwell are replaced; see `docs/replacing.md`."
+    )
+    repair_after_sec: int = seconds(
+        DEFAULTS.repair_after_seconds,
+        "A worker that is not Ready, or reports a condition below, for this long is unwell.",
+        LEAST_REPAIR_SECONDS,
+    )
+    repair_conditions: tuple[Annotated[str, BeforeValidator(_condition)], ...] = Field(
+        DEFAULTS.repair_conditions,
+        description="Conditions of a Node that make it unwell although it is Ready.",
+        json_schema_extra={"allowed": f"a list of {CONDITION_FORM}"},
+    )
+    replace_drifted: bool = Field(
+        DEFAULTS.replace_drifted,
+        description="Whether workers are replaced that are not what their pool launches today.",
+    )
+
+
 class SpotKeys(Section):
     spot_drain_sec: int = seconds(
         DEFAULTS.spot_drain_seconds, "Time to drain a node after its interruption notice.", 1
@@ -274,6 +311,7 @@ class Document(
     Lease,
     Launching,
     Draining,
+    Replacing,
     SpotKeys,
     SafetyGates,
     Running,
@@ -305,6 +343,7 @@ SECTIONS: tuple[tuple[str, type[Section]], ...] = (
     ("Lease", Lease),
     ("Launching", Launching),
     ("Draining", Draining),
+    ("Replacing", Replacing),
     ("Spot", SpotKeys),
     ("Safety gates", SafetyGates),
     ("Running", Running),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ebbtide.core.nodes.drain import Disruptions, Treatment, judge
+from ebbtide.core.nodes.unwell import is_lost
 from ebbtide.engine.ports import Ports
 from ebbtide.errors import EbbtideError, Final, NoCapacity, Retryable, Unanswered
 from ebbtide.model.effect import (
@@ -80,6 +81,8 @@ def _late_pod(effect: Terminate, ports: Ports, settings: Settings) -> str:
         return ""
     nothing_known = Disruptions(())
     for pod in ports.cluster.read_pods_on(effect.node_name):
+        if is_lost(pod, effect.lost_before):
+            continue
         judgement = judge(pod, nothing_known, settings, None)
         if judgement.treatment is not Treatment.PASS_OVER:
             return f"{pod.full_name} is on the node"

@@ -193,7 +193,7 @@ def _begin(decision: Decision, record: Record, hold: LeasedRun) -> Record:
     match decision.action:
         case Action.SCALE_UP | Action.ADOPT:
             return replace(record, launching=_launching(decision, record, name))
-        case Action.SCALE_DOWN | Action.FORGET:
+        case Action.SCALE_DOWN | Action.FORGET | Action.REPAIR | Action.REPLACE:
             return replace(record, removing=scale_down.begin(decision, name))
         case Action.RELEASE:
             # Only the operation that signed a cordon may lift it, so one is opened again.

@@ -22,6 +22,12 @@ class RemovalReason(StrEnum):
     """Consolidation: the node's pods are moved to others first."""
     REBALANCE = "rebalance"
     """The cloud recommends to replace a spot instance."""
+    UNHEALTHY = "unhealthy"
+    """Repair: not Ready for too long, or a condition that was listed says that it is broken."""
+    EXPIRED = "expired"
+    """It is older than its pool allows."""
+    DRIFTED = "drifted"
+    """It is not what its pool would launch today."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ class Gate(StrEnum):
     WITHIN_BUDGET = "within budget"
     PLAUSIBLE = "plausible"
     NO_POD_PENDING = "no pod pending"
+    POOL_WELL = "pool well"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Check, Refusal
 from ebbtide.model.consolidation import ConsolidationReport
 from ebbtide.model.operation import Removal, Slot
@@ -22,7 +23,11 @@ class Action(StrEnum):
     RETRY = "retry"
     """Terminate again what the cloud refused to terminate before."""
     SCALE_UP = "scale_up"
+    REPAIR = "repair"
+    """Replace a worker that is unwell, or remove it where it carries nothing."""
     SCALE_DOWN = "scale_down"
+    REPLACE = "replace"
+    """Replace a worker that is expired or drifted."""
     CONSOLIDATE = "consolidate"
     """Remove nodes that are empty, or empty some onto others so they can be removed."""
     NOTHING = "nothing"
@@ -53,6 +58,8 @@ class Decision:
     removals: tuple[Removal, ...] = ()
     consolidation: ConsolidationReport | None = None
     """All that was asked and found about repacking, where that was looked into."""
+    cause: RemovalReason = RemovalReason.IDLE
+    """Why its nodes are to go."""
 
     @property
     def key(self) -> str:

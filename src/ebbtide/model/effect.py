@@ -58,6 +58,8 @@ class Terminate:
     node_name: str
     node_uid: str
     operation_id: str
+    lost_before: int = 0
+    """Where its node is silent: a pod whose grace was over by then counts as ended. 0 where none does."""
 
 
 @dataclass(frozen=True, slots=True)

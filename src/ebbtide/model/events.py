@@ -28,6 +28,8 @@ class OperationKind(StrEnum):
     CONSOLIDATION = "consolidation"
     INTERRUPTION = "interruption"
     REBALANCE = "rebalance"
+    REPLACEMENT = "replacement"
+    """Of a worker that is unwell, expired or drifted."""
 
 
 class PartKind(StrEnum):

@@ -55,6 +55,8 @@ class Node:
     max_pods: int = 110
     owner: Ownership | None = None
     volumes_attached: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
+    """What it reports of itself besides Ready, as `Type=Status`; a pressure that is not there is left out."""
 
     @property
     def cordoned_by_us(self) -> bool:
@@ -86,6 +88,8 @@ class Instance:
     state: InstanceState = InstanceState.RUNNING
     launched_at: int = 0
     private_ip: str = ""
+    launch_hash: str = ""
+    """Of the configuration it was launched with; empty where it carries none."""
 
     @property
     def alive(self) -> bool:

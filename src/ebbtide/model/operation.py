@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 
+from ebbtide.model.budget import RemovalReason
 from ebbtide.model.node import Market
 
 
@@ -94,6 +95,8 @@ class Removal:
     reason: str = ""
     refused_since: int = 0
     """When the cloud first refused to terminate it; 0 while it has not."""
+    unhealthy: bool = False
+    """It is repaired: while its node is silent, pods whose grace is over count as ended."""
 
     @property
     def settled(self) -> bool:
@@ -180,6 +183,26 @@ class ScaleDown:
     """Begun by consolidation: a node goes only as long as nothing is on it; no pod is evicted for it."""
     excused: bool = False
     """That nothing was removed is no failure: pods or load needed its nodes, or it had nothing to remove."""
+    cause: RemovalReason = RemovalReason.IDLE
+    """Why its nodes are to go; `only_empty` says that it is for consolidation."""
+    replacements: tuple[Slot, ...] = ()
+    """What is launched in their place. No node is touched before all of these are Ready."""
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """As the other operations call what they launch."""
+        return self.replacements
+
+    @property
+    def replaced(self) -> bool:
+        """Whether every node that is to take their place is Ready."""
+        return all(slot.state is SlotState.READY for slot in self.slots)
+
+    @property
+    def removes_from(self) -> int:
+        """Since when nodes could be removed: waiting for a replacement is no time spent on a drain."""
+        ready = (slot.since for slot in self.slots if slot.state is SlotState.READY)
+        return max((self.started_at, *ready))
 
 
 class MoveState(StrEnum):

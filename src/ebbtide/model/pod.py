@@ -41,6 +41,8 @@ class Pod:
     volumes: tuple[str, ...] = ()
     annotations: Labels = ()
     """Those that say something about a game server (`core.servers`), sorted by key."""
+    ends_at: int = 0
+    """While terminating: when its grace is over; 0 where that is not known."""
     owner_uid: str = ""
     """UID of the owning controller: what takes the place of this pod has the same."""
 

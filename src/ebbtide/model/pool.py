@@ -36,6 +36,10 @@ class Pool:
     labels: Labels = ()
     taints: tuple[Taint, ...] = ()
     budgets: tuple[RemovalBudget, ...] = ()
+    expire_seconds: int = 0
+    """Nodes that are older are replaced; 0 is never."""
+    launch_hash: str = ""
+    """Of all that a new node of it is launched with; an instance carries the one it was launched with."""
     may_be_empty: bool = False
     """It sleeps: not even one worker of it is kept. Set by policies, not by the configuration."""
     waking: bool = False

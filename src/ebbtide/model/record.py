@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 
 from ebbtide.model.operation import Operation, Removal, RemovalState, Removing, ScaleDown, ScaleUp, Spot
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """The newest format that is understood."""
+LANES_FORMAT = 2
+"""With both lanes open, or with what was set aside."""
 PLAIN_FORMAT = 1
 """What a record is written in, unless it holds something that this format cannot say."""
 CLUSTER_LEASE = "cluster"
@@ -66,6 +68,16 @@ class Emptied:
     do not): the LastContainerRemovedAt of the policy, for as long as it was looked at."""
 
     node_uid: str
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unwell:
+    """Since when a worker has been seen with a condition that makes it unwell (`Ready=False` while it is not
+    Ready), without a break."""
+
+    node_uid: str
+    condition: str
     since: int
 
 
@@ -150,6 +162,9 @@ class Record:
     underused: tuple[Emptied, ...] = ()
     """Workers that are underused now, by node UID; only where nodes are judged one by one."""
 
+    unwell: tuple[Unwell, ...] = ()
+    """Workers that are unwell now; only where repair is on."""
+
     last_consolidation_at: int = 0
     """When the last consolidation began, whatever became of it: its cooldown counts from then."""
     consolidations_in_vain: int = 0
@@ -201,11 +216,14 @@ class Record:
         it."""
         both = self.launching is not None and self.removing is not None
         aside = len(self.all_set_aside) > 1
-        downs = (one for one in (*self.operations, *self.all_set_aside) if isinstance(one, ScaleDown))
+        downs = [one for one in (*self.operations, *self.all_set_aside) if isinstance(one, ScaleDown)]
+        if any(down.slots for down in downs):
+            # Whoever does not know of replacements would drain the node before its replacement is there.
+            return FORMAT_VERSION
         removals = [removal for one in downs for removal in one.removals]
         removals += [spot.removal for spot in self.spots if spot.removal is not None]
         halted = any(removal.state is RemovalState.SET_ASIDE for removal in removals)
-        return FORMAT_VERSION if both or aside or halted or self.refused else PLAIN_FORMAT
+        return LANES_FORMAT if both or aside or halted or self.refused else PLAIN_FORMAT
 
     @property
     def gone_nodes(self) -> frozenset[str]:

@@ -100,6 +100,14 @@ class Settings:
     log_retention_days: int = 90
     """How long log entries are kept; 0 is for ever."""
 
+    repair: bool = False
+    """Whether workers that are unwell are replaced."""
+    repair_after_seconds: int = 600
+    repair_conditions: tuple[str, ...] = ()
+    """Conditions, as `Type=Status`, that make a worker unwell although it is Ready."""
+    replace_drifted: bool = False
+    """Whether workers are replaced that are not what their pool would launch today."""
+
     movable_system_workloads: tuple[str, ...] = ()
     """kube-system workloads that may be moved, as `name` or `name-prefix*`."""
     evict_local_storage: bool = False

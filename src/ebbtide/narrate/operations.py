@@ -20,6 +20,9 @@ def closed(fact: OperationClosed) -> str:
             told = _scale_up(fact)
         case OperationKind.SCALE_DOWN:
             told = _scale_down(fact)
+        case OperationKind.REPLACEMENT:
+            by = f"; {names_of(fact.ready)} ready" if fact.ready else ""
+            told = f"{_scale_down(fact)}{by}"
         case OperationKind.CONSOLIDATION:
             told = _consolidation(fact)
         case OperationKind.INTERRUPTION | OperationKind.REBALANCE:

@@ -133,12 +133,13 @@ class Ec2Cloud:
             state=_STATES.get(raw["State"]["Name"], InstanceState.PENDING),
             launched_at=int(raw["LaunchTime"].timestamp()) if "LaunchTime" in raw else 0,
             private_ip=raw.get("PrivateIpAddress", ""),
+            launch_hash=tags.get(identity.LAUNCH_HASH, ""),
         )
 
 
 def run_request(effect: Launch, settings: Ec2Settings) -> dict[str, Any]:
     """The call, a pure function of slot and settings: a repeat must be the same to the letter."""
-    slot, tags = effect.slot, identity.tags_of(effect, settings.cluster)
+    slot, tags = effect.slot, identity.tags_of(effect, settings.cluster, settings.pools)
     named = [{"Key": key, "Value": value} for key, value in tags.items()]
     name = {"Key": "Name", "Value": identity.server_name(settings.cluster, slot.pool, slot.key)}
     request: dict[str, Any] = {

@@ -145,6 +145,7 @@ class HetznerCloud:
             state=_STATES.get(server.status or "", InstanceState.RUNNING),
             launched_at=int(server.created.timestamp()) if server.created else 0,
             private_ip=private[0] if private else (public.ip or "" if public else ""),
+            launch_hash=labels.get(identity.LAUNCH_HASH, ""),
         )
 
 
@@ -160,7 +161,7 @@ def create_request(effect: Launch, settings: HetznerSettings, placement_group: i
     from hcloud.ssh_keys import SSHKey
 
     slot, image = effect.slot, settings.image
-    tags = identity.tags_of(effect, settings.cluster)
+    tags = identity.tags_of(effect, settings.cluster, settings.pools)
     request: dict[str, Any] = {
         "name": identity.server_name(settings.cluster, slot.pool, slot.key),
         "server_type": ServerType(name=slot.instance_type),

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 
 from ebbtide.errors import Final
 from ebbtide.model.effect import Launch
+from ebbtide.model.pool import Pool
 
 CLUSTER = "ebbtide.dev/cluster"
 POOL = "ebbtide.dev/pool"
@@ -18,6 +20,8 @@ OPERATION = "ebbtide.dev/operation"
 INSTANCE_ID = "ebbtide.dev/instance-id"
 INSTANCE_TYPE = "ebbtide.dev/instance-type"
 MARKET = "ebbtide.dev/market"
+LAUNCH_HASH = "ebbtide.dev/launch-hash"
+"""Of the configuration that the machine was launched with: another one of its pool is drift."""
 
 TOKEN_LENGTH = 64
 """What EC2 accepts as a ClientToken."""
@@ -25,12 +29,15 @@ LABEL_LENGTH = 63
 _NAME_PART, _NAME_DIGEST = 20, 12
 
 
-def tags_of(effect: Launch, cluster: str) -> dict[str, str]:
+def tags_of(effect: Launch, cluster: str, pools: Sequence[Pool] = ()) -> dict[str, str]:
+    hashes = {pool.name: pool.launch_hash for pool in pools if pool.launch_hash}
+    name = effect.slot.pool
     return {
         CLUSTER: cluster,
-        POOL: effect.slot.pool,
+        POOL: name,
         SLOT: effect.slot.key,
         OPERATION: effect.operation_id,
+        **({LAUNCH_HASH: hashes[name]} if name in hashes else {}),
     }
 
 

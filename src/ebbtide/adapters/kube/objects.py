@@ -6,7 +6,7 @@ claims, and completed by `ebbtide.adapters.kube.volumes`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
@@ -35,6 +35,7 @@ from ebbtide.model.scheduling import LabelSelector, Taint, TaintEffect
 
 DEFAULT_GRACE_SECONDS = 30
 DEFAULT_MAX_PODS = 110
+PRESSURES = frozenset({"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
 SYSTEM_PRIORITY = 2_000_000_000
 Asked = tuple[object, ...]
 
@@ -78,6 +79,7 @@ def read_node(wire: WireNode, understanding: Understanding) -> Node:
         max_pods=int(read_quantity(offered["pods"])) if "pods" in offered else DEFAULT_MAX_PODS,
         owner=read_owner(annotations),
         volumes_attached=tuple(sorted(attached)),
+        conditions=tuple(sorted(_conditions(status.conditions))),
     )
 
 
@@ -105,6 +107,7 @@ def read_pod(wire: WirePod, understanding: Understanding) -> PodSeen:
         ready=_holds(wire.status.conditions, "Ready"),
         created_at=read_time(meta.creation_timestamp),
         terminating=meta.deletion_timestamp is not None,
+        ends_at=read_time(meta.deletion_timestamp),
         requests=understanding.requests(_asked_key(wire), lambda: read_pod_requests(wire)),
         controller=owner.kind if owner is not None else "",
         mirror=names.MIRROR in annotations,
@@ -229,6 +232,14 @@ def _taint(taint: WireTaint) -> Taint:
 
 def _is_spot(labels: Mapping[str, str]) -> bool:
     return any(labels.get(name, "").lower() == value for name, value in names.SPOT.items())
+
+
+def _conditions(conditions: list[Condition] | None) -> Iterator[str]:
+    """Without Ready, which is known, and without a pressure that is not there, as on every node."""
+    for one in conditions or ():
+        usual = one.type in PRESSURES and one.status == "False"
+        if one.type != "Ready" and not usual:
+            yield f"{one.type}={one.status}"
 
 
 def _holds(conditions: list[Condition] | None, kind: str) -> bool:

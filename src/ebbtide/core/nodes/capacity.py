@@ -10,17 +10,7 @@ from collections.abc import Container, Iterable, Sequence
 
 from ebbtide.core.words import a_while, names_of
 from ebbtide.model.node import Node
-from ebbtide.model.operation import (
-    Consolidate,
-    Operation,
-    Removal,
-    RemovalState,
-    ScaleDown,
-    ScaleUp,
-    Slot,
-    SlotState,
-    SpotKind,
-)
+from ebbtide.model.operation import Operation, Removal, RemovalState, ScaleDown, Slot, SlotState, SpotKind
 from ebbtide.model.pool import Pool
 from ebbtide.model.record import Counted, Record
 from ebbtide.model.snapshot import Snapshot
@@ -73,7 +63,7 @@ def coming_slots(record: Record) -> tuple[Slot, ...]:
 def expected_slots(record: Record) -> tuple[Slot, ...]:
     if _idle(record):
         return ()
-    slots = [slot for op in _operations(record) if isinstance(op, ScaleUp | Consolidate) for slot in op.slots]
+    slots = [slot for operation in _operations(record) for slot in operation.slots]
     slots += [spot.slot for spot in record.spots if spot.slot is not None]
     return tuple(slot for slot in slots if slot.expected)
 

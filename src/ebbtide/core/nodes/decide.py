@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from ebbtide.core.consolidation.strategy import consolidate
 from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.capacity import coming_slots, count_against_max, missing_by_pool, standing
-from ebbtide.core.nodes.extending import can_launch, last_scaling, launch_backoff
+from ebbtide.core.nodes.extending import can_launch, cooled_down, launch_backoff
 from ebbtide.core.nodes.orphans import (
     cordon_id,
     dead_nodes,
@@ -27,6 +27,7 @@ from ebbtide.core.nodes.orphans import (
 )
 from ebbtide.core.nodes.question import Answer, Question, Strategy, backed_off, no_operation, no_removal
 from ebbtide.core.nodes.refused import retry
+from ebbtide.core.nodes.replacing import repair, replace_outdated
 from ebbtide.core.nodes.sizing import nodes_for_cpu, plan_launch
 from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.core.nodes.unclaimed import claimable, in_place_of_minimum, says_uncounted
@@ -63,6 +64,7 @@ def decide(snapshot: Snapshot, record: Record, settings: Settings, now: int, dec
                 answer.slots,
                 answer.removals,
                 answer.consolidation,
+                answer.cause,
             )
     said = _why_nothing(verdicts)
     return Decision(
@@ -74,9 +76,13 @@ def operation_id(now: int, decision_id: str) -> str:
     return f"{now}-{decision_id}"
 
 
+WHERE_WANTED = (Action.REPAIR, Action.REPLACE, Action.CONSOLIDATE)
+"""Actions whose refusal is news only where there is something that asks for them: their first check."""
+
+
 def _why_nothing(verdicts: list[Verdict]) -> str:
     told = [v for v in verdicts if v.action in (Action.SCALE_UP, Action.SCALE_DOWN)]
-    told += [v for v in verdicts if v.action is Action.CONSOLIDATE and v.checks[0].passed]
+    told += [v for v in verdicts if v.action in WHERE_WANTED and v.checks[0].passed]
     return "; ".join(f"no {_spoken(v.action)}: {v.failed.says}" for v in told if v.failed)
 
 
@@ -169,7 +175,7 @@ def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     yield gates.complete(q.snapshot)
     trigger, at_least = _pressure(q)
     yield trigger
-    yield _cooled_down(q, settings.cooldown_up_seconds, "COOLDOWN_UP_SEC", excuse=_excuse(q))
+    yield cooled_down(q, settings.cooldown_up_seconds, "COOLDOWN_UP_SEC", excuse=_excuse(q))
     yield backed_off(*launch_backoff(record, settings), q.now)
     count = count_against_max(q.snapshot, record)
     says = f"{count} nodes exist or are expected, MAX_WORKERS is {settings.max_workers}"
@@ -240,17 +246,6 @@ def _excuse(q: Question) -> str:
     return needed_by_wakes(q.snapshot, q.record, q.settings)[0]
 
 
-def _cooled_down(q: Question, seconds: int, name: str, excuse: str = "") -> Check:
-    last = last_scaling(q.record)
-    since = q.now - last
-    if excuse:
-        return Check("cooldown over", True, f"{excuse}: the cooldown is skipped")
-    if not last:
-        return Check("cooldown over", True, "nothing was scaled yet")
-    says = f"{since} s since the last scaling, {name} is {seconds}"
-    return Check("cooldown over", since >= seconds, says)
-
-
 def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     settings, record, snapshot = q.settings, q.record, q.snapshot
     yield no_operation(q)
@@ -260,7 +255,7 @@ def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     yield gates.healthy(snapshot, record, settings)
     one_by_one = settings.scale_down_by == JudgedBy.NODE
     yield from _calm(q) if one_by_one else _idle(q)
-    yield _cooled_down(q, settings.cooldown_down_seconds, "COOLDOWN_DOWN_SEC")
+    yield cooled_down(q, settings.cooldown_down_seconds, "COOLDOWN_DOWN_SEC")
     yield backed_off(record.removal_failures, record.removal_backoff_until, q.now)
     spots = len(record.spots)
     yield Check("no spot notice open", not spots, f"{spots} spot notices are being answered")
@@ -324,6 +319,8 @@ STRATEGIES: tuple[tuple[Action, Strategy], ...] = (
     (Action.RELEASE, _release),
     (Action.RETRY, retry),
     (Action.ADOPT, _adopt),
+    (Action.REPAIR, repair),
     (Action.SCALE_DOWN, _scale_down),
+    (Action.REPLACE, replace_outdated),
     (Action.CONSOLIDATE, consolidate),
 )

@@ -39,6 +39,17 @@ def last_scaling(record: Record) -> int:
     return max(record.last_scale_at, asked_at, operation.ready_at)
 
 
+def cooled_down(q: Question, seconds: int, name: str, excuse: str = "") -> Check:
+    last = last_scaling(q.record)
+    since = q.now - last
+    if excuse:
+        return Check("cooldown over", True, f"{excuse}: the cooldown is skipped")
+    if not last:
+        return Check("cooldown over", True, "nothing was scaled yet")
+    says = f"{since} s since the last scaling, {name} is {seconds}"
+    return Check("cooldown over", since >= seconds, says)
+
+
 def launch_backoff(record: Record, settings: Settings) -> tuple[int, int]:
     """Failures in a row, and until when launches wait for them. What fails at the same time failed once."""
     failures, until = record.launch_failures, record.launch_backoff_until

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from ebbtide.core.nodes.budgets import allowed
 from ebbtide.core.nodes.capacity import removals_in_progress, standing
+from ebbtide.core.nodes.unwell import pool_well
 from ebbtide.core.words import count_of, two_shares
 from ebbtide.model.budget import Allowance, RemovalReason
 from ebbtide.model.check import Check, Gate
@@ -22,7 +23,16 @@ from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 
-TRANSIENT = frozenset({Gate.COMPLETE, Gate.PLAUSIBLE, Gate.HEALTHY, Gate.CPU_KNOWN, Gate.NO_POD_PENDING})
+TRANSIENT = frozenset(
+    {
+        Gate.COMPLETE,
+        Gate.PLAUSIBLE,
+        Gate.HEALTHY,
+        Gate.CPU_KNOWN,
+        Gate.NO_POD_PENDING,
+        Gate.POOL_WELL,
+    }
+)
 """Gates whose failure may pass by itself: a removal in progress waits for them."""
 
 
@@ -251,8 +261,9 @@ def reason_of(removal: Removal, record: Record) -> RemovalReason:
     """On whose behalf a removal of the record is in progress."""
     if any(spot.removal and spot.removal.instance_id == removal.instance_id for spot in record.spots):
         return RemovalReason.REBALANCE
-    only_empty = isinstance(record.removing, ScaleDown) and record.removing.only_empty
-    return RemovalReason.EMPTY if only_empty else RemovalReason.IDLE
+    if not isinstance(record.removing, ScaleDown):
+        return RemovalReason.IDLE
+    return RemovalReason.EMPTY if record.removing.only_empty else record.removing.cause
 
 
 def may_terminate(removal: Removal, snapshot: Snapshot, record: Record, settings: Settings) -> Check | None:
@@ -266,9 +277,18 @@ def may_terminate(removal: Removal, snapshot: Snapshot, record: Record, settings
         keeps_minimum(snapshot, record, settings, (removal,)),
         keeps_zones(snapshot, record, settings, (removal,)),
         within_budget(snapshot, record, settings, (removal,), reason),
+        *_repair(removal, snapshot, record, settings, reason),
         *_load(removal, snapshot, record, settings, reason),
     )
     return next((check for check in checks if not check.passed), None)
+
+
+def _repair(
+    removal: Removal, snapshot: Snapshot, record: Record, settings: Settings, reason: RemovalReason
+) -> Iterator[Check]:
+    """Much of a pool may have fallen ill since the repair of one of its nodes began."""
+    if reason is RemovalReason.UNHEALTHY:
+        yield pool_well(removal.pool, snapshot, record, settings)
 
 
 def _load(
@@ -276,6 +296,9 @@ def _load(
 ) -> Iterator[Check]:
     """A node was terminated at 95 % CPU because load was asked for only once, at the start (row 28). Unknown
     is not idle; but a node that consolidation found empty carries nothing: the rest carry it all already."""
+    node = snapshot.cluster.node_named.get(removal.node_name)
+    if removal.unhealthy and node is not None and not node.ready:
+        return  # it carries nothing: what is pending may even wait for it to make room within the maximum
     yield no_pod_pending(snapshot)
     if snapshot.cpu.value is None and reason is RemovalReason.EMPTY:
         return

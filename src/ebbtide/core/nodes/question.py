@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Check, Refusal
 from ebbtide.model.consolidation import ConsolidationReport
 from ebbtide.model.operation import Operation, Removal, Slot
@@ -31,6 +32,7 @@ class Answer:
     removals: tuple[Removal, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     consolidation: ConsolidationReport | None = None
+    cause: RemovalReason = RemovalReason.IDLE
 
 
 Strategy = Callable[[Question, Answer], Iterator[Check]]

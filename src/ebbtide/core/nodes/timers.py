@@ -14,6 +14,7 @@ from ebbtide.core.consolidation.pace import forget_evictions
 from ebbtide.core.nodes.capacity import coming_slots, counted, enlisted, missing_by_pool
 from ebbtide.core.nodes.gates import placed_pods, plausible
 from ebbtide.core.nodes.underused import track_underused
+from ebbtide.core.nodes.unwell import track_unwell
 from ebbtide.core.operations.removals import with_time_again
 from ebbtide.model.operation import Consolidate, Removing, ScaleDown
 from ebbtide.model.record import Emptied, Record
@@ -39,7 +40,8 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
     if snapshot.problems or silent or record.unclean_removal_runs:
         record = replace(record, removing=_watched_again(record.removing, settings, now))
     if snapshot.problems:
-        return replace(record, idle_since=0, emptied=(), underused=(), ticked_at=now), warnings
+        unseen = replace(record, idle_since=0, emptied=(), underused=(), unwell=(), ticked_at=now)
+        return unseen, warnings
     idle = is_idle(snapshot, settings)
     if silent and (record.idle_since or record.emptied or record.underused):
         warnings += (f"no tick for {now - record.ticked_at} s: that time does not count as idle",)
@@ -56,6 +58,7 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
             offer_rests=tuple(rest for rest in record.offer_rests if rest.until > now),
             emptied=_emptied(snapshot, () if silent else record.emptied, now),
             underused=track_underused(snapshot, () if silent else record.underused, settings, now),
+            unwell=track_unwell(snapshot, record, () if silent else record.unwell, settings, now),
             counted=counted(snapshot, record, settings.pools),
             counted_before=() if silent else record.counted,
             ticked_at=now,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from ebbtide.core.operations.machine import Work
+from ebbtide.core.operations.replaced import REPLACED
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import (
     Cordon,
@@ -58,6 +59,7 @@ def parts(work: Work) -> Iterator[Part]:
         case ScaleUp():
             yield from work.slots
         case ScaleDown():
+            yield from work.slots
             yield from work.removals
         case Consolidate():
             yield from work.slots
@@ -82,7 +84,7 @@ def kind_of(work: Work) -> OperationKind:
         case ScaleUp():
             return OperationKind.SCALE_UP
         case ScaleDown():
-            return OperationKind.SCALE_DOWN
+            return OperationKind.REPLACEMENT if work.cause in REPLACED else OperationKind.SCALE_DOWN
         case Consolidate():
             return OperationKind.CONSOLIDATION
         case Spot():

@@ -21,6 +21,7 @@ from dataclasses import replace
 
 from ebbtide.core.nodes.drain import Disruptions, DrainPlan, Treatment, plan_drain, put_off
 from ebbtide.core.nodes.gates import TRANSIENT, may_terminate
+from ebbtide.core.nodes.unwell import lost_before, still_there
 from ebbtide.core.operations.situation import Situation
 from ebbtide.core.words import a_while
 from ebbtide.model.effect import (
@@ -189,7 +190,7 @@ def _draining(
         ):
             return _attempt_failed(removal, situation, "the node could not be cordoned"), ()
         return _fenced(removal, situation), (Cordon(node.name, node.uid, operation_id),)
-    plan = _plan(node, situation, disruptions, hurried)
+    plan = _plan(removal, node, situation, disruptions)
     if plan.drained:
         return _to(removal, RemovalState.DRAINED, situation), ()
     blocked = plan.treated(Treatment.BLOCK)
@@ -234,10 +235,14 @@ def _accepts_no_pods(node: Node, operation_id: str, hurried: bool) -> bool:
     return cordoned_by(node, operation_id) or (hurried and node.unschedulable)
 
 
-def _plan(node: Node, situation: Situation, disruptions: Disruptions, hurried: bool) -> DrainPlan:
+def _plan(removal: Removal, node: Node, situation: Situation, disruptions: Disruptions) -> DrainPlan:
     """Players are asked for again with every look. What the cloud takes is emptied whoever plays on it."""
+    hurried = situation.notice_for(removal.instance_id) is not None
     pods = situation.snapshot.cluster.pods_on.get(node.name, ())
     players = None if hurried else situation.snapshot.players_of
+    if removal.unhealthy and not node.ready:
+        # Its kubelet reports the end of no pod and detaches no volume; both go with the instance.
+        pods, node = still_there(node, pods, situation.now), replace(node, volumes_attached=())
     return plan_drain(node, pods, disruptions, situation.settings, players)
 
 
@@ -271,7 +276,7 @@ def _drained(
         end = RemovalState.RELEASING, "its node left the cluster"
         return _out_of_sight(removal, operation_id, situation, *end), ()
     hurried = situation.notice_for(removal.instance_id) is not None
-    plan = _plan(node, situation, disruptions, hurried)
+    plan = _plan(removal, node, situation, disruptions)
     if not plan.drained or not _accepts_no_pods(node, operation_id, hurried):
         return _to(removal, RemovalState.DRAINING, situation, plan.obstacle), ()
     taken = _cloud_is_reclaiming(
@@ -286,22 +291,24 @@ def _drained(
         irrevocable = replace(
             _to(removal, RemovalState.TERMINATING, situation, removal.reason), terminated=True
         )
-        return irrevocable, (_terminate(irrevocable, node, operation_id),)
+        return irrevocable, (_terminate(irrevocable, node, operation_id, situation.now),)
     if failed.name in TRANSIENT or hurried:
         return replace(removal, reason=failed.says), ()
     return _to(removal, RemovalState.RELEASING, situation, failed.says), ()
 
 
-def _terminate(removal: Removal, node: Node | None, operation_id: str) -> Terminate:
-    return Terminate(removal.instance_id, node.name if node else "", node.uid if node else "", operation_id)
+def _terminate(removal: Removal, node: Node | None, operation_id: str, now: int) -> Terminate:
+    if node is None:
+        return Terminate(removal.instance_id, "", "", operation_id)
+    lost = lost_before(node, now) if removal.unhealthy else 0
+    return Terminate(removal.instance_id, node.name, node.uid, operation_id, lost)
 
 
 def _terminating(
     removal: Removal, node: Node | None, operation_id: str, situation: Situation, disruptions: Disruptions
 ) -> Advance:
     if node is not None:
-        hurried = situation.notice_for(removal.instance_id) is not None
-        plan = _plan(node, situation, disruptions, hurried)
+        plan = _plan(removal, node, situation, disruptions)
         if not plan.drained:
             removal, evictions = _evict(removal, plan, situation)
             # Whoever lifted the cordon cannot save the node: more pods would only be lost with it.
@@ -309,7 +316,7 @@ def _terminating(
             return removal, again + evictions
     if situation.now < removal.retry_at:
         return removal, ()
-    return removal, (_terminate(removal, node, operation_id),)
+    return removal, (_terminate(removal, node, operation_id, situation.now),)
 
 
 def release(removal: Removal, situation: Situation, reason: str, blamed: bool = False) -> Removal:

@@ -1,6 +1,7 @@
 """Scale-down: plan, execute, resume, complete, and never stuck.
 
 plan      the removals are written (PLANNED) before any node is touched
+replace   what is to take their place is launched first, and no node is touched before it is Ready
 execute   each node is drained, then terminated, by `removals`
 resume    whoever holds the lease goes on from what is written
 abort     paused, stuck, or a node will not drain: what is not TERMINATING is released, what is
@@ -20,14 +21,15 @@ from ebbtide.core.consolidation import pace
 from ebbtide.core.consolidation.emptied_nodes import why_not_idle
 from ebbtide.core.nodes import refused
 from ebbtide.core.nodes.drain import Disruptions
-from ebbtide.core.operations import removals
-from ebbtide.core.operations.closing import Closed, backoff_until
+from ebbtide.core.operations import removals, slots
+from ebbtide.core.operations.closing import Closed, backoff_until, handed_over, rest_offers, stubborn_rests
+from ebbtide.core.operations.replaced import why_not_replaced
 from ebbtide.core.operations.situation import Situation, Step
 from ebbtide.core.operations.yielding import REVOCABLE, why_yield
 from ebbtide.core.words import a_while
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Effect, Outcome
-from ebbtide.model.operation import Removal, RemovalState, ScaleDown
+from ebbtide.model.operation import Removal, RemovalState, ScaleDown, Slot, SlotState
 from ebbtide.model.record import DrainBackoff, Record, closed
 from ebbtide.model.settings import Settings
 
@@ -46,7 +48,14 @@ def begin(
 ) -> ScaleDown:
     planned = tuple(replace(removal, since=decision.at) for removal in decision.removals)
     return ScaleDown(
-        operation_id, decision.at, planned, decision.reason, only_empty=only_empty, excused=excused
+        operation_id,
+        decision.at,
+        planned,
+        decision.reason,
+        only_empty=only_empty,
+        excused=excused,
+        cause=decision.cause,
+        replacements=() if only_empty else tuple(replace(slot, since=decision.at) for slot in decision.slots),
     )
 
 
@@ -64,17 +73,26 @@ def advance(operation: ScaleDown, situation: Situation) -> Step[ScaleDown]:
         return Step(operation)
     asked = operation.removals
     operation = _abort_if_needed(operation, situation)
+    held = not operation.abort_reason and not operation.replaced
+    operation, effects = _follow_slots(operation, situation)
     disruptions = Disruptions(situation.snapshot.cluster.budgets)
     after: list[Removal] = []
-    effects: tuple[Effect, ...] = ()
     for before, removal in zip(asked, operation.removals, strict=True):
-        if removal != before:
+        waits = held and situation.notice_for(removal.instance_id) is None
+        if removal != before or waits:
             after.append(removal)  # just released: one state a step, so each is written
             continue
         changed, wanted = removals.advance_removal(removal, operation.id, situation, disruptions)
         after.append(changed)
         effects += wanted
     return Step(replace(operation, removals=tuple(after)), effects)
+
+
+def _follow_slots(operation: ScaleDown, situation: Situation) -> tuple[ScaleDown, tuple[Effect, ...]]:
+    """What was launched is followed to its end, also where the removal was given up: it is a worker then."""
+    advanced = [slots.advance_slot(slot, operation.id, situation) for slot in operation.slots]
+    effects = tuple(effect for _, wanted in advanced for effect in wanted)
+    return replace(operation, replacements=tuple(slot for slot, _ in advanced)), effects
 
 
 def _abort_if_needed(operation: ScaleDown, situation: Situation) -> ScaleDown:
@@ -92,7 +110,15 @@ def _abort_if_needed(operation: ScaleDown, situation: Situation) -> ScaleDown:
     held = next((removal for removal in operation.removals if removal.state in REVOCABLE), None)
     says = abort.reason if held is None else _with_obstacle(abort, held)
     excused = operation.excused or abort.excused
-    return replace(operation, abort_reason=says, excused=excused, removals=released)
+    kept = tuple(_without(slot, says) for slot in operation.slots)
+    return replace(operation, abort_reason=says, excused=excused, removals=released, replacements=kept)
+
+
+def _without(slot: Slot, reason: str) -> Slot:
+    """What was not asked of the cloud is not asked for any more."""
+    if slot.state is not SlotState.RESERVED:
+        return slot
+    return replace(slot, state=SlotState.FAILED, reason=reason)
 
 
 def _with_obstacle(abort: Abort, removal: Removal) -> str:
@@ -104,10 +130,13 @@ def _why_abort(operation: ScaleDown, situation: Situation) -> Abort:
     record, settings, now = situation.record, situation.settings, situation.now
     if record.paused:
         return Abort("removals were paused")
-    needed = why_yield(operation, situation)
+    replaces = why_not_replaced(operation, situation)
+    if replaces is not None:
+        return Abort(replaces.says, replaces.blamed, replaces.excused)
+    needed = why_yield(operation, situation) if operation.replaced else ""
     if needed:
         return Abort(needed, excused=True)
-    if now - operation.started_at >= settings.stuck_seconds:
+    if operation.replaced and now - operation.removes_from >= settings.stuck_seconds:
         return Abort(f"not finished after {a_while(settings.stuck_seconds)}", blamed=True)
     in_use = _why_in_use(operation, situation) if operation.only_empty else Abort()
     if in_use.reason:
@@ -137,14 +166,18 @@ def _why_in_use(operation: ScaleDown, situation: Situation) -> Abort:
 
 
 def absorb(operation: ScaleDown, outcomes: Sequence[Outcome], situation: Situation) -> ScaleDown:
-    followed = operation.removals
+    followed, launched = operation.removals, operation.slots
     for outcome in outcomes:
         followed = tuple(removals.absorb_removal(r, outcome, situation) for r in followed)
-    return replace(operation, removals=followed)
+        launched = tuple(
+            slots.absorb_slot(slot, outcome, situation.settings, situation.now) for slot in launched
+        )
+    return replace(operation, removals=followed, replacements=launched)
 
 
 def is_settled(operation: ScaleDown) -> bool:
-    return all(removal.settled for removal in operation.removals)
+    parts: tuple[Removal | Slot, ...] = (*operation.removals, *operation.slots)
+    return all(part.settled for part in parts)
 
 
 def close(record: Record, operation: ScaleDown, settings: Settings, now: int) -> Closed:
@@ -153,8 +186,11 @@ def close(record: Record, operation: ScaleDown, settings: Settings, now: int) ->
     kept = [r for r in operation.removals if r.state is RemovalState.RELEASED]
     until = now + settings.node_rest_seconds
     rests = tuple(DrainBackoff(r.instance_id, until, r.reason) for r in kept if r.blamed)
+    rests += stubborn_rests(operation.slots, settings, now)
     record = replace(closed(record, operation), rests=record.rests + rests)
     record = refused.set_aside(record, operation.removals, operation.id, settings, now)
+    record = replace(record, refused=record.refused + handed_over(operation.slots, operation.id, now))
+    record = rest_offers(record, operation.slots, settings, now)
     if operation.only_empty:
         record = pace.removed(record, len(gone))
     if any(r.begun for r in gone):
@@ -173,7 +209,12 @@ def close(record: Record, operation: ScaleDown, settings: Settings, now: int) ->
 def check_invariants(before: ScaleDown, after: ScaleDown) -> tuple[str, ...]:
     if [r.instance_id for r in before.removals] != [r.instance_id for r in after.removals]:
         return (f"scale-down {before.id} changed its targets",)
+    if len(before.slots) != len(after.slots) or before.cause is not after.cause:
+        return (f"scale-down {before.id} changed what it replaces",)
     broken = [
+        text for pair in zip(before.slots, after.slots, strict=True) for text in slots.check_invariants(*pair)
+    ]
+    broken += [
         text
         for old, new in zip(before.removals, after.removals, strict=True)
         for text in removals.check_invariants(old, new)

@@ -46,12 +46,21 @@ def _terminate(world: World, act: Act, record: Record | None) -> Iterator[str]:
     node = world.inventory.nodes.get(act.node_name)
     if node is None or machine.noticed or _joined_too_late(world, act.instance_id, node, record):
         return
+    repaired = _repaired(record, act.instance_id)
     for pod in world.pods_on(node.name):
-        if not pod.finished and not pod.mirror and pod.controller != "DaemonSet":
+        # On a node that fell silent nobody reports the end of a pod: past its grace it counts as ended.
+        ended = repaired and pod.terminating and 0 < pod.ends_at <= world.now
+        if not pod.finished and not pod.mirror and pod.controller != "DaemonSet" and not ended:
             state = "ending" if pod.terminating else "running"
             yield f"instance {act.instance_id} was terminated with pod {pod.full_name} {state} on it"
-    if node.volumes_attached:
+    if node.volumes_attached and not repaired:
         yield f"instance {act.instance_id} was terminated with {node.volumes_attached[0]} attached"
+
+
+def _repaired(record: Record | None, instance_id: str) -> bool:
+    """Whether it is terminated because it is unwell."""
+    removals = open_removals(record) if record is not None else ()
+    return any(removal.instance_id == instance_id and removal.unhealthy for removal in removals)
 
 
 def _joined_too_late(world: World, instance_id: str, node: Node, record: Record | None) -> bool:

@@ -103,11 +103,15 @@ def _add_node(world: World, keys: NodeKeys, name: str, settings: Settings) -> No
         unschedulable=keys.cordoned_by is not None,
         control_plane=any(label in labels for label in names.CONTROL_PLANE),
         system=labels.get(names.SYSTEM, "false") != "false",
+        conditions=keys.conditions,
     )
     world.inventory.put_node(node)
     machine = world.nodes.machine_of(name)
     if machine is not None:
         machine.protected = keys.protected
+        if node.worker:
+            launched = world.machines.book.pools[node.pool].launch_hash
+            machine.instance = replace(machine.instance, launch_hash=launched)
         # Whoever made a control plane or a system node (row 26), it was no launch of ours.
         machine.tagged = machine.tagged and not (node.control_plane or node.system)
         if not keys.ready:

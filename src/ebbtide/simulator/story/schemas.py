@@ -81,6 +81,11 @@ class NodeKeys(Section):
     ready: bool = Field(True, description="Whether its kubelet answers.")
     cordoned_by: Literal["person"] | None = Field(None, description="Whether somebody has cordoned it.")
     labels: TextMap = Field(default_factory=dict, description="Labels of the Node object.")
+    conditions: tuple[str, ...] = Field(
+        (),
+        description="Conditions that it reports besides Ready.",
+        json_schema_extra={"allowed": "a list of Type=Status, such as KernelDeadlock=True"},
+    )
     protected: bool = Field(False, description="Whether the cloud refuses to terminate it.")
     count: int | None = Field(
         None, ge=1, le=MOST_NODES, description="So many of them, with -1, -2, ... behind the name."

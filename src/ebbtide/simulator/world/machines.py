@@ -109,6 +109,7 @@ class Machines:
             market=slot.market,
             state=InstanceState.PENDING,
             launched_at=int(self._timeline.now),
+            launch_hash=pool.launch_hash,
         )
         fresh = new_machine(pool, instance)
         name = self.name_new(self.book.launched) if self.name_new is not None else ""

@@ -135,7 +135,8 @@ class Pods:
         if not pod.node_name or pod.finished:
             self.remove(uid)
             return
-        self._inventory.put_pod(replace(pod, terminating=True, ready=False))
+        ends_at = int(self._timeline.now + grace_seconds)
+        self._inventory.put_pod(replace(pod, terminating=True, ready=False, ends_at=ends_at))
         stop_seconds = self.workload_of(uid).spec.stop_seconds
         self._timeline.after(min(stop_seconds, grace_seconds), "end", uid)
 

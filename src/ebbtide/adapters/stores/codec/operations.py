@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ebbtide.model.budget import RemovalReason
 from ebbtide.model.operation import (
     AbortCause,
     Consolidate,
@@ -45,6 +46,8 @@ OPTIONAL_ATTRIBUTES = (
     "scaleDownRemovals",
     "scaleDownOnlyEmpty",
     "scaleDownExcused",
+    "scaleDownCause",
+    "scaleDownSlots",
     "consolidateActionId",
     "consolidateStartedEpoch",
     "consolidateReason",
@@ -58,6 +61,7 @@ OPTIONAL_ATTRIBUTES = (
     "consolidateWatchedSinceEpoch",
     "setAside",
     "underusedSinceEpoch",
+    "unwellNodes",
     "refusedRemovals",
     "uncleanRemovalRuns",
 )
@@ -102,6 +106,7 @@ def _to_item(operation: Operation) -> Item:
                 "scaleDownRemovals": [removal_to_item(removal) for removal in operation.removals],
                 "scaleDownOnlyEmpty": operation.only_empty,
                 **({"scaleDownExcused": True} if operation.excused else {}),
+                **_replacing(operation),
             }
         case Consolidate():
             return {
@@ -119,6 +124,15 @@ def _to_item(operation: Operation) -> Item:
             }
 
 
+def _replacing(operation: ScaleDown) -> Item:
+    item: Item = {}
+    if operation.cause is not RemovalReason.IDLE:
+        item["scaleDownCause"] = operation.cause.value
+    if operation.slots:
+        item["scaleDownSlots"] = [slot_to_item(slot) for slot in operation.slots]
+    return item
+
+
 def slot_to_item(slot: Slot) -> Item:
     """As for a removal: what came later is written only where it says something."""
     item: Item = msgspec.to_builtins(slot)
@@ -132,8 +146,9 @@ def removal_to_item(removal: Removal) -> Item:
     """What came to a removal later is written only where it says something: others read it as they always
     have."""
     item: Item = msgspec.to_builtins(removal)
-    if not removal.refused_since:
-        del item["refused_since"]
+    for name in ("refused_since", "unhealthy"):
+        if not item[name]:
+            del item[name]
     return item
 
 
@@ -167,6 +182,8 @@ def removing_from_item(item: Mapping[str, Any]) -> Removing | None:
             abort_reason=str(item.get("scaleDownAbortReason", "")),
             only_empty=bool(item.get("scaleDownOnlyEmpty", False)),
             excused=bool(item.get("scaleDownExcused", False)),
+            cause=RemovalReason(item.get("scaleDownCause", RemovalReason.IDLE)),
+            replacements=convert(item.get("scaleDownSlots", ()), tuple[Slot, ...]),
         )
     if "consolidateActionId" in item:
         return Consolidate(

@@ -5,7 +5,8 @@ hand, or by another tool of the same contract) is read as far as it goes; one of
 refused. `scalingInProgress` is written from the operations, and where it says otherwise the operations count.
 
 Format 1 holds one operation; format 2 is written only while there is more to say than that (both lanes
-open, or a removal set aside), so a version that knows only format 1 can go on as soon as there is not.
+open, or a removal set aside), format 3 only while a node is replaced (a removal that waits for a launch), so
+a version that knows only format 1 can go on as soon as there is neither.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from ebbtide.model.record import (
     Missing,
     Record,
     Refused,
+    Unwell,
 )
 
 LOCKS = "lock#"
@@ -105,6 +107,8 @@ def to_item(record: Record) -> Item:
         item["refusedRemovals"] = msgspec.to_builtins(record.refused)
     if record.underused:
         item["underusedSinceEpoch"] = {node.node_uid: node.since for node in record.underused}
+    if record.unwell:
+        item["unwellNodes"] = msgspec.to_builtins(record.unwell)
     return item
 
 
@@ -203,6 +207,7 @@ def _read(item: Mapping[str, Any], cluster: str) -> Record:
         orphans=convert(item.get("orphans", ()), tuple[Missing, ...]),
         emptied=_since_by_node(item.get("lastContainerRemovedAt", {})),
         underused=_since_by_node(item.get("underusedSinceEpoch", {})),
+        unwell=convert(item.get("unwellNodes", ()), tuple[Unwell, ...]),
         last_consolidation_at=int(item.get("lastConsolidationEpoch", 0)),
         consolidations_in_vain=int(item.get("consolidationsInVain", 0)),
         consolidation_owes=int(item.get("consolidationOwes", 0)),

@@ -1,0 +1,210 @@
+"""Whether to replace a worker now, and with what: repair of what is unwell, then what is drifted or expired.
+
+One at a time. Whatever would keep the node from going once its replacement is Ready is asked before anything
+is launched: a replacement for a node that stays is a node too many (row 35). The removal itself is an
+ordinary scale-down that waits for its replacement, so all gates are asked again before the node goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ebbtide.core.nodes import gates
+from ebbtide.core.nodes.capacity import count_against_max, staying
+from ebbtide.core.nodes.drain import Disruptions, Treatment, plan_drain
+from ebbtide.core.nodes.extending import cooled_down
+from ebbtide.core.nodes.outdated import Unfit, outdated
+from ebbtide.core.nodes.question import Answer, Question, backed_off, no_operation
+from ebbtide.core.nodes.replacement import Successors
+from ebbtide.core.nodes.targets import removal_of, why_kept
+from ebbtide.core.nodes.unwell import is_due, longest_unwell, pool_well, still_there, why_unwell
+from ebbtide.core.words import count_of
+from ebbtide.model.budget import RemovalReason
+from ebbtide.model.check import Check, Refusal
+from ebbtide.model.node import Node
+from ebbtide.model.operation import Removal, Slot
+from ebbtide.model.pod import Pod
+from ebbtide.model.pool import Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    unfit: Unfit
+    removal: Removal
+    slot: Slot | None = None
+    """None where nothing needs to take its place."""
+
+
+def repair(q: Question, answer: Answer) -> Iterator[Check]:
+    """Workers that have been unwell for too long, the longest first."""
+    workers = q.snapshot.cluster.workers if q.settings.repair else ()
+    due = [node for node in workers if is_due(node, q.record, q.settings, q.now)]
+    says = f"{len(due)} of {count_of(len(workers), 'worker')} are unwell for too long"
+    yield Check("a worker is unwell", bool(due), says if q.settings.repair else "repair is off")
+    due.sort(key=lambda node: (_unwell_since(node, q), node.name))
+    why = {node.name: why_unwell(node, q.record, q.settings, q.now) for node in due}
+    yield from _replace(q, answer, [Unfit(node, RemovalReason.UNHEALTHY, why[node.name]) for node in due])
+
+
+def _unwell_since(node: Node, q: Question) -> int:
+    longest = longest_unwell(node, q.record)
+    return longest.since if longest is not None else q.now
+
+
+def replace_outdated(q: Question, answer: Answer) -> Iterator[Check]:
+    """Ready workers that are drifted or expired, the oldest first."""
+    workers = sorted(staying(q.snapshot, q.record), key=lambda node: (node.created_at, node.name))
+    found = [
+        next(iter(causes)) for node in workers if (causes := [*outdated(node, q.snapshot, q.settings, q.now)])
+    ]
+    says = f"{len(found)} of {count_of(len(workers), 'ready worker')} are drifted or expired"
+    yield Check("a worker is drifted or expired", bool(found), says)
+    yield gates.load_known(q.snapshot)
+    yield gates.no_pod_pending(q.snapshot)
+    yield cooled_down(q, q.settings.cooldown_down_seconds, "COOLDOWN_DOWN_SEC")
+    leaving = ", ".join(one.node_name for one in q.record.leaving)
+    yield Check("nothing leaves", not leaving, f"{leaving} is leaving" if leaving else "no node is leaving")
+    yield from _replace(q, answer, found)
+
+
+def _replace(q: Question, answer: Answer, candidates: Sequence[Unfit]) -> Iterator[Check]:
+    snapshot, record, settings = q.snapshot, q.record, q.settings
+    yield no_operation(q)
+    yield gates.not_paused(record)
+    yield gates.complete(snapshot)
+    yield gates.plausible(snapshot, record, settings)
+    yield gates.healthy(snapshot, record, settings)
+    yield backed_off(record.removal_failures, record.removal_backoff_until, q.now)
+    spots = len(record.spots)
+    yield Check("no spot notice open", not spots, f"{spots} spot notices are being answered")
+    chosen, answer.refusals = _choose(q, candidates)
+    first = next(iter(answer.refusals), None)
+    says = f"none may be replaced; {first.node_name}: {first.reason}" if first else "no worker"
+    yield Check("a worker can be replaced", chosen is not None, chosen.unfit.node.name if chosen else says)
+    if chosen is None:
+        return
+    answer.removals, answer.cause = (chosen.removal,), chosen.unfit.cause
+    answer.slots = () if chosen.slot is None else (chosen.slot,)
+    node, slot = chosen.unfit.node, chosen.slot
+    by = f"by {slot.instance_type} in {slot.zone}" if slot else ""
+    does = f"replace {node.name} {by}" if slot else f"remove {node.name}, which carries nothing"
+    answer.reason = f"{does}: {chosen.unfit.cause}, {chosen.unfit.says}"
+
+
+def _choose(q: Question, candidates: Iterable[Unfit]) -> tuple[Chosen | None, tuple[Refusal, ...]]:
+    refusals: list[Refusal] = []
+    successors: Successors | None = None
+    for unfit in candidates:
+        pool = q.settings.pool_named(unfit.node.pool)
+        reason = _why_kept(unfit, pool, q)
+        if pool is not None and not reason:
+            if not _carries(unfit, q):
+                removal = _removal(unfit, q)
+                if not _why_gates_hold(unfit, removal, None, q):
+                    return Chosen(unfit, removal), tuple(refusals)
+            successors = successors or Successors(q.snapshot, q.record, q.settings)
+            found = _replacement(unfit, pool, successors, q)
+            if isinstance(found, Chosen):
+                return found, tuple(refusals)
+            reason = found
+        refusals.append(Refusal(unfit.node.name, reason))
+    return None, tuple(refusals)
+
+
+def _why_kept(unfit: Unfit, pool: Pool | None, q: Question) -> str:
+    """Why this node stays, whatever would take its place."""
+    node, snapshot, record, settings = unfit.node, q.snapshot, q.record, q.settings
+    if pool is None:
+        return f"its pool {node.pool} is not configured"
+    if pool.may_be_empty:
+        return f"its pool {pool.name} sleeps: it goes without a replacement when it is idle"
+    reason = why_kept(node, snapshot, record)
+    if not reason and any(one.node_uid == node.uid for one in record.leaving):
+        reason = "consolidation is removing it"
+    if reason:
+        return reason
+    if unfit.cause is RemovalReason.UNHEALTHY:
+        well = pool_well(pool.name, snapshot, record, settings)
+        if not well.passed:
+            return well.says
+    budget = gates.within_budget(snapshot, record, settings, (_removal(unfit, q),), unfit.cause)
+    return _why_not_drainable(unfit, q) if budget.passed else budget.says
+
+
+def _removal(unfit: Unfit, q: Question) -> Removal:
+    unhealthy = unfit.cause is RemovalReason.UNHEALTHY
+    return replace(removal_of(unfit.node, q.snapshot), unhealthy=unhealthy)
+
+
+def _why_not_drainable(unfit: Unfit, q: Question) -> str:
+    disruptions = Disruptions(q.snapshot.cluster.budgets, spends=False)
+    plan = plan_drain(unfit.node, _pods(unfit, q), disruptions, q.settings, q.snapshot.players_of)
+    for treatment in (Treatment.BLOCK, Treatment.WAIT):
+        for judgement in plan.treated(treatment):
+            return judgement.says
+    return ""
+
+
+def _pods(unfit: Unfit, q: Question) -> tuple[Pod, ...]:
+    pods = q.snapshot.cluster.pods_on.get(unfit.node.name, ())
+    return still_there(unfit.node, pods, q.now) if unfit.cause is RemovalReason.UNHEALTHY else pods
+
+
+def _carries(unfit: Unfit, q: Question) -> bool:
+    """Whether something must take its place. An unwell node that never took a pod is nobody's loss; nor is a
+    silent one whose pods have all ended, where the maximum leaves no room for a replacement."""
+    if unfit.cause is not RemovalReason.UNHEALTHY:
+        return True
+    here = q.snapshot.cluster.pods_on.get(unfit.node.name, ())
+    if all(pod.tied_to_node for pod in here):
+        return False
+    ended = all(pod.tied_to_node for pod in _pods(unfit, q))
+    return not (ended and _why_full(unfit.node.pool, q))
+
+
+def _why_full(pool_name: str, q: Question) -> str:
+    """Why no node can be added; empty where one can."""
+    count, most = count_against_max(q.snapshot, q.record), q.settings.max_workers
+    if count >= most:
+        return f"no room for a replacement: {count} nodes exist or are expected, MAX_WORKERS is {most}"
+    pool = q.settings.pool_named(pool_name)
+    in_pool = count_against_max(q.snapshot, q.record, pool_name)
+    if pool is None or pool.takes_more(in_pool):
+        return ""
+    most = pool.max_workers or 0
+    return f"no room for a replacement: {in_pool} nodes in pool {pool_name}, its maximum is {most}"
+
+
+def _replacement(unfit: Unfit, pool: Pool, successors: Successors, q: Question) -> Chosen | str:
+    """The removal and what takes its place; or why there can be none."""
+    full = _why_full(pool.name, q)
+    if full:
+        return full
+    pods = [pod for pod in _pods(unfit, q) if not pod.tied_to_node and not pod.terminating]
+    offer, why = successors.offer_for(unfit.node, pool, pods)
+    if offer is None:
+        return why
+    removal = _removal(unfit, q)
+    held = _why_gates_hold(unfit, removal, offer.zone, q)
+    return held or Chosen(unfit, removal, offer.slot(f"{q.operation_id}-0"))
+
+
+def _why_gates_hold(unfit: Unfit, removal: Removal, zone: str | None, q: Question) -> str:
+    """The first gate that would not let the node go, as if its replacement in this zone were there."""
+    snapshot, record, settings = q.snapshot, q.record, q.settings
+    coming = () if zone is None else (Node("replacement", "", pool=unfit.node.pool, zone=zone),)
+    cluster = replace(snapshot.cluster, nodes=(*snapshot.cluster.nodes, *coming))
+    replaced = replace(snapshot, cluster=cluster)
+    checks = [
+        gates.keeps_minimum(replaced, record, settings, (removal,)),
+        gates.keeps_zones(replaced, record, settings, (removal,)),
+    ]
+    if unfit.node.ready:
+        # A silent node carries no load: what is pending or busy cannot get worse without it.
+        checks += [
+            gates.no_pod_pending(snapshot),
+            gates.load_known(snapshot),
+            gates.load_fits(snapshot, record, settings, (removal,), joining=len(coming)),
+        ]
+    return next((check.says for check in checks if not check.passed), "")

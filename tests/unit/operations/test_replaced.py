@@ -1,0 +1,282 @@
+"""A scale-down that launches a replacement first: nothing is touched before it is Ready."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ebbtide import narrate
+from ebbtide.core.nodes import gates
+from ebbtide.core.operations import facts, scale_down
+from ebbtide.model.budget import RemovalReason
+from ebbtide.model.decision import Action, Decision
+from ebbtide.model.effect import Evict, Launch, Outcome, OutcomeKind, SoftTaint, Terminate
+from ebbtide.model.events import OperationKind
+from ebbtide.model.node import InstanceState, Node
+from ebbtide.model.operation import RemovalState, ScaleDown, Slot, SlotState
+from ebbtide.model.pod import Pod
+from ebbtide.model.snapshot import Snapshot
+from tests.builders import (
+    NOW,
+    make_instance,
+    make_instance_of,
+    make_node,
+    make_nodes,
+    make_pod,
+    make_pool,
+    make_removal,
+    make_scale_down,
+    make_settings,
+    make_slot,
+    make_snapshot,
+    make_spot,
+)
+from tests.unit.operations.builders import cordoned, make_situation, with_work
+
+READY, LAUNCHED, RESERVED = SlotState.READY, SlotState.LAUNCHED, SlotState.RESERVED
+EXPIRY = make_settings(pools=(make_pool(expire_seconds=3600),))
+REPAIR = make_settings(repair=True, repair_after_seconds=600)
+FRESH = make_node("a9", created_at=NOW - 60)
+NODES = (*make_nodes("a1", "a2", "b1"), FRESH)
+EXPIRED, UNHEALTHY = RemovalReason.EXPIRED, RemovalReason.UNHEALTHY
+
+
+def replacing(
+    slot: Slot | None = None,
+    cause: RemovalReason = EXPIRED,
+    removal: dict[str, Any] | None = None,
+    **more: Any,
+) -> ScaleDown:
+    slots = (slot or make_slot(state=READY, node_name="a9", instance_id="i-a9"),)
+    unhealthy = cause is UNHEALTHY
+    goes = make_removal("a1", **{"unhealthy": unhealthy, **(removal or {})})
+    return make_scale_down(goes, cause=cause, replacements=slots, **more)
+
+
+def advanced(
+    operation: ScaleDown, seen: Snapshot | None = None, settings: Any = EXPIRY, **situation: Any
+) -> tuple[ScaleDown, tuple[Any, ...]]:
+    seen = seen or make_snapshot(NODES, [make_pod("web", node_name="a1")])
+    at = make_situation(seen, record=with_work(operation), settings=settings, **situation)
+    step = scale_down.advance(operation, at)
+    assert scale_down.check_invariants(operation, step.operation) == ()
+    return step.operation, step.effects
+
+
+def state(operation: ScaleDown) -> tuple[RemovalState, SlotState]:
+    return operation.removals[0].state, operation.slots[0].state
+
+
+def test_a_decision_begins_with_its_launch() -> None:
+    decision = Decision(
+        "d", NOW, Action.REPLACE, "old", (), (make_slot(since=0),), (make_removal(since=0),), cause=EXPIRED
+    )
+    begun = scale_down.begin(decision, "op")
+    assert begun.slots == (make_slot(since=NOW),)
+    assert (begun.cause, begun.replaced, begun.removes_from) == (EXPIRED, False, NOW)
+    assert facts.kind_of(begun) is OperationKind.REPLACEMENT
+    assert facts.begun(decision, begun).launches == 1
+
+
+def test_no_node_is_touched_before_its_replacement_is_ready() -> None:
+    after, effects = advanced(replacing(make_slot()))
+    assert state(after) == (RemovalState.PLANNED, SlotState.LAUNCHING)
+    assert [type(effect) for effect in effects] == [Launch]
+    slot = make_slot(state=LAUNCHED, instance_id="i-a9")
+    joined, effects = advanced(replacing(slot))
+    assert (state(joined), effects) == ((RemovalState.PLANNED, SlotState.JOINED), ())
+    ready, effects = advanced(joined)
+    assert (state(ready), effects) == ((RemovalState.PLANNED, READY), ()), (
+        "written before the node is touched"
+    )
+    _, effects = advanced(ready)
+    assert [type(effect) for effect in effects] == [SoftTaint]
+
+
+def test_the_answer_to_the_launch_is_taken_in() -> None:
+    asked = make_slot(state=SlotState.LAUNCHING)
+    operation = replacing(asked)
+    outcome = Outcome(Launch(asked, "op"), OutcomeKind.DONE, instance=make_instance("i-new"))
+    at = make_situation(make_snapshot(NODES), record=with_work(operation), settings=EXPIRY)
+    after = scale_down.absorb(operation, (outcome,), at)
+    assert after.slots[0].instance_id == "i-new"
+    assert not scale_down.is_settled(after)
+
+
+def test_where_nothing_comes_the_node_stays_and_is_not_to_blame() -> None:
+    failed = make_slot(state=SlotState.FAILED, reason="no capacity anywhere", refused=("a/on-demand/small",))
+    operation, effects = advanced(replacing(failed))
+    assert operation.abort_reason == "op-0 did not come: no capacity anywhere"
+    assert (state(operation)[0], effects) == (RemovalState.RELEASING, ())
+    released, _ = advanced(operation)
+    assert scale_down.is_settled(released)
+    closed = scale_down.close(with_work(released), released, EXPIRY, NOW)
+    assert not closed.succeeded
+    assert (closed.record.removal_failures, closed.record.rests) == (1, ())
+    assert [rest.offer for rest in closed.record.offer_rests] == ["a/on-demand/small"]
+    told = narrate.says(facts.closed(released, False))
+    assert told.startswith("replacement given up: ")
+
+
+def test_what_is_being_reclaimed_will_not_come_either() -> None:
+    late = make_slot(state=SlotState.TERMINATING, terminated=True, instance_id="i-late", reason="no node")
+    operation, _ = advanced(replacing(late))
+    assert operation.abort_reason == "op-0 did not come: no node"
+
+
+def test_what_was_not_asked_of_the_cloud_is_not_asked_for_after_an_abort() -> None:
+    operation = replacing(make_slot())
+    paused = replace(with_work(operation), paused=True)
+    at = make_situation(make_snapshot(NODES), record=paused, settings=EXPIRY)
+    step = scale_down.advance(operation, at)
+    assert state(step.operation) == (RemovalState.RELEASING, SlotState.FAILED)
+    assert step.effects == ()
+
+
+def test_what_was_launched_is_followed_to_its_end_after_an_abort() -> None:
+    slot = make_slot(state=SlotState.JOINED, instance_id="i-a9", node_name="a9")
+    operation = replacing(slot, abort_reason="removals were paused")
+    after, _ = advanced(operation)
+    assert state(after) == (RemovalState.RELEASING, READY)
+
+
+def test_a_node_that_is_as_it_should_be_again_is_not_replaced() -> None:
+    well = make_snapshot(NODES, [make_pod("web", node_name="a1")])
+    operation, _ = advanced(replacing(cause=UNHEALTHY), well, REPAIR)
+    assert (operation.abort_reason, operation.excused) == ("a1 is well again", True)
+    operation, _ = advanced(replacing(), well, make_settings())
+    assert (operation.abort_reason, operation.excused) == ("a1 is no longer expired", True)
+    closed = scale_down.close(with_work(operation), operation, EXPIRY, NOW)
+    assert closed.record.removal_failures == 0
+
+
+def test_on_a_look_that_cannot_be_believed_nothing_is_given_up() -> None:
+    operation = replacing(cause=UNHEALTHY)
+    record = replace(with_work(operation), worker_count=40)
+    at = make_situation(make_snapshot(NODES), record=record, settings=REPAIR)
+    assert scale_down.advance(operation, at).operation.abort_reason == ""
+
+
+def test_a_node_that_is_not_seen_or_irrevocably_going_is_not_asked_about() -> None:
+    unseen = make_snapshot(NODES[1:], [make_pod("web", node_name="a2")], instances=[])
+    operation, _ = advanced(replacing(), unseen)
+    assert operation.abort_reason == ""
+    going = replacing(removal={"state": RemovalState.TERMINATING}, cause=UNHEALTHY)
+    operation, _ = advanced(going, settings=REPAIR)
+    assert operation.abort_reason == ""
+
+
+def test_a_node_whose_instance_is_not_listed_is_not_taken_for_fit_again() -> None:
+    silent = make_node("a1", ready=False)
+    others = NODES[1:]
+    seen = make_snapshot(
+        (silent, *others), [make_pod("web", node_name="a2")], instances=map(make_instance_of, others)
+    )
+    for cause, settings in ((UNHEALTHY, REPAIR), (EXPIRED, make_settings())):
+        operation, _ = advanced(replacing(cause=cause), seen, settings)
+        assert operation.abort_reason == ""
+    gone = make_instance_of(silent, state=InstanceState.TERMINATING)
+    seen = make_snapshot((make_node("a1"), *others), instances=[gone, *map(make_instance_of, others)])
+    operation, _ = advanced(replacing(cause=UNHEALTHY), seen, REPAIR)
+    assert operation.abort_reason == ""
+
+
+def test_pods_that_no_longer_fit_keep_the_node_and_it_rests() -> None:
+    pods = [make_pod("big", 3000, 100, node_name="a1")]
+    pods += [make_pod(f"fill-{name}", 2000, 100, node_name=name) for name in ("a2", "b1", "a9")]
+    operation, _ = advanced(replacing(), make_snapshot(NODES, pods))
+    assert operation.abort_reason.startswith("a1 cannot go: default/big would fit on no other node")
+    assert operation.removals[0].blamed
+
+
+def test_a_replacement_in_another_zone_does_not_empty_its_own() -> None:
+    nodes = (make_node("a1"), *make_nodes("b1", "b2"), replace(FRESH, zone="b"))
+    operation, _ = advanced(replacing(), make_snapshot(nodes, [make_pod("web", node_name="a1")]))
+    assert operation.abort_reason.startswith("a1 cannot go: zone a would be left without a ready worker")
+
+
+def test_a_drain_in_progress_is_not_asked_again_whether_pods_fit() -> None:
+    pods = [make_pod("big", 4000, 100, node_name="a1")]
+    draining = {"state": RemovalState.DRAINING, "drain_deadline": NOW + 300, "attempts": 1}
+    nodes = (cordoned("a1"), *NODES[1:])
+    _, effects = advanced(replacing(removal=draining), make_snapshot(nodes, pods))
+    assert [type(effect) for effect in effects] == [Evict]
+
+
+def test_an_interrupted_node_does_not_wait_for_its_replacement() -> None:
+    operation = replacing(make_slot(state=LAUNCHED, instance_id="i-new"))
+    spot = make_spot("a1")
+    record = replace(with_work(operation), spots=(spot,))
+    at = make_situation(
+        make_snapshot(NODES, [make_pod("web", node_name="a1")]), record=record, settings=EXPIRY
+    )
+    step = scale_down.advance(operation, at)
+    assert step.operation.removals[0].state is RemovalState.DRAINING
+
+
+def test_waiting_for_a_replacement_is_no_time_spent_on_a_drain() -> None:
+    long_ago = {"started_at": NOW - 2000}
+    waits, _ = advanced(replacing(make_slot(state=LAUNCHED, instance_id="i-new"), **long_ago))
+    assert waits.abort_reason == ""
+    just, _ = advanced(replacing(make_slot(state=READY, since=NOW - 899), **long_ago))
+    assert just.abort_reason == ""
+    stuck, _ = advanced(replacing(make_slot(state=READY, since=NOW - 900), **long_ago))
+    assert stuck.abort_reason.startswith("not finished after 15 min")
+
+
+def test_a_plan_never_changes_what_it_replaces() -> None:
+    before = replacing()
+    assert scale_down.check_invariants(before, replace(before, replacements=()))
+    assert scale_down.check_invariants(before, replace(before, cause=RemovalReason.IDLE))
+    other = replace(before, replacements=(replace(before.slots[0], state=LAUNCHED),))
+    assert scale_down.check_invariants(before, other) == ("slot op-0 went from READY to LAUNCHED",)
+
+
+def silent(pods: list[Pod], **node: Any) -> Snapshot:
+    gone: Node = replace(cordoned("a1"), **{"ready": False, **node})
+    return make_snapshot((gone, *NODES[1:]), [*pods, make_pod("other", node_name="b1")])
+
+
+ENDED = {"terminating": True, "ends_at": NOW - 300, "volumes": ("vol-1",)}
+DRAINED = {"state": RemovalState.DRAINED, "since": NOW - 60}
+
+
+def test_a_silent_node_goes_with_the_pods_that_nobody_ends_and_their_volumes() -> None:
+    seen = silent([make_pod("web", node_name="a1", **ENDED)], volumes_attached=("vol-1", "vol-2"))
+    after, effects = advanced(replacing(cause=UNHEALTHY, removal=DRAINED), seen, REPAIR)
+    assert after.removals[0].state is RemovalState.TERMINATING
+    assert effects == (Terminate("i-a1", "a1", "uid-a1", "op", NOW - 60),)
+
+
+def test_neither_a_ready_node_nor_another_removal_passes_over_pods_that_are_ending() -> None:
+    pods = [make_pod("web", node_name="a1", **ENDED)]
+    ready = silent(pods, ready=True, conditions=("X=True",))
+    settings = replace(REPAIR, repair_conditions=("X=True",))
+    after, _ = advanced(replacing(cause=UNHEALTHY, removal=DRAINED), ready, settings)
+    assert after.removals[0].state is RemovalState.DRAINING
+    after, _ = advanced(replacing(removal=DRAINED), silent(pods))
+    assert after.removals[0].state is RemovalState.DRAINING
+
+
+def test_a_removal_in_progress_waits_while_much_of_its_pool_is_unwell() -> None:
+    nodes = (
+        replace(cordoned("a1"), ready=False),
+        make_node("a2", ready=False),
+        *make_nodes("a3", "b1", "b2"),
+    )
+    seen = make_snapshot(nodes, [make_pod("other", node_name="b1")])
+    operation = replacing(cause=UNHEALTHY, removal=DRAINED)
+    after, effects = advanced(operation, seen, REPAIR)
+    assert (after.removals[0].state, effects) == (RemovalState.DRAINED, ())
+    assert "2 of 5 workers of pool workers are unwell" in after.removals[0].reason
+
+
+def test_a_silent_node_may_go_whatever_the_load_is() -> None:
+    removal = make_removal("a1", unhealthy=True, **DRAINED)
+    operation = make_scale_down(removal, cause=UNHEALTHY)
+    seen = replace(silent([]), cpu=replace(silent([]).cpu, value=0.99))
+    assert gates.may_terminate(removal, seen, with_work(operation), REPAIR) is None
+    seen = replace(seen, cluster=replace(seen.cluster, nodes=(cordoned("a1"), *NODES[1:])))
+    failed = gates.may_terminate(removal, seen, with_work(operation), REPAIR)
+    assert failed is not None
+    assert failed.name == "load fits the rest"

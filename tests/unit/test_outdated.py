@@ -1,0 +1,76 @@
+"""Which workers are expired or drifted, and that a replacement never is."""
+
+from __future__ import annotations
+
+from ebbtide.core.nodes.outdated import outdated, unfit_workers, why_drifted, why_expired
+from ebbtide.core.nodes.unwell import NOT_READY
+from ebbtide.model.budget import RemovalReason
+from ebbtide.model.record import Unwell
+from ebbtide.model.scheduling import Taint, TaintEffect
+from tests.builders import (
+    NOW,
+    make_instance,
+    make_node,
+    make_pool,
+    make_record,
+    make_settings,
+    make_snapshot,
+    make_type,
+)
+
+GOLD = make_pool(labels=(("tier", "gold"),), taints=(Taint("only", TaintEffect.NO_SCHEDULE, "us"),))
+
+
+def test_a_node_expires_at_the_age_that_its_pool_names() -> None:
+    pool = make_pool(expire_seconds=7200)
+    old, young = make_node(created_at=NOW - 7200), make_node(created_at=NOW - 7199)
+    assert why_expired(old, pool, NOW) == "it is 2 h old, expire_after of pool workers is 2 h"
+    assert why_expired(young, pool, NOW) == ""
+    assert why_expired(old, make_pool(), NOW) == "", "never where nothing is named"
+    assert why_expired(make_node(created_at=0), pool, NOW) == "", "of an unknown age"
+
+
+def test_a_type_that_the_pool_no_longer_has_is_drift() -> None:
+    pool = make_pool(types=(make_type("new"), make_type("newer")), launch_hash="h")
+    why = why_drifted(make_node(), make_instance(instance_type="old", launch_hash="h"), pool)
+    assert why == "its type is old, pool workers has new, newer"
+    assert why_drifted(make_node(instance_type=""), make_instance(instance_type=""), pool) == ""
+
+
+def test_a_node_without_a_hash_is_judged_by_what_can_be_seen() -> None:
+    taints = GOLD.taints
+    good = make_node(labels=(("tier", "gold"), ("more", "x")), taints=taints)
+    assert why_drifted(good, make_instance(), GOLD) == ""
+    missing = make_node(taints=taints)
+    assert why_drifted(missing, make_instance(), GOLD) == "its label tier is missing, pool workers has 'gold'"
+    other = make_node(labels=(("tier", "iron"),), taints=taints)
+    assert why_drifted(other, make_instance(), GOLD) == "its label tier is 'iron', pool workers has 'gold'"
+    open_to_all = make_node(labels=GOLD.labels)
+    says = "its taint only=us:NoSchedule is missing, pool workers has it"
+    assert why_drifted(open_to_all, make_instance(), GOLD) == says
+
+
+def test_a_node_with_the_hash_of_its_pool_is_never_drifted_whatever_it_looks_like() -> None:
+    """Else a label that the join does not set would have every replacement replaced again."""
+    pool = make_pool(labels=(("tier", "gold"),), launch_hash="new")
+    bare = make_node()
+    assert why_drifted(bare, make_instance(launch_hash="new"), pool) == ""
+    assert "label tier is missing" in why_drifted(bare, make_instance(launch_hash="old"), pool)
+    looks_right = make_node(labels=pool.labels)
+    why = why_drifted(looks_right, make_instance(launch_hash="old"), pool)
+    assert why == "it was launched with configuration old, pool workers has new"
+    assert why_drifted(looks_right, make_instance(), pool) == "", "one without a hash is not drifted by hash"
+
+
+def test_status_names_every_cause_of_every_worker() -> None:
+    settings = make_settings(
+        repair=True, replace_drifted=True, pools=(make_pool(types=(make_type("new"),), expire_seconds=3600),)
+    )
+    record = make_record(unwell=(Unwell("uid-a1", NOT_READY, NOW - 60),))
+    nodes = (make_node("b1", pool="gone"), make_node("a1", ready=False))
+    found = [(one.node.name, one.cause) for one in unfit_workers(make_snapshot(nodes), record, settings, NOW)]
+    causes = [RemovalReason.UNHEALTHY, RemovalReason.DRIFTED, RemovalReason.EXPIRED]
+    assert found == [("a1", cause) for cause in causes]
+    classic = make_settings(pools=settings.pools)
+    assert [one.cause for one in outdated(nodes[1], make_snapshot(nodes), classic, NOW)] == causes[2:]
+    assert list(outdated(nodes[1], make_snapshot(nodes, instances=[]), settings, NOW)) == []

@@ -1,0 +1,250 @@
+"""Whether a worker is replaced now, by what, and why not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ebbtide.core.nodes.decide import decide
+from ebbtide.core.nodes.unwell import NOT_READY
+from ebbtide.model.budget import RemovalBudget, RemovalReason
+from ebbtide.model.decision import Action, Decision
+from ebbtide.model.node import Node
+from ebbtide.model.operation import SpotKind
+from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.record import CapacityBackoff, DrainBackoff, Leaving, Unwell
+from ebbtide.model.snapshot import Snapshot
+from tests.builders import (
+    NOW,
+    make_budget,
+    make_node,
+    make_nodes,
+    make_pod,
+    make_pool,
+    make_record,
+    make_settings,
+    make_snapshot,
+    make_spot,
+    make_type,
+)
+
+OLD = 86_400
+EXPIRY = {"pools": (make_pool(expire_seconds=OLD),)}
+FRESH = {"created_at": NOW - 60}
+SILENT = (Unwell("uid-a1", NOT_READY, NOW - 600),)
+NODES = (make_node("a1"), *make_nodes("a2", "b1", **FRESH))
+
+
+def on(node_name: str, name: str = "", **overrides: Any) -> Pod:
+    return make_pod(name or f"on-{node_name}", 500, 256, node_name=node_name, **overrides)
+
+
+def asked(
+    seen: Snapshot, action: Action = Action.REPLACE, *, record: dict[str, Any] | None = None, **settings: Any
+) -> tuple[Decision, str]:
+    """The decision, and why this action was not taken; empty where it was."""
+    known = make_record(worker_count=len(seen.cluster.workers), pod_count=len(seen.cluster.pods))
+    for name, value in (record or {}).items():
+        known = make_record(**{**{f: getattr(known, f) for f in ("worker_count", "pod_count")}, name: value})
+    decision = decide(seen, known, make_settings(**{"cpu_down": 0.0, **settings}), NOW, "d")
+    verdict = next(one for one in decision.verdicts if one.action is action)
+    return decision, verdict.failed.says if verdict.failed else ""
+
+
+def expired(pods: list[Pod] | None = None, nodes: tuple[Node, ...] = NODES, **snapshot: Any) -> Snapshot:
+    return make_snapshot(nodes, [on(node.name) for node in nodes] if pods is None else pods, **snapshot)
+
+
+def test_the_oldest_expired_node_is_replaced_by_its_own_type_in_its_own_zone() -> None:
+    nodes = (make_node("b1"), make_node("a1", created_at=NOW - OLD - 1), make_node("a2", **FRESH))
+    decision, why = asked(expired(nodes=nodes), **EXPIRY)
+    assert (decision.action, why) == (Action.REPLACE, "")
+    assert [(r.node_name, r.unhealthy) for r in decision.removals] == [("a1", False)]
+    assert [(s.zone, s.instance_type, s.key) for s in decision.slots] == [("a", "small", f"{NOW}-d-0")]
+    assert decision.cause is RemovalReason.EXPIRED
+    assert decision.reason.startswith(
+        "replace a1 by small in a: expired, it is 1 day old, expire_after of pool"
+    )
+
+
+def test_nothing_is_replaced_where_nothing_is_named() -> None:
+    decision, why = asked(expired())
+    assert decision.action is Action.NOTHING
+    assert why == "0 of 3 ready workers are drifted or expired"
+    assert "replace" not in decision.reason, "it is no news where nothing asks for it"
+
+
+def test_what_keeps_a_node_is_asked_before_anything_is_launched() -> None:
+    kept: list[tuple[str, Snapshot, dict[str, Any], dict[str, Any]]] = [
+        ("has no controller", expired([on("a1", controller="")]), {}, {}),
+        (
+            "allows no disruption",
+            expired([on("a1", labels=(("app", "x"),))], budgets=[make_budget(0, app="x")]),
+            {},
+            {},
+        ),
+        ("is skipped until", expired(), {"rests": (DrainBackoff("i-a1", NOW + 60, "why"),)}, {}),
+        ("MAX_WORKERS is 3", expired(), {}, {"max_workers": 3}),
+        ("its maximum is 3", expired(), {}, {"pools": (make_pool(expire_seconds=OLD, max_workers=3),)}),
+        ("sleeps", expired(), {}, {"pools": (make_pool(expire_seconds=OLD, may_be_empty=True),)}),
+        ("0 may go", expired(), {}, {"budgets": (RemovalBudget(0, reasons=(RemovalReason.EXPIRED,)),)}),
+    ]
+    for says, seen, record, settings in kept:
+        decision, why = asked(seen, record=record, **{**EXPIRY, **settings})
+        assert says in why, (says, why)
+        assert decision.slots == ()
+
+
+def test_gates_of_every_removal_hold_for_a_replacement() -> None:
+    waits = make_pod("new", phase=Phase.PENDING)
+    held: list[tuple[str, Snapshot, dict[str, Any]]] = [
+        ("the metrics were not read", expired(cpu=None), {}),
+        ("1 pod is pending", expired([on("a1"), waits]), {}),
+        ("COOLDOWN_DOWN_SEC", expired(), {"last_scale_at": NOW - 5}),
+        ("is leaving", expired(), {"leaving": (Leaving("a2", "uid-a2", "i-a2", "op", NOW + 60),)}),
+        ("are paused", expired(), {"paused": True}),
+        ("back-off left", expired(), {"removal_backoff_until": NOW + 60}),
+        ("1 spot notices", expired(), {"spots": (make_spot("b1", kind=SpotKind.REBALANCE),)}),
+    ]
+    for says, seen, record in held:
+        _, why = asked(seen, record=record, **EXPIRY)
+        assert says in why, (says, why)
+
+
+def test_a_node_that_consolidation_removes_is_not_repaired_too() -> None:
+    nodes = (make_node("a1", ready=False), *NODES[1:])
+    known = make_record(
+        worker_count=3, unwell=SILENT, leaving=(Leaving("a1", "uid-a1", "i-a1", "op", NOW + 60),)
+    )
+    decision = decide(expired(nodes=nodes), known, make_settings(repair=True, cpu_down=0.0), NOW, "d")
+    verdict = next(one for one in decision.verdicts if one.action is Action.REPAIR)
+    assert verdict.refusals[0].reason == "consolidation is removing it"
+
+
+def test_a_drifted_type_is_replaced_by_the_cheapest_that_takes_its_pods() -> None:
+    types = (
+        make_type("large", 8000, 16384, "0.10"),
+        make_type("tiny", 400, 512, "0.01"),
+        make_type("mid", 2000, 4096, "0.02"),
+        make_type("unpriced", 2000, 4096, None),
+    )
+    pools = (make_pool(types=types, zones=("a",)),)
+    full = make_nodes("b1", **FRESH, instance_type="mid")
+    pods = [on("a1"), make_pod("fill", 3900, 100, node_name="b1")]
+    decision, _ = asked(
+        expired(pods, (make_node("a1"), *full)), pools=pools, replace_drifted=True, min_workers=1
+    )
+    assert [slot.instance_type for slot in decision.slots] == ["mid"]
+    huge = [make_pod("huge", 3000, 100, node_name="a1"), pods[1]]
+    decision, _ = asked(
+        expired(huge, (make_node("a1"), *full)), pools=pools, replace_drifted=True, min_workers=1
+    )
+    assert [slot.instance_type for slot in decision.slots] == ["large"]
+
+
+def test_an_offer_that_had_no_capacity_is_asked_for_last() -> None:
+    decision, _ = asked(
+        expired(), record={"offer_rests": (CapacityBackoff("a/on-demand/small", NOW + 60),)}, **EXPIRY
+    )
+    assert [slot.zone for slot in decision.slots] == ["b"]
+
+
+def test_pods_that_fit_nowhere_keep_their_node() -> None:
+    picky = on("a1", scheduling=make_pod().scheduling)
+    too_big = make_pod("big", 4100, 100, node_name="a1")
+    _, why = asked(expired([too_big, picky]), **EXPIRY)
+    assert why.endswith("a1: default/big would fit neither on a new small nor elsewhere")
+
+
+def test_the_last_node_of_a_zone_is_replaced_within_it_only() -> None:
+    nodes = (make_node("b1"), *make_nodes("a1", "a2", **FRESH))
+    pools = (make_pool(expire_seconds=OLD, zones=("a",)),)
+    _, why = asked(expired(nodes=nodes), pools=pools)
+    assert why.endswith("zone b would be left without a ready worker")
+
+
+def silent(pods: list[Pod], *others: str, **node: Any) -> Snapshot:
+    nodes = (make_node("a1", **{"ready": False, **node}), *make_nodes(*(others or ("a2", "b1"))))
+    return make_snapshot(nodes, [*pods, *(on(one.name) for one in nodes[1:])])
+
+
+def repair(seen: Snapshot, record: dict[str, Any] | None = None, **settings: Any) -> tuple[Decision, str]:
+    known = {"unwell": SILENT, "worker_count": len(seen.cluster.workers), **(record or {})}
+    made = make_settings(**{"repair": True, "cpu_down": 0.0, **settings})
+    decision = decide(seen, make_record(**known), made, NOW, "d")
+    verdict = next(one for one in decision.verdicts if one.action is Action.REPAIR)
+    return decision, verdict.failed.says if verdict.failed else ""
+
+
+ENDED = {"terminating": True, "ends_at": NOW - 300}
+
+
+def test_a_silent_node_is_replaced_whatever_is_pending_or_busy() -> None:
+    for seen in (
+        silent([on("a1", **ENDED)]),
+        silent([on("a1", **ENDED), make_pod("p", phase=Phase.PENDING)]),
+    ):
+        decision, why = repair(seen, {"pending_since": NOW})
+        assert (decision.action, why) == (Action.REPAIR, "")
+        assert [(r.node_name, r.unhealthy) for r in decision.removals] == [("a1", True)]
+        assert len(decision.slots) == 1
+        assert decision.cause is RemovalReason.UNHEALTHY
+
+
+def test_repair_is_off_unless_it_is_asked_for_and_waits_its_time() -> None:
+    assert repair(silent([on("a1")]), repair=False)[1] == "repair is off"
+    _, why = repair(silent([on("a1")]), {"unwell": (Unwell("uid-a1", NOT_READY, NOW - 599),)})
+    assert why == "0 of 3 workers are unwell for too long"
+
+
+def test_a_node_that_never_took_a_pod_is_removed_at_once() -> None:
+    decision, _ = repair(silent([]))
+    assert decision.slots == ()
+    assert decision.reason.startswith("remove a1, which carries nothing: unhealthy, not Ready for 10 min")
+
+
+def test_a_ready_node_that_is_unwell_and_empty_is_replaced_where_the_minimum_needs_it() -> None:
+    seen = silent([], "b1", ready=True, conditions=("X=True",))
+    unwell = {"unwell": (Unwell("uid-a1", "X=True", NOW - 600),)}
+    asked_for = {"repair_conditions": ("X=True",)}
+    decision, _ = repair(seen, unwell, min_workers=2, **asked_for)
+    assert len(decision.slots) == 1
+    seen = silent([], "a2", "b1", ready=True, conditions=("X=True",))
+    decision, _ = repair(seen, unwell, min_workers=2, **asked_for)
+    assert decision.slots == ()
+
+
+def test_at_the_maximum_a_silent_node_goes_first_once_its_pods_have_ended() -> None:
+    decision, _ = repair(silent([on("a1", **ENDED)]), max_workers=3)
+    assert (decision.action, decision.slots) == (Action.REPAIR, ())
+    _, why = repair(silent([on("a1")]), max_workers=3)
+    assert "MAX_WORKERS is 3" in why
+
+
+def test_pods_that_still_run_there_are_judged_by_the_drain_rules() -> None:
+    _, why = repair(silent([on("a1", do_not_disrupt=True)]))
+    assert why.endswith("a1: default/on-a1 is annotated do-not-disrupt")
+    _, why = repair(silent([on("a1", terminating=True, ends_at=NOW)]))
+    assert why.endswith("default/on-a1 is still terminating")
+
+
+def test_the_brake_keeps_all_nodes_of_the_pool() -> None:
+    nodes = (*make_nodes("a1", "a2", ready=False), *make_nodes("a3", "b1", "b2"))
+    seen = make_snapshot(nodes, [on("a3")])
+    _, why = repair(seen, {"unwell": (*SILENT, Unwell("uid-a2", NOT_READY, NOW - 700))})
+    assert why == (
+        "none may be replaced; a2: 2 of 5 workers of pool workers are unwell; repair stops above 1 (20 %)"
+    )
+
+
+def test_the_next_one_has_its_turn_where_the_first_cannot_go() -> None:
+    nodes = (make_node("a1"), make_node("a2"), *make_nodes("b1", **FRESH))
+    decision, _ = asked(expired([on("a1", controller="")], nodes), **EXPIRY)
+    assert [removal.node_name for removal in decision.removals] == ["a2"]
+    verdict = next(one for one in decision.verdicts if one.action is Action.REPLACE)
+    assert [refusal.node_name for refusal in verdict.refusals] == ["a1"]
+
+
+def test_a_node_of_a_pool_that_is_not_configured_is_left() -> None:
+    nodes = (make_node("a1", ready=False, pool="gone"), *make_nodes("a2", "b1"))
+    _, why = repair(make_snapshot(nodes, [on("a2")]))
+    assert why.endswith("a1: its pool gone is not configured")
