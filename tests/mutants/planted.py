@@ -109,7 +109,7 @@ OF_REMOVALS = (
     Mutant(
         "a stuck removal is never given up",
         "_why_abort",
-        "now - operation.started_at >= settings.stuck_seconds",
+        "now - operation.removes_from >= settings.stuck_seconds",
         "False",
         (
             "table:15_minutes",
