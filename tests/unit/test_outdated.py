@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from ebbtide.core.nodes.outdated import outdated, unfit_workers, why_drifted, why_expired
+from ebbtide.core.nodes.outdated import (
+    MOST_NAMED,
+    outdated,
+    track_unfit,
+    unfit_workers,
+    why_drifted,
+    why_expired,
+)
 from ebbtide.core.nodes.unwell import NOT_READY
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.record import Unwell
@@ -74,3 +81,13 @@ def test_status_names_every_cause_of_every_worker() -> None:
     classic = make_settings(pools=settings.pools)
     assert [one.cause for one in outdated(nodes[1], make_snapshot(nodes), classic, NOW)] == causes[2:]
     assert list(outdated(nodes[1], make_snapshot(nodes, instances=[]), settings, NOW)) == []
+
+
+def test_the_record_names_the_first_of_them_and_keeps_what_it_named_where_nothing_is_seen() -> None:
+    settings = make_settings(pools=(make_pool(expire_seconds=3600),))
+    many = make_snapshot([make_node(f"a{number}") for number in range(MOST_NAMED + 5)])
+    record = track_unfit(many, make_record(), settings, NOW)
+    assert len(record.unfit) == MOST_NAMED
+    assert record.unfit[0].says == "it is 1 day old, expire_after of pool workers is 1 h"
+    assert track_unfit(make_snapshot(problems=("no list",)), record, settings, NOW) == record
+    assert track_unfit(make_snapshot(), record, settings, NOW).unfit == ()

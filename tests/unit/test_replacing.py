@@ -28,8 +28,8 @@ from tests.builders import (
 )
 
 OLD = 86_400
-EXPIRY = {"pools": (make_pool(expire_seconds=OLD),)}
-FRESH = {"created_at": NOW - 60}
+EXPIRY: dict[str, Any] = {"pools": (make_pool(expire_seconds=OLD),)}
+FRESH: dict[str, Any] = {"created_at": NOW - 60}
 SILENT = (Unwell("uid-a1", NOT_READY, NOW - 600),)
 NODES = (make_node("a1"), *make_nodes("a2", "b1", **FRESH))
 
@@ -175,7 +175,7 @@ def repair(seen: Snapshot, record: dict[str, Any] | None = None, **settings: Any
     return decision, verdict.failed.says if verdict.failed else ""
 
 
-ENDED = {"terminating": True, "ends_at": NOW - 300}
+ENDED: dict[str, Any] = {"terminating": True, "ends_at": NOW - 300}
 
 
 def test_a_silent_node_is_replaced_whatever_is_pending_or_busy() -> None:
@@ -204,8 +204,8 @@ def test_a_node_that_never_took_a_pod_is_removed_at_once() -> None:
 
 def test_a_ready_node_that_is_unwell_and_empty_is_replaced_where_the_minimum_needs_it() -> None:
     seen = silent([], "b1", ready=True, conditions=("X=True",))
-    unwell = {"unwell": (Unwell("uid-a1", "X=True", NOW - 600),)}
-    asked_for = {"repair_conditions": ("X=True",)}
+    unwell: dict[str, Any] = {"unwell": (Unwell("uid-a1", "X=True", NOW - 600),)}
+    asked_for: dict[str, Any] = {"repair_conditions": ("X=True",)}
     decision, _ = repair(seen, unwell, min_workers=2, **asked_for)
     assert len(decision.slots) == 1
     seen = silent([], "a2", "b1", ready=True, conditions=("X=True",))

@@ -14,6 +14,7 @@ from ebbtide import narrate
 from ebbtide.core.consolidation.emptied_nodes import track_leaving
 from ebbtide.core.nodes.decide import decide, operation_id
 from ebbtide.core.nodes.orphans import track_orphans
+from ebbtide.core.nodes.outdated import track_unfit
 from ebbtide.core.nodes.refused import taken_up_again
 from ebbtide.core.nodes.timers import track
 from ebbtide.core.operations import consolidate, facts, machine, scale_down, scale_up
@@ -121,7 +122,8 @@ def _bring_up_to_date(hold: LeasedRun) -> None:
     """Timers and orphans; kept in memory until the next write of this tick."""
     record, warnings = track(hold.snapshot, hold.record, hold.settings, hold.now)
     record = track_leaving(hold.snapshot, record, hold.now)
-    hold.record = track_orphans(hold.snapshot, record, hold.settings, hold.now)
+    record = track_orphans(hold.snapshot, record, hold.settings, hold.now)
+    hold.record = track_unfit(hold.snapshot, record, hold.settings, hold.now)
     hold.sentences.extend(warnings)
     for warning in warnings:
         hold.ports.notifier.notify(hold.entry(Alarm(AlarmKind.OBSERVATION, warning)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ebbtide.model.budget import RemovalReason
 from ebbtide.model.operation import Operation, Removal, RemovalState, Removing, ScaleDown, ScaleUp, Spot
 
 FORMAT_VERSION = 3
@@ -79,6 +80,15 @@ class Unwell:
     node_uid: str
     condition: str
     since: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnfitNode:
+    """A worker that is unwell, expired or drifted, and why; for whoever asks what the last tick saw."""
+
+    node_name: str
+    reason: RemovalReason
+    says: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +174,8 @@ class Record:
 
     unwell: tuple[Unwell, ...] = ()
     """Workers that are unwell now; only where repair is on."""
+    unfit: tuple[UnfitNode, ...] = ()
+    """What is to be replaced, the first few of it. Nothing depends on it."""
 
     last_consolidation_at: int = 0
     """When the last consolidation began, whatever became of it: its cooldown counts from then."""

@@ -197,7 +197,7 @@ def test_a_replacement_in_another_zone_does_not_empty_its_own() -> None:
 
 def test_a_drain_in_progress_is_not_asked_again_whether_pods_fit() -> None:
     pods = [make_pod("big", 4000, 100, node_name="a1")]
-    draining = {"state": RemovalState.DRAINING, "drain_deadline": NOW + 300, "attempts": 1}
+    draining: dict[str, Any] = {"state": RemovalState.DRAINING, "drain_deadline": NOW + 300, "attempts": 1}
     nodes = (cordoned("a1"), *NODES[1:])
     _, effects = advanced(replacing(removal=draining), make_snapshot(nodes, pods))
     assert [type(effect) for effect in effects] == [Evict]
@@ -215,7 +215,7 @@ def test_an_interrupted_node_does_not_wait_for_its_replacement() -> None:
 
 
 def test_waiting_for_a_replacement_is_no_time_spent_on_a_drain() -> None:
-    long_ago = {"started_at": NOW - 2000}
+    long_ago: dict[str, Any] = {"started_at": NOW - 2000}
     waits, _ = advanced(replacing(make_slot(state=LAUNCHED, instance_id="i-new"), **long_ago))
     assert waits.abort_reason == ""
     just, _ = advanced(replacing(make_slot(state=READY, since=NOW - 899), **long_ago))
@@ -237,8 +237,8 @@ def silent(pods: list[Pod], **node: Any) -> Snapshot:
     return make_snapshot((gone, *NODES[1:]), [*pods, make_pod("other", node_name="b1")])
 
 
-ENDED = {"terminating": True, "ends_at": NOW - 300, "volumes": ("vol-1",)}
-DRAINED = {"state": RemovalState.DRAINED, "since": NOW - 60}
+ENDED: dict[str, Any] = {"terminating": True, "ends_at": NOW - 300, "volumes": ("vol-1",)}
+DRAINED: dict[str, Any] = {"state": RemovalState.DRAINED, "since": NOW - 60}
 
 
 def test_a_silent_node_goes_with_the_pods_that_nobody_ends_and_their_volumes() -> None:

@@ -24,9 +24,10 @@ from ebbtide import __version__
 from ebbtide.adapters.metrics_export.consolidations import ConsolidationFigures
 from ebbtide.adapters.metrics_export.policies import PolicyStates, WakeFigures
 from ebbtide.adapters.metrics_export.states import Look, States
+from ebbtide.core.operations.replaced import REPLACED
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Outcome
-from ebbtide.model.operation import Operation, Spot
+from ebbtide.model.operation import Operation, RemovalState, ScaleDown, Spot
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -62,6 +63,9 @@ class Figures:
         )
         self.opened = self._count("ebbtide_operations_opened", "Operations that were begun.", "kind")
         self.closed = self._count("ebbtide_operations_closed", "Operations that ended.", "kind", "result")
+        self.replaced = self._count(
+            "ebbtide_nodes_replaced", "Workers removed because they were unfit, by reason.", "reason"
+        )
         self.effects = self._count(
             "ebbtide_effects", "Launches, evictions, cordons and the like, by outcome.", "effect", "outcome"
         )
@@ -123,6 +127,9 @@ class ClusterFigures:
         result = "succeeded" if succeeded else "failed"
         self._figures.closed.labels(self._cluster, kind_of(work), result).inc()
         self._figures.consolidations.closed(self._cluster, work, succeeded)
+        if isinstance(work, ScaleDown) and work.cause in REPLACED:
+            gone = sum(removal.state is RemovalState.GONE for removal in work.removals)
+            self._figures.replaced.labels(self._cluster, work.cause).inc(gone)
 
     def ticked(self, seconds: float, held: bool, error: str) -> None:
         figures = self._figures

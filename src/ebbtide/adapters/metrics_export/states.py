@@ -13,7 +13,10 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from ebbtide.core.nodes.capacity import doomed
+from ebbtide.core.nodes.outdated import unfit_workers
+from ebbtide.core.operations.replaced import REPLACED
 from ebbtide.core.prices.costs import cost_point
+from ebbtide.model.budget import RemovalReason
 from ebbtide.model.node import Node
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
@@ -36,6 +39,14 @@ class Look:
             instance = self.snapshot.instance_of.get(node.name)
             going = instance is not None and instance.id in leaving
             counts[node.pool, _state(node, going)] += 1
+        return counts
+
+    def unfit(self) -> Counter[RemovalReason]:
+        """Workers that are to be replaced, by reason."""
+        counts = Counter(dict.fromkeys(REPLACED, 0))
+        counts.update(
+            one.cause for one in unfit_workers(self.snapshot, self.record, self.settings, self.snapshot.at)
+        )
         return counts
 
 
@@ -77,6 +88,9 @@ class States(Collector):
         refused = _family(
             "ebbtide_removals_set_aside", "Removals that the cloud refuses: the node stays cordoned."
         )
+        unfit = _family(
+            "ebbtide_unfit_nodes", "Workers that are unwell, expired or drifted, by reason.", "reason"
+        )
         paused = _family("ebbtide_removals_paused", "1 while removals are paused.")
         for cluster, look in looks.items():
             snapshot, record = look.snapshot, look.record
@@ -92,8 +106,10 @@ class States(Collector):
             open_work.add_metric([cluster], len(record.operations) + len(record.spots))
             aside.add_metric([cluster], len(record.all_set_aside))
             refused.add_metric([cluster], len(record.refused))
+            for reason, count in look.unfit().items():
+                unfit.add_metric([cluster, reason], count)
             paused.add_metric([cluster], record.paused)
-        return (nodes, cost, unpriced, waiting, cpu, complete, open_work, aside, refused, paused)
+        return (nodes, cost, unpriced, waiting, cpu, complete, open_work, aside, refused, unfit, paused)
 
 
 def _family(name: str, says: str, *labels: str) -> GaugeMetricFamily:

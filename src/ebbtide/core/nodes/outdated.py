@@ -8,16 +8,20 @@ can be seen of it: type, labels and taints.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from ebbtide.core.nodes.unwell import why_unwell
 from ebbtide.core.words import a_while
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.node import Instance, Node
 from ebbtide.model.pool import Pool
-from ebbtide.model.record import Record
+from ebbtide.model.record import Record, UnfitNode
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
+
+MOST_NAMED = 50
+"""How many are kept in the record, which must stay small enough for every store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,14 @@ def unfit_workers(snapshot: Snapshot, record: Record, settings: Settings, now: i
         if unwell:
             yield Unfit(node, RemovalReason.UNHEALTHY, unwell)
         yield from outdated(node, snapshot, settings, now)
+
+
+def track_unfit(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Record:
+    """The record with what status names; as it was where not all could be seen."""
+    if snapshot.problems:
+        return record
+    found = islice(unfit_workers(snapshot, record, settings, now), MOST_NAMED)
+    return replace(record, unfit=tuple(UnfitNode(one.node.name, one.cause, one.says) for one in found))
 
 
 def outdated(node: Node, snapshot: Snapshot, settings: Settings, now: int) -> Iterator[Unfit]:

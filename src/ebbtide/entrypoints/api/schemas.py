@@ -66,6 +66,14 @@ class Brake(Shape):
     until: int | None = None
 
 
+class UnfitShape(Shape):
+    """A worker that is to be replaced."""
+
+    node: str
+    reason: str = Field(description="unhealthy, expired or drifted.")
+    says: str = Field(description="Why, with both values.")
+
+
 class StatusShape(Shape):
     cluster: str
     kind: str
@@ -82,6 +90,9 @@ class StatusShape(Shape):
     removing: OperationShape | None = Field(description="The operation that takes nodes away.")
     refused: list[Step] = Field(
         description="Removals that the cloud refuses: set aside, their nodes stay cordoned."
+    )
+    unfit: list[UnfitShape] = Field(
+        description="Workers that are unwell, expired or drifted at the last tick; the first 50."
     )
     set_aside: OperationShape | None
     spots: list[OperationShape]

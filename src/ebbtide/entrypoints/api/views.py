@@ -9,7 +9,15 @@ from decimal import Decimal
 from ebbtide.core.consolidation.pace import cooled_down, wait_seconds
 from ebbtide.core.operations.facts import Part, part_name, parts
 from ebbtide.core.prices.costs import CostPoint, cost_point, price_of
-from ebbtide.entrypoints.api.schemas import Brake, EntryShape, NodeShape, OperationShape, StatusShape, Step
+from ebbtide.entrypoints.api.schemas import (
+    Brake,
+    EntryShape,
+    NodeShape,
+    OperationShape,
+    StatusShape,
+    Step,
+    UnfitShape,
+)
 from ebbtide.model.events import OperationBegun
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.node import Node
@@ -124,6 +132,7 @@ def status_shape(
         launching=operation_shape(record.launching) if record.launching else None,
         removing=operation_shape(record.removing) if record.removing else None,
         refused=[_step(one.removal) for one in record.refused],
+        unfit=[UnfitShape(node=one.node_name, reason=one.reason, says=one.says) for one in record.unfit],
         set_aside=operation_shape(record.set_aside) if record.set_aside else None,
         spots=[spot_shape(spot, now) for spot in record.spots],
         brakes=list(brakes(record, settings, now)),

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from ebbtide.core.consolidation.pace import evicted_lately, wait_seconds
 from ebbtide.core.operations.facts import Part, parts
+from ebbtide.core.operations.replaced import REPLACED
 from ebbtide.entrypoints.cli.writing import BAD, GOOD, QUIET, STRONG, ago, moment, rows, span
 from ebbtide.entrypoints.views.budgets import BudgetLine
 from ebbtide.model.consolidation import ConsolidationSettings
@@ -43,7 +44,8 @@ def operation_title(operation: Operation, now: float) -> str:
         case ScaleUp():
             kind = f"scale-up by {operation.requested}"
         case ScaleDown():
-            kind = "scale-down (aborting)" if operation.abort_reason else "scale-down"
+            name = "scale-down" if operation.cause not in REPLACED else f"replacement ({operation.cause})"
+            kind = f"{name} (aborting)" if operation.abort_reason else name
         case Consolidate():
             kind = "consolidation (aborting)" if operation.abort_reason else "consolidation"
         case _:
@@ -196,5 +198,7 @@ def _record_pairs(record: Record, settings: Settings, now: float) -> Iterator[tu
         yield "spot", spot_line(spot, now)
     for refused in record.refused:
         yield "set aside", refused_line(refused, now)
+    for unfit in record.unfit:
+        yield unfit.reason.value, Text(f"{unfit.node_name}: {unfit.says}")
     if not record.operations:
         yield "operation", "none"

@@ -62,6 +62,7 @@ OPTIONAL_ATTRIBUTES = (
     "setAside",
     "underusedSinceEpoch",
     "unwellNodes",
+    "unfitNodes",
     "refusedRemovals",
     "uncleanRemovalRuns",
 )

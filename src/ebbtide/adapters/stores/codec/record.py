@@ -39,6 +39,7 @@ from ebbtide.model.record import (
     Missing,
     Record,
     Refused,
+    UnfitNode,
     Unwell,
 )
 
@@ -109,6 +110,8 @@ def to_item(record: Record) -> Item:
         item["underusedSinceEpoch"] = {node.node_uid: node.since for node in record.underused}
     if record.unwell:
         item["unwellNodes"] = msgspec.to_builtins(record.unwell)
+    if record.unfit:
+        item["unfitNodes"] = msgspec.to_builtins(record.unfit)
     return item
 
 
@@ -208,6 +211,7 @@ def _read(item: Mapping[str, Any], cluster: str) -> Record:
         emptied=_since_by_node(item.get("lastContainerRemovedAt", {})),
         underused=_since_by_node(item.get("underusedSinceEpoch", {})),
         unwell=convert(item.get("unwellNodes", ()), tuple[Unwell, ...]),
+        unfit=convert(item.get("unfitNodes", ()), tuple[UnfitNode, ...]),
         last_consolidation_at=int(item.get("lastConsolidationEpoch", 0)),
         consolidations_in_vain=int(item.get("consolidationsInVain", 0)),
         consolidation_owes=int(item.get("consolidationOwes", 0)),
