@@ -15,7 +15,7 @@ from ebbtide.simulator.faults.calls import CrashPlan, Strike
 from ebbtide.simulator.faults.ports import RunnerCrashed
 from ebbtide.simulator.world.world import ActKind
 from tests.simulation.replace_stories import EXPIRY, REPAIR, old_cluster, silent_cluster
-from tests.simulation.stories import Story, Telling, first_never_joins
+from tests.simulation.stories import Story, StoryRun, first_never_joins
 
 CRASHES = pytest.mark.parametrize("how", [Strike.CRASH_BEFORE, Strike.CRASH_AFTER])
 CALLS = pytest.mark.parametrize("number", range(3, 18, 2))
@@ -32,38 +32,38 @@ def launched(record: Record) -> bool:
     return operation is not None and operation.slots[0].state is SlotState.LAUNCHED
 
 
-def struck(telling: Telling, number: int, how: Strike) -> None:
+def struck(run: StoryRun, number: int, how: Strike) -> None:
     with suppress(RunnerCrashed):
-        telling.tick(telling.ports(CrashPlan(number, how)), "struck")
+        run.tick(run.ports(CrashPlan(number, how)), "struck")
 
 
-def go_on(telling: Telling, ticks: int = 50) -> None:
+def go_on(run: StoryRun, ticks: int = 50) -> None:
     for _ in range(ticks):
-        telling.wait(30)
-        telling.tick(owner="another")
-    telling.checker.finish(telling.record)
+        run.wait(30)
+        run.tick(owner="another")
+    run.checker.finish(run.record)
 
 
-def acts(telling: Telling, kind: ActKind) -> list[str]:
-    found = [act for act in telling.checker.acts if act.kind is kind]
+def acts(run: StoryRun, kind: ActKind) -> list[str]:
+    found = [act for act in run.checker.acts if act.kind is kind]
     return [act.key if kind is ActKind.LAUNCH else act.node_name for act in found]
 
 
-def first_worker(telling: Telling) -> str:
-    return next(m.node.name for m in telling.world.machines.book.machines.values() if m.ours)
+def first_worker(run: StoryRun) -> str:
+    return next(m.node.name for m in run.world.machines.book.machines.values() if m.ours)
 
 
 @CRASHES
 @CALLS
 def test_crash_between_the_write_that_begins_a_replacement_and_its_launch(number: int, how: Strike) -> None:
-    telling = Telling(Story("expiry", old_cluster, 3, EXPIRY))
-    old = first_worker(telling)
-    struck(telling, number, how)
-    go_on(telling)
-    assert telling.problems() == []
-    assert len(set(acts(telling, ActKind.LAUNCH))) == 1, "one key, however often it was asked for"
-    assert old not in telling.world.inventory.nodes
-    kinds = [act.kind for act in telling.checker.acts]
+    run = StoryRun(Story("expiry", old_cluster, 3, EXPIRY))
+    old = first_worker(run)
+    struck(run, number, how)
+    go_on(run)
+    assert run.problems() == []
+    assert len(set(acts(run, ActKind.LAUNCH))) == 1, "one key, however often it was asked for"
+    assert old not in run.world.inventory.nodes
+    kinds = [act.kind for act in run.checker.acts]
     assert kinds.index(ActKind.LAUNCH) < kinds.index(ActKind.SOFT_TAINT) < kinds.index(ActKind.TERMINATE)
 
 
@@ -73,18 +73,18 @@ def test_the_replacement_never_joins_and_the_runner_dies(number: int, how: Strik
     story = Story(
         "expiry", old_cluster, 3, replace(EXPIRY, backoff_max_seconds=86_400, backoff_seconds=86_400)
     )
-    telling = Telling(story)
-    old = first_worker(telling)
-    telling.tick_until(launched)
-    first_never_joins(telling.world, telling.store)
-    telling.wait(EXPIRY.join_timeout_seconds + 30)
-    struck(telling, number, how)
-    go_on(telling)
-    assert telling.problems() == []
-    assert old in telling.world.inventory.nodes
-    assert acts(telling, ActKind.SOFT_TAINT) == [], "nothing was done to a node without a replacement"
-    assert telling.record.removal_failures == 1
-    assert telling.record.rests == (), "the node is not to blame"
+    run = StoryRun(story)
+    old = first_worker(run)
+    run.tick_until(launched)
+    first_never_joins(run.world, run.store)
+    run.wait(EXPIRY.join_timeout_seconds + 30)
+    struck(run, number, how)
+    go_on(run)
+    assert run.problems() == []
+    assert old in run.world.inventory.nodes
+    assert acts(run, ActKind.SOFT_TAINT) == [], "nothing was done to a node without a replacement"
+    assert run.record.removal_failures == 1
+    assert run.record.rests == (), "the node is not to blame"
 
 
 @CRASHES
@@ -92,18 +92,18 @@ def test_the_replacement_never_joins_and_the_runner_dies(number: int, how: Strik
 def test_an_unwell_node_recovers_while_its_replacement_joins_and_the_runner_dies(
     number: int, how: Strike
 ) -> None:
-    telling = Telling(Story("repair", silent_cluster, 4, REPAIR))
-    silent = first_worker(telling)
-    telling.tick_until(launched)
-    machine = telling.world.nodes.machine_of(silent)
+    run = StoryRun(Story("repair", silent_cluster, 4, REPAIR))
+    silent = first_worker(run)
+    run.tick_until(launched)
+    machine = run.world.nodes.machine_of(silent)
     assert machine is not None
-    telling.world.nodes.answer_again(machine)
-    telling.wait(30)
-    struck(telling, number, how)
-    go_on(telling)
-    assert telling.problems() == [], "four workers: what was launched stays until it is idle"
-    assert acts(telling, ActKind.TERMINATE) == []
-    assert telling.record.removal_failures == 0, "that it is well again is no failure"
+    run.world.nodes.answer_again(machine)
+    run.wait(30)
+    struck(run, number, how)
+    go_on(run)
+    assert run.problems() == [], "four workers: what was launched stays until it is idle"
+    assert acts(run, ActKind.TERMINATE) == []
+    assert run.record.removal_failures == 0, "that it is well again is no failure"
 
 
 @CRASHES
@@ -111,16 +111,16 @@ def test_an_unwell_node_recovers_while_its_replacement_joins_and_the_runner_dies
 def test_the_runner_dies_while_a_silent_node_is_removed_whose_pods_nobody_ends(
     number: int, how: Strike
 ) -> None:
-    telling = Telling(Story("repair", silent_cluster, 3, REPAIR))
-    silent = first_worker(telling)
-    telling.tick_until(lambda record: _state(record) is RemovalState.DRAINED)
-    assert any(pod.terminating for pod in telling.world.pods_on(silent)), "their kubelet reports no end"
-    telling.wait(30)
-    struck(telling, number, how)
-    go_on(telling)
-    assert telling.problems() == []
-    assert acts(telling, ActKind.TERMINATE) == [silent]
-    assert silent not in telling.world.inventory.nodes
+    run = StoryRun(Story("repair", silent_cluster, 3, REPAIR))
+    silent = first_worker(run)
+    run.tick_until(lambda record: _state(record) is RemovalState.DRAINED)
+    assert any(pod.terminating for pod in run.world.pods_on(silent)), "their kubelet reports no end"
+    run.wait(30)
+    struck(run, number, how)
+    go_on(run)
+    assert run.problems() == []
+    assert acts(run, ActKind.TERMINATE) == [silent]
+    assert silent not in run.world.inventory.nodes
 
 
 def _state(record: Record) -> RemovalState | None:
@@ -129,30 +129,28 @@ def _state(record: Record) -> RemovalState | None:
 
 
 def test_the_node_is_interrupted_while_its_replacement_joins() -> None:
-    telling = Telling(Story("expiry", old_cluster, 3, EXPIRY))
-    record = telling.tick_until(launched)
+    run = StoryRun(Story("expiry", old_cluster, 3, EXPIRY))
+    record = run.tick_until(launched)
     operation = replacing(record)
     assert operation is not None
-    telling.world.plan(telling.world.now, "interrupt", operation.removals[0].instance_id)
-    telling.wait(30)
-    telling.tick()
-    assert acts(telling, ActKind.CORDON) == [operation.removals[0].node_name], (
-        "it does not wait for the new one"
-    )
-    go_on(telling)
-    assert telling.problems() == []
-    assert len(set(acts(telling, ActKind.LAUNCH))) == 1, "the replacement that was on its way is enough"
+    run.world.plan(run.world.now, "interrupt", operation.removals[0].instance_id)
+    run.wait(30)
+    run.tick()
+    assert acts(run, ActKind.CORDON) == [operation.removals[0].node_name], "it does not wait for the new one"
+    go_on(run)
+    assert run.problems() == []
+    assert len(set(acts(run, ActKind.LAUNCH))) == 1, "the replacement that was on its way is enough"
 
 
 def test_an_older_version_meets_a_replacement(monkeypatch: pytest.MonkeyPatch) -> None:
-    telling = Telling(Story("expiry", old_cluster, 3, EXPIRY))
-    record = telling.tick_until(launched)
+    run = StoryRun(Story("expiry", old_cluster, 3, EXPIRY))
+    record = run.tick_until(launched)
     item = items.to_item(record)
     assert items.from_item(item, record.cluster) == record
     monkeypatch.setattr(items, "FORMAT_VERSION", 2)
     with pytest.raises(NewerRecord, match="has format 3, this Ebbtide knows 2: it was left as it is"):
         items.from_item(item, record.cluster)
     monkeypatch.undo()
-    go_on(telling)
-    assert telling.problems() == []
-    assert items.to_item(telling.record)["formatVersion"] == 1, "an older version can go on"
+    go_on(run)
+    assert run.problems() == []
+    assert items.to_item(run.record)["formatVersion"] == 1, "an older version can go on"
