@@ -11,6 +11,7 @@ from typing import Protocol
 
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, Outcome, SoftTaint, Uncordon
+from ebbtide.model.gate import GatePort, Service, ServiceRef, Takeover
 from ebbtide.model.idle import IdleState, Once
 from ebbtide.model.ledger import LedgerDay
 from ebbtide.model.log import LogEntry, LogKind
@@ -156,6 +157,28 @@ class Workloads(Protocol):
     def wait_ready(self, ref: WorkloadRef, until: float) -> Workload:
         """Return the moment a watch says that it is ready, or what was last seen at `until`. Many
         callers share one watch; nothing is polled on a grid."""
+
+
+class Services(Protocol):
+    """Services that the gates stand in for while their pods sleep."""
+
+    def read(self, ref: ServiceRef) -> Service:
+        """`NotFound` where there is none, or none that may be taken over. Its takeover and the pods that are
+        ready are of one moment."""
+
+    def gates(self) -> Sequence[str]:
+        """Addresses of the gates that are ready, in order."""
+
+    def take_over(self, seen: Service, ports: Sequence[GatePort], gates: Sequence[str]) -> Takeover:
+        """Point the Service at these gates, next to its pods, provided that its takeover is as it was `seen`
+        (else `Conflict`). It always changes the version: whoever saw the takeover earlier can no longer
+        release it. `NotOurs` where another has an object of that name."""
+
+    def release(self, seen: Takeover) -> None:
+        """Remove exactly the version that was seen (else `Conflict`); gone already is success."""
+
+    def list_taken(self) -> Sequence[Takeover]:
+        """All takeovers there are, in any order."""
 
 
 class Signals(Protocol):

@@ -36,7 +36,8 @@ NOBODY_TOKEN = "nobody-of-the-tests"
 ISSUER = "https://ebbtide.test"
 CONTROLLERS = (
     "deployment-controller,replicaset-controller,statefulset-controller,daemonset-controller,"
-    "disruption-controller,garbage-collector-controller,namespace-controller,serviceaccount-token-controller"
+    "disruption-controller,endpointslice-controller,garbage-collector-controller,namespace-controller,"
+    "serviceaccount-token-controller"
 )
 AUDIT = {
     "apiVersion": "audit.k8s.io/v1",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import urllib3
@@ -24,6 +25,7 @@ class Kubelets:
         self._period_seconds = period_seconds
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kubelets", daemon=True)
+        self._hosts = count()
         self.stopped: set[str] = set()
         self.least_ready: dict[str, int] = {}
         """Fewest ready pods ever seen, by value of the label `app`, once any was ready."""
@@ -52,10 +54,15 @@ class Kubelets:
             if not node_exists or "deletionTimestamp" in meta:
                 self._api.delete(path, now=True)
             elif pod["status"].get("phase") == "Pending":
-                self._api.patch(f"{path}/status", {"status": running_status()})
+                self._api.patch(f"{path}/status", {"status": {**running_status(), **self._address()}})
         except ApiRefused as refused:
             if refused.code not in (404, 409):
                 raise
+
+    def _address(self) -> dict[str, Any]:
+        """Of a network for documentation: nobody is there, and nobody connects to it."""
+        address = f"192.0.2.{next(self._hosts) % 250 + 1}"
+        return {"podIP": address, "podIPs": [{"ip": address}]}
 
     def _count(self, pods: list[Any]) -> None:
         ready: dict[str, int] = {}

@@ -28,6 +28,7 @@ EVERYTHING = (
     "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
     "/api/v1/namespaces/{}/persistentvolumeclaims",
     "/api/v1/namespaces/{}/events",
+    "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices",
 )
 
 

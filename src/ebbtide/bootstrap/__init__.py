@@ -84,6 +84,7 @@ def assemble(config: Config, store: Store, world: ClusterPorts) -> Ports:
         signals=world.signals,
         players=world.players,
         urgencies=world.urgencies,
+        services=world.services,
     )
 
 

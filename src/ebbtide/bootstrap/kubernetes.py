@@ -15,7 +15,7 @@ from ebbtide.bootstrap.parts import ClusterPorts, SystemClock
 from ebbtide.config import Config
 from ebbtide.engine.ports import Ports
 from ebbtide.errors import ConfigError, Usage
-from ebbtide.ports import Clock, Cloud, Inbox, Metrics, Players, Signals
+from ebbtide.ports import Clock, Cloud, Inbox, Metrics, Players, Services, Signals
 
 if TYPE_CHECKING:
     from ebbtide.adapters.clouds.adoption import Adopter
@@ -63,6 +63,7 @@ def open_kubernetes(config: Config, watching: bool = False, asking: bool = False
             open_signals(config),
             open_players(config),
             cluster.urgencies,
+            open_services(config, connection),
         )
         if asking:
             connection.get("/version", "the version")
@@ -70,6 +71,14 @@ def open_kubernetes(config: Config, watching: bool = False, asking: bool = False
     except BaseException:
         connection.close()
         raise
+
+
+def open_services(config: Config, connection: Connection) -> Services | None:
+    """None where no gate is configured."""
+    from ebbtide.adapters.kube.services import KubeServices
+
+    gate = config.gate.service_ref
+    return None if gate is None else KubeServices(connection, gate, config.gate.namespaces)
 
 
 def connect_kubernetes(config: Config) -> Connection:

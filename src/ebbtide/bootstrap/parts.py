@@ -13,7 +13,7 @@ from typing import TextIO
 
 from ebbtide.engine.ports import nothing_urgent
 from ebbtide.model.log import LogEntry
-from ebbtide.ports import Clock, Cloud, Cluster, Inbox, Metrics, Observer, Players, Signals, Workloads
+from ebbtide.ports import Clock, Cloud, Cluster, Inbox, Metrics, Observer, Players, Services, Signals, Workloads
 from ebbtide.redact import redact
 
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -35,6 +35,7 @@ class ClusterPorts:
     signals: Signals | None = None
     players: Players | None = None
     urgencies: Callable[[], int] = nothing_urgent
+    services: Services | None = None
 
 
 class SystemClock:

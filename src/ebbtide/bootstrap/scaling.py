@@ -67,6 +67,8 @@ def open_scaling(config: Config, ports: Ports, stays: bool = False) -> Scaling |
         new_id=ports.new_id,
         cluster=ports.cluster,
         threads=CALLS_AT_ONCE,
+        services=outside.services,
+        gate_ports=config.gate.port_range,
         follows=stays,
     )
     settings = for_a_daemon(config.settings) if stays else config.settings

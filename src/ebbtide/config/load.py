@@ -18,6 +18,7 @@ from ebbtide.config.api import ApiKeys
 from ebbtide.config.checks import check
 from ebbtide.config.document import Read, read_document
 from ebbtide.config.environment import with_environment
+from ebbtide.config.gate import GateKeys
 from ebbtide.config.launch_hash import launch_hash
 from ebbtide.config.places import Path as KeyPath
 from ebbtide.config.places import leaf_fields, path_text
@@ -79,6 +80,7 @@ class Config:
     prices: PriceBook = field(default_factory=PriceBook)
     """All that is known: the built-in list, the price file over it, the pools' own prices over both."""
     zero: ZeroDefaults = field(default_factory=ZeroDefaults)
+    gate: GateKeys = field(default_factory=GateKeys)
     policies: tuple[PolicyKeys, ...] = ()
     price_file_named: str = ""
     price_file: Path | None = None
@@ -196,6 +198,7 @@ def _config(document: Document, origins: Origins, prices: tuple[Path | None, Pri
         metrics_addr=document.metrics_addr,
         api=document.api,
         zero=document.scale_to_zero.defaults(),
+        gate=document.gate,
         policies=document.policies,
         adapters=document,
         prices=book.under(book_of_pools(own)),

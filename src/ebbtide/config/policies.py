@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from ebbtide.config.budgets import YEAR_SECONDS
+from ebbtide.config.gate import PolicyGateKeys, gate_keys_of
 from ebbtide.config.section import Section
 from ebbtide.core.schedule import check_cron, check_zone
 from ebbtide.model.policy import Operator, Policy, Rule, Schedule, Signal, SignalKind, Target
@@ -200,6 +201,9 @@ class PolicyKeys(Section):
     hourly_cost: Amount | None = Field(None, description="What it costs while up; else from the price book.")
     currency: str = Field(DEFAULTS.currency, pattern=r"^[A-Z]{3}$", description="Of its amounts.")
     zone: Zone = Field(DEFAULTS.zone, description="Whose midnight splits the days of its ledger.")
+    gate: PolicyGateKeys | None = Field(
+        None, description="Wake on request: the Services whose first connection wakes it."
+    )
 
     @field_validator("max_replicas")
     @classmethod
@@ -233,6 +237,7 @@ class PolicyKeys(Section):
             hourly_cost=self.hourly_cost,
             currency=self.currency,
             zone=self.zone,
+            gate=self.gate.gate() if self.gate is not None else None,
             version=version,
             created_at=created_at,
             updated_at=now,
@@ -286,4 +291,5 @@ def keys_of(policy: Policy) -> PolicyKeys:
         hourly_cost=policy.hourly_cost,
         currency=policy.currency,
         zone=policy.zone,
+        gate=gate_keys_of(policy.gate) if policy.gate is not None else None,
     )

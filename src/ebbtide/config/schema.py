@@ -15,6 +15,7 @@ from ebbtide.config.adapters import ADAPTERS, AdapterSections
 from ebbtide.config.api import ADDRESS, ApiKeys
 from ebbtide.config.budgets import BudgetKeys
 from ebbtide.config.consolidation import ConsolidationKeys
+from ebbtide.config.gate import GateKeys
 from ebbtide.config.policies import PolicyKeys
 from ebbtide.config.pools import PoolKeys
 from ebbtide.config.scale_to_zero import ScaleToZeroKeys
@@ -325,6 +326,7 @@ class Document(
     api: ApiKeys = ApiKeys()
     consolidation: ConsolidationKeys = ConsolidationKeys()
     scale_to_zero: ScaleToZeroKeys = ScaleToZeroKeys()
+    gate: GateKeys = GateKeys()
     budgets: tuple[BudgetKeys, ...] = Field(
         (), description="Limits to what leaves at a time, besides `budget_fraction`; see below."
     )
@@ -355,5 +357,6 @@ NESTED: tuple[tuple[str, type[Section]], ...] = (
     ("api", ApiKeys),
     ("consolidation", ConsolidationKeys),
     ("scale_to_zero", ScaleToZeroKeys),
+    ("gate", GateKeys),
     *ADAPTERS,
 )

@@ -16,6 +16,7 @@ from ebbtide.ports import (
     Notifier,
     Observer,
     Players,
+    Services,
     Signals,
     Store,
     Workloads,
@@ -53,6 +54,8 @@ class Ports:
     urgencies: Callable[[], int] = nothing_urgent
     """Grows with everything that a tick should answer at once: a pod that no node takes, a node that became
     Ready. Asked often, so it must cost nothing; who cannot know leaves it at 0."""
+    services: Services | None = None
+    """For wake on request; as `workloads`, for `engine.scaling`."""
     keeps_inputs: bool = True
     """Whether the log keeps all that a decision was made from; a simulation, which can be played again, does
     without: on a large cluster that is a fifth of its time."""

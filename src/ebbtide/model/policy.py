@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 
+from ebbtide.model.gate import Gate
 from ebbtide.model.workload import WorkloadRef
 
 FROM_CONFIGURATION = "configuration"
@@ -117,6 +118,8 @@ class Policy:
     """Raised by every write; 0 was never written. The ETag of the API."""
     created_at: int = 0
     updated_at: int = 0
+    gate: Gate | None = None
+    """Wake on request: the Services whose first connection wakes it."""
     origin: str = ""
     """Who answers for it: `FROM_CONFIGURATION`, or empty where somebody made it by hand. A policy that has
     left the configuration is told from others by it."""

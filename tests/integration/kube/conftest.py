@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.integration.kube.gatehouse import MEASURED
 from tests.servers.processes import eventually
 from tests.servers.shared_kube import NOT_RUN, RBAC, SharedKube, shared_kube
 
@@ -33,3 +34,5 @@ def rights() -> Iterator[None]:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for reason in sorted(NOT_RUN):
         terminalreporter.write_line(f"NOT RUN: {reason}", red=True)
+    for line in MEASURED:
+        terminalreporter.write_line(line)

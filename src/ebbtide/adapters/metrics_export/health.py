@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from prometheus_client import CollectorRegistry
+
 from ebbtide.adapters.metrics_export.metrics import ClusterFigures, Figures
 from ebbtide.core.words import a_while
 
@@ -17,6 +19,10 @@ class Health:
     figures: Figures
     interval_seconds: float
     """The longest of all clusters."""
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        return self.figures.registry
 
     @property
     def limit_seconds(self) -> float:

@@ -8,12 +8,10 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from socketserver import TCPServer, ThreadingMixIn
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import make_wsgi_app
-
-from ebbtide.adapters.metrics_export.health import Health
+from prometheus_client import CollectorRegistry, make_wsgi_app
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -25,8 +23,19 @@ MOST_CONNECTIONS = 32
 PLAIN = ("Content-Type", "text/plain; charset=utf-8")
 
 
-def make_app(health: Health) -> WSGIApplication:
-    figures: WSGIApplication = make_wsgi_app(health.figures.registry)
+class Told(Protocol):
+    """What is served: metrics, and whether the process is well."""
+
+    @property
+    def registry(self) -> CollectorRegistry: ...
+
+    def why_dead(self) -> str: ...
+
+    def why_not_ready(self) -> str: ...
+
+
+def make_app(health: Told) -> WSGIApplication:
+    figures: WSGIApplication = make_wsgi_app(health.registry)
     states: dict[str, Callable[[], str]] = {"/healthz": health.why_dead, "/readyz": health.why_not_ready}
 
     def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -97,7 +106,7 @@ class _Handler(WSGIRequestHandler):
 class MetricsServer:
     """Listens from the moment it is made; `OSError` where that is not possible."""
 
-    def __init__(self, health: Health, host: str, port: int) -> None:
+    def __init__(self, health: Told, host: str, port: int) -> None:
         kind = _Server6 if ":" in host else _Server
         self._server = make_server(host, port, make_app(health), kind, _Handler)
         self.port = self._server.server_port

@@ -31,6 +31,8 @@ class Look:
     """Why nothing at all goes to zero now: the pause switch."""
     gap_seconds: int = 300
     """A longer silence is not idle time."""
+    gate: str = ""
+    """Why its Services cannot be taken over; then it stays up, where it can be reached."""
     ready_nodes: int | None = None
     """Of the pool that is the target; none where it is no pool, or the nodes could not be seen."""
 
@@ -105,7 +107,7 @@ def may_not_fall(state: IdleState, look: Look, now: int) -> str:
         return f"there is no {look.missing[0]}"
     if scaler := next((each for each in look.workloads if each.autoscaler), None):
         return f"HorizontalPodAutoscaler {scaler.autoscaler} scales {scaler.ref}"
-    return ""
+    return look.gate
 
 
 def zero_by_hand(policy: Policy, look: Look) -> str:

@@ -38,6 +38,8 @@ def check_policy(policy: Policy, others: Iterable[Policy], pools: Collection[str
             # One number for a whole group once raised a single database to two.
             says = "a number is for one workload alone; write wake: true, which restores what each had, or 0"
             yield PolicyProblem(("schedules", place, "replicas"), says)
+    if policy.gate is not None and pool:
+        yield PolicyProblem(("gate",), "a gate is for workloads; name those that its Services select")
     if policy.enabled:
         yield from _targets_taken(policy, [other for other in others if other.enabled])
 
@@ -52,12 +54,15 @@ def _targets_taken(policy: Policy, others: Collection[Policy]) -> Iterator[Polic
     for place, ref in enumerate(target.workloads):
         if ref in holders:
             yield _taken(("target", "workloads", place), str(ref), holders[ref])
+    gates = {ref: other for other in others if other.gate is not None for ref in other.gate.services}
+    for place, service in enumerate(policy.gate.services if policy.gate is not None else ()):
+        if service in gates:
+            # One gate port stands for one policy: the other would never be woken.
+            yield _taken(("gate", "services", place), str(service), gates[service], "in the gate")
 
 
-def _taken(path: tuple[str | int, ...], what: str, other: Policy) -> PolicyProblem:
-    says = (
-        f"{what} is the target of policy {other.name} already; add it there, or disable or delete that policy"
-    )
+def _taken(path: tuple[str | int, ...], what: str, other: Policy, role: str = "the target") -> PolicyProblem:
+    says = f"{what} is {role} of policy {other.name} already; add it there, or disable or delete that policy"
     return PolicyProblem(path, says, taken=True)
 
 

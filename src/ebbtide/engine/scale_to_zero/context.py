@@ -17,7 +17,7 @@ from ebbtide.model.policy import Policy, ZeroDefaults
 from ebbtide.model.settings import Settings
 from ebbtide.model.workload import Workload
 from ebbtide.narrate import entry_of
-from ebbtide.ports import Clock, Cluster, Notifier, PolicyStore, Signals, Store, Workloads
+from ebbtide.ports import Clock, Cluster, Notifier, PolicyStore, Services, Signals, Store, Workloads
 
 LEASE = "policies"
 """Of the idle loop, and of whoever must be alone with what it writes."""
@@ -37,6 +37,10 @@ class ScalingPorts:
     """For prices, and to tell whether a wake needs a node; without it both are less exact."""
     threads: int = 1
     """How many calls to the cluster may be in progress at once."""
+    services: Services | None = None
+    """For wake on request; without it, Services are left as they are."""
+    gate_ports: range = range(0)
+    """The ports of the gates."""
     follows: bool = False
     """Whether a wake is followed, in a thread of its own, until it is ready: for a process that stays."""
 

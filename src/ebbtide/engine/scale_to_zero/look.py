@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import chain
 
-from ebbtide.core.scale_to_zero.activity import Look, not_watched
+from ebbtide.core.scale_to_zero.activity import Look, idle_threshold, not_watched
 from ebbtide.core.scale_to_zero.policy_overrides import ready_nodes
 from ebbtide.core.scale_to_zero.rates import Rates, empty_room_price, rate_of, realised_share, with_realised
 from ebbtide.engine.scale_to_zero.context import PolicyContext
+from ebbtide.engine.scale_to_zero.gating import Gating
 from ebbtide.engine.scale_to_zero.waking import Waking
 from ebbtide.errors import EbbtideError, NotFound
 from ebbtide.model.idle import IdleState, Phase, Rate
@@ -41,8 +42,9 @@ class Scene:
 
 
 class Looking:
-    def __init__(self, desk: PolicyContext, waking: Waking) -> None:
+    def __init__(self, desk: PolicyContext, waking: Waking, gating: Gating) -> None:
         self._desk = desk
+        self._gating = gating
         self._ports = desk.ports
         self._waking = waking
 
@@ -118,8 +120,17 @@ class Looking:
             self._rate(policy, state, there, scene),
             scene.held,
             scene.gap_seconds,
+            self._gate(policy, state, scene) if there else "",
             ready_nodes(view, pool) if pool and view is not None else None,
         )
+
+    def _gate(self, policy: Policy, state: IdleState, scene: Scene) -> str:
+        """Asked only of those that may be about to sleep: it takes calls to the cluster."""
+        quiet = scene.now - state.idle_since if state.idle_since is not None else 0
+        near = quiet >= idle_threshold(policy, self._desk.defaults) or any(
+            schedule.sleeps for schedule in policy.schedules
+        )
+        return self._gating.why_not(policy) if near and state.phase in UP else ""
 
     def _rate(self, policy: Policy, state: IdleState, there: Sequence[Workload], scene: Scene) -> Rate | None:
         if not self._desk.defaults.cost_tracking and policy.max_hourly_cost is None:

@@ -23,6 +23,7 @@ from ebbtide.core.scale_to_zero.activity import Look, needs_workloads, not_watch
 from ebbtide.core.scale_to_zero.idle import IdleStep, Wanted
 from ebbtide.core.scale_to_zero.policy_overrides import settings_for
 from ebbtide.engine.scale_to_zero.context import LEASE, PolicyContext
+from ebbtide.engine.scale_to_zero.gating import Gating
 from ebbtide.engine.scale_to_zero.look import Looking, Scene
 from ebbtide.engine.scale_to_zero.steps import AWAKE, Done, Kind, Steps, must_wait
 from ebbtide.engine.scale_to_zero.waking import Waking
@@ -71,11 +72,12 @@ class _Subject:
 
 
 class IdleRounds:
-    def __init__(self, desk: PolicyContext, waking: Waking) -> None:
+    def __init__(self, desk: PolicyContext, waking: Waking, gating: Gating) -> None:
         self._desk = desk
         self._ports = desk.ports
-        self._looking = Looking(desk, waking)
-        self._steps = Steps(desk, waking)
+        self._gating = gating
+        self._looking = Looking(desk, waking, gating)
+        self._steps = Steps(desk, waking, gating)
         self._fires: dict[tuple[str, str], tuple[int | None, int | None]] = {}
         self._of_pools: list[Policy] | None = None
         """Policies whose target is a pool, as the last round saw them."""
@@ -100,7 +102,7 @@ class IdleRounds:
         policies = list(self._all_policies())
         self._of_pools = [policy for policy in policies if policy.target.pool]
         if not policies:
-            return RoundReport(self._desk.now, "no policies")
+            return RoundReport(self._desk.now, "; ".join(["no policies", *self._reconcile()]))
         scene = self._looking.look(policies, states.values())
         subjects = [
             self._subject(policy, states[policy.id], scene) for policy in policies if policy.id in states
@@ -120,7 +122,16 @@ class IdleRounds:
             self._ports.policies.write_states(quiet)
         acts.sort(key=lambda act: act[0])
         done, left = self._carry_out(acts, lease, deadline)
-        return _report(self._desk.now, len(policies), _unknown(policies, scene.readings), done, left)
+        report = _report(self._desk.now, len(policies), _unknown(policies, scene.readings), done, left)
+        said = self._reconcile()
+        return replace(report, says="; ".join([report.says, *said]), sentences=(*report.sentences, *said))
+
+    def _reconcile(self) -> list[str]:
+        """Services that a dead runner left with gates, or without."""
+        try:
+            return self._gating.reconcile()
+        except EbbtideError as error:
+            return [f"Services were left as they are: {error}"]
 
     def settings_now(self, settings: Settings) -> Settings:
         if self._of_pools is None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from ebbtide.core.scale_to_zero.idle import stay_up
 from ebbtide.core.scale_to_zero.savings import SavingsReport
 from ebbtide.engine.scale_to_zero.context import PolicyContext, ScalingPorts
+from ebbtide.engine.scale_to_zero.gating import GateEntry, Gating
 from ebbtide.engine.scale_to_zero.ledger import Ledger, Rebuilt, Summary
 from ebbtide.engine.scale_to_zero.round import IdleRounds, RoundReport
 from ebbtide.engine.scale_to_zero.waking import MOST_TRIES, Waking, Woken
@@ -39,7 +40,8 @@ class Scaling:
         self.defaults = defaults
         self._desk = PolicyContext(ports, defaults, settings)
         self._waking = Waking(self._desk)
-        self._rounds = IdleRounds(self._desk, self._waking)
+        self._gating = Gating(self._desk)
+        self._rounds = IdleRounds(self._desk, self._waking, self._gating)
         self._ledger = Ledger(self._desk)
 
     def wake(self, policy_id: str, reason: WakeReason) -> Woken:
@@ -100,6 +102,23 @@ class Scaling:
         raise Conflict(
             f"policy {policy_id} was written by others {MOST_TRIES} times in a row: report it again"
         )
+
+    def arrive(self, policy_id: str) -> int:
+        """A connection for it came to a gate: what sleeps, or is about to, is woken; what is up is in use. A
+        wake whose calls were not answered is carried out again. Seconds until it is ready, as far as is
+        known."""
+        state = self.report_activity(policy_id)
+        if state.phase in (Phase.ACTIVE, Phase.IDLE):
+            return 0
+        return self.wake(policy_id, WakeReason.API_REQUEST).estimated_ready_seconds
+
+    def reconcile_gates(self) -> list[str]:
+        """Every Service with pods or with gates, as its policy's state says; what was done, in sentences."""
+        return self._gating.reconcile()
+
+    def gate_entries(self) -> Sequence[GateEntry]:
+        """What each port of the gates stands for."""
+        return self._gating.entries()
 
     def keep_up(self, policy_id: str, seconds: int) -> IdleState:
         """Not to zero for so long; 0 ends that. What is asleep is woken."""

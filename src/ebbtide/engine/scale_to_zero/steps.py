@@ -16,6 +16,7 @@ from ebbtide.core.scale_to_zero.cost_cap import price_each, with_base
 from ebbtide.core.scale_to_zero.idle import IdleStep, Wanted
 from ebbtide.core.scale_to_zero.rules import Due, Scale
 from ebbtide.engine.scale_to_zero.context import PolicyContext, replicas_of
+from ebbtide.engine.scale_to_zero.gating import Gating
 from ebbtide.engine.scale_to_zero.waking import Ordered, Waking
 from ebbtide.errors import Conflict, EbbtideError
 from ebbtide.model.idle import IdleState, Phase, Remembered, WakeReason
@@ -46,9 +47,10 @@ LookAgain = Callable[[Policy, IdleState], Look]
 
 
 class Steps:
-    def __init__(self, desk: PolicyContext, waking: Waking) -> None:
+    def __init__(self, desk: PolicyContext, waking: Waking, gating: Gating) -> None:
         self._desk = desk
         self._waking = waking
+        self._gating = gating
         self._workloads = desk.ports.workloads
 
     def carry_out(self, policy: Policy, step: IdleStep, look: Look, look_again: LookAgain) -> Done:
@@ -73,6 +75,8 @@ class Steps:
             written = self._desk.save(policy, step.state, step.stretches, step.says)
             if step.wanted is Wanted.FINISH:
                 return Done(Kind.FELL, step.says)
+            # The gates first: from the first call to zero on, nobody else would answer.
+            self._gating.take_over(policy)
             try:
                 self._to_zero(policy, look.workloads)
             except Conflict:

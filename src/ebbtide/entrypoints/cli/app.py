@@ -16,6 +16,7 @@ from ebbtide.entrypoints.cli import (
     db,
     decisions,
     demo,
+    gate,
     look,
     policies,
     reporting,
@@ -80,6 +81,7 @@ app.add_typer(configuration.app, name="config")
 app.add_typer(db.app, name="db")
 app.add_typer(serving.tokens, name="token")
 app.add_typer(policies.app, name="policy")
+app.add_typer(gate.app, name="gate")
 
 
 @app.command()

@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ebbtide.engine.scale_to_zero.scaling import ScalingPorts
+from ebbtide.model.gate import GatePort, Service, ServiceRef, Takeover
 from ebbtide.model.idle import IdleState, Once
 from ebbtide.model.ledger import LedgerDay
 from ebbtide.model.log import LogEntry
 from ebbtide.model.policy import Policy
 from ebbtide.model.workload import Workload, WorkloadRef
-from ebbtide.ports import PolicyStore, Workloads
+from ebbtide.ports import PolicyStore, Services, Workloads
 from ebbtide.simulator.faults.calls import Plan
 from ebbtide.simulator.faults.ports import FaultyStore, Gate
 
@@ -26,6 +27,7 @@ def faulty_scaling(
         store=FaultyStore(ports.store, gate),
         policies=FaultyPolicies(ports.policies, gate),
         workloads=FaultyWorkloads(ports.workloads, gate),
+        services=FaultyServices(ports.services, gate) if ports.services is not None else None,
     )
 
 
@@ -101,3 +103,27 @@ class FaultyWorkloads:
     def wait_ready(self, ref: WorkloadRef, until: float) -> Workload:
         self._gate.read("workloads.wait_ready")
         return self._inner.wait_ready(ref, until)
+
+
+class FaultyServices:
+    def __init__(self, inner: Services, gate: Gate) -> None:
+        self._inner = inner
+        self._gate = gate
+
+    def read(self, ref: ServiceRef) -> Service:
+        self._gate.read("services.read")
+        return self._inner.read(ref)
+
+    def gates(self) -> Sequence[str]:
+        self._gate.read("services.gates")
+        return self._inner.gates()
+
+    def take_over(self, seen: Service, ports: Sequence[GatePort], gates: Sequence[str]) -> Takeover:
+        return self._gate.act("services.take_over", lambda: self._inner.take_over(seen, ports, gates))
+
+    def release(self, seen: Takeover) -> None:
+        self._gate.act("services.release", lambda: self._inner.release(seen))
+
+    def list_taken(self) -> Sequence[Takeover]:
+        self._gate.read("services.list_taken")
+        return self._inner.list_taken()

@@ -156,7 +156,9 @@ def targets_of(policy: Policy) -> tuple[str, ...]:
         return ()
     pool = policy.target.pool
     refs = (f"{ref.kind}/{ref.namespace}/{ref.name}" for ref in policy.target.workloads)
-    return tuple(sorted({f"pool/{pool}"} if pool else set(refs)))
+    services = policy.gate.services if policy.gate is not None else ()
+    gated = {f"Service/{ref.namespace}/{ref.name}" for ref in services}
+    return tuple(sorted(({f"pool/{pool}"} if pool else set(refs)) | gated))
 
 
 def next_policy(policy: Policy) -> Policy:

@@ -1,0 +1,143 @@
+"""The keys of wake on request: of the gate itself, and of a policy that has one."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, model_validator
+
+from ebbtide.config.section import Section
+from ebbtide.model.gate import Gate, GateProtocol, ServiceRef
+
+KUBE_NAME = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
+DEFAULTS = Gate(())
+MOST_PORTS = 20_000
+LAST_PORT = 65_535
+LEAST_PORT = 1024
+
+
+def _ports(text: str) -> str:
+    first, _, last = text.partition("-")
+    if not (first.isdecimal() and last.isdecimal() and LEAST_PORT <= int(first) <= int(last) <= LAST_PORT):
+        raise ValueError(f"no range of ports; allowed: FIRST-LAST, from {LEAST_PORT} to {LAST_PORT}")
+    if int(last) - int(first) >= MOST_PORTS:
+        raise ValueError(f"too many ports; allowed: {MOST_PORTS} at most")
+    return text
+
+
+def _service(text: str) -> str:
+    namespace, slash, name = text.partition("/")
+    if text and not (namespace and slash and name and "/" not in name):
+        raise ValueError("no Service; allowed: NAMESPACE/NAME")
+    return text
+
+
+def _network(text: str) -> str:
+    try:
+        return str(ip_network(text))
+    except ValueError:
+        raise ValueError("no network; allowed: a CIDR such as 10.0.0.0/8") from None
+
+
+def _bytes(text: str) -> str:
+    try:
+        return bytes.fromhex(text).hex()
+    except ValueError:
+        raise ValueError("no bytes; allowed: hexadecimal digits, two a byte") from None
+
+
+Network = Annotated[str, AfterValidator(_network)]
+
+
+class GateKeys(Section):
+    service: Annotated[str, AfterValidator(_service)] = Field(
+        "",
+        description="The Service in front of the gates; empty: no wake on request.",
+        json_schema_extra={"allowed": "NAMESPACE/NAME"},
+    )
+    namespaces: tuple[str, ...] = Field(
+        (), description="Namespaces whose Services may be pointed at the gates; the RBAC rules name the same."
+    )
+    ports: Annotated[str, AfterValidator(_ports)] = Field(
+        "20000-20255",
+        description="Ports of the gates; one stands for one port of one Service.",
+        json_schema_extra={"allowed": "FIRST-LAST"},
+    )
+    host: str = Field("0.0.0.0", min_length=1, description="Address on which a gate listens; `::` for IPv6.")
+    max_held: int = Field(10_000, ge=1, le=1_000_000, description="Connections that one gate holds in all.")
+    wakes_per_minute: int = Field(
+        60, ge=1, le=1_000_000, description="Wakes that one source may start in a minute."
+    )
+    drain_sec: int = Field(
+        10, ge=0, le=600, description="On shutdown, keep accepting this long while the gate is withdrawn."
+    )
+    grace_sec: int = Field(
+        120, ge=0, le=86_400, description="On shutdown, wait this long for open connections to end."
+    )
+
+    @property
+    def service_ref(self) -> ServiceRef | None:
+        namespace, _, name = self.service.partition("/")
+        return ServiceRef(namespace, name) if name else None
+
+    @property
+    def port_range(self) -> range:
+        first, _, last = self.ports.partition("-")
+        return range(int(first), int(last) + 1)
+
+
+class ServiceKeys(Section):
+    namespace: str = Field("default", pattern=KUBE_NAME, description="Namespace of the Service.")
+    name: str = Field(pattern=KUBE_NAME, description="Name of the Service.")
+
+
+class PolicyGateKeys(Section):
+    services: tuple[ServiceKeys, ...] = Field(
+        min_length=1, max_length=20, strict=False, description="Services whose first connection wakes it."
+    )
+    protocol: GateProtocol = Field(GateProtocol.TCP, strict=False, description="tcp.")
+    hold_seconds: int | None = Field(
+        None, ge=1, le=3600, description="How long a connection is held; else the cold-start timeout."
+    )
+    max_held: int = Field(DEFAULTS.max_held, ge=1, le=1_000_000, description="Connections held at once.")
+    sources: tuple[Network, ...] = Field(
+        (), max_length=50, strict=False, description="Networks whose connections may wake; none: any."
+    )
+    first_bytes: Annotated[str, AfterValidator(_bytes)] = Field(
+        "", max_length=128, description="Hexadecimal: what a connection must begin with to wake."
+    )
+    least_bytes: int = Field(0, ge=0, le=2048, description="Bytes that must arrive before it wakes.")
+
+    @model_validator(mode="after")
+    def _each_service_once(self) -> PolicyGateKeys:
+        if len(set(self.refs())) < len(self.services):
+            raise ValueError("a gate that names a Service twice; name each once")
+        return self
+
+    def refs(self) -> tuple[ServiceRef, ...]:
+        return tuple(ServiceRef(each.namespace, each.name) for each in self.services)
+
+    def gate(self) -> Gate:
+        return Gate(
+            services=self.refs(),
+            protocol=self.protocol,
+            hold_seconds=self.hold_seconds,
+            max_held=self.max_held,
+            sources=self.sources,
+            first_bytes=self.first_bytes,
+            least_bytes=self.least_bytes,
+        )
+
+
+def gate_keys_of(gate: Gate) -> PolicyGateKeys:
+    """A gate as it would be written."""
+    return PolicyGateKeys(
+        services=tuple(ServiceKeys(namespace=each.namespace, name=each.name) for each in gate.services),
+        protocol=gate.protocol,
+        hold_seconds=gate.hold_seconds,
+        max_held=gate.max_held,
+        sources=gate.sources,
+        first_bytes=gate.first_bytes,
+        least_bytes=gate.least_bytes,
+    )

@@ -1,0 +1,146 @@
+"""One connection from its arrival until it is passed on, answered or gone.
+
+Little of it is read: enough to judge it, then the client waits in its own kernel, so a body of any size costs
+nothing here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Protocol, cast
+
+from ebbtide.gate.answers import looks_like_http
+from ebbtide.gate.pipe import reset
+from ebbtide.gate.routes import Route
+
+PEEK_BYTES = 4096
+KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
+"""A client whose machine is gone sends no end: it is noticed within a minute."""
+
+_scratch = memoryview(bytearray(PEEK_BYTES))
+"""One for all: the event loop fills it and hands it over in one step."""
+
+
+class Host(Protocol):
+    """Who looks after the connections."""
+
+    def admit(self, held: Held) -> None: ...
+
+    def heard(self, held: Held) -> None: ...
+
+    def left(self, held: Held) -> None: ...
+
+
+class Held(asyncio.BufferedProtocol):
+    __slots__ = (
+        "_host",
+        "arrived",
+        "ended",
+        "head",
+        "passing",
+        "port",
+        "route",
+        "source",
+        "timer",
+        "transport",
+        "waited",
+    )
+
+    def __init__(self, host: Host, port: int) -> None:
+        self._host = host
+        self.port = port
+        self.route: Route | None = None
+        self.transport: asyncio.Transport
+        self.head = b""
+        self.source = ""
+        self.arrived = 0.0
+        self.ended = False
+        """The client has closed its half."""
+        self.timer: asyncio.TimerHandle | None = None
+        self.passing: asyncio.Task[None] | None = None
+        """Passes it on, from the moment a pod is ready."""
+        self.waited = False
+
+    @property
+    def whole(self) -> bool:
+        return self.ended or len(self.head) >= PEEK_BYTES
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.arrived = asyncio.get_running_loop().time()
+        peer = transport.get_extra_info("peername")
+        self.source = str(peer[0]) if peer else ""
+        _keep_alive(transport)
+        self._host.admit(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - as much as may be read
+        return _scratch[: PEEK_BYTES - len(self.head)]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.head += bytes(_scratch[:nbytes])
+        if len(self.head) >= PEEK_BYTES:
+            self.transport.pause_reading()
+        self._host.heard(self)
+
+    def eof_received(self) -> bool:
+        """Who said nothing has left. So has an HTTP client: its half is closed only when it gives up. In any
+        other protocol it may be the end of the request."""
+        self.ended = True
+        if not self.head or looks_like_http(self.head):
+            return False
+        self._host.heard(self)
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - gone is gone
+        self._host.left(self)
+
+    def settle(self) -> None:
+        """No more waiting: no deadline, and nothing passes it on."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        if self.passing is not None and self.passing is not asyncio.current_task():
+            self.passing.cancel()
+
+
+class Farewell(asyncio.Protocol):
+    """Says something and closes. What still comes is thrown away for a while: closing at once would reset the
+    connection, and the client might lose the answer."""
+
+    def __init__(self, transport: asyncio.Transport, linger_seconds: float) -> None:
+        self._transport = transport
+        self._timer = asyncio.get_running_loop().call_later(linger_seconds, transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        pass
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - gone is gone
+        self._timer.cancel()
+
+
+def say(transport: asyncio.Transport, reply: bytes, linger_seconds: float) -> None:
+    if transport.is_closing():
+        return
+    if not reply:
+        reset(transport)
+        return
+    # A transport takes another kind of protocol only while it does not read.
+    transport.pause_reading()
+    transport.set_protocol(Farewell(transport, linger_seconds))
+    transport.write(reply)
+    transport.write_eof()
+    transport.resume_reading()
+
+
+def _keep_alive(transport: asyncio.BaseTransport) -> None:
+    found: socket.socket | None = transport.get_extra_info("socket")
+    if found is None:
+        return
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for option, value in KEEPALIVE:
+        found.setsockopt(socket.IPPROTO_TCP, option, value)

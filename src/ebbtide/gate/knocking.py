@@ -1,0 +1,93 @@
+"""Asking for wakes: one question at a time for each policy, again while connections are held, never lost.
+
+A connection that arrives while a question is in progress gets a question of its own afterwards: the answer to
+the first may be from before the policy fell asleep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from ebbtide.errors import EbbtideError
+
+Wake = Callable[[str], Awaitable[float]]
+"""Wakes the policy of this id, or notes that it is in use; seconds until it is ready. May raise
+`EbbtideError`."""
+Needed = Callable[[str], bool]
+Answered = Callable[[str, bool], None]
+
+GAP_SECONDS = 1.0
+"""Between two questions for one policy."""
+BACKOFF_SECONDS = (0.25, 0.5, 1.0, 2.0, 5.0)
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Knock:
+    wanted: bool = False
+    task: asyncio.Task[None] | None = None
+    failures: int = 0
+    ready_at: float = field(default=0.0)
+    """By the loop's clock."""
+
+
+class Knocker:
+    def __init__(self, wake: Wake, needed: Needed, answered: Answered) -> None:
+        """`needed` says whether connections of a policy are still held."""
+        self._wake = wake
+        self._needed = needed
+        self._answered = answered
+        self._knocks: dict[str, _Knock] = {}
+
+    def knock(self, policy_id: str) -> None:
+        found = self._knocks.setdefault(policy_id, _Knock())
+        found.wanted = True
+        if found.task is None:
+            found.task = asyncio.get_running_loop().create_task(self._run(policy_id, found))
+
+    def eta_seconds(self, policy_id: str) -> int:
+        """Until it is ready, at least a second; 0 where nothing is known yet."""
+        found = self._knocks.get(policy_id)
+        if found is None or not found.ready_at:
+            return 0
+        return max(1, round(found.ready_at - asyncio.get_running_loop().time()))
+
+    def failing(self, policy_id: str) -> bool:
+        """Whether the last question got no answer."""
+        found = self._knocks.get(policy_id)
+        return found is not None and found.failures > 0
+
+    async def close(self) -> None:
+        tasks = [one.task for one in self._knocks.values() if one.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, policy_id: str, knock: _Knock) -> None:
+        try:
+            while knock.wanted:
+                knock.wanted = False
+                await asyncio.sleep(await self._ask(policy_id, knock))
+        finally:
+            knock.task = None
+
+    async def _ask(self, policy_id: str, knock: _Knock) -> float:
+        """How long to pause before the next question."""
+        try:
+            seconds = await self._wake(policy_id)
+        except EbbtideError as error:
+            _log.warning("policy %s could not be woken, and is asked for again: %s", policy_id, error)
+        except Exception:  # a gate must outlive a bug in one wake
+            _log.exception("policy %s could not be woken, and is asked for again", policy_id)
+        else:
+            knock.failures = 0
+            knock.ready_at = asyncio.get_running_loop().time() + seconds
+            self._answered(policy_id, True)
+            return GAP_SECONDS
+        knock.failures += 1
+        knock.wanted = knock.wanted or self._needed(policy_id)
+        self._answered(policy_id, False)
+        return BACKOFF_SECONDS[min(knock.failures, len(BACKOFF_SECONDS)) - 1]

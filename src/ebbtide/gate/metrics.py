@@ -1,0 +1,82 @@
+"""What the gate counts, for Prometheus."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+FIRST_BYTE = (0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
+OURS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+
+
+class Outcome(StrEnum):
+    """How a connection ended for the gate; each has one."""
+
+    RELEASED = "released"
+    """Held, then passed on to a pod."""
+    FORWARDED = "forwarded"
+    """Passed on at once: a pod was ready."""
+    TIMED_OUT = "timed_out"
+    REFUSED = "refused"
+    """Over a limit, not allowed to wake, or for no known Service."""
+    ANSWERED = "answered"
+    """By the gate itself, and not held: a waiting page, a status ping, a rule."""
+    LEFT = "left"
+    """The client went while it was held."""
+
+
+class GateMetrics:
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry or CollectorRegistry()
+        self._held = Gauge("ebbtide_gate_held", "Connections held now.", ["policy"], registry=self.registry)
+        self._open = Gauge(
+            "ebbtide_gate_open", "Connections passed on and still open.", ["policy"], registry=self.registry
+        )
+        self._ended = Counter(
+            "ebbtide_gate_connections",
+            "Connections by how they ended for the gate.",
+            ["policy", "outcome"],
+            registry=self.registry,
+        )
+        self._woken = Counter(
+            "ebbtide_gate_wakes",
+            "Wakes that were asked for and answered.",
+            ["policy"],
+            registry=self.registry,
+        )
+        self._failed = Counter(
+            "ebbtide_gate_wake_failures", "Wakes that got no answer.", ["policy"], registry=self.registry
+        )
+        self._first_byte = Histogram(
+            "ebbtide_gate_first_byte_seconds",
+            "From a held connection's arrival to the first byte of its answer.",
+            ["policy"],
+            buckets=FIRST_BYTE,
+            registry=self.registry,
+        )
+        self._ours = Histogram(
+            "ebbtide_gate_release_seconds",
+            "From the first ready pod to the first byte passed on.",
+            ["policy"],
+            buckets=OURS,
+            registry=self.registry,
+        )
+
+    def held(self, policy: str, count: int) -> None:
+        self._held.labels(policy).set(count)
+
+    def opened(self, policy: str, change: int) -> None:
+        self._open.labels(policy).inc(change)
+
+    def ended(self, policy: str, outcome: Outcome) -> None:
+        self._ended.labels(policy, outcome.value).inc()
+
+    def woke(self, policy: str, answered: bool) -> None:
+        (self._woken if answered else self._failed).labels(policy).inc()
+
+    def first_byte(self, policy: str, seconds: float) -> None:
+        self._first_byte.labels(policy).observe(seconds)
+
+    def ours(self, policy: str, seconds: float) -> None:
+        self._ours.labels(policy).observe(seconds)

@@ -1,0 +1,207 @@
+"""Services are taken over before their policy sleeps, and given back when their pods are ready."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ebbtide.core.takeover import first_choice, is_as_wanted, may_not_release, may_not_take_over
+from ebbtide.engine.scaling import Scaling
+from ebbtide.model.gate import GatePort, Takeover
+from ebbtide.model.idle import Phase, WakeReason
+from ebbtide.model.policy import Schedule
+from tests.ward import GATES, PORTS, Ward, gate_of, make_service, service_ref, ward_of
+from tests.yard import Town, make_policy, make_ref, make_state, make_workload
+
+
+class GatedTown(Town):
+    ward: Ward
+
+    def runner(self, **changes: Any) -> Scaling:
+        return super().runner(**{"services": self.ward, "gate_ports": PORTS, **changes})
+
+
+def gated_town(**overrides: Any) -> GatedTown:
+    ward = ward_of(make_workload())
+    GatedTown.ward = ward
+    return GatedTown(policies=(make_policy(gate=gate_of("web"), **overrides),), yard=ward.yard)
+
+
+def test_a_service_is_taken_over_before_its_workload_goes_to_zero() -> None:
+    town = gated_town()
+    town.sleep()
+    assert town.ward.calls == ["take over web", "scale web to 0"]
+    (taken,) = town.ward.taken.values()
+    assert taken.gates == GATES
+    assert [each.name for each in taken.ports] == ["http", "grpc"]
+    assert len({each.port for each in taken.ports}) == 2
+
+
+def test_a_service_is_given_back_when_its_pods_are_ready_and_not_before() -> None:
+    town = gated_town()
+    town.sleep()
+    town.yard.slow = True
+    town.scaling.wake(town.policies[0].id, WakeReason.MANUAL)
+    assert town.scaling.reconcile_gates() == []
+    assert list(town.ward.taken) == [service_ref()]
+    town.yard.put(make_ref(), ready_replicas=2)
+    assert town.scaling.reconcile_gates() == ["Service default/web is back with its pods"]
+    assert not town.ward.taken
+    assert not town.ward.nowhere
+
+
+def test_a_connection_wakes_what_sleeps_and_counts_as_use_of_what_is_up() -> None:
+    town = gated_town()
+    town.sleep()
+    assert town.scaling.arrive(town.policies[0].id) > 0
+    assert (town.phase(), town.state.wake_count) == (Phase.WAKING, 1)
+    town.round()
+    assert town.phase() is Phase.ACTIVE
+    town.clock.sleep(100)
+    assert town.scaling.arrive(town.policies[0].id) == 0
+    assert town.state.last_activity_at == town.now
+
+
+@pytest.mark.parametrize(
+    ("service", "reason"),
+    [
+        ({"headless": True}, "headless"),
+        ({"selects": False}, "no selector"),
+        ({"external": True}, "ExternalName"),
+        ({"ports": ()}, "no TCP port"),
+    ],
+)
+def test_what_cannot_be_taken_over_stays_up_with_the_reason(service: dict[str, Any], reason: str) -> None:
+    town = gated_town()
+    town.ward.services[service_ref()] = make_service(**service)
+    town.rounds(6000)
+    assert reason in town.state.left_alone
+    assert town.ward.calls == []
+
+
+def test_without_a_gate_nothing_goes_to_sleep_behind_it() -> None:
+    town = gated_town()
+    town.ward.standing = ()
+    town.rounds(6000)
+    assert "no gate is ready" in town.state.left_alone
+    town.ward.standing = GATES
+    town.sleep()
+    assert town.ward.taken
+
+
+def test_a_service_that_is_not_there_keeps_its_policy_up() -> None:
+    town = gated_town()
+    town.ward.services.clear()
+    town.rounds(6000)
+    assert town.state.left_alone == "there is no Service default/web"
+
+
+def test_a_policy_with_a_gate_stays_up_where_no_gate_is_configured() -> None:
+    town = gated_town()
+    runner = town.runner(services=None)
+    for _ in range(100):
+        town.clock.sleep(60)
+        town.round(runner)
+    assert "gate.service is not configured" in town.state.left_alone
+    assert runner.reconcile_gates() == []
+    assert not runner.gate_entries()
+
+
+def test_a_schedule_waits_until_the_service_can_be_taken_over() -> None:
+    town = gated_town(schedules=(Schedule("*/10 * * * *", replicas=0),), signals=())
+    town.ward.standing = ()
+    town.rounds(1200)
+    assert town.phase() is Phase.ACTIVE
+    town.ward.standing = GATES
+    town.rounds(120)
+    assert town.phase() is Phase.ZERO
+    assert not town.ward.nowhere
+
+
+def test_takeovers_follow_the_gates_that_are_ready_and_keep_the_last_that_were() -> None:
+    town = gated_town()
+    town.sleep()
+    town.ward.standing = ("10.0.0.9",)
+    assert town.scaling.reconcile_gates() == ["Service default/web points at 1 gates"]
+    assert town.ward.taken[service_ref()].gates == ("10.0.0.9",)
+    town.ward.standing = ()
+    assert town.scaling.reconcile_gates() == []
+    assert town.ward.taken[service_ref()].gates == ("10.0.0.9",)
+
+
+def test_what_sleeps_without_its_takeover_gets_it() -> None:
+    town = gated_town()
+    town.sleep()
+    town.ward.taken.clear()
+    town.round()
+    assert list(town.ward.taken) == [service_ref()]
+
+
+def test_a_takeover_that_no_policy_asks_for_is_removed() -> None:
+    town = gated_town()
+    town.ward.services[service_ref("old")] = make_service("old")
+    town.yard.there[make_ref("old")] = make_workload("old")
+    town.ward.taken[service_ref("old")] = Takeover(service_ref("old"), "7")
+    assert "released" in town.round()
+    assert not town.ward.taken
+
+
+def test_a_service_port_has_the_same_gate_port_for_every_runner_and_no_two_share_one() -> None:
+    town = gated_town()
+    one, other = town.runner().gate_entries(), town.runner().gate_entries()
+    assert [entry.port for entry in one] == [entry.port for entry in other]
+    assert {entry.port for entry in one} <= set(PORTS)
+    assert len({entry.port for entry in one}) == len(one) == 2
+
+
+def test_when_all_gate_ports_are_taken_the_policy_says_so_and_stays_up() -> None:
+    town = gated_town()
+    runner = town.runner(gate_ports=range(20_000, 20_001))
+    town.put(phase=Phase.FALLING, idle_since=town.now - 6000)
+    town.clock.sleep(60)
+    assert "widen gate.ports" in town.round(runner)
+    assert town.yard.read(make_ref()).replicas == 2
+
+
+def test_a_release_waits_for_pods_and_for_the_answer_to_the_wake() -> None:
+    ready = make_service(ready=1)
+    assert may_not_release(ready, make_state(Phase.ACTIVE)) == ""
+    assert may_not_release(ready, make_state(Phase.WAKING, last_scaled_at=5)) == ""
+    assert "not answered" in may_not_release(ready, make_state(Phase.WAKING, last_scaled_at=0))
+    assert "zero" in may_not_release(ready, make_state(Phase.ZERO))
+    assert "falling" in may_not_release(ready, make_state(Phase.FALLING))
+    assert "no pod" in may_not_release(make_service(), make_state(Phase.ACTIVE))
+
+
+def test_the_reasons_are_asked_in_order_and_a_whole_service_has_none() -> None:
+    assert may_not_take_over(make_service(), GATES) == ""
+    assert may_not_take_over(make_service(), ()) == "no gate is ready to stand in for Service default/web"
+
+
+def test_a_takeover_is_as_wanted_by_its_ports_and_gates() -> None:
+    ports = (GatePort("http", 20_001),)
+    there = Takeover(service_ref(), "1", ports, GATES)
+    assert is_as_wanted(there, ports, GATES)
+    assert is_as_wanted(there, ports, ())
+    assert not is_as_wanted(there, ports, GATES[:1])
+    assert not is_as_wanted(there, (), GATES)
+    assert not is_as_wanted(None, ports, GATES)
+    assert first_choice(service_ref(), "http", 7) == first_choice(service_ref(), "http", 7) < 7
+
+
+def test_a_takeover_that_others_write_all_the_time_is_left_to_the_next_round() -> None:
+    town = gated_town()
+    take, ward = town.ward.take_over, town.ward
+
+    def disturbed(seen: Any, ports: Any, gates: Any) -> Takeover:
+        take(ward.read(seen.ref), ports, gates)
+        return take(seen, ports, gates)
+
+    ward.take_over = disturbed  # type: ignore[method-assign]
+    town.rounds(2200)
+    assert town.phase() is Phase.FALLING
+    assert town.yard.read(make_ref()).replicas == 2
+    ward.take_over = take  # type: ignore[method-assign]
+    town.round()
+    assert town.phase() is Phase.ZERO
