@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from ebbtide.engine.scaling import Scaling
+from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.errors import EbbtideError
 from ebbtide.model.idle import Phase, WakeReason
-from ebbtide.simulator.faults import RunnerCrashed
-from ebbtide.simulator.plans import CrashPlan, Strike
-from ebbtide.simulator.scaling_faults import faulty_scaling
+from ebbtide.simulator.faults.calls import CrashPlan, Strike
+from ebbtide.simulator.faults.policy_ports import faulty_scaling
+from ebbtide.simulator.faults.ports import RunnerCrashed
 from tests.ward import PORTS, Ward, gate_of, ward_of
 from tests.yard import Town, make_policy, make_ref, make_workload
 
@@ -62,7 +62,7 @@ def waking() -> GatedTown:
 
 
 def struck(town: GatedTown, plan: CrashPlan) -> Scaling:
-    doors = faulty_scaling(town.scaling.outside, plan)
+    doors = faulty_scaling(town.scaling.ports, plan)
     return town.runner(
         store=doors.store, policies=doors.policies, workloads=doors.workloads, services=doors.services
     )

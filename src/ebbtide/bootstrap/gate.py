@@ -21,8 +21,8 @@ from typing import TypeVar
 from prometheus_client import CollectorRegistry
 
 from ebbtide.adapters.kube.connection import Connection
-from ebbtide.adapters.kube.following import Follower
 from ebbtide.adapters.kube.services import SERVICE_NAME, WireSlice, ready_pods, slices_in
+from ebbtide.adapters.kube.watch import Follower
 from ebbtide.adapters.kube.workloads import KubeWorkloads
 from ebbtide.adapters.prometheus import NoSignals
 from ebbtide.bootstrap import SystemClock, TimeOrderedIds, open_notifier, open_store
@@ -30,9 +30,9 @@ from ebbtide.bootstrap.kubernetes import connect_kubernetes, open_services
 from ebbtide.bootstrap.scaling import HasPolicies
 from ebbtide.config import Config
 from ebbtide.config.gate import GateKeys
-from ebbtide.engine.gating import GateEntry
 from ebbtide.engine.loop import for_a_daemon
-from ebbtide.engine.scaling import Scaling, ScalingOutside
+from ebbtide.engine.scale_to_zero.gating import GateEntry
+from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.errors import EbbtideError, Usage
 from ebbtide.gate.keeper import House, Keeper
 from ebbtide.gate.limits import Limits
@@ -226,7 +226,7 @@ def gate_opened(config: Config) -> Iterator[tuple[Scaling, Connection]]:
             raise Usage("the store keeps no policies; nothing was touched. Name another in store.url.")
         workloads = KubeWorkloads(connection)
         last.callback(workloads.close)
-        outside = ScalingOutside(
+        ports = ScalingPorts(
             store=store,
             policies=store.policies(),
             workloads=workloads,
@@ -239,7 +239,7 @@ def gate_opened(config: Config) -> Iterator[tuple[Scaling, Connection]]:
             gate_ports=config.gate.port_range,
             follows=True,
         )
-        yield Scaling(outside, config.zero, for_a_daemon(config.settings)), connection
+        yield Scaling(ports, config.zero, for_a_daemon(config.settings)), connection
 
 
 def _same(wire: WireSlice) -> WireSlice:

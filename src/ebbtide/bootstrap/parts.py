@@ -13,7 +13,18 @@ from typing import TextIO
 
 from ebbtide.engine.ports import nothing_urgent
 from ebbtide.model.log import LogEntry
-from ebbtide.ports import Clock, Cloud, Cluster, Inbox, Metrics, Observer, Players, Services, Signals, Workloads
+from ebbtide.ports import (
+    Clock,
+    Cloud,
+    Cluster,
+    Inbox,
+    Metrics,
+    Observer,
+    Players,
+    Services,
+    Signals,
+    Workloads,
+)
 from ebbtide.redact import redact
 
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"

@@ -67,7 +67,7 @@ def open_scaling(config: Config, ports: Ports, stays: bool = False) -> Scaling |
         new_id=ports.new_id,
         cluster=ports.cluster,
         threads=CALLS_AT_ONCE,
-        services=outside.services,
+        services=ports.services,
         gate_ports=config.gate.port_range,
         follows=stays,
     )

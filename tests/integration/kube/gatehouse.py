@@ -25,13 +25,13 @@ from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.bootstrap import SystemClock, TimeOrderedIds
 from ebbtide.bootstrap.gate import GateProcess
 from ebbtide.config.gate import GateKeys
-from ebbtide.engine.scaling import Scaling, ScalingOutside
+from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.gate.routes import Address
 from ebbtide.model.gate import Gate, ServiceRef
 from ebbtide.model.idle import IdleState, Phase
 from ebbtide.model.policy import Policy, Signal, SignalKind, Target
 from ebbtide.model.workload import WorkloadKind, WorkloadRef
-from ebbtide.simulator.ports import SimNotifier
+from ebbtide.simulator.world.ports import SimNotifier
 from tests.builders import make_settings
 from tests.integration.kube.sleepers import QUICK
 from tests.servers.processes import eventually
@@ -95,10 +95,10 @@ class Gatehouse:
 
     def _all_at_zero(self) -> bool:
         self.scaling.round("runner", time.time() + 60)
-        return all(state.phase is Phase.ZERO for state in self.scaling.outside.policies.list_states())
+        return all(state.phase is Phase.ZERO for state in self.scaling.ports.policies.list_states())
 
     def state(self, policy: Policy) -> IdleState:
-        found = self.scaling.outside.policies.find_state(policy.id)
+        found = self.scaling.ports.policies.find_state(policy.id)
         assert found is not None
         return found
 
@@ -146,7 +146,7 @@ def gatehouse(
     database = MemoryDatabase()
     autoscaler, runner_doors = _scaling(kube.kubeconfig, database, keys, follows=False)
     gate_scaling, gate_doors = _scaling(gate_config, database, keys, follows=True)
-    rows = autoscaler.outside.policies
+    rows = autoscaler.ports.policies
     policies = [
         rows.put_policy(
             Policy(
@@ -182,7 +182,7 @@ def _scaling(kubeconfig: Path, database: MemoryDatabase, keys: GateKeys, follows
     workloads = KubeWorkloads(connection)
     store = MemoryStore(SystemClock(), database=database)
     assert keys.service_ref is not None
-    outside = ScalingOutside(
+    ports = ScalingPorts(
         store=store,
         policies=store.policies(),
         workloads=workloads,
@@ -194,7 +194,7 @@ def _scaling(kubeconfig: Path, database: MemoryDatabase, keys: GateKeys, follows
         gate_ports=keys.port_range,
         follows=follows,
     )
-    return Scaling(outside, QUICK, make_settings()), (connection, workloads)
+    return Scaling(ports, QUICK, make_settings()), (connection, workloads)
 
 
 def _start(process: GateProcess, dial: Any) -> Any:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ebbtide.core.takeover import first_choice, is_as_wanted, may_not_release, may_not_take_over
-from ebbtide.engine.scaling import Scaling
+from ebbtide.core.scale_to_zero.takeover import first_choice, is_as_wanted, may_not_release, may_not_take_over
+from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.model.gate import GatePort, Takeover
 from ebbtide.model.idle import Phase, WakeReason
 from ebbtide.model.policy import Schedule

@@ -9,8 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ebbtide.core.takeover import ASLEEP, first_choice, is_as_wanted, may_not_release, may_not_take_over
-from ebbtide.engine.scaling_desk import Desk
+from ebbtide.core.scale_to_zero.takeover import (
+    ASLEEP,
+    first_choice,
+    is_as_wanted,
+    may_not_release,
+    may_not_take_over,
+)
+from ebbtide.engine.scale_to_zero.context import PolicyContext
 from ebbtide.errors import Conflict, EbbtideError, Final
 from ebbtide.model.gate import GatePort, Service, ServiceRef, Takeover
 from ebbtide.model.policy import Policy
@@ -35,21 +41,21 @@ class GateEntry:
 
 
 class Gating:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: PolicyContext) -> None:
         self._desk = desk
-        self._policies = desk.outside.policies
+        self._policies = desk.ports.policies
         self._claims: dict[str, tuple[int, int]] = {}
         """By Service port: its gate port, and when that was asked."""
 
     @property
     def on(self) -> bool:
-        return self._desk.outside.services is not None
+        return self._desk.ports.services is not None
 
     @property
     def _services(self) -> Services:
-        if self._desk.outside.services is None:
+        if self._desk.ports.services is None:
             raise Final("it has a gate, and gate.service is not configured here")
-        return self._desk.outside.services
+        return self._desk.ports.services
 
     def why_not(self, policy: Policy) -> str:
         """Why its Services cannot be taken over now; nothing where they can, or where it has none."""
@@ -154,7 +160,7 @@ class Gating:
 
     def _claim(self, ref: ServiceRef, port_name: str) -> int:
         """The gate port of a Service port, the same for every process: who asks first writes it down."""
-        ports, now = self._desk.outside.gate_ports, self._desk.now
+        ports, now = self._desk.ports.gate_ports, self._desk.now
         value = f"{ref.namespace}/{ref.name}/{port_name}"
         known = self._claims.get(value)
         if known is not None and now - known[1] < ASKED_SECONDS:

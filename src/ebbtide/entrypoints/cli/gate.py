@@ -59,7 +59,7 @@ def release(
     with needing("gate"):
         from ebbtide.bootstrap.gate import gate_opened
     with gate_opened(found) as (scaling, _):
-        services = scaling.outside.services
+        services = scaling.ports.services
         if services is None:
             raise Usage("gate.service is empty; nothing was touched. Set it to the Service of the gates.")
         kept = 0
