@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 from ebbtide.config.api import TokenKeys
 from ebbtide.config.budgets import BudgetKeys
 from ebbtide.config.places import allowed, variable_of
+from ebbtide.config.gate import PolicyGateKeys, ServiceKeys
 from ebbtide.config.policies import (
     PolicyKeys,
     RuleKeys,
@@ -44,6 +45,8 @@ def reference() -> str:
     parts.append(_entries("A signal, in `policies[].signals`", SignalKeys))
     parts.append(_entries("A rule, in `policies[].rules`", RuleKeys))
     parts.append(_entries("A schedule, in `policies[].schedules`", ScheduleKeys))
+    parts.append(_entries("A gate, in `policies[].gate`", PolicyGateKeys))
+    parts.append(_entries("A Service, in `policies[].gate.services`", ServiceKeys))
     parts.append(_entries("A budget, in `budgets` and `pools[].budgets`", BudgetKeys))
     parts.append(_catalogue())
     return "\n\n".join(parts)

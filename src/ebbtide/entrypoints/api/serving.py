@@ -40,6 +40,7 @@ def served(
         app,
         http=guarded(room, patience or Patience()),
         ws="none",
+        loop="asyncio",  # also where uvloop is installed for the gate
         log_level="warning",
         access_log=False,
         lifespan="off",
