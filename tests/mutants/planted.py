@@ -7,6 +7,7 @@ from tests.mutants.node_rules import OF_NODES
 from tests.mutants.plant import Mutant
 from tests.mutants.sleeping import OF_SLEEP
 from tests.mutants.spec_rules import OF_THE_DOCUMENTS
+from tests.mutants.takeover import OF_TAKEOVER
 from tests.mutants.zero_rules import OF_ZERO_RULES
 
 OF_REMOVALS = (
@@ -593,6 +594,7 @@ ALL = (
     *OF_THE_ENGINE,
     *OF_THE_STORE,
     *OF_SLEEP,
+    *OF_TAKEOVER,
     *RULES,
 )
 QUICK = (

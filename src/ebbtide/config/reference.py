@@ -14,8 +14,8 @@ from pydantic.fields import FieldInfo
 
 from ebbtide.config.api import TokenKeys
 from ebbtide.config.budgets import BudgetKeys
-from ebbtide.config.places import allowed, variable_of
 from ebbtide.config.gate import PolicyGateKeys, ServiceKeys
+from ebbtide.config.places import allowed, variable_of
 from ebbtide.config.policies import (
     PolicyKeys,
     RuleKeys,
