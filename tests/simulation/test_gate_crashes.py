@@ -61,6 +61,15 @@ def waking() -> GatedTown:
     return town
 
 
+def awake_and_taken_over() -> GatedTown:
+    """The wake is over; nobody has looked at the Services since."""
+    town = waking()
+    woken = town.scaling.wake(town.policies[0].id, WakeReason.MANUAL)
+    town.scaling.wait_ready(town.policies[0].id, woken.wake_id, town.clock.now())
+    assert (town.phase(), taken(town)) == (Phase.ACTIVE, ["api", "web"])
+    return town
+
+
 def struck(town: GatedTown, plan: CrashPlan) -> Scaling:
     doors = faulty_scaling(town.scaling.ports, plan)
     return town.runner(
@@ -147,6 +156,23 @@ def test_a_release_that_froze_is_refused_when_its_service_sleeps_again() -> None
             give_back(town, struck(town, plan))
         assert plan.struck == label
         assert (town.phase(), taken(town)) == (Phase.ZERO, ["api", "web"]), label
+        assert not town.ward.nowhere, label
+
+
+def test_a_release_that_froze_is_refused_although_nobody_else_released_in_between() -> None:
+    """Its pods were not ready from then on, so the takeover of the last sleep is still there at the next. It
+    is written again all the same."""
+    for number, label in enumerate(calls_of(awake_and_taken_over, give_back), start=1):
+        town = awake_and_taken_over()
+
+        def meanwhile(town: GatedTown = town) -> None:
+            for name in NAMES:
+                town.yard.put(make_ref(name), ready_replicas=0)
+            town.sleep()
+
+        with suppress(EbbtideError):
+            give_back(town, struck(town, CrashPlan(number, Strike.STALL, on_stall=meanwhile)))
+        assert taken(town) == ["api", "web"], label
         assert not town.ward.nowhere, label
 
 
