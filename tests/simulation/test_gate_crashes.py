@@ -15,8 +15,8 @@ from ebbtide.model.idle import Phase, WakeReason
 from ebbtide.simulator.faults.calls import CrashPlan, Strike
 from ebbtide.simulator.faults.policy_ports import faulty_scaling
 from ebbtide.simulator.faults.ports import RunnerCrashed
-from tests.ward import PORTS, Ward, gate_of, ward_of
-from tests.yard import Town, make_policy, make_ref, make_workload
+from tests.memory_services import PORTS, MemoryServices, gate_of, services_over
+from tests.policy_harness import PolicyHarness, make_policy, make_ref, make_workload
 
 STRIKES = (
     Strike.CRASH_BEFORE,
@@ -30,89 +30,89 @@ by_strike = pytest.mark.parametrize("strike", STRIKES, ids=lambda strike: strike
 NAMES = ("web", "api")
 
 
-class GatedTown(Town):
-    ward: Ward
+class GatedHarness(PolicyHarness):
+    memory_services: MemoryServices
 
     def runner(self, **changes: Any) -> Scaling:
-        return super().runner(**{"services": self.ward, "gate_ports": PORTS, **changes})
+        return super().runner(**{"services": self.memory_services, "gate_ports": PORTS, **changes})
 
 
-def a_group() -> GatedTown:
+def a_group() -> GatedHarness:
     """Two workloads that sleep together, each with its Service."""
-    GatedTown.ward = ward_of(make_workload("web", 3), make_workload("api", 2))
+    GatedHarness.memory_services = services_over(make_workload("web", 3), make_workload("api", 2))
     policy = make_policy("pair", *map(make_ref, NAMES), gate=gate_of(*NAMES))
-    return GatedTown(policies=(policy,), yard=GatedTown.ward.yard)
+    return GatedHarness(policies=(policy,), memory_workloads=GatedHarness.memory_services.workloads)
 
 
-def about_to_fall() -> GatedTown:
-    town = a_group()
-    town.rounds(2100)
-    assert town.state.phase is Phase.IDLE
-    town.clock.sleep(60)
-    return town
+def about_to_fall() -> GatedHarness:
+    harness = a_group()
+    harness.rounds(2100)
+    assert harness.state.phase is Phase.IDLE
+    harness.clock.sleep(60)
+    return harness
 
 
-def waking() -> GatedTown:
+def waking() -> GatedHarness:
     """Woken, ready, and not yet given back."""
-    town = a_group()
-    town.sleep()
-    town.clock.sleep(60)
-    wake(town, town.scaling)
-    return town
+    harness = a_group()
+    harness.sleep()
+    harness.clock.sleep(60)
+    wake(harness, harness.scaling)
+    return harness
 
 
-def awake_and_taken_over() -> GatedTown:
+def awake_and_taken_over() -> GatedHarness:
     """The wake is over; nobody has looked at the Services since."""
-    town = waking()
-    woken = town.scaling.wake(town.policies[0].id, WakeReason.MANUAL)
-    town.scaling.wait_ready(town.policies[0].id, woken.wake_id, town.clock.now())
-    assert (town.phase(), taken(town)) == (Phase.ACTIVE, ["api", "web"])
-    return town
+    harness = waking()
+    woken = harness.scaling.wake(harness.policies[0].id, WakeReason.MANUAL)
+    harness.scaling.wait_ready(harness.policies[0].id, woken.wake_id, harness.clock.now())
+    assert (harness.phase(), taken(harness)) == (Phase.ACTIVE, ["api", "web"])
+    return harness
 
 
-def struck(town: GatedTown, plan: CrashPlan) -> Scaling:
-    doors = faulty_scaling(town.scaling.ports, plan)
-    return town.runner(
+def struck(harness: GatedHarness, plan: CrashPlan) -> Scaling:
+    doors = faulty_scaling(harness.scaling.ports, plan)
+    return harness.runner(
         store=doors.store, policies=doors.policies, workloads=doors.workloads, services=doors.services
     )
 
 
-def fall(town: GatedTown, scaling: Scaling) -> None:
-    town.round(scaling, "struck")
+def fall(harness: GatedHarness, scaling: Scaling) -> None:
+    harness.round(scaling, "struck")
 
 
-def give_back(town: GatedTown, scaling: Scaling) -> None:
+def give_back(harness: GatedHarness, scaling: Scaling) -> None:
     scaling.reconcile_gates()
 
 
-def wake(town: GatedTown, scaling: Scaling) -> None:
-    scaling.wake(town.policies[0].id, WakeReason.MANUAL)
+def wake(harness: GatedHarness, scaling: Scaling) -> None:
+    scaling.wake(harness.policies[0].id, WakeReason.MANUAL)
 
 
-def sleep_again(town: GatedTown) -> None:
+def sleep_again(harness: GatedHarness) -> None:
     """Wholly awake, idle, asleep: a whole turn while somebody is frozen."""
-    town.round(owner="another")
-    town.sleep()
+    harness.round(owner="another")
+    harness.sleep()
 
 
-def calls_of(make: Callable[[], GatedTown], act: Callable[[GatedTown, Scaling], None]) -> list[str]:
-    plan, town = CrashPlan(), make()
-    act(town, struck(town, plan))
+def calls_of(make: Callable[[], GatedHarness], act: Callable[[GatedHarness, Scaling], None]) -> list[str]:
+    plan, harness = CrashPlan(), make()
+    act(harness, struck(harness, plan))
     return plan.calls
 
 
-def carry_on(town: GatedTown, seconds: int = 900) -> None:
+def carry_on(harness: GatedHarness, seconds: int = 900) -> None:
     for _ in range(seconds // 60):
-        town.clock.sleep(60)
-        town.round(owner="another")
+        harness.clock.sleep(60)
+        harness.round(owner="another")
 
 
-def replicas(town: GatedTown) -> list[int]:
-    return [town.yard.read(make_ref(name)).replicas for name in NAMES]
+def replicas(harness: GatedHarness) -> list[int]:
+    return [harness.memory_workloads.read(make_ref(name)).replicas for name in NAMES]
 
 
-def taken(town: GatedTown) -> list[str]:
-    return sorted(ref.name for ref in town.ward.taken)
+def taken(harness: GatedHarness) -> list[str]:
+    return sorted(ref.name for ref in harness.memory_services.taken)
 
 
 @by_strike
@@ -120,16 +120,16 @@ def test_going_to_zero_takes_over_first_wherever_it_is_struck(strike: Strike) ->
     calls = calls_of(about_to_fall, fall)
     assert calls.count("services.take_over#1") == 1
     for number, label in enumerate(calls, start=1):
-        town = about_to_fall()
-        plan = CrashPlan(number, strike, on_stall=lambda town=town: carry_on(town, 600))  # type: ignore[misc]
+        harness = about_to_fall()
+        plan = CrashPlan(number, strike, on_stall=lambda harness=harness: carry_on(harness, 600))  # type: ignore[misc]
         with suppress(RunnerCrashed, EbbtideError):
-            fall(town, struck(town, plan))
+            fall(harness, struck(harness, plan))
         assert plan.struck == label
-        assert not town.ward.nowhere, label
-        carry_on(town, 3600)
-        assert (town.state.phase, replicas(town)) == (Phase.ZERO, [0, 0]), label
-        assert taken(town) == ["api", "web"], label
-        assert not town.ward.nowhere, label
+        assert not harness.memory_services.nowhere, label
+        carry_on(harness, 3600)
+        assert (harness.state.phase, replicas(harness)) == (Phase.ZERO, [0, 0]), label
+        assert taken(harness) == ["api", "web"], label
+        assert not harness.memory_services.nowhere, label
 
 
 @by_strike
@@ -137,77 +137,77 @@ def test_a_service_is_given_back_wherever_the_release_is_struck(strike: Strike) 
     calls = calls_of(waking, give_back)
     assert calls.count("services.release#1") == 1
     for number, label in enumerate(calls, start=1):
-        town = waking()
-        plan = CrashPlan(number, strike, on_stall=lambda town=town: carry_on(town, 120))  # type: ignore[misc]
+        harness = waking()
+        plan = CrashPlan(number, strike, on_stall=lambda harness=harness: carry_on(harness, 120))  # type: ignore[misc]
         with suppress(RunnerCrashed, EbbtideError):
-            give_back(town, struck(town, plan))
+            give_back(harness, struck(harness, plan))
         assert plan.struck == label
-        carry_on(town, 120)
-        assert (taken(town), replicas(town)) == ([], [3, 2]), label
-        assert not town.ward.nowhere, label
+        carry_on(harness, 120)
+        assert (taken(harness), replicas(harness)) == ([], [3, 2]), label
+        assert not harness.memory_services.nowhere, label
 
 
 def test_a_release_that_froze_is_refused_when_its_service_sleeps_again() -> None:
     """It saw the takeover of the last sleep; the next one has written it again."""
     for number, label in enumerate(calls_of(waking, give_back), start=1):
-        town = waking()
-        plan = CrashPlan(number, Strike.STALL, on_stall=lambda town=town: sleep_again(town))  # type: ignore[misc]
+        harness = waking()
+        plan = CrashPlan(number, Strike.STALL, on_stall=lambda harness=harness: sleep_again(harness))  # type: ignore[misc]
         with suppress(EbbtideError):
-            give_back(town, struck(town, plan))
+            give_back(harness, struck(harness, plan))
         assert plan.struck == label
-        assert (town.phase(), taken(town)) == (Phase.ZERO, ["api", "web"]), label
-        assert not town.ward.nowhere, label
+        assert (harness.phase(), taken(harness)) == (Phase.ZERO, ["api", "web"]), label
+        assert not harness.memory_services.nowhere, label
 
 
 def test_a_release_that_froze_is_refused_although_nobody_else_released_in_between() -> None:
     """Its pods were not ready from then on, so the takeover of the last sleep is still there at the next. It
     is written again all the same."""
     for number, label in enumerate(calls_of(awake_and_taken_over, give_back), start=1):
-        town = awake_and_taken_over()
+        harness = awake_and_taken_over()
 
-        def meanwhile(town: GatedTown = town) -> None:
+        def meanwhile(harness: GatedHarness = harness) -> None:
             for name in NAMES:
-                town.yard.put(make_ref(name), ready_replicas=0)
-            town.sleep()
+                harness.memory_workloads.put(make_ref(name), ready_replicas=0)
+            harness.sleep()
 
         with suppress(EbbtideError):
-            give_back(town, struck(town, CrashPlan(number, Strike.STALL, on_stall=meanwhile)))
-        assert taken(town) == ["api", "web"], label
-        assert not town.ward.nowhere, label
+            give_back(harness, struck(harness, CrashPlan(number, Strike.STALL, on_stall=meanwhile)))
+        assert taken(harness) == ["api", "web"], label
+        assert not harness.memory_services.nowhere, label
 
 
 def test_a_wake_wins_wherever_a_sleeper_freezes_and_the_service_is_back_at_the_end() -> None:
     for number, label in enumerate(calls_of(about_to_fall, fall), start=1):
-        town = about_to_fall()
+        harness = about_to_fall()
 
-        def meanwhile(town: GatedTown = town) -> None:
-            wake(town, town.runner())
-            town.round(owner="another")
+        def meanwhile(harness: GatedHarness = harness) -> None:
+            wake(harness, harness.runner())
+            harness.round(owner="another")
 
         with suppress(EbbtideError):
-            fall(town, struck(town, CrashPlan(number, Strike.STALL, on_stall=meanwhile)))
-        carry_on(town, 180)
-        assert (replicas(town), taken(town)) == ([3, 2], []), label
-        assert not town.ward.nowhere, label
+            fall(harness, struck(harness, CrashPlan(number, Strike.STALL, on_stall=meanwhile)))
+        carry_on(harness, 180)
+        assert (replicas(harness), taken(harness)) == ([3, 2], []), label
+        assert not harness.memory_services.nowhere, label
 
 
 def test_a_wake_that_died_before_its_calls_keeps_the_gates() -> None:
     """A call to zero may still be on its way; its pods are ready all the same."""
-    town = about_to_fall()
-    sleeper = struck(town, CrashPlan())
+    harness = about_to_fall()
+    sleeper = struck(harness, CrashPlan())
 
     def meanwhile(seen: object, wanted: int) -> None:
-        town.yard.before_scale = lambda seen, wanted: None
+        harness.memory_workloads.before_scale = lambda seen, wanted: None
         plan = CrashPlan(2, Strike.CRASH_AFTER)
         with suppress(RunnerCrashed):
-            wake(town, struck(town, plan))
-        assert (town.state.phase, town.state.last_scaled_at) == (Phase.WAKING, 0)
-        assert town.runner().reconcile_gates() == []
+            wake(harness, struck(harness, plan))
+        assert (harness.state.phase, harness.state.last_scaled_at) == (Phase.WAKING, 0)
+        assert harness.runner().reconcile_gates() == []
 
-    town.yard.before_scale = meanwhile
+    harness.memory_workloads.before_scale = meanwhile
     with suppress(EbbtideError):
-        fall(town, sleeper)
-    assert taken(town) == ["api", "web"]
-    assert not town.ward.nowhere
-    carry_on(town, 180)
-    assert (replicas(town), taken(town)) == ([3, 2], [])
+        fall(harness, sleeper)
+    assert taken(harness) == ["api", "web"]
+    assert not harness.memory_services.nowhere
+    carry_on(harness, 180)
+    assert (replicas(harness), taken(harness)) == ([3, 2], [])

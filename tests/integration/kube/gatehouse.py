@@ -34,10 +34,10 @@ from ebbtide.model.workload import WorkloadKind, WorkloadRef
 from ebbtide.simulator.world.ports import SimNotifier
 from tests.builders import make_settings
 from tests.integration.kube.sleepers import QUICK
+from tests.policy_harness import Readings, policy_id
 from tests.servers.processes import eventually
 from tests.servers.shared_kube import SharedKube
 from tests.unit.gate.house import LOOPBACK, free_ports
-from tests.yard import Readings, policy_id
 
 GATE_ADDRESS = "192.0.2.251"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices"

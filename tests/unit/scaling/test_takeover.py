@@ -11,56 +11,66 @@ from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.model.gate import GatePort, Takeover
 from ebbtide.model.idle import Phase, WakeReason
 from ebbtide.model.policy import Schedule
-from tests.ward import GATES, PORTS, Ward, gate_of, make_service, service_ref, ward_of
-from tests.yard import Town, make_policy, make_ref, make_state, make_workload
+from tests.memory_services import (
+    GATES,
+    PORTS,
+    MemoryServices,
+    gate_of,
+    make_service,
+    service_ref,
+    services_over,
+)
+from tests.policy_harness import PolicyHarness, make_policy, make_ref, make_state, make_workload
 
 
-class GatedTown(Town):
-    ward: Ward
+class GatedHarness(PolicyHarness):
+    memory_services: MemoryServices
 
     def runner(self, **changes: Any) -> Scaling:
-        return super().runner(**{"services": self.ward, "gate_ports": PORTS, **changes})
+        return super().runner(**{"services": self.memory_services, "gate_ports": PORTS, **changes})
 
 
-def gated_town(**overrides: Any) -> GatedTown:
-    ward = ward_of(make_workload())
-    GatedTown.ward = ward
-    return GatedTown(policies=(make_policy(gate=gate_of("web"), **overrides),), yard=ward.yard)
+def gated_harness(**overrides: Any) -> GatedHarness:
+    services = services_over(make_workload())
+    GatedHarness.memory_services = services
+    return GatedHarness(
+        policies=(make_policy(gate=gate_of("web"), **overrides),), memory_workloads=services.workloads
+    )
 
 
 def test_a_service_is_taken_over_before_its_workload_goes_to_zero() -> None:
-    town = gated_town()
-    town.sleep()
-    assert town.ward.calls == ["take over web", "scale web to 0"]
-    (taken,) = town.ward.taken.values()
+    harness = gated_harness()
+    harness.sleep()
+    assert harness.memory_services.calls == ["take over web", "scale web to 0"]
+    (taken,) = harness.memory_services.taken.values()
     assert taken.gates == GATES
     assert [each.name for each in taken.ports] == ["http", "grpc"]
     assert len({each.port for each in taken.ports}) == 2
 
 
 def test_a_service_is_given_back_when_its_pods_are_ready_and_not_before() -> None:
-    town = gated_town()
-    town.sleep()
-    town.yard.slow = True
-    town.scaling.wake(town.policies[0].id, WakeReason.MANUAL)
-    assert town.scaling.reconcile_gates() == []
-    assert list(town.ward.taken) == [service_ref()]
-    town.yard.put(make_ref(), ready_replicas=2)
-    assert town.scaling.reconcile_gates() == ["Service default/web is back with its pods"]
-    assert not town.ward.taken
-    assert not town.ward.nowhere
+    harness = gated_harness()
+    harness.sleep()
+    harness.memory_workloads.slow = True
+    harness.scaling.wake(harness.policies[0].id, WakeReason.MANUAL)
+    assert harness.scaling.reconcile_gates() == []
+    assert list(harness.memory_services.taken) == [service_ref()]
+    harness.memory_workloads.put(make_ref(), ready_replicas=2)
+    assert harness.scaling.reconcile_gates() == ["Service default/web is back with its pods"]
+    assert not harness.memory_services.taken
+    assert not harness.memory_services.nowhere
 
 
 def test_a_connection_wakes_what_sleeps_and_counts_as_use_of_what_is_up() -> None:
-    town = gated_town()
-    town.sleep()
-    assert town.scaling.arrive(town.policies[0].id) > 0
-    assert (town.phase(), town.state.wake_count) == (Phase.WAKING, 1)
-    town.round()
-    assert town.phase() is Phase.ACTIVE
-    town.clock.sleep(100)
-    assert town.scaling.arrive(town.policies[0].id) == 0
-    assert town.state.last_activity_at == town.now
+    harness = gated_harness()
+    harness.sleep()
+    assert harness.scaling.arrive(harness.policies[0].id) > 0
+    assert (harness.phase(), harness.state.wake_count) == (Phase.WAKING, 1)
+    harness.round()
+    assert harness.phase() is Phase.ACTIVE
+    harness.clock.sleep(100)
+    assert harness.scaling.arrive(harness.policies[0].id) == 0
+    assert harness.state.last_activity_at == harness.now
 
 
 @pytest.mark.parametrize(
@@ -73,95 +83,95 @@ def test_a_connection_wakes_what_sleeps_and_counts_as_use_of_what_is_up() -> Non
     ],
 )
 def test_what_cannot_be_taken_over_stays_up_with_the_reason(service: dict[str, Any], reason: str) -> None:
-    town = gated_town()
-    town.ward.services[service_ref()] = make_service(**service)
-    town.rounds(6000)
-    assert reason in town.state.left_alone
-    assert town.ward.calls == []
+    harness = gated_harness()
+    harness.memory_services.services[service_ref()] = make_service(**service)
+    harness.rounds(6000)
+    assert reason in harness.state.left_alone
+    assert harness.memory_services.calls == []
 
 
 def test_without_a_gate_nothing_goes_to_sleep_behind_it() -> None:
-    town = gated_town()
-    town.ward.standing = ()
-    town.rounds(6000)
-    assert "no gate is ready" in town.state.left_alone
-    town.ward.standing = GATES
-    town.sleep()
-    assert town.ward.taken
+    harness = gated_harness()
+    harness.memory_services.standing = ()
+    harness.rounds(6000)
+    assert "no gate is ready" in harness.state.left_alone
+    harness.memory_services.standing = GATES
+    harness.sleep()
+    assert harness.memory_services.taken
 
 
 def test_a_service_that_is_not_there_keeps_its_policy_up() -> None:
-    town = gated_town()
-    town.ward.services.clear()
-    town.rounds(6000)
-    assert town.state.left_alone == "there is no Service default/web"
+    harness = gated_harness()
+    harness.memory_services.services.clear()
+    harness.rounds(6000)
+    assert harness.state.left_alone == "there is no Service default/web"
 
 
 def test_a_policy_with_a_gate_stays_up_where_no_gate_is_configured() -> None:
-    town = gated_town()
-    runner = town.runner(services=None)
+    harness = gated_harness()
+    runner = harness.runner(services=None)
     for _ in range(100):
-        town.clock.sleep(60)
-        town.round(runner)
-    assert "gate.service is not configured" in town.state.left_alone
+        harness.clock.sleep(60)
+        harness.round(runner)
+    assert "gate.service is not configured" in harness.state.left_alone
     assert runner.reconcile_gates() == []
     assert not runner.gate_entries()
 
 
 def test_a_schedule_waits_until_the_service_can_be_taken_over() -> None:
-    town = gated_town(schedules=(Schedule("*/10 * * * *", replicas=0),), signals=())
-    town.ward.standing = ()
-    town.rounds(1200)
-    assert town.phase() is Phase.ACTIVE
-    town.ward.standing = GATES
-    town.rounds(120)
-    assert town.phase() is Phase.ZERO
-    assert not town.ward.nowhere
+    harness = gated_harness(schedules=(Schedule("*/10 * * * *", replicas=0),), signals=())
+    harness.memory_services.standing = ()
+    harness.rounds(1200)
+    assert harness.phase() is Phase.ACTIVE
+    harness.memory_services.standing = GATES
+    harness.rounds(120)
+    assert harness.phase() is Phase.ZERO
+    assert not harness.memory_services.nowhere
 
 
 def test_takeovers_follow_the_gates_that_are_ready_and_keep_the_last_that_were() -> None:
-    town = gated_town()
-    town.sleep()
-    town.ward.standing = ("10.0.0.9",)
-    assert town.scaling.reconcile_gates() == ["Service default/web points at 1 gates"]
-    assert town.ward.taken[service_ref()].gates == ("10.0.0.9",)
-    town.ward.standing = ()
-    assert town.scaling.reconcile_gates() == []
-    assert town.ward.taken[service_ref()].gates == ("10.0.0.9",)
+    harness = gated_harness()
+    harness.sleep()
+    harness.memory_services.standing = ("10.0.0.9",)
+    assert harness.scaling.reconcile_gates() == ["Service default/web points at 1 gates"]
+    assert harness.memory_services.taken[service_ref()].gates == ("10.0.0.9",)
+    harness.memory_services.standing = ()
+    assert harness.scaling.reconcile_gates() == []
+    assert harness.memory_services.taken[service_ref()].gates == ("10.0.0.9",)
 
 
 def test_what_sleeps_without_its_takeover_gets_it() -> None:
-    town = gated_town()
-    town.sleep()
-    town.ward.taken.clear()
-    town.round()
-    assert list(town.ward.taken) == [service_ref()]
+    harness = gated_harness()
+    harness.sleep()
+    harness.memory_services.taken.clear()
+    harness.round()
+    assert list(harness.memory_services.taken) == [service_ref()]
 
 
 def test_a_takeover_that_no_policy_asks_for_is_removed() -> None:
-    town = gated_town()
-    town.ward.services[service_ref("old")] = make_service("old")
-    town.yard.there[make_ref("old")] = make_workload("old")
-    town.ward.taken[service_ref("old")] = Takeover(service_ref("old"), "7")
-    assert "released" in town.round()
-    assert not town.ward.taken
+    harness = gated_harness()
+    harness.memory_services.services[service_ref("old")] = make_service("old")
+    harness.memory_workloads.there[make_ref("old")] = make_workload("old")
+    harness.memory_services.taken[service_ref("old")] = Takeover(service_ref("old"), "7")
+    assert "released" in harness.round()
+    assert not harness.memory_services.taken
 
 
 def test_a_service_port_has_the_same_gate_port_for_every_runner_and_no_two_share_one() -> None:
-    town = gated_town()
-    one, other = town.runner().gate_entries(), town.runner().gate_entries()
+    harness = gated_harness()
+    one, other = harness.runner().gate_entries(), harness.runner().gate_entries()
     assert [entry.port for entry in one] == [entry.port for entry in other]
     assert {entry.port for entry in one} <= set(PORTS)
     assert len({entry.port for entry in one}) == len(one) == 2
 
 
 def test_when_all_gate_ports_are_taken_the_policy_says_so_and_stays_up() -> None:
-    town = gated_town()
-    runner = town.runner(gate_ports=range(20_000, 20_001))
-    town.put(phase=Phase.FALLING, idle_since=town.now - 6000)
-    town.clock.sleep(60)
-    assert "widen gate.ports" in town.round(runner)
-    assert town.yard.read(make_ref()).replicas == 2
+    harness = gated_harness()
+    runner = harness.runner(gate_ports=range(20_000, 20_001))
+    harness.put(phase=Phase.FALLING, idle_since=harness.now - 6000)
+    harness.clock.sleep(60)
+    assert "widen gate.ports" in harness.round(runner)
+    assert harness.memory_workloads.read(make_ref()).replicas == 2
 
 
 def test_a_release_waits_for_pods_and_for_the_answer_to_the_wake() -> None:
@@ -191,17 +201,17 @@ def test_a_takeover_is_as_wanted_by_its_ports_and_gates() -> None:
 
 
 def test_a_takeover_that_others_write_all_the_time_is_left_to_the_next_round() -> None:
-    town = gated_town()
-    take, ward = town.ward.take_over, town.ward
+    harness = gated_harness()
+    take, services = harness.memory_services.take_over, harness.memory_services
 
     def disturbed(seen: Any, ports: Any, gates: Any) -> Takeover:
-        take(ward.read(seen.ref), ports, gates)
+        take(services.read(seen.ref), ports, gates)
         return take(seen, ports, gates)
 
-    ward.take_over = disturbed  # type: ignore[method-assign]
-    town.rounds(2200)
-    assert town.phase() is Phase.FALLING
-    assert town.yard.read(make_ref()).replicas == 2
-    ward.take_over = take  # type: ignore[method-assign]
-    town.round()
-    assert town.phase() is Phase.ZERO
+    services.take_over = disturbed  # type: ignore[method-assign]
+    harness.rounds(2200)
+    assert harness.phase() is Phase.FALLING
+    assert harness.memory_workloads.read(make_ref()).replicas == 2
+    services.take_over = take  # type: ignore[method-assign]
+    harness.round()
+    assert harness.phase() is Phase.ZERO

@@ -1,5 +1,4 @@
-"""Services in memory over the workloads of a `Yard`, with gates; every moment in which one of them led
-nowhere is noted."""
+"""Services in memory over `MemoryWorkloads`, with gates; every moment in which one led nowhere is noted."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from itertools import count
 from ebbtide.errors import Conflict, NotFound
 from ebbtide.model.gate import Gate, GatePort, Service, ServicePort, ServiceRef, Takeover
 from ebbtide.model.workload import Workload, WorkloadRef
-from tests.yard import Yard, make_ref
+from tests.policy_harness import MemoryWorkloads, make_ref
 
 GATES = ("10.0.0.1", "10.0.0.2")
 PORTS = range(20_000, 20_016)
@@ -31,10 +30,10 @@ def gate_of(*names: str) -> Gate:
 
 
 @dataclass
-class Ward:
+class MemoryServices:
     """Each Service has the pods of the Deployment of its name."""
 
-    yard: Yard
+    workloads: MemoryWorkloads
     services: dict[ServiceRef, Service] = field(default_factory=dict)
     standing: tuple[str, ...] = GATES
     taken: dict[ServiceRef, Takeover] = field(default_factory=dict)
@@ -50,7 +49,7 @@ class Ward:
         with self._lock:
             if ref not in self.services:
                 raise NotFound(f"there is no {ref}")
-            ready = self.yard.read(self._pods(ref)).ready_replicas
+            ready = self.workloads.read(self._pods(ref)).ready_replicas
             return replace(self.services[ref], ready=ready, takeover=self.taken.get(ref))
 
     def gates(self) -> Sequence[str]:
@@ -81,24 +80,24 @@ class Ward:
 
     def _look(self, after: str) -> None:
         for ref in self.services:
-            if not self.yard.read(self._pods(ref)).replicas and ref not in self.taken:
+            if not self.workloads.read(self._pods(ref)).replicas and ref not in self.taken:
                 self.nowhere.append(f"{ref} led nowhere after {after}")
 
 
-class WatchedYard(Yard):
-    """Tells its ward of every scaling."""
+class WatchedWorkloads(MemoryWorkloads):
+    """Tells its services of every scaling."""
 
-    ward: Ward
+    memory_services: MemoryServices
 
     def scale(self, seen: Workload, replicas: int, note: str) -> Workload:
         after = super().scale(seen, replicas, note)
-        self.ward.calls.append(f"scale {seen.ref.name} to {replicas}")
-        self.ward._look(f"scaling {seen.ref} to {replicas}")
+        self.memory_services.calls.append(f"scale {seen.ref.name} to {replicas}")
+        self.memory_services._look(f"scaling {seen.ref} to {replicas}")
         return after
 
 
-def ward_of(*workloads: Workload) -> Ward:
-    yard = WatchedYard(*workloads)
+def services_over(*workloads: Workload) -> MemoryServices:
+    watched = WatchedWorkloads(*workloads)
     services = {service_ref(each.ref.name): make_service(each.ref.name) for each in workloads}
-    yard.ward = Ward(yard, services)
-    return yard.ward
+    watched.memory_services = MemoryServices(watched, services)
+    return watched.memory_services
