@@ -277,3 +277,23 @@ def test_python_m_ebbtide_is_the_same_as_ebbtide(shell: Shell) -> None:
         command, cwd=shell.folder, env=clean_environment(), capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, shell.run("--help").out)
+
+
+def test_status_shows_the_headroom_that_is_wanted_there_and_missing(shell: Shell) -> None:
+    shell.write(
+        "ebbtide.yaml",
+        """
+        max_workers: 3
+        headroom:
+          - {cpu: 1500m, memory: 1Gi, count: 99}
+          - {cpu: 500m, memory: 1Gi, schedule: {cron: "0 0 29 2 *", duration: 1h}}
+        """,
+    )
+    shell.run("once")
+    told = shell.run("status").out
+    assert "99 pods of 1500m CPU and 1024 MiB: room for" in told
+    assert "missing" in told
+    assert "for 1 h; not now" in told
+    first, second = json.loads(shell.run("status", "--json").out)["headroom"]
+    assert (first["wanted"], first["there"] + first["missing"]) == (99, 99)
+    assert (second["wanted"], second["there"], second["missing"]) == (0, 0, 0)

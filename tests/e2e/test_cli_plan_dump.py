@@ -110,3 +110,22 @@ def test_a_dump_that_is_missing_or_cut_off_says_how_to_make_one(tmp_path: Path) 
     assert "cut off" in shell.run("plan", "--dump", "cut.json", code=2).err
     shell.write("empty.json", dump())
     assert "no node" in shell.run("plan", "--dump", "empty.json", code=2).err
+
+
+def test_a_plan_fills_headroom_after_pending_pods_and_removes_no_node_that_holds_it(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    shell.write("ebbtide.yaml", CONFIG + "headroom: [{cpu: 1500m, memory: 2Gi, count: 2}]\n")
+    shell.write("d.json", dump(node(0), node(1), pending_pod(0, cpu="1")))
+    data = json.loads(shell.run("plan", "--dump", "d.json", "--json").out)
+    assert data["action"] == "scale_up"
+    assert [(each["wanted"], each["there"], each["missing"]) for each in data["headroom"]] == [(2, 1, 1)]
+    assert [(each["pods"], each["headroom"]) for each in data["launches"]] == [([], 1)]
+    told = shell.run("plan", "--dump", "d.json").out
+    assert "Nodes that the pending pods and the headroom need: 1" in told
+    assert "headroom: 2 pods of 1500m CPU and 2048 MiB: room for 1 of 2, 1 missing" in told
+    running = pending_pod(1, cpu="100m")
+    running["spec"]["nodeName"], running["status"] = "n0", {"phase": "Running"}
+    shell.write("idle.json", dump(node(0), node(3), running))
+    data = json.loads(shell.run("plan", "--dump", "idle.json", "--json").out)
+    assert (data["action"], data["removals"]) == ("nothing", [])
+    assert "would have room for 1 without it, 2 with it" in data["reason"]

@@ -10,7 +10,10 @@ import pytest
 from tests.e2e.shell import Shell
 from tests.stories.playing import text_of, web
 
-FIELDS = {"at", "act", "node", "pod", "workload", "instance", "type", "zone", "operation", "why"}
+FIELDS = {
+    *("at", "act", "node", "pod", "workload", "instance", "type", "zone", "operation", "why"),
+    *("pool", "market"),
+}
 HOLDS = text_of(
     workloads=web(4, cpu="1500m"),
     events=[{"at": 60, "replicas": {"web": 8}}],

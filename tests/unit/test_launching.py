@@ -217,3 +217,11 @@ def test_whatever_is_pending_the_plan_keeps_every_rule_and_limit(seed: int) -> N
     guarded = any(pod.scheduling.anti_affinity for pod in pods)
     if limit == 1000 and not guarded:
         assert set(plain) <= {uid for uids in found.pods for uid in uids}
+
+
+def test_a_pod_may_select_its_pool_by_the_label_that_nodes_join_with() -> None:
+    pools = (make_pool(types=(SMALL,), zones=("a",)), make_pool("other", types=(LARGE,), zones=("a",)))
+    pods = group("web", 1, node_selector=(("ebbtide.dev/pool", "other"),))
+    found = plan(pods, pools=pools)
+    assert [offer.pool.name for offer in found.offers] == ["other"]
+    assert found.hopeless == ()

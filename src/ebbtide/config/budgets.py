@@ -49,13 +49,13 @@ def _reason(value: str) -> str:
     return value.lower()
 
 
-def _cron(value: str) -> str:
+def read_cron(value: str) -> str:
     if wrong := check_cron(value):
         raise ValueError(f"no schedule: {wrong}")
     return value
 
 
-def _zone(value: str) -> str:
+def read_zone(value: str) -> str:
     if wrong := check_zone(value):
         raise ValueError(f"not known: {wrong}")
     return value
@@ -76,7 +76,7 @@ class BudgetKeys(Section):
         "and `drifted` of a node that is replaced.",
         json_schema_extra={"allowed": f"a list of {REASONS_FORM}"},
     )
-    schedule: Annotated[str, AfterValidator(_cron)] | None = Field(
+    schedule: Annotated[str, AfterValidator(read_cron)] | None = Field(
         None,
         description="When it begins to hold; always where it is left out. Needs `duration`.",
         json_schema_extra={"allowed": "a cron line of five fields, or @hourly, @daily, @weekly and so on"},
@@ -86,7 +86,7 @@ class BudgetKeys(Section):
         description="How long it holds each time.",
         json_schema_extra={"allowed": DURATION_FORM},
     )
-    zone: Annotated[str, AfterValidator(_zone)] = Field(
+    zone: Annotated[str, AfterValidator(read_zone)] = Field(
         "UTC",
         description="Time zone of the schedule.",
         json_schema_extra={"allowed": "an IANA time zone such as Europe/Berlin"},

@@ -13,6 +13,7 @@ from ebbtide.config.budgets import BudgetKeys
 from ebbtide.config.policies import PolicyKeys
 from ebbtide.config.pools import TOO_SMALL, PoolKeys
 from ebbtide.config.problems import Problem, shown
+from ebbtide.config.room_checks import check_headroom, check_limits
 from ebbtide.config.schema import STORE_FORMS, Document
 from ebbtide.core.scale_to_zero.policy_checks import check_policy
 from ebbtide.core.words import a_while
@@ -24,6 +25,7 @@ def check(document: Document) -> Iterator[Problem]:
     yield from _store(document)
     yield from _pools(document)
     yield from _budgets(document)
+    yield from check_headroom(document.headroom, document.pools)
     yield from check_policies(document.policies, [pool.name for pool in document.pools])
     yield from check_adapters(document)
     yield from check_api(document.api)
@@ -109,6 +111,7 @@ def _pools(d: Document) -> Iterator[Problem]:
             yield Problem(("pools", number, "name"), f"{shown(pool.name)} is used twice; give each its own")
         yield from _pool(pool, number)
         yield from _expiry(pool, number, d.join_timeout_sec)
+        yield from check_limits(pool, number)
     yield from _sums(d)
     yield from _definitions(d)
 

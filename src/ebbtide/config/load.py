@@ -27,6 +27,7 @@ from ebbtide.config.prices import price_file_of, read_book
 from ebbtide.config.problems import Problem, mask, problems_in
 from ebbtide.config.profiles import with_profile
 from ebbtide.config.schema import Document
+from ebbtide.core.nodes import headroom
 from ebbtide.core.nodes.budgets import described
 from ebbtide.core.packing.pack import installed_packer
 from ebbtide.core.prices.book import PriceBook, book_of_pools
@@ -175,6 +176,7 @@ def _config(document: Document, origins: Origins, prices: tuple[Path | None, Pri
         "cluster": document.cluster.name,
         "pools": pools,
         "budgets": tuple(budget.budget() for budget in document.budgets),
+        "headroom": tuple(one.headroom() for one in document.headroom),
         "consolidation": document.consolidation.settings(),
         "packer": _packer(document),
         "waking": (),
@@ -232,6 +234,8 @@ def _effective(document: Document, origins: Origins, pools: tuple[Pool, ...]) ->
             value = [_pool_line(pool) for pool in pools]
         if path == ("policies",):
             value = [policy.name for policy in document.policies]
+        if path == ("headroom",):
+            value = [headroom.described(one.headroom()) for one in document.headroom]
         if path == ("budgets",):
             value = [described(budget.budget()) for budget in document.budgets]
         origin = origins.of(path, document.profile)
@@ -250,6 +254,11 @@ def _pool_line(pool: Pool) -> str:
     types = ", ".join(node_type.name for node_type in pool.types)
     most = f"to {pool.max_workers}" if pool.max_workers is not None else "or more"
     limits = f"{pool.min_workers} {most}"
+    limits += f"; weight {pool.weight}" if pool.weight else ""
+    if pool.limits is not None and pool.limits.cpu_milli is not None:
+        limits += f"; {pool.limits.cpu_milli}m CPU at most"
+    if pool.limits is not None and pool.limits.memory_mib is not None:
+        limits += f"; {pool.limits.memory_mib} MiB at most"
     budgets = "".join(f"; budget {described(budget)}" for budget in pool.budgets)
     expires = f"; expires after {a_while(pool.expire_seconds)}" if pool.expire_seconds else ""
     return f"{pool.name}: {types} in {', '.join(pool.zones)}; {pool.market}; {limits}{expires}{budgets}"

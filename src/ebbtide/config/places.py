@@ -35,7 +35,7 @@ def leaf_fields() -> Iterator[tuple[Path, FieldInfo]]:
     for name, section in NESTED:
         for key, field in section.model_fields.items():
             yield (name, key), field
-    for name in ("budgets", "pools", "policies"):
+    for name in ("budgets", "headroom", "pools", "policies"):
         yield (name,), Document.model_fields[name]
 
 

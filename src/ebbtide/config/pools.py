@@ -13,7 +13,7 @@ from ebbtide.config.section import Section
 from ebbtide.core.prices.catalogue import CATALOGUE, EC2_FAMILIES, HETZNER
 from ebbtide.model.money import Price
 from ebbtide.model.node import Market
-from ebbtide.model.pool import NodeType, Pool
+from ebbtide.model.pool import NodeType, Pool, PoolLimits
 from ebbtide.model.resources import Resources
 from ebbtide.model.scheduling import Taint, TaintEffect
 
@@ -90,6 +90,24 @@ class TypeKeys(Section):
         )
 
 
+class LimitKeys(Section):
+    """How much all nodes of a pool may offer together."""
+
+    cpu: Annotated[int, BeforeValidator(read_cpu_milli), AMOUNT] | None = Field(
+        None,
+        description="CPUs that its nodes offer to pods, together, at most.",
+        json_schema_extra={"allowed": "64, 3.5 or 3500m"},
+    )
+    memory: Annotated[int, BeforeValidator(read_memory_mib), AMOUNT] | None = Field(
+        None,
+        description="Memory that its nodes offer to pods, together, at most, with its unit.",
+        json_schema_extra={"allowed": "256Gi, 7600Mi or 8GB"},
+    )
+
+    def limits(self) -> PoolLimits | None:
+        return None if self.cpu is None and self.memory is None else PoolLimits(self.cpu, self.memory)
+
+
 class TaintKeys(Section):
     key: str = Field(min_length=1, description="Key of the taint.")
     value: str = Field("", description="Value of the taint.")
@@ -128,6 +146,17 @@ class PoolKeys(Section):
     max: int | None = Field(
         None, ge=1, le=100_000, description="Never more workers of this pool; `max_workers` holds besides."
     )
+    weight: int = Field(
+        0,
+        ge=0,
+        le=1000,
+        description="Of the pools that could hold a pending pod, the highest weight is launched from first.",
+    )
+    limits: LimitKeys | None = Field(
+        None,
+        description="How much its nodes may offer together; nodes that exist or are on their way count.",
+        json_schema_extra={"allowed": "cpu and memory, as below"},
+    )
     allow_small: bool = Field(
         False,
         description="Whether cpx12, which is too small for most workers, is allowed in it.",
@@ -161,4 +190,6 @@ class PoolKeys(Section):
             taints=tuple(Taint(t.key, TaintEffect(t.effect), t.value) for t in self.taints),
             budgets=tuple(budget.budget() for budget in self.budgets),
             expire_seconds=self.expire_after or 0,
+            weight=self.weight,
+            limits=self.limits.limits() if self.limits is not None else None,
         )

@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 from ebbtide.config.api import TokenKeys
 from ebbtide.config.budgets import BudgetKeys
 from ebbtide.config.gate import PolicyGateKeys, ServiceKeys
+from ebbtide.config.headroom import HeadroomKeys, WindowKeys
 from ebbtide.config.places import allowed, variable_of
 from ebbtide.config.policies import (
     PolicyKeys,
@@ -24,7 +25,7 @@ from ebbtide.config.policies import (
     TargetKeys,
     WorkloadKeys,
 )
-from ebbtide.config.pools import PoolKeys, TaintKeys, TypeKeys
+from ebbtide.config.pools import LimitKeys, PoolKeys, TaintKeys, TypeKeys
 from ebbtide.config.schema import NESTED, SECTIONS
 from ebbtide.core.prices.catalogue import CATALOGUE
 
@@ -38,7 +39,10 @@ def reference() -> str:
     parts.append(_entries("A token, in `api.tokens`", TokenKeys))
     parts.append(_entries("`pools`: each entry", PoolKeys))
     parts.append(_entries("A type defined inline, in `pools[].types`", TypeKeys))
+    parts.append(_entries("Limits, in `pools[].limits`", LimitKeys))
     parts.append(_entries("A taint, in `pools[].taints`", TaintKeys))
+    parts.append(_entries("`headroom`: each entry", HeadroomKeys))
+    parts.append(_entries("A window, in `headroom[].schedule`", WindowKeys))
     parts.append(_entries("`policies`: each entry", PolicyKeys))
     parts.append(_entries("A target, in `policies[].target`", TargetKeys))
     parts.append(_entries("A workload, in `policies[].target.workloads`", WorkloadKeys))

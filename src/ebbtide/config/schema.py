@@ -16,6 +16,7 @@ from ebbtide.config.api import ADDRESS, ApiKeys
 from ebbtide.config.budgets import BudgetKeys
 from ebbtide.config.consolidation import ConsolidationKeys
 from ebbtide.config.gate import GateKeys
+from ebbtide.config.headroom import HeadroomKeys
 from ebbtide.config.policies import PolicyKeys
 from ebbtide.config.pools import PoolKeys
 from ebbtide.config.scale_to_zero import ScaleToZeroKeys
@@ -329,6 +330,9 @@ class Document(
     gate: GateKeys = GateKeys()
     budgets: tuple[BudgetKeys, ...] = Field(
         (), description="Limits to what leaves at a time, besides `budget_fraction`; see below."
+    )
+    headroom: tuple[HeadroomKeys, ...] = Field(
+        (), description="Room that is kept free for pods to come, without placeholder pods; see below."
     )
     pools: tuple[PoolKeys, ...] = Field(
         (), description="Groups of nodes that may be launched and removed; see below."

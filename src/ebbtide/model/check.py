@@ -22,6 +22,7 @@ class Gate(StrEnum):
     PLAUSIBLE = "plausible"
     NO_POD_PENDING = "no pod pending"
     POOL_WELL = "pool well"
+    HEADROOM_KEPT = "headroom kept"
 
 
 @dataclass(frozen=True, slots=True)

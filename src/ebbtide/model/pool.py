@@ -24,6 +24,22 @@ class NodeType:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolLimits:
+    """How much all nodes of a pool may offer together; None is without a limit."""
+
+    cpu_milli: int | None = None
+    memory_mib: int | None = None
+
+    def why_over(self, held: Resources) -> str:
+        """The first limit that is exceeded, with both numbers; empty where none is."""
+        if self.cpu_milli is not None and held.cpu_milli > self.cpu_milli:
+            return f"{held.cpu_milli}m CPU, its limit is {self.cpu_milli}m"
+        if self.memory_mib is not None and held.memory_mib > self.memory_mib:
+            return f"{held.memory_mib} MiB memory, its limit is {self.memory_mib} MiB"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
 class Pool:
     name: str
     types: tuple[NodeType, ...]
@@ -44,6 +60,9 @@ class Pool:
     """It sleeps: not even one worker of it is kept. Set by policies, not by the configuration."""
     waking: bool = False
     """Somebody waits for it: what it lacks is launched at once. Set by policies, too."""
+    weight: int = 0
+    """Of pools that a pod could use, the one with the highest weight is launched from first."""
+    limits: PoolLimits | None = None
 
     def takes_more(self, nodes: int) -> bool:
         """Whether it is below its maximum with so many."""

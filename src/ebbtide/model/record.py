@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ebbtide.model.budget import RemovalReason
+from ebbtide.model.headroom import HeadroomSeen
 from ebbtide.model.operation import Operation, Removal, RemovalState, Removing, ScaleDown, ScaleUp, Spot
 
 FORMAT_VERSION = 3
@@ -144,6 +145,8 @@ class Record:
     counted_before: tuple[Counted, ...] = ()
     """The same at the look before: what no list shows for one look still counts against the maximum."""
     ticked_at: int = 0
+    headroom: tuple[HeadroomSeen, ...] = ()
+    """What was wanted and what was there at the last look, for whoever asks; nothing depends on it."""
 
     launching: ScaleUp | None = None
     """The operation that adds nodes. It can be extended while it is open."""

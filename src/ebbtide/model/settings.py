@@ -12,6 +12,7 @@ from math import ceil
 
 from ebbtide.model.budget import RemovalBudget
 from ebbtide.model.consolidation import ConsolidationSettings
+from ebbtide.model.headroom import Headroom
 from ebbtide.model.packer import Packer
 from ebbtide.model.pool import Pool
 from ebbtide.model.workload import WorkloadRef
@@ -88,6 +89,7 @@ class Settings:
     budget_fraction: float = 0.10
     """Of all workers, or one: holds always, whatever `budgets` say."""
     budgets: tuple[RemovalBudget, ...] = ()
+    headroom: tuple[Headroom, ...] = ()
     unready_fraction: float = 0.45
     unready_count: int = 3
     shrink_accepted_seconds: int = 600

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
+from ebbtide.model.headroom import HeadroomSeen
 from ebbtide.simulator.run.live import Live
 from tests.integration.api.conftest import client_of, make_site
 
@@ -181,3 +183,13 @@ def test_answers_carry_headers_that_keep_browsers_safe(client: TestClient) -> No
     page = client.get("/").headers["content-security-policy"]
     assert "script-src 'self'" in page
     assert "unsafe" not in page
+
+
+def test_status_tells_what_headroom_is_wanted_there_and_missing(live: Live, client: TestClient) -> None:
+    assert client.get("/api/v1/status").json()["headroom"] == []
+    seen = HeadroomSeen("3 pods of 500m CPU and 512 MiB", 3, 1)
+    store = live.ports.store
+    store.write(replace(store.load(), headroom=(seen,)), None)
+    assert client.get("/api/v1/status").json()["headroom"] == [
+        {"says": seen.says, "wanted": 3, "there": 1, "missing": 2}
+    ]

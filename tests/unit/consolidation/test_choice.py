@@ -6,9 +6,12 @@ from decimal import Decimal
 from typing import Any
 
 from ebbtide.core.consolidation.choose import plain
+from ebbtide.model.headroom import Headroom
 from ebbtide.model.operation import Move
+from ebbtide.model.pool import PoolLimits
 from ebbtide.model.record import Record
 from ebbtide.model.resources import Resources
+from ebbtide.model.schedule import CronWindow
 from ebbtide.model.scheduling import Scheduling, Spread
 from tests.builders import NOW, make_node, make_pool, make_selector, make_type
 from tests.unit.consolidation.builders import (
@@ -248,3 +251,72 @@ def test_a_large_node_that_stays_takes_in_all_that_small_ones_hold() -> None:
     assert removed(report) == sorted(each.name for each in small)
     assert report.plan is not None
     assert {move.to_node for move in report.plan.moves} == {"a0"}
+
+
+def test_a_node_that_holds_headroom_stays_and_the_next_one_goes() -> None:
+    """The first by price holds it: what comes after it in the order may go all the same."""
+    pools = (make_pool(types=TYPES, zones=("a",)), make_pool("spare", types=TYPES, zones=("a",)))
+    first, second, third = node("a1", "cpx62", pool="spare"), node("a2", "cpx42"), node("a3", "cpx32")
+    snapshot = cluster([first, second, third], [pod("web", third)])
+    wanted = settings_with(cheap(replace=False), pools=pools, headroom=(Headroom(12_000, 1024, 1, "spare"),))
+    assert removed(report_on(snapshot, idle(first, second), wanted)) == ["a2", "a3"]
+    without = settings_with(cheap(replace=False), pools=pools)
+    assert removed(report_on(snapshot, idle(first, second), without)) == ["a1", "a2"]
+
+
+def test_pods_are_not_moved_into_the_headroom() -> None:
+    snapshot = cluster([LARGE, SMALL], [pod("web", LARGE), pod("db", SMALL)])
+    wanted = settings_with(cheap(replace=False), headroom=(Headroom(2900, 1024),))
+    assert removed(report_on(snapshot, settings=wanted)) == ["a1"]
+    too_much = settings_with(cheap(replace=False), headroom=(Headroom(14_500, 1024),))
+    assert removed(report_on(snapshot, settings=too_much)) == ["a2"]
+    both = settings_with(cheap(replace=False), headroom=(Headroom(3300, 1024, 5),))
+    assert report_on(snapshot, settings=both).plan is None
+    assert removed(report_on(snapshot, settings=settings_with(cheap(replace=False)))) == ["a1"]
+
+
+def test_new_nodes_that_would_leave_no_headroom_are_not_launched() -> None:
+    """Both together would go for one small node: the room that is asked for would go with them."""
+    nodes = [node("a1", "cpx62"), node("a2", "cpx62")]
+    pods = [pod(f"web-{one.name}", one) for one in nodes]
+    kept = settings_with(cheap(), headroom=(Headroom(15_000, 1024, 2),))
+    report = report_on(cluster(nodes, pods), settings=kept)
+    name, says = refusal(report)
+    assert name == "headroom kept"
+    assert says == (
+        "headroom for 2 pods of 15000m CPU and 1024 MiB would have room for 0 without it, 2 with it"
+    )
+    assert report_on(cluster(nodes, pods), settings=settings_with(cheap())).plan is not None
+    closed = Headroom(15_000, 1024, 2, window=CronWindow("0 0 1 1 *", "UTC", 1))
+    assert report_on(cluster(nodes, pods), settings=settings_with(cheap(), headroom=(closed,))).plan
+
+
+def test_a_node_is_replaced_only_by_one_of_the_same_weight() -> None:
+    nodes = [node("a1", "cpx62", pool="blue"), node("a2", "cpx62", pool="blue")]
+    snapshot = cluster(nodes, [pod(f"web-{one.name}", one, 3000) for one in nodes])
+
+    def fresh(blue: int, green: int) -> list[str]:
+        pools = (
+            make_pool("blue", types=TYPES[4:], zones=("a",), weight=blue),
+            make_pool("green", types=TYPES, zones=("a",), weight=green),
+        )
+        report = report_on(snapshot, settings=settings_with(cheap(min_nodes=2), pools=pools, min_workers=2))
+        return [slot.pool for slot in report.plan.slots] if report.plan is not None else []
+
+    assert set(fresh(0, 0)) == {"green"}
+    assert set(fresh(3, 3)) == {"green"}
+    assert fresh(10, 0) == []
+    assert fresh(0, 10) == []
+
+
+def test_new_nodes_stay_within_the_limits_of_their_pool() -> None:
+    nodes = [node("a1", "cpx62"), node("a2", "cpx62")]
+    snapshot = cluster(nodes, [pod(f"web-{one.name}", one) for one in nodes])
+    for limits in (PoolLimits(cpu_milli=33_000), PoolLimits(memory_mib=66_000)):
+        pools = (make_pool(types=TYPES, zones=("a",), limits=limits),)
+        report = report_on(snapshot, settings=settings_with(cheap(min_nodes=2), pools=pools, min_workers=2))
+        name, says = refusal(report)
+        assert name == "launches allowed"
+        assert "its limit is" in says
+    roomy = (make_pool(types=TYPES, zones=("a",), limits=PoolLimits(cpu_milli=99_000)),)
+    assert report_on(snapshot, settings=settings_with(cheap(min_nodes=2), pools=roomy, min_workers=2)).plan

@@ -34,6 +34,8 @@ class Judged:
     idle_since: int = 0
     zone_rank: int = 0
     """How far down the list of preferred zones its own is: of equals, the last one goes first."""
+    weight: int = 0
+    """Of its pool."""
     movable: list[Pod] = field(default_factory=list)
     staying: list[Pod] = field(default_factory=list)
     tied: list[Pod] = field(default_factory=list)
@@ -112,6 +114,8 @@ def _site(each: Judged, shape: int, held: tuple[int, ...], fill: Decimal) -> Sit
         target=each.target,
         idle_since=each.idle_since,
         zone_rank=each.zone_rank,
+        weight=each.weight,
+        slack=(node.allocatable.cpu_milli - share[0], node.allocatable.memory_mib - share[1], 0),
         offer=(max(free[0], load[0], 1), max(free[1], load[1], 1), max(free[2], load[2], 1)),
     )
 
@@ -121,7 +125,9 @@ def _less(one: Size, other: Size) -> Size:
 
 
 def _labels_of(node: Node) -> Room:
-    return Room(node.name, node.zone, node.labels, node.taints).offer(node.allocatable, node.max_pods)
+    return Room(node.name, node.zone, node.labels, node.taints, node.pool).offer(
+        node.allocatable, node.max_pods
+    )
 
 
 def _shaped(offer: Offered, shapes: _Shapes) -> Offered:

@@ -16,12 +16,13 @@ from ebbtide.core.consolidation.drafts import Draft, Floors, Fresh
 from ebbtide.core.consolidation.look import Look
 from ebbtide.core.consolidation.pace import evicted_lately
 from ebbtide.core.consolidation.sweep import Limits, sweep
-from ebbtide.core.consolidation.validate import free_after, why_not_fitting
-from ebbtide.core.nodes.capacity import count_against_max
+from ebbtide.core.consolidation.validate import free_after, why_headroom_lost, why_not_fitting
+from ebbtide.core.nodes.capacity import count_against_max, held_by_pool
+from ebbtide.core.nodes.headroom import wanted_now
 from ebbtide.core.nodes.question import Question
 from ebbtide.core.packing.budget import Budget
 from ebbtide.core.words import count_of
-from ebbtide.model.check import Check
+from ebbtide.model.check import Check, Gate
 from ebbtide.model.consolidation import (
     ConsolidationPlan,
     ConsolidationReport,
@@ -30,6 +31,7 @@ from ebbtide.model.consolidation import (
 )
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Move, Removal, Slot
+from ebbtide.model.pool import Pool
 
 SECONDS_PER_HOUR = 3600
 
@@ -61,7 +63,8 @@ class Choice:
             return ConsolidationReport(before, found.nodes, found.refusals)
         # Where even the bound would not save enough, launching nodes cannot either.
         hopeful = self._scene.cost - self._bound >= self._least
-        limits = Limits(self._floors, rules.replace and hopeful)
+        wanted = wanted_now(self._settings, self._snapshot.at)
+        limits = Limits(self._floors, rules.replace and hopeful, wanted)
         drafts = sweep(self._scene, found.neighbours, limits, budget, self._key)
         cheaper = [draft for draft in drafts if draft.cost < self._scene.cost]
         says = f"{self._money(self._scene.cost)} are paid, the bound is {self._money(self._bound)}"
@@ -153,6 +156,9 @@ class Choice:
         free, wanted = free_after(draft, self._scene, self._snapshot), 1 - rules.max_fill
         says = f"{free:.1%} stays free, at least {wanted:.0%} is asked for"
         yield Check("enough free", free >= wanted, says)
+        if self._settings.headroom:
+            lost = why_headroom_lost(draft, self._scene, self._snapshot, self._record, self._settings)
+            yield Check(Gate.HEADROOM_KEPT, not lost, lost or "no less headroom is left than there is")
 
     def _launches(self, draft: Draft) -> Check:
         name, fresh = "launches allowed", len(draft.fresh)
@@ -167,7 +173,18 @@ class Choice:
                     f"{new} new nodes next to {there} in pool {pool.name}, its maximum is {pool.max_workers}"
                 )
                 return Check(name, False, says)
+            if new and (over := self._over_limits(pool, draft)):
+                return Check(name, False, f"{new} new nodes in pool {pool.name} make {over}")
         return Check(name, True, f"{fresh} new nodes next to {there}, MAX_WORKERS is {most}")
+
+    def _over_limits(self, pool: Pool, draft: Draft) -> str:
+        if pool.limits is None:
+            return ""
+        held = held_by_pool(self._snapshot, self._record, pool)
+        for each in draft.fresh:
+            if each.offer.pool.name == pool.name:
+                held = held.plus(each.offer.node_type.allocatable)
+        return pool.limits.why_over(held)
 
     def _plan(self, draft: Draft, drafts: Sequence[Draft]) -> ConsolidationPlan:
         scene = self._scene

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from ebbtide.core.consolidation.scene import Offered, Parcel, Scene, Size
+from ebbtide.core.nodes.headroom import NO_ROOM, Free, Wanted, room_for, why_less
 from ebbtide.core.nodes.neighbours import Neighbours
-from ebbtide.core.nodes.room import Room
+from ebbtide.core.nodes.room import Room, refused_by_node
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +64,17 @@ class Space:
         return (cpu > self.cpu and cpu > 0) or (memory > self.memory and memory > 0) or slots > self.slots
 
 
+def _free(place: tuple[Space, Size]) -> Free:
+    space, slack = place
+    return NO_ROOM if space.closed else (space.cpu + slack[0], space.memory + slack[1], space.slots)
+
+
 class Layout:
     """The scratch paper of a draft."""
 
-    def __init__(self, scene: Scene, neighbours: Neighbours, floors: Floors) -> None:
+    def __init__(
+        self, scene: Scene, neighbours: Neighbours, floors: Floors, wanted: Sequence[Wanted] = ()
+    ) -> None:
         self.scene = scene
         self.neighbours = neighbours
         self.floors = floors
@@ -74,6 +82,16 @@ class Layout:
             Space(site.node.name, site.room, site.shape, room)
             for site, room in zip(scene.sites, scene.rooms, strict=True)
         ]
+        self._wanted = wanted
+        self._holders = [
+            [
+                (space, site.slack)
+                for space, site in zip(self.spaces, scene.sites, strict=True)
+                if not refused_by_node(one.scheduling, space.room)
+            ]
+            for one in wanted
+        ]
+        self._spare_before = self._spare()
         self.removed: list[int] = []
         self.moves: list[tuple[int, Space]] = []
         self._pools = Counter(site.node.pool for site in scene.sites)
@@ -90,6 +108,13 @@ class Layout:
         if self.floors.several_zones and self._zones[node.zone] <= 1:
             return False
         return self._pools[node.pool] - 1 >= dict(self.floors.pools).get(node.pool, 0)
+
+    def loses_headroom(self) -> bool:
+        """Whether less headroom would be left than there was before anything was moved."""
+        return bool(self._wanted and why_less(self._wanted, self._spare(), self._spare_before))
+
+    def _spare(self) -> tuple[int, ...]:
+        return room_for(self._wanted, self._holders, _free)
 
     def drop(self, number: int) -> None:
         """Take a site away; its pods are placed by whoever calls."""

@@ -60,12 +60,19 @@ def _emptied(layout: Layout, number: int, places: Sequence[Space]) -> bool:
         place = layout.first_fit(each, places)
         if place is None:
             layout.lift(parcel, 1)
-            while len(layout.moves) > before:
-                layout.take_back()
-            space.closed = False
+            _take_back(layout, before, space)
             return False
         layout.put(each, place)
+    if layout.loses_headroom():
+        _take_back(layout, before, space)
+        return False
     return True
+
+
+def _take_back(layout: Layout, before: int, space: Space) -> None:
+    while len(layout.moves) > before:
+        layout.take_back()
+    space.closed = False
 
 
 def keep_order(scene: Scene) -> list[int]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.capacity import standing
+from ebbtide.core.nodes.headroom import keeps_headroom
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Check, Refusal
 from ebbtide.model.node import Node
@@ -131,5 +132,6 @@ def _why_gates_hold(removals: list[Removal], snapshot: Snapshot, record: Record,
         gates.keeps_minimum(snapshot, record, settings, removals),
         gates.keeps_zones(snapshot, record, settings, removals),
         gates.within_budget(snapshot, record, settings, removals, RemovalReason.EMPTY),
+        keeps_headroom(snapshot, record, settings, sorted(names)),
     )
     return next((check.says for check in checks if not check.passed), "")

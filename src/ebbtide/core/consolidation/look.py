@@ -43,8 +43,14 @@ def look(
     snapshot: Snapshot, record: Record, settings: Settings, now: int, players: Mapping[str, int]
 ) -> Look:
     judging = _Judging(snapshot, record, settings, now, players)
+    weights = {pool.name: pool.weight for pool in settings.pools}
     judged = [
-        Judged(node, price_of(node, settings), zone_rank=settings.zone_rank(node.zone))
+        Judged(
+            node,
+            price_of(node, settings),
+            zone_rank=settings.zone_rank(node.zone),
+            weight=weights.get(node.pool, 0),
+        )
         for node in snapshot.cluster.workers
     ]
     currency = main_currency(each.price for each in judged)

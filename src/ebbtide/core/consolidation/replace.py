@@ -13,7 +13,7 @@ from itertools import chain
 from ebbtide.core.consolidation.drafts import Draft, Fresh, Layout, Space, largest_first
 from ebbtide.core.consolidation.eliminate import keep_order
 from ebbtide.core.consolidation.fill import Content, fill
-from ebbtide.core.consolidation.scene import Offered
+from ebbtide.core.consolidation.scene import Offered, Scene
 from ebbtide.core.nodes.room import Room, room_of_new
 from ebbtide.core.packing import Item, NodeType, Rules
 from ebbtide.core.packing.budget import Budget
@@ -41,6 +41,7 @@ class _Replacement:
         self._layout = layout
         self._scene = layout.scene
         self._removed = removed
+        self._offers = _of_same_weight(layout.scene, removed)
         self._budget = budget
         self._keys = keys
         self._lifted: list[int] = []
@@ -52,11 +53,13 @@ class _Replacement:
 
     def draft(self) -> Draft | None:
         layout, scene = self._layout, self._scene
+        if not self._offers:
+            return None
         for number in self._removed:
             layout.drop(number)
         gone = set(self._removed)
         kept = [layout.spaces[n] for n in keep_order(scene) if n not in gone and scene.sites[n].target]
-        for offer in _one_of_each_place(scene.offers):
+        for offer in _one_of_each_place(self._offers):
             # Each under a name of its own, since none of them may stand for another.
             name = f"{self._keys(-1)}/{offer.pool.name}/{offer.zone}"
             self._make_known(room_of_new(name, offer.pool, offer.node_type, offer.zone))
@@ -89,7 +92,7 @@ class _Replacement:
         """Those with rules of their own, in the order of the moves, since each changes what the next may do:
         on a node that stays, else on a new one that has room, else on the cheapest of its own."""
         layout, scene = self._layout, self._scene
-        offers = sorted(scene.offers, key=lambda offer: (offer.price, offer.name))
+        offers = sorted(self._offers, key=lambda offer: (offer.price, offer.name))
         for site in self._removed:
             for number in largest_first(scene, scene.sites[site].parcels):
                 parcel = scene.parcels[number]
@@ -140,11 +143,11 @@ class _Replacement:
             return {}
         if self._too_dear(waiting):
             return None
-        types = [NodeType(o.name, *o.room, price=float(o.price), zone=o.zone) for o in scene.offers]
+        types = [NodeType(o.name, *o.room, price=float(o.price), zone=o.zone) for o in self._offers]
         plan = pack_within(items, types, self._budget, prove=False)
         if plan.unplaced:
             return None
-        offered = {offer.name: offer for offer in scene.offers}
+        offered = {offer.name: offer for offer in self._offers}
         moves: dict[int, str] = {}
         for node in plan.nodes:
             space = self._open(offered[node.type.name], -1)
@@ -161,15 +164,15 @@ class _Replacement:
         """Whether all would cost as much as now, even if pods were a fluid: then no packing need be tried."""
         scene = self._scene
         worth = sum(each * len(numbers) for each, numbers in zip(scene.worths, waiting, strict=True))
-        least = max(min(offer.price for offer in scene.offers), Decimal(worth) - _ROUNDING)
+        least = max(min(offer.price for offer in self._offers), Decimal(worth) - _ROUNDING)
         return self._layout.cost + self._fresh_cost() + least >= scene.cost
 
     def _fresh_cost(self) -> Decimal:
         return sum((fresh.offer.price for fresh in self._fresh), Decimal(0))
 
     def _rules(self, admitted: int) -> Rules:
-        names = frozenset(o.name for o in self._scene.offers if admitted >> o.shape & 1)
-        return Rules() if len(names) == len(self._scene.offers) else Rules(types=names)
+        names = frozenset(o.name for o in self._offers if admitted >> o.shape & 1)
+        return Rules() if len(names) == len(self._offers) else Rules(types=names)
 
     def _open(self, offer: Offered, admitted: int) -> Space:
         fresh = Fresh(self._keys(len(self._fresh)), offer)
@@ -188,7 +191,7 @@ class _Replacement:
         """Where fewer nodes would do than are always kept, the cheapest make up their number."""
         left = len(self._scene.sites) - len(self._removed) + len(self._fresh)
         for _ in range(self._layout.floors.nodes - left):
-            self._open(min(self._scene.offers, key=lambda offer: (offer.price, offer.name)), -1)
+            self._open(min(self._offers, key=lambda offer: (offer.price, offer.name)), -1)
 
     def _balance(self) -> None:
         """Where another zone will do as well at the same price, the one with the fewest nodes is taken."""
@@ -197,7 +200,7 @@ class _Replacement:
         for number, fresh in enumerate(self._fresh):
             same = [
                 offer
-                for offer in self._scene.offers
+                for offer in self._offers
                 if (offer.pool.name, offer.node_type.name, offer.price)
                 == (fresh.offer.pool.name, fresh.offer.node_type.name, fresh.offer.price)
                 and self._admitted[number] >> offer.shape & 1
@@ -205,6 +208,14 @@ class _Replacement:
             best = min(same, key=lambda offer: (zones[offer.zone], offer.zone))
             zones[best.zone] += 1
             self._fresh[number] = Fresh(fresh.key, best)
+
+
+def _of_same_weight(scene: Scene, removed: Sequence[int]) -> list[Offered]:
+    """Weights say where to launch, prices what to replace. A node is replaced only within its weight:
+    otherwise a launch and a consolidation would move nodes between two pools for ever, and a weight that
+    changes would replace what stands."""
+    weights = {scene.sites[number].weight for number in removed}
+    return [offer for offer in scene.offers if weights == {offer.pool.weight}]
 
 
 def _one_of_each_place(offers: Sequence[Offered]) -> list[Offered]:

@@ -62,6 +62,10 @@ class Site:
     """All that may be on it besides what comes with every node."""
     zone_rank: int = 0
     """Of equals, one of a zone that is less preferred (a higher rank) goes first."""
+    weight: int = 0
+    """Of its pool: it is replaced only by nodes of pools with the same."""
+    slack: Size = (0, 0, 0)
+    """What is above the fill limit: free for headroom, though not for pods that are moved."""
 
 
 @dataclass(frozen=True, slots=True)

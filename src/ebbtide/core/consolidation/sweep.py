@@ -22,6 +22,7 @@ from ebbtide.core.consolidation.eliminate import (
 )
 from ebbtide.core.consolidation.replace import Keys, replaced
 from ebbtide.core.consolidation.scene import Scene
+from ebbtide.core.nodes.headroom import Wanted
 from ebbtide.core.nodes.neighbours import Neighbours
 from ebbtide.core.packing.budget import Budget
 
@@ -40,6 +41,8 @@ class Limits:
     floors: Floors
     replace: bool
     """Whether new nodes may be launched."""
+    wanted: Sequence[Wanted] = ()
+    """Headroom that deletion alone keeps; drafts with new nodes are asked for it afterwards."""
 
 
 Maker = Callable[[], Draft]
@@ -51,7 +54,7 @@ def sweep(
     scene: Scene, neighbours: Neighbours, limits: Limits, budget: Budget, keys: Keys
 ) -> tuple[Draft, ...]:
     """Those without new nodes, then those with; in both, with more moves it costs less."""
-    layout = Layout(scene, neighbours, limits.floors)
+    layout = Layout(scene, neighbours, limits.floors, limits.wanted)
     found: list[Found] = []
     orders = {tuple(order(scene)): None for order in (removal_order, waste_order, dear_order)}
     for order in orders:
@@ -81,15 +84,22 @@ def _same(draft: Draft) -> Draft:
 
 
 def _sets(scene: Scene) -> Iterator[tuple[int, ...]]:
-    """Sets of sites to empty at once, the most promising first."""
-    order = waste_order(scene)
+    """Sets of sites to empty at once, the most promising first; each of pools of one weight."""
+    wasteful = waste_order(scene)
+    for weight in sorted({scene.sites[number].weight for number in wasteful}):
+        yield from _sets_of(scene, [n for n in wasteful if scene.sites[n].weight == weight])
+
+
+def _sets_of(scene: Scene, order: Sequence[int]) -> Iterator[tuple[int, ...]]:
     if len(order) <= FEW_SITES:
         yield from (tuple(order[:count]) for count in range(1, len(order) + 1))
         yield from ((number,) for number in order[1:])
         return
     large = len(scene.parcels) > MANY_PARCELS
     dear = sum(too_dear(scene, number) for number in order)
-    yield from _beginnings(emptiest_order(scene), scene, _CHEAPEST[:1] if large else _CHEAPEST, dear)
+    alike = set(order)
+    emptiest = [number for number in emptiest_order(scene) if number in alike]
+    yield from _beginnings(emptiest, scene, _CHEAPEST[:1] if large else _CHEAPEST, dear)
     yield from _beginnings(order, scene, _FEWEST_MOVES[:1] if large else _FEWEST_MOVES, 1)
 
 

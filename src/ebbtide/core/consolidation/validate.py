@@ -8,8 +8,10 @@ from ebbtide.core.consolidation.drafts import Draft
 from ebbtide.core.consolidation.scene import Scene, sum_of
 from ebbtide.core.nodes.capacity import doomed
 from ebbtide.core.nodes.fit import placement_of
-from ebbtide.core.nodes.room import residents_of, room_of_new
+from ebbtide.core.nodes.headroom import Spare, wanted_now
+from ebbtide.core.nodes.room import residents_of, room_of, room_of_new
 from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 
 MOST_ASKED = 500
@@ -36,6 +38,32 @@ def why_not_fitting(draft: Draft, scene: Scene, snapshot: Snapshot, record: Reco
             return f"{pod.full_name} would not fit on {to}: {why}"
         placement.place(pod, room)
     return ""
+
+
+def why_headroom_lost(
+    draft: Draft, scene: Scene, snapshot: Snapshot, record: Record, settings: Settings
+) -> str:
+    """Which headroom would have less room after all moves, by sizes alone; empty where none would."""
+    wanted = wanted_now(settings, snapshot.at)
+    if not wanted:
+        return ""
+    lost, view = doomed(record), snapshot.cluster
+    leaving = {name for name, instance in snapshot.instance_of.items() if instance.id in lost}
+    rooms = {
+        node.name: room_of(node, view.pods_on.get(node.name, ()))
+        for node in view.nodes
+        if node.ready and not node.unschedulable and node.name not in leaving
+    }
+    before = Spare(rooms, wanted).there()
+    for fresh in draft.fresh:
+        offer = fresh.offer
+        residents = residents_of(view, offer.pool)
+        rooms[fresh.key] = room_of_new(fresh.key, offer.pool, offer.node_type, offer.zone, residents)
+    for number, to in draft.moves:
+        rooms[to].put(scene.parcels[number].pod)
+    for number in draft.removed:
+        del rooms[scene.sites[number].node.name]
+    return Spare(rooms, wanted).why_less(before)
 
 
 def free_after(draft: Draft, scene: Scene, snapshot: Snapshot) -> Decimal:

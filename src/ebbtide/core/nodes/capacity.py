@@ -6,13 +6,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from ebbtide.core.words import a_while, names_of
-from ebbtide.model.node import Node
-from ebbtide.model.operation import Operation, Removal, RemovalState, ScaleDown, Slot, SlotState, SpotKind
+from ebbtide.model.node import Instance, Node
+from ebbtide.model.operation import (
+    Operation,
+    Removal,
+    RemovalState,
+    ScaleDown,
+    Slot,
+    SlotState,
+    SpotKind,
+)
 from ebbtide.model.pool import Pool
 from ebbtide.model.record import Counted, Record
+from ebbtide.model.resources import NOTHING, Resources
 from ebbtide.model.snapshot import Snapshot
 
 
@@ -115,6 +124,14 @@ def missing_by_pool(snapshot: Snapshot, record: Record, pools: Iterable[Pool]) -
 def total(snapshot: Snapshot, record: Record, pool: str | None = None) -> int:
     """Nodes that exist or may yet come to exist, in one pool or in all. A Node object that outlived its
     instance is none of them: after a mass loss these alone would fill the maximum."""
+    alive, unmatched, unseen = _existing(snapshot, record, pool)
+    return len(alive) + len(unmatched) + len(unseen)
+
+
+def _existing(
+    snapshot: Snapshot, record: Record, pool: str | None
+) -> tuple[list[Instance], list[Node], list[Slot]]:
+    """Instances that are alive, nodes that match none, and slots whose instance is not seen yet."""
     gone = record.gone_nodes
     alive = [i for i in snapshot.instances if i.alive and i.pool and pool in (None, i.pool)]
     ids, keys = {i.id for i in alive}, {i.key for i in alive}
@@ -131,7 +148,7 @@ def total(snapshot: Snapshot, record: Record, pool: str | None = None) -> int:
         and pool in (None, slot.pool)
         and not _known_dead(slot, snapshot)
     ]
-    return len(alive) + len(unmatched) + len(unseen)
+    return alive, unmatched, unseen
 
 
 def counted(snapshot: Snapshot, record: Record, pools: Iterable[Pool]) -> tuple[Counted, ...]:
@@ -145,6 +162,42 @@ def count_against_max(snapshot: Snapshot, record: Record, pool: str | None = Non
     for a moment; it is believed gone when the next look does not show it either."""
     before = (each.nodes for each in record.counted_before if each.pool == (pool or ""))
     return max((total(snapshot, record, pool), *before))
+
+
+def held_by_pool(snapshot: Snapshot, record: Record, pool: Pool, cautious: bool = True) -> Resources:
+    """What the nodes of a pool that exist, or may yet come to exist, offer together: both lanes, spot
+    answers and what was set aside. Each counts as its type says, so a node that joins changes nothing.
+
+    What neither list shows for one look still counts (`cautious`), as the largest type."""
+    held = NOTHING
+    for type_name, offered in _parts(snapshot, record, pool.name):
+        known = pool.type_named(type_name)
+        held = held.plus(known.allocatable if known is not None else offered or _largest(pool))
+    unseen = count_against_max(snapshot, record, pool.name) - total(snapshot, record, pool.name)
+    return held.plus(_largest(pool), unseen) if cautious else held
+
+
+def _parts(snapshot: Snapshot, record: Record, pool: str) -> Iterator[tuple[str, Resources | None]]:
+    """Type, and what the node offers where there is one, of all that `total` counts in a pool."""
+    alive, unmatched, unseen = _existing(snapshot, record, pool)
+    for instance in alive:
+        node = snapshot.node_of.get(instance.id)
+        yield instance.instance_type, node.allocatable if node is not None else None
+    yield from ((node.instance_type, node.allocatable) for node in unmatched)
+    yield from ((slot.instance_type, None) for slot in unseen)
+
+
+def _largest(pool: Pool) -> Resources:
+    offers = [node_type.allocatable for node_type in pool.types]
+    return Resources(max(each.cpu_milli for each in offers), max(each.memory_mib for each in offers))
+
+
+def why_over_limits(snapshot: Snapshot, record: Record, pool: Pool) -> str:
+    """Which limit of its pool a slot of this record exceeds, with both numbers; empty where none."""
+    if pool.limits is None:
+        return ""
+    over = pool.limits.why_over(held_by_pool(snapshot, record, pool, cautious=False))
+    return f"with it, the nodes of pool {pool.name} offer {over}" if over else ""
 
 
 def _known_dead(slot: Slot, snapshot: Snapshot) -> bool:

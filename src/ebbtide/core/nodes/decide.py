@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ebbtide.core.consolidation.strategy import consolidate
-from ebbtide.core.nodes import gates
+from ebbtide.core.nodes import gates, headroom
 from ebbtide.core.nodes.capacity import coming_slots, count_against_max, missing_by_pool, standing
 from ebbtide.core.nodes.extending import can_launch, cooled_down, launch_backoff
 from ebbtide.core.nodes.orphans import (
@@ -173,12 +173,14 @@ def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     settings, record = q.settings, q.record
     yield can_launch(q)
     yield gates.complete(q.snapshot)
-    trigger, at_least = _pressure(q)
+    short = headroom.lacking(headroom.look(q.snapshot, record, settings))
+    trigger, at_least = _pressure(q, short)
     yield trigger
     yield cooled_down(q, settings.cooldown_up_seconds, "COOLDOWN_UP_SEC", excuse=_excuse(q))
     yield backed_off(*launch_backoff(record, settings), q.now)
     count = count_against_max(q.snapshot, record)
     says = f"{count} nodes exist or are expected, MAX_WORKERS is {settings.max_workers}"
+    says += f"; {short}" if short else ""
     yield Check("below maximum", count < settings.max_workers, says)
     plan = plan_launch(q.snapshot, record, settings, at_least)
     fits = "what waits fits on nodes that are there or on their way"
@@ -190,7 +192,7 @@ def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     answer.reason = f"launch {places}: {trigger.says}"
 
 
-def _pressure(q: Question) -> tuple[Check, int]:
+def _pressure(q: Question, short: str) -> tuple[Check, int]:
     """Whether anything asks for more nodes, and how many at least."""
     settings, record = q.settings, q.record
     cpu, name = q.snapshot.cpu.value, "pressure"
@@ -198,6 +200,7 @@ def _pressure(q: Question) -> tuple[Check, int]:
     waited = q.now - record.pending_since if record.pending_since else 0
     woken, needed = needed_by_wakes(q.snapshot, record, settings)
     says, unadopted = [woken] if woken else [], ""
+    says += [short] if short else []
     if cpu is not None and cpu > settings.cpu_up:
         wanted = nodes_for_cpu(len(standing(q.snapshot, record)), cpu, settings) - len(coming_slots(record))
         needed = max(needed, wanted)
@@ -279,6 +282,8 @@ def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     yield gates.keeps_minimum(snapshot, record, settings, removals)
     yield gates.keeps_zones(snapshot, record, settings, removals)
     yield gates.within_budget(snapshot, record, settings, removals, RemovalReason.IDLE)
+    if settings.headroom:
+        yield headroom.keeps_headroom(snapshot, record, settings, [one.node_name for one in removals])
     answer.removals = removals
     names = ", ".join(removal.node_name for removal in removals)
     idle = q.now - record.idle_since

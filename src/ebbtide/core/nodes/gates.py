@@ -13,6 +13,7 @@ from typing import Protocol
 
 from ebbtide.core.nodes.budgets import allowed
 from ebbtide.core.nodes.capacity import removals_in_progress, standing
+from ebbtide.core.nodes.headroom import keeps_headroom
 from ebbtide.core.nodes.unwell import pool_well
 from ebbtide.core.words import count_of, two_shares
 from ebbtide.model.budget import Allowance, RemovalReason
@@ -278,6 +279,8 @@ def may_terminate(removal: Removal, snapshot: Snapshot, record: Record, settings
         keeps_zones(snapshot, record, settings, (removal,)),
         within_budget(snapshot, record, settings, (removal,), reason),
         *_repair(removal, snapshot, record, settings, reason),
+        # What was spare when the removal was decided may hold pods by now.
+        *_headroom(removal, snapshot, record, settings),
         *_load(removal, snapshot, record, settings, reason),
     )
     return next((check for check in checks if not check.passed), None)
@@ -289,6 +292,11 @@ def _repair(
     """Much of a pool may have fallen ill since the repair of one of its nodes began."""
     if reason is RemovalReason.UNHEALTHY:
         yield pool_well(removal.pool, snapshot, record, settings)
+
+
+def _headroom(removal: Removal, snapshot: Snapshot, record: Record, settings: Settings) -> Iterator[Check]:
+    if settings.headroom:
+        yield keeps_headroom(snapshot, record, settings, (removal.node_name,))
 
 
 def _load(

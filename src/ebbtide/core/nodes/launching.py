@@ -1,7 +1,7 @@
 """Nodes for pending pods: the packer plans, the fit rules judge every placement.
 
 Pods first take the room that is there or on its way. What is left goes to the packer in classes, offers of
-the best rank first: pools of more weight, offers with capacity, known prices. Nodes are opened in the
+the best rank first: offers with capacity, pools of more weight, known prices. Nodes are opened in the
 zones with the fewest workers. What the fit rules refuse, because the packer knows less than they do, is
 placed one by one.
 """
@@ -33,7 +33,7 @@ from ebbtide.core.packing.budget import Budget, CountingClock
 from ebbtide.core.packing.pack import pack_within
 from ebbtide.model.packer import Packer
 from ebbtide.model.pod import Pod
-from ebbtide.model.resources import NOTHING
+from ebbtide.model.resources import NOTHING, Resources
 from ebbtide.model.settings import Settings
 
 _LEAST_PRICE = 1e-9
@@ -55,6 +55,25 @@ class Limits:
     """Workers by zone, counting those on their way."""
     sizes: Counter[str]
     """Nodes by pool, counting those on their way."""
+    held: dict[str, Resources] = field(default_factory=dict)
+    """What the nodes of a pool with limits offer together, counting those on their way."""
+
+    def count(self, offer: Offer, nodes: int) -> None:
+        """So many more nodes of an offer; with -1, one fewer."""
+        name = offer.pool.name
+        self.zones[offer.zone] += nodes
+        self.sizes[name] += nodes
+        if name in self.held:
+            self.held[name] = self.held[name].plus(offer.node_type.allocatable, nodes)
+
+    def allow(self, offer: Offer) -> bool:
+        """Whether its pool may have one more node of it."""
+        pool = offer.pool
+        if not pool.takes_more(self.sizes[pool.name]):
+            return False
+        if pool.limits is None:
+            return True
+        return not pool.limits.why_over(self.held[pool.name].plus(offer.node_type.allocatable))
 
 
 @dataclass(slots=True)
@@ -64,6 +83,7 @@ class Chosen:
     candidate: Candidate
     room: Room
     pods: list[Pod] = field(default_factory=list)
+    """Those of headroom among them."""
 
 
 class Launching:
@@ -85,6 +105,8 @@ class Launching:
         self._numbers = count()
         self._unsized: Counter[str] = Counter()
         """Pods of unknown size by room: only nodes that are not there yet are counted on for them."""
+        self._spare: frozenset[str] = frozenset()
+        """UIDs of what stands for headroom: no pod is ever pending under them."""
         self.hopeless: list[str] = []
         self.stopped = ""
         self.bound = 0.0
@@ -95,7 +117,12 @@ class Launching:
 
     def served(self) -> tuple[tuple[str, ...], ...]:
         """For each node that was chosen, the UIDs of the pods planned for it."""
-        return tuple(tuple(pod.uid for pod in node.pods) for node in self._nodes)
+        spare = self._spare
+        return tuple(tuple(pod.uid for pod in node.pods if pod.uid not in spare) for node in self._nodes)
+
+    def spared(self) -> tuple[int, ...]:
+        """For each node that was chosen, how many pods of headroom are planned for it."""
+        return tuple(sum(pod.uid in self._spare for pod in node.pods) for node in self._nodes)
 
     def open_offers(self) -> list[Offer]:
         """Offers of pools below their maximum, the zones with the fewest workers first."""
@@ -108,7 +135,6 @@ class Launching:
     def serve(self, pending: Sequence[Pod]) -> None:
         """Plan nodes for the pods that nothing has room for."""
         left: list[PodClass] = []
-        tier = attrgetter("tier")
         for each in classes_of(pending, self._placement):
             self._use_rooms(each)
             if not each.pods:
@@ -124,20 +150,43 @@ class Launching:
             if each.profile.spreads or each.profile.attracts
             for pod in each.pods
         }
-        for _, offers in groupby(sorted(self._candidates, key=tier), key=tier):
-            self._serve_with(left, list(offers))
+        self._serve_by_tiers(left)
         rounds = _SETTLE_ROUNDS
         while self._withdraw(neighbourly) and rounds:
             rounds -= 1
             for each in left:
-                self._place_rest(each, sorted(self._candidates, key=tier))
+                self._place_rest(each, self._candidates)
         self.bound = self.bound if self._nodes else 0.0
         unserved = next((each for each in left if each.pods), None)
-        if unserved is not None and len(self._nodes) < self._limits.now:
+        if unserved is not None:
+            self._note_stopped(unserved.sample.full_name)
+
+    def make_room(self, phantoms: Sequence[Pod]) -> None:
+        """Plan nodes for headroom that nothing has room for, with what pods leave of the limits."""
+        self._spare = frozenset(pod.uid for pod in phantoms)
+        left = classes_of(phantoms, self._placement)
+        for each in left:
+            self._use_rooms(each)
+        left = [each for each in left if each.pods and not self._admission.why_hopeless(each.sample)]
+        bound = self.bound
+        self._serve_by_tiers(left)
+        self.bound = bound  # of what is pending alone: it holds for all the more nodes, too
+        if any(each.pods for each in left):
+            self._note_stopped("headroom")
+
+    def _serve_by_tiers(self, classes: Sequence[PodClass]) -> None:
+        tier = attrgetter("tier")
+        for _, offers in groupby(sorted(self._candidates, key=tier), key=tier):
+            self._serve_with(classes, list(offers))
+
+    def _note_stopped(self, name: str) -> None:
+        """Why something is left without a node, unless it is that no more may be launched now."""
+        if not self.stopped and len(self._nodes) < self._limits.now:
             full = not self._open(self._candidates)
-            name = unserved.sample.full_name
             self.stopped = (
-                "every pool is at its maximum" if full else f"{name} fits no node that may be launched now"
+                "every pool is at its maximum or its limits"
+                if full
+                else f"{name} fits no node that may be launched now"
             )
 
     def _use_rooms(self, each: PodClass) -> None:
@@ -289,7 +338,7 @@ class Launching:
 
     def _place_one(self, each: PodClass, tier: Sequence[Candidate]) -> bool:
         """Launch the cheapest node that takes a pod of this class, whatever the packer thought of it."""
-        for candidate in sorted(self._open(tier), key=lambda one: one.price):
+        for candidate in sorted(self._open(tier), key=lambda one: (one.tier, one.price)):
             node = self._choose(candidate)
             while each.pods and not self._why_not(each, node.room):
                 pod = each.pods.pop(0)
@@ -307,21 +356,19 @@ class Launching:
         offer = candidate.offer
         node = Chosen(candidate, offer.room(f"planned-{next(self._numbers)}"))
         self._placement.open(node.room)
-        self._limits.zones[offer.zone] += 1
-        self._limits.sizes[offer.pool.name] += 1
+        self._limits.count(offer, 1)
         self._nodes.append(node)
         return node
 
     def _give_up(self, node: Chosen) -> None:
         self._placement.close(node.room.name)
-        self._limits.zones[node.candidate.offer.zone] -= 1
-        self._limits.sizes[node.candidate.offer.pool.name] -= 1
+        self._limits.count(node.candidate.offer, -1)
         self._nodes.remove(node)
 
     def _open(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """Those of pools below their maximum, the zones with the fewest workers first."""
-        zones, sizes = self._limits.zones, self._limits.sizes
-        below = [each for each in candidates if each.offer.pool.takes_more(sizes[each.offer.pool.name])]
+        """Those of pools below their maximum and limits, the zones with the fewest workers first."""
+        zones, allow = self._limits.zones, self._limits.allow
+        below = [each for each in candidates if allow(each.offer)]
         return sorted(below, key=lambda each: (zones[each.offer.zone], each.offer.zone))
 
 
@@ -329,8 +376,7 @@ def _candidate(number: int, offer: Offer) -> Candidate:
     room = offer.room("new")
     # Where no price is known, size stands in for it: among such offers only.
     price = float(offer.price) if offer.price else room.cpu_milli / 1000 + room.memory_mib / MIB_PER_CPU
-    tier = (offer.rests, offer.price is None)
-    return Candidate(str(number), offer, room, max(price, _LEAST_PRICE), tier)
+    return Candidate(str(number), offer, room, max(price, _LEAST_PRICE), offer.rank)
 
 
 def _packed(items: Sequence[Item], usable: Sequence[Candidate], surcharge: float, packer: Packer) -> Plan:

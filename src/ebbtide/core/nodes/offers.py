@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -28,14 +28,26 @@ class Offer:
     """It had no capacity lately: chosen only where nothing else will do."""
     currency: str = ""
     """In which prices are compared: one in another counts as unknown. Empty: any will do."""
+    fallback: bool = False
+    """On demand, in a spot pool, while its spot offer has no capacity."""
+
+    @property
+    def market(self) -> Market:
+        return Market.ON_DEMAND if self.fallback else self.pool.market
+
+    @property
+    def rank(self) -> tuple[bool, int, bool, bool]:
+        """The lowest is used up first: offers with capacity, pools of more weight, the pool's own market,
+        known prices."""
+        return self.rests, -self.pool.weight, self.fallback, self.price is None
 
     @property
     def price(self) -> Decimal | None:
-        known = self.node_type.price_in(self.pool.market)
+        known = self.node_type.price_in(self.market)
         return None if known is None or self.currency not in ("", known.currency) else known.per_hour
 
     def slot(self, key: str) -> Slot:
-        return Slot(key, self.pool.name, self.zone, self.node_type.name, self.pool.market)
+        return Slot(key, self.pool.name, self.zone, self.node_type.name, self.market)
 
     def room(self, name: str) -> Room:
         return room_of_new(name, self.pool, self.node_type, self.zone, self.residents)
@@ -59,8 +71,10 @@ def next_offer(slot: Slot, settings: Settings) -> tuple[str, Market, str] | None
     if pool is None:
         return None
     markets = [pool.market]
-    if pool.market is Market.SPOT and pool.on_demand_fallback:
+    if falls_back(pool):
         markets.append(Market.ON_DEMAND)
+    if slot.refused and slot.refused[0].split("/")[1] == Market.ON_DEMAND:
+        markets.reverse()  # spot had no capacity when it began: it is asked for last
     own_first = sorted(
         pool.types, key=lambda t: (t.name != slot.instance_type, *_price_order(t, pool.market))
     )
@@ -70,6 +84,10 @@ def next_offer(slot: Slot, settings: Settings) -> tuple[str, Market, str] | None
                 if offer_name(zone, market, node_type.name) not in slot.refused:
                     return zone, market, node_type.name
     return None
+
+
+def falls_back(pool: Pool) -> bool:
+    return pool.market is Market.SPOT and pool.on_demand_fallback
 
 
 def offer_name(zone: str, market: Market, type_name: str) -> str:
@@ -91,8 +109,9 @@ def _price_order(node_type: NodeType, market: Market) -> tuple[bool, str, Decima
 
 
 def all_offers(snapshot: Snapshot, record: Record, settings: Settings) -> list[Offer]:
-    """All that the pools could launch."""
-    resting = {rest.offer for rest in record.offer_rests}
+    """All that the pools could launch; on demand where a spot offer has no capacity and its pool falls
+    back. When the rest of the spot offer is over, it is asked for first again."""
+    resting = resting_offers(record, settings, snapshot.at)
     currency = next(iter(currencies(settings.pools)), "")
     return [
         Offer(
@@ -100,11 +119,32 @@ def all_offers(snapshot: Snapshot, record: Record, settings: Settings) -> list[O
             node_type,
             zone,
             residents,
-            offer_name(zone, pool.market, node_type.name) in resting,
+            offer_name(zone, market, node_type.name) in resting,
             currency,
+            fallback,
         )
         for pool in settings.pools
         for residents in [residents_of(snapshot.cluster, pool)]
         for zone in pool.zones
         for node_type in pool.types
+        for market, fallback in _markets(pool, zone, node_type.name, resting)
     ]
+
+
+def _markets(
+    pool: Pool, zone: str, type_name: str, resting: Collection[str]
+) -> tuple[tuple[Market, bool], ...]:
+    own = (pool.market, False)
+    if resting and falls_back(pool) and offer_name(zone, pool.market, type_name) in resting:
+        return own, (Market.ON_DEMAND, True)
+    return (own,)
+
+
+def resting_offers(record: Record, settings: Settings, now: int) -> frozenset[str]:
+    """What had no capacity lately, also for a launch that is still in progress: one that is extended all
+    day would ask for the same again with every extension."""
+    found = {rest.offer for rest in record.offer_rests}
+    for slot in record.launching.slots if record.launching is not None else ():
+        if now - slot.since < settings.offer_rest_seconds:
+            found.update(slot.refused)
+    return frozenset(found)

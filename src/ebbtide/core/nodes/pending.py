@@ -58,7 +58,8 @@ def classes_of(pods: Iterable[Pod], placement: Placement) -> list[PodClass]:
     return sorted(equal.values(), key=lambda each: -weight(each.sample))
 
 
-Twin = tuple[bool, bool, float, int, int, int]
+Rank = tuple[bool, int, bool, bool]
+Twin = tuple[Rank, float, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +70,13 @@ class Candidate:
     offer: Offer
     room: Room
     price: float
-    tier: tuple[bool, bool]
-    """What is in a better tier is used up first: offers with capacity, then known prices."""
+    tier: Rank
+    """What is in a better tier is used up first: see `Offer.rank`."""
 
     @property
     def twin(self) -> Twin:
         """Candidates with the same are as good in another place."""
-        return *self.tier, self.price, self.room.cpu_milli, self.room.memory_mib, self.room.slots
+        return self.tier, self.price, self.room.cpu_milli, self.room.memory_mib, self.room.slots
 
 
 class Admission:

@@ -6,8 +6,10 @@ What the pods on other nodes have to say (spread, affinity, anti-affinity) is as
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from ebbtide.core.labels import holds
+from ebbtide.model.names import POOL
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod
 from ebbtide.model.pool import NodeType, Pool
@@ -18,6 +20,8 @@ from ebbtide.model.snapshot import ClusterView
 ZONE_LABEL = "topology.kubernetes.io/zone"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 OS_LABEL = "kubernetes.io/os"
+CORDON_TAINT = "node.kubernetes.io/unschedulable"
+"""What Kubernetes puts on a cordoned node; it goes with the cordon."""
 
 
 class Room:
@@ -36,10 +40,14 @@ class Room:
         "zone",
     )
 
-    def __init__(self, name: str, zone: str, labels: Labels, taints: tuple[Taint, ...]) -> None:
+    def __init__(
+        self, name: str, zone: str, labels: Labels, taints: tuple[Taint, ...], pool: str = ""
+    ) -> None:
         self.name = name
         self.zone = zone
         known = {ZONE_LABEL: zone} if zone else {}
+        if pool:
+            known[POOL] = pool
         self.labels: Mapping[str, str] = {HOSTNAME_LABEL: name, **known, **dict(labels)}
         self.taints = taints
         self.cpu_milli = 0
@@ -90,8 +98,15 @@ class Room:
         return ""
 
 
+def given_back(node: Node) -> Node:
+    """The node as it will be once our cordon is lifted."""
+    return replace(node, taints=tuple(taint for taint in node.taints if taint.key != CORDON_TAINT))
+
+
 def room_of(node: Node, pods: Iterable[Pod]) -> Room:
-    room = Room(node.name, node.zone, node.labels, node.taints).offer(node.allocatable, node.max_pods)
+    room = Room(node.name, node.zone, node.labels, node.taints, node.pool).offer(
+        node.allocatable, node.max_pods
+    )
     for pod in pods:
         room.put(pod)
     return room
@@ -100,7 +115,7 @@ def room_of(node: Node, pods: Iterable[Pod]) -> Room:
 def room_of_new(name: str, pool: Pool, node_type: NodeType, zone: str, residents: Iterable[Pod] = ()) -> Room:
     """The room that a node of this type would bring once it has joined and its residents are there."""
     labels = ((OS_LABEL, "linux"), *pool.labels)
-    room = Room(name, zone, labels, pool.taints).offer(node_type.allocatable, node_type.max_pods)
+    room = Room(name, zone, labels, pool.taints, pool.name).offer(node_type.allocatable, node_type.max_pods)
     room.planned = True
     for pod in residents:
         room.put(pod)

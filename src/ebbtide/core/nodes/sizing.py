@@ -1,4 +1,4 @@
-"""How much to launch: nodes for the pods that nothing has room for, for CPU, and for the minimum.
+"""How much to launch: nodes for the pods that nothing has room for, for headroom, CPU and the minimum.
 
 Which nodes pending pods get is the planner's business (`ebbtide.core.nodes.launching`); this module says what
 counts as pending, within which limits, and what makes up the rest of what is asked for.
@@ -12,18 +12,16 @@ from dataclasses import dataclass
 from math import ceil
 
 from ebbtide.core.nodes.capacity import (
-    coming_slots,
     count_against_max,
-    doomed,
+    held_by_pool,
     missing_by_pool,
     standing,
     workers_by_zone,
 )
-from ebbtide.core.nodes.fit import Placement, placement_of
+from ebbtide.core.nodes.expected import expected_placement
+from ebbtide.core.nodes.headroom import phantoms, rooms_given_back
 from ebbtide.core.nodes.launching import Launching, Limits
 from ebbtide.core.nodes.offers import Offer, all_offers
-from ebbtide.core.nodes.room import residents_of
-from ebbtide.model.pod import Pod
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -40,6 +38,8 @@ class LaunchPlan:
     """For each offer, the UIDs of the pods that it is planned for."""
     bound: float = 0.0
     """What no set of new nodes for all pods that need one can cost less than, per hour."""
+    spare: tuple[int, ...] = ()
+    """For each offer, how many pods of headroom it is planned for."""
 
 
 def plan_launch(snapshot: Snapshot, record: Record, settings: Settings, at_least: int) -> LaunchPlan:
@@ -48,11 +48,17 @@ def plan_launch(snapshot: Snapshot, record: Record, settings: Settings, at_least
     free = settings.max_workers - count_against_max(snapshot, record)
     sizes = Counter({pool.name: count_against_max(snapshot, record, pool.name) for pool in settings.pools})
     batch = settings.batch_up(len(standing(snapshot, record)))
-    limits = Limits(min(batch, free), free, workers_by_zone(snapshot, record), sizes)
+    held = {p.name: held_by_pool(snapshot, record, p) for p in settings.pools if p.limits is not None}
+    limits = Limits(min(batch, free), free, workers_by_zone(snapshot, record), sizes, held)
     pending = [pod for pod in snapshot.cluster.waiting_pods if pod.controller != "DaemonSet"]
     placement = expected_placement(snapshot, record, settings, pending)
     launching = Launching(placement, all_offers(snapshot, record, settings), limits, settings)
     launching.serve(pending)
+    # Pods that are pending come first: only what they leave of the limits is used for headroom.
+    if spare := phantoms(settings, snapshot.at):
+        for room in rooms_given_back(snapshot, record):
+            placement.open(room)
+        launching.make_room(spare)
     lack = missing_by_pool(snapshot, record, settings.pools)
     lack.subtract(Counter(offer.pool.name for offer in launching.chosen))
     stopped = launching.stopped
@@ -66,7 +72,12 @@ def plan_launch(snapshot: Snapshot, record: Record, settings: Settings, at_least
         launching.choose(best)
         lack[best.pool.name] -= 1
     return LaunchPlan(
-        tuple(launching.chosen), tuple(launching.hopeless), stopped, launching.served(), launching.bound
+        tuple(launching.chosen),
+        tuple(launching.hopeless),
+        stopped,
+        launching.served(),
+        launching.bound,
+        launching.spared(),
     )
 
 
@@ -75,29 +86,12 @@ def nodes_for_cpu(workers: int, cpu: float, settings: Settings) -> int:
     return max(1, ceil(workers * cpu / settings.cpu_up) - workers)
 
 
-def expected_placement(
-    snapshot: Snapshot, record: Record, settings: Settings, coming: Sequence[Pod]
-) -> Placement:
-    """Rooms of the nodes that stay, and of those that are on their way."""
-    lost = doomed(record)
-    leaving = [name for name, instance in snapshot.instance_of.items() if instance.id in lost]
-    placement = placement_of(snapshot.cluster, leaving, coming)
-    for slot in coming_slots(record):
-        pool = settings.pool_named(slot.pool)
-        node_type = pool.type_named(slot.instance_type) if pool else None
-        if pool and node_type and slot.node_name not in placement.rooms:
-            residents = residents_of(snapshot.cluster, pool)
-            placement.open(Offer(pool, node_type, slot.zone, residents).room(slot.key))
-    return placement
-
-
 def _cheapest_cpu(offers: Sequence[Offer]) -> Offer | None:
     """For CPU pressure without pending pods: the least price for a CPU."""
     return min(
         offers,
         key=lambda offer: (
-            offer.rests,
-            offer.price is None,
+            *offer.rank,
             float(offer.price or 0) / max(1, offer.node_type.allocatable.cpu_milli),
         ),
         default=None,

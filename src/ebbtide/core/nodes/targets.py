@@ -12,6 +12,7 @@ from ebbtide.core.nodes.capacity import doomed, staying
 from ebbtide.core.nodes.drain import Disruptions, Treatment, plan_drain
 from ebbtide.core.nodes.fit import placement_of
 from ebbtide.core.nodes.gates import pool_room, sleeping_pools
+from ebbtide.core.nodes.headroom import Spare, wanted_now
 from ebbtide.core.nodes.room import Room
 from ebbtide.core.prices.costs import price_of
 from ebbtide.core.words import a_time
@@ -32,7 +33,7 @@ def choose_targets(
     several_zones = len({node.zone for node in snapshot.cluster.workers}) > 1
     asleep = sleeping_pools(settings)
     disruptions = Disruptions(snapshot.cluster.budgets, spends=False)
-    elsewhere = Elsewhere(snapshot, record)
+    elsewhere = Elsewhere(snapshot, record, settings)
     chosen: list[Node] = []
     refusals: dict[str, str] = {}
     rooms = {p.name: pool_room(snapshot, record, p, RemovalReason.IDLE) for p in settings.pools}
@@ -134,7 +135,7 @@ class Elsewhere:
     """Whether the pods of some nodes fit on the others. The rooms are made once and put back after each try,
     since this is asked of every worker."""
 
-    def __init__(self, snapshot: Snapshot, record: Record) -> None:
+    def __init__(self, snapshot: Snapshot, record: Record, settings: Settings) -> None:
         lost = doomed(record)
         names = {name for name, instance in snapshot.instance_of.items() if instance.id in lost}
         self._placement = placement_of(snapshot.cluster, names)
@@ -142,9 +143,11 @@ class Elsewhere:
         rooms = self._placement.rooms.values()
         self._most_cpu_milli = max((room.cpu_milli for room in rooms), default=0)
         self._most_memory_mib = max((room.memory_mib for room in rooms), default=0)
+        self._spare = Spare(self._placement.rooms, wanted_now(settings, snapshot.at))
+        self._spare_before = self._spare.there()
 
     def why_not(self, leaving: list[Node]) -> str:
-        """The first pod that would have no place; empty when all have one."""
+        """The first pod that would have no place, or headroom that would be lost; empty when all have one."""
         pods = [pod for node in leaving for pod in self._pods_on.get(node.name, ()) if not pod.tied_to_node]
         for pod in pods:
             asked = pod.requests
@@ -161,12 +164,12 @@ class Elsewhere:
                     return _without_a_place(pod)
                 self._placement.place(pod, room)
                 placed.append((pod, room))
+            return self._spare.why_less(self._spare_before)
         finally:
             for pod, room in placed:
                 self._placement.take_out(pod, room)
             for room in taken:
                 self._placement.open(room)
-        return ""
 
 
 def _without_a_place(pod: Pod) -> str:

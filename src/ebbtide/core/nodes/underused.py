@@ -13,6 +13,7 @@ from ebbtide.core.nodes.capacity import doomed, staying
 from ebbtide.core.nodes.drain import Disruptions
 from ebbtide.core.nodes.fit import placement_of
 from ebbtide.core.nodes.gates import pool_room, sleeping_pools
+from ebbtide.core.nodes.headroom import Spare, wanted_now
 from ebbtide.core.nodes.room import Room
 from ebbtide.core.nodes.targets import (
     removal_of,
@@ -91,6 +92,8 @@ class _Choice:
         self._share = {n.name: used_share(n, pods_on.get(n.name, ())) for n in snapshot.cluster.nodes}
         # Well used nodes are filled first, so the emptiest stay empty enough to go.
         self._into = sorted(self._placement.rooms.values(), key=lambda room: -self._share[room.name])
+        self._spare = Spare(self._placement.rooms, wanted_now(settings, snapshot.at))
+        self._spare_before = self._spare.there()
         self.chosen: list[Node] = []
         self.refusals: dict[str, str] = {}
 
@@ -127,8 +130,8 @@ class _Choice:
         return reason or why_not_drainable(node, self._snapshot, self._settings, self._disruptions)
 
     def _why_no_place(self, node: Node) -> str:
-        """The first pod that would have no place; where all have one, they are put there. Those that an
-        earlier choice put on this node move on with the others."""
+        """The first pod that would have no place, or headroom that would be lost; where there is neither,
+        its pods are put there. Those that an earlier choice put on this node move on with the others."""
         closed = self._placement.rooms[node.name]
         self._placement.close(node.name)
         placed: list[tuple[Pod, Room]] = []
@@ -138,10 +141,16 @@ class _Choice:
             rooms = (room for room in self._into if room.name in self._placement.rooms)
             room = self._placement.first_fit(pod, rooms)
             if room is None:
-                for other, there in placed:
-                    self._placement.take_out(other, there)
-                self._placement.open(closed)
+                self._put_back(closed, placed)
                 return f"{pod.full_name} would fit on no other node"
             self._placement.place(pod, room)
             placed.append((pod, room))
-        return ""
+        less = self._spare.why_less(self._spare_before)
+        if less:
+            self._put_back(closed, placed)
+        return less
+
+    def _put_back(self, closed: Room, placed: list[tuple[Pod, Room]]) -> None:
+        for pod, room in placed:
+            self._placement.take_out(pod, room)
+        self._placement.open(closed)

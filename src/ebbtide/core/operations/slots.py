@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from ebbtide.core.nodes.capacity import total
+from ebbtide.core.nodes.capacity import total, why_over_limits
 from ebbtide.core.nodes.offers import next_offer, offer_name
 from ebbtide.core.operations import reclaims
 from ebbtide.core.operations.situation import Situation
@@ -97,6 +97,9 @@ def _reserved(slot: Slot, operation_id: str, situation: Situation) -> Advance:
     if pool.max_workers is not None and in_pool > pool.max_workers:
         reason = f"{in_pool} nodes with it in pool {pool.name}, its maximum is {pool.max_workers}"
         return _settled(slot, SlotState.FAILED, reason, situation.now), ()
+    over = why_over_limits(situation.snapshot, situation.record, pool)
+    if over:
+        return _settled(slot, SlotState.FAILED, over, situation.now), ()
     asked = replace(slot, state=SlotState.LAUNCHING, since=situation.now)
     return asked, (Launch(asked, operation_id),)
 

@@ -1,4 +1,5 @@
-"""Removals give way to demand: when pods are pending that a node on its way out could take, or load is back.
+"""Removals give way to demand: when pods are pending that a node on its way out could take, when headroom
+needs it, or load is back.
 
 What is TERMINATING cannot be given back; it rolls forward next to the launches.
 """
@@ -6,11 +7,11 @@ What is TERMINATING cannot be given back; it rolls forward next to the launches.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from ebbtide.core.nodes.fit import Placement, placement_of
 from ebbtide.core.nodes.gates import load_fits, load_is_high
-from ebbtide.core.nodes.room import room_of
+from ebbtide.core.nodes.headroom import why_headroom_needs
+from ebbtide.core.nodes.room import given_back, room_of
 from ebbtide.core.operations.situation import Situation
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown
@@ -18,8 +19,6 @@ from ebbtide.model.pod import Pod
 from ebbtide.model.resources import NOTHING
 
 REVOCABLE = (RemovalState.PLANNED, RemovalState.DRAINING, RemovalState.DRAINED)
-CORDON_TAINT = "node.kubernetes.io/unschedulable"
-"""What Kubernetes puts on a cordoned node; it goes with the cordon."""
 
 
 def why_yield(operation: ScaleDown, situation: Situation) -> str:
@@ -37,7 +36,9 @@ def why_yield(operation: ScaleDown, situation: Situation) -> str:
     if drained and snapshot.cpu.value is not None and not fits.passed:
         return fits.says  # the last gate before it is irrevocable would say so too
     pod = _pod_that_needs(nodes, situation)
-    return f"{pod.full_name} is pending and would fit there" if pod is not None else ""
+    if pod is not None:
+        return f"{pod.full_name} is pending and would fit there"
+    return why_headroom_needs(snapshot, record, settings, [node.name for node in nodes])
 
 
 def _could_come_back(operation: ScaleDown, situation: Situation) -> Iterator[Node]:
@@ -56,7 +57,7 @@ def _pod_that_needs(nodes: list[Node], situation: Situation) -> Pod | None:
     """A pod that no node takes as things are, and that one of these would take. A pod that was just
     evicted, or just made, fits elsewhere and needs nothing."""
     view = situation.snapshot.cluster
-    rooms = [room_of(_given_back(node), view.pods_on.get(node.name, ())) for node in nodes]
+    rooms = [room_of(given_back(node), view.pods_on.get(node.name, ())) for node in nodes]
     placement: Placement | None = None
     for pod in view.waiting_pods:
         if pod.tied_to_node:
@@ -76,10 +77,6 @@ def _pod_that_needs(nodes: list[Node], situation: Situation) -> Pod | None:
         if fits_here and placement.first_fit(pod, elsewhere) is None:
             return pod
     return None
-
-
-def _given_back(node: Node) -> Node:
-    return replace(node, taints=tuple(taint for taint in node.taints if taint.key != CORDON_TAINT))
 
 
 def _cannot_be_judged(pod: Pod) -> bool:

@@ -74,6 +74,15 @@ class UnfitShape(Shape):
     says: str = Field(description="Why, with both values.")
 
 
+class HeadroomShape(Shape):
+    """Room that is kept free, as the last tick saw it."""
+
+    says: str = Field(description="The headroom in words.")
+    wanted: int = Field(description="Pods there must be room for; 0 while its window is closed.")
+    there: int = Field(description="Pods there is room for, after all pods that are pending.")
+    missing: int
+
+
 class StatusShape(Shape):
     cluster: str
     kind: str
@@ -104,6 +113,7 @@ class StatusShape(Shape):
     pods: int
     waiting: list[str]
     cpu: float | None
+    headroom: list[HeadroomShape] = Field(description="For each that is configured, in its order.")
     cost_per_hour: str | None = Field(description="Of the workers whose price is known.")
     currency: str
     unpriced: int = Field(description="Workers whose price is not known.")

@@ -12,6 +12,7 @@ from ebbtide.core.prices.costs import CostPoint, cost_point, price_of
 from ebbtide.entrypoints.api.schemas import (
     Brake,
     EntryShape,
+    HeadroomShape,
     NodeShape,
     OperationShape,
     StatusShape,
@@ -143,6 +144,10 @@ def status_shape(
         pods=sum(len(pods) for pods in snapshot.cluster.pods_on.values()),
         waiting=[pod.full_name for pod in snapshot.cluster.waiting_pods[:100]],
         cpu=snapshot.cpu.value,
+        headroom=[
+            HeadroomShape(says=one.says, wanted=one.wanted, there=one.there, missing=one.missing)
+            for one in record.headroom
+        ],
         cost_per_hour=None if cost is None else str(cost),
         currency=currency,
         unpriced=point.unpriced,

@@ -76,6 +76,10 @@ def _as_json(config: Config, record: Record, last: LogEntry | None, alarm: LogEn
         "kind": config.cluster_kind,
         "record": to_item(record),
         "budgets": [budgets.as_data(line) for line in held],
+        "headroom": [
+            {"says": one.says, "wanted": one.wanted, "there": one.there, "missing": one.missing}
+            for one in record.headroom
+        ],
         "prices": prices.as_data(prices.rows_of(config.settings.pools, config.prices)),
         "lastDecision": None if last is None else _entry_json(last),
         "lastAlarm": None if alarm is None else _entry_json(alarm),

@@ -54,7 +54,7 @@ def _read(source: str) -> Dump:
 
 
 def _lines(plan: DumpPlan) -> Iterator[Text | str]:
-    from ebbtide.entrypoints.views.decisions import spoken
+    from ebbtide.entrypoints.views.decisions import headroom_text, spoken
     from ebbtide.entrypoints.views.dump_plan import grouped
 
     yield Text("Plan only, from a dump: nothing was read but the file, and nothing is done.", QUIET)
@@ -67,7 +67,8 @@ def _lines(plan: DumpPlan) -> Iterator[Text | str]:
     if plan.launches:
         yield ""
         later = len(plan.launches) - plan.now
-        yield Text(f"Nodes that the pending pods need: {len(plan.launches)}", STRONG)
+        what = "pending pods and the headroom" if plan.headroom else "pending pods"
+        yield Text(f"Nodes that the {what} need: {len(plan.launches)}", STRONG)
         if later:
             yield f"{plan.now} in this tick, {later} in later ones (max_batch_up)"
         for sample, count, pods in grouped(plan.launches):
@@ -75,6 +76,8 @@ def _lines(plan: DumpPlan) -> Iterator[Text | str]:
             place = f"{sample.zone} ({sample.market}, pool {sample.pool})"
             yield f"  {count:>4} x {sample.type:<16} in {place:<32} {price:>18}  {pods} pods"
         yield _money(plan)
+    for one in plan.headroom:
+        yield Text.assemble("headroom: ", headroom_text(one))
     if plan.removals:
         yield ""
         yield Text(f"Nodes that would be removed: {', '.join(plan.removals)}", STRONG)
@@ -86,8 +89,10 @@ def _lines(plan: DumpPlan) -> Iterator[Text | str]:
 
 
 def _money(plan: DumpPlan) -> str:
-    if not plan.cost or not plan.bound:
+    if not plan.cost:
         return "  in all: no price is known"
+    if not plan.bound:
+        return f"  in all {plan.cost:.4f} {plan.currency}/h"
     over = float(plan.cost) / plan.bound - 1
     return (
         f"  in all {plan.cost:.4f} {plan.currency}/h, {over:.1%} over {plan.bound:.4f}, "
@@ -114,6 +119,10 @@ def _as_data(plan: DumpPlan) -> dict[str, Any]:
         "cost_per_hour": str(plan.cost),
         "bound_per_hour": round(plan.bound, 6),
         "currency": plan.currency,
+        "headroom": [
+            {"says": one.says, "wanted": one.wanted, "there": one.there, "missing": one.missing}
+            for one in plan.headroom
+        ],
         "not_served": list(plan.unserved),
         "not_counted": list(plan.uncounted),
         "seconds": round(plan.seconds, 3),

@@ -14,6 +14,7 @@ from ebbtide.entrypoints.cli.writing import BAD, GOOD, QUIET, STRONG, ago, momen
 from ebbtide.entrypoints.views.budgets import BudgetLine
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.decision import Action, Decision, Verdict
+from ebbtide.model.headroom import HeadroomSeen
 from ebbtide.model.operation import (
     Consolidate,
     Move,
@@ -147,6 +148,13 @@ def record_lines(record: Record, settings: Settings, now: float) -> list[Text]:
     return lines
 
 
+def headroom_text(one: HeadroomSeen) -> Text:
+    if not one.wanted:
+        return Text(f"{one.says}; not now", QUIET)
+    missing = f", {one.missing} missing" if one.missing else ""
+    return Text(f"{one.says}: room for {one.there} of {one.wanted}{missing}", "yellow" if missing else "")
+
+
 def refused_line(one: Refused, now: float) -> Text:
     """A node that cannot be removed and is not given back either."""
     name, left = one.removal.node_name or one.removal.instance_id, one.retry_at - now
@@ -173,6 +181,7 @@ def _record_pairs(record: Record, settings: Settings, now: float) -> Iterator[tu
     yield "lease", held if record.lock_owner and record.lock_until > now else "free"
     limits = f"{settings.min_workers} to {settings.max_workers} allowed"
     yield "workers", f"{record.worker_count} ({limits}), {record.pod_count} pods on them"
+    yield from (("headroom", headroom_text(seen)) for seen in record.headroom)
     yield "last scaling", ago(record.last_scale_at, now)
     for name, since in (("pods pending", record.pending_since), ("idle", record.idle_since)):
         if since:

@@ -14,11 +14,13 @@ from decimal import Decimal
 
 from ebbtide.adapters.kube.dump import Dump
 from ebbtide.core.nodes.decide import decide
+from ebbtide.core.nodes.headroom import look
 from ebbtide.core.nodes.offers import Offer
 from ebbtide.core.nodes.sizing import LaunchPlan, plan_launch
 from ebbtide.core.prices.book import PriceBook
 from ebbtide.entrypoints.assess.repacking import instance_of, settings_of
 from ebbtide.model.decision import Action, Decision
+from ebbtide.model.headroom import HeadroomSeen
 from ebbtide.model.record import Emptied, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import ClusterView, Reading, Snapshot
@@ -39,13 +41,15 @@ class Launching:
     price: Decimal | None
     currency: str
     pods: tuple[str, ...]
+    headroom: int = 0
+    """Pods of headroom that it has room for."""
 
 
 @dataclass(frozen=True, slots=True)
 class DumpPlan:
     decision: Decision
     launches: tuple[Launching, ...]
-    """All that the pending pods need, the nodes of this tick first."""
+    """All that the pending pods and the headroom need, the nodes of this tick first."""
     now: int
     """How many of them this tick would launch."""
     removals: tuple[str, ...]
@@ -57,6 +61,8 @@ class DumpPlan:
     """Nodes that no pool claims: they are neither counted nor touched."""
     seconds: float
     notes: tuple[str, ...] = ()
+    headroom: tuple[HeadroomSeen, ...] = ()
+    """What there is room for without any launch."""
 
 
 def plan_of_dump(dump: Dump, settings: Settings | None, prices: PriceBook) -> DumpPlan:
@@ -77,8 +83,8 @@ def plan_of_dump(dump: Dump, settings: Settings | None, prices: PriceBook) -> Du
     seconds = time.perf_counter() - began
     names = {pod.uid: pod.full_name for pod in view.waiting_pods}
     launches = tuple(
-        _launching(offer, tuple(names[uid] for uid in pods))
-        for offer, pods in zip(whole.offers, whole.pods, strict=True)
+        _launching(offer, tuple(names[uid] for uid in pods), spare)
+        for offer, pods, spare in zip(whole.offers, whole.pods, whole.spare, strict=True)
     )
     return DumpPlan(
         decision,
@@ -92,6 +98,7 @@ def plan_of_dump(dump: Dump, settings: Settings | None, prices: PriceBook) -> Du
         tuple(n.name for n in view.nodes if not (n.worker or n.control_plane or n.system)),
         seconds,
         tuple(notes),
+        look(snapshot, record, settings),
     )
 
 
@@ -131,16 +138,17 @@ def _assumptions(snapshot: Snapshot) -> Iterator[str]:
     yield "no cooldown, back-off or idle time is in a dump: all count as over"
 
 
-def _launching(offer: Offer, pods: tuple[str, ...]) -> Launching:
-    price = offer.node_type.price_in(offer.pool.market)
+def _launching(offer: Offer, pods: tuple[str, ...], spare: int) -> Launching:
+    price = offer.node_type.price_in(offer.market)
     return Launching(
         offer.pool.name,
         offer.node_type.name,
         offer.zone,
-        offer.pool.market.value,
+        offer.market.value,
         price.per_hour if price else None,
         price.currency if price else "",
         pods,
+        spare,
     )
 
 

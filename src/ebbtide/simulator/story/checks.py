@@ -29,7 +29,7 @@ def check(keys: StoryKeys, configs: Sequence[Config]) -> Iterator[Problem]:
             says = f"{shown(fault)} is no fault of a runner's calls; allowed: {', '.join(OF_CALLS)}"
             yield Problem(("faults", number), says)
     yield from _events(keys, configs, nodes, workloads)
-    yield from _expectations(keys, nodes, workloads)
+    yield from _expectations(keys, configs, nodes, workloads)
 
 
 def named(names: Collection[str]) -> str:
@@ -139,7 +139,10 @@ def _capacity(event: EventKeys, path: tuple[str | int, ...], configs: Sequence[C
             yield Problem((*path, key), f"{shown(value)} is in no pool; allowed: {named(known)}")
 
 
-def _expectations(keys: StoryKeys, nodes: Sequence[str], workloads: Workloads) -> Iterator[Problem]:
+def _expectations(
+    keys: StoryKeys, configs: Sequence[Config], nodes: Sequence[str], workloads: Workloads
+) -> Iterator[Problem]:
+    pools = {pool.name for config in configs for pool in config.settings.pools}
     for number, one in enumerate(keys.expect):
         path: tuple[str | int, ...] = ("expect", number)
         match one:
@@ -150,6 +153,9 @@ def _expectations(keys: StoryKeys, nodes: Sequence[str], workloads: Workloads) -
                     yield from _pod_named(one.pod, (*path, "pod"), workloads)
                 if one.workload is not None:
                     yield from _workload_named(one.workload, (*path, "workload"), workloads)
+                if one.pool is not None and one.pool not in pools:
+                    says = f"{shown(one.pool)} is no pool; allowed: {named(sorted(pools))}"
+                    yield Problem((*path, "pool"), says)
                 yield from _within(one.after, (*path, "after"), keys)
             case AtKeys():
                 for key, wanted in (("replicas", one.replicas), ("running", one.running)):

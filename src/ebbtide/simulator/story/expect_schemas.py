@@ -32,6 +32,10 @@ class _OfAct(_Window):
     node: str | None = Field(None, min_length=1, description="Only acts on this node.")
     pod: str | None = Field(None, min_length=1, description="Only acts on this pod.")
     workload: str | None = Field(None, min_length=1, description="Only acts on this workload and its pods.")
+    pool: str | None = Field(None, min_length=1, description="Only acts on nodes of this pool.")
+    market: Literal["on-demand", "spot"] | None = Field(
+        None, description="Only acts on nodes bought in this market."
+    )
 
 
 class NeverKeys(_OfAct):

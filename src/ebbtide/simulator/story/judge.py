@@ -86,6 +86,8 @@ class Judge:
             return False
         if expected.node is not None and act.node != expected.node:
             return False
+        if expected.pool not in (None, act.pool) or expected.market not in (None, act.market):
+            return False
         if expected.pod is not None and not self._is_pod(act, expected.pod):
             return False
         return expected.workload is None or (

@@ -28,6 +28,8 @@ class Done:
     zone: str = ""
     operation: str = ""
     why: str = ""
+    pool: str = ""
+    market: str = ""
 
 
 def story_time(seconds: float) -> int | float:
@@ -74,6 +76,8 @@ class Recorder:
                 zone=instance.zone,
                 operation=work.id if work is not None else act.operation_id,
                 why=_why(work),
+                pool=instance.pool,
+                market=instance.market.value if instance.id else "",
             )
         )
 

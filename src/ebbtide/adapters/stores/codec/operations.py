@@ -63,6 +63,7 @@ OPTIONAL_ATTRIBUTES = (
     "underusedSinceEpoch",
     "unwellNodes",
     "unfitNodes",
+    "headroomSeen",
     "refusedRemovals",
     "uncleanRemovalRuns",
 )

@@ -27,6 +27,7 @@ from ebbtide.adapters.stores.codec.operations import (
     slot_to_item,
 )
 from ebbtide.errors import NewerRecord, StoreUnusable
+from ebbtide.model.headroom import HeadroomSeen
 from ebbtide.model.operation import Spot
 from ebbtide.model.record import (
     FORMAT_VERSION,
@@ -112,6 +113,8 @@ def to_item(record: Record) -> Item:
         item["unwellNodes"] = msgspec.to_builtins(record.unwell)
     if record.unfit:
         item["unfitNodes"] = msgspec.to_builtins(record.unfit)
+    if record.headroom:
+        item["headroomSeen"] = msgspec.to_builtins(record.headroom)
     return item
 
 
@@ -212,6 +215,7 @@ def _read(item: Mapping[str, Any], cluster: str) -> Record:
         underused=_since_by_node(item.get("underusedSinceEpoch", {})),
         unwell=convert(item.get("unwellNodes", ()), tuple[Unwell, ...]),
         unfit=convert(item.get("unfitNodes", ()), tuple[UnfitNode, ...]),
+        headroom=convert(item.get("headroomSeen", ()), tuple[HeadroomSeen, ...]),
         last_consolidation_at=int(item.get("lastConsolidationEpoch", 0)),
         consolidations_in_vain=int(item.get("consolidationsInVain", 0)),
         consolidation_owes=int(item.get("consolidationOwes", 0)),

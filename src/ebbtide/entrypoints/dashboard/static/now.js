@@ -18,13 +18,13 @@ export function now(main, { say, refresh }) {
   let nodes = null;
   let offered = false;
   const tiles = new Tiles((name) => { tiles.picked = tiles.picked === name ? "" : name; draw(); });
-  const parts = { says: h("div"), numbers: h("div"), picked: h("div", { "aria-live": "polite" }), operation: h("div"), waiting: h("div"), brakes: h("div"), demo: h("div") };
+  const parts = { says: h("div"), numbers: h("div"), headroom: h("div"), picked: h("div", { "aria-live": "polite" }), operation: h("div"), waiting: h("div"), brakes: h("div"), demo: h("div") };
   main.append(
     h("h1", {}, "Now"),
     parts.demo,
     h("div", { class: "desk" },
       h("div", {}, parts.says,
-        card("Cluster", parts.numbers, source("/api/v1/status")),
+        card("Cluster", parts.numbers, parts.headroom, source("/api/v1/status")),
         card("Nodes", tiles.element, legend(), parts.picked, source("/api/v1/nodes"))),
       h("div", {}, parts.operation, parts.waiting, parts.brakes)),
   );
@@ -45,6 +45,7 @@ export function now(main, { say, refresh }) {
       ["cost an hour", money(status.cost_per_hour, status.currency), status.unpriced ? "warn" : ""],
       ["last tick", status.ticked_at ? `${span(status.now - status.ticked_at)} ago` : "never"],
     ]));
+    redraw(parts.headroom, headroom());
     redraw(parts.picked, picked());
     redraw(parts.operation, card("Under way", ...operations()));
     redraw(parts.waiting, card("Pods waiting", ...status.waiting.length
@@ -52,6 +53,12 @@ export function now(main, { say, refresh }) {
         status.waiting.length > SHOWN ? h("p", { class: "quiet" }, `and ${status.waiting.length - SHOWN} more`) : null]
       : [h("p", { class: "quiet" }, "No pod waits for a node.")]));
     redraw(parts.brakes, brakes());
+  }
+
+  function headroom() {
+    if (!status.headroom.length) return [];
+    return [h("h3", {}, "Headroom"), h("ul", { class: "steps" }, status.headroom.map((each) => h("li", { class: each.missing ? "warn" : "" },
+      `${each.says}: ${each.wanted ? `room for ${each.there} of ${each.wanted}` : "not now"}${each.missing ? `, ${each.missing} missing` : ""}`)))];
   }
 
   function picked() {

@@ -1,0 +1,30 @@
+"""The cluster as it will be: nodes that stay, and nodes on their way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ebbtide.core.nodes.capacity import coming_slots, doomed
+from ebbtide.core.nodes.fit import Placement, placement_of
+from ebbtide.core.nodes.offers import Offer
+from ebbtide.core.nodes.room import residents_of
+from ebbtide.model.pod import Pod
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+
+
+def expected_placement(
+    snapshot: Snapshot, record: Record, settings: Settings, coming: Sequence[Pod]
+) -> Placement:
+    """Rooms of the nodes that stay, and of those that are on their way."""
+    lost = doomed(record)
+    leaving = [name for name, instance in snapshot.instance_of.items() if instance.id in lost]
+    placement = placement_of(snapshot.cluster, leaving, coming)
+    for slot in coming_slots(record):
+        pool = settings.pool_named(slot.pool)
+        node_type = pool.type_named(slot.instance_type) if pool else None
+        if pool and node_type and slot.node_name not in placement.rooms:
+            residents = residents_of(snapshot.cluster, pool)
+            placement.open(Offer(pool, node_type, slot.zone, residents).room(slot.key))
+    return placement

@@ -1,0 +1,130 @@
+"""Headroom, limits and weights of pools, judged by the nodes that are really there.
+
+It counts by itself, each headroom alone, and shares nothing with what it judges but the settings. A runner
+may not have seen what happened in the last minutes: pods that were made lately take no room here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from ebbtide.core.nodes.capacity import doomed, expected_slots
+from ebbtide.core.schedule import is_open
+from ebbtide.model.headroom import Headroom
+from ebbtide.model.node import Node
+from ebbtide.model.operation import Consolidate, Removal
+from ebbtide.model.pod import Pod
+from ebbtide.model.pool import Pool
+from ebbtide.model.record import Record
+from ebbtide.model.resources import NOTHING, Resources
+from ebbtide.model.settings import Settings
+from ebbtide.simulator.world.world import World
+
+UNSEEN_SECONDS = 300.0
+"""A pod made, or a node lost, later than this may not have been seen by whoever decided."""
+
+
+class SpareRoom:
+    def __init__(self, world: World, say: Callable[[str], None]) -> None:
+        self._world = world
+        self._say = say
+
+    def intends(self, removal: Removal, record: Record, settings: Settings) -> None:
+        """A node that is removed of our own will must hold no headroom that is missing without it."""
+        node = self._world.inventory.nodes.get(removal.node_name)
+        if node is None or node.uid != removal.node_uid or not node.ready:
+            return
+        for headroom in settings.headroom:
+            if self._asleep_or_closed(headroom, settings) or not self._counts(headroom, node, settings):
+                continue
+            without = sum(self._room_without(headroom, record, settings))
+            held = _fits(headroom, node, [pod for pod in self._pods_on(node) if pod.tied_to_node])
+            if without < headroom.count and held > 0:
+                self._say(
+                    f"removing {node.name} leaves headroom for {without} pods of {headroom.cpu_milli}m CPU "
+                    f"and {headroom.memory_mib} MiB, {headroom.count} are asked for"
+                )
+
+    def _asleep_or_closed(self, headroom: Headroom, settings: Settings) -> bool:
+        pool = settings.pool_named(headroom.pool)
+        asleep = pool is not None and pool.may_be_empty
+        now = int(self._world.now)
+        # Whoever decided may have looked just before the window opened.
+        opened = headroom.window is None or (
+            is_open(headroom.window, now) and is_open(headroom.window, now - int(UNSEEN_SECONDS))
+        )
+        return asleep or not opened
+
+    def _counts(self, headroom: Headroom, node: Node, settings: Settings) -> bool:
+        pool = settings.pool_named(node.pool)
+        if pool is None or pool.may_be_empty or headroom.pool not in ("", node.pool):
+            return False
+        tainted = not headroom.pool and bool(pool.taints)
+        return not tainted and (not headroom.zones or node.zone in headroom.zones)
+
+    def _room_without(self, headroom: Headroom, record: Record, settings: Settings) -> Iterator[int]:
+        """On nodes that stay, and on nodes on their way."""
+        going = doomed(record)
+        for node in self._world.inventory.nodes.values():
+            machine = self._world.nodes.machine_of(node.name)
+            gone = machine is None or machine.instance.id in going or machine.asked_to_go
+            if gone or not self._counts(headroom, node, settings) or not self._ready_lately(node):
+                continue
+            seen = [pod for pod in self._pods_on(node) if self._was_seen(pod)]
+            yield _fits(headroom, node, seen)
+        for slot in expected_slots(record):
+            pool = settings.pool_named(slot.pool)
+            known = pool.type_named(slot.instance_type) if pool is not None else None
+            if known is not None:
+                coming = Node(slot.key, "", pool=slot.pool, zone=slot.zone, allocatable=known.allocatable)
+                counts = self._counts(headroom, coming, settings)
+                yield _fits(headroom, coming, ()) if counts else 0
+
+    def _ready_lately(self, node: Node) -> bool:
+        lost_at = self._world.nodes.lost_at.get(node.uid, float("-inf"))
+        return node.ready or self._world.now - lost_at < UNSEEN_SECONDS
+
+    def _was_seen(self, pod: Pod) -> bool:
+        return self._world.now - pod.created_at >= UNSEEN_SECONDS or pod.tied_to_node
+
+    def _pods_on(self, node: Node) -> list[Pod]:
+        return [pod for pod in self._world.pods_on(node.name) if not pod.finished]
+
+    def launches(self, settings: Settings) -> None:
+        """What the machines of a pool offer together stays within its limits."""
+        for pool in settings.pools:
+            over = pool.limits.why_over(self._offered(pool)) if pool.limits is not None else ""
+            if over:
+                self._say(f"the instances of pool {pool.name} offer {over}")
+
+    def _offered(self, pool: Pool) -> Resources:
+        held = NOTHING
+        for machine in self._world.machines.book.machines.values():
+            known = pool.type_named(machine.instance.instance_type)
+            if machine.ours and machine.instance.alive and machine.instance.pool == pool.name and known:
+                held = held.plus(known.allocatable)
+        return held
+
+    def wrote(self, before: Record, after: Record, settings: Settings) -> None:
+        """A consolidation replaces nodes only by those of pools of the same weight."""
+        operation = after.removing
+        if before.removing is not None or not isinstance(operation, Consolidate):
+            return
+        weights = {pool.name: pool.weight for pool in settings.pools}
+        old = {weights[source.pool] for source in operation.sources if source.pool in weights}
+        new = {weights[slot.pool] for slot in operation.slots if slot.pool in weights}
+        if new and old | new != old & new:
+            self._say(
+                f"{operation.id} replaces nodes of weight {sorted(old)} by nodes of weight {sorted(new)}"
+            )
+
+
+def _fits(headroom: Headroom, node: Node, pods: Iterable[Pod]) -> int:
+    """How many pods of that size the node has room for next to these."""
+    pods = list(pods)
+    cpu = node.allocatable.cpu_milli - sum(pod.requests.cpu_milli for pod in pods)
+    memory = node.allocatable.memory_mib - sum(pod.requests.memory_mib for pod in pods)
+    if node.unschedulable and not node.cordoned_by_us:
+        return 0
+    slots = node.max_pods - len(pods)
+    return max(0, min(cpu // headroom.cpu_milli, memory // headroom.memory_mib, slots))
