@@ -16,20 +16,24 @@ import pytest
 from ebbtide.core.operations.slots import check_invariants
 from ebbtide.model.budget import RemovalBudget
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, SoftTaint, Uncordon
+from ebbtide.model.headroom import Headroom
 from ebbtide.model.idle import Phase
 from ebbtide.model.node import Node
 from ebbtide.model.operation import (
+    Consolidate,
     Removal,
     RemovalState,
     ScaleDown,
     ScaleUp,
     Slot,
     SlotState,
+    Source,
     Spot,
     SpotKind,
     SpotNotice,
 )
 from ebbtide.model.pod import Pod
+from ebbtide.model.pool import PoolLimits
 from ebbtide.model.record import Lease, Missing, Record
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.run.runner import Stage, stage_of
@@ -136,6 +140,7 @@ PROTECTED = "no pod is evicted of our own will"
 SERVERS = "no game server is evicted of our own will"
 ONE = "a node has one owner"
 LIMITS = "what exists and what is reserved"
+HEADROOM = "no node is removed of our own will that holds headroom"
 TOKENS = "tokens and revisions never go back"
 OTHERS = "instances and nodes of others"
 WHOLE = "what was not seen whole"
@@ -305,6 +310,42 @@ def more_is_reserved_than_the_maximum() -> list[str]:
     slots = tuple(Slot(f"k{number}", "general", "a", "small") for number in range(2))
     after = Record(rev=1, launching=ScaleUp("op", 0, 2, slots))
     return list(wrong_with_write(stage, None, after, (), misled=False))
+
+
+@breaks(HEADROOM, "leaves headroom for 2 pods of 1000m CPU and 64 MiB, 5 are asked for")
+def a_node_that_holds_headroom_is_removed() -> list[str]:
+    scene = Scene()
+    node = scene.workers[0]
+    scene.drain(node)
+    scene.wait(600)
+    scene.checker.follow(replace(SCENE_SETTINGS, headroom=(Headroom(1000, 64, 5),)))
+    scene.intend(node)
+    return scene.said
+
+
+@breaks(HEADROOM, "by nodes of weight [5]")
+def a_node_is_replaced_by_one_of_another_weight() -> list[str]:
+    scene = Scene()
+    general = SCENE_SETTINGS.pools[0]
+    heavy = replace(general, name="heavy", weight=5)
+    scene.checker.follow(replace(SCENE_SETTINGS, pools=(general, heavy)))
+    node = scene.workers[0]
+    source = Source(instance_of(node), node.name, node.uid, node.zone, node.pool)
+    slot = Slot("op-0", "heavy", "a", "cpx32")
+    before = scene.store.load()
+    scene.store.write(before, None)
+    operation = Consolidate("op", 0, sources=(source,), slots=(slot,))
+    scene.store.write(replace(scene.store.load(), removing=operation), None)
+    return scene.said
+
+
+@breaks(LIMITS, "offer 15200m CPU, its limit is 12000m")
+def more_is_launched_than_the_limits_of_a_pool() -> list[str]:
+    scene = Scene()
+    pool = replace(SCENE_SETTINGS.pools[0], limits=PoolLimits(cpu_milli=12_000))
+    scene.checker.follow(replace(SCENE_SETTINGS, pools=(pool,)))
+    scene.cloud.launch(Launch(Slot("one", "general", "a", "cpx32"), "op"))
+    return scene.said
 
 
 # -- evicting -----------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from ebbtide.simulator.checker.acts import judge
 from ebbtide.simulator.checker.consolidation import Repacking
 from ebbtide.simulator.checker.crowding import Crowding
 from ebbtide.simulator.checker.lanes import lane_faults
+from ebbtide.simulator.checker.spare import SpareRoom
 from ebbtide.simulator.world.world import Act, ActKind, World
 
 SLACK_SECONDS = 600.0
@@ -52,6 +53,7 @@ class Checker:
         self.acts: list[Act] = []
         self._repacking = Repacking(world, settings, self.say)
         self._crowding = Crowding(world, self.say)
+        self._spare = SpareRoom(world, self.say)
         world.witnesses.append(self.saw)
 
     def say(self, sentence: str) -> None:
@@ -95,6 +97,7 @@ class Checker:
             self._check_no_notice_forgotten(before, after)
             self._check_no_intent_taken_back(before, after)
             self._repacking.wrote(before, after)
+            self._spare.wrote(before, after, self._settings)
         self._check_one_owner(after)
         known = {r.instance_id for r in _doomed_for_good(before)} if before is not None else set()
         taken = _taken_by_the_cloud(after) | (_taken_by_the_cloud(before) if before is not None else set())
@@ -107,6 +110,7 @@ class Checker:
                 self._check_intent(removal, after)
                 self._crowding.intends(removal, _of_our_own_will(after), after, self._settings)
                 self._repacking.intends(removal, after)
+                self._spare.intends(removal, after, self._settings)
             elif removal.instance_id in taken:
                 self.say(f"instance {removal.instance_id}, which the cloud is taking, was to be terminated")
 
@@ -163,6 +167,7 @@ class Checker:
             in_pool = sum(1 for machine in alive if machine.instance.pool == pool.name)
             if pool.max_workers is not None and in_pool > pool.max_workers:
                 self.say(f"{in_pool} instances in pool {pool.name}, its maximum is {pool.max_workers}")
+        self._spare.launches(self._settings)
 
     def _saw_terminate(self, act: Act) -> None:
         if self._ended.get(act.instance_id) == self._world.disturbances:

@@ -1,0 +1,116 @@
+"""Bugs of headroom, pool weights, pool limits and the fallback of spot pools."""
+
+from __future__ import annotations
+
+from tests.mutants.plant import Mutant
+
+HEADROOM = "unit:tests/unit/test_headroom.py"
+POOLS = "unit:tests/unit/test_pool_priorities.py"
+
+OF_HEADROOM = (
+    Mutant(
+        "headroom that is missing launches nothing",
+        "decide._pressure",
+        "[short] if short else []",
+        "[]",
+        (HEADROOM, "story:headroom-is-kept-while"),
+    ),
+    Mutant(
+        "headroom is planned before pending pods",
+        "sizing.plan_launch",
+        "launching.serve(pending)",
+        "launching.make_room(phantoms(settings, snapshot.at)); launching.serve(pending)",
+        (HEADROOM, "story:headroom-comes-after-pods"),
+    ),
+    Mutant(
+        "a scale-down takes a node that holds headroom",
+        "Elsewhere.why_not",
+        "self._spare.why_less(self._spare_before)",
+        '""',
+        (HEADROOM,),
+    ),
+    Mutant(
+        "an underused node that holds headroom goes",
+        "_Choice._why_no_place",
+        "self._spare.why_less(self._spare_before)",
+        '""',
+        (HEADROOM,),
+    ),
+    Mutant(
+        "headroom is not asked for again before a removal is irrevocable",
+        "gates._headroom",
+        "settings.headroom",
+        "False",
+        (HEADROOM,),
+    ),
+    Mutant(
+        "a removal does not give way to headroom",
+        "yielding.why_yield",
+        "why_headroom_needs(snapshot, record, settings, [node.name for node in nodes])",
+        '""',
+        (HEADROOM, "story:headroom-is-needed-again"),
+    ),
+    Mutant(
+        "headroom is kept outside its window",
+        "headroom.wanted_now",
+        "headroom.window is not None and not is_open(headroom.window, now)",
+        "False",
+        (HEADROOM, "story:headroom-by-the-hour"),
+    ),
+    Mutant(
+        "headroom keeps a sleeping pool awake",
+        "headroom.wanted_now",
+        "headroom.pool not in asleep",
+        "True",
+        (HEADROOM,),
+    ),
+    Mutant(
+        "two headrooms share the same room",
+        "headroom.room_for",
+        "taken[id(place)] = (used[0] + cpu, used[1] + memory, used[2] + count)",
+        "pass",
+        (HEADROOM,),
+    ),
+    Mutant(
+        "consolidation moves pods into the headroom",
+        "choose.Choice._permits",
+        "not lost",
+        "True",
+        ("unit:tests/unit/consolidation/test_choice.py",),
+    ),
+    Mutant(
+        "weights are not looked at",
+        "Offer.rank",
+        "-self.pool.weight",
+        "0",
+        (POOLS, "story:a-pool-of-more-weight"),
+    ),
+    Mutant(
+        "consolidation replaces nodes by those of another weight",
+        "replace._of_same_weight",
+        "weights == {offer.pool.weight}",
+        "True",
+        ("unit:tests/unit/consolidation/test_choice.py", "story:a-pool-whose-weight-flips"),
+    ),
+    Mutant(
+        "nodes on their way do not count against the limits of their pool",
+        "capacity._parts",
+        "((slot.instance_type, None) for slot in unseen)",
+        "()",
+        (POOLS,),
+    ),
+    Mutant(
+        "limits are asked for when a launch is planned only",
+        "slots._reserved",
+        "why_over_limits(situation.snapshot, situation.record, pool)",
+        '""',
+        (POOLS,),
+    ),
+    Mutant(
+        "a spot offer without capacity is asked for again with every launch",
+        "offers._markets",
+        "falls_back(pool)",
+        "False",
+        (POOLS, "story:spot-falls-back"),
+    ),
+)
