@@ -39,7 +39,7 @@ OF_HEADROOM = (
     Mutant(
         "headroom is not asked for again before a removal is irrevocable",
         "gates._headroom",
-        "settings.headroom",
+        "settings.headroom and reason not in REPLACED",
         "False",
         (HEADROOM,),
     ),

@@ -16,6 +16,7 @@ from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.core.nodes.timers import track
 from ebbtide.core.nodes.underused import choose_underused
 from ebbtide.core.operations.yielding import why_yield
+from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Gate
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.headroom import Headroom, HeadroomSeen
@@ -296,6 +297,16 @@ def test_a_node_that_would_bring_nothing_back_is_not_given_back() -> None:
     down = make_scale_down(make_removal("a1", state=RemovalState.DRAINED))
     dead = make_snapshot((cordoned("a1", ready=False), *make_nodes("a2")), busy("a2"))
     assert keeps_headroom(dead, with_work(down), settings_with(), ["a1", "not-there"]).passed
+
+
+def test_a_node_that_is_replaced_is_not_kept_for_headroom() -> None:
+    """Its successor is there; headroom that is missing anyway would keep it for ever."""
+    removal = make_removal("a1", state=RemovalState.DRAINED)
+    down = make_scale_down(removal, cause=RemovalReason.EXPIRED)
+    snapshot = make_snapshot((cordoned("a1"), *make_nodes("a2", "a3")), busy("a2"))
+    record = with_work(down, worker_count=3, pod_count=1)
+    assert may_terminate(removal, snapshot, record, settings_with()) is None
+    assert why_yield(down, make_situation(snapshot, record=record, settings=settings_with())) == ""
 
 
 def test_each_look_is_kept_in_the_record() -> None:

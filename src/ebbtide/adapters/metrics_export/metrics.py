@@ -24,7 +24,7 @@ from ebbtide import __version__
 from ebbtide.adapters.metrics_export.consolidations import ConsolidationFigures
 from ebbtide.adapters.metrics_export.policies import PolicyStates, WakeFigures
 from ebbtide.adapters.metrics_export.states import Look, States
-from ebbtide.core.operations.replaced import REPLACED
+from ebbtide.core.nodes.gates import REPLACED
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Outcome
 from ebbtide.model.operation import Operation, RemovalState, ScaleDown, Spot

@@ -13,8 +13,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from ebbtide.core.nodes.capacity import doomed
+from ebbtide.core.nodes.gates import REPLACED
 from ebbtide.core.nodes.outdated import unfit_workers
-from ebbtide.core.operations.replaced import REPLACED
 from ebbtide.core.prices.costs import cost_point
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.node import Node

@@ -37,6 +37,10 @@ TRANSIENT = frozenset(
 """Gates whose failure may pass by itself: a removal in progress waits for them."""
 
 
+REPLACED = (RemovalReason.UNHEALTHY, RemovalReason.EXPIRED, RemovalReason.DRIFTED)
+"""Removals of a node that something else takes the place of."""
+
+
 def not_paused(record: Record) -> Check:
     if record.paused:
         why = f" ({record.pause_reason})" if record.pause_reason else ""
@@ -280,7 +284,7 @@ def may_terminate(removal: Removal, snapshot: Snapshot, record: Record, settings
         within_budget(snapshot, record, settings, (removal,), reason),
         *_repair(removal, snapshot, record, settings, reason),
         # What was spare when the removal was decided may hold pods by now.
-        *_headroom(removal, snapshot, record, settings),
+        *_headroom(removal, snapshot, record, settings, reason),
         *_load(removal, snapshot, record, settings, reason),
     )
     return next((check for check in checks if not check.passed), None)
@@ -294,8 +298,12 @@ def _repair(
         yield pool_well(removal.pool, snapshot, record, settings)
 
 
-def _headroom(removal: Removal, snapshot: Snapshot, record: Record, settings: Settings) -> Iterator[Check]:
-    if settings.headroom:
+def _headroom(
+    removal: Removal, snapshot: Snapshot, record: Record, settings: Settings, reason: RemovalReason
+) -> Iterator[Check]:
+    """What is replaced has its successor already, or holds nothing: headroom that is missing anyway must not
+    keep a node that is unwell or outdated."""
+    if settings.headroom and reason not in REPLACED:
         yield keeps_headroom(snapshot, record, settings, (removal.node_name,))
 
 

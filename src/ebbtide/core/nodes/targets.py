@@ -12,7 +12,7 @@ from ebbtide.core.nodes.capacity import doomed, staying
 from ebbtide.core.nodes.drain import Disruptions, Treatment, plan_drain
 from ebbtide.core.nodes.fit import placement_of
 from ebbtide.core.nodes.gates import pool_room, sleeping_pools
-from ebbtide.core.nodes.headroom import Spare, wanted_now
+from ebbtide.core.nodes.headroom import Spare, Wanted, wanted_now
 from ebbtide.core.nodes.room import Room
 from ebbtide.core.prices.costs import price_of
 from ebbtide.core.words import a_time
@@ -33,7 +33,7 @@ def choose_targets(
     several_zones = len({node.zone for node in snapshot.cluster.workers}) > 1
     asleep = sleeping_pools(settings)
     disruptions = Disruptions(snapshot.cluster.budgets, spends=False)
-    elsewhere = Elsewhere(snapshot, record, settings)
+    elsewhere = Elsewhere(snapshot, record, wanted_now(settings, snapshot.at))
     chosen: list[Node] = []
     refusals: dict[str, str] = {}
     rooms = {p.name: pool_room(snapshot, record, p, RemovalReason.IDLE) for p in settings.pools}
@@ -135,7 +135,7 @@ class Elsewhere:
     """Whether the pods of some nodes fit on the others. The rooms are made once and put back after each try,
     since this is asked of every worker."""
 
-    def __init__(self, snapshot: Snapshot, record: Record, settings: Settings) -> None:
+    def __init__(self, snapshot: Snapshot, record: Record, wanted: Sequence[Wanted] = ()) -> None:
         lost = doomed(record)
         names = {name for name, instance in snapshot.instance_of.items() if instance.id in lost}
         self._placement = placement_of(snapshot.cluster, names)
@@ -143,7 +143,7 @@ class Elsewhere:
         rooms = self._placement.rooms.values()
         self._most_cpu_milli = max((room.cpu_milli for room in rooms), default=0)
         self._most_memory_mib = max((room.memory_mib for room in rooms), default=0)
-        self._spare = Spare(self._placement.rooms, wanted_now(settings, snapshot.at))
+        self._spare = Spare(self._placement.rooms, wanted)
         self._spare_before = self._spare.there()
 
     def why_not(self, leaving: list[Node]) -> str:

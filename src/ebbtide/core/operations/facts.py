@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
+from ebbtide.core.nodes.gates import REPLACED
 from ebbtide.core.operations.machine import Work
-from ebbtide.core.operations.replaced import REPLACED
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import (
     Cordon,

@@ -19,7 +19,6 @@ from ebbtide.model.budget import RemovalReason
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown
 
-REPLACED = (RemovalReason.UNHEALTHY, RemovalReason.EXPIRED, RemovalReason.DRIFTED)
 UNTOUCHED = RemovalState.PLANNED
 REVOCABLE = (RemovalState.PLANNED, RemovalState.DRAINING, RemovalState.DRAINED)
 
@@ -34,7 +33,7 @@ class NotReplaced:
 
 
 def why_not_replaced(operation: ScaleDown, situation: Situation) -> NotReplaced | None:
-    if operation.cause not in REPLACED:
+    if operation.cause not in gates.REPLACED:
         return None
     for slot in operation.slots:
         if slot.terminated or (slot.settled and not operation.replaced):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ebbtide.core.nodes.fit import Placement, placement_of
-from ebbtide.core.nodes.gates import load_fits, load_is_high
+from ebbtide.core.nodes.gates import REPLACED, load_fits, load_is_high
 from ebbtide.core.nodes.headroom import why_headroom_needs
 from ebbtide.core.nodes.room import given_back, room_of
 from ebbtide.core.operations.situation import Situation
@@ -38,6 +38,8 @@ def why_yield(operation: ScaleDown, situation: Situation) -> str:
     pod = _pod_that_needs(nodes, situation)
     if pod is not None:
         return f"{pod.full_name} is pending and would fit there"
+    if operation.cause in REPLACED:
+        return ""  # its successor holds the headroom
     return why_headroom_needs(snapshot, record, settings, [node.name for node in nodes])
 
 

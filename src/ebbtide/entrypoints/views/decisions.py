@@ -8,8 +8,8 @@ from typing import assert_never
 from rich.text import Text
 
 from ebbtide.core.consolidation.pace import evicted_lately, wait_seconds
+from ebbtide.core.nodes.gates import REPLACED
 from ebbtide.core.operations.facts import Part, parts
-from ebbtide.core.operations.replaced import REPLACED
 from ebbtide.entrypoints.cli.writing import BAD, GOOD, QUIET, STRONG, ago, moment, rows, span
 from ebbtide.entrypoints.views.budgets import BudgetLine
 from ebbtide.model.consolidation import ConsolidationSettings

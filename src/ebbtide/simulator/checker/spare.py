@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from ebbtide.core.nodes.capacity import doomed, expected_slots
+from ebbtide.core.nodes.gates import REPLACED, reason_of
 from ebbtide.core.schedule import is_open
 from ebbtide.model.headroom import Headroom
 from ebbtide.model.node import Node
@@ -34,6 +35,8 @@ class SpareRoom:
         node = self._world.inventory.nodes.get(removal.node_name)
         if node is None or node.uid != removal.node_uid or not node.ready:
             return
+        if reason_of(removal, record) in REPLACED:
+            return  # its successor is there
         for headroom in settings.headroom:
             if self._asleep_or_closed(headroom, settings) or not self._counts(headroom, node, settings):
                 continue
