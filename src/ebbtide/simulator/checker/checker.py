@@ -23,6 +23,7 @@ from ebbtide.simulator.checker.acts import judge
 from ebbtide.simulator.checker.consolidation import Repacking
 from ebbtide.simulator.checker.crowding import Crowding
 from ebbtide.simulator.checker.lanes import lane_faults
+from ebbtide.simulator.checker.replacing import Replacing
 from ebbtide.simulator.checker.spare import SpareRoom
 from ebbtide.simulator.world.world import Act, ActKind, World
 
@@ -54,6 +55,7 @@ class Checker:
         self._repacking = Repacking(world, settings, self.say)
         self._crowding = Crowding(world, self.say)
         self._spare = SpareRoom(world, self.say)
+        self._replacing = Replacing(world, settings, self.say)
         world.witnesses.append(self.saw)
 
     def say(self, sentence: str) -> None:
@@ -63,12 +65,14 @@ class Checker:
         """Judge by these settings from now on: a new configuration, or a pool that sleeps or wakes."""
         self._settings = settings
         self._repacking.follow(settings)
+        self._replacing.follow(settings)
 
     def saw(self, act: Act) -> None:
         self.acts.append(act)
         for sentence in judge(self._world, act, self.record, self._settings):
             self.say(sentence)
         self._check_is_written(act)
+        self._replacing.saw(act, self.record)
         if act.kind is ActKind.EVICT:
             self._repacking.evicts(act, self.record)
         elif act.kind is ActKind.LAUNCH:
@@ -102,6 +106,8 @@ class Checker:
         known = {r.instance_id for r in _doomed_for_good(before)} if before is not None else set()
         taken = _taken_by_the_cloud(after) | (_taken_by_the_cloud(before) if before is not None else set())
         self._crowding.look()
+        self._replacing.look()
+        self._replacing.clocks_jump = self.clocks_jump
         voluntary = {r.instance_id for r in _voluntary(after)}
         for removal in _doomed_for_good(after):
             if removal.instance_id in known:
@@ -111,6 +117,7 @@ class Checker:
                 self._crowding.intends(removal, _of_our_own_will(after), after, self._settings)
                 self._repacking.intends(removal, after)
                 self._spare.intends(removal, after, self._settings)
+                self._replacing.intends(removal, after)
             elif removal.instance_id in taken:
                 self.say(f"instance {removal.instance_id}, which the cloud is taking, was to be terminated")
 
