@@ -218,7 +218,38 @@ def both_lanes_world() -> World:
 
 
 PROTECTED_SECONDS = 200
+
+
+def silent_world() -> World:
+    """One more than needed; the kubelet of the first falls silent, and its instance runs on."""
+    world = small_world(replace(PLAIN, unready_seconds=10, lost_pods_seconds=30))
+    for number, zone in enumerate(("a", "b", "a")):
+        world.add_node("general", "small", zone, age_seconds=7200 - number)
+    _deployment(world, "web", 4, 300, budget=1)
+    first = next(machine for machine in world.machines.book.machines.values() if machine.ours)
+    world.plan(START + 5, "falls-silent", first.instance.id)
+    return world
+
+
+def silence_ends(stage: Stage) -> Sequence[Event]:
+    """The silent one may answer again at any time; and any one may die."""
+    machines = stage.world.machines.book.machines.values()
+    silent = [m.instance.id for m in machines if m.ours and m.instance.alive and not m.reachable]
+    return [*workers_die(stage), *(("answers-again", one) for one in silent)]
+
+
+def aged_world() -> World:
+    """One of three workers is older than its pool allows."""
+    world = small_world(PLAIN)
+    for age, zone in ((9000, "a"), (600, "b"), (500, "a")):
+        world.add_node("general", "small", zone, age_seconds=age)
+    _deployment(world, "web", 4, 300, budget=1)
+    return world
+
+
 NO_REMOVALS = replace(SETTINGS, cpu_down=0.0)
+REPAIRING = replace(NO_REMOVALS, repair=True, repair_after_seconds=30, drain_timeout_seconds=90)
+EXPIRING = replace(NO_REMOVALS, pools=(replace(POOL, expire_seconds=7200), SPOT_POOL))
 BOTH_LANES = replace(SETTINGS, cooldown_up_seconds=0, max_batch_up=1, max_workers=6)
 REPACKING = replace(
     NO_REMOVALS,
@@ -275,6 +306,9 @@ SCENES = (
         deep=Bounds(2, 2, 1, 2, 11),
         weight=2,
     ),
+    # A replacement is launched next to a node that may recover, die, or be taken by the cloud meanwhile.
+    Scene("repair", silent_world, REPAIRING, events=silence_ends, quick=Bounds(1, 1, 1, 1, 9), weight=2),
+    Scene("expiry", aged_world, EXPIRING, events=targets_are_interrupted, weight=2),
     # What consolidation has emptied is marked for up to half an hour.
     Scene("consolidation", scattered_world, REPACKING, calm_steps=80, events=workers_die),
     # Two departures on one path: somebody wakes the group, and something goes wrong.

@@ -51,7 +51,7 @@ ANSWERED = (
     ("policies.write_state", "Conflict"),
     ("workloads.scale", "Conflict"),
 )
-HAPPENED = ("machine-dies", "interrupt", "person-cordons", "unprotect")
+HAPPENED = ("machine-dies", "interrupt", "person-cordons", "unprotect", "answers-again")
 
 
 class Witness(Observers):

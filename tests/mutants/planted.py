@@ -6,6 +6,7 @@ from tests.mutants.headroom_rules import OF_HEADROOM
 from tests.mutants.lanes import OF_LANES
 from tests.mutants.node_rules import OF_NODES
 from tests.mutants.plant import Mutant
+from tests.mutants.replacing import OF_REPLACING
 from tests.mutants.sleeping import OF_SLEEP
 from tests.mutants.spec_rules import OF_THE_DOCUMENTS
 from tests.mutants.takeover import OF_TAKEOVER
@@ -590,6 +591,7 @@ ALL = (
     *OF_REMOVALS,
     *OF_LANES,
     *OF_HEADROOM,
+    *OF_REPLACING,
     *OF_SLOTS,
     *OF_SPOT,
     *OF_GATES,

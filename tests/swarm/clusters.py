@@ -29,15 +29,19 @@ MOST_FAULTS = 7
 DRAWN_APART = ("late-joins",)
 APART_SHARE = 0.15
 SLEEPY_SHARE = 0.33
+REPLACING_SHARE = 0.33
 USED_SECONDS = 300
 VISITS = 0.03
 ZERO = ZeroDefaults(idle_threshold_seconds=180, keep_alive_window_seconds=60, max_keep_alive_seconds=300)
 
 
 def build(seed: int, sleeps: bool = True) -> Scenario:
-    """`sleeps`: whether some of it may go to zero, which is drawn apart, so all else stays as it was."""
+    """`sleeps`: whether some of it may go to zero, and some of it be replaced, which is drawn apart, so all
+    else stays as it was."""
     chance = random.Random(f"swarm/{seed}")
     settings = _settings(chance)
+    if sleeps:
+        settings = _replacing(settings, random.Random(f"swarm/{seed}/replacing"))
     world = World(_rules(chance), settings.pools, seed, START - WARM_UP_SECONDS)
     world.add_control_plane(settings.pools[0].zones[0])
     if chance.random() < 0.5:
@@ -49,6 +53,7 @@ def build(seed: int, sleeps: bool = True) -> Scenario:
     tick = chance.choice((20, 30, 30, 60))
     disturbed = DISTURBED_TICKS * tick
     policies = _sleepers(world, random.Random(f"swarm/{seed}/sleepers"), disturbed) if sleeps else ()
+    _silence(world, settings, random.Random(f"swarm/{seed}/silent"), disturbed)
     world.controllers.began_at = float(START)
     world.advance_to(START)
     duration = disturbed + CALM_SECONDS
@@ -58,6 +63,26 @@ def build(seed: int, sleeps: bool = True) -> Scenario:
     return Scenario(
         "swarm", seed, world, settings, duration, tick, faults, CALM_SECONDS, policies, ZERO, VISITS
     )
+
+
+def _replacing(settings: Settings, chance: random.Random) -> Settings:
+    """In some clusters what is unwell is repaired, in some what is old is replaced: drawn apart, too."""
+    if chance.random() < REPLACING_SHARE:
+        settings = replace(settings, repair=True, repair_after_seconds=chance.choice((60, 120)))
+    if chance.random() < REPLACING_SHARE:
+        lives = chance.choice((7260, 7800, 8400))
+        settings = replace(settings, pools=tuple(replace(p, expire_seconds=lives) for p in settings.pools))
+    return settings
+
+
+def _silence(world: World, settings: Settings, chance: random.Random, disturbed: int) -> None:
+    """Where nodes are repaired, some fall silent; all that are still there answer again at the end."""
+    ours = [machine for machine in world.machines.book.machines.values() if machine.ours]
+    for machine in chance.sample(ours, chance.randint(0, 2)) if settings.repair and len(ours) > 1 else ():
+        at = chance.randint(0, disturbed // 2)
+        world.plan(START + at, "falls-silent", machine.instance.id)
+        again = min(at + chance.choice((90, 400, 4000)), disturbed)
+        world.plan(START + again, "answers-again", machine.instance.id)
 
 
 def _drawn_apart(chance: random.Random) -> tuple[str, ...]:

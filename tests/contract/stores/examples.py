@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
+from ebbtide.model.budget import RemovalReason
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.node import Market
 from ebbtide.model.operation import (
@@ -23,7 +24,16 @@ from ebbtide.model.operation import (
     Spot,
     SpotKind,
 )
-from ebbtide.model.record import Counted, DrainBackoff, Emptied, Leaving, Missing, Record
+from ebbtide.model.record import (
+    Counted,
+    DrainBackoff,
+    Emptied,
+    Leaving,
+    Missing,
+    Record,
+    UnfitNode,
+    Unwell,
+)
 from tests.builders import asides, lanes
 
 AT = 1_730_000_300
@@ -49,6 +59,15 @@ SCALE_DOWN = ScaleDown(
         Removal("i-ddd", "node-d", "uid-d", "b", "workers", RemovalState.DRAINING, AT + 110, AT + 410, 1),
     ),
     reason="CPU 0.12 is below 0.30 – “quiet”",
+)
+
+REPLACEMENT = ScaleDown(
+    id="1730000450-req-rep",
+    started_at=AT + 100,
+    removals=(Removal("i-ddd", "node-d", "uid-d", "b", "workers", unhealthy=True),),
+    reason="replace node-d by t3.large in b: unhealthy, not Ready for 10 min, repair_after_sec is 10 min",
+    cause=RemovalReason.UNHEALTHY,
+    replacements=(Slot("k-3", "workers", "b", "t3.large", state=SlotState.LAUNCHED, instance_id="i-hhh"),),
 )
 
 CONSOLIDATION = Consolidate(
@@ -78,6 +97,12 @@ RECORDS = {
     "idle": IDLE,
     "scaling up": replace(IDLE, **lanes(SCALE_UP)),
     "scaling down": replace(IDLE, **lanes(SCALE_DOWN)),
+    "replacing": replace(
+        IDLE,
+        **lanes(REPLACEMENT),
+        unwell=(Unwell("uid-d", "Ready=False", AT - 600),),
+        unfit=(UnfitNode("node-d", RemovalReason.UNHEALTHY, "not Ready for 10 min"),),
+    ),
     "consolidating": replace(
         IDLE,
         **lanes(CONSOLIDATION),

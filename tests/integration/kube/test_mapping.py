@@ -79,6 +79,15 @@ def test_a_node_without_a_ready_condition_is_not_ready() -> None:
     assert not node_of(status={"conditions": [{"type": "Ready", "status": "Unknown"}]}).ready
 
 
+def test_conditions_are_read_without_what_every_node_says() -> None:
+    said = {"Ready": "True", "DiskPressure": "False", "MemoryPressure": "True", "KernelDeadlock": "False"}
+    conditions = [{"type": kind, "status": status} for kind, status in said.items()]
+    assert node_of(status={"conditions": conditions}).conditions == (
+        "KernelDeadlock=False",
+        "MemoryPressure=True",
+    )
+
+
 def test_our_cordon_is_told_by_its_annotations_and_a_mangled_token_fences_everyone_off() -> None:
     signed = {"ebbtide.dev/cordoned-by": "op-1", "ebbtide.dev/cordon-token": "5"}
     assert node_of(metadata={"name": "a1", "annotations": signed}).owner == Ownership("op-1", 5)

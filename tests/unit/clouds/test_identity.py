@@ -8,8 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ebbtide.adapters.clouds.identity import client_token, label_value, read_label_value, server_name
+from ebbtide.adapters.clouds.identity import (
+    LAUNCH_HASH,
+    client_token,
+    label_value,
+    read_label_value,
+    server_name,
+    tags_of,
+)
 from ebbtide.errors import Final
+from ebbtide.model.effect import Launch
+from tests.builders import make_pool, make_slot
 
 LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 HOST = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -60,3 +69,10 @@ def test_an_ordinary_name_stays_as_it_is() -> None:
 def test_a_name_that_does_not_fit_is_refused() -> None:
     with pytest.raises(Final, match="shorter"):
         label_value("x" * 64)
+
+
+def test_an_instance_carries_the_hash_of_what_its_pool_launches() -> None:
+    asked = Launch(make_slot(), "op")
+    assert tags_of(asked, "shop", (make_pool(launch_hash="h1"),))[LAUNCH_HASH] == "h1"
+    assert LAUNCH_HASH not in tags_of(asked, "shop", (make_pool(),))
+    assert LAUNCH_HASH not in tags_of(asked, "shop", (make_pool("other", launch_hash="h1"),))

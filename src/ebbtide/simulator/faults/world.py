@@ -28,7 +28,8 @@ class Mailbox:
 class Incidents:
     """Kinds that may be planned: interrupt ID, interrupt-all ZONE (empty for everywhere), rebalance ID,
     zone-down ZONE, zone-up ZONE, capacity ZONE/MARKET/TYPE=N, person-cordons NODE,
-    person-uncordons NODE, machine-dies ID, late-join ID, unprotect ID, wanted NAMESPACE/NAME=N."""
+    person-uncordons NODE, machine-dies ID, late-join ID, unprotect ID, falls-silent ID,
+    answers-again ID, wanted NAMESPACE/NAME=N."""
 
     def __init__(self, timeline: Timeline, inventory: Inventory, machines: Machines, nodes: Nodes) -> None:
         self._timeline = timeline
@@ -47,6 +48,8 @@ class Incidents:
             "machine-dies": self._lost,
             "late-join": self._late_join,
             "unprotect": self._unprotect,
+            "falls-silent": self._falls_silent,
+            "answers-again": self._answers_again,
             "deliver": self._deliver,
             "zone-down": self._zone_down,
             "zone-up": self._zone_up,
@@ -119,6 +122,17 @@ class Incidents:
         machine = self._alive(instance_id)
         if machine is not None:
             machine.protected = False
+
+    def _falls_silent(self, instance_id: str) -> None:
+        """Its kubelet stops answering; the instance runs on."""
+        machine = self._alive(instance_id)
+        if machine is not None and machine.works:
+            self._nodes.fall_silent(machine)
+
+    def _answers_again(self, instance_id: str) -> None:
+        machine = self._alive(instance_id)
+        if machine is not None and not machine.reachable:
+            self._nodes.answer_again(machine)
 
     def _zone_down(self, zone: str) -> None:
         self._machines.book.closed_zones.append(zone)

@@ -1,0 +1,98 @@
+"""Bugs of replacements: repair, expiry and drift."""
+
+from __future__ import annotations
+
+from tests.mutants.plant import Mutant
+
+TABLE = "unit:tests/simulation/test_crash_table_replacing.py"
+MACHINE = "unit:tests/unit/operations/test_replaced.py"
+CHOICE = "unit:tests/unit/test_replacing.py"
+UNWELL = "unit:tests/unit/test_unwell.py"
+OUTDATED = "unit:tests/unit/test_outdated.py"
+
+OF_REPLACING = (
+    Mutant(
+        "a node is drained before its replacement is Ready",
+        "scale_down.advance",
+        "not operation.abort_reason and not operation.replaced",
+        "False",
+        (MACHINE, TABLE),
+    ),
+    Mutant(
+        "an interrupted node waits for its replacement",
+        "scale_down.advance",
+        "held and situation.notice_for(removal.instance_id) is None",
+        "held",
+        (MACHINE, TABLE),
+    ),
+    Mutant(
+        "a replacement that never joins does not end the operation",
+        "why_not_replaced",
+        "slot.terminated or (slot.settled and not operation.replaced)",
+        "False",
+        (MACHINE, TABLE),
+    ),
+    Mutant(
+        "a node that recovered is removed all the same",
+        "_is_fit_again",
+        "not conditions_of(node, situation.snapshot, situation.settings)",
+        "False",
+        (MACHINE, TABLE),
+    ),
+    Mutant(
+        "that a node is well again is a failure",
+        "_why_stays",
+        'NotReplaced(f"{node.name} is {again}", excused=True)',
+        'NotReplaced(f"{node.name} is {again}")',
+        (MACHINE, TABLE),
+    ),
+    Mutant(
+        "pods that nobody ends keep a silent node for ever",
+        "is_lost",
+        "pod.terminating and 0 < pod.ends_at <= before",
+        "False",
+        (UNWELL, TABLE),
+    ),
+    Mutant(
+        "a pod on a silent node counts as ended before its grace is over",
+        "is_lost",
+        "0 < pod.ends_at <= before",
+        "True",
+        (UNWELL,),
+    ),
+    Mutant(
+        "the health brake does not hold",
+        "pool_well",
+        "sick <= limit",
+        "True",
+        (UNWELL, CHOICE),
+    ),
+    Mutant(
+        "a node that still joins is repaired",
+        "unwell_now",
+        "conditions and snapshot.instance_of[node.name].id not in joining",
+        "conditions",
+        (UNWELL,),
+    ),
+    Mutant(
+        "a replacement is drifted as well",
+        "why_drifted",
+        "hashed and instance.launch_hash == pool.launch_hash",
+        "False",
+        (OUTDATED,),
+    ),
+    Mutant(
+        "something is launched for a node that cannot be drained",
+        "replacing._why_kept",
+        "_why_not_drainable(unfit, q) if budget.passed else budget.says",
+        "'' if budget.passed else budget.says",
+        (CHOICE,),
+    ),
+    Mutant(
+        "an older version may take over a replacement",
+        "Record.format_version",
+        "any(down.slots for down in downs)",
+        "False",
+        (TABLE,),
+    ),
+)
