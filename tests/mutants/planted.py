@@ -247,7 +247,7 @@ OF_SLOTS = (
     ),
     Mutant(
         "Node objects of machines that are gone count against the maximum",
-        "total",
+        "_existing",
         "node.name not in snapshot.instance_of and pool in (None, node.pool) and node.uid not in gone",
         "node.name not in snapshot.instance_of and pool in (None, node.pool)",
         ("unit:tests/unit/test_capacity.py",),

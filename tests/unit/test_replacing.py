@@ -11,6 +11,7 @@ from ebbtide.model.decision import Action, Decision
 from ebbtide.model.node import Node
 from ebbtide.model.operation import SpotKind
 from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pool import PoolLimits
 from ebbtide.model.record import CapacityBackoff, DrainBackoff, Leaving, Unwell
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
@@ -153,6 +154,15 @@ def test_pods_that_fit_nowhere_keep_their_node() -> None:
     too_big = make_pod("big", 4100, 100, node_name="a1")
     _, why = asked(expired([too_big, picky]), **EXPIRY)
     assert why.endswith("a1: default/big would fit neither on a new small nor elsewhere")
+
+
+def test_the_limits_of_a_pool_hold_for_a_replacement_too() -> None:
+    """Three nodes of 4 CPUs are 12: a fourth would be 16."""
+    for limit, takes in ((15_999, False), (16_000, True)):
+        pools = (make_pool(expire_seconds=OLD, limits=PoolLimits(cpu_milli=limit)),)
+        decision, why = asked(expired(), pools=pools)
+        assert bool(decision.slots) is takes
+        assert takes or why.endswith("with a replacement pool workers offers 16000m CPU, its limit is 15999m")
 
 
 def test_the_last_node_of_a_zone_is_replaced_within_it_only() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
-from ebbtide.core.nodes.capacity import doomed, workers_by_zone
+from ebbtide.core.nodes.capacity import doomed, held_by_pool, workers_by_zone
 from ebbtide.core.nodes.fit import placement_of
 from ebbtide.core.nodes.offers import Offer, all_offers
 from ebbtide.core.nodes.room import Room
@@ -15,6 +15,7 @@ from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod
 from ebbtide.model.pool import Pool
 from ebbtide.model.record import Record
+from ebbtide.model.resources import NOTHING
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 
@@ -27,6 +28,8 @@ class Successors:
     """The rooms of the cluster are made once, and put back after each try."""
 
     def __init__(self, snapshot: Snapshot, record: Record, settings: Settings) -> None:
+        self._snapshot = snapshot
+        self._record = record
         lost = doomed(record)
         names = {name for name, instance in snapshot.instance_of.items() if instance.id in lost}
         self._placement = placement_of(snapshot.cluster, names)
@@ -36,10 +39,13 @@ class Successors:
     def offer_for(self, node: Node, pool: Pool, pods: Sequence[Pod]) -> tuple[Offer | None, str]:
         """The offer, or why there is none that takes these pods of the node."""
         why = f"pool {pool.name} offers nothing"
+        held = held_by_pool(self._snapshot, self._record, pool) if pool.limits is not None else NOTHING
         taken = self._placement.close(node.name)
         try:
             for offer in self._in_order(node, pool)[:MOST_TRIES]:
-                why = self._why_not(offer, pods)
+                over = pool.limits.why_over(held.plus(offer.node_type.allocatable)) if pool.limits else ""
+                why = f"with a replacement pool {pool.name} offers {over}" if over else ""
+                why = why or self._why_not(offer, pods)
                 if not why:
                     return offer, ""
         finally:
