@@ -65,11 +65,12 @@ demo: $(if $(wildcard $(READY)),$(READY),$(LIGHT)) ## Show a small simulated clu
 run: $(READY) ## Run the autoscaler (ARGS="...")
 	@$(BIN)/ebbtide run $(ARGS)
 
-check: $(READY) ## Lint, format, types and import rules; no tests
+check: $(READY) ## Lint, format, types, import rules and words; no tests
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy $(CODE)
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m scripts.voice
 
 test: check ## All that a change must pass: check, every test, coverage (PYTEST_ARGS="...")
 	$(BIN)/python -m tests.lanes $(PYTEST_ARGS)
@@ -107,7 +108,7 @@ bench: $(READY) ## Run every bench/bench_*.py (ARGS="...")
 bench-packing: $(READY) ## Compare the packing planner with two baselines (DATA=folder of traces and prices)
 	$(BIN)/python -m bench.bench_packing $(if $(DATA),--data $(DATA)) $(ARGS)
 
-bench-consolidation: $(READY) ## Consolidate a large half-empty cluster, beside Karpenter's way (DATA=folder)
+bench-consolidation: $(READY) ## Consolidate a large half-empty cluster, next to Karpenter's way (DATA=folder)
 	$(BIN)/python -m bench.bench_consolidation $(if $(DATA),--data $(DATA)) $(ARGS)
 
 bench-launch: $(READY) ## What a tick would launch for many pending pods, next to first-fit (DATA=folder)
@@ -126,7 +127,7 @@ audit: $(READY) ## Write build/sbom.json and ask for known holes in the locked l
 	$(BIN)/cyclonedx-py requirements requirements.lock --output-file build/sbom.json
 	$(BIN)/pip-audit --disable-pip --require-hashes -r requirements.lock
 
-lock: ## Resolve pyproject.toml anew into the lock files
+lock: ## Resolve pyproject.toml again into the lock files
 	@python=$$($(find_python)); \
 	[ -n "$$python" ] || { echo "$(no_python)" >&2; exit 1; }; \
 	"$$python" -m venv $(LOCKER)

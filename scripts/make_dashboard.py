@@ -1,6 +1,6 @@
 """Write deploy/grafana/dashboard.json: one panel for each thing an operator asks. `make dashboard` does it.
 
-Made by a program, so every panel has the same look and no figure is mistyped; a test checks that the
+Made by a program, so every panel has the same look and no name is mistyped; a test checks that the
 names it uses are names that Ebbtide exports, and that Prometheus understands every query.
 """
 
@@ -15,7 +15,7 @@ WIDTH, HEIGHT, COLUMNS = 8, 7, 3
 C = 'cluster=~"$cluster"'
 PANELS: tuple[tuple[str, str, str, tuple[tuple[str, str], ...]], ...] = (
     ("Nodes by state", "short", "timeseries", ((f"sum by (state) (ebbtide_nodes{{{C}}})", "{{state}}"),)),
-    ("Pods waiting", "short", "timeseries", ((f"sum(ebbtide_pods_waiting{{{C}}})", "waiting"),)),
+    ("Pending pods", "short", "timeseries", ((f"sum(ebbtide_pods_waiting{{{C}}})", "pending"),)),
     ("CPU of the workers", "percentunit", "timeseries", ((f"ebbtide_cpu_ratio{{{C}}}", "{{cluster}}"),)),
     (
         "Cost an hour",

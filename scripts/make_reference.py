@@ -1,4 +1,4 @@
-"""The reference pages that are made from the code: commands, API routes, figures, log entries, story keys.
+"""The reference pages that are made from the code: commands, API routes, metrics, log entries, story keys.
 
 make reference        writes docs/reference/*.md; a test fails where they are not those of the code
 """
@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ebbtide.adapters.metrics_export.metrics import Figures
+from ebbtide.adapters.metrics_export.metrics import MetricsRegistry
 from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.cli.demo_page import demo_site
 from ebbtide.model import events, log
@@ -44,7 +44,7 @@ def pages() -> dict[str, str]:
 
 
 def document() -> dict[str, Any]:
-    """With everything that can be served: policies, figures and the demo."""
+    """With everything that can be served: policies, metrics and the demo."""
     site = demo_site(Live(1, 0.0), "none", 1.0)
     found: dict[str, Any] = make_app(site).openapi()
     return found
@@ -59,7 +59,7 @@ def api_page(api: Mapping[str, Any]) -> str:
         "`Authorization: Bearer ...`; its scope is `read`, `wake` or `admin`, each with all that the one",
         "before it may. Errors are `application/problem+json` with `title`, `status`, `detail` and, for bad",
         "input, `errors`. Times are seconds since the epoch, money is a decimal in a string. `/metrics` is",
-        "there too in a process that keeps figures ([metrics.md](metrics.md)), and needs `read`.",
+        "there too in a process that exports metrics ([metrics.md](metrics.md)), and needs `read`.",
         "",
         "| route | scope | what it does | answer |",
         "| --- | --- | --- | --- |",
@@ -138,13 +138,19 @@ def _type(field: Mapping[str, Any]) -> str:
 
 
 def metrics_page() -> str:
-    lines = ["# Figures for Prometheus", "", MADE, "| figure | kind | what it is |", "| --- | --- | --- |"]
-    for family in sorted(Figures().registry.collect(), key=lambda family: family.name):
+    lines = [
+        "# Metrics for Prometheus",
+        "",
+        MADE,
+        "| metric | kind | what it is |",
+        "| --- | --- | --- |",
+    ]
+    for family in sorted(MetricsRegistry().registry.collect(), key=lambda family: family.name):
         if family.name.startswith("process_"):
             continue
         name = f"{family.name}_total" if family.type == "counter" else family.name
         lines.append(f"| `{name}` | {family.type} | {family.documentation} |")
-    lines += ["", "Next to them the usual `process_*` figures of the process itself."]
+    lines += ["", "Also exported are the usual `process_*` metrics of the process itself."]
     return "\n".join(lines) + "\n"
 
 

@@ -1,9 +1,9 @@
 """The one way out: every address that comes from the configuration is looked at here before it is spoken to.
 
-Whoever can change a URL of the configuration, or the DNS behind it, could otherwise make this process ask the
-metadata service of its cloud and show the answer. So a name is looked up once, all its addresses are judged,
-and the connection goes to one that was: asked a second time, the name could point elsewhere. A redirect is a
-new connection, and judged like any other.
+Anyone who can change a URL of the configuration, or the DNS behind it, could otherwise make this process ask
+the metadata service of its cloud and show the answer. So a name is looked up once, all its addresses are
+judged, and the connection goes to one that was: asked a second time, the name could point elsewhere. A
+redirect is a new connection, and judged like any other.
 
 The SDK of a cloud asks the metadata service for its own credentials by a connection of its own; that stays.
 """

@@ -1,4 +1,4 @@
-"""The doors to the outside. Adapters implement them, the simulator too; one contract suite each.
+"""The interfaces to the outside. Adapters and the simulator implement them; one contract suite tests each.
 
 Common to all: errors are those of `ebbtide.errors`. A call that raises `Unanswered` may have been
 carried out, one that raises anything else was not.
@@ -73,9 +73,9 @@ class Store(Protocol):
     def find_entry(self, entry_id: str) -> LogEntry | None: ...
 
     def prune_log(self, before: int) -> int:
-        """Forget the entries of before that second, but for those that the ledger is rebuilt from, and
-        leases of instances that ended so long ago that none of them still stands. Returns how many entries
-        it removed. Cut short, repeated or done by two at once, it does no harm."""
+        """Delete entries older than `before`, except those the ledger needs, and leases of instances that
+        ended so long ago that none is still valid. Returns the number of entries deleted. Safe to interrupt,
+        to repeat and to run twice at the same time."""
 
     def close(self) -> None: ...
 
@@ -120,7 +120,7 @@ class PolicyStore(Protocol):
         entries: Sequence[LogEntry] = (),
         once: Once | None = None,
     ) -> IdleState:
-        """Replace the state, add each day's figures to the row of its policy, date and currency, append
+        """Replace the state, add each day's amounts to the row of its policy, date and currency, append
         the entries, use up the key: all or nothing, and only while `rev` is still that of `state` (else
         `Conflict`) and nobody used the key before (else `KeyUsed`).
         Returned with its new `rev`. A write whose reply was lost is recognised as our own."""
@@ -151,8 +151,8 @@ class Workloads(Protocol):
 
     def scale(self, seen: Workload, replicas: int, note: str) -> Workload:
         """Set the replicas and tell why (an Event), provided that nothing changed since it was `seen`
-        (else `Conflict`). It always changes `version`, also where the replicas were these already: whoever
-        saw the workload earlier can then no longer scale it. `NotFound` as above."""
+        (else `Conflict`). It always changes `version`, also where the replicas were these already: a caller
+        that saw the workload earlier can then no longer scale it. `NotFound` as above."""
 
     def wait_ready(self, ref: WorkloadRef, until: float) -> Workload:
         """Return the moment a watch says that it is ready, or what was last seen at `until`. Many
@@ -192,7 +192,7 @@ class Cluster(Protocol):
         """All of it, or an error: an incomplete list is never a view."""
 
     def read_pods_on(self, node_name: str) -> Sequence[Pod]:
-        """Asked afresh, past any cache."""
+        """Read again, past any cache."""
 
     def soft_taint(self, effect: SoftTaint, token: int) -> None:
         """Sign with operation and token and prefer no new pods (`model.node.LEAVING`); the node stays
@@ -249,7 +249,7 @@ class Notifier(Protocol):
 
 
 class Observer(Protocol):
-    """Told what a runner sees and does, for figures and for people; deciding does not depend on it. Must not
+    """Told what a runner observes and does, for metrics and for people. No decision depends on it. Must not
     raise and must not take long."""
 
     def looked(self, snapshot: Snapshot, record: Record) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ebbtide.adapters.stores.dynamodb.tables import create_tables
 from ebbtide.adapters.stores.sql.migrate import upgrade
-from tests.chaos.drive import Figures, drive
+from tests.chaos.drive import RunTotals, drive
 from tests.servers.dynamodb import CREDENTIALS, dynamodb_server
 from tests.servers.postgres import postgres_server
 
@@ -24,7 +24,7 @@ def main() -> int:
     arguments = parser.parse_args()
     os.environ.update(CREDENTIALS)  # before any process starts that starts others
     wanted = ("postgresql", "dynamodb") if arguments.database == "both" else (arguments.database,)
-    total = Figures()
+    total = RunTotals()
     for name in wanted:
         figures = on_postgresql if name == "postgresql" else on_dynamodb
         found = figures(arguments.seconds / len(wanted), arguments.seed)
@@ -36,7 +36,7 @@ def main() -> int:
     return 1 if total.violations or total.lost_writes else 0
 
 
-def on_postgresql(seconds: float, seed: int) -> Figures:
+def on_postgresql(seconds: float, seed: int) -> RunTotals:
     with folder() as place, postgres_server("max_connections=200") as server:
         server.run("CREATE DATABASE chaos")
         url = server.url("chaos")
@@ -44,11 +44,11 @@ def on_postgresql(seconds: float, seed: int) -> Figures:
         return drive(url, server, seconds, seed, Path(place))
 
 
-def on_dynamodb(seconds: float, seed: int) -> Figures:
+def on_dynamodb(seconds: float, seed: int) -> RunTotals:
     with folder() as place, dynamodb_server(durable=True) as server:
         if server.standing_in:
             print(f"dynamodb: not run, {server.standing_in}")
-            return Figures()
+            return RunTotals()
         url = server.url("chaos-state", "chaos-logs")
         create_tables(url)
         return drive(url, server, seconds, seed, Path(place))

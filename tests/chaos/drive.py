@@ -33,7 +33,7 @@ class Database(Protocol):
 
 
 @dataclass(frozen=True)
-class Figures:
+class RunTotals:
     seconds: float = 0.0
     kills: int = 0
     freezes: int = 0
@@ -43,8 +43,8 @@ class Figures:
     acts: str = ""
     violations: tuple[str, ...] = ()
 
-    def plus(self, other: Figures) -> Figures:
-        return Figures(
+    def plus(self, other: RunTotals) -> RunTotals:
+        return RunTotals(
             self.seconds + other.seconds,
             self.kills + other.kills,
             self.freezes + other.freezes,
@@ -63,7 +63,7 @@ class Figures:
         )
 
 
-def drive(url: str, database: Database, seconds: float, seed: int, folder: Path) -> Figures:
+def drive(url: str, database: Database, seconds: float, seed: int, folder: Path) -> RunTotals:
     chaos = Chaos(url, database, seed, folder)
     try:
         chaos.start()
@@ -151,7 +151,7 @@ class Chaos:
                 os.kill(self._runners[owner].pid or 0, signal.SIGCONT)
                 del self._frozen[owner]
 
-    def come_to_rest(self) -> Figures:
+    def come_to_rest(self) -> RunTotals:
         """No more disturbance: everything in progress must end, then what is left is judged."""
         self._thaw(all_of_them=True)
         world = host.knock(self._address, self._authkey)
@@ -187,7 +187,7 @@ class Chaos:
             broken.append("nothing was ever written, launched or removed, so nothing was shown")
         acts = ", ".join(f"{number} {name}" for name, number in figures.items())
         store.close()
-        return Figures(
+        return RunTotals(
             0.0,
             self._kills,
             self._freezes,

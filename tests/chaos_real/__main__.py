@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.chaos_real.drive import Drive, Figures
+from tests.chaos_real.drive import Drive, RunTotals
 from tests.chaos_real.nursery import ROOT, Nursery, nursery
 from tests.chaos_real.stand import stand
 from tests.chaos_real.versions import other_version
@@ -51,7 +51,7 @@ def chaos(given: argparse.Namespace, place: Path) -> int:
     other = other_version(given.other, place / "other")
     print(other.says, flush=True)
     wanted = STORES if given.store == "both" else (given.store,)
-    total = Figures()
+    total = RunTotals()
     for name in wanted:
         folder = place / name
         folder.mkdir()
@@ -81,7 +81,7 @@ def nurseries(sources: list[Path], folder: Path) -> Iterator[list[Nursery]]:
         ]
 
 
-def tell(found: Figures) -> None:
+def tell(found: RunTotals) -> None:
     faults = ", ".join(f"{count} {kind}" for kind, count in sorted(found.faults.items()))
     memory = ", ".join(f"{first / 1024:.0f} MiB -> {last / 1024:.0f} MiB" for first, last in found.memory)
     print(f"{found.kills} kills and {found.freezes} freezes in {found.seconds:.0f} s")

@@ -34,7 +34,7 @@ UNEXPECTED = ("tick failed unexpectedly", "not opened, unexpectedly")
 
 
 @dataclass
-class Figures:
+class RunTotals:
     seconds: float = 0.0
     kills: int = 0
     freezes: int = 0
@@ -51,7 +51,7 @@ class Figures:
     of_other: list[str] = field(default_factory=list)
     """Bugs of the other version, which are known or mended by now: told, and not held against this one."""
 
-    def add(self, other: Figures) -> None:
+    def add(self, other: RunTotals) -> None:
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 
@@ -67,9 +67,9 @@ class Drive:
         self._born = 0
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._found = Figures()
+        self._found = RunTotals()
 
-    def run(self, seconds: float) -> Figures:
+    def run(self, seconds: float) -> RunTotals:
         stand, witness = self._stand, self._stand.witness
         for look, pause in (
             (stand.machines.look, 0.9),

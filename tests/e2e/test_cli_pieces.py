@@ -220,9 +220,9 @@ def test_a_consolidation_is_described_with_its_nodes_and_moves() -> None:
     ):
         assert part in said
     vain = Record(last_consolidation_at=900, consolidations_in_vain=1, evictions=(950, 960))
-    assert "back-off            consolidation for another 3 h 58 min, after 1 in vain" in told(vain)
+    assert "back-off            consolidation for another 3 h 58 min, after 1 without result" in told(vain)
     assert "pods moved          2 in the last hour, 60 allowed" in told(vain)
-    assert "in vain" not in told(replace(vain, leaving=leaving))
+    assert "without result" not in told(replace(vain, leaving=leaving))
     aborting = told(Record(**lanes(replace(operation, abort_reason="paused"))))
     assert "consolidation (aborting) op-4" in aborting
     plan = ConsolidationPlan(moves=operation.moves)

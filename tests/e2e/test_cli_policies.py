@@ -227,7 +227,7 @@ def test_savings_have_a_bar_for_each_day_and_can_be_rebuilt(ask: Ask) -> None:
     with in_the_store(config()) as scaling:
         scaling.ports.policies.replace_days(policy.id, [])
         assert len(scaling.ports.store.read_log([LogKind.STRETCH])) == 2
-    assert "the ledger was wrong and is mended" in ask("savings", "rebuild", "web").out
+    assert "the ledger was wrong and is corrected" in ask("savings", "rebuild", "web").out
     assert json.loads(ask("savings", "web", "--json", *asked).out) == shape
     ask("policy", "delete", "web", "--yes")
     assert json.loads(ask("savings", policy.id, "--json", *asked).out) == shape

@@ -174,7 +174,7 @@ def test_faults_are_made_by_their_buttons_and_seen(watched: Watched) -> None:
     page = watched.page
     page.get_by_role("button", name="Burst").click()
     expect(page.get_by_text("24 pods want a place for half an hour")).to_be_visible()
-    expect(card(page, "Pods waiting").get_by_text(re.compile("default/burst")).first).to_be_visible()
+    expect(card(page, "Pending pods").get_by_text(re.compile("default/burst")).first).to_be_visible()
     expect(heading(page, "scale-up")).to_be_visible()
     page.get_by_role("button", name="API server gone").click()
     expect(page.get_by_text("cluster: the API server does not answer (a fault of the demo)")).to_be_visible()

@@ -84,7 +84,7 @@ def longest_frame(page: Page, large: Synthetic, turns: Iterator[int]) -> float:
     for _ in range(UPDATES):
         turn = next(turns)
         large.change(lambda _, turn=turn: many_nodes(turn))  # type: ignore[misc]
-        expect(page.locator("dl.figures").first).to_contain_text(f"pods{MANY + turn}")
+        expect(page.locator("dl.stats").first).to_contain_text(f"pods{MANY + turn}")
         expect(page.locator(LAST)).to_have_attribute("aria-label", re.compile(rf", {1 + turn} pods"))
     return float(page.evaluate("Math.max(...window.frames_ms)"))
 

@@ -13,7 +13,7 @@ from ebbtide.core.operations.facts import closed, transitions
 from ebbtide.core.operations.spot import close
 from ebbtide.core.prices.costs import CostPoint
 from ebbtide.core.scale_to_zero.savings import Saved, SavingsDay
-from ebbtide.entrypoints.report.collect import Figures, collect, period_of
+from ebbtide.entrypoints.report.collect import ReportData, collect, period_of
 from ebbtide.entrypoints.report.page import page
 from ebbtide.model.events import EffectDone, EffectKind, Event
 from ebbtide.model.log import LogEntry, LogKind
@@ -35,7 +35,7 @@ def live() -> Live:
     return live
 
 
-def figures_of(live: Live, first: str = "", last: str = "") -> Figures:
+def figures_of(live: Live, first: str = "", last: str = "") -> ReportData:
     period = period_of(first, last, int(live.stage.clock.now()))
     days = live.scaling.summary(period.first, period.last).total.days
     return collect(live.ports.store, "demo", days, period)
@@ -54,7 +54,7 @@ def test_what_was_done_is_counted_as_the_log_has_it(live: Live) -> None:
     assert figures.done.unknown == 0
 
 
-def told(*facts: Event, entries: tuple[LogEntry, ...] = ()) -> Figures:
+def told(*facts: Event, entries: tuple[LogEntry, ...] = ()) -> ReportData:
     store = MemoryStore(Live(1, START).stage.clock, "demo")
     store.append([*(entry_of(f"{number:04d}", START, fact) for number, fact in enumerate(facts)), *entries])
     return collect(store, "demo", (), period_of("2026-11-02", "2026-11-02", START + 60))
@@ -132,7 +132,7 @@ def test_what_held_when_the_period_began_counts_from_its_beginning(live: Live) -
 HOSTILE = '"><script>alert(1)</script><img src=//evil.example/x onerror=alert(1)>'
 
 
-def hostile(live: Live) -> Figures:
+def hostile(live: Live) -> ReportData:
     figures = figures_of(live, "2026-11-02")
     alarm = LogEntry("1", START, LogKind.ALARM, HOSTILE)
     done = replace(figures.done, operations=((HOSTILE, 1, 0),))

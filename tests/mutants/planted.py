@@ -120,7 +120,7 @@ OF_REMOVALS = (
         ),
     ),
     Mutant(
-        "pods that wait do not stop a removal",
+        "pending pods do not stop a removal",
         "yielding.why_yield",
         "pod is not None",
         "False",
@@ -137,7 +137,7 @@ OF_REMOVALS = (
         "pods that are ending are not waited for",
         "_terminating",
         "Treatment.WAIT",
-        "Treatment.PASS_OVER",
+        "Treatment.SKIP",
         ("explorer:scale-down",),
     ),
 )

@@ -141,7 +141,7 @@ def test_queued_pods_with_no_worker_at_all_skip_the_cooldown() -> None:
     assert decision.action is Action.SCALE_UP
     up = decision.verdicts[-1]
     assert [c.says for c in up.checks if c.name == "cooldown over"] == [
-        "pods wait and there is no worker: the cooldown is skipped"
+        "pods are pending and there is no worker: the cooldown is skipped"
     ]
 
 

@@ -31,16 +31,16 @@ def test_a_pod_of_a_controller_may_be_evicted() -> None:
 
 
 def test_a_daemonset_pod_does_not_keep_a_node_from_being_drained() -> None:
-    assert judged(make_pod(controller="DaemonSet")) == (Treatment.PASS_OVER, DrainReason.DAEMON_SET)
+    assert judged(make_pod(controller="DaemonSet")) == (Treatment.SKIP, DrainReason.DAEMON_SET)
 
 
 def test_a_mirror_pod_is_never_touched() -> None:
-    assert judged(make_pod(mirror=True, controller="Node")) == (Treatment.PASS_OVER, DrainReason.MIRROR)
+    assert judged(make_pod(mirror=True, controller="Node")) == (Treatment.SKIP, DrainReason.MIRROR)
 
 
 @pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED])
 def test_a_finished_pod_is_passed_over(phase: Phase) -> None:
-    assert judged(make_pod(phase=phase)) == (Treatment.PASS_OVER, DrainReason.FINISHED)
+    assert judged(make_pod(phase=phase)) == (Treatment.SKIP, DrainReason.FINISHED)
 
 
 @pytest.mark.parametrize("priority_class", ["system-node-critical", "system-cluster-critical"])
@@ -57,7 +57,7 @@ def test_reading_6_finished_mirror_and_daemonset_pods_are_passed_over_before_any
     kind: dict[str, Any],
 ) -> None:
     pod = make_pod(namespace="kube-system", priority_class="system-node-critical", **kind)
-    assert judge(pod, FREE, make_settings(), {}).treatment is Treatment.PASS_OVER
+    assert judge(pod, FREE, make_settings(), {}).treatment is Treatment.SKIP
 
 
 COREDNS = make_pod("coredns-7db6d8ff4d-x2zvq", namespace="kube-system")

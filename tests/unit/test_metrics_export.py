@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ebbtide.adapters.metrics_export.health import Health
-from ebbtide.adapters.metrics_export.metrics import ClusterFigures, Figures
+from ebbtide.adapters.metrics_export.metrics import ClusterFigures, MetricsRegistry
 from ebbtide.adapters.metrics_export.serving import MOST_CONNECTIONS, MetricsServer
 from ebbtide.bootstrap.metrics import figures_served
 from ebbtide.config.document import Read
@@ -34,7 +34,7 @@ class Watched:
 
     def __init__(self, **settings: object) -> None:
         self.small = Small(settings=quick_settings(**settings))
-        self.figures = Figures(self.small.clock.now)
+        self.figures = MetricsRegistry(self.small.clock.now)
         self.ports = replace(self.small.ports, observer=Observers(self.figures.of(self.small.settings)))
         self.health = Health(self.figures, 60)
 
@@ -124,7 +124,7 @@ class Faulty(ClusterFigures):
 
 def test_an_observer_that_fails_does_not_fail_the_tick_and_the_others_are_told() -> None:
     watched = Watched(min_workers=3)
-    faulty = Faulty(Figures(watched.small.clock.now), watched.small.settings)
+    faulty = Faulty(MetricsRegistry(watched.small.clock.now), watched.small.settings)
     both = replace(watched.ports, observer=Observers(faulty, watched.ports.observer))
     assert watched.tick(both).startswith("nothing to do")
     assert watched.value("ebbtide_ticks_total", result="acted") == 1
@@ -181,7 +181,7 @@ def test_an_address_that_is_taken_is_said_and_the_loop_runs_without() -> None:
         config = build_config(Read(), {"METRICS_ADDR": taken})
         with figures_served([(config, watched.small.ports)], said.append) as doors:
             assert len(doors.doors) == 1
-    assert said[0].startswith(f"No figures are served: {taken} cannot be listened on")
+    assert said[0].startswith(f"No metrics are served: {taken} cannot be listened on")
 
 
 @pytest.mark.parametrize("given", ["off", "127.0.0.1:0", "[::]:9808", "0.0.0.0:65535", "localhost:80"])

@@ -1,7 +1,7 @@
 """Notifications out: a signed message (Standard Webhooks) for every sleep and every wake.
 
 They are sent by a thread of their own from a queue with an end, so nobody waits for them: what does not
-fit, and what was tried long enough in vain, is dropped and said. A message has the id of its log entry, also
+fit, and what failed for too long, is dropped and reported. A message has the id of its log entry, also
 when it is sent again, so a receiver can tell a repeat. The log has them all; this is a courtesy.
 
 Redirects are not followed, and `outgoing` looks at every address before it is spoken to.

@@ -1,6 +1,6 @@
 """The only place where adapters are chosen: from a checked configuration to the ports the engine uses.
 
-The simulator stands above this module, so whoever wants a simulated cluster hands its opener in.
+The simulator stands above this module, so the caller passes in the function that opens a simulated cluster.
 """
 
 from __future__ import annotations

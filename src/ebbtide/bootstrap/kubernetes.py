@@ -1,4 +1,4 @@
-"""The doors of a real cluster: Kubernetes, its cloud, its metrics and its notices.
+"""The ports of a real cluster: Kubernetes, its cloud, its metrics and its notices.
 
 Adapters and their libraries are imported where they are used, so only a real cluster needs them.
 """
@@ -42,7 +42,7 @@ LAST_TO_CLOSE_FIRST = (
 
 
 def open_kubernetes(config: Config, watching: bool = False, asking: bool = False) -> ClusterPorts:
-    """The doors of a real cluster. `watching` keeps a view current, `asking` insists on an answer now."""
+    """The ports of a real cluster. `watching` keeps a view current, `asking` insists on an answer now."""
     clock = SystemClock()
     connection = connect_kubernetes(config)
     try:
@@ -132,7 +132,7 @@ def cloud_client(config: Config, service: str = "ec2") -> Any:
 
 
 def close_doors(doors: ClusterPorts | Ports) -> None:
-    """Every door that can be closed, the store last; one that fails keeps no other open."""
+    """Close every port that can be closed, the store last. If one fails, the others are still closed."""
     with ExitStack() as last_first:
         for name in LAST_TO_CLOSE_FIRST:
             if shut := getattr(getattr(doors, name, None), "close", None):

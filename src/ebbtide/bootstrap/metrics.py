@@ -1,5 +1,5 @@
 """`/metrics`, `/healthz` and `/readyz` of a process that stays. What cannot be served is said, and the loop
-runs without it: an autoscaler that stands still for the sake of its figures would be worse."""
+runs without it: an autoscaler that stops because it cannot export metrics would be worse."""
 
 from __future__ import annotations
 
@@ -22,31 +22,32 @@ Cluster = tuple[Config, Ports]
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """The same doors, with figures kept of what goes through them; `health` is None where none are."""
+    """The same ports, with metrics of the calls through them. `health` is None if there are none."""
 
     doors: tuple[Ports, ...]
     health: Health | None = None
 
     def follow(self, config: Config, scaling: Scaling | None) -> None:
-        """Policies have figures too, once their store is open."""
+        """Policies have metrics too, once their store is open."""
         if self.health is not None and scaling is not None:
             self.health.figures.policies.follow(config.settings.cluster, scaling.ports.policies)
 
 
 def watched(clusters: Sequence[Cluster], say: Callable[[str], None], ticks: bool = True) -> Watched:
-    """Figures where anybody could ask for them. Who does not tick (`ebbtide serve`) is not unwell for it."""
+    """Metrics, if anyone can scrape them. A process that does not tick (`ebbtide serve`) still counts as
+    healthy."""
     doors = tuple(ports for _, ports in clusters)
     if all(config.metrics_addr == OFF and config.api.listen == OFF for config, _ in clusters) and ticks:
         return Watched(doors)
     try:
         from ebbtide.adapters.metrics_export.health import Health
-        from ebbtide.adapters.metrics_export.metrics import Figures
+        from ebbtide.adapters.metrics_export.metrics import MetricsRegistry
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("ebbtide"):
             raise
-        say("No figures are served: prometheus-client is not installed. Run: pip install 'ebbtide[kube]'")
+        say("No metrics are served: prometheus-client is not installed. Run: pip install 'ebbtide[kube]'")
         return Watched(doors)
-    figures = Figures()
+    figures = MetricsRegistry()
     seen = []
     for config, ports in clusters:
         told = (ports.observer, figures.of(config.settings)) if ticks else (ports.observer,)
@@ -70,12 +71,12 @@ def figures_served(clusters: Sequence[Cluster], say: Callable[[str], None]) -> I
         server = MetricsServer(seen.health, host.strip("[]"), int(port))
     except OSError as error:
         say(
-            f"No figures are served: {address} cannot be listened on ({error.strerror or error}). "
+            f"No metrics are served: {address} cannot be listened on ({error.strerror or error}). "
             "Set metrics_addr to another address, or to off."
         )
         yield seen
         return
-    say(f"Figures: http://{host}:{server.port}/metrics")
+    say(f"Metrics: http://{host}:{server.port}/metrics")
     try:
         yield seen
     finally:

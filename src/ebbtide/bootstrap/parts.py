@@ -1,4 +1,4 @@
-"""What needs no choice: the doors of a world as one, the clock, ids, and notices as lines."""
+"""What is the same everywhere: the ports of a cluster as one value, the clock, ids, and notices as lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a configuration and its open doors to the scaling of workloads, with the file's policies applied."""
+"""From a configuration and its open ports to the scaling of workloads, with the file's policies applied."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class HasPolicies(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The doors of a tick with what policies make of its settings, and the scaling next to it, if any."""
+    """The ports of a tick, its settings as policies change them, and the scaling of workloads, if any."""
 
     ports: Ports
     scaling: Scaling | None = None

@@ -1,6 +1,6 @@
 """The configuration: YAML file plus environment, checked whole before anything else happens.
 
-`load` is the door; it touches nothing and raises `ConfigError` with every problem at once.
+`load` is the entry point. It changes nothing and raises `ConfigError` with every problem at once.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class MetricsKeys(Section):
         "a URL such as http://prometheus.monitoring:9090",
     )
     query: str = text(
-        "A query of your own: CPU use from 0 to 1, by node or one figure for all.", "a query in PromQL"
+        "A query of your own: CPU use from 0 to 1, by node or one value for all.", "a query in PromQL"
     )
     token_file: str = text(
         "File with the bearer token for Prometheus, read for each query.", "the path of a file"

@@ -71,7 +71,7 @@ class ConsolidationKeys(Section):
         DEFAULTS.move_timeout_seconds, "How long a moved pod may take to be ready elsewhere.", 1
     )
     replace: bool = Field(
-        DEFAULTS.replace, description="Whether cheaper nodes may be launched in place of dearer ones."
+        DEFAULTS.replace, description="Whether cheaper nodes may be launched in place of more expensive ones."
     )
     players_query: str = Field(
         DEFAULTS.players_query,

@@ -79,7 +79,7 @@ def parse_document(text: str, name: str, example: str = "min_workers: 2", hint: 
 
 
 def parse_documents(text: str, name: str, hint: str) -> tuple[Read, ...]:
-    """Every document of a file that may hold several; empty ones are passed over."""
+    """Every document of a file that may hold several; empty ones are skipped."""
     found = []
     with _reading(text, name, hint) as loader:
         while loader.check_node():

@@ -144,7 +144,7 @@ class PoolKeys(Section):
     )
     min: int = Field(0, ge=0, le=100_000, description="Never fewer workers of this pool.")
     max: int | None = Field(
-        None, ge=1, le=100_000, description="Never more workers of this pool; `max_workers` holds besides."
+        None, ge=1, le=100_000, description="Never more workers of this pool. `max_workers` still applies."
     )
     weight: int = Field(
         0,
@@ -165,7 +165,7 @@ class PoolKeys(Section):
     taints: tuple[TaintKeys, ...] = Field((), description="Taints that its nodes carry, as below.")
     budgets: tuple[BudgetKeys, ...] = Field(
         (),
-        description="Limits to what leaves this pool at a time, as below; those of the cluster hold besides.",
+        description="How many workers may leave this pool at a time, as below; cluster budgets still apply.",
     )
 
     expire_after: Annotated[int, BeforeValidator(read_duration)] | None = Field(

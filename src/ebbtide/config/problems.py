@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, said so a person can mend it: place, value, what is allowed."""
+"""What is wrong with a configuration, so a person can fix it: place, value, what is allowed."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def read_memory_mib(value: Any) -> int:
 
 
 def read_price(value: Any) -> Decimal | None:
-    """Raises `ValueError` for what is no price. A price of zero would make everything else look dear
+    """Raises `ValueError` for what is no price. A price of zero would make everything else look expensive
     for a reason nobody wrote down: what is not known is left out."""
     if value is None:
         return None

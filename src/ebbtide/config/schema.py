@@ -329,7 +329,7 @@ class Document(
     scale_to_zero: ScaleToZeroKeys = ScaleToZeroKeys()
     gate: GateKeys = GateKeys()
     budgets: tuple[BudgetKeys, ...] = Field(
-        (), description="Limits to what leaves at a time, besides `budget_fraction`; see below."
+        (), description="How many workers may leave at a time, in addition to `budget_fraction`; see below."
     )
     headroom: tuple[HeadroomKeys, ...] = Field(
         (), description="Room that is kept free for pods to come, without placeholder pods; see below."

@@ -1,7 +1,7 @@
 """An observer that notes in the log what the workers cost an hour, whenever that has changed.
 
 What was noted last is remembered by the process and found in the log by the next one, so a Lambda
-that starts afresh each minute notes no more than a daemon does.
+that starts again each minute notes no more than a daemon does.
 """
 
 from __future__ import annotations

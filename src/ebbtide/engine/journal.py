@@ -66,7 +66,7 @@ def _readable(entry: LogEntry) -> Iterator[None]:
 
 def _read_record(data: dict[str, Any]) -> Record:
     """Field by field, since which kind an operation is shows only in what it holds. What a newer version
-    added is passed over, as elsewhere."""
+    added is skipped, as elsewhere."""
     hints = get_type_hints(Record)
     values: dict[str, Any] = {
         name: _read_operation(value) if name in OPERATIONS else msgspec.convert(value, hints[name])

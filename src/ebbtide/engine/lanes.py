@@ -42,7 +42,7 @@ def with_runs(lane: Lane, record: Record, runs: int) -> Record:
 
 
 def clean(record: Record) -> Record:
-    """The record without a run that could be held against an operation."""
+    """The record without a run that counts against an operation."""
     if not record.unclean_runs and not record.unclean_removal_runs:
         return record
     return replace(record, unclean_runs=0, unclean_removal_runs=0)

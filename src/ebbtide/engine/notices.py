@@ -1,4 +1,4 @@
-"""Spot notices: taken in and answered at once, under a lease of their own, whoever holds the cluster's.
+"""Spot notices: accepted and answered at once, each under its own lease, independent of the cluster's.
 
 The record is the same, so minimum, maximum and the one owner of a node hold across both; a write that
 meets another's is simply done again on what the other wrote.
@@ -55,8 +55,8 @@ def answer_notices(ports: Ports, settings: Settings, owner: str, deadline: float
 
 
 def lease_seconds(settings: Settings) -> int:
-    """Of the lease on one notice. It is short, since whoever dies with it must not hold it for longer than
-    the notice lasts, and renewed while work goes on; the configured time is its upper bound."""
+    """Of the lease on one notice. It is short, since a runner that dies with it must not hold it for longer
+    than the notice lasts, and renewed while work goes on; the configured time is its upper bound."""
     return min(settings.spot_lock_ttl_seconds, max(SHORT_LEASE_SECONDS, 2 * settings.lease_margin_seconds))
 
 
@@ -165,7 +165,7 @@ def _counted(hold: LeasedRun, instance_id: str) -> bool:
 
 
 def _forgive(ports: Ports, instance_id: str) -> None:
-    """A run that was stopped by a fault outside is not held against its answer."""
+    """A run stopped by an outside fault does not count against its answer."""
     with suppress(EbbtideError):
         record = ports.store.load()
         current = record.spot_for(instance_id)

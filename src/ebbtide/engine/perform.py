@@ -84,6 +84,6 @@ def _late_pod(effect: Terminate, ports: Ports, settings: Settings) -> str:
         if is_lost(pod, effect.lost_before):
             continue
         judgement = judge(pod, nothing_known, settings, None)
-        if judgement.treatment is not Treatment.PASS_OVER:
+        if judgement.treatment is not Treatment.SKIP:
             return f"{pod.full_name} is on the node"
     return ""

@@ -1,4 +1,4 @@
-"""All doors to the outside in one value, so a tick can be given another world."""
+"""All ports to the outside in one value, so a tick can run against a simulated world."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forgets old entries of the log once a day, for daemons; whoever holds the lease does it.
+"""Deletes old log entries once a day, in daemons. The holder of the lease does it.
 
 When it was last done is not kept: after a restart it is done again, and finds nothing.
 """

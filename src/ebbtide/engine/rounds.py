@@ -172,7 +172,7 @@ def _take_in(hold: LeasedRun, work: Work, outcomes: Sequence[Outcome]) -> None:
     try:
         hold.write(machine.written(hold.record, after), [*entries, *moved, *raised])
     except Conflict:
-        hold.ports.store.append(entries)  # what was done was done, whoever writes the record
+        hold.ports.store.append(entries)  # the effects happened, whichever runner writes the record
         raise
     for alarm in raised:
         hold.ports.notifier.notify(alarm)

@@ -1,6 +1,6 @@
 """Many callers, one call: those who ask for the same thing at the same time share one answer.
 
-Whoever asks while a call is in progress does not get its answer, since it may have begun before they asked;
+A caller that asks while a call is in progress does not get its answer, since it may have begun earlier;
 they share the next one. So an answer is always about something that happened after it was asked for.
 """
 

@@ -2,7 +2,7 @@
 
 While the cloud is about to take a machine the run goes on looking and evicting until its own deadline: the
 next run may come a minute later, which is half of a spot notice. A run that could not see the cluster or the
-cloud raises its alarm and then fails, so whoever watches for failed runs learns of it.
+cloud raises its alarm and then fails, so monitoring of failed runs shows it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def run_once(ports: Ports, settings: Settings, owner: str, deadline: float) -> T
 
 
 def _interrupted(ports: Ports) -> bool:
-    """Whether the cloud is about to take a machine, whoever answers that."""
+    """Whether the cloud is about to reclaim a machine, whichever runner answers the notice."""
     return any(spot.kind is SpotKind.INTERRUPTION for spot in ports.store.load().spots)
 
 

@@ -51,7 +51,7 @@ class TickReport:
 def tick(
     ports: Ports, settings: Settings, owner: str, deadline: float, keeps_lease: bool = False
 ) -> TickReport:
-    """One round. With `keeps_lease` the lease is not given back after a good end: whoever ticks again
+    """One round. With `keeps_lease` the lease is not released after success: a runner that ticks again
     soon stays the one who acts."""
     sentences = answer_notices(ports, settings, owner, deadline)
     try:
@@ -110,7 +110,7 @@ def _run(hold: LeasedRun) -> Decision:
 
 
 def _forgive(ports: Ports) -> None:
-    """A run that was stopped by a fault outside is not held against its operation. The lease may be over by
+    """A run stopped by an outside fault does not count against its operation. The lease may be over by
     now; that the record did not change meanwhile is condition enough for a counter."""
     with suppress(EbbtideError):
         record = ports.store.load()

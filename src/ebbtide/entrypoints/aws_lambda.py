@@ -1,8 +1,8 @@
 """The tick as a Lambda function: on a schedule, and at once on what EC2 and AWS Health announce.
 
 An event that is handed over is answered in the same run; one that could not be taken in fails the run, so
-that Lambda delivers it again and at last to the dead-letter queue, and so does a run that could not see its
-cluster or cloud, so the platform's alarm on errors fires. Nothing of a run outlives it: doors are opened
+Lambda delivers it again and at last to the dead-letter queue, and so does a run that could not see its
+cluster or cloud, so the platform's alarm on errors fires. Nothing outlives a run: ports are opened
 for it and closed after it, since connections do not survive the freeze between two runs.
 """
 
@@ -32,7 +32,7 @@ MILLI = 1000
 KUBECONFIG_PARAMETER = "KUBECONFIG_PARAMETER"
 """Variable with the name of the SSM parameter that holds the kubeconfig."""
 OpenOutside = Callable[[], tuple[Ports, Settings] | tuple[Ports, Settings, Scaling | None]]
-"""The doors, the settings and, where workloads are scaled too, the scaling."""
+"""The ports, the settings and, if workloads are scaled too, the scaling."""
 
 
 class Context(Protocol):

@@ -1,4 +1,4 @@
-"""One thing that was asked before something is done, and one thing that was passed over."""
+"""One precondition of an action, and one node that was skipped."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Gate(StrEnum):
-    """The checks that every voluntary removal passes, whoever asks for it. The names are in the log."""
+    """The checks that every voluntary removal passes, whatever started it. The names are in the log."""
 
     NOT_PAUSED = "not paused"
     COMPLETE = "observation complete"
@@ -27,7 +27,7 @@ class Gate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One precondition: a stable name, whether it held, and a sentence with both figures."""
+    """One precondition: a stable name, whether it held, and a sentence with both values."""
 
     name: str
     passed: bool
@@ -36,7 +36,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A node that was looked at for removal and passed over, and why."""
+    """A node that was considered for removal and skipped, and why."""
 
     node_name: str
     reason: str

@@ -21,7 +21,7 @@ class ConsolidationSettings:
     enabled: bool = False
     cooldown_seconds: int = 7200
     backoff_max_seconds: int = 86400
-    """The cooldown doubles with each consolidation in vain, up to this."""
+    """The cooldown doubles with each fruitless consolidation, up to this."""
     min_uptime_seconds: int = 1800
     min_idle_seconds: int = 900
     min_savings_per_hour: Decimal = Decimal("0.10")
@@ -44,7 +44,7 @@ class ConsolidationSettings:
     move_timeout_seconds: int = 300
     """How long a moved pod may take to be ready elsewhere."""
     replace: bool = True
-    """Whether cheaper nodes may be launched to take the place of dearer ones."""
+    """Whether cheaper nodes may be launched in place of more expensive ones."""
     players_query: str = ""
     """PromQL: players by the labels namespace and pod, next to the annotation."""
     plan_seconds: float = 2.0

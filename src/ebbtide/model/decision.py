@@ -63,6 +63,6 @@ class Decision:
 
     @property
     def key(self) -> str:
-        """What it says, without figures: equal keys are the same news."""
+        """What it says, without numbers: equal keys are the same news."""
         failed = [f"{v.action}:{v.failed.name if v.failed else 'ok'}" for v in self.verdicts]
         return f"{self.action}|" + "|".join(failed)

@@ -39,7 +39,7 @@ class LogKind(StrEnum):
     COST = "cost"
     """What the workers cost an hour, noted when it changes."""
     CONSOLIDATION = "consolidation.evaluated"
-    """Whether repacking was worth it, with its figures."""
+    """Whether repacking was worth it, with its numbers."""
 
 
 @dataclass(frozen=True, slots=True)

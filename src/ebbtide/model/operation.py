@@ -282,7 +282,7 @@ class Consolidate:
     """Set once, and never taken back: nothing more is moved, and what is not empty is released."""
     abort_cause: AbortCause = AbortCause.NONE
     watched_since: int = 0
-    """Since when it has been looked at without a break: time that nobody saw is held against no pod."""
+    """Since when it has been observed without a break: unobserved time counts against no pod."""
 
 
 Removing = ScaleDown | Consolidate

@@ -186,7 +186,7 @@ class Record:
     """How many were begun since one that reached its end; counted as they begin, so a crash can only
     make it wait longer."""
     consolidation_owes: int = 0
-    """How many nodes must still go for the last one not to have been in vain."""
+    """How many nodes must still go for the last consolidation not to count as fruitless."""
     evictions: tuple[int, ...] = ()
     """When consolidation evicted pods in the last hour; each is written before it is done."""
     leaving: tuple[Leaving, ...] = ()
@@ -198,7 +198,7 @@ class Record:
     """What the last logged decision said, to tell a repetition from news."""
     decision_logged_at: int = 0
     last_said: str = ""
-    """What the last tick said, for whoever asks meanwhile; shortened, and nothing depends on it."""
+    """What the last tick said, to show between ticks. Shortened; nothing depends on it."""
     contradictions: tuple[str, ...] = ()
     """What in the stored record contradicted itself and was read as it must be meant; never written."""
 
@@ -213,7 +213,7 @@ class Record:
 
     @property
     def operation(self) -> Operation | None:
-        """The open operation, for whoever shows only one: the removing one where both lanes are open."""
+        """The open operation, for views of only one: the removing one if both lanes are open."""
         return self.removing if self.removing is not None else self.launching
 
     @property
@@ -222,13 +222,13 @@ class Record:
 
     @property
     def set_aside(self) -> Operation | None:
-        """The first that was set aside, for whoever names only one."""
+        """The first that was set aside, for views of only one."""
         return next(iter(self.all_set_aside), None)
 
     @property
     def format_version(self) -> int:
-        """Whoever knows only one operation at a time must leave a record with more alone: it would lose
-        it."""
+        """A version that knows only one operation at a time must leave a record with more alone: it would
+        lose it."""
         both = self.launching is not None and self.removing is not None
         aside = len(self.all_set_aside) > 1
         downs = [one for one in (*self.operations, *self.all_set_aside) if isinstance(one, ScaleDown)]

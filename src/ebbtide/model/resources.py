@@ -1,6 +1,6 @@
 """What a node offers and what a pod asks for, in whole milli-CPUs and mebibytes.
 
-Requests are rounded up and offers down by whoever reads them, so "fits" is never optimistic.
+Readers round requests up and offers down, so "fits" is never optimistic.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every figure that deciding and operating depend on, with the defaults users rely on.
+"""Every setting that decisions and operations depend on, with the defaults users rely on.
 
 Where each comes from (YAML key, environment variable) and what it may be is the business of
 `ebbtide.config`; here they are plain values that are already checked.

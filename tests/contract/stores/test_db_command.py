@@ -73,10 +73,10 @@ def test_old_entries_are_removed_and_counted(tmp_path: Path) -> None:
         now = int(time.time())
         store.append([replace(make_entry(name), at=now - days * 86_400) for name, days in ages.items()])
         code, says = ebbtide_db(url, "prune", tmp_path)
-        assert (code, says.split(" of before ")[0]) == (0, "1 entry")
+        assert (code, says.split(" older than ")[0]) == (0, "1 entry")
         code, says = ebbtide_db(url, "prune", tmp_path, "--older-than", "30d")
-        assert (code, says.split(" of before ")[0]) == (0, "1 entry")
-        assert says.endswith("removed from the log of cluster 'cluster'.")
+        assert (code, says.split(" older than ")[0]) == (0, "1 entry")
+        assert says.endswith("removed from the log of 'cluster'.")
         assert [entry.id for entry in store.read_log()] == ["3"]
 
 

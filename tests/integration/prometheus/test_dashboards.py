@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ebbtide.adapters.metrics_export.metrics import Figures
+from ebbtide.adapters.metrics_export.metrics import MetricsRegistry
 from scripts.make_dashboard import dashboard
 from tests.servers.control_plane import Unavailable, ensure_debian
 from tests.servers.having import leave_out
@@ -30,7 +30,7 @@ def promtool() -> str:
 def exported() -> set[str]:
     """Every name that a scrape can show."""
     names: set[str] = set()
-    for family in Figures().registry.collect():
+    for family in MetricsRegistry().registry.collect():
         names.add(family.name)
         suffixes = {
             "counter": ("_total",),

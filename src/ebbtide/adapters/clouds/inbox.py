@@ -1,4 +1,4 @@
-"""An inbox in memory, for notices that were handed over; empty, it is that of whoever has no inbox."""
+"""An inbox in memory, for notices that were handed over. Empty, it stands for having no inbox."""
 
 from __future__ import annotations
 

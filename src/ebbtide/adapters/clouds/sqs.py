@@ -87,7 +87,7 @@ class SqsInbox:
 
 
 def count_messages(client: Any, queue_url: str) -> int:
-    """How many wait, about; hides none of them from whoever receives."""
+    """About how many messages wait. Hides none of them from receivers."""
     name = "ApproximateNumberOfMessages"
     with translated(f"looking at the queue {queue_url}"):
         found = client.get_queue_attributes(QueueUrl=queue_url, AttributeNames=[name])["Attributes"]

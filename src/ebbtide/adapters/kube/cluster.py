@@ -30,7 +30,7 @@ class KubeCluster:
         events = Events(connection)
         self._actor = Actor(connection, events)
         self.teller = NodeTeller(events, lambda: {node.name: node.uid for node in self._view.nodes})
-        """Tells on nodes why they are kept; the observer of whoever decides."""
+        """Reports on nodes why they are kept; the observer of the runner that decides."""
         self._watching = watching
         self._watches: Watches | None = None
         self._one_reads = threading.Lock()

@@ -1,6 +1,6 @@
 """One connection to an API server: who we are comes from the official client, the rest is plain HTTP.
 
-Every call has a time limit, and none is repeated here: whoever asked knows whether it may be.
+Every call has a time limit, and none is repeated here: the caller knows whether it may be.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def connect(
         says = f"no cluster is known from {where} ({why}): name a kubeconfig that is whole"
         raise ConfigError(says) from cause
     if not configuration.verify_ssl:
-        # Whoever sits between would get the token, and with it every node.
+        # A man in the middle would get the token, and with it every node.
         raise ConfigError(
             f"the kubeconfig {found or ''} turns the check of the server's certificate off "
             "(insecure-skip-tls-verify); nothing was touched. Name its certificate-authority instead."

@@ -1,6 +1,6 @@
 """A cluster from what `kubectl get nodes,pods,pdb,pv,pvc -A -o json` printed.
 
-Objects of other kinds and fields never seen are passed over. A pod that cannot be read still stands on
+Objects of other kinds and unknown fields are skipped. A pod that cannot be read still stands on
 its node, as one that cannot be moved: what is not understood must not look like room.
 """
 
@@ -134,7 +134,7 @@ def _notes(pile: _Pile) -> Iterable[str]:
     for kind, count in sorted(pile.bad.items()):
         if count:
             what = "objects" if kind == "?" else f"objects of kind {kind}"
-            yield f"{count} {what} could not be read: the figures may be too low"
+            yield f"{count} {what} could not be read: the numbers may be too low"
     if not pile.items.get("Pod"):
         yield "the dump holds no pod: nothing it says about removal is to be trusted"
     if not pile.items.get("PodDisruptionBudget"):

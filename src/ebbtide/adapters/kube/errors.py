@@ -52,7 +52,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Refused(Exception):
-    """An answer of the API server other than success; translated by whoever knows what was asked."""
+    """An answer of the API server other than success. The caller translates it."""
 
     def __init__(self, code: int, status: Status) -> None:
         super().__init__(redact(f"{code} {status.message}"))

@@ -56,7 +56,7 @@ class NodeTeller:
                 self._tell(part.node_name, part.node_uid, f"given up by {after.id}: {part.reason}")
 
     def performed(self, outcomes: Sequence[Outcome]) -> None:
-        """Told by whoever performs them."""
+        """The runner that performs them reports them."""
 
     def closed(self, work: Operation | Spot, succeeded: bool) -> None:
         """Told step by step."""
@@ -74,7 +74,7 @@ class NodeTeller:
                 return  # the thread ends with the process
 
     def _tell(self, name: str, uid: str, says: str) -> bool:
-        """Whether it is news; figures that change with every look do not make it so."""
+        """Whether it is news. Numbers that change with every observation do not count."""
         if not self._events.is_news((uid, KEPT, re.sub(r"\d+", "#", says)), AGAIN_SECONDS):
             return False
         if self._thread is None:

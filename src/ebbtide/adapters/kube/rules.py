@@ -190,7 +190,7 @@ def _pods_of(term: PodTerm, namespace: str, labels: Mapping[str, str], called: s
 def _own_labels(
     keys: Iterable[str] | None, labels: Mapping[str, str], operator: Operator
 ) -> Iterable[Requirement]:
-    """A key that the pod itself does not carry is passed over, as the scheduler does."""
+    """A key that the pod itself does not have is skipped, as the scheduler does."""
     return [Requirement(key, operator, (labels[key],)) for key in keys or () if key in labels]
 
 

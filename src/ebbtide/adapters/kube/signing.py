@@ -69,7 +69,7 @@ def plan_uncordon(node: WireNode, effect: Uncordon, token: int) -> Patch | None:
 
 def plan_labels(node: WireNode | None, name: str, uid: str, labels: Mapping[str, str]) -> Patch | None:
     """The patch that adds the labels of an adopted node, None where they are all there. The pool that a
-    node has is never changed: whoever set it counts on it."""
+    node has is never changed: its creator relies on it."""
     if node is None or node.metadata.uid != uid:
         raise NotOurs(f"node {name} is gone, or another has its name. Next: run the command again.")
     there = decode(node.metadata.labels, dict[str, str], "labels") or {}

@@ -3,7 +3,7 @@
     list -> watch -> (connection ends: resume from the last version heard)
                   -> (410: that version is forgotten: list again)
 
-`current` is false from the moment that something failed until it is mended, and when nothing at all
+`current` is false from the first failure until it recovers, and when nothing at all
 was heard for a while: the server sends a bookmark about every minute, so silence is a dead connection.
 """
 

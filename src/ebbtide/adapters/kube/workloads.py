@@ -5,10 +5,10 @@ by it. (The right to patch a status would let its holder set owner references, a
 delete the workload.) Every scaling is one call on exactly the version that was seen, and makes a new version:
 
     other replicas      a merge patch
-    the same replicas   a merge patch would change nothing, and whoever saw the workload earlier could still
-                        put it to zero. So the same replicas are applied under a name that nobody had: the
-                        server notes the name as one more owner of the field, and that is a change. The next
-                        patch of the replicas takes the field, and the name goes.
+    the same replicas   a merge patch would change nothing, and a caller that saw the workload earlier
+                        could still scale it to zero. So the same replicas are applied with a new field
+                        manager: the server adds it as one more owner of the field, and that is a change.
+                        The next patch of the replicas takes the field over, and the field manager goes.
 
 Why it was done is told by an Event on the workload, after it was done.
 """

@@ -1,1 +1,2 @@
-"""Our own figures for Prometheus, and whether this process is alive and ready. Needs prometheus-client."""
+"""Ebbtide's own metrics for Prometheus, and whether this process is alive and ready. Needs
+prometheus-client."""

@@ -1,4 +1,4 @@
-"""Figures of consolidation: how many, what they save, why they fail, and how many nodes come and go."""
+"""Metrics of consolidation: how many, what they save, why they fail, and how many nodes come and go."""
 
 from __future__ import annotations
 

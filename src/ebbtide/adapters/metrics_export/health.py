@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 
-from ebbtide.adapters.metrics_export.metrics import ClusterFigures, Figures
+from ebbtide.adapters.metrics_export.metrics import ClusterFigures, MetricsRegistry
 from ebbtide.core.words import a_while
 
 SLACK_SECONDS = 300.0
@@ -16,7 +16,7 @@ MISSED_TICKS = 3
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    figures: Figures
+    figures: MetricsRegistry
     interval_seconds: float
     """The longest of all clusters."""
 

@@ -1,8 +1,8 @@
-"""Every figure that Ebbtide exports, in one registry: defined here and nowhere else.
+"""Every metric that Ebbtide exports, in one registry. Metrics are defined nowhere else.
 
-    figures = Figures()
-    outside = replace(outside, observer=figures.of(settings))     # one for each cluster
-    prometheus_client.generate_latest(figures.registry)
+    exported = MetricsRegistry()
+    ports = replace(ports, observer=exported.of(settings))     # one for each cluster
+    prometheus_client.generate_latest(exported.registry)
 
 Counters grow as things happen. What is a state (nodes, pods, cost) is computed when it is scraped, from the
 last look, and only by the runner that holds the lease: a replica that stands by would tell old news.
@@ -35,7 +35,7 @@ from ebbtide.model.snapshot import Snapshot
 TICK_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
 
-class Figures:
+class MetricsRegistry:
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self.registry = CollectorRegistry()
         self.now = now
@@ -89,7 +89,7 @@ class Figures:
 class ClusterFigures:
     """What one cluster's runner tells, counted; and what of it says whether the runner is well."""
 
-    def __init__(self, figures: Figures, settings: Settings) -> None:
+    def __init__(self, figures: MetricsRegistry, settings: Settings) -> None:
         self._figures = figures
         self._settings = settings
         self._cluster = settings.cluster

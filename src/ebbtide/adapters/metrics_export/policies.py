@@ -1,8 +1,8 @@
-"""Figures of policies: how long each has been idle, when it was last used, whether it sleeps; and wakes.
+"""Metrics of policies: how long each has been idle, when it was last used, whether it sleeps; and wakes.
 
 The three gauges have the names that users of the design know. They are read from the store when they are
 scraped, at most every few seconds, so any process tells the same. Labels are bounded: of more than a
-thousand policies the first by name have figures, and how many have none is a figure too.
+thousand policies the first by name have metrics, and how many have none is a metric too.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class PolicyStates(Collector):
         self._stores[cluster] = store
 
     def describe(self) -> Iterable[Metric]:
-        """Names are known without a look, so no other figure can take them."""
+        """Names are known before the first observation, so no other metric can take them."""
         return self._families({})
 
     def collect(self) -> Iterable[Metric]:
@@ -65,7 +65,7 @@ class PolicyStates(Collector):
         try:
             self._seen[cluster] = self._look(store)
         except EbbtideError as error:
-            _log.warning("the policies of %s could not be read for their figures: %s", cluster, error)
+            _log.warning("the policies of %s could not be read for their metrics: %s", cluster, error)
             self._seen.pop(cluster, None)  # old news would look like an idle policy
 
     def _look(self, store: PolicyStore) -> Seen:
@@ -82,7 +82,9 @@ class PolicyStates(Collector):
         )
         used = _family("philotes_scaling_last_activity_timestamp", "When it was last used.", "policy")
         zero = _family("philotes_scaling_is_scaled_to_zero", "1 while it is at zero.", "policy")
-        unlisted = _family("ebbtide_policies_unlisted", "Policies beyond those that have figures.")
+        unlisted = _family(
+            "ebbtide_policies_unlisted", "Policies that have no metrics because there are too many."
+        )
         for cluster, seen in looks.items():
             unlisted.add_metric([cluster], seen.unlisted)
             for name, state in seen.named:

@@ -56,8 +56,8 @@ def make_app(health: Told) -> WSGIApplication:
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """Where all places are taken, whoever came first goes: half-open connections would otherwise take the
-    descriptors of the engine, or keep the probes out until the process is restarted."""
+    """If all places are taken, the oldest connection is closed: half-open connections would otherwise take
+    the descriptors of the engine, or keep the probes out until the process is restarted."""
 
     daemon_threads = True
 

@@ -1,4 +1,4 @@
-"""Figures that are states, computed from the last look when they are scraped."""
+"""Metrics of the current state, computed from the last observation when they are scraped."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class States(Collector):
         self._source = source
 
     def describe(self) -> Iterable[Metric]:
-        """Names are known without a look, so no other figure can take them."""
+        """Names are known before the first observation, so no other metric can take them."""
         return self._families({})
 
     def collect(self) -> Iterable[Metric]:

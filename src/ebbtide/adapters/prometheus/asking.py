@@ -34,7 +34,7 @@ class Answer(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Unknown(Exception):
-    """Says why a figure is not known: `failed` where nobody answered so it could be read."""
+    """Says why a value is not known: `failed` if there was no readable answer."""
 
     def __init__(self, says: str, failed: bool = False) -> None:
         super().__init__(redact(says))
@@ -45,7 +45,7 @@ class Unknown(Exception):
 class Source:
     url: str
     query: str = ""
-    """A query of the user's own: CPU use from 0 to 1, by node, or one figure for all workers."""
+    """A query of the user's own: CPU use from 0 to 1, by node, or one value for all workers."""
     token_file: Path | None = None
     timeout_seconds: float = 10.0
 

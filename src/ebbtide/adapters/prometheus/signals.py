@@ -1,7 +1,7 @@
-"""Whether workloads are used, by PromQL: many queries at once, each with a figure or the reason for none.
+"""Whether workloads are used, by PromQL: many queries at once, each with a value or the reason for none.
 
-A figure is the sum over the series of a query. Known is only what is answered in full: no series at all, a
-sample that is no number, or fewer series than there were within the last hours are no figure, since what is
+A value is the sum over the series of a query. Known is only what is answered in full: no series at all, a
+sample that is no number, or fewer series than there were within the last hours are no value, since what is
 missing may be what is used. How many there were is asked of Prometheus itself, once, and remembered; so it
 outlives a restart, and a Lambda. A query that aggregates has one series, and vouches for itself.
 """
@@ -60,7 +60,7 @@ class PrometheusSignals:
 
     def _refuse_if_fewer(self, query: str, samples: Sequence[Sample]) -> None:
         if len(samples) == 1 and not samples[0].metric:
-            return  # one figure without a label: an aggregate or a scalar
+            return  # one value without a label: an aggregate or a scalar
         slot = int(self._now()) // SLOT_SECONDS
         with self._lock:
             known = self._counts.get(query)

@@ -1,6 +1,6 @@
 """Which of the drafts to take: the one that is worth most among those that every check permits.
 
-What is not permitted is said with both figures. Where no draft is, the one that came furthest stands as
+Every refusal names both numbers. Where no draft is, the one that came furthest stands as
 the candidate: what could be saved, and what keeps it from being saved.
 """
 

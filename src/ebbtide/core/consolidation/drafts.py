@@ -117,7 +117,7 @@ class Layout:
         return room_for(self._wanted, self._holders, _free)
 
     def drop(self, number: int) -> None:
-        """Take a site away; its pods are placed by whoever calls."""
+        """Take a site away; the caller places its pods."""
         site = self.scene.sites[number]
         self.spaces[number].closed = True
         self.removed.append(number)

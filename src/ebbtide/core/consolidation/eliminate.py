@@ -117,7 +117,7 @@ def waste_order(scene: Scene) -> list[int]:
 
 def emptiest_order(scene: Scene) -> list[int]:
     """By the share of its price that is paid for nothing, however many pods have to move; before all others
-    those that would be too dear even if they were full."""
+    those that would be too expensive even if they were full."""
 
     def order(number: int) -> tuple[bool, float, object, int, int, str]:
         site = scene.sites[number]
@@ -136,7 +136,8 @@ def too_dear(scene: Scene, number: int) -> bool:
 
 
 def dear_order(scene: Scene) -> list[int]:
-    """The dear first, with or without pods: an empty cheap node may take in what a dear one holds."""
+    """The most expensive first, with or without pods: an empty cheap node may take the pods of an expensive
+    one."""
 
     def order(number: int) -> tuple[object, int, int, int, str]:
         site = scene.sites[number]

@@ -6,7 +6,7 @@
     plan          the draft that is worth most among those that pay: savings, pay-back, moves, launches
     validation    what moves fits by the scheduler's rules, and enough stays free
 
-Every refusal names both figures. Nothing is decided by the time that planning takes: the same
+Every refusal names both numbers. Nothing is decided by the time that planning takes: the same
 snapshot, record, settings and time give the same report, unless real time is handed in to `explore`.
 """
 

@@ -1,4 +1,4 @@
-"""How often consolidation may act: a cooldown that doubles while it is in vain, and evictions in an hour.
+"""How often consolidation may act: a cooldown that doubles while it is fruitless, and evictions in an hour.
 
 Both are counted before anything is done: a crash can only make it wait longer than it would have to.
 """
@@ -29,12 +29,13 @@ def cooled_down(record: Record, rules: ConsolidationSettings, now: int) -> Check
     says += f", the cooldown is {rules.cooldown_seconds} s"
     if record.consolidations_in_vain:
         vain = record.consolidations_in_vain
-        says += f", {wait} s after {vain} in vain (too few of their nodes went so far)"
+        says += f", {wait} s after {vain} without result (too few of their nodes were removed so far)"
     return Check("cooled down", not last or now - last >= wait, says)
 
 
 def charge_cooldown(record: Record, plan: ConsolidationPlan, now: int) -> Record:
-    """In vain until its nodes have gone: half of them, or all where others were launched for them."""
+    """Counts as fruitless until its nodes have gone: half of them, or all where others were launched for
+    them."""
     nodes = len(plan.sources) + len(plan.empties)
     return replace(
         record,

@@ -59,7 +59,7 @@ class Site:
     """Whether pods may be moved to it."""
     idle_since: int = 0
     offer: Size = (1, 1, 1)
-    """All that may be on it besides what comes with every node."""
+    """All that may be on it, apart from what comes with every node."""
     zone_rank: int = 0
     """Of equals, one of a zone that is less preferred (a higher rank) goes first."""
     weight: int = 0

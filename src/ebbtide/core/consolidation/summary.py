@@ -1,4 +1,4 @@
-"""What a consolidation says of itself: the entry of the log, and the figures that are followed over time."""
+"""How a consolidation is reported: its log entry, and the metrics that are tracked over time."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _reason(report: ConsolidationReport, rules: ConsolidationSettings) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tracked:
-    """The four figures of the policy over some time."""
+    """The four metrics of the policy over some time."""
 
     consolidations_per_day: float
     average_savings_per_hour: Decimal
@@ -73,7 +73,7 @@ class Tracked:
 
 
 def tracked(entries: Iterable[LogEntry], seconds: int, provisioned: int, decommissioned: int) -> Tracked:
-    """From the entries of this many seconds; launches and removals are counted by whoever counts all."""
+    """From the entries of this many seconds; launches and removals are counted elsewhere."""
     told = [entry.data for entry in entries if entry.kind is LogKind.CONSOLIDATION]
     done = [data for data in told if data.get("nodes_removed")]
     savings = sum((Decimal(str(data.get("cost_savings_per_hour", 0))) for data in done), Decimal(0))

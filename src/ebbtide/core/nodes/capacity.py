@@ -37,7 +37,8 @@ def _idle(record: Record) -> bool:
 
 
 def open_removals(record: Record) -> tuple[Removal, ...]:
-    """Every removal that is not over, whoever asked for it; also what the cloud refuses and was set aside."""
+    """Every removal that is not over, whatever started it; also one that the cloud refused and that was set
+    aside."""
     if _idle(record):
         return ()
     return (*removals_in_progress(record), *_halted(record))

@@ -245,7 +245,7 @@ def _pressure(q: Question, short: str) -> tuple[Check, int]:
 def _excuse(q: Question) -> str:
     """What skips the cooldown of a scale-up."""
     if q.snapshot.cluster.waiting_pods and not standing(q.snapshot, q.record):
-        return "pods wait and there is no worker"
+        return "pods are pending and there is no worker"
     return needed_by_wakes(q.snapshot, q.record, q.settings)[0]
 
 

@@ -1,6 +1,6 @@
 """Which pods of a node may be evicted, and why not: ordered rules, the first that applies decides.
 
-    passed over   finished, mirror, DaemonSet                      they do not keep a node from going
+    skipped       finished, mirror, DaemonSet                      they do not keep a node from going
     waited for    already terminating, disruption budget used up   they may resolve by themselves
     blocked       critical, kube-system, do-not-disrupt, not safe to evict, a game server that may not be
                   moved, bare, local storage, not understood,
@@ -9,7 +9,7 @@
 The rule about game servers holds for every voluntary eviction (row 30); only an interruption, which would
 take the server anyway, evicts regardless.
 
-A node is drained when nothing is left on it but what is passed over, and no volume of a pod that
+A node is drained when only skipped pods are left on it, and no volume of a pod that
 left is still attached.
 """
 
@@ -30,7 +30,7 @@ CRITICAL_CLASSES = ("system-node-critical", "system-cluster-critical")
 
 
 class Treatment(StrEnum):
-    PASS_OVER = "pass over"
+    SKIP = "skip"
     WAIT = "wait"
     EVICT = "evict"
     BLOCK = "block"
@@ -72,7 +72,7 @@ def _passed_over(pod: Pod, _: Settings) -> Judgement | None:
         (pod.controller == "DaemonSet", DrainReason.DAEMON_SET),
     ):
         if applies:
-            return Judgement(pod, Treatment.PASS_OVER, reason, f"{pod.full_name} is passed over: {reason}")
+            return Judgement(pod, Treatment.SKIP, reason, f"{pod.full_name} is skipped: {reason}")
     return None
 
 
@@ -195,7 +195,7 @@ class DrainPlan:
 
     @property
     def drained(self) -> bool:
-        return not self.attached and all(j.treatment is Treatment.PASS_OVER for j in self.judgements)
+        return not self.attached and all(j.treatment is Treatment.SKIP for j in self.judgements)
 
     @property
     def obstacle(self) -> str:

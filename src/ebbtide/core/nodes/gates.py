@@ -1,4 +1,4 @@
-"""The safety gates that every voluntary removal passes, whoever asks for it.
+"""The safety gates that every voluntary removal passes, whatever started it.
 
 They are asked twice: when the removal is decided, and again in the same write that makes the
 termination irrevocable. Load and demand are gates like the others: what idled when a removal was
@@ -169,7 +169,7 @@ def keeps_minimum(
 
 
 def sleeping_pools(settings: Settings) -> frozenset[str]:
-    """Pools that may be empty: whoever let them sleep gave up their zones with them."""
+    """Pools that may be empty: a sleeping pool gives up its zones."""
     return frozenset(pool.name for pool in settings.pools if pool.may_be_empty)
 
 
@@ -198,7 +198,7 @@ class Going(Protocol):
 
 
 def in_disruption(record: Record, besides: Collection[str] = ()) -> tuple[Going, ...]:
-    """All that is on its way out, whoever asked for it; `besides` are instances not to be counted."""
+    """All that is being removed, whatever started it. Instances in `besides` are not counted."""
     found: dict[str, Going] = {removal.instance_id: removal for removal in removals_in_progress(record)}
     for operation in (record.removing, record.removing_aside):
         if isinstance(operation, Consolidate):
@@ -230,7 +230,7 @@ def pool_room(
     reason: RemovalReason,
     besides: Collection[str] = (),
 ) -> Allowance:
-    """How many more workers of a pool may go now by its own budgets; those of the cluster hold besides."""
+    """How many more workers of a pool may go now by its own budgets. Those of the cluster still apply."""
     going = [one for one in in_disruption(record, besides) if one.pool == pool.name]
     workers = {node.name for node in snapshot.cluster.workers if node.pool == pool.name}
     count = len(workers | {one.node_name for one in going})

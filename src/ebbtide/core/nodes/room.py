@@ -82,7 +82,7 @@ class Room:
             self.extended[name] += amount
 
     def lacks(self, requests: Resources) -> str:
-        """The first resource there is not enough of, with both figures; empty when there is enough."""
+        """The first resource there is not enough of, with both amounts; empty if there is enough."""
         # Who asks for none of a thing fits where more than all of it is given away.
         cpu_milli, memory_mib = max(self.cpu_milli, 0), max(self.memory_mib, 0)
         if requests.cpu_milli > cpu_milli:

@@ -1,5 +1,5 @@
 """Which nodes to remove: from the fullest zones, the oldest first, only what can be drained and whose
-pods fit elsewhere. Every node passed over is named with the reason.
+pods fit elsewhere. Every skipped node is named with the reason.
 """
 
 from __future__ import annotations

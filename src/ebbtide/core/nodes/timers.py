@@ -1,4 +1,4 @@
-"""Timers of the record: since when pods wait, the cluster idles, a worker is empty, workers are short,
+"""Timers of the record: since when pods are pending, the cluster idles, a worker is empty, workers are short,
 numbers shrank.
 
 A timer runs only over what was really seen: an unknown reading or a long silence between two ticks

@@ -19,7 +19,7 @@ _NAMED = 3
 
 
 def uncounted(view: ClusterView) -> tuple[Node, ...]:
-    """All nodes that Ebbtide does not count, but for control plane and system nodes."""
+    """All nodes that Ebbtide does not count, except control plane and system nodes."""
     return tuple(node for node in view.nodes if not (node.worker or node.control_plane or node.system))
 
 

@@ -6,7 +6,7 @@ move     a few pods at a time; room, budgets and rules are asked before each    
 close    what is empty keeps its mark and is noted as leaving: once idle for long enough it is removed
          by a scale-down, through all gates
 abort    a node that did not come, a pod that is not ready in time or has no place, a pod that came,
-         paused, pods that wait too long, a spot notice: nothing more is moved, what is not empty is
+         paused, pods pending for too long, a spot notice: nothing more is moved, what is not empty is
          given back; once set, the abort is never taken back
 
 A state is written before its effect. An eviction that may or may not have been sent is seen by whether
@@ -45,7 +45,7 @@ from ebbtide.model.settings import Settings
 
 def start(record: Record, decision: Decision, operation_id: str, settings: Settings) -> Record:
     """The record with this consolidation begun; its cooldown counts from now, whatever becomes of it, and
-    it is in vain until its nodes have gone.
+    it counts as fruitless until its nodes have gone.
 
     Empty nodes are removed at once, as many as may go; the others leave after them under the same id. So
     do those that an earlier consolidation has emptied, of which only that one may lift the mark.

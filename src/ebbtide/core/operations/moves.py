@@ -7,7 +7,7 @@
 
 Room is asked for again before every eviction: all pods that are still to move must fit on nodes that are
 no sources, the evicted one among them. The next few begin only when those before have all settled, so
-that no pod is on its way whose room could be counted twice.
+no pod is on its way whose room could be counted twice.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def next_moves(operation: Consolidate, situation: Situation) -> Next:
 
 
 def _first_few(operation: Consolidate, most: int, situation: Situation) -> Iterator[Move]:
-    """In the order of the plan, only a few of one controller. They begin together, so that each is counted
+    """In the order of the plan, only a few of one controller. They begin together, so each is counted
     against the same number of ready pods."""
     rules, ready = situation.settings.consolidation, _ready_by_owner(situation)
     taken: Counter[str] = Counter()

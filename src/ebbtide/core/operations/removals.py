@@ -2,7 +2,7 @@
 
     PLANNED      written; a soft taint (or between two attempts)    -> DRAINING, RELEASING, RELEASED
     DRAINING     cordoned, pods are evicted until the deadline      -> DRAINED, PLANNED, RELEASING
-    DRAINED      nothing left that is not passed over               -> TERMINATING, DRAINING, RELEASING
+    DRAINED      only skipped pods are left                         -> TERMINATING, DRAINING, RELEASING
     TERMINATING  irrevocable; the instance is going                 -> GONE, SET_ASIDE
     SET_ASIDE    the cloud refuses it, or it does not go: kept in   (settled)
                  the record and tried again later; never released
@@ -231,12 +231,14 @@ def cordoned_by(node: Node, operation_id: str) -> bool:
 
 
 def _accepts_no_pods(node: Node, operation_id: str, hurried: bool) -> bool:
-    """Whether nothing new comes onto the node; what is about to be lost is emptied whoever cordoned it."""
+    """Whether nothing new comes onto the node; a node about to be lost is emptied, also if a person cordoned
+    it."""
     return cordoned_by(node, operation_id) or (hurried and node.unschedulable)
 
 
 def _plan(removal: Removal, node: Node, situation: Situation, disruptions: Disruptions) -> DrainPlan:
-    """Players are asked for again with every look. What the cloud takes is emptied whoever plays on it."""
+    """Players are asked for again with every look. A node that the cloud is reclaiming is emptied even if
+    someone is playing on it."""
     hurried = situation.notice_for(removal.instance_id) is not None
     pods = situation.snapshot.cluster.pods_on.get(node.name, ())
     players = None if hurried else situation.snapshot.players_of
@@ -311,7 +313,7 @@ def _terminating(
         plan = _plan(removal, node, situation, disruptions)
         if not plan.drained:
             removal, evictions = _evict(removal, plan, situation)
-            # Whoever lifted the cordon cannot save the node: more pods would only be lost with it.
+            # Lifting the cordon does not save the node: more pods would only be lost with it.
             again = () if node.unschedulable else (Cordon(node.name, node.uid, operation_id),)
             return removal, again + evictions
     if situation.now < removal.retry_at:
@@ -341,7 +343,7 @@ def obstacle(removal: Removal) -> str:
 def _releasing(removal: Removal, node: Node | None, operation_id: str, situation: Situation) -> Advance:
     stalled_until = removal.fence_until + situation.settings.request_timeout_seconds
     same_runner = removal.fence_token == situation.lease.token
-    # A node that the cloud is about to take is passed on at once to whoever answers the notice.
+    # A node that the cloud is reclaiming is handed to the answer to its notice at once.
     noticed = situation.notice_for(removal.instance_id) is not None
     passed_on = noticed and not _cloud_is_reclaiming(removal, operation_id, situation)
     if not same_runner and not passed_on and situation.now < stalled_until:

@@ -3,7 +3,7 @@
 plan      the removals are written (PLANNED) before any node is touched
 replace   what is to take their place is launched first, and no node is touched before it is Ready
 execute   each node is drained, then terminated, by `removals`
-resume    whoever holds the lease goes on from what is written
+resume    the holder of the lease continues from what is written
 abort     paused, stuck, or a node will not drain: what is not TERMINATING is released, what is
           rolls forward; once set, the abort is never taken back
 yield     an abort because pods or load need its nodes

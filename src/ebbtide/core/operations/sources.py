@@ -92,7 +92,7 @@ def release(source: Source, situation: Situation, reason: str) -> Source:
 
 def advance_release(source: Source, operation_id: str, situation: Situation) -> Advance:
     """Lift the mark, once a runner that stalled can no longer be sending anything about the node; a node
-    that the cloud is about to take is passed on at once to whoever answers the notice."""
+    that the cloud is reclaiming is handed to the answer to its notice at once."""
     if source.state is not SourceState.RELEASING:
         return source, ()
     stalled_until = source.fence_until + situation.settings.request_timeout_seconds

@@ -136,7 +136,7 @@ def _interrupted(spot: Spot, situation: Situation) -> Spot:
     alive = instance is not None and instance.alive
     joined = spot.instance_id in situation.snapshot.node_of
     if spot.removal is None and alive and joined and not _removed_elsewhere(spot, situation.record):
-        # Whoever had it gave it up, or it has only now joined: from here on it is a loss, and replaced.
+        # Its former owner gave it up, or it has only now joined: from here on it is a loss, and replaced.
         spot = replace(spot, removal=_removal(spot, situation), replace=True)
     if spot.removal is not None and alive and situation.now >= _lapse(spot, situation):
         spot = replace(

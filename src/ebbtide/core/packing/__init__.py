@@ -1,7 +1,7 @@
 """The cheapest set of nodes for a set of pods, with a proven lower bound on its cost.
 
 The front is `pack`. Nothing here needs a solver to be imported: numpy and HiGHS are loaded by `pack`
-only when the input is large enough to pay for them. Which packer is used is said by whoever asks.
+only when the input is large enough to pay for them. The caller says which packer to use.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Column generation needs classes, and pods that a vertical autoscaler has sized have none. Planned with
 mean sizes, a node is filled right on average; which unit goes where is then chosen by `realise` so
-that each node is right exactly.
+each node is right exactly.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ _ROUND = 0.3
 
 
 def ruin(problem: Problem, arrays: Arrays, bins: list[Bin], budget: Budget) -> list[Bin]:
-    """Bins at most as dear as these; until the deadline, or until nothing is gained any more."""
+    """Bins at most as expensive as these; until the deadline, or until nothing is gained any more."""
     rng = np.random.default_rng(budget.seed)
     idle = 0
     while idle < _PATIENCE and budget.left() > 0 and problem.cost(bins) > problem.bound * (1 + _CLOSE):

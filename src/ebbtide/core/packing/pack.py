@@ -22,7 +22,7 @@ _SEARCHING = 0.95
 
 
 class PackerMissing(ImportError):
-    """Whoever starts asks `why_missing` before; this is for whoever did not."""
+    """Start-up checks `why_missing` first; this is for callers that did not."""
 
 
 def why_missing(packer: Packer) -> str:
@@ -32,7 +32,7 @@ def why_missing(packer: Packer) -> str:
 
 
 def installed_packer() -> Packer:
-    """For a look that nothing depends on; whoever decides is told which to use."""
+    """For a preview that nothing depends on. A decision is told which packer to use."""
     return Packer.PLAIN if why_missing(Packer.HIGHS) else Packer.HIGHS
 
 

@@ -18,7 +18,7 @@ _CLOSE = 1e-9
 
 
 def search(problem: Problem, bins: Sequence[Bin], budget: Budget) -> list[Bin]:
-    """The cheapest bins found by refilling, never dearer than those given."""
+    """The cheapest bins found by refilling, never more expensive than those given."""
     dice = Dice(budget.seed)
     filler = _Filler(problem)
     best, cost = list(bins), problem.cost(bins)

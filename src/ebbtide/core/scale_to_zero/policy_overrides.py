@@ -48,8 +48,8 @@ def _pool_for(pool: Pool, known: Mapping[str, tuple[Policy, IdleState]]) -> Pool
 
 
 def needed_by_wakes(snapshot: Snapshot, record: Record, settings: Settings) -> tuple[str, int]:
-    """Why a launch does not wait, neither for `PENDING_UP_SEC` nor for the cooldown: whoever woke something
-    waits for it now. And how many nodes the pools that wake lack."""
+    """Why a launch does not wait, neither for `PENDING_UP_SEC` nor for the cooldown: the user who woke
+    something waits for it now. And how many nodes the pools that wake lack."""
     lack = missing_by_pool(snapshot, record, [pool for pool in settings.pools if pool.waking])
     says = [f"pool {name} is being woken and lacks {count}" for name, count in lack.items()]
     if settings.waking:

@@ -64,7 +64,7 @@ class SavingsReport:
     first: str
     last: str
     days: tuple[SavingsDay, ...] = ()
-    """Those with figures, oldest first."""
+    """Those with amounts, oldest first."""
     total: SavingsDay = SavingsDay("")
 
 

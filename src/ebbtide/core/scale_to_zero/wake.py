@@ -1,7 +1,7 @@
 """Waking: what a wake makes of a policy's state, what it restores, and how long it will take.
 
 A wake always wins. It is written first, with a higher `wake_count`, and only then carried out, so
-whoever was about to go to zero finds its own write refused. `last_scaled_at` is 0 from the moment a wake
+a runner that was about to scale to zero finds its write refused. `last_scaled_at` is 0 from the moment a wake
 is written until its calls have been answered: while it is 0, somebody must still make them.
 """
 
@@ -24,7 +24,7 @@ KEPT_WAKES = 20
 DAY_SECONDS = 86_400
 LEAST_EXTRA_SECONDS = 60
 REDO_SECONDS = 10
-"""A wake whose calls were not answered for so long is carried out again by whoever finds it."""
+"""A wake whose calls were not answered for so long is carried out again by the runner that finds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def wake(
     ordered: int | None = None,
 ) -> WakeStep:
     """`there` is what was seen of a target that counts as awake: a member of it at zero is brought up,
-    whoever put it there. A group that was half awake could otherwise never be woken. `ordered` is the number
+    whatever put it there. A group that was half awake could otherwise never be woken. `ordered` is the number
     of a schedule, instead of what was there before."""
     if state.phase is Phase.WAKING:
         stale = state.last_scaled_at == 0 and now - (state.last_wake_at or 0) >= REDO_SECONDS

@@ -1,4 +1,5 @@
-"""What all parts of scaling to zero share: the doors, and one way to write a state and what goes with it."""
+"""What all parts of scale-to-zero share: the ports, and one way to write a state with its log entry and
+ledger."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from ebbtide.narrate import entry_of
 from ebbtide.ports import Clock, Cluster, Notifier, PolicyStore, Services, Signals, Store, Workloads
 
 LEASE = "policies"
-"""Of the idle loop, and of whoever must be alone with what it writes."""
+"""Of the idle loop, and of any other writer that must be the only one."""
 
 
 @dataclass(frozen=True, slots=True)

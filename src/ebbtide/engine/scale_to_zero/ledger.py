@@ -25,7 +25,7 @@ TURN_SECONDS = 3.0
 class Summary:
     total: SavingsReport
     policies: tuple[SavingsReport, ...]
-    """One for each policy with figures, by its id; the total is their sum."""
+    """One for each policy that saved something, by id; the total is their sum."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ class Scaling:
         if at is not None and at > now + SKEW_SECONDS:
             raise Usage(
                 f"the activity is {at - now} s in the future; nothing was changed. "
-                "Report it when it happened, or set the clock of whoever reports it."
+                "Report it when it happened, or correct the clock of the caller."
             )
         if count < 0:
             raise Usage(f"{count} requests cannot have happened; nothing was changed. Give 0 or more.")

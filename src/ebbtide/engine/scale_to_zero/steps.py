@@ -43,7 +43,7 @@ class Done:
 
 
 LookAgain = Callable[[Policy, IdleState], Look]
-"""What the cluster shows of one policy, asked afresh."""
+"""What the cluster shows of one policy, read again."""
 
 
 class Steps:

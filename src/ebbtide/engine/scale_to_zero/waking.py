@@ -1,7 +1,7 @@
 """Waking a policy's target: write the wake, then scale, then say that it was done.
 
-The write raises the wake count, so whoever was about to go to zero is refused; the call to the cluster
-changes each workload's version, so a call to zero that is still on its way is refused too. Only the
+The write raises the wake count, so a runner that was about to scale to zero is refused; the call to the
+cluster changes each workload's version, so a call to zero that is still on its way is refused too. Only the
 caller whose write moved the policy into WAKING makes the calls; others join it. Where that caller dies, the
 next round, or a later caller, finds the wake without its answer and makes the calls again.
 """

@@ -79,7 +79,7 @@ def router(site: Site) -> APIRouter:
 
     @routes.get("/decisions/{decision_id}", dependencies=READ)
     def decision(decision_id: str) -> DecisionShape:
-        """One decision: every precondition with both figures, and how much was seen."""
+        """One decision: every precondition with both values, and how much was observed."""
         entry = find(site, decision_id)
         found, inputs = read_decision(entry), read_inputs(entry)
         snapshot = inputs.snapshot

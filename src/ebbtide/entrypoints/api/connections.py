@@ -87,7 +87,7 @@ class Room:
 
     def has_place(self) -> bool:
         """Whether one more may be let in, where need be for one that has had its time. Where nobody has,
-        newcomers wait at the door: to let them in only to close others costs more than it is worth."""
+        new connections wait: accepting them only to close others costs more than it is worth."""
         if len(self._taken) + self._coming < self.most:
             return True
         if not self._idle:

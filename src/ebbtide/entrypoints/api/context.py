@@ -1,4 +1,4 @@
-"""What routes about policies share: the doors, finding a policy, versions as ETags, days as bounds."""
+"""What routes about policies share: the ports, finding a policy, versions as ETags, days as bounds."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def etag(policy: Policy) -> str:
 
 
 def seen_version(request: Request, policy: Policy) -> int:
-    """The version that the caller saw, of `If-Match`: who changes what he has not seen is refused."""
+    """The version that the caller saw, from `If-Match`, to prevent lost updates."""
     given = request.headers.get("if-match", "")
     if not given:
         detail = "say with If-Match which version you saw (the ETag of the policy); nothing was changed"

@@ -33,7 +33,7 @@ def router(site: Site) -> APIRouter:
 
         @routes.get("/metrics", dependencies=[Depends(Needs(Scope.READ))], response_class=PlainTextResponse)
         def metrics() -> Response:
-            """Figures for Prometheus."""
+            """Metrics for Prometheus."""
             text, media_type = export()
             return Response(text, media_type=media_type)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 MINUTE = 60.0
 MOST_CALLERS = 10_000
-"""Counted one by one; whoever comes on top of them is counted together with all others who do."""
+"""Counted one by one. Callers beyond this number are counted together."""
 CROWD = "all others"
 
 
@@ -57,7 +57,7 @@ class Limiter:
 
 
 def address_key(address: str) -> str:
-    """Of IPv6 the network of a site: whoever has one address there has all of them."""
+    """For IPv6, the network of a site: a caller with one address there has all of them."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -16,7 +16,7 @@ class CostPointShape(Shape):
 class CostsShape(Shape):
     per_hour: str | None
     currency: str
-    unpriced: int = Field(description="Workers whose price is not known; they are in no figure.")
+    unpriced: int = Field(description="Workers whose price is not known; no amount includes them.")
     last_day: str | None = Field(description="Paid in the last 24 hours, as far as it was seen.")
     points: list[CostPointShape]
 

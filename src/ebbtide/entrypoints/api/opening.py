@@ -1,4 +1,4 @@
-"""From a configuration and its open doors to the site that the API stands on."""
+"""From a configuration and its open ports to the site that the API serves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def open_site(
     scaling: Scaling | None = None,
     health: Health | None = None,
 ) -> Site:
-    """With the figures and the health of the same process, where it keeps any."""
+    """With the metrics and the health of the same process, if it has any."""
     keys, settings = config.api, config.settings
     well: dict[str, Any] = {}
     if health is not None:

@@ -32,7 +32,7 @@ TITLES = {
     403: "The token may not do this",
     404: "There is no such thing",
     405: "This cannot be done here",
-    406: "Not to be had in this form",
+    406: "Not available in this form",
     409: "Something else is there already",
     412: "It has changed meanwhile",
     413: "The body is too long",

@@ -53,7 +53,7 @@ class Waiting:
                 if ended.ready or until >= self._shared[key].until:
                     return ended
         finally:
-            # In the same step as the end: who comes later must not share an end that is not about him.
+            # In the same step as the end: a later caller must not share an answer to an earlier request.
             del self._shared[key]
 
 

@@ -101,13 +101,13 @@ class Begun:
     answer: WokenShape
     repeated: bool = False
     late: bool = False
-    """Whoever waited for it was told that it was not ready in time."""
+    """Callers that waited for it were told that it was not ready in time."""
 
 
 def begin(desk: RouteContext, policy_id: str, asked: WakeBody, key: str) -> Begun:
     policy, _ = desk.find(policy_id)
     if known := remembered(desk, key, policy_id, asked):
-        # Asked again: the stored answer, at once. Waiting again would hold up whoever only lost a reply.
+        # Asked again: the stored answer, at once. Waiting again would delay a caller that only lost a reply.
         ended = stored(desk, f"end#{key}")
         return Begun(policy, ended or known, repeated=True, late=ended is not None and not ended.ready)
     return Begun(policy, keep(desk, key, woken_shape(desk.scaling.wake(policy_id, asked.reason))))

@@ -26,7 +26,7 @@ POOL = "(no pool)"
 HOURS_PER_MONTH = 730
 MOST_LOOKED_AT = 300
 MOST_REMOVED = 30
-"""Enough to see what is there to be had; a large cluster is not worked through to the last node."""
+"""Enough to see what can be saved; a large cluster is not worked through to the last node."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ def prune_log(config: Config, days: int) -> str:
         before = int(time.time()) - days * DAY_SECONDS
         gone = store.prune_log(before)
     entries = "1 entry" if gone == 1 else f"{gone} entries"
-    return f"{entries} of before {moment(before)} removed from the log of cluster {config.settings.cluster!r}"
+    return f"{entries} older than {moment(before)} removed from the log of {config.settings.cluster!r}"
 
 
 def days_asked(asked: str, configured: int) -> int:

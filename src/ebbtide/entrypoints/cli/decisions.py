@@ -105,7 +105,7 @@ def _plan_json(record: Record, decision: Decision, warnings: tuple[str, ...]) ->
 
 
 def explain(ctx: typer.Context, id: DecisionId, config: ConfigPath = None, as_json: AsJson = False) -> None:
-    """Show a decision: every precondition with both figures, and the nodes that were passed over."""
+    """Show a decision: every precondition with both values, and the nodes that were skipped."""
     from ebbtide.engine.journal import read_decision
 
     decision = read_decision(_find(read_config(ctx, config), id))

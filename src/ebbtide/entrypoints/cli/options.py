@@ -55,8 +55,8 @@ def existing_store(config: Config) -> Store | None:
 
 @contextmanager
 def open_ports(config: Config, watching: bool = False, asking: bool | None = None) -> Iterator[Ports]:
-    """All doors, for commands that act. Who is `watching`, or not `asking`, goes on while a real cluster does
-    not answer."""
+    """All ports, for commands that act. A command that is `watching`, or not `asking`, continues while a
+    real cluster does not answer."""
     from ebbtide import bootstrap
     from ebbtide.config.unfilled import refuse_unfilled
     from ebbtide.entrypoints.cli.simulated import open_simulated
@@ -71,7 +71,7 @@ def open_ports(config: Config, watching: bool = False, asking: bool | None = Non
 
 @contextmanager
 def looking_only(config: Config) -> Iterator[Ports]:
-    """All doors, for commands that only look: what is not there yet stands in memory and is forgotten."""
+    """All ports, for commands that only read: what does not exist yet is kept in memory and discarded."""
     from ebbtide import bootstrap
     from ebbtide.adapters.stores.memory import MemoryStore
 

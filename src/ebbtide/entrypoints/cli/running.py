@@ -178,7 +178,7 @@ def _run_all(clusters: list[tuple[Config, Ports]], owner: str, stop: threading.E
 
 
 def _tell_uncounted(ports: Ports, out: Console) -> None:
-    """Said once, before the first tick: whoever begins may not know that nodes must be adopted."""
+    """Shown once, before the first tick: a new user may not know that nodes must be adopted."""
     from ebbtide.core.nodes.unclaimed import says_uncounted, uncounted
     from ebbtide.errors import EbbtideError
 

@@ -99,7 +99,7 @@ def _rebuild(config: Config, name: str) -> None:
         (
             named.get(each.policy_id, each.policy_id),
             f"{each.days} days from {each.stretches} entries of the log; "
-            + ("the ledger was wrong and is mended" if each.changed else "as it was"),
+            + ("the ledger was wrong and is corrected" if each.changed else "as it was"),
         )
         for each in done
     )

@@ -82,7 +82,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - one for each option
 
 
 def refuse_others(ctx: typer.Context) -> None:
-    """A story says these things itself: taken and not heeded, they would mislead."""
+    """A story sets these itself: accepting and ignoring them would mislead."""
     sources = {name: ctx.get_parameter_source(name) for name in OF_SCENARIOS}
     given = [f"--{name}" for name, source in sources.items() if source and source.name != "DEFAULT"]
     if given:

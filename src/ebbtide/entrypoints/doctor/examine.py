@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from ebbtide.config import Config
 
 NOBODY = Lease(CLUSTER_LEASE, "ebbtide doctor", 0, 0)
-"""A lease that nobody can hold: to renew it is refused by whoever may write, and forbidden to others."""
+"""A lease that no runner can hold: renewing it fails with a refusal if writing is allowed, and is forbidden
+otherwise."""
 
 
 def scales_workloads(config: Config) -> bool:

@@ -1,6 +1,6 @@
 """What happened in a period, from the log and the ledger alone: neither cluster nor cloud is asked.
 
-figures = collect(store, saved, Period("2026-01-01", "2026-01-31", ...))
+report = collect(store, saved, Period("2026-01-01", "2026-01-31", ...))
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class ReportData:
     cluster: str
     period: Period
     currency: str
@@ -107,13 +107,13 @@ def _midnight(day: date) -> int:
     return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp())
 
 
-def collect(store: Store, cluster: str, days: Sequence[SavingsDay], period: Period) -> Figures:
+def collect(store: Store, cluster: str, days: Sequence[SavingsDay], period: Period) -> ReportData:
     points, cut_costs = _costs(store, period)
     currencies = {currency for point in points for currency in point.per_hour}
     currency = next(iter(currencies)) if len(currencies) == 1 else ""
     entries = list(_entries(store, DONE, period))
     alarms = list(_entries(store, (LogKind.ALARM,), period))
-    return Figures(
+    return ReportData(
         cluster=cluster,
         period=period,
         currency=currency,
@@ -131,7 +131,7 @@ def collect(store: Store, cluster: str, days: Sequence[SavingsDay], period: Peri
 def _entries(
     store: Store, kinds: Collection[LogKind], period: Period, brief: bool = True
 ) -> Iterator[LogEntry]:
-    """Newest first, page by page, up to the beginning of the period. What came after it is passed over, and
+    """Newest first, page by page, up to the beginning of the period. What came after it is skipped, and
     does not count."""
     before, found = "", 0
     while found < MOST_ENTRIES:

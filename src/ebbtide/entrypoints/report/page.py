@@ -13,7 +13,7 @@ from html import escape
 from ebbtide.core.scale_to_zero.savings import SavingsDay
 from ebbtide.core.words import count_of
 from ebbtide.entrypoints.report.charts import Bar, bar_chart, line_chart
-from ebbtide.entrypoints.report.collect import Done, Figures
+from ebbtide.entrypoints.report.collect import Done, ReportData
 from ebbtide.model.consolidation import ConsolidationReport
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -47,7 +47,7 @@ th, td { text-align: left; padding: 4px 12px 4px 0; border-bottom: 1px solid var
 """
 
 
-def page(figures: Figures) -> str:
+def page(figures: ReportData) -> str:
     period = figures.period
     title = f"Ebbtide: {figures.cluster}, {period.first} to {period.last}"
     cut = "<p>The log is longer than a report reads: its oldest part is left out.</p>" if figures.cut else ""
@@ -65,7 +65,7 @@ def page(figures: Figures) -> str:
     )
 
 
-def _cost(figures: Figures) -> str:
+def _cost(figures: ReportData) -> str:
     currency = figures.currency
     if not currency:
         return _section("Cost", "<p>No price is known for the period, or prices of several currencies.</p>")
@@ -82,7 +82,7 @@ def _cost(figures: Figures) -> str:
     return _section("Cost an hour", told + line_chart(points, figures.period.until, "Cost an hour") + note)
 
 
-def _saved(figures: Figures) -> str:
+def _saved(figures: ReportData) -> str:
     money = [(day, saved) for day in figures.days for saved in day.money]
     currencies = sorted({saved.currency for _, saved in money})
     if not currencies:
@@ -111,7 +111,7 @@ def _saved_in(currency: str, days: Sequence[SavingsDay]) -> str:
     )
 
 
-def _possible(figures: Figures) -> str:
+def _possible(figures: ReportData) -> str:
     report = figures.consolidation
     title = "What consolidation could still save"
     if report is None:
@@ -151,7 +151,7 @@ def _work(done: Done) -> str:
     return _section("What was done", told + table + note)
 
 
-def _alarms(figures: Figures) -> str:
+def _alarms(figures: ReportData) -> str:
     if not figures.alarms:
         return _section("Alarms", "<p>None.</p>")
     rest = figures.alarms_in_all - len(figures.alarms)

@@ -174,7 +174,7 @@ def _drafts(workers: list[Node], cloud: str) -> Iterable[PoolDraft]:
 
 
 def _group(node: Node) -> str:
-    """Named by whoever made the group; else by what keeps pods apart: taints and the market."""
+    """Named by the creator of the group; otherwise by what keeps pods apart: taints and the market."""
     labels = dict(node.labels)
     named = next((labels[key] for key in GROUPS if labels.get(key)), "")
     if not named:

@@ -122,7 +122,7 @@ def verdict_lines(verdict: Verdict) -> Iterator[Text]:
         mark = ("✓", GOOD) if check.passed else ("✗", BAD)
         yield Text.assemble("  ", mark, f" {check.name:<{width}}  {check.says}")
     if verdict.refusals:
-        yield Text("  passed over:", QUIET)
+        yield Text("  skipped:", QUIET)
         width = max(len(refusal.node_name) for refusal in verdict.refusals)
         for refusal in verdict.refusals:
             yield Text(f"    {refusal.node_name:<{width}}  {refusal.reason}")
@@ -168,7 +168,7 @@ def _consolidation_pairs(
     yield "last consolidation", ago(record.last_consolidation_at, now)
     left = record.last_consolidation_at + wait_seconds(record, rules) - now
     if record.consolidations_in_vain and left > 0 and not record.operations and not record.leaving:
-        vain = f"{record.consolidations_in_vain} in vain"
+        vain = f"{record.consolidations_in_vain} without result"
         yield "back-off", Text(f"consolidation for another {span(left)}, after {vain}", "yellow")
     done = evicted_lately(record, int(now))
     if done:

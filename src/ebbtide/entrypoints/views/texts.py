@@ -1,6 +1,6 @@
 """Words that people and programs hand in, and that are shown again: in a log, in a terminal, on a page.
 
-An escape sequence would let whoever wrote them move the cursor of an operator, a line break would let them
+An escape sequence would let their author move the cursor of an operator, a line break would let them
 add lines to a log, and a database takes neither NUL nor half of a surrogate pair.
 """
 

@@ -93,7 +93,7 @@ def _evict(world: World, act: Act, record: Record | None, settings: Settings) ->
     if not node.worker:
         yield f"pod {pod.full_name} was evicted from {node.name}, which is not a worker of ours"
     machine = world.nodes.machine_of(node.name)
-    # What the cloud is about to take is emptied, whoever cordoned it.
+    # A node that the cloud is reclaiming is emptied, also if a person cordoned it.
     taken = machine is not None and machine.noticed and node.unschedulable
     if not node.cordoned_by_us and not taken and not _moved(node, pod.uid, record):
         yield f"pod {pod.full_name} was evicted from {node.name}, which is not cordoned by us"

@@ -30,7 +30,7 @@ from ebbtide.simulator.world.world import Act, ActKind, World
 SLACK_SECONDS = 600.0
 """How much longer than its grace something may be left before it counts as forgotten."""
 UNSEEN_LOSS_SECONDS = 30.0
-"""A node lost this lately may not have been seen as lost by whoever decided."""
+"""A node lost this lately may not have been seen as lost by the runner that decided."""
 
 
 class Checker:

@@ -70,7 +70,7 @@ class Repacking:
         self._count_eviction()
 
     def _count_eviction(self) -> None:
-        """A call of a runner that froze may land later than it was counted for, hence a little less."""
+        """A call of a runner that froze may land later than it was counted for, so a little less."""
         since = self._world.now - HOUR_SECONDS + LATE_SECONDS
         self._evicted = [*(at for at in self._evicted if at > since), self._world.now]
         running = sum(1 for pod in self._world.view().pods if pod.node_name)
@@ -147,7 +147,7 @@ class Repacking:
 
 @dataclass(slots=True)
 class Repacked:
-    """What consolidation did, in figures."""
+    """What consolidation did, in numbers."""
 
     begun: int = 0
     pods_moved: int = 0
@@ -161,7 +161,7 @@ class Repacked:
 
 
 class Bookkeeper(Observers):
-    """Keeps those figures, by what a runner tells."""
+    """Keeps those numbers, from what a runner reports."""
 
     def __init__(self, machines: Machines) -> None:
         super().__init__()

@@ -41,7 +41,7 @@ def policies_for(names: Sequence[str], now: int) -> tuple[Policy, ...]:
 
 
 class Visitor:
-    """Somebody who wakes a sleeper now and then, through doors that may fail, and remembers what was
+    """Somebody who wakes a sleeper now and then, through ports that may fail, and remembers what was
     answered."""
 
     def __init__(

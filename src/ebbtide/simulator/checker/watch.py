@@ -11,7 +11,7 @@ from ebbtide.simulator.checker.checker import Checker
 
 
 class WatchedStore:
-    """Put it inside the faulty doors: what it is asked to do is what really happened."""
+    """Put it inside the faulty ports: what it is asked to do is what really happened."""
 
     def __init__(self, inner: Store, checker: Checker) -> None:
         self._inner = inner

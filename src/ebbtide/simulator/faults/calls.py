@@ -34,7 +34,7 @@ class Strike(StrEnum):
     STALL = "stall"
     """The runner freezes just before the call; `on_stall` is what happens meanwhile. Then it lands."""
     DELAYED = "delayed landing"
-    """`Unanswered` at once; the call is carried out some calls later, whoever makes those."""
+    """`Unanswered` at once; the call is carried out some calls later, whichever runner makes those."""
     SERVER_ERROR = "server error"
     """`Unanswered`, and not carried out."""
     BUDGET = "budget exhausted"

@@ -1,4 +1,4 @@
-"""Doors of scaling to zero that fail as planned: policies and workloads, next to those of `faults`."""
+"""Ports of scale-to-zero that fail as planned: policies and workloads, next to those of `faults`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ebbtide.simulator.faults.ports import FaultyStore, Gate
 def faulty_scaling(
     ports: ScalingPorts, plan: Plan, on_fault: Callable[[], None] = lambda: None
 ) -> ScalingPorts:
-    """The same outside, seen through doors that fail as planned."""
+    """The same ports, failing as planned."""
     gate = Gate(plan, on_fault)
     return replace(
         ports,

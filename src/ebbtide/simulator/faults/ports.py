@@ -1,4 +1,4 @@
-"""Doors that fail: wrappers around the ports of one runner, driven by a `Plan`.
+"""Ports that fail: wrappers around the ports of one runner, driven by a `Plan`.
 
     plan = CrashPlan(number=3, strike=Strike.CRASH_AFTER)
     runner = faulty_outside(outside, plan)
@@ -100,7 +100,7 @@ class Gate:
             self._on_fault()
             with suppress(EbbtideError):
                 call()
-            self._on_fault()  # whoever does the same now could not know of it
+            self._on_fault()  # a runner that does the same now could not know of it
 
     def hole(self, count: int) -> int:
         return self._plan.pick(count)
@@ -128,7 +128,7 @@ def faulty_ports(
     on_fault: Callable[[], None] = lambda: None,
     slow_seconds: float = 0.0,
 ) -> Ports:
-    """The same outside, seen through doors that fail as planned. A slow call takes `slow_seconds`."""
+    """The same ports, failing as planned. A slow call takes `slow_seconds`."""
     gate = Gate(plan, on_fault, lambda: ports.clock.sleep(slow_seconds))
     return replace(
         ports,

@@ -39,7 +39,7 @@ def without_consolidation(scenario: Scenario) -> Scenario:
 
 
 def compared(result: Result, without: Result) -> str:
-    """The JSON of the first, with the figures of the second and what is saved against them."""
+    """The JSON of the first, with the numbers of the second and what is saved compared to them."""
     data: dict[str, Any] = msgspec.to_builtins(result)
     other: dict[str, Any] = msgspec.to_builtins(without)
     saved = Decimal(without.cost) - Decimal(result.cost)

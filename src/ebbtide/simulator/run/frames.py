@@ -45,7 +45,7 @@ class Frame:
     faulty: bool = False
     """Whether the runner did not survive the tick; `says` is then how it ended."""
     events: tuple[str, ...] = ()
-    """What happened besides the tick since the last frame, such as a crash of the runner."""
+    """What happened outside the tick since the last frame, such as a crash of the runner."""
 
 
 def draw(world: World, record: Record) -> tuple[NodeFrame, ...]:

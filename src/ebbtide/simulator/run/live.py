@@ -1,7 +1,7 @@
 """A simulated cluster that goes on for as long as somebody watches, at many times the speed of the clock.
 
 The real engine runs against it: ticks of a runner that may be crashed, idle rounds, wakes. All of it happens
-under one lock, so whoever looks at it (the API) sees a moment and not a change half made.
+under one lock, so a reader (the API) never sees a half-made change.
 
     live = Live(seed=1)
     live.run(stop, speed=120.0)

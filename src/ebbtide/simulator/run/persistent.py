@@ -48,7 +48,7 @@ class WorldFile:
     def create(self, world: World) -> None:
         with self._locked():
             if self.exists():
-                raise StoreUnusable(f"{self.path} is there already: move it away to start afresh")
+                raise StoreUnusable(f"{self.path} is there already: move it away to start empty")
             save(world, self.path)
 
     def wait_for(self, look: Callable[[], T], done: Callable[[T], bool], until: float) -> T:

@@ -1,4 +1,4 @@
-"""One runner in a simulation: an owner id, a clock of its own, and its doors, perhaps failing ones."""
+"""One runner in a simulation: an owner id, its own clock, and its ports, perhaps failing ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Stage:
     bookkeeper: Bookkeeper
     ids: int = 0
     keeps_inputs: bool = True
-    """Whether the log keeps what decisions were made from, for whoever replays them."""
+    """Whether the log keeps the inputs of decisions, for replays."""
     policies: tuple[Policy, ...] = ()
     zero: ZeroDefaults = field(default_factory=ZeroDefaults)
 
@@ -71,7 +71,7 @@ def policies_of(stage: Stage) -> PolicyStore:
 
 
 def scaling_doors(stage: Stage, ports: Ports) -> ScalingPorts:
-    """Next to the doors of a tick, those to the workloads of the same world."""
+    """The ports to the workloads of the same world, next to those of a tick."""
     return ScalingPorts(
         store=ports.store,
         policies=policies_of(stage),
@@ -85,7 +85,7 @@ def scaling_doors(stage: Stage, ports: Ports) -> ScalingPorts:
 
 
 def scaling_of(stage: Stage, ports: Ports, plan: Plan | None = None) -> Scaling:
-    """Over sound doors, or such that fail as planned."""
+    """Over sound ports, or ports that fail as planned."""
     doors = scaling_doors(stage, ports)
     if plan is not None:
         doors = faulty_scaling(doors, plan, lambda: _disturb(stage.world))
@@ -93,7 +93,7 @@ def scaling_of(stage: Stage, ports: Ports, plan: Plan | None = None) -> Scaling:
 
 
 def ports_of(stage: Stage, clock: SkewedClock | VirtualClock | None = None) -> Ports:
-    """Sound doors to the stage's world; hand the result to `faulty_ports` for failing ones."""
+    """Sound ports to the stage's world; hand the result to `faulty_ports` for failing ones."""
     world, true = stage.world, stage.clock
     return Ports(
         store=store_of(stage, clock),

@@ -112,7 +112,7 @@ def _add_node(world: World, keys: NodeKeys, name: str, settings: Settings) -> No
         if node.worker:
             launched = world.machines.book.pools[node.pool].launch_hash
             machine.instance = replace(machine.instance, launch_hash=launched)
-        # Whoever made a control plane or a system node (row 26), it was no launch of ours.
+        # A control plane or a system node (row 26) is never a launch of ours.
         machine.tagged = machine.tagged and not (node.control_plane or node.system)
         if not keys.ready:
             world.nodes.fall_silent(machine, long_ago=True)

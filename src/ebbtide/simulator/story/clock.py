@@ -33,11 +33,11 @@ class StoryClock(VirtualClock):
 
     @property
     def next_at(self) -> float:
-        """When something is planned next, but for what is late."""
+        """When something is planned next, except what is late."""
         return self._next(self._planned)
 
     def happen(self) -> None:
-        """Whatever is due by now, but for what is late."""
+        """Whatever is due by now, except what is late."""
         while self._planned and self._planned[0][0] <= self.now():
             self.follow(self.now())
             heappop(self._planned)[2]()

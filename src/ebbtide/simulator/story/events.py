@@ -1,4 +1,4 @@
-"""What happens in a story, done to the world, to the doors, or through the same calls as the API makes."""
+"""What happens in a story, done to the world, to the ports, or through the same calls as the API makes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Happenings:
         self._random = random.Random(f"policies/{seed}")
         self._players: dict[str, int | None] = {}
         self.scaling: Callable[[], Scaling] | None = None
-        """The scaling of the API's process, with sound doors."""
+        """The scaling of the API's process, with sound ports."""
         self.roll_out: Callable[[Config], None] = lambda _: None
         self.say: Callable[[str], None] = lambda _: None
         """What a person who caused it would be answered."""

@@ -54,22 +54,22 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class StoryTotals:
     node_seconds: float
     cost: Decimal
     waited_seconds: float
 
-    def since(self, before: Figures) -> Figures:
-        return Figures(
+    def since(self, before: StoryTotals) -> StoryTotals:
+        return StoryTotals(
             self.node_seconds - before.node_seconds,
             self.cost - before.cost,
             self.waited_seconds - before.waited_seconds,
         )
 
 
-def figures_of(world: World) -> Figures:
+def figures_of(world: World) -> StoryTotals:
     machines = world.machines
-    return Figures(machines.node_seconds(), machines.cost(), world.inventory.pending_pod_seconds)
+    return StoryTotals(machines.node_seconds(), machines.cost(), world.inventory.pending_pod_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class StoryResult:
         cls,
         story: Story,
         stage: Stage,
-        figures: Figures,
+        figures: StoryTotals,
         told: tuple[tuple[Done, ...], tuple[Said, ...], tuple[Failed, ...]],
         player: Player,
     ) -> StoryResult:
@@ -141,7 +141,7 @@ class StoryResult:
 
 
 def waits_of(seconds: Sequence[float]) -> Waits:
-    """By nearest rank: each figure is the wait of some pod."""
+    """By nearest rank: each value is the wait of some pod."""
     if not seconds:
         return Waits()
     waits = sorted(seconds)

@@ -21,7 +21,7 @@ from ebbtide.simulator.story.events import Happenings
 from ebbtide.simulator.story.expect_schemas import AtKeys
 from ebbtide.simulator.story.judge import Judge
 from ebbtide.simulator.story.names import Workloads, new_node
-from ebbtide.simulator.story.output import Figures, Said, StoryResult, figures_of
+from ebbtide.simulator.story.output import Said, StoryResult, StoryTotals, figures_of
 from ebbtide.simulator.story.parse import Story
 from ebbtide.simulator.story.recorder import Recorder, story_time
 from ebbtide.simulator.story.runners import LAMBDA_SECONDS, Backstage, Process
@@ -79,7 +79,7 @@ class Player:
         self._process: Process | None = None
         self._nudge: Nudge | None = None
         self._stays = self._keys.runner == "daemon"
-        self._before: Figures = figures_of(world)
+        self._before: StoryTotals = figures_of(world)
         self._plan_events()
 
     def _plan_events(self) -> None:

@@ -79,7 +79,7 @@ class Backstage:
 
 
 class Process:
-    """One process with its own doors and memory. Once it has crashed it is of no use any more."""
+    """One process with its own ports and memory. Once it has crashed it is of no use any more."""
 
     def __init__(self, backstage: Backstage, owner: str, stays: bool) -> None:
         stage = backstage.stage

@@ -1,6 +1,6 @@
-"""What is wrong with the outside just now, as events of a story set it, and the doors that show it.
+"""What is wrong with the outside just now, as events of a story set it, and the ports that show it.
 
-A door that is out of order does nothing and says so: such a call was definitely not carried out.
+A port that is out of order does nothing and says so: such a call was definitely not carried out.
 """
 
 from __future__ import annotations

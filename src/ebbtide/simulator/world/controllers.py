@@ -40,8 +40,8 @@ class Controllers:
             self._timeline.after(0, "demand", spec.key)
 
     def register(self, spec: WorkloadSpec, budgets: Sequence[BudgetSpec], wanted: int) -> Workload:
-        """A workload that has been there for long: whoever registers it makes its pods. Where its demand
-        changes by itself, that goes on from now."""
+        """A workload that has been there for long: the caller that registers it makes its pods. Where its
+        demand changes by itself, that goes on from now."""
         self.budget_specs.extend(budgets)
         workload = self._pods.book.workloads[spec.key] = Workload(spec, wanted)
         self._pods.members[spec.key] = {}

@@ -1,6 +1,6 @@
 """The nodes and pods that are there now, indexed, and the view of them.
 
-Whoever changes something says so with `put_*` or `drop_*`; only what changed is computed again. The
+Every change is announced with `put_*` or `drop_*`; only what changed is computed again. The
 view stays the same object for as long as nothing changed.
 """
 

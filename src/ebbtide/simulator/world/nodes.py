@@ -144,7 +144,7 @@ class Nodes:
             self._pods.bind_late(pod, node_name)
 
     def _somebody_for(self, node_name: str) -> Pod | None:
-        """A waiting pod that fits there; or else one that is made because somebody restarts a pod."""
+        """A pending pod that fits there; or else one that is made because somebody restarts a pod."""
         for pod in list(self._inventory.waiting.values()):
             if not self._pods.scheduler.why_not(pod, node_name):
                 return pod

@@ -1,4 +1,4 @@
-"""The doors of `ebbtide.ports`, opened onto a simulated world.
+"""The ports of `ebbtide.ports`, for a simulated world.
 
     clock = VirtualClock(0)
     cluster, cloud = SimCluster(world, clock), SimCloud(world, clock)

@@ -66,7 +66,7 @@ def load(path: Path) -> World:
     except (*UNREADABLE, KeyError, ValueError) as error:
         raise StoreUnusable(
             f"{path} is not a simulated world that this version knows ({error}): it was left as it is; "
-            "move it away to start afresh"
+            "move it away to start empty"
         ) from error
 
 

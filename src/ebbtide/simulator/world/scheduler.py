@@ -1,4 +1,4 @@
-"""The scheduler: puts waiting pods on nodes by exactly what the core calls fitting.
+"""The scheduler: puts pending pods on nodes, by the same rules of fit as the core.
 
 It looks only when something changed, and keeps the rooms of nodes that did not. Among the nodes that
 a pod fits it takes the emptiest, as the scheduler of Kubernetes does by default; one with a soft taint
@@ -26,7 +26,7 @@ class Scheduler:
         self._stale = inventory.follow()
 
     def run(self) -> None:
-        """Bind every waiting pod that fits somewhere, oldest first."""
+        """Bind every pending pod that fits somewhere, oldest first."""
         if not self._inventory.waiting:
             return
         self._refresh()
@@ -55,7 +55,7 @@ class Scheduler:
 
     def _choose(self, pod: Pod, emptiest: list[tuple[bool, int, str]], reluctant: bool) -> Room | None:
         """The emptiest room that it fits, taken off the heap. `reluctant`: whether any has a soft taint, so
-        that roomier ones may follow a room with too little CPU; else that is the end."""
+        roomier ones may follow a room with too little CPU; else that is the end."""
         passed_over = []
         found = None
         while emptiest and found is None:

@@ -2,7 +2,7 @@
 
 Small data is plain JSON, so a person can read it in the table; larger data is compressed. The first
 byte tells them apart: `{` for JSON, anything else for zlib. An entry whose kind this version does not
-know (a newer one wrote it) is passed over when reading.
+know (a newer one wrote it) is skipped when reading.
 """
 
 from __future__ import annotations

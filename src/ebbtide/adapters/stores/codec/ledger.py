@@ -16,7 +16,7 @@ from ebbtide.model.ledger import SECONDS_PER_HOUR, LedgerDay
 
 FIRST_DAY, LAST_DAY = "0001-01-01", "9999-12-31"
 LARGEST_BIGINT = 2**63 - 1
-"""What a column can hold; the exact figures next to it have no such end."""
+"""The largest number a column can hold. The exact numbers next to it have no limit."""
 Key = tuple[str, str, str]
 
 _EXACT = Context(prec=500, traps=[Inexact, InvalidOperation])
@@ -72,7 +72,7 @@ def savings_cents(day: LedgerDay) -> int:
 
 
 def hourly_cost_cents(day: LedgerDay) -> int | None:
-    """The price an hour that the day's figures were made with; the average where it changed."""
+    """The hourly price that the day was computed with; the average if it changed."""
     priced = day.scaled_to_zero_seconds - day.unpriced_seconds
     if day.zero_price_seconds and priced > 0:
         return _in_cents(day.zero_price_seconds, priced)

@@ -1,6 +1,6 @@
 """The record as an item: the attribute names that every store keeps, and the way back.
 
-The names are a contract with whoever reads the table. An item that lacks what we added (written by
+The names are a contract with every reader of the table. An item that lacks what we added (written by
 hand, or by another tool of the same contract) is read as far as it goes; one of a newer format is
 refused. `scalingInProgress` is written from the operations, and where it says otherwise the operations count.
 
@@ -150,7 +150,7 @@ def from_item(item: Mapping[str, Any], cluster: str) -> Record:
     except (msgspec.ValidationError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise StoreUnusable(
             f"the record of cluster {cluster!r} cannot be read ({error}): it was left as it is; "
-            "restore it from a backup, or move it away to start afresh"
+            "restore it from a backup, or move it away to start empty"
         ) from error
     found = tuple(_contradictions(item, record))
     return replace(record, contradictions=found) if found else record

@@ -68,7 +68,7 @@ class DynamoLog:
         return to_wire_item(head)
 
     def prune(self, before: int) -> int:
-        """Delete entries of before that second: from the oldest id on and, as ids grow with time, no
+        """Delete entries older than that second: from the oldest id on and, as ids grow with time, no
         further than to a page on which all are younger."""
         pruned = 0
         asked = {

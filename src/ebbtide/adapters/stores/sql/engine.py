@@ -2,7 +2,7 @@
 
 SQLite: full sync, WAL where the file system allows it, and a refusal to start where two processes could
 write at once. PostgreSQL: time limits, so a frozen runner cannot hold a row for ever.
-Connections are in autocommit; whoever needs a transaction says BEGIN.
+Connections are in autocommit; a caller that needs a transaction issues BEGIN.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def sqlite_path(url: URL) -> Path:
 
 def place_of(url: str) -> str:
     """Where the database is, however the URL names it: one file by its number, or by its path without links
-    where it is not made yet; one server by its address, whoever logs in."""
+    where it is not made yet; one server by its address, for any user."""
     parsed = parse(url)
     if is_sqlite(parsed):
         path = sqlite_path(parsed).resolve()

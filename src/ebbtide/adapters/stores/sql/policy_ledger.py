@@ -1,7 +1,7 @@
 """Days of the ledger as rows of `scaling_cost_savings`.
 
 Sums are made here and not by the database, because SQLite's own numbers are not exact; the row is locked
-meanwhile. What the specification has in cents is derived from the exact figures with every write.
+meanwhile. What the specification has in cents is derived from the exact numbers with every write.
 """
 
 from __future__ import annotations

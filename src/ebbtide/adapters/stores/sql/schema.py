@@ -135,7 +135,7 @@ targets = sa.Table(
     sa.Column("policy_id", _uuid, nullable=False),
     sa.Index("scaling_targets_by_policy", "cluster", "policy_id"),
 )
-"""Which enabled policy has a workload or a pool: one at most, whoever writes at the same moment."""
+"""Which enabled policy has a workload or a pool: one at most, also if two are written at the same moment."""
 
 once = sa.Table(
     "scaling_once",

@@ -1,4 +1,4 @@
-// Two small charts as SVG: a line over time, and bars by day. Each has its figures in a table beside it.
+// Two small charts as SVG: a line over time, and bars by day. Each has its numbers in a table next to it.
 
 import { s } from "./dom.js";
 

@@ -34,8 +34,8 @@ export function source(path) {
   return h("p", { class: "source" }, h("a", { href: path }, `from ${path.split("?")[0]}`));
 }
 
-export function figures(pairs) {
-  return h("dl", { class: "figures" }, pairs.map(([name, value, tone]) =>
+export function stats(pairs) {
+  return h("dl", { class: "stats" }, pairs.map(([name, value, tone]) =>
     h("div", {}, h("dt", {}, name), h("dd", { class: tone ?? "" }, value))));
 }
 

@@ -2,7 +2,7 @@
 
 import { NO_POLICIES, ask, askScaling } from "./api.js";
 import { barsByDay, lineOver } from "./chart.js";
-import { card, figures, h, redraw, source, table } from "./dom.js";
+import { card, stats, h, redraw, source, table } from "./dom.js";
 import { money as sum } from "./words.js";
 
 const HOURS_A_MONTH = 730;
@@ -17,7 +17,7 @@ export function money(main) {
 
   function drawCost(costs) {
     const points = costs.points.map((point) => ({ at: point.at, value: Number(point.per_hour) }));
-    redraw(parts.cost, card("Cost an hour", figures([["now", sum(costs.per_hour, costs.currency)], ["at this rate, a month", monthly(costs)], ["paid in the last 24 hours", sum(costs.last_day, costs.currency)]]),
+    redraw(parts.cost, card("Cost an hour", stats([["now", sum(costs.per_hour, costs.currency)], ["at this rate, a month", monthly(costs)], ["paid in the last 24 hours", sum(costs.last_day, costs.currency)]]),
       points.length > 1 ? lineOver(points, "Cost an hour over time", 3) : h("p", { class: "quiet" }, "Not enough was seen yet to draw a line."),
       source("/api/v1/costs")));
   }
@@ -27,7 +27,7 @@ export function money(main) {
     const yesterday = summary.daily_breakdown.find((day) => day.date === summary.yesterday);
     const total = summary.totals;
     redraw(parts.savings, card("Saved by day",
-      figures([["yesterday, potential", sum(yesterday?.potential ?? "0", summary.currency)], ["yesterday, realised", sum(yesterday?.realised ?? "0", summary.currency)],
+      stats([["yesterday, potential", sum(yesterday?.potential ?? "0", summary.currency)], ["yesterday, realised", sum(yesterday?.realised ?? "0", summary.currency)],
         ["yesterday, net", sum(yesterday?.net ?? "0", summary.currency)], ["30 days, net", sum(total.net, summary.currency)]]),
       days.length ? [barsByDay(days, ["potential", "realised", "net"], "Savings by day"),
         h("ul", { class: "legend" }, h("li", { "data-state": "idle" }, "potential: workloads freed"), h("li", { "data-state": "ready" }, "realised: nodes that were not paid for"), h("li", { "data-state": "joining" }, "net: after wakes and churn")),
@@ -40,7 +40,7 @@ export function money(main) {
   function drawPossible(report) {
     const plan = report.candidate;
     redraw(parts.possible, card("What consolidation could still save", plan
-      ? [figures([["possible", `${sum(plan.savings_per_hour, plan.currency)} an hour`], ["cost after", sum(plan.cost_after, plan.currency)], ["proven bound", sum(plan.bound, plan.currency)], ["pods to move", plan.moves]]),
+      ? [stats([["possible", `${sum(plan.savings_per_hour, plan.currency)} an hour`], ["cost after", sum(plan.cost_after, plan.currency)], ["proven bound", sum(plan.bound, plan.currency)], ["pods to move", plan.moves]]),
         h("p", {}, report.refused ? `Not done: ${report.refused}.` : "It may be done now.")]
       : h("p", { class: "quiet" }, report.refused ? `Nothing to gain, or not to be said: ${report.refused}.` : "Nothing to gain."),
     source("/api/v1/consolidation")));

@@ -1,7 +1,7 @@
 // Now: nodes, what waits, what the last tick said, what is in progress, and the brakes.
 
 import { ask } from "./api.js";
-import { card, figures, h, redraw, source } from "./dom.js";
+import { card, stats, h, redraw, source } from "./dom.js";
 import { faults } from "./faults.js";
 import { Tiles, legend } from "./tiles.js";
 import { clock, money, sentence, share, span } from "./words.js";
@@ -38,7 +38,7 @@ export function now(main, { say, refresh }) {
       status.problems.map((problem) => h("p", { class: "bad" }, problem)),
       status.last_alarm && status.now - status.last_alarm.at < 3600
         ? h("p", { class: "warn" }, `Alarm at ${clock(status.last_alarm.at)}: ${status.last_alarm.says}`) : null));
-    redraw(parts.numbers, figures([
+    redraw(parts.numbers, stats([
       ["workers", `${status.workers} of ${status.min_workers} to ${status.max_workers}`],
       ["pods", status.pods], ["waiting", status.waiting.length, status.waiting.length ? "warn" : ""],
       ["CPU", share(status.cpu)],
@@ -47,11 +47,11 @@ export function now(main, { say, refresh }) {
     ]));
     redraw(parts.headroom, headroom());
     redraw(parts.picked, picked());
-    redraw(parts.operation, card("Under way", ...operations()));
-    redraw(parts.waiting, card("Pods waiting", ...status.waiting.length
+    redraw(parts.operation, card("In progress", ...operations()));
+    redraw(parts.waiting, card("Pending pods", ...status.waiting.length
       ? [h("ul", {}, status.waiting.slice(0, SHOWN).map((name) => h("li", {}, name))),
         status.waiting.length > SHOWN ? h("p", { class: "quiet" }, `and ${status.waiting.length - SHOWN} more`) : null]
-      : [h("p", { class: "quiet" }, "No pod waits for a node.")]));
+      : [h("p", { class: "quiet" }, "No pod is pending.")]));
     redraw(parts.brakes, brakes());
   }
 
@@ -65,7 +65,7 @@ export function now(main, { say, refresh }) {
     const node = nodes.nodes.find((each) => each.name === tiles.picked);
     if (!node) return [h("p", { class: "quiet" }, "Choose a node to see what is known of it.")];
     const idle = node.idle_since ? `${span(status.now - node.idle_since)}` : "it has pods";
-    return [h("h3", {}, node.name), figures([
+    return [h("h3", {}, node.name), stats([
       ["state", node.state, node.state === "ready" ? "good" : "warn"], ["type", node.instance_type], ["zone", node.zone], ["pods", node.pods],
       ["CPU asked for", share(node.cpu_requested)], ["memory asked for", share(node.memory_requested)],
       ["age", span(status.now - node.created_at)], ["empty for", idle],

@@ -1,7 +1,7 @@
-"""Which enabled policy has which target, so that two that are written at the same moment cannot both have it.
+"""Which enabled policy has which target, so two written at the same moment cannot both have it.
 
-Only adds, so an Ebbtide written for 0002 lives with it. Such a one does not keep the table; whoever finds a
-row whose policy no longer has that target takes it over.
+Only adds, so an Ebbtide written for 0002 lives with it. Such a version does not maintain the table; a reader
+that finds a row whose policy no longer has that target takes it over.
 """
 
 from __future__ import annotations

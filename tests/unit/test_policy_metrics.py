@@ -1,4 +1,4 @@
-"""Figures of policies, wakes and consolidations: under their names, with labels that stay few."""
+"""Metrics of policies, wakes and consolidations: under their names, with labels that stay few."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from ebbtide.adapters.metrics_export.metrics import Figures
+from ebbtide.adapters.metrics_export.metrics import MetricsRegistry
 from ebbtide.adapters.metrics_export.policies import FRESH_SECONDS, PolicyStates
 from ebbtide.bootstrap.metrics import watched
 from ebbtide.config.document import Read
@@ -42,7 +42,7 @@ ZERO = "philotes_scaling_is_scaled_to_zero"
 class Watched:
     def __init__(self, harness: PolicyHarness) -> None:
         self.harness = harness
-        self.figures = Figures(harness.clock.now)
+        self.figures = MetricsRegistry(harness.clock.now)
         self.figures.policies.follow("cluster", harness.rows)
 
     def value(self, name: str, **labels: str) -> float | None:
@@ -121,7 +121,7 @@ def test_wakes_are_counted_by_reason_and_timed() -> None:
 
 
 def test_consolidations_are_counted_with_what_they_save_and_why_they_fail() -> None:
-    figures = Figures()
+    figures = MetricsRegistry()
     observer = figures.of(Settings())
     done = Consolidate("op-1", 0, savings_per_hour=Decimal("0.14"), currency="EUR")
     observer.closed(done, True)
@@ -139,7 +139,7 @@ def test_consolidations_are_counted_with_what_they_save_and_why_they_fail() -> N
 
 
 def test_one_that_only_takes_empty_nodes_is_counted_once_too() -> None:
-    figures = Figures()
+    figures = MetricsRegistry()
     observer = figures.of(Settings())
     plan = ConsolidationPlan(cost_before=Decimal("0.1536"), cost_after=Decimal("0.0168"), currency="EUR")
     report = ConsolidationReport((), plan=plan)
@@ -158,7 +158,7 @@ def test_one_that_only_takes_empty_nodes_is_counted_once_too() -> None:
 
 
 def test_nodes_that_come_and_go_are_counted_once() -> None:
-    figures = Figures()
+    figures = MetricsRegistry()
     observer = figures.of(Settings())
     slot, gone = Slot("op-1-0", "workers", "cpx22", "zone-a"), Removal("i-1", "node-1")
     ready = ScaleUp("op-1", 0, 1, (Slot("op-1-0", "workers", "cpx22", "zone-a", state=SlotState.READY),))
@@ -189,7 +189,7 @@ def test_figures_are_kept_where_anybody_could_ask_for_them() -> None:
 
 def test_savings_are_booked_when_the_last_of_its_nodes_has_gone() -> None:
     """The whole used to be booked after the first of two nodes, and the second never counted."""
-    figures = Figures()
+    figures = MetricsRegistry()
     observer = figures.of(Settings())
     value, saved = figures.registry.get_sample_value, {"cluster": "cluster", "currency": "EUR"}
     total, count = (f"ebbtide_consolidation_savings_per_hour_{part}" for part in ("sum", "count"))

@@ -1,0 +1,173 @@
+"""Lint the words that people read: `python -m scripts.voice` prints each one that has a plainer equivalent.
+
+Checked are the documents, the unreleased part of the changelog, the pages, and the docstrings, comments and
+sentences of `src`. A sentence is a string literal with a space in it: single words may be names of the API,
+metrics, labels or keys, which stay. Code in Markdown is left out for the same reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+INSTEAD = {
+    r"figures?": "metrics, numbers, values",
+    r"dear(er|est)?": "expensive",
+    r"under way": "in progress",
+    r"anew|afresh": "again",
+    r"besides?": "next to, apart from",
+    r"so that": "so",
+    r"in vain": "without result",
+    r"whoever": "the runner, the caller, anyone who",
+    r"passed over|passes over|pass over": "skipped",
+    r"doors?": "ports",
+    r"hush(ed)?": "redact",
+    r"but for": "except",
+    r"of before": "earlier",
+    r"to be had": "available",
+    r"mend(s|ed|ing)?": "fix",
+    r"heed(s|ed)?": "respect",
+    r"lest": "so … not",
+    r"hence|thereof|therein|whence": "so, of it, in it, from which",
+    r"ere|amiss|likewise": "before, wrong, also",
+    r"of whose|in whose": "whose, with an active verb",
+    r"pods? (that )?(is |are |was |were )?(still )?wait(s|ing)?|waiting pods?": "pending",
+    r"it rests until": "skipped until",
+    r"the half that people fear": "safe scale-down",
+    r"reached, not passed": "inclusive",
+    r"unclean runs?": "crash count",
+    r"held against": "counted against",
+    r"leaving node|leaving nodes": "emptied node, node in disruption",
+    r"mischief": "fault",
+    r"desks?": "context",
+    r"he has|he is|him": "they",
+}
+"""A pattern of whole words, and what to write instead."""
+
+
+@dataclass(frozen=True)
+class Allowed:
+    words: str
+    where: str
+    """The start of a path."""
+    why: str
+
+
+ALLOWED = (Allowed("mended", "CHANGELOG.md", "the heading 'Found and mended' is the project's convention"),)
+
+
+@dataclass(frozen=True)
+class Finding:
+    path: str
+    line: int
+    words: str
+    instead: str
+    text: str
+
+    def __str__(self) -> str:
+        return f'{self.path}:{self.line}: "{self.words}": write {self.instead}\n    {self.text}'
+
+
+Piece = tuple[int, str]
+"""The line where a piece of prose starts, and its text."""
+
+
+def prose_of(path: Path) -> Iterator[Piece]:
+    text = path.read_text("utf-8")
+    match path.suffix:
+        case ".py":
+            yield from _python(text)
+        case ".md":
+            yield from _markdown(_unreleased(text) if path.name == "CHANGELOG.md" else text)
+        case _:
+            yield from _page(text)
+
+
+def _python(text: str) -> Iterator[Piece]:
+    for node in ast.walk(ast.parse(text)):
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and re.search(r"\S\s+\S", node.value)
+        ):
+            yield node.lineno, node.value
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def _markdown(text: str) -> Iterator[Piece]:
+    fenced = False
+    lines = []
+    for line in text.splitlines():
+        fenced ^= line.lstrip().startswith("```")
+        lines.append("" if fenced else re.sub(r"`[^`]*`|\]\([^)]*\)", "CODE", line))
+    yield 1, "\n".join(lines)
+
+
+def _unreleased(text: str) -> str:
+    """The part under the topmost heading, if that says that it is not released."""
+    intro, *versions = re.split(r"^(?=## )", text, flags=re.MULTILINE)
+    return (
+        intro + versions[0]
+        if re.match(r"## .*(unreleased|not yet released)", versions[0], re.IGNORECASE)
+        else ""
+    )
+
+
+def _page(text: str) -> Iterator[Piece]:
+    """Scripts, styles and HTML: comments, and literals or text with a space."""
+    for found in re.finditer(
+        r'"[^"\n]* [^"\n]*"|`[^`]* [^`]*`|//[^\n]*|/\*.*?\*/|>[^<>{}]*<|<!--.*?-->', text, re.DOTALL
+    ):
+        yield text.count("\n", 0, found.start()) + 1, re.sub(r"\$\{[^}]*\}|class=\S+", "", found.group())
+
+
+def read_paths(root: Path) -> Iterator[Path]:
+    for name in ("README", "GLOSSARY", "ARCHITECTURE", "CONTRIBUTING", "CHANGELOG", "SECURITY"):
+        yield root / f"{name}.md"
+    yield from sorted((root / "docs").rglob("*.md"))
+    source = root / "src" / "ebbtide"
+    for suffix in ("py", "js", "html", "css", "jinja"):
+        yield from sorted(source.rglob(f"*.{suffix}"))
+
+
+def findings(root: Path) -> Iterator[Finding]:
+    patterns = [
+        (re.compile(rf"\b({words})\b".replace(" ", r"\s+"), re.IGNORECASE), instead)
+        for words, instead in INSTEAD.items()
+    ]
+    for path in read_paths(root):
+        name = path.relative_to(root).as_posix()
+        for start, text in prose_of(path):
+            for pattern, instead in patterns:
+                for found in pattern.finditer(
+                    re.sub(r"`[^`\n]*`", lambda code: "~" * len(code.group()), text)
+                ):
+                    words = " ".join(found.group().split())
+                    if not _is_allowed(name, words):
+                        line = text.count("\n", 0, found.start())
+                        yield Finding(name, start + line, words, instead, text.splitlines()[line].strip())
+
+
+def _is_allowed(name: str, words: str) -> bool:
+    return any(re.fullmatch(one.words, words.lower()) and name.startswith(one.where) for one in ALLOWED)
+
+
+def main() -> None:
+    found = list(findings(ROOT))
+    print(*found, sep="\n")
+    if found:
+        sys.exit(f"{len(found)} words or phrases have a plainer equivalent; see CONTRIBUTING.md, Voice")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""The word lint of `make check`: it finds a word wherever people read it, and not in names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.voice import findings
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def tree(folder: Path, path: str, text: str) -> Path:
+    for name in ("README", "GLOSSARY", "ARCHITECTURE", "CONTRIBUTING", "SECURITY"):
+        (folder / f"{name}.md").write_text("")
+    (folder / "CHANGELOG.md").write_text("# Changelog\n\n## 0.1.0\n\nA dear thing.\n")
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    (folder / path).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("README.md", "The dear nodes go first."),
+        ("docs/how-to/x.md", "Nodes are removed so\nthat the rest is full."),
+        ("CHANGELOG.md", "# Changelog\n\n## 0.2.0, not yet released\n\n- Packs anew.\n\n## 0.1.0\n\nDear.\n"),
+        ("src/ebbtide/x.py", '"""Keeps the figures."""\n'),
+        ("src/ebbtide/x.py", "x = 1  # whoever holds it\n"),
+        ("src/ebbtide/x.py", 'x = f"{1} pods wait: {2}"\n'),
+        ("src/ebbtide/x.js", 'card("Under way", 1);\n'),
+        ("src/ebbtide/x.html", "<p>This is to be had.</p>\n"),
+    ],
+)
+def test_a_word_is_found_where_people_read_it(tmp_path: Path, path: str, text: str) -> None:
+    (found,) = findings(tree(tmp_path, path, text))
+    assert found.path == path
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("README.md", "`figures` is a key.\n\n```\nbeside: 1\n```\n"),
+        ("src/ebbtide/x.py", 'figures = {"waiting": 1, "beside": 2}\n'),
+        ("src/ebbtide/x.py", '"""The field `figures` is part of the API."""\n'),
+        ("src/ebbtide/x.js", "const figures = status.waiting;\n"),
+    ],
+)
+def test_names_are_left_alone(tmp_path: Path, path: str, text: str) -> None:
+    assert not list(findings(tree(tmp_path, path, text)))
+
+
+def test_everything_people_read_passes() -> None:
+    assert [str(each) for each in findings(ROOT)] == []
