@@ -171,7 +171,7 @@ class Services(Protocol):
 
     def take_over(self, seen: Service, ports: Sequence[GatePort], gates: Sequence[str]) -> Takeover:
         """Point the Service at these gates, next to its pods, provided that its takeover is as it was `seen`
-        (else `Conflict`). It always changes the version: whoever saw the takeover earlier can no longer
+        (else `Conflict`). It always changes the version: a caller that saw the takeover earlier can no longer
         release it. `NotOurs` where another has an object of that name."""
 
     def release(self, seen: Takeover) -> None:

@@ -198,7 +198,7 @@ class Keeper:
         reset(held.transport)
 
     def _refuse(self, held: Held, route: Route | None) -> None:
-        """At the door: nothing was read, so nobody knows what words it would understand."""
+        """Before anything is read: the protocol of the client is not known yet."""
         self._metrics.ended(route.policy if route is not None else "", Outcome.REFUSED)
         say(held.transport, b"", self._limits.linger_seconds)
 

@@ -47,7 +47,7 @@ class Passing:
         }
 
     async def pass_on(self, held: Held, route: Route, since: float, passed: Passed) -> None:
-        """Until a pod takes it; whoever gives it up cancels this."""
+        """Until a pod takes it; a caller that gives up cancels this."""
         loop = asyncio.get_running_loop()
         while True:
             async with self._turns:

@@ -56,7 +56,8 @@ class Node:
     owner: Ownership | None = None
     volumes_attached: tuple[str, ...] = ()
     conditions: tuple[str, ...] = ()
-    """What it reports of itself besides Ready, as `Type=Status`; a pressure that is not there is left out."""
+    """What it reports of itself apart from Ready, as `Type=Status`; a pressure that is not there is left
+    out."""
 
     @property
     def cordoned_by_us(self) -> bool:

@@ -85,7 +85,7 @@ class Unwell:
 
 @dataclass(frozen=True, slots=True)
 class UnfitNode:
-    """A worker that is unwell, expired or drifted, and why; for whoever asks what the last tick saw."""
+    """A worker that is unwell, expired or drifted, and why, as the last tick saw it."""
 
     node_name: str
     reason: RemovalReason
@@ -146,7 +146,7 @@ class Record:
     """The same at the look before: what no list shows for one look still counts against the maximum."""
     ticked_at: int = 0
     headroom: tuple[HeadroomSeen, ...] = ()
-    """What was wanted and what was there at the last look, for whoever asks; nothing depends on it."""
+    """What was wanted and what was there at the last look, to be shown; nothing depends on it."""
 
     launching: ScaleUp | None = None
     """The operation that adds nodes. It can be extended while it is open."""
@@ -233,7 +233,7 @@ class Record:
         aside = len(self.all_set_aside) > 1
         downs = [one for one in (*self.operations, *self.all_set_aside) if isinstance(one, ScaleDown)]
         if any(down.slots for down in downs):
-            # Whoever does not know of replacements would drain the node before its replacement is there.
+            # A version that does not know replacements would drain the node before its replacement is there.
             return FORMAT_VERSION
         removals = [removal for one in downs for removal in one.removals]
         removals += [spot.removal for spot in self.spots if spot.removal is not None]

@@ -4,8 +4,8 @@ A Service with a selector has slices that Kubernetes' own controller writes; it 
 another manages, and kube-proxy sends traffic to the endpoints of all. So a slice of ours adds the gates, and
 nothing of the Service itself is changed. It belongs to the Service, and goes with it.
 
-Every takeover writes a new stamp, so the version changes even where nothing else does: whoever saw it earlier
-can no longer remove it.
+Every takeover writes a new stamp, so the version changes even if nothing else does: a caller that saw it
+earlier can no longer remove it.
 """
 
 from __future__ import annotations

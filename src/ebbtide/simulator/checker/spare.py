@@ -22,7 +22,7 @@ from ebbtide.model.settings import Settings
 from ebbtide.simulator.world.world import World
 
 UNSEEN_SECONDS = 300.0
-"""A pod made, or a node lost, later than this may not have been seen by whoever decided."""
+"""A pod made, or a node lost, later than this may not have been seen by the runner that decided."""
 
 
 class SpareRoom:
@@ -52,7 +52,7 @@ class SpareRoom:
         pool = settings.pool_named(headroom.pool)
         asleep = pool is not None and pool.may_be_empty
         now = int(self._world.now)
-        # Whoever decided may have looked just before the window opened.
+        # The runner that decided may have looked just before the window opened.
         opened = headroom.window is None or (
             is_open(headroom.window, now) and is_open(headroom.window, now - int(UNSEEN_SECONDS))
         )

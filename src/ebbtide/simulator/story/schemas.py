@@ -83,7 +83,7 @@ class NodeKeys(Section):
     labels: TextMap = Field(default_factory=dict, description="Labels of the Node object.")
     conditions: tuple[str, ...] = Field(
         (),
-        description="Conditions that it reports besides Ready.",
+        description="Conditions that it reports apart from Ready.",
         json_schema_extra={"allowed": "a list of Type=Status, such as KernelDeadlock=True"},
     )
     protected: bool = Field(False, description="Whether the cloud refuses to terminate it.")
