@@ -29,6 +29,7 @@ API = {
     }
 }
 ALL = {**K3S, **API, "workloadScaling": True}
+GATE = {"gate": {"enabled": True, "namespaces": ["default"]}}
 RELEASE = "chart"
 ACCOUNT = f"{RELEASE}:ebbtide"
 NEEDED = [
@@ -93,8 +94,28 @@ FORBIDDEN = [
 
 
 def manifests() -> list[Any]:
-    files = sorted((DEPLOY / "manifests").glob("*.yaml"))
+    """All but those of the gate, which has a deployment of its own."""
+    return read_manifests(lambda name: name != "gate.yaml")
+
+
+def read_manifests(wanted: Callable[[str], bool] = lambda _: True) -> list[Any]:
+    files = sorted(file for file in (DEPLOY / "manifests").glob("*.yaml") if wanted(file.name))
     return [document for file in files for document in yaml.safe_load_all(file.read_text()) if document]
+
+
+def gate_manifests() -> list[Any]:
+    return read_manifests(lambda name: name == "gate.yaml")
+
+
+def gate_chart() -> list[Any]:
+    """What the chart has more with a gate than without one."""
+    without = render_chart(ALL)
+    return [document for document in render_chart({**ALL, **GATE}) if _id(document) not in map(_id, without)]
+
+
+def _id(document: Any) -> tuple[str, str, str]:
+    meta = document["metadata"]
+    return document["kind"], meta.get("namespace", ""), meta["name"]
 
 
 def of_kind(documents: list[Any], kind: str) -> Any:
@@ -202,7 +223,45 @@ def test_the_chart_knows_an_ingress_by_its_name_and_mounts_the_secrets_of_webhoo
 
 
 def test_chart_and_manifests_give_the_same_rights() -> None:
-    assert rights(render_chart(ALL)) == rights(manifests())
+    assert rights(render_chart({**ALL, **GATE})) == rights(read_manifests())
+
+
+@pytest.mark.parametrize("made", [gate_chart, gate_manifests], ids=["chart", "manifests"])
+def test_a_gate_has_pods_as_hardened_as_the_others_and_a_service_that_says_which_are_ready(
+    made: Callable[[], list[Any]],
+) -> None:
+    documents = made()
+    deployment = of_kind(documents, "Deployment")["spec"]
+    assert deployment["replicas"] == 2
+    pod = deployment["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["serviceAccountName"] == of_kind(documents, "ServiceAccount")["metadata"]["name"]
+    container = pod["containers"][0]
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert container["args"][0] == "gate"
+    labels = deployment["template"]["metadata"]["labels"]
+    for selector in (
+        of_kind(documents, "Service")["spec"]["selector"],
+        of_kind(documents, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+    ):
+        assert selector.items() <= labels.items()
+    assert labels["app.kubernetes.io/name"] == "ebbtide-gate", "a Service of the API must not select gates"
+
+
+def test_the_chart_tells_autoscaler_and_gates_the_same_about_the_gate() -> None:
+    deployments = [each for each in render_chart({**ALL, **GATE}) if each["kind"] == "Deployment"]
+    told = [
+        {
+            one["name"]: one["value"]
+            for one in each["spec"]["template"]["spec"]["containers"][0]["env"]
+            if "GATE" in one["name"]
+        }
+        for each in deployments
+    ]
+    assert told == [{"GATE_SERVICE": "ebbtide/ebbtide-gate", "GATE_NAMESPACES": "default"}] * 2
+    read = parse_document("", "ebbtide.yaml")
+    keys = build_config(read, told[0]).gate
+    assert (keys.service, keys.namespaces) == ("ebbtide/ebbtide-gate", ("default",))
 
 
 def rights(documents: list[Any]) -> dict[str, Any]:

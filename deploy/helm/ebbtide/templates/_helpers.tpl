@@ -129,3 +129,12 @@ spec:
             medium: Memory
             sizeLimit: 64Mi
 {{- end }}
+
+{{- define "ebbtide.gateVariables" -}}
+{{- if .Values.gate.enabled -}}
+- name: GATE_SERVICE
+  value: "{{ .Release.Namespace }}/{{ .Release.Name }}-gate"
+- name: GATE_NAMESPACES
+  value: "{{ join "," .Values.gate.namespaces }}"
+{{- end -}}
+{{- end }}
