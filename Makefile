@@ -120,6 +120,7 @@ pictures: $(READY) ## Draw the pictures of the README and the walk-through from 
 
 reference: $(READY) ## Write docs/reference from the code
 	$(BIN)/python -m scripts.make_reference docs/reference
+	$(BIN)/python -m scripts.state_diagrams docs/state-machines.md
 	$(BIN)/python -m scripts.chart_reference
 
 audit: $(READY) ## Write build/sbom.json and ask for known holes in the locked libraries (needs the advisory service)

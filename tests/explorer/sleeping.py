@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from ebbtide.adapters.stores.codec.policies import Bodies
+from ebbtide.core.scale_to_zero.phases import check_invariants
 from ebbtide.model.idle import IdleState, Phase
 from ebbtide.model.policy import Policy, Signal, SignalKind, Target
 from ebbtide.model.workload import WorkloadKind, WorkloadRef
@@ -88,6 +89,7 @@ def wrong_with_state(stage: Stage, before: IdleState, after: IdleState) -> Itera
         yield f"{before.wake_count - after.wake_count} wakes were forgotten"
     if before.phase is Phase.WAKING and after.phase in (Phase.FALLING, Phase.ZERO):
         yield f"a wake was passed over: {before.phase} became {after.phase}"
+    yield from check_invariants(before, after)
     if after.phase is Phase.ZERO and any(replicas(stage).values()):
         yield f"it is said to be at zero and has {replicas(stage)}"
 

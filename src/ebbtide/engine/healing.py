@@ -18,6 +18,7 @@ from ebbtide.narrate import entry_of
 
 def heal(ports: Ports, record: Record) -> list[str]:
     """Write what was read of it, with the alarm; another who writes first has read the same."""
+    # Crash table: half-written.
     if not record.contradictions:
         return []
     now = int(ports.clock.now())

@@ -89,6 +89,7 @@ def _put_aside(lane: Lane, record: Record) -> Record:
 
 def _why_set_aside(operation: Operation, runs: int, hold: LeasedRun) -> Alarm | None:
     settings = hold.settings
+    # Crash table: crashing-operation.
     if runs >= settings.max_unclean_runs:
         return Alarm(AlarmKind.OPERATION_CRASHES, operation_id=operation.id, runs=runs)
     # A launch that is extended begins again.

@@ -147,6 +147,7 @@ def _counted(hold: LeasedRun, instance_id: str) -> bool:
     current = hold.record.spot_for(instance_id)
     if current is None:
         return False
+    # Crash table: crashing-operation.
     if current.unclean_runs >= hold.settings.max_unclean_runs:
         about = f"{current.kind} of {current.instance_id}"
         fact = Alarm(AlarmKind.SPOT_CRASHES, about, current.id, runs=current.unclean_runs)

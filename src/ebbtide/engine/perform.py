@@ -33,6 +33,7 @@ def perform(
 ) -> tuple[Outcome, ...]:
     outcomes = []
     for effect in effects:
+        # Crash table: lease-expires.
         if ports.clock.now() >= last_moment:
             outcomes.append(Outcome(effect, OutcomeKind.SKIPPED, "no time left in this tick or its lease"))
         else:
@@ -69,6 +70,7 @@ def _do(effect: Effect, ports: Ports, settings: Settings, lease: Lease) -> Outco
             return Outcome(effect, OutcomeKind.DONE, instance=ports.cloud.launch(effect))
         case Terminate():
             late = _late_pod(effect, ports, settings)
+            # Crash table: late-pod.
             if late:
                 return Outcome(effect, OutcomeKind.LATER, late)
             ports.cloud.terminate(effect.instance_id)

@@ -211,6 +211,7 @@ def _begin(decision: Decision, record: Record, hold: LeasedRun) -> Record:
 
 
 def _launching(decision: Decision, record: Record, name: str) -> ScaleUp:
+    # Crash table: extend-crash.
     if record.launching is None:
         return scale_up.begin(decision, name)
     extended = scale_up.extend(record.launching, decision)

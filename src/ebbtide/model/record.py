@@ -233,11 +233,13 @@ class Record:
         aside = len(self.all_set_aside) > 1
         downs = [one for one in (*self.operations, *self.all_set_aside) if isinstance(one, ScaleDown)]
         if any(down.slots for down in downs):
-            # A version that does not know replacements would drain the node before its replacement is there.
+            # Crash table: older-version-replacement. A version that does not know replacements would drain
+            # the node before its replacement is there.
             return FORMAT_VERSION
         removals = [removal for one in downs for removal in one.removals]
         removals += [spot.removal for spot in self.spots if spot.removal is not None]
         halted = any(removal.state is RemovalState.SET_ASIDE for removal in removals)
+        # Crash table: older-version-lanes.
         return LANES_FORMAT if both or aside or halted or self.refused else PLAIN_FORMAT
 
     @property

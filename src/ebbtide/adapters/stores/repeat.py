@@ -36,6 +36,7 @@ def repeat(clock: Clock, call: Callable[[bool], T]) -> T:
                 raise lost or error from error
         except (Retryable, StoreUnusable) as error:
             failures += 1
+            # Crash table: write-reply-lost.
             if lost is None:
                 raise
             if isinstance(error, StoreUnusable):

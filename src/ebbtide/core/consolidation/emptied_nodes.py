@@ -36,6 +36,7 @@ def track_leaving(snapshot: Snapshot, record: Record, now: int) -> Record:
 
 def _still(leaving: Leaving, snapshot: Snapshot, now: int) -> bool:
     node = snapshot.cluster.node_named.get(leaving.node_name)
+    # Crash table: emptied-stays.
     if node is None or node.uid != leaving.node_uid or now >= leaving.until:
         return False
     return all(pod.tied_to_node for pod in snapshot.cluster.pods_on.get(node.name, ()))

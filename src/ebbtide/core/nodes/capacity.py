@@ -139,6 +139,7 @@ def _existing(
     unmatched = [
         node
         for node in snapshot.cluster.workers
+        # Crash table: mass-loss.
         if node.name not in snapshot.instance_of and pool in (None, node.pool) and node.uid not in gone
     ]
     unseen = [

@@ -44,6 +44,7 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
         unseen = replace(record, idle_since=0, emptied=(), underused=(), unwell=(), ticked_at=now)
         return unseen, warnings
     idle = is_idle(snapshot, settings)
+    # Crash table: metrics-missing.
     if silent and (record.idle_since or record.emptied or record.underused):
         warnings += (f"no tick for {now - record.ticked_at} s: that time does not count as idle",)
     short = len(enlisted(snapshot, record)) + len(coming_slots(record)) < settings.min_workers
@@ -95,6 +96,7 @@ def clamp_stamps(record: Record, settings: Settings, now: int) -> tuple[Record, 
         + (f"{limit - now} s from now" if limit > now else "now")
         for name, limit in late.items()
     )
+    # Crash table: future-stamps.
     if early > now:
         warnings += (f"a node was empty from {early - now} s in the future and is taken as empty from now",)
     longest = now + settings.node_rest_seconds
@@ -130,6 +132,7 @@ def _running(condition: bool, since: int, now: int) -> int:
 def _track_size(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Record:
     """Take over what was seen, unless it is implausibly small; that takes a while to be believed."""
     workers, pods = len(snapshot.cluster.workers), placed_pods(snapshot)
+    # Crash table: partial-observation.
     if not plausible(snapshot, record, settings).passed:
         since = record.shrunk_since or now
         if not pods or now - since < settings.shrink_accepted_seconds:

@@ -77,10 +77,12 @@ def settle(operation: Consolidate, situation: Situation) -> Consolidate:
 
 
 def _settled(move: Move, there: Mapping[str, Pod], ready: Mapping[str, int], situation: Situation) -> Move:
+    # Crash table: move-crash.
     if move.pod_uid in there or move.settled:
         return move
     if move.state is MoveState.PLANNED:
         return to(move, MoveState.LEFT, situation, "it is no longer there")
+    # Crash table: evicted-crash.
     if ready.get(move.owner_uid, 0) >= move.owner_ready:
         return to(move, MoveState.MOVED, situation)
     return move
@@ -101,6 +103,7 @@ def why_stop(operation: Consolidate, situation: Situation) -> Stop | None:
     for move in under_way:
         pod = there.get(move.pod_uid)
         gone = pod is None or pod.terminating
+        # Crash table: unwatched-time.
         if gone and situation.now - max(move.since, operation.watched_since) >= seconds:
             late = f"{move.pod_name} was not ready elsewhere within {a_while(seconds)}"
             return Stop(AbortCause.NOT_READY, late)
@@ -129,6 +132,7 @@ def next_moves(operation: Consolidate, situation: Situation) -> Next:
         if move.pod_uid not in there or there[move.pod_uid].terminating:
             return Next(waits=f"{move.pod_name} is on its way")
     homeless = _why_no_room(operation, there, situation)
+    # Crash table: room-goes.
     if homeless is not None:
         return Next(forbids=homeless)
     if begun:

@@ -54,8 +54,10 @@ def reclaim(slot: Slot, situation: Situation) -> Advance:
 
 def _why_not_yet(slot: Slot, node: Node | None, instance: Instance, situation: Situation) -> str:
     """What speaks against the irrevocable step now."""
+    # Crash table: interrupted-early.
     if situation.notice_for(slot.instance_id) is not None:
         return "the cloud is taking it by itself"
+    # Crash table: old-list.
     if situation.now - slot.since < situation.settings.gone_grace_seconds:
         # One list without its node proves little: nobody may have looked since long before it joined, and
         # an old list would have it terminated with all that runs on it. So it is looked for again, later.
@@ -94,6 +96,7 @@ def _unlisted(slot: Slot, situation: Situation) -> Advance:
     slot = slot if slot.missing_since else replace(slot, missing_since=situation.now)
     nodes = situation.snapshot.cluster.nodes
     ready = any(node.ready and node.instance_id == slot.instance_id for node in nodes)
+    # Crash table: describe-lags.
     if ready or situation.now - slot.missing_since < situation.settings.gone_grace_seconds:
         return slot, ()
     return gone(slot, situation, slot.reason)

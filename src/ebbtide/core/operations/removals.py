@@ -74,16 +74,20 @@ def check_invariants(before: Removal, after: Removal) -> tuple[str, ...]:
 def advance_removal(
     removal: Removal, operation_id: str, situation: Situation, disruptions: Disruptions
 ) -> Advance:
+    # Crash table: partial-observation.
     if situation.snapshot.problems or removal.settled:
         return removal, ()
     removal = _notice_absence(removal, situation)
     node = observed_node(removal, situation)
+    # Crash table: terminate-crash.
     if is_gone(removal, node, situation):
+        # Crash table: node-recreated.
         if node is not None:
             return removal, (DeleteNode(node.name, node.uid),)
         return replace(removal, state=RemovalState.GONE, since=situation.now), ()
     if removal.state is RemovalState.RELEASING:
         return _releasing(removal, node, operation_id, situation)
+    # Crash table: set-aside-crash.
     if removal.state is RemovalState.TERMINATING and _takes_too_long(removal, situation):
         # Nothing may wait for a machine that a person has to free: the record keeps it, others go on.
         why = removal.reason or f"not gone after {situation.settings.stuck_seconds} s"
@@ -106,6 +110,7 @@ def observed_node(removal: Removal, situation: Situation) -> Node | None:
     node = situation.snapshot.node_of.get(removal.instance_id)
     if node is None:
         node = situation.snapshot.cluster.node_named.get(removal.node_name)
+    # Crash table: name-reused.
     if node is None or (removal.node_uid and node.uid != removal.node_uid):
         return None
     return node if node.worker else None
@@ -123,6 +128,7 @@ def is_gone(removal: Removal, node: Node | None, situation: Situation) -> bool:
     instance = situation.snapshot.instance_with_id.get(removal.instance_id)
     if instance is not None:
         return instance.state is InstanceState.GONE
+    # Crash table: describe-lags.
     if removal.state is RemovalState.RELEASING or (node is not None and node.ready):
         return False
     grace = situation.settings.gone_grace_seconds
@@ -152,6 +158,7 @@ def _planned(removal: Removal, node: Node | None, operation_id: str, situation: 
         zone=removal.zone or node.zone,
         pool=removal.pool or node.pool,
     )
+    # Crash table: taint-cordon-crash.
     if not hurried and not signed_by(node, operation_id):
         return known, (SoftTaint(node.name, node.uid, operation_id),)
     started = replace(
@@ -242,6 +249,7 @@ def _plan(removal: Removal, node: Node, situation: Situation, disruptions: Disru
     hurried = situation.notice_for(removal.instance_id) is not None
     pods = situation.snapshot.cluster.pods_on.get(node.name, ())
     players = None if hurried else situation.snapshot.players_of
+    # Crash table: silent-node.
     if removal.unhealthy and not node.ready:
         # Its kubelet reports the end of no pod and detaches no volume; both go with the instance.
         pods, node = still_there(node, pods, situation.now), replace(node, volumes_attached=())
@@ -279,6 +287,7 @@ def _drained(
         return _out_of_sight(removal, operation_id, situation, *end), ()
     hurried = situation.notice_for(removal.instance_id) is not None
     plan = _plan(removal, node, situation, disruptions)
+    # Crash table: late-pod.
     if not plan.drained or not _accepts_no_pods(node, operation_id, hurried):
         return _to(removal, RemovalState.DRAINING, situation, plan.obstacle), ()
     taken = _cloud_is_reclaiming(
@@ -311,6 +320,7 @@ def _terminating(
 ) -> Advance:
     if node is not None:
         plan = _plan(removal, node, situation, disruptions)
+        # Crash table: not-drained.
         if not plan.drained:
             removal, evictions = _evict(removal, plan, situation)
             # Lifting the cordon does not save the node: more pods would only be lost with it.
@@ -323,6 +333,7 @@ def _terminating(
 
 def release(removal: Removal, situation: Situation, reason: str, blamed: bool = False) -> Removal:
     """Give a removal up, unless it is irrevocable or settled."""
+    # Crash table: demand-returns.
     if removal.settled or removal.state in (RemovalState.TERMINATING, RemovalState.RELEASING):
         return removal
     return replace(_to(removal, RemovalState.RELEASING, situation, reason), blamed=blamed)
@@ -346,8 +357,10 @@ def _releasing(removal: Removal, node: Node | None, operation_id: str, situation
     # A node that the cloud is reclaiming is handed to the answer to its notice at once.
     noticed = situation.notice_for(removal.instance_id) is not None
     passed_on = noticed and not _cloud_is_reclaiming(removal, operation_id, situation)
+    # Crash table: stalled-eviction.
     if not same_runner and not passed_on and situation.now < stalled_until:
         return removal, ()
+    # Crash table: cordon-crash.
     if node is None or node.owner is None or not signed_by(node, operation_id):
         return _to(removal, RemovalState.RELEASED, situation, removal.reason), ()
     return removal, (Uncordon(node.name, node.uid, operation_id, node.owner.token),)

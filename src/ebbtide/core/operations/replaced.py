@@ -36,12 +36,14 @@ def why_not_replaced(operation: ScaleDown, situation: Situation) -> NotReplaced 
     if operation.cause not in gates.REPLACED:
         return None
     for slot in operation.slots:
+        # Crash table: replacement-never-joins.
         if slot.terminated or (slot.settled and not operation.replaced):
             return NotReplaced(f"{slot.key} did not come: {slot.reason}")
     if not gates.plausible(situation.snapshot, situation.record, situation.settings).passed:
         return None  # what is missing may only be hidden by a list that is old or not whole
     for removal in operation.removals:
         node = observed_node(removal, situation)
+        # Crash table: replacement-interrupted.
         if node is None or removal.state not in REVOCABLE or situation.notice_for(removal.instance_id):
             continue
         why = _why_stays(operation, removal, node, situation)
@@ -53,9 +55,11 @@ def why_not_replaced(operation: ScaleDown, situation: Situation) -> NotReplaced 
 def _why_stays(
     operation: ScaleDown, removal: Removal, node: Node, situation: Situation
 ) -> NotReplaced | None:
+    # Crash table: unwell-recovers.
     if _is_fit_again(operation.cause, node, situation):
         again = "well again" if operation.cause is RemovalReason.UNHEALTHY else f"no longer {operation.cause}"
         return NotReplaced(f"{node.name} is {again}", excused=True)
+    # Crash table: replacement-crash.
     if removal.state is not UNTOUCHED or not operation.slots or not operation.replaced:
         return None
     # Another offer than the planned one may have come, or pods that waited may have taken its room.

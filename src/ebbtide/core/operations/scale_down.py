@@ -136,6 +136,7 @@ def _why_abort(operation: ScaleDown, situation: Situation) -> Abort:
     needed = why_yield(operation, situation) if operation.replaced else ""
     if needed:
         return Abort(needed, excused=True)
+    # Crash table: too-long.
     if operation.replaced and now - operation.removes_from >= settings.stuck_seconds:
         return Abort(f"not finished after {a_while(settings.stuck_seconds)}", blamed=True)
     in_use = _why_in_use(operation, situation) if operation.only_empty else Abort()

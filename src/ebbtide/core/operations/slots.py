@@ -53,16 +53,19 @@ def check_invariants(before: Slot, after: Slot) -> tuple[str, ...]:
     broken = []
     if after.state is not before.state and after.state not in ALLOWED[before.state]:
         broken.append(f"slot {before.key} went from {before.state} to {after.state}")
+    # Crash table: launch-reply-lost.
     if after.key != before.key and len(after.refused) <= len(before.refused):
         broken.append(f"slot {before.key} changed its key without a definite refusal")
     if before.instance_id and after.instance_id != before.instance_id:
         broken.append(f"slot {before.key} changed its instance")
+    # Crash table: frozen-reclaim.
     if before.terminated and not after.terminated:
         broken.append(f"slot {before.key} took its termination back")
     return tuple(broken)
 
 
 def advance_slot(slot: Slot, operation_id: str, situation: Situation) -> Advance:
+    # Crash table: partial-observation.
     if situation.snapshot.problems:
         return slot, ()
     match slot.state:
@@ -106,6 +109,7 @@ def _reserved(slot: Slot, operation_id: str, situation: Situation) -> Advance:
 
 def _launching(slot: Slot, operation_id: str, situation: Situation) -> Advance:
     found = situation.snapshot.instance_with_key.get(slot.key)
+    # Crash table: launch-crash.
     if found is not None:
         return _launched(slot, found, situation.now), ()
     if situation.now - slot.since >= situation.settings.launch_timeout_seconds:
@@ -130,6 +134,7 @@ def _joining(slot: Slot, situation: Situation) -> Advance:
         return replace(slot, state=SlotState.JOINED, node_name=node.name), ()
     if node is None and reclaims.may_be_there(slot.since, situation):
         return replace(slot, reason="a ready node that matches no instance may be this one"), ()
+    # Crash table: never-joined.
     if situation.now - slot.since >= situation.settings.join_timeout_seconds:
         waited = situation.settings.join_timeout_seconds
         reason = f"{'not ready' if node else 'no node'} {waited} s after launch"

@@ -44,6 +44,7 @@ def check_invariants(before: Source, after: Source) -> tuple[str, ...]:
 def observed_node(source: Source, situation: Situation) -> Node | None:
     """The node of this source, if it is still the same worker of ours on an instance that lives."""
     node = situation.snapshot.cluster.node_named.get(source.node_name)
+    # Crash table: name-reused.
     if node is None or node.uid != source.node_uid or not node.worker:
         return None
     instance = situation.snapshot.instance_with_id.get(source.instance_id)
@@ -98,10 +99,12 @@ def advance_release(source: Source, operation_id: str, situation: Situation) -> 
     stalled_until = source.fence_until + situation.settings.request_timeout_seconds
     same_runner = source.fence_token == situation.lease.token
     passed_on = situation.notice_for(source.instance_id) is not None
+    # Crash table: stalled-consolidation.
     if not same_runner and not passed_on and situation.now < stalled_until:
         return source, ()
     node = situation.snapshot.cluster.node_named.get(source.node_name)
     same = node is not None and node.uid == source.node_uid and signed_by(node, operation_id)
+    # Crash table: cordon-crash.
     if node is None or node.owner is None or not same:
         return to(source, SourceState.RELEASED, situation, source.reason), ()
     return source, (Uncordon(node.name, node.uid, operation_id, node.owner.token),)

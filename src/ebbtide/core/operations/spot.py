@@ -42,6 +42,11 @@ from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 
+ALLOWED: dict[SpotKind, frozenset[SpotKind]] = {
+    SpotKind.REBALANCE: frozenset({SpotKind.INTERRUPTION}),
+    SpotKind.INTERRUPTION: frozenset(),
+}
+
 
 def take_in(
     record: Record, notice: SpotNotice, snapshot: Snapshot, settings: Settings, now: int
@@ -56,6 +61,7 @@ def take_in(
     if now >= _lapses_at(notice.kind, noticed_at, notice.deadline, settings):
         return record, SpotAnswer.TOO_OLD
     known = record.spot_for(notice.instance_id)
+    # Crash table: spot-duplicates.
     if known is None:
         spot = Spot(
             id=spot_id(notice.instance_id),
@@ -66,9 +72,11 @@ def take_in(
             pool=instance.pool,
             instance_type=instance.instance_type,
         )
+        # Crash table: two-owners.
         if _removed_elsewhere(spot, record):
             spot = replace(spot, replace=False)
         return replace(record, spots=(*record.spots, spot)), SpotAnswer.TAKEN_IN
+    # Crash table: spot-duplicates.
     if known.kind is SpotKind.REBALANCE and notice.kind is SpotKind.INTERRUPTION:
         upgraded = replace(known, kind=notice.kind, noticed_at=noticed_at, deadline=notice.deadline)
         return with_spot(record, upgraded), SpotAnswer.UPGRADED
@@ -253,6 +261,7 @@ def _ended(spot: Spot, situation: Situation) -> Spot:
     instance = situation.snapshot.instance_with_id.get(spot.instance_id)
     if instance is not None and not instance.alive:
         return replace(spot, closing=SpotEnd.REMOVED_MEANWHILE)
+    # Crash table: interrupted-unlisted.
     if spot.kind is SpotKind.INTERRUPTION:
         # It may join yet; or it went away unseen; or the list lags behind and it is still to be emptied.
         if situation.now < _lapse(spot, situation):
@@ -319,7 +328,7 @@ def close(record: Record, spot: Spot, settings: Settings, now: int) -> Closed:
 
 def check_invariants(before: Spot, after: Spot) -> tuple[str, ...]:
     broken: tuple[str, ...] = ()
-    if before.kind is SpotKind.INTERRUPTION and after.kind is SpotKind.REBALANCE:
+    if after.kind is not before.kind and after.kind not in ALLOWED[before.kind]:
         broken += (f"{before.id} was downgraded",)
     if before.removal is not None:
         broken += (

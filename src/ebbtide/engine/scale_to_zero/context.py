@@ -60,6 +60,7 @@ class PolicyContext:
         # The state first: a change of target raises its rev, so a write for the old target is refused.
         state = self.ports.policies.find_state(policy_id)
         policy = self.ports.policies.find_policy(policy_id) if state is not None else None
+        # Crash table: target-changes.
         if policy is None or state is None:
             raise NotFound(
                 f"there is no policy {policy_id}; nothing was changed. `ebbtide policy list` shows all"

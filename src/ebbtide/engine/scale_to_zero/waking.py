@@ -97,6 +97,7 @@ class Waking:
             if ordered is not None and state.phase is not Phase.WAKING:
                 state = replace(state, scheduled_until=ordered.until)
             step = core.wake(policy, state, reason, self._desk.now, up or (), number)
+            # Crash table: webhook-unwritten.
             if step.joined and once is not None:
                 self._use_up(once)
             if step.joined and not step.acts:
@@ -182,6 +183,7 @@ class Waking:
             policy, state = self._desk.find(policy_id)
             if state.phase is not Phase.WAKING or state.wake_count != wake_count:
                 return state
+            # Crash table: wake-unanswered.
             if not state.last_scaled_at:
                 # It may be up only because a call to zero is still on its way: refuse that first.
                 if not self.carry_out(policy, state).done:

@@ -197,7 +197,7 @@ class PolicyStatements:
             self._insert(targets)
             .values(cluster=_cluster, target=bindparam("target"), policy_id=policy_id)
             .on_conflict_do_update(
-                # Changes nothing, but locks the row and returns its owner.
+                # Crash table: target-claimed. Changes nothing, but locks the row and returns its owner.
                 index_elements=[c.cluster, c.target],
                 set_={"target": c.target},
             )
