@@ -7,11 +7,13 @@ from dataclasses import replace
 from decimal import Decimal
 
 from ebbtide.model.consolidation import ConsolidationSettings
+from ebbtide.model.headroom import Headroom
 from ebbtide.model.money import Price
 from ebbtide.model.node import Market
 from ebbtide.model.policy import Policy, ZeroDefaults
-from ebbtide.model.pool import NodeType, Pool
+from ebbtide.model.pool import NodeType, Pool, PoolLimits
 from ebbtide.model.resources import Resources
+from ebbtide.model.schedule import CronWindow
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.checker.sleepers import policies_for
 from ebbtide.simulator.faults.catalogue import FAULTS
@@ -42,6 +44,7 @@ def build(seed: int, sleeps: bool = True) -> Scenario:
     settings = _settings(chance)
     if sleeps:
         settings = _replacing(settings, random.Random(f"swarm/{seed}/replacing"))
+        settings = _with_room(settings, random.Random(f"swarm/{seed}/room"))
     world = World(_rules(chance), settings.pools, seed, START - WARM_UP_SECONDS)
     world.add_control_plane(settings.pools[0].zones[0])
     if chance.random() < 0.5:
@@ -156,6 +159,29 @@ def _settings(chance: random.Random) -> Settings:
             move_timeout_seconds=90,
         ),
     )
+
+
+def _with_room(settings: Settings, chance: random.Random) -> Settings:
+    """In a third of all clusters headroom, and in a third weights and limits; drawn apart, so all others
+    stay as they were."""
+    pools = settings.pools
+    if chance.random() < 0.33:
+        named = chance.choice(("", "", *(pool.name for pool in pools)))
+        zones = chance.choice(((), pools[0].zones[:1]))
+        cpu_milli, count = chance.choice((300, 900, 1700)), chance.randint(1, 4)
+        window = chance.choice((None, None, CronWindow("*/20 * * * *", "UTC", 600)))
+        settings = replace(settings, headroom=(Headroom(cpu_milli, 512, count, named, zones, window),))
+    if chance.random() < 0.33:
+        most = settings.max_workers * 4000
+        limits = [
+            PoolLimits(max(4000 * settings.min_workers, int(most * chance.choice((0.3, 0.6, 1.0)))))
+            for _ in pools
+        ]
+        pools = tuple(
+            replace(pool, weight=chance.randint(0, 2), limits=chance.choice((None, limit)))
+            for pool, limit in zip(pools, limits, strict=True)
+        )
+    return replace(settings, pools=pools)
 
 
 def _price(per_hour: str) -> Price:

@@ -174,7 +174,7 @@ class Checker:
             in_pool = sum(1 for machine in alive if machine.instance.pool == pool.name)
             if pool.max_workers is not None and in_pool > pool.max_workers:
                 self.say(f"{in_pool} instances in pool {pool.name}, its maximum is {pool.max_workers}")
-        self._spare.launches(self._settings)
+        self._spare.launches(act.instance_id, self._settings)
 
     def _saw_terminate(self, act: Act) -> None:
         if self._ended.get(act.instance_id) == self._world.disturbances:

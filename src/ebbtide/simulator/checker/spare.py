@@ -93,12 +93,13 @@ class SpareRoom:
     def _pods_on(self, node: Node) -> list[Pod]:
         return [pod for pod in self._world.pods_on(node.name) if not pod.finished]
 
-    def launches(self, settings: Settings) -> None:
-        """What the machines of a pool offer together stays within its limits."""
-        for pool in settings.pools:
-            over = pool.limits.why_over(self._offered(pool)) if pool.limits is not None else ""
-            if over:
-                self._say(f"the instances of pool {pool.name} offer {over}")
+    def launches(self, instance_id: str, settings: Settings) -> None:
+        """What the machines of a pool offer together stays within its limits whenever one is launched."""
+        machine = self._world.machines.find(instance_id)
+        pool = settings.pool_named(machine.instance.pool) if machine is not None else None
+        over = pool.limits.why_over(self._offered(pool)) if pool is not None and pool.limits else ""
+        if pool is not None and over:
+            self._say(f"the instances of pool {pool.name} offer {over}")
 
     def _offered(self, pool: Pool) -> Resources:
         held = NOTHING
