@@ -328,3 +328,9 @@ def test_phantoms_are_in_nobodys_way() -> None:
     assert {pod.namespace for pod in found} == {"headroom"}
     assert all(pod.scheduling != Scheduling() for pod in found)
     assert make_type().allocatable.cpu_milli > found[0].requests.cpu_milli
+
+
+def test_nothing_is_launched_in_place_of_a_node_that_is_being_given_back() -> None:
+    snapshot = make_snapshot((*make_nodes("a1"), cordoned("a2")), [])
+    assert plan_launch(snapshot, make_record(), settings_with(), 0).offers == ()
+    assert not keeps_headroom(snapshot, make_record(), settings_with(), ["a2"]).passed

@@ -9,7 +9,7 @@ from ebbtide.core.consolidation.choose import plain
 from ebbtide.model.headroom import Headroom
 from ebbtide.model.operation import Move
 from ebbtide.model.pool import PoolLimits
-from ebbtide.model.record import Record
+from ebbtide.model.record import CapacityBackoff, Record
 from ebbtide.model.resources import Resources
 from ebbtide.model.schedule import CronWindow
 from ebbtide.model.scheduling import Scheduling, Spread
@@ -307,6 +307,36 @@ def test_a_node_is_replaced_only_by_one_of_the_same_weight() -> None:
     assert set(fresh(3, 3)) == {"green"}
     assert fresh(10, 0) == []
     assert fresh(0, 10) == []
+
+
+def test_where_the_pools_of_its_weight_have_no_capacity_a_node_is_not_replaced_by_others() -> None:
+    nodes = [node("a1", "cpx62", pool="blue"), node("a2", "cpx62", pool="blue")]
+    snapshot = cluster(nodes, [pod(f"web-{one.name}", one, 3000) for one in nodes])
+    pools = (
+        make_pool("blue", types=TYPES[4:], zones=("a",), weight=1),
+        make_pool("green", types=TYPES, zones=("a",)),
+    )
+    resting = Record(offer_rests=(CapacityBackoff("a/on-demand/cpx62", NOW + 60),))
+    settings = settings_with(cheap(min_nodes=2), pools=pools, min_workers=2)
+    assert report_on(snapshot, resting, settings).plan is None
+
+
+def test_only_new_nodes_of_a_pool_count_against_its_limits() -> None:
+    """Two kinds of pods, each with a pool of its own; only one of the pools has limits."""
+    blue, green = (("color", "blue"),), (("color", "green"),)
+    nodes = [node("a1", "cpx62", labels=blue, pool="blue"), node("a2", "cpx62", labels=green, pool="green")]
+    pods = [
+        pod("b", nodes[0], 3000, scheduling=Scheduling(node_selector=blue)),
+        pod("g", nodes[1], 3000, scheduling=Scheduling(node_selector=green)),
+    ]
+    pools = (
+        make_pool("blue", types=TYPES, zones=("a",), labels=blue, limits=PoolLimits(cpu_milli=99_000)),
+        make_pool("green", types=TYPES, zones=("a",), labels=green),
+    )
+    settings = settings_with(cheap(min_nodes=2), pools=pools, min_workers=2)
+    report = report_on(cluster(nodes, pods), settings=settings)
+    assert report.plan is not None
+    assert {slot.pool for slot in report.plan.slots} == {"blue", "green"}
 
 
 def test_new_nodes_stay_within_the_limits_of_their_pool() -> None:
