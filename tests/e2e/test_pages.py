@@ -125,7 +125,7 @@ def test_a_node_is_chosen_by_the_keyboard_and_says_why_it_is_kept(watched: Watch
     tile = page.locator(".tile").first
     expect(tile).to_be_visible()
     name = str(tile.get_attribute("aria-label")).partition(":")[0]
-    page.get_by_role("link", name="from /api/v1/status").focus()
+    page.get_by_role("button", name="Pause all removals").focus()
     page.keyboard.press("Tab")
     expect(tile).to_be_focused()
     page.keyboard.press("Enter")
@@ -160,6 +160,21 @@ def test_a_decision_unfolds_and_is_computed_again(watched: Watched) -> None:
     expect(first.get_by_text("It comes out the same.")).to_be_visible()
 
 
+def test_the_last_hours_are_read_by_pointer_and_by_arrow_keys(watched: Watched) -> None:
+    page = watched.page
+    chart = page.get_by_role("group", name="Chart of nodes, pending pods and cost an hour")
+    values = page.locator(".trend-values")
+    expect(values).to_have_text(re.compile(r"^Now: \d+ nodes, \d+ pending, [\d.]+ EUR an hour"))
+    expect(chart.locator("path.line")).to_have_count(3)
+    chart.hover(position={"x": 400, "y": 60})
+    expect(values).not_to_have_text(re.compile("^Now"))
+    page.mouse.move(0, 0)
+    expect(values).to_have_text(re.compile("^Now"))
+    chart.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(values).not_to_have_text(re.compile("^Now"))
+
+
 def test_dark_and_light_are_kept_when_the_page_is_loaded_again(watched: Watched) -> None:
     page = watched.page
     button = page.get_by_role("button", name="Dark")
@@ -175,6 +190,18 @@ def test_faults_are_made_by_their_buttons_and_seen(watched: Watched) -> None:
     page.get_by_role("button", name="Burst").click()
     expect(page.get_by_text("24 pods want a place for half an hour")).to_be_visible()
     expect(card(page, "Pending pods").get_by_text(re.compile("default/burst")).first).to_be_visible()
-    expect(heading(page, "scale-up")).to_be_visible()
+    expect(page.locator(".headline")).to_have_text(re.compile(r"Adding \d+ nodes? for \d+ pending pods?"))
+    expect(card(page, "In progress").get_by_role("heading", name="Adding nodes")).to_be_visible()
+    expect(card(page, "In progress").locator(".track .here").first).to_be_visible()
+    events = card(page, "Events")
+    expect(events.locator("li").filter(has_text=re.compile(r"Adding \d+ node")).first).to_be_visible()
+    events.get_by_role("button", name="People").click()
+    expect(events.locator("li").first).to_contain_text("24 pods want a place")
+    expect(events.locator("li:not([data-group=person])")).to_have_count(0)
     page.get_by_role("button", name="API server gone").click()
-    expect(page.get_by_text("cluster: the API server does not answer (a fault of the demo)")).to_be_visible()
+    trouble = page.locator("#trouble")
+    expect(trouble).to_contain_text("The cluster cannot be read. The values shown are")
+    expect(trouble).to_contain_text("cluster: the API server does not answer (a fault of the demo)")
+    expect(page.locator("#live")).to_have_text("stale")
+    expect(page.locator("dl.stats").first).not_to_contain_text(re.compile("(workers|pods)0"))
+    expect(page.locator(".tile").first).to_be_visible()

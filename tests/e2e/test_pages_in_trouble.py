@@ -13,9 +13,13 @@ from statistics import median
 import pytest
 from playwright.sync_api import Browser, Dialog, Page, expect
 
+from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.entrypoints.api.scopes import Scope, Token, digest_of
+from ebbtide.errors import Retryable
 from ebbtide.model.node import Market
-from ebbtide.model.snapshot import ClusterView, Snapshot
+from ebbtide.model.pod import Phase
+from ebbtide.model.record import Record
+from ebbtide.model.snapshot import ClusterView, Reading, Snapshot
 from ebbtide.simulator.world.clock import VirtualClock
 from tests.builders import NOW, make_node, make_pod, make_snapshot
 from tests.e2e.pages import SECONDS, TOKEN, Synthetic, only_said, opened, serving
@@ -167,7 +171,7 @@ def test_when_the_server_goes_that_is_said_what_was_seen_stays_and_it_comes_back
 ) -> None:
     cluster = Synthetic(clock, make_snapshot([make_node("a1"), make_node("b1")]))
     port = free_port()
-    trouble = "The server does not answer. What is shown is what was last seen"
+    trouble = re.compile(r"The server does not answer\. The values shown are .* old")
     with ExitStack() as stack:
         with serving(cluster.site(), port) as url:
             watched = stack.enter_context(opened(browser, url))
@@ -189,6 +193,95 @@ def test_when_the_server_goes_that_is_said_what_was_seen_stays_and_it_comes_back
 
 def with_node(seen: Snapshot, name: str) -> Snapshot:
     return replace(seen, cluster=ClusterView((*seen.cluster.nodes, make_node(name)), seen.cluster.pods))
+
+
+VALUES = ("workers3 of", "pods2", "pending1", "CPU41 %")
+
+
+def test_an_outage_of_the_cluster_shows_the_last_values_with_their_age_and_never_zeros(
+    browser: Browser, clock: VirtualClock
+) -> None:
+    """Empty would look like a cluster that lost all its nodes, under a green "live"."""
+    pods = [
+        make_pod("web", node_name="a1"),
+        make_pod("api", node_name="b1"),
+        make_pod("new", phase=Phase.PENDING),
+    ]
+    seen = make_snapshot([make_node(name) for name in ("a1", "b1", "c1")], pods, cpu=Reading(0.41, NOW))
+    cluster = Synthetic(clock, seen)
+    with serving(cluster.site()) as url, opened(browser, url) as watched:
+        page = watched.page
+        shown = page.locator("dl.stats").first
+        for text in VALUES:
+            expect(shown).to_contain_text(text)
+        clock.move_to(NOW + 90)
+        gone = ("the cluster could not be read: no answer",)
+        cluster.change(lambda _: Snapshot(NOW + 90, instances=seen.instances, problems=gone))
+        trouble = page.locator("#trouble")
+        expect(trouble).to_contain_text("The cluster cannot be read. The values shown are 1 min 30 s old")
+        expect(trouble).to_contain_text("Meanwhile Ebbtide adds and removes no node")
+        expect(trouble).to_contain_text("the cluster could not be read: no answer")
+        expect(page.locator("#live")).to_have_text("stale")
+        for text in VALUES:
+            expect(shown).to_contain_text(text)
+        expect(page.locator(".tile")).to_have_count(3)
+        expect(page.locator("main")).to_have_attribute("data-stale", "cluster")
+        cluster.change(lambda _: replace(seen, at=NOW + 90))
+        expect(trouble).to_be_hidden()
+        expect(page.locator("#live")).to_have_text("live")
+        assert watched.errors == []
+
+
+def test_a_server_that_never_read_the_cluster_says_unknown_and_not_zero(
+    browser: Browser, clock: VirtualClock
+) -> None:
+    cluster = Synthetic(clock, Snapshot(NOW, problems=("the cluster could not be read: no answer",)))
+    with serving(cluster.site()) as url, opened(browser, url) as watched:
+        shown = watched.page.locator("dl.stats").first
+        for name in ("workers", "pods", "pending", "CPU", "cost an hour"):
+            expect(shown).to_contain_text(f"{name}unknown")
+        expect(watched.page.locator("#trouble")).to_contain_text("Nothing is known of it")
+        assert watched.errors == []
+
+
+class Deaf(MemoryStore):
+    """A store that can be made to answer nothing."""
+
+    deaf = False
+
+    def load(self) -> Record:
+        if self.deaf:
+            raise Retryable("the store does not answer")
+        return super().load()
+
+
+def test_a_store_that_cannot_be_read_is_named_and_what_was_seen_stays(
+    browser: Browser, clock: VirtualClock
+) -> None:
+    cluster = Synthetic(clock, make_snapshot([make_node("a1"), make_node("b1")]))
+    cluster.store = store = Deaf(clock, "cluster")
+    with serving(cluster.site()) as url, opened(browser, url) as watched:
+        page = watched.page
+        expect(page.locator(".tile")).to_have_count(2)
+        store.deaf = True
+        expect(page.locator("#trouble")).to_contain_text("The server cannot read its store")
+        expect(page.locator("#trouble")).to_contain_text("Ebbtide starts nothing until it can be read again")
+        expect(page.locator("#live")).to_have_text("stale")
+        expect(page.locator("main")).to_have_attribute("data-stale", "all")
+        expect(page.locator(".tile")).to_have_count(2)
+        store.deaf = False
+        expect(page.locator("#live")).to_have_text("live")
+        expect(page.locator("#trouble")).to_be_hidden()
+        assert only_said("status of 503", watched.errors)
+
+
+def test_a_runner_that_does_not_tick_is_named(browser: Browser, clock: VirtualClock) -> None:
+    cluster = Synthetic(clock, make_snapshot([make_node("a1")]))
+    cluster.store.write(replace(cluster.store.load(), ticked_at=NOW - 900), None)
+    with serving(cluster.site()) as url, opened(browser, url) as watched:
+        expect(watched.page.locator("#trouble")).to_contain_text("Ebbtide is not ticking. The last tick was")
+        expect(watched.page.locator("#live")).to_have_text("stale")
+        assert watched.errors == []
 
 
 def test_a_token_that_has_expired_is_said_and_another_one_helps(

@@ -40,7 +40,7 @@ def test_money_of_two_currencies_is_kept_apart_and_unknown_prices_are_counted() 
     nodes = (node("a", "small"), node("b", "small"), node("c", "dollar"), node("d", "huge"))
     foreign = Node("e", "e", instance_type="small")
     point = cost_point(Snapshot(7, ClusterView((*nodes, foreign))), SETTINGS)
-    assert point == CostPoint(7, {"EUR": Decimal("0.20"), "USD": Decimal("0.30")}, 1)
+    assert point == CostPoint(7, {"EUR": Decimal("0.20"), "USD": Decimal("0.30")}, 1, workers=4, pending=0)
 
 
 def test_what_was_paid_is_each_price_for_as_long_as_it_held() -> None:

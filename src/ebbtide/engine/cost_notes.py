@@ -1,4 +1,5 @@
-"""An observer that notes in the log what the workers cost an hour, whenever that has changed.
+"""An observer that notes in the log what the workers cost an hour, how many there are and how many pods are
+pending, whenever that has changed. A count of pending pods that goes up and down is noted once a minute.
 
 What was noted last is remembered by the process and found in the log by the next one, so a Lambda
 that starts again each minute notes no more than a daemon does.
@@ -22,6 +23,7 @@ from ebbtide.narrate import entry_of, fact_in
 from ebbtide.ports import Store
 
 REPEAT_SECONDS = 3600
+PENDING_SECONDS = 60
 
 
 class CostNotes:
@@ -55,13 +57,16 @@ class CostNotes:
 
 
 def _is_news(last: CostPoint, point: CostPoint) -> bool:
-    changed = (last.per_hour, last.unpriced) != (point.per_hour, point.unpriced)
+    nodes = (last.per_hour, last.unpriced, last.workers)
+    changed = nodes != (point.per_hour, point.unpriced, point.workers)
+    if last.pending != point.pending and point.at - last.at >= PENDING_SECONDS:
+        return True
     return changed or point.at - last.at >= REPEAT_SECONDS
 
 
 def cost_entry(entry_id: str, point: CostPoint) -> LogEntry:
     amounts = {currency: str(amount) for currency, amount in point.per_hour.items()}
-    return entry_of(entry_id, point.at, CostNoted(amounts, point.unpriced))
+    return entry_of(entry_id, point.at, CostNoted(amounts, point.unpriced, point.workers, point.pending))
 
 
 def read_points(store: Store, limit: int) -> list[CostPoint]:
@@ -73,4 +78,4 @@ def read_points(store: Store, limit: int) -> list[CostPoint]:
 def point_of(entry: LogEntry) -> CostPoint:
     noted = fact_in(entry, CostNoted) or CostNoted({}, 0)
     amounts = {currency: Decimal(amount) for currency, amount in noted.perHour.items()}
-    return CostPoint(entry.at, amounts, noted.unpriced)
+    return CostPoint(entry.at, amounts, noted.unpriced, noted.workers, noted.pending)

@@ -315,6 +315,10 @@ class CostNoted:
     """By currency, of the workers whose price is known."""
     unpriced: int
     """Workers whose price is not known."""
+    workers: int | None = None
+    """How many workers there were."""
+    pending: int | None = None
+    """How many pods were pending."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,11 @@ from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.engine.cost_notes import REPEAT_SECONDS, CostNotes, read_points
 from ebbtide.model.events import CostNoted
 from ebbtide.model.log import LogKind
+from ebbtide.model.pod import Phase
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import ClusterView, Snapshot
 from ebbtide.narrate import facts_in
+from tests.builders import make_pod
 from tests.unit.test_costs import SETTINGS, node
 
 
@@ -43,7 +45,16 @@ def test_a_cost_is_noted_once_until_it_changes() -> None:
         (180, {}, 0),
     ]
     noted = facts_in(store.read_log([LogKind.COST]), CostNoted)
-    assert noted[:2] == [CostNoted({}, 0), CostNoted({"EUR": "0.10"}, 1)]
+    assert noted[:2] == [CostNoted({}, 0, 0, 0), CostNoted({"EUR": "0.10"}, 1, 2, 0)]
+
+
+def test_a_count_of_pending_pods_is_noted_at_most_once_a_minute() -> None:
+    store = MemoryStore(Still(), "cluster")
+    watching = notes(store)
+    for at, pending in ((0, 0), (30, 5), (60, 7), (70, 0), (130, 0)):
+        pods = tuple(make_pod(f"new-{number}", phase=Phase.PENDING) for number in range(pending))
+        watching.looked(Snapshot(at, ClusterView((node("n0", "small"),), pods)), Record())
+    assert [(point.at, point.pending) for point in read_points(store, 10)] == [(0, 0), (60, 7), (130, 0)]
 
 
 def test_an_unchanged_cost_is_noted_again_after_an_hour() -> None:

@@ -23,6 +23,9 @@ class CostPoint:
     """By currency: money of two currencies is never added up."""
     unpriced: int = 0
     """Workers whose price is not known."""
+    workers: int | None = None
+    """How many there were; None where an earlier version did not note it."""
+    pending: int | None = None
 
 
 def price_of(node: Node, settings: Settings) -> Price | None:
@@ -40,7 +43,8 @@ def cost_point(snapshot: Snapshot, settings: Settings) -> CostPoint:
             unpriced += 1
         else:
             total[price.currency] = total.get(price.currency, Decimal(0)) + price.per_hour
-    return CostPoint(snapshot.at, total, unpriced)
+    cluster = snapshot.cluster
+    return CostPoint(snapshot.at, total, unpriced, len(cluster.workers), len(cluster.waiting_pods))
 
 
 def paid(points: Sequence[CostPoint], currency: str, since: int, until: int) -> Decimal:

@@ -23,15 +23,18 @@ from ebbtide.entrypoints.api.schemas import (
     SwitchShape,
 )
 from ebbtide.entrypoints.api.scopes import Scope
+from ebbtide.entrypoints.api.sight import Origin
 from ebbtide.entrypoints.api.site import Site
 from ebbtide.entrypoints.api.views import Kept, News, entry_shape, idle_since, node_shape, status_shape
+from ebbtide.entrypoints.views.headline import usual_seconds
 from ebbtide.model.decision import Action
-from ebbtide.model.events import OperationBegun, SwitchedBy
+from ebbtide.model.events import OperationBegun, OperationClosed, SwitchedBy
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.record import Record
-from ebbtide.narrate import facts_in
+from ebbtide.narrate import fact_in, facts_in
 
 READ = [Depends(Needs(Scope.READ))]
+CLOSED_LATELY = 20
 ADMIN = [Depends(Needs(Scope.ADMIN))]
 OPERATION_KINDS = (
     LogKind.OPERATION_BEGUN,
@@ -53,19 +56,22 @@ def router(site: Site) -> APIRouter:
     @routes.get("/status", dependencies=READ)
     def status() -> StatusShape:
         """What is in progress, what holds it back, and what the last tick said."""
-        snapshot, record = site.sight.snapshot(), site.store.load()
-        news = News(newest(site, LogKind.DECISION, brief=True), newest(site, LogKind.ALARM, brief=True))
-        return status_shape(record, snapshot, site.settings, site.kind, int(site.clock.now()), news)
+        seen, record = site.sight.seen(), site.store.load()
+        decision, alarm = (newest(site, kind, brief=True) for kind in (LogKind.DECISION, LogKind.ALARM))
+        news = News(decision, alarm, launches_took(site) if record.launching else 0)
+        return status_shape(record, seen, site.settings, site.kind, int(site.clock.now()), news)
 
     @routes.get("/nodes", dependencies=READ)
     def nodes() -> NodesShape:
         """Every node that is seen, with its state, its use, its price, and why it was kept."""
-        snapshot, record = site.sight.snapshot(), site.store.load()
+        seen, record = site.sight.seen(), site.store.load()
+        snapshot = seen.snapshot
         kept, idle = why_kept(site, record), idle_since(record)
         shapes = [
             node_shape(node, snapshot, record, site.settings, kept, idle) for node in snapshot.cluster.nodes
         ]
-        return NodesShape(at=snapshot.at, nodes=shapes, problems=list(snapshot.problems))
+        read_at = next((each.at for each in seen.stale if each.origin is Origin.CLUSTER), snapshot.at)
+        return NodesShape(at=read_at, nodes=shapes, problems=list(snapshot.problems))
 
     @routes.get("/operations", dependencies=READ)
     def operations(limit: Limit = 50, page_token: Page = "", subject: Subject = "") -> EntriesShape:
@@ -141,6 +147,12 @@ def find(site: Site, decision_id: str) -> LogEntry:
 
 def newest(site: Site, kind: LogKind, brief: bool = False) -> LogEntry | None:
     return next(iter(site.store.read_log([kind], limit=1, brief=brief)), None)
+
+
+def launches_took(site: Site) -> int:
+    entries = site.store.read_log([LogKind.OPERATION_CLOSED], limit=CLOSED_LATELY)
+    closed = [(entry.at, fact) for entry in entries if (fact := fact_in(entry, OperationClosed))]
+    return usual_seconds(closed)
 
 
 def page_of(

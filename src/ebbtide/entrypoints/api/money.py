@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
@@ -21,6 +22,7 @@ from ebbtide.entrypoints.api.money_schemas import (
     PricesShape,
 )
 from ebbtide.entrypoints.api.scopes import Scope
+from ebbtide.entrypoints.api.sight import Origin
 from ebbtide.entrypoints.api.site import Site
 from ebbtide.entrypoints.api.views import total_of
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport
@@ -40,9 +42,14 @@ def router(site: Site) -> APIRouter:
     ) -> CostsShape:
         """What the workers cost an hour, over time, and what was paid in the last day."""
         now = int(site.clock.now())
-        present = cost_point(site.sight.snapshot(), site.settings)
+        seen = site.sight.seen()
+        present = cost_point(seen.snapshot, site.settings)
+        noted = read_points(site.store, MOST_POINTS)
+        # Nothing is known of the cluster since this server started: what was noted last, and not 0.
+        if seen.never(Origin.CLUSTER) and noted:
+            present = replace(noted[-1], at=now)
         per_hour, currency = total_of(present)
-        points = [*read_points(site.store, MOST_POINTS), present]
+        points = [*noted, present]
         shown = [point for point in points if point.at >= now - hours * 3600]
         return CostsShape(
             per_hour=None if per_hour is None else str(per_hour),
@@ -51,7 +58,11 @@ def router(site: Site) -> APIRouter:
             last_day=str(paid(points, currency, now - DAY_SECONDS, now)) if currency else None,
             points=[
                 CostPointShape(
-                    at=point.at, per_hour=str(point.per_hour.get(currency, 0)), unpriced=point.unpriced
+                    at=point.at,
+                    per_hour=str(point.per_hour.get(currency, 0)),
+                    unpriced=point.unpriced,
+                    workers=point.workers,
+                    pending=point.pending,
                 )
                 for point in shown
             ],

@@ -11,6 +11,8 @@ class CostPointShape(Shape):
     at: int
     per_hour: str
     unpriced: int
+    workers: int | None = None
+    pending: int | None = None
 
 
 class CostsShape(Shape):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ebbtide.config.api import ApiKeys, TokenKeys, beyond_loopback, webhook_secrets
 from ebbtide.engine.observe import observe
 from ebbtide.entrypoints.api.scopes import Scope, Token
-from ebbtide.entrypoints.api.site import Sight, Site
+from ebbtide.entrypoints.api.sight import Sight
+from ebbtide.entrypoints.api.site import Site
 from ebbtide.errors import ConfigError
 
 if TYPE_CHECKING:

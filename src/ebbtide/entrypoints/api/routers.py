@@ -11,6 +11,7 @@ from ebbtide.entrypoints.api.demo import router as demo_routes
 from ebbtide.entrypoints.api.events import router as event_routes
 from ebbtide.entrypoints.api.health import router as health_routes
 from ebbtide.entrypoints.api.money import router as money_routes
+from ebbtide.entrypoints.api.pods import router as pod_routes
 from ebbtide.entrypoints.api.policies import router as policy_routes
 from ebbtide.entrypoints.api.savings import router as saving_routes
 from ebbtide.entrypoints.api.site import Site
@@ -19,7 +20,8 @@ from ebbtide.entrypoints.dashboard import router as pages
 
 
 def routers(site: Site) -> list[APIRouter]:
-    found = [pages(), health_routes(site), cluster_routes(site), money_routes(site), event_routes(site)]
+    found = [pages(), health_routes(site), cluster_routes(site), pod_routes(site), money_routes(site)]
+    found.append(event_routes(site))
     if site.scaling is not None:
         pools = [pool.name for pool in site.settings.pools]
         book = Policies(site.scaling.ports.policies, site.clock, site.new_id, pools)

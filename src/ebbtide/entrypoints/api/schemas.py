@@ -33,6 +33,7 @@ class Step(Shape):
     since: int
     zone: str = ""
     reason: str = ""
+    left: int | None = Field(default=None, description="Pods that a drain has still to move.")
 
 
 class OperationShape(Shape):
@@ -83,12 +84,22 @@ class HeadroomShape(Shape):
     missing: int
 
 
+class StaleShape(Shape):
+    """A source that cannot be read now: its values are those of `at`."""
+
+    source: str = Field(description="cluster, cloud, metrics or runner.")
+    at: int = Field(description="When it was last read; 0 if it never was, and its values are unknown.")
+    says: str
+    meanwhile: str = Field(description="What Ebbtide does not do until it can be read again.")
+
+
 class StatusShape(Shape):
     cluster: str
     kind: str
     now: int
     rev: int
     ticked_at: int
+    headline: str = Field(default="", description="What is going on now, in one sentence for people.")
     says: str = Field(description="What the last tick said, in its own sentence.")
     last_decision: EntryShape | None
     last_alarm: EntryShape | None
@@ -118,6 +129,11 @@ class StatusShape(Shape):
     currency: str
     unpriced: int = Field(description="Workers whose price is not known.")
     problems: list[str]
+    stale: list[StaleShape] = Field(
+        default_factory=list,
+        description="What cannot be read now; its last known values are given.",
+    )
+    last_cpu: float | None = Field(default=None, description="The CPU use known last, if `cpu` is unknown.")
     demo: bool = Field(description="Whether this is the demo, in which things can be broken.")
 
 
@@ -150,6 +166,22 @@ class NodesShape(Shape):
     at: int
     nodes: list[NodeShape]
     problems: list[str]
+
+
+class AgainstShape(Shape):
+    reason: str
+    nodes: int = Field(description="How many nodes do not take the pod for this reason.")
+
+
+class PodShape(Shape):
+    name: str
+    node: str
+    created_at: int
+    cpu_milli: int
+    memory_mib: int
+    pending: bool
+    says: str = Field(description="Why it is pending, and what is done about it.")
+    against: list[AgainstShape]
 
 
 class EntriesShape(Shape):

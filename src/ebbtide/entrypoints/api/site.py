@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from ebbtide.entrypoints.api.scopes import Token
+from ebbtide.entrypoints.api.sight import Sight
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Snapshot
 from ebbtide.ports import Clock, Store
 
 if TYPE_CHECKING:
     from ebbtide.engine.scale_to_zero.scaling import Scaling
-
-LOOK_SECONDS = 5.0
-
-
-class Sight:
-    """What is seen of the cluster, looked at again when it is older than a few seconds: however many pages
-    are open, the cluster and the cloud are asked no more often than that."""
-
-    def __init__(self, look: Callable[[], Snapshot], clock: Clock, seconds: float = LOOK_SECONDS) -> None:
-        self._look = look
-        self._clock = clock
-        self._seconds = seconds
-        self._lock = threading.Lock()
-        self._seen: Snapshot | None = None
-        self._at = 0.0
-
-    def snapshot(self) -> Snapshot:
-        with self._lock:
-            now = self._clock.now()
-            if self._seen is None or not 0 <= now - self._at < self._seconds:
-                self._seen, self._at = self._look(), now
-            return self._seen
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,20 @@ from decimal import Decimal
 from ebbtide.core.consolidation.pace import cooled_down, wait_seconds
 from ebbtide.core.operations.facts import Part, part_name, parts
 from ebbtide.core.prices.costs import CostPoint, cost_point, price_of
+from ebbtide.core.words import a_while
 from ebbtide.entrypoints.api.schemas import (
     Brake,
     EntryShape,
     HeadroomShape,
     NodeShape,
     OperationShape,
+    StaleShape,
     StatusShape,
     Step,
     UnfitShape,
 )
+from ebbtide.entrypoints.api.sight import Origin, Seen
+from ebbtide.entrypoints.views.headline import TO_LEAVE, Situation, headline, pods_to_leave
 from ebbtide.model.events import OperationBegun
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.node import Node
@@ -34,10 +38,16 @@ from ebbtide.model.operation import (
 )
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import ClusterView, Snapshot
 
 DEMO = "demo"
 """The kind of a cluster in which everything is simulated and may be broken."""
+MEANWHILE = {
+    Origin.CLUSTER: "Ebbtide adds and removes no node, and operations in progress do not advance.",
+    Origin.CLOUD: "Ebbtide adds and removes no node, and operations in progress do not advance.",
+    Origin.METRICS: "Ebbtide removes no node; pending pods still get nodes.",
+}
+NOT_TICKING = "Nothing is scaled until it ticks again. Check that it runs."
 KINDS = {"ScaleUp": "scale-up", "ScaleDown": "scale-down", "Consolidate": "consolidation"}
 
 
@@ -47,6 +57,8 @@ class News:
 
     decision: LogEntry | None
     alarm: LogEntry | None
+    usual_seconds: int = 0
+    """How long launches took lately."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +83,14 @@ def entry_shape(entry: LogEntry, begun: Mapping[str, OperationBegun] | None = No
     )
 
 
-def operation_shape(operation: Operation) -> OperationShape:
+def operation_shape(operation: Operation, cluster: ClusterView | None = None) -> OperationShape:
     return OperationShape(
         id=operation.id,
         kind=KINDS[type(operation).__name__],
         started_at=operation.started_at,
         reason=operation.reason,
         abort_reason=getattr(operation, "abort_reason", ""),
-        steps=[_step(part) for part in parts(operation)],
+        steps=[_step(part, cluster) for part in parts(operation)],
     )
 
 
@@ -97,7 +109,10 @@ def spot_shape(spot: Spot, now: int) -> OperationShape:
 STEPS = {Slot: "launch", Removal: "removal", Source: "emptying", Move: "move"}
 
 
-def _step(part: Part) -> Step:
+def _step(part: Part, cluster: ClusterView | None = None) -> Step:
+    left = None
+    if cluster is not None and isinstance(part, Removal) and part.state in TO_LEAVE:
+        left = pods_to_leave(cluster, [part])
     return Step(
         kind=STEPS[type(part)],
         name=part_name(part),
@@ -105,33 +120,36 @@ def _step(part: Part) -> Step:
         since=part.since,
         zone="" if isinstance(part, Move) else part.zone,
         reason=part.reason or (f"from {part.from_node}" if isinstance(part, Move) else ""),
+        left=left,
     )
 
 
 def status_shape(
     record: Record,
-    snapshot: Snapshot,
+    seen: Seen,
     settings: Settings,
     kind: str,
     now: int,
     news: News,
 ) -> StatusShape:
-    decision, alarm = news.decision, news.alarm
+    snapshot, decision, alarm = seen.snapshot, news.decision, news.alarm
     point = cost_point(snapshot, settings)
     cost, currency = total_of(point)
     held = record.lock_owner if record.lock_until > now else ""
+    unread = tuple(each.origin for each in seen.stale if each.origin is not Origin.METRICS)
     return StatusShape(
         cluster=settings.cluster,
         kind=kind,
         now=now,
         rev=record.rev,
         ticked_at=record.ticked_at,
+        headline=headline(Situation(record, snapshot.cluster, now, unread, news.usual_seconds)),
         says=record.last_said or (decision.says if decision else "nothing was decided yet"),
         last_decision=entry_shape(decision) if decision else None,
         last_alarm=entry_shape(alarm) if alarm else None,
         operation=operation_shape(record.operation) if record.operation else None,
-        launching=operation_shape(record.launching) if record.launching else None,
-        removing=operation_shape(record.removing) if record.removing else None,
+        launching=operation_shape(record.launching, snapshot.cluster) if record.launching else None,
+        removing=operation_shape(record.removing, snapshot.cluster) if record.removing else None,
         refused=[_step(one.removal) for one in record.refused],
         unfit=[UnfitShape(node=one.node_name, reason=one.reason, says=one.says) for one in record.unfit],
         set_aside=operation_shape(record.set_aside) if record.set_aside else None,
@@ -148,12 +166,24 @@ def status_shape(
             HeadroomShape(says=one.says, wanted=one.wanted, there=one.there, missing=one.missing)
             for one in record.headroom
         ],
-        cost_per_hour=None if cost is None else str(cost),
+        cost_per_hour=None if cost is None or seen.never(Origin.CLUSTER) else str(cost),
         currency=currency,
         unpriced=point.unpriced,
         problems=list(snapshot.problems),
+        stale=list(stale_shapes(seen, record, settings, now)),
+        last_cpu=seen.last_cpu if snapshot.cpu.value is None else None,
         demo=kind == DEMO,
     )
+
+
+def stale_shapes(seen: Seen, record: Record, settings: Settings, now: int) -> Iterator[StaleShape]:
+    for each in seen.stale:
+        yield StaleShape(source=each.origin, at=each.at, says=each.problem, meanwhile=MEANWHILE[each.origin])
+    silent = now - record.ticked_at
+    # A page that only reads works while no runner does: then all is fresh and nothing is done.
+    if record.ticked_at and silent > settings.max_tick_gap_seconds:
+        says = f"the last tick was {a_while(silent)} ago"
+        yield StaleShape(source="runner", at=record.ticked_at, says=says, meanwhile=NOT_TICKING)
 
 
 def total_of(point: CostPoint) -> tuple[Decimal | None, str]:

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.api.scopes import Scope, Token, digest_of, new_token
 from ebbtide.entrypoints.api.serving import served
-from ebbtide.entrypoints.api.site import Fault, Sight, Site
+from ebbtide.entrypoints.api.sight import Sight
+from ebbtide.entrypoints.api.site import Fault, Site
 from ebbtide.entrypoints.api.views import DEMO
 from ebbtide.simulator.run.live import Live
 

@@ -135,10 +135,11 @@ class Live:
 
     def look(self) -> Snapshot:
         with self.lock:
+            seen = observe(self.ports, self.settings)
             if self._mood.silent:
                 problem = "cluster: the API server does not answer (a fault of the demo)"
-                return Snapshot(int(self.stage.clock.now()), problems=(problem,))
-            seen = observe(self.ports, self.settings)
+                unknown = Reading(problem="CPU is unknown")
+                return Snapshot(seen.at, instances=seen.instances, cpu=unknown, problems=(problem,))
             gone = Reading(problem="metrics: gone (a fault of the demo)")
             return replace(seen, cpu=gone) if self._mood.blind else seen
 

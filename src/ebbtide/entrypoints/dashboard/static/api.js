@@ -28,8 +28,13 @@ export class Refused extends Error {
   }
 }
 
+// A connection that is dead without an end would keep the page at old values for ever, under a green "live".
+const ANSWER_MS = 30000;
+const SILENCE_MS = 40000;
+
 export async function ask(path, options = {}) {
   let response;
+  let text;
   const more = options.body === undefined ? {} : { "Content-Type": "application/json" };
   try {
     response = await fetch(path, {
@@ -37,11 +42,12 @@ export async function ask(path, options = {}) {
       headers: headers({ ...more, ...(options.headers ?? {}) }),
       body: options.body === undefined ? undefined : JSON.stringify(options.body),
       cache: "no-store",
+      signal: AbortSignal.timeout(ANSWER_MS),
     });
+    text = await response.text();
   } catch {
-    throw new Refused(0, "The server does not answer. What is shown is what was last seen; it is asked again by itself.");
+    throw new Refused(0, "The server does not answer; nothing was changed as far as this page knows.");
   }
-  const text = await response.text();
   let body = null;
   try { body = text ? JSON.parse(text) : null; } catch { body = null; }
   if (!response.ok) throw new Refused(response.status, body?.detail ?? `The server answered ${response.status}.`);
@@ -63,8 +69,11 @@ export async function listen(onEvent, onState) {
   let last = "";
   let wait = 1000;
   for (;;) {
+    const silence = new AbortController();
+    let timer = setTimeout(() => silence.abort(), SILENCE_MS);
+    const heard = () => { clearTimeout(timer); timer = setTimeout(() => silence.abort(), SILENCE_MS); };
     try {
-      const response = await fetch("/api/v1/events", { headers: headers(last ? { "Last-Event-ID": last } : {}), cache: "no-store" });
+      const response = await fetch("/api/v1/events", { headers: headers(last ? { "Last-Event-ID": last } : {}), cache: "no-store", signal: silence.signal });
       if (!response.ok) {
         onState(response.status === 401 ? "token needed" : "refused");
       } else {
@@ -73,23 +82,26 @@ export async function listen(onEvent, onState) {
         await drain(response.body.getReader(), (event) => {
           if (event.id) last = event.id;
           onEvent(event);
-        });
+        }, heard);
         onState("reconnecting");
       }
     } catch {
       onState("reconnecting");
+    } finally {
+      clearTimeout(timer);
     }
     await new Promise((resolve) => setTimeout(resolve, wait));
     wait = Math.min(wait * 1.5, 5000);
   }
 }
 
-async function drain(reader, onEvent) {
+async function drain(reader, onEvent, heard) {
   const decoder = new TextDecoder();
   let rest = "";
   for (;;) {
     const { value, done } = await reader.read();
     if (done) return;
+    heard();
     rest += decoder.decode(value, { stream: true });
     const blocks = rest.split("\n\n");
     rest = blocks.pop();

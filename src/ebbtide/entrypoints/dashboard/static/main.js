@@ -1,6 +1,7 @@
 // The frame: which page is shown, whether the server is there, the token, light or dark.
 
 import { ask, listen, setToken } from "./api.js";
+import { health } from "./health.js";
 import { now } from "./now.js";
 import { why } from "./why.js";
 import { money } from "./money.js";
@@ -8,15 +9,13 @@ import { sleep } from "./sleep.js";
 
 const PAGES = { now, why, money, sleep };
 const main = document.getElementById("page");
-const live = document.getElementById("live");
-const trouble = document.getElementById("trouble");
 let shown = null;
 let busy = false;
 let again = false;
 
-export function say(text) {
-  trouble.textContent = text;
-  trouble.hidden = !text;
+// What was refused or failed when a person asked for it; what cannot be read is said by `health`.
+export function say(message) {
+  health({ message });
 }
 
 function place() {
@@ -50,27 +49,26 @@ export async function refresh() {
     again = false;
     const page = shown;
     try {
-      await page?.refresh();
-      if (page === shown) say("");
-      await nameCluster();
-    } catch (error) {
-      const hint = error.status === 401 ? "\nPress Token at the top and enter one." : "";
-      say(`${error.message}${hint}`);
+      const status = await ask("/api/v1/status");
+      document.getElementById("cluster").textContent = status.cluster;
+      await page?.refresh(status);
+      health({ status, failure: null, readAt: Date.now(), ...(page === shown ? { message: "" } : {}) });
+    } catch (failure) {
+      if (failure.status === undefined) throw failure;
+      // One thing that is not there is no outage.
+      if (failure.status === 404) say(failure.message);
+      else health({ failure });
     }
   } while (again);
   busy = false;
 }
 
-async function nameCluster() {
-  const name = document.getElementById("cluster");
-  if (!name.textContent) name.textContent = (await ask("/api/v1/status")).cluster;
-}
-
 // Asks in any case: where the server is gone, that is said at once and not at the next turn.
+let connection = "";
 function onState(state) {
-  if (live.textContent === state) return;
-  live.textContent = state;
-  live.className = `pill ${state === "live" ? "good" : "warn"}`;
+  if (connection === state) return;
+  connection = state;
+  health({ connection });
   refresh();
 }
 
@@ -118,4 +116,4 @@ addEventListener("hashchange", () => { show(); main.focus({ preventScroll: true 
 document.addEventListener("visibilitychange", soon);
 show();
 listen(soon, onState);
-setInterval(soon, 10000);
+setInterval(() => { health({}); soon(); }, 10000);

@@ -1,16 +1,22 @@
-// Now: nodes, what waits, what the last tick said, what is in progress, and the brakes.
+// Now: what is going on in one sentence, the last hours, nodes, operations with their steps, events, and the brakes.
 
 import { ask } from "./api.js";
 import { card, stats, h, redraw, source } from "./dom.js";
 import { faults } from "./faults.js";
+import { Feed } from "./feed.js";
 import { Tiles, legend } from "./tiles.js";
+import { timeline } from "./timeline.js";
+import { Trend } from "./trend.js";
 import { clock, money, sentence, share, span } from "./words.js";
 
 const SHOWN = 8;
+const HOURS = [1, 6, 24];
+const TREND_MS = 5000;
 
-// The clock of a launch runs from the launch until the node is ready, and is not set again in between.
-function lasting(step, time) {
-  return step.kind === "launch" && ["JOINED", "READY"].includes(step.state) ? `, launched ${time} ago` : ` for ${time}`;
+// Where its values come from: greyed while that cannot be read.
+function of(origin, element) {
+  element.dataset.from = origin;
+  return element;
 }
 
 export function now(main, { say, refresh }) {
@@ -18,40 +24,68 @@ export function now(main, { say, refresh }) {
   let nodes = null;
   let offered = false;
   const tiles = new Tiles((name) => { tiles.picked = tiles.picked === name ? "" : name; draw(); });
-  const parts = { says: h("div"), numbers: h("div"), headroom: h("div"), picked: h("div", { "aria-live": "polite" }), operation: h("div"), waiting: h("div"), brakes: h("div"), demo: h("div") };
+  const feed = new Feed(say);
+  const trend = new Trend();
+  let hours = 6;
+  let drawnAt = -Infinity;
+  const ranges = HOURS.map((each) => h("button", { type: "button", class: "chip", "aria-pressed": String(each === hours), onclick: () => range(each) }, `${each} h`));
+  const parts = { says: h("div"), numbers: h("div"), headroom: h("div"), picked: h("div", { "aria-live": "polite" }), operation: h("div"), waiting: of("cluster", h("div")), unknown: h("div"), brakes: h("div"), demo: h("div") };
   main.append(
-    h("h1", {}, "Now"),
+    h("h1", { class: "hidden" }, "Now"),
+    h("section", { class: "card hero", "aria-label": "Now" }, parts.says, of("cluster", parts.numbers), parts.headroom, source("/api/v1/status")),
     parts.demo,
     h("div", { class: "desk" },
-      h("div", {}, parts.says,
-        card("Cluster", parts.numbers, parts.headroom, source("/api/v1/status")),
-        card("Nodes", tiles.element, legend(), parts.picked, source("/api/v1/nodes"))),
-      h("div", {}, parts.operation, parts.waiting, parts.brakes)),
+      h("div", { class: "side" }, parts.operation, parts.waiting, parts.brakes),
+      h("div", {},
+        of("cluster", card("Nodes", parts.unknown, tiles.element, legend(), parts.picked, source("/api/v1/nodes"))),
+        of("cluster", card("Last hours", h("p", { class: "row", role: "group", "aria-label": "Range" }, ranges), trend.element, source("/api/v1/costs"))),
+        feed.element)),
   );
+
+  function range(chosen) {
+    hours = chosen;
+    ranges.forEach((button, at) => button.setAttribute("aria-pressed", String(HOURS[at] === chosen)));
+    drawnAt = -Infinity;
+    refresh();
+  }
+
+  async function history() {
+    const news = await feed.refresh();
+    if (!news && performance.now() - drawnAt < TREND_MS) return;
+    drawnAt = performance.now();
+    const marks = feed.events.filter((event) => event.group !== "sleep").map(({ at, title, tone }) => ({ at, title, tone }));
+    trend.update(await ask(`/api/v1/costs?hours=${hours}`), marks, status.now, hours);
+  }
+
+  // A count of what was never read is unknown, not 0.
+  function counted(text) {
+    return status.stale.some((each) => each.source === "cluster" && !each.at) ? "unknown" : text;
+  }
 
   function draw() {
     tiles.update(nodes.nodes.filter((node) => node.worker), status.now);
-    redraw(parts.says, card("The last tick", h("p", { class: "says" }, sentence(status.says)),
-      h("p", { class: "quiet" }, status.ticked_at ? `${clock(status.ticked_at)}` : "", status.last_decision
-        ? [" · ", h("a", { href: `#/why/${encodeURIComponent(status.last_decision.id)}` },
-          `the decision of ${clock(status.last_decision.at)} in full`)] : ""),
-      status.problems.map((problem) => h("p", { class: "bad" }, problem)),
+    redraw(parts.says, [h("p", { class: "headline", role: "status" }, `${status.headline || sentence(status.says)}.`),
+      h("p", { class: "quiet" }, "Last tick: ", sentence(status.says), status.last_decision
+        ? [" ", h("a", { href: `#/why/${encodeURIComponent(status.last_decision.id)}`, "data-key": "decision" },
+          `Decision of ${clock(status.last_decision.at)}`)] : ""),
       status.last_alarm && status.now - status.last_alarm.at < 3600
-        ? h("p", { class: "warn" }, `Alarm at ${clock(status.last_alarm.at)}: ${status.last_alarm.says}`) : null));
+        ? h("p", { class: "warn" }, `Alarm at ${clock(status.last_alarm.at)}: ${status.last_alarm.says}`) : null,
+      ...status.stale.length ? [] : status.problems.map((problem) => h("p", { class: "bad" }, problem))].flat());
     redraw(parts.numbers, stats([
-      ["workers", `${status.workers} of ${status.min_workers} to ${status.max_workers}`],
-      ["pods", status.pods], ["waiting", status.waiting.length, status.waiting.length ? "warn" : ""],
-      ["CPU", share(status.cpu)],
+      ["workers", counted(`${status.workers} of ${status.min_workers} to ${status.max_workers}`)],
+      ["pods", counted(status.pods)], ["pending", counted(status.waiting.length), status.waiting.length ? "warn" : ""],
+      ["CPU", status.cpu === null && status.last_cpu !== null ? `${share(status.last_cpu)} before` : share(status.cpu)],
       ["cost an hour", money(status.cost_per_hour, status.currency), status.unpriced ? "warn" : ""],
       ["last tick", status.ticked_at ? `${span(status.now - status.ticked_at)} ago` : "never"],
     ]));
     redraw(parts.headroom, headroom());
+    redraw(parts.unknown, counted("") ? [h("p", { class: "quiet" }, "No node is known: the cluster was not read since this server started.")] : []);
     redraw(parts.picked, picked());
     redraw(parts.operation, card("In progress", ...operations()));
     redraw(parts.waiting, card("Pending pods", ...status.waiting.length
       ? [h("ul", {}, status.waiting.slice(0, SHOWN).map((name) => h("li", {}, name))),
         status.waiting.length > SHOWN ? h("p", { class: "quiet" }, `and ${status.waiting.length - SHOWN} more`) : null]
-      : [h("p", { class: "quiet" }, "No pod is pending.")]));
+      : [h("p", { class: "quiet" }, counted("No pod is pending."))]));
     redraw(parts.brakes, brakes());
   }
 
@@ -75,15 +109,9 @@ export function now(main, { say, refresh }) {
   }
 
   function operations() {
-    const all = [status.operation, ...status.spots, status.set_aside].filter(Boolean);
+    const all = [status.launching, status.removing, ...status.spots, status.set_aside].filter(Boolean);
     if (!all.length) return [h("p", { class: "quiet" }, "Nothing is in progress.")];
-    return all.map((each) => h("div", {}, h("h3", {}, each.kind), h("p", {}, each.reason),
-      each.abort_reason ? h("p", { class: "bad" }, `Aborting: ${each.abort_reason}`) : null,
-      each === status.set_aside ? h("p", { class: "bad" }, "Set aside: it waits for `ebbtide resume`.") : null,
-      h("p", { class: "quiet" }, `${each.id}, begun ${span(status.now - each.started_at)} ago`),
-      h("ul", { class: "steps" }, each.steps.map((step) => h("li", {},
-        h("strong", {}, step.name), ` ${step.state.toLowerCase()}`,
-        step.since ? lasting(step, span(status.now - step.since)) : "", step.reason ? h("span", { class: "quiet" }, `: ${step.reason}`) : "")))));
+    return all.map((each) => timeline(each, status.now, each === status.set_aside));
   }
 
   function brakes() {
@@ -104,13 +132,15 @@ export function now(main, { say, refresh }) {
   }
 
   return {
-    async refresh() {
-      [status, nodes] = await Promise.all([ask("/api/v1/status"), ask("/api/v1/nodes")]);
+    async refresh(fresh) {
+      nodes = await ask("/api/v1/nodes");
+      status = fresh;
       if (status.demo && !offered) {
         offered = true;
         await faults(parts.demo, say);
       }
       draw();
+      await history();
     },
   };
 }

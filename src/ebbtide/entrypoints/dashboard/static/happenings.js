@@ -1,0 +1,58 @@
+// Entries of the log as people say them: an icon, a group to filter by, a title, and why. Where an older version
+// logged no data, its own sentence is shown.
+
+import { plural, span } from "./words.js";
+
+export const GROUPS = [["", "All"], ["nodes", "Nodes"], ["spot", "Spot"], ["sleep", "Sleep"], ["alarm", "Alarms"], ["person", "People"]];
+export const KINDS = ["operation.begun", "operation.closed", "spot.event", "alarm", "switch", "wake", "idle"];
+const LISTED = 2;
+
+export function happening(entry) {
+  const told = BY_KIND[entry.kind]?.(entry.data ?? {}, entry) ?? {};
+  const tone = told.tone ?? "";
+  return { id: entry.id, at: entry.at, group: told.group ?? "nodes", icon: told.icon ?? "done", tone, title: told.title ?? capital(entry.says), why: told.why ?? "" };
+}
+
+const BY_KIND = {
+  "operation.begun": (data) => begun(data),
+  "operation.closed": (data, entry) => closed(data, entry),
+  "spot.event": () => ({ group: "spot", icon: "spot", tone: "warn" }),
+  alarm: () => ({ group: "alarm", icon: "alarm", tone: "bad" }),
+  switch: () => ({ group: "person", icon: "person", tone: "warn" }),
+  wake: (data) => ({ group: "sleep", icon: "wake", title: data.policy && (data.seconds === undefined || data.seconds === null
+    ? `${data.policy} is waking up` : `${data.policy} is awake after ${span(data.seconds)}`), why: data.seconds === undefined ? (data.wake_reason ?? "").replaceAll("_", " ") : "" }),
+  idle: (data) => ({ group: "sleep", icon: "sleep", title: data.policy && `${data.policy}: ${data.detail}` }),
+};
+
+function begun(data) {
+  const why = data.reason ?? "";
+  switch (data.operation) {
+    case "scale-up": return { icon: "add", title: `Adding ${plural(data.launches, "node")}`, why };
+    case "scale-down": return { icon: "remove", title: `Removing ${listed(data.nodes)}`, why };
+    case "consolidation": return { icon: "pack", title: `Consolidating: moving ${plural(data.moves, "pod")} off ${listed(data.nodes)}`, why };
+    case "interruption": case "rebalance": return { group: "spot", icon: "spot", tone: "warn", title: `Answering the spot notice for ${listed(data.nodes)}`, why };
+    default: return {};
+  }
+}
+
+function closed(data, entry) {
+  if (!data.operation) return {};
+  const took = ` after ${span(entry.at - data.started_at)}`;
+  const spot = ["interruption", "rebalance"].includes(data.operation);
+  const shape = { group: spot ? "spot" : "nodes", icon: spot ? "spot" : "done", tone: "good" };
+  if (!data.succeeded) return { ...shape, icon: spot ? "spot" : "alarm", tone: "warn" };
+  const done = [
+    data.ready?.length ? `${listed(data.ready)} ready` : "", data.removed?.length ? `${listed(data.removed)} removed` : "",
+    data.emptied?.length ? `${plural(data.moved, "pod")} moved, ${listed(data.emptied)} empty` : "",
+  ].filter(Boolean);
+  return done.length ? { ...shape, title: `${done.join(", ")}${took}`, why: (data.kept ?? []).map((kept) => `${kept.name} stays: ${kept.reason}`).join("; ") } : shape;
+}
+
+function listed(names) {
+  const all = names ?? [];
+  return all.length > LISTED ? `${all.slice(0, LISTED).join(", ")} and ${all.length - LISTED} more` : all.join(", ") || "no node";
+}
+
+export function capital(text) {
+  return text ? text[0].toUpperCase() + text.slice(1) : "";
+}

@@ -1,0 +1,56 @@
+// What is known, how old it is, and what Ebbtide does not do meanwhile. Stale is not empty: values stay, greyed.
+
+import { h } from "./dom.js";
+import { clock, span } from "./words.js";
+
+const NAMES = { cluster: "The cluster cannot be read", cloud: "The cloud cannot be read", metrics: "The metrics cannot be read", runner: "Ebbtide is not ticking" };
+const live = document.getElementById("live");
+const trouble = document.getElementById("trouble");
+const main = document.getElementById("page");
+
+const state = { connection: "connecting", failure: null, status: null, readAt: 0, message: "" };
+
+export function health(change) {
+  Object.assign(state, change);
+  const lines = troubles();
+  const was = trouble.textContent;
+  const blocks = [...lines.map(([title, ...rest]) => h("p", {}, h("strong", {}, `${title}. `), rest.filter(Boolean).join(" "))),
+    state.message ? h("p", {}, state.message) : null].filter(Boolean);
+  if (blocks.map((block) => block.textContent).join("") !== was) trouble.replaceChildren(...blocks);
+  trouble.hidden = !blocks.length;
+  main.dataset.stale = scope().join(" ");
+  pill();
+}
+
+function scope() {
+  if (state.failure || state.connection === "reconnecting") return ["all"];
+  return (state.status?.stale ?? []).map((each) => each.source);
+}
+
+function pill() {
+  const connected = state.connection === "live";
+  const stale = connected && (state.failure || state.status?.stale?.length);
+  const text = stale ? "stale" : state.connection;
+  if (live.textContent !== text) live.textContent = text;
+  live.className = `pill ${connected && !stale ? "good" : "warn"}`;
+}
+
+function troubles() {
+  const { failure, status, readAt, connection } = state;
+  const age = readAt ? `The values shown are ${span((Date.now() - readAt) / 1000)} old, from ${clock(readAt / 1000)}.` : "Nothing is known yet.";
+  if (failure?.status === 401) return [["A token is needed", failure.message, "Press Token at the top and enter one."]];
+  if (failure?.status === 0 || (!failure && connection === "reconnecting")) {
+    return [["The server does not answer", age, "Ebbtide runs without this page; whether it runs now is not known here. The page reconnects by itself."]];
+  }
+  if (failure?.status >= 500) {
+    return [["The server cannot read its store", `${failure.message}.`, age, "Every intent is written to the store first, so Ebbtide starts nothing until it can be read again."]];
+  }
+  if (failure) return [["The server refused", failure.message]];
+  return (status?.stale ?? []).map((each) => [NAMES[each.source] ?? each.source,
+    each.source === "runner" ? `${capital(each.says)}.` : each.at
+      ? `The values shown are ${span(status.now - each.at)} old, from ${clock(each.at)}.` : "Nothing is known of it since this server started.",
+    `Meanwhile ${lower(each.meanwhile)}`, each.source === "runner" ? "" : `(${each.says})`]);
+}
+
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
+const lower = (text) => (text.startsWith("Ebbtide") ? text : text[0].toLowerCase() + text.slice(1));

@@ -1,0 +1,154 @@
+"""What is going on, in one sentence that a person understands in ten seconds. Pure: values in, text out.
+
+The last tick's own sentence says what was decided; this one says what that means now: how many nodes come
+or go, for whom, and how long it usually takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from ebbtide.core.words import a_while, count_of, names_of
+from ebbtide.model.events import OperationClosed, OperationKind
+from ebbtide.model.operation import (
+    Consolidate,
+    MoveState,
+    Removal,
+    RemovalState,
+    ScaleDown,
+    ScaleUp,
+    SlotState,
+    SourceState,
+)
+from ebbtide.model.record import Record
+from ebbtide.model.snapshot import ClusterView
+
+LONG_SECONDS = 90
+TO_LEAVE = (RemovalState.PLANNED, RemovalState.DRAINING)
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """All that the headline is made of."""
+
+    record: Record
+    cluster: ClusterView
+    now: int
+    unread: tuple[str, ...] = ()
+    """What cannot be read now: cluster, cloud."""
+    usual_seconds: int = 0
+    """How long a launch took lately, until its last node was Ready; 0 where none is known."""
+
+
+def headline(here: Situation) -> str:
+    if here.unread:
+        return f"The {here.unread[0]} cannot be read: no node is added or removed until it answers"
+    parts = [*_spots(here), *_launching(here), *_removing(here)]
+    if parts:
+        first, *rest = parts
+        return "; ".join([first, *(part[0].lower() + part[1:] for part in rest)])
+    return _at_rest(here)
+
+
+def _at_rest(here: Situation) -> str:
+    pending, nodes = len(here.cluster.waiting_pods), count_of(len(here.cluster.workers), "node")
+    paused = ", and removals are paused" if here.record.paused else ""
+    if pending:
+        verb = "is" if pending == 1 else "are"
+        return f"{count_of(pending, 'pod')} {verb} pending; no node is being added{paused}"
+    pods = sum(len(found) for found in here.cluster.pods_on.values())
+    return f"Nothing to do: {nodes} for {count_of(pods, 'pod')}, none pending{paused}"
+
+
+def _spots(here: Situation) -> Iterator[str]:
+    lost = [spot for spot in here.record.spots if spot.deadline > here.now]
+    late = len(here.record.spots) - len(lost)
+    if lost:
+        left = a_while(min(spot.deadline for spot in lost) - here.now)
+        yield f"The cloud takes back {count_of(len(lost), 'spot node')} in {left}; moving the pods"
+    elif late:
+        yield f"The cloud took back {count_of(late, 'spot node')}; replacing what is needed"
+
+
+def _launching(here: Situation) -> Iterator[str]:
+    work = here.record.launching
+    if work is None:
+        return
+    coming = sum(not slot.settled for slot in work.slots)
+    if not coming:
+        return
+    pending = len(here.cluster.waiting_pods)
+    why = f" for {count_of(pending, 'pending pod')}" if pending else ""
+    yield f"Adding {count_of(coming, 'node')}{why}{_ready_in(here, work)}"
+
+
+def _ready_in(here: Situation, work: ScaleUp | Consolidate) -> str:
+    """By what launches took lately. One that takes longer is reported as that: no promise is broken twice."""
+    began = min((slot.since for slot in work.slots if slot.since and not slot.settled), default=0)
+    if not here.usual_seconds or not began:
+        return ""
+    left = began + here.usual_seconds - here.now
+    if left <= 0:
+        return f"; this takes longer than the usual {_about(here.usual_seconds)}"
+    return f"; ready in about {_about(left)}"
+
+
+def _about(seconds: int) -> str:
+    """`40 s`, `2 min`: an estimate has no seconds after its minutes."""
+    if seconds < LONG_SECONDS:
+        return f"{max(10, round(seconds, -1))} s"
+    return f"{round(seconds / 60)} min"
+
+
+def _removing(here: Situation) -> Iterator[str]:
+    match here.record.removing:
+        case ScaleDown() as work:
+            yield from _scale_down(here, work)
+        case Consolidate() as work:
+            yield from _consolidation(work)
+        case None:
+            return
+
+
+def _scale_down(here: Situation, work: ScaleDown) -> Iterator[str]:
+    going = [one for one in work.removals if not one.settled and one.dooms]
+    back = [one for one in work.removals if one.state is RemovalState.RELEASING]
+    if back and not going:
+        yield f"Keeping {names_of([_name(one) for one in back])} after all: {work.abort_reason}"
+    if not going:
+        return
+    left = pods_to_leave(here.cluster, [one for one in going if one.state in TO_LEAVE])
+    how = f"{count_of(left, 'pod')} still to move" if left else "no pod is left on them"
+    if len(going) == 1 and not left:
+        how = "no pod is left on it"
+    yield f"Removing {names_of([_name(one) for one in going], 2)}; {how}"
+
+
+def _consolidation(work: Consolidate) -> Iterator[str]:
+    moved = sum(move.state is MoveState.MOVED for move in work.moves)
+    open_nodes = [one.node_name for one in work.sources if one.state is not SourceState.RELEASED]
+    coming = sum(slot.state is not SlotState.READY and not slot.settled for slot in work.slots)
+    first = f"{count_of(coming, 'cheaper node')} first, " if coming else ""
+    pods = f"{moved} of {count_of(len(work.moves), 'pod')} moved"
+    yield f"Consolidating: {first}emptying {names_of(open_nodes, 2)}; {pods}"
+
+
+def _name(removal: Removal) -> str:
+    return removal.node_name or removal.instance_id
+
+
+def pods_to_leave(cluster: ClusterView, removals: Iterable[Removal]) -> int:
+    """Pods that a drain has still to move; what runs on every node stays with its node."""
+    return sum(not pod.tied_to_node for one in removals for pod in cluster.pods_on.get(one.node_name, ()))
+
+
+def usual_seconds(closed: Sequence[tuple[int, OperationClosed]]) -> int:
+    """The middle of what scale-ups took lately, by the times at which they were closed."""
+    took = [
+        at - fact.started_at
+        for at, fact in closed
+        if fact.operation is OperationKind.SCALE_UP and fact.succeeded and fact.ready
+    ]
+    return round(median(took)) if took else 0

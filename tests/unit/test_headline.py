@@ -1,0 +1,125 @@
+"""One sentence that a person understands: how many nodes come or go, for whom, and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ebbtide.entrypoints.views.headline import Situation, headline, usual_seconds
+from ebbtide.model.events import OperationClosed, OperationKind
+from ebbtide.model.node import Node
+from ebbtide.model.operation import Move, MoveState, Removal, RemovalState, SlotState
+from ebbtide.model.pod import Phase
+from ebbtide.model.record import Record
+from ebbtide.model.snapshot import ClusterView
+from tests.builders import (
+    NOW,
+    make_consolidate,
+    make_node,
+    make_pod,
+    make_record,
+    make_removal,
+    make_scale_down,
+    make_scale_up,
+    make_slot,
+    make_source,
+    make_spot,
+)
+
+
+def cluster(*nodes: Node, pending: int = 0) -> ClusterView:
+    running = [make_pod(f"web-{node.name}", node_name=node.name) for node in nodes]
+    fixed = [make_pod(f"log-{node.name}", node_name=node.name, controller="DaemonSet") for node in nodes]
+    new = [make_pod(f"new-{number}", phase=Phase.PENDING) for number in range(pending)]
+    return ClusterView(nodes, (*running, *fixed, *new))
+
+
+A, B = make_node("a1"), make_node("b1")
+
+
+def said(record: Record, seen: ClusterView, *, unread: tuple[str, ...] = (), usual: int = 0) -> str:
+    return headline(Situation(record, seen, NOW, unread, usual))
+
+
+def launching(*states: SlotState, began: int = NOW - 20) -> Record:
+    slots = tuple(make_slot(f"k{at}", state=state, since=began) for at, state in enumerate(states))
+    return make_record(launching=make_scale_up(*slots))
+
+
+def test_at_rest_it_counts_nodes_and_pods() -> None:
+    assert said(make_record(), cluster(A, B)) == "Nothing to do: 2 nodes for 4 pods, none pending"
+    paused = replace(make_record(), paused=True)
+    assert said(paused, cluster(A)).endswith("none pending, and removals are paused")
+
+
+def test_pods_for_which_nothing_is_done_are_named() -> None:
+    assert said(make_record(), cluster(A, pending=3)) == "3 pods are pending; no node is being added"
+
+
+@pytest.mark.parametrize(
+    ("usual", "began", "end"),
+    [
+        (0, NOW - 20, ""),
+        (80, NOW - 20, "; ready in about 60 s"),
+        (300, NOW - 20, "; ready in about 5 min"),
+        (80, NOW - 200, "; this takes longer than the usual 80 s"),
+    ],
+)
+def test_a_launch_says_for_whom_and_how_long_it_usually_takes(usual: int, began: int, end: str) -> None:
+    record = launching(SlotState.LAUNCHED, SlotState.LAUNCHING, SlotState.READY, began=began)
+    assert said(record, cluster(A, pending=18), usual=usual) == f"Adding 2 nodes for 18 pending pods{end}"
+
+
+def going(state: RemovalState) -> Removal:
+    return make_removal("a1", state=state)
+
+
+def test_a_removal_says_how_many_pods_are_still_to_move() -> None:
+    draining = make_record(removing=make_scale_down(going(RemovalState.DRAINING)))
+    assert said(draining, cluster(A, B)) == "Removing a1; 1 pod still to move"
+    drained = make_record(removing=make_scale_down(going(RemovalState.DRAINED)))
+    assert said(drained, cluster(A, B)) == "Removing a1; no pod is left on it"
+
+
+def test_both_lanes_are_told_in_one_sentence() -> None:
+    record = launching(SlotState.LAUNCHED)
+    both = replace(record, removing=make_scale_down(going(RemovalState.TERMINATING)))
+    assert said(both, cluster(A, pending=1)) == (
+        "Adding 1 node for 1 pending pod; removing a1; no pod is left on it"
+    )
+
+
+def moves(*states: MoveState) -> tuple[Move, ...]:
+    return tuple(
+        Move(f"uid-{at}", f"default/web-{at}", "a1", "b1", "owner", state=state)
+        for at, state in enumerate(states)
+    )
+
+
+def test_a_consolidation_counts_the_pods_that_were_moved() -> None:
+    work = make_consolidate(
+        sources=(make_source("a1"),), moves=moves(MoveState.MOVED, MoveState.EVICTING, MoveState.PLANNED)
+    )
+    record = make_record(removing=work)
+    assert said(record, cluster(A, B)) == "Consolidating: emptying a1; 1 of 3 pods moved"
+
+
+def test_a_spot_notice_comes_first() -> None:
+    record = make_record(spots=(make_spot("a1", deadline=NOW + 100),))
+    assert said(record, cluster(A)) == "The cloud takes back 1 spot node in 100 s; moving the pods"
+
+
+def test_an_outage_is_all_it_says() -> None:
+    record = launching(SlotState.LAUNCHED)
+    assert said(record, cluster(A), unread=("cluster",)) == (
+        "The cluster cannot be read: no node is added or removed until it answers"
+    )
+
+
+def test_what_is_usual_is_the_middle_of_the_launches_that_brought_a_node() -> None:
+    up = OperationClosed("op", OperationKind.SCALE_UP, True, NOW, ready=("a1",))
+    failed = replace(up, succeeded=False, ready=())
+    down = replace(up, operation=OperationKind.SCALE_DOWN)
+    assert usual_seconds([(NOW + 60, up), (NOW + 70, up), (NOW + 600, up), (NOW, failed), (NOW, down)]) == 70
+    assert usual_seconds([]) == 0
