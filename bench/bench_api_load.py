@@ -32,7 +32,8 @@ from ebbtide.engine.loop import guarded_tick
 from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.api.scopes import Scope, Token, digest_of
 from ebbtide.entrypoints.api.serving import served
-from ebbtide.entrypoints.api.site import Sight, Site
+from ebbtide.entrypoints.api.sight import Sight
+from ebbtide.entrypoints.api.site import Site
 from ebbtide.model.snapshot import Snapshot
 from ebbtide.simulator.run.live_scene import settings_of_demo, world_of_demo
 from ebbtide.simulator.run.runner import ports_of, stage_of
