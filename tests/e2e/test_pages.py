@@ -120,21 +120,6 @@ def test_the_pause_button_is_a_brake_that_can_be_let_go(watched: Watched, demo: 
     assert not demo[1].ports.store.load().paused
 
 
-def test_a_node_is_chosen_by_the_keyboard_and_says_why_it_is_kept(watched: Watched) -> None:
-    page = watched.page
-    tile = page.locator(".tile").first
-    expect(tile).to_be_visible()
-    name = str(tile.get_attribute("aria-label")).partition(":")[0]
-    page.get_by_role("button", name="Pause all removals").focus()
-    page.keyboard.press("Tab")
-    expect(tile).to_be_focused()
-    page.keyboard.press("Enter")
-    expect(heading(page, name)).to_be_visible()
-    expect(tile).to_be_focused()
-    page.get_by_role("link", name="Its whole life").click()
-    expect(heading(page, f"The life of {name}")).to_be_visible()
-
-
 def test_the_first_link_skips_to_the_content_and_stays_on_the_page(watched: Watched) -> None:
     page = watched.page
     watched.show("money")

@@ -166,6 +166,25 @@ def test_a_hostile_name_is_text_and_nothing_more(browser: Browser, clock: Virtua
         assert only_said("404 .*/decisions/", watched.errors)
 
 
+def test_a_node_is_chosen_by_the_keyboard_and_its_life_is_shown(
+    browser: Browser, clock: VirtualClock
+) -> None:
+    cluster = Synthetic(clock, make_snapshot([make_node("a1"), make_node("b1")]))
+    with serving(cluster.site()) as url, opened(browser, url) as watched:
+        page = watched.page
+        expect(page.locator(".tile")).to_have_count(2)
+        page.get_by_role("button", name="Pause all removals").focus()
+        page.keyboard.press("Tab")
+        tile = page.locator(".tile").first
+        expect(tile).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="a1", exact=True)).to_be_visible()
+        expect(tile).to_be_focused()
+        page.get_by_role("link", name="Its whole life").click()
+        expect(page.get_by_role("heading", name="The life of a1")).to_be_visible()
+        assert watched.errors == []
+
+
 def test_when_the_server_goes_that_is_said_what_was_seen_stays_and_it_comes_back_by_itself(
     browser: Browser, clock: VirtualClock
 ) -> None:
