@@ -1,6 +1,6 @@
 # Every target makes what it needs in .venv; nothing is installed outside this folder.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run check test control-plane chaos chaos-real torture fuzz lambda dist bench bench-packing bench-consolidation bench-launch pictures reference audit lock clean
+.PHONY: help setup demo run check test control-plane chaos chaos-real torture fuzz lambda dist image release docs bench bench-packing bench-consolidation bench-launch pictures reference audit lock clean
 .DELETE_ON_ERROR:
 
 ARGS ?=
@@ -101,6 +101,18 @@ dist: $(if $(wildcard $(READY)),$(READY),$(LIGHT)) ## Build wheel and sdist into
 	@$(BIN)/python -m hatchling build -d dist >/dev/null 2>&1 || $(BIN)/python -m hatchling build -d dist
 	@cd dist && sha256sum ebbtide-* > SHA256SUMS && cat SHA256SUMS
 
+image: dist ## Build build/image, an OCI image layout, without a daemon or a registry
+	@$(BIN)/python -m scripts.build_image dist/ebbtide-*.whl build
+
+release: $(READY) ## Build wheel, image, chart, notes, SBOM and checksums in build/release; ARGS=--tag tags this commit
+	@$(BIN)/python -m scripts.release $(ARGS)
+
+docs: $(if $(wildcard $(READY)),$(READY),$(LIGHT)) ## Build the docs as a site in build/site; a link that leads nowhere is an error
+	@rm -rf build/pages && mkdir -p build/pages
+	@cp --parents -r *.md docs deploy/helm/ebbtide/README.md build/pages
+	@$(BIN)/python $(PIP) install --require-hashes --upgrade --target build/docs-tools -r requirements-docs.lock
+	@PYTHONPATH=build/docs-tools NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
 bench: $(READY) ## Run every bench/bench_*.py (ARGS="...")
 	@set -e; for name in $(sort $(basename $(notdir $(wildcard bench/bench_*.py)))); do \
 	  echo "== $$name"; $(BIN)/python -m bench.$$name $(ARGS); done
@@ -139,6 +151,12 @@ lock: ## Resolve pyproject.toml again into the lock files
 	@$(LOCKER)/bin/uv pip compile --quiet --universal --python-version 3.11 --extra api --group demo \
 	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
 	  --upgrade --output-file requirements-demo.lock pyproject.toml
+	@$(LOCKER)/bin/uv pip compile --quiet --universal --python-version 3.11 --extra all --no-annotate \
+	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+	  --upgrade --output-file requirements-image.lock pyproject.toml
+	@$(LOCKER)/bin/uv pip compile --quiet --universal --python-version 3.11 --group docs --no-annotate \
+	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+	  --upgrade --output-file requirements-docs.lock
 	@$(LOCKER)/bin/uv pip compile --quiet --universal --python-version 3.11 --group fuzz --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --upgrade \
 	  --output-file requirements-fuzz.lock

@@ -11,6 +11,8 @@ import pytest
 
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
+from ebbtide.config.places import leaf_fields, path_text
+from ebbtide.config.pools import PoolKeys
 from ebbtide.simulator.run.scenarios import SCENARIOS
 from scripts.cli_reference import commands
 
@@ -97,3 +99,24 @@ def test_the_readme_names_every_scenario() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     (named,) = re.findall(r"The scenarios are ([^.]+)\.", text)
     assert re.findall(r"`([^`]+)`", named) == list(SCENARIOS)
+
+
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+LINKING = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "deploy/helm/ebbtide/README.md"]
+
+
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    targets = [target for target in LINK.findall(page.read_text()) if "://" not in target]
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_the_settings_named_next_to_those_of_other_autoscalers_are_there() -> None:
+    known = {key for path, _ in leaf_fields() for key in (path_text(path), path[-1])}
+    known |= set(PoolKeys.model_fields) | {"pools", "budgets"}
+    rows = [
+        line for line in (ROOT / "docs/migrating.md").read_text().splitlines() if line.startswith("| `--")
+    ]
+    named = [key for row in rows for key in re.findall(r"`([a-z_.]+)(?::[^`]*)?`", row.split("|")[3])]
+    assert len(named) > 12
+    assert [key for key in named if key not in known] == []

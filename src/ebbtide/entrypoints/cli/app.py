@@ -17,6 +17,7 @@ from ebbtide.entrypoints.cli import (
     decisions,
     demo,
     gate,
+    helping,
     look,
     policies,
     reporting,
@@ -31,11 +32,12 @@ from ebbtide.entrypoints.cli.options import AsJson, ConfigPath
 from ebbtide.entrypoints.doctor import command
 
 app = typer.Typer(
+    cls=helping.Group,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="An autoscaler for Kubernetes whose destructive half can be trusted.",
+    help="A Kubernetes node autoscaler built for safe scale-down.",
 )
 
 
@@ -56,35 +58,35 @@ def root(
     """Declares what may stand before a command; `--debug` is read in `main`, `config` by the commands."""
 
 
-app.command()(demo.demo)
-app.command()(starting.init)
-app.command()(adoption.adopt)
-app.command()(running.run)
-app.command()(running.once)
-app.command()(serving.serve)
-app.command()(look.status)
-app.command()(look.log)
-app.command()(decisions.plan)
-app.command()(decisions.explain)
-app.command()(decisions.replay)
-app.command()(switch.pause)
-app.command()(switch.resume)
-app.command()(simulation.simulate)
-app.command()(consolidating.consolidate)
-app.command()(policies.wake)
-app.command()(savings.savings)
-app.command()(reporting.report)
-app.command()(costs.assess)
-app.command()(command.doctor)
-app.add_typer(costs.app, name="prices")
-app.add_typer(configuration.app, name="config")
-app.add_typer(db.app, name="db")
-app.add_typer(serving.tokens, name="token")
-app.add_typer(policies.app, name="policy")
-app.add_typer(gate.app, name="gate")
+app.command(rich_help_panel=helping.START)(demo.demo)
+app.command(rich_help_panel=helping.START)(starting.init)
+app.command(rich_help_panel=helping.START)(adoption.adopt)
+app.command(rich_help_panel=helping.RUN)(running.run)
+app.command(rich_help_panel=helping.RUN)(running.once)
+app.command(rich_help_panel=helping.RUN)(serving.serve)
+app.command(rich_help_panel=helping.LOOK)(look.status)
+app.command(rich_help_panel=helping.LOOK)(look.log)
+app.command(rich_help_panel=helping.LOOK)(decisions.plan)
+app.command(rich_help_panel=helping.LOOK)(decisions.explain)
+app.command(rich_help_panel=helping.LOOK)(decisions.replay)
+app.command(rich_help_panel=helping.RUN)(switch.pause)
+app.command(rich_help_panel=helping.RUN)(switch.resume)
+app.command(rich_help_panel=helping.PLAN)(simulation.simulate)
+app.command(rich_help_panel=helping.PLAN)(consolidating.consolidate)
+app.command(rich_help_panel=helping.SLEEP)(policies.wake)
+app.command(rich_help_panel=helping.SLEEP)(savings.savings)
+app.command(rich_help_panel=helping.LOOK)(reporting.report)
+app.command(rich_help_panel=helping.PLAN)(costs.assess)
+app.command(rich_help_panel=helping.START)(command.doctor)
+app.add_typer(costs.app, name="prices", cls=helping.Group, rich_help_panel=helping.PLAN)
+app.add_typer(configuration.app, name="config", cls=helping.Group, rich_help_panel=helping.START)
+app.add_typer(db.app, name="db", cls=helping.Group, rich_help_panel=helping.KEEP)
+app.add_typer(serving.tokens, name="token", cls=helping.Group, rich_help_panel=helping.KEEP)
+app.add_typer(policies.app, name="policy", cls=helping.Group, rich_help_panel=helping.SLEEP)
+app.add_typer(gate.app, name="gate", cls=helping.Group, rich_help_panel=helping.SLEEP)
 
 
-@app.command()
+@app.command(rich_help_panel=helping.PLAN)
 def pack(
     pods: Annotated[Path, typer.Option(help="The pods to place.")],
     types: Annotated[Path, typer.Option(help="The node types to choose from.")],

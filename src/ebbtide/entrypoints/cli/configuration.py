@@ -14,10 +14,13 @@ app = typer.Typer(no_args_is_help=True, help="Check or show the configuration.")
 
 
 @app.command()
-def check(ctx: typer.Context, config: ConfigPath = None) -> None:
+def check(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
     """Check the configuration and touch nothing."""
     found = read_config(ctx, config)
     given = sum(1 for key in found.effective if key.origin != "default")
+    if as_json:
+        write_json({"ok": True, "source": found.source, "keys": given})
+        return
     where = found.source or "no file"
     keys = "1 key is" if given == 1 else f"{given} keys are"
     write_lines(

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from ebbtide.entrypoints.cli.options import ConfigPath, existing_store, read_config
-from ebbtide.entrypoints.cli.writing import moment, write_lines
+from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, existing_store, read_config
+from ebbtide.entrypoints.cli.writing import moment, write_json, write_lines
 from ebbtide.errors import Retryable, StoreUnusable, Unanswered, Usage
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ def upgrade(ctx: typer.Context, config: ConfigPath = None) -> None:
 
 
 @app.command()
-def check(ctx: typer.Context, config: ConfigPath = None) -> None:
+def check(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
     """Say whether the store can be used, and what to do if not. Touches nothing."""
-    _say(partial(check_store, _url(ctx, config)))
+    _say(partial(check_store, _url(ctx, config)), as_json)
 
 
 @app.command()
@@ -106,11 +106,14 @@ def days_asked(asked: str, configured: int) -> int:
     return int(found[1])
 
 
-def _say(do: Callable[[], str]) -> None:
+def _say(do: Callable[[], str], as_json: bool = False) -> None:
     try:
         sentence = do()
     except (Retryable, Unanswered) as error:
         raise StoreUnusable(str(error)) from error
+    if as_json:
+        write_json({"ok": True, "says": sentence})
+        return
     write_lines([Text(f"{sentence[0].upper()}{sentence[1:]}.")])
 
 

@@ -119,12 +119,20 @@ def explain(ctx: typer.Context, id: DecisionId, config: ConfigPath = None, as_js
     write_lines(decision_lines(decision))
 
 
-def replay(ctx: typer.Context, id: DecisionId, config: ConfigPath = None) -> None:
+def replay(ctx: typer.Context, id: DecisionId, config: ConfigPath = None, as_json: AsJson = False) -> None:
     """Compute a stored decision again from its stored inputs. Exit code 1 when it differs."""
     from ebbtide.engine.replaying import decide_again
     from ebbtide.entrypoints.views.decisions import decision_lines
 
     stored, again = decide_again(_find(read_config(ctx, config), id))
+    if as_json:
+        import msgspec
+
+        both = {"stored": msgspec.to_builtins(stored), "again": msgspec.to_builtins(again)}
+        write_json({"equal": again == stored, **both})
+        if again != stored:
+            raise typer.Exit(1)
+        return
     if again == stored:
         asked = sum(len(verdict.checks) for verdict in stored.verdicts)
         write_lines(
