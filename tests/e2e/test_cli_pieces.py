@@ -25,6 +25,7 @@ from ebbtide.entrypoints.cli.switch import with_switch
 from ebbtide.entrypoints.views.decisions import decision_lines, record_lines
 from ebbtide.entrypoints.views.demo import Size, Told, screen
 from ebbtide.errors import ConfigError, EbbtideError
+from ebbtide.model.budget import RemovalReason
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport
 from ebbtide.model.decision import Action, Check, Decision, Refusal, Verdict
 from ebbtide.model.log import LogEntry, LogKind
@@ -43,10 +44,10 @@ from ebbtide.model.operation import (
     Spot,
     SpotKind,
 )
-from ebbtide.model.record import DrainBackoff, Leaving, Record
+from ebbtide.model.record import DrainBackoff, Leaving, Record, UnfitNode
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.run.frames import Frame, NodeFrame
-from tests.builders import asides, lanes
+from tests.builders import asides, lanes, make_record, make_removal, make_scale_down, make_slot
 
 DRAIN = ScaleDown(
     "op-1", 900, (Removal("i-1", "node-1", state=RemovalState.DRAINING, since=940, attempts=1),), "CPU is low"
@@ -305,3 +306,15 @@ def test_a_bug_is_told_without_a_traceback(
     said = capsys.readouterr().err
     assert said.startswith("ebbtide: this should not have happened: ZeroDivisionError: a bug\n")
     assert "--debug" in said
+
+
+def test_status_names_what_is_to_be_replaced_and_why() -> None:
+    unfit = UnfitNode("a1", RemovalReason.DRIFTED, "its type is cpx22, pool general has cpx32")
+    removal = make_removal("a1")
+    replacing = make_scale_down(removal, cause=RemovalReason.DRIFTED, replacements=(make_slot(),))
+    said = told(make_record(unfit=(unfit,), operation=replacing))
+    assert "drifted" in said
+    assert "a1: its type is cpx22, pool general has cpx32" in said
+    assert "replacement (drifted) op" in said
+    aborting = replace(replacing, abort_reason="a1 is no longer drifted")
+    assert "replacement (drifted) (aborting)" in told(make_record(operation=aborting))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -172,6 +173,15 @@ def test_only_a_record_that_says_more_than_one_operation_needs_the_newer_format(
         make_record(refused=(Refused("op", make_removal(), NOW),)),
     ):
         assert more.format_version == 2
+
+
+def test_a_record_with_a_replacement_has_a_format_of_its_own() -> None:
+    """Whoever does not know of replacements would drain the node before its replacement is there."""
+    at_once = make_scale_down(make_removal())
+    first = replace(at_once, replacements=(make_slot(),))
+    assert make_record(operation=at_once).format_version == 1
+    assert make_record(operation=first).format_version == 3
+    assert make_record(set_aside=first).format_version == 3
 
 
 def test_what_was_set_aside_still_dooms_its_node_but_holds_up_no_budget() -> None:

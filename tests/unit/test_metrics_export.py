@@ -73,6 +73,21 @@ def test_states_are_those_of_the_last_look() -> None:
     assert watched.value("ebbtide_lease_held") == 1
 
 
+def test_unfit_nodes_are_counted_by_reason_until_they_are_replaced() -> None:
+    pools = tuple(replace(pool, expire_seconds=7000) for pool in quick_settings().pools)
+    watched = Watched(min_workers=3, max_workers=5, pools=pools)
+    watched.tick()
+    assert watched.value("ebbtide_unfit_nodes", reason="expired") == 3
+    assert watched.value("ebbtide_unfit_nodes", reason="unhealthy") == 0
+    for _ in range(60):
+        watched.small.wait(10)
+        watched.tick()
+        if watched.value("ebbtide_nodes_replaced_total", reason="expired"):
+            break
+    assert watched.value("ebbtide_nodes_replaced_total", reason="expired") == 1
+    assert watched.value("ebbtide_decisions_total", action="replace") == 1
+
+
 def test_whoever_stands_by_tells_no_old_news() -> None:
     watched = Watched(min_workers=3)
     watched.tick()

@@ -237,6 +237,11 @@ def test_pods_that_still_run_there_are_judged_by_the_drain_rules() -> None:
     assert why.endswith("default/on-a1 is still terminating")
 
 
+def test_a_pod_on_a_silent_node_that_fits_nowhere_keeps_it() -> None:
+    _, why = repair(silent([make_pod("big", 4100, 100, node_name="a1")]))
+    assert why.endswith("a1: default/big would fit neither on a new small nor elsewhere")
+
+
 def test_the_brake_keeps_all_nodes_of_the_pool() -> None:
     nodes = (*make_nodes("a1", "a2", ready=False), *make_nodes("a3", "b1", "b2"))
     seen = make_snapshot(nodes, [on("a3")])

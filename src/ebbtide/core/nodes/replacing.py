@@ -79,17 +79,21 @@ def _replace(q: Question, answer: Answer, candidates: Sequence[Unfit]) -> Iterat
     spots = len(record.spots)
     yield Check("no spot notice open", not spots, f"{spots} spot notices are being answered")
     chosen, answer.refusals = _choose(q, candidates)
+    if chosen is not None:
+        _fill(answer, chosen)
     first = next(iter(answer.refusals), None)
     says = f"none may be replaced; {first.node_name}: {first.reason}" if first else "no worker"
     yield Check("a worker can be replaced", chosen is not None, chosen.unfit.node.name if chosen else says)
-    if chosen is None:
-        return
-    answer.removals, answer.cause = (chosen.removal,), chosen.unfit.cause
-    answer.slots = () if chosen.slot is None else (chosen.slot,)
-    node, slot = chosen.unfit.node, chosen.slot
-    by = f"by {slot.instance_type} in {slot.zone}" if slot else ""
-    does = f"replace {node.name} {by}" if slot else f"remove {node.name}, which carries nothing"
-    answer.reason = f"{does}: {chosen.unfit.cause}, {chosen.unfit.says}"
+
+
+def _fill(answer: Answer, chosen: Chosen) -> None:
+    unfit, slot = chosen.unfit, chosen.slot
+    answer.removals, answer.cause = (chosen.removal,), unfit.cause
+    answer.slots = () if slot is None else (slot,)
+    does = f"remove {unfit.node.name}, which carries nothing"
+    if slot is not None:
+        does = f"replace {unfit.node.name} by {slot.instance_type} in {slot.zone}"
+    answer.reason = f"{does}: {unfit.cause}, {unfit.says}"
 
 
 def _choose(q: Question, candidates: Iterable[Unfit]) -> tuple[Chosen | None, tuple[Refusal, ...]]:
