@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from ebbtide.config.section import Section
 from ebbtide.core.schedule import check_cron, check_zone
@@ -41,6 +41,10 @@ def read_duration(value: Any) -> int:
     if not 1 <= seconds <= YEAR_SECONDS:
         raise ValueError(f"not a duration; allowed: {DURATION_FORM}")
     return seconds
+
+
+Duration = Annotated[int, BeforeValidator(read_duration), WithJsonSchema({"type": "string"})]
+"""Seconds, written with their unit."""
 
 
 def _reason(value: str) -> str:
@@ -81,7 +85,7 @@ class BudgetKeys(Section):
         description="When it begins to hold; always where it is left out. Needs `duration`.",
         json_schema_extra={"allowed": "a cron line of five fields, or @hourly, @daily, @weekly and so on"},
     )
-    duration: Annotated[int, BeforeValidator(read_duration)] | None = Field(
+    duration: Duration | None = Field(
         None,
         description="How long it holds each time.",
         json_schema_extra={"allowed": DURATION_FORM},

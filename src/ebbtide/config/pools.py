@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
-from ebbtide.config.budgets import DURATION_FORM, BudgetKeys, read_duration
+from ebbtide.config.budgets import DURATION_FORM, BudgetKeys, Duration
 from ebbtide.config.quantities import AMOUNT, Amount, read_cpu_milli, read_memory_mib, read_price
 from ebbtide.config.section import Section
 from ebbtide.core.prices.catalogue import CATALOGUE, EC2_FAMILIES, HETZNER
@@ -168,7 +168,7 @@ class PoolKeys(Section):
         description="How many workers may leave this pool at a time, as below; cluster budgets still apply.",
     )
 
-    expire_after: Annotated[int, BeforeValidator(read_duration)] | None = Field(
+    expire_after: Duration | None = Field(
         None,
         description="Nodes that are older are replaced, one by one; never where it is left out.",
         json_schema_extra={"allowed": DURATION_FORM},
