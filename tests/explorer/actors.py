@@ -16,6 +16,7 @@ from ebbtide.engine.rounds import InvariantBroken
 from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.engine.tick import tick
 from ebbtide.errors import EbbtideError, Retryable, Unanswered
+from ebbtide.model.gate import Service, Takeover
 from ebbtide.model.idle import IdleState, WakeReason
 from ebbtide.model.operation import SpotNotice
 from ebbtide.model.record import Lease, Record
@@ -24,10 +25,10 @@ from ebbtide.model.workload import Workload
 from ebbtide.ports import Observer
 from ebbtide.simulator.faults.ports import RunnerCrashed
 from ebbtide.simulator.run.runner import Stage, ports_of, scaling_doors
-from tests.explorer.sleeping import GROUP, state_of, wrong_with_scale, wrong_with_state
+from tests.explorer.sleeping import GROUP, leads_nowhere, state_of, wrong_with_scale, wrong_with_state
 from tests.explorer.watching import wrong_with_acknowledgement, wrong_with_write
 
-READS = ("read", "list", "load", "find", "receive", "close")
+READS = ("read", "list", "load", "find", "receive", "close", "gates")
 UNASKED = {"metrics.read_cpu", "store.read_log", "store.find_entry", "store.close"}
 """Calls that nothing others do can change, or that the engine never makes."""
 
@@ -50,7 +51,8 @@ class Director(Protocol):
 
 class Actor:
     """One runner. `kind` is "tick" for one that does all, "spot" for one that answers notices alone, "idle"
-    for the loop over policies, and "waker" for who wakes what sleeps, again until that is answered."""
+    for the loop over policies, "gate" for one that compares takeovers with
+    states, and "waker" for who wakes what sleeps, again until that is answered."""
 
     def __init__(
         self, kind: str, owner: str, keeps_lease: bool, asks: bool = False, answered: bool = False
@@ -102,11 +104,15 @@ class Actor:
                 self.seen["state"] = one.rev
             elif isinstance(one, Workload):
                 self.seen[one.ref.name] = one.version
+            elif isinstance(one, Service):
+                self.seen[str(one.ref)] = "" if one.takeover is None else one.takeover.version
+            elif isinstance(one, Takeover):
+                self.seen[str(one.service)] = one.version
 
     def start(self, stage: Stage, director: Director, seconds: float) -> None:
         self.chain = hash((self.kind, self.begins))
         deadline = stage.clock.now() + seconds
-        work = self._scaling if self.kind in ("idle", "waker") else self._ticking
+        work = self._scaling if self.kind in ("idle", "waker", "gate") else self._ticking
         self.thread = greenlet(lambda: self._run(stage, lambda: work(stage, director, deadline)))
 
     def _ticking(self, stage: Stage, director: Director, deadline: float) -> None:
@@ -120,6 +126,8 @@ class Actor:
         scaling = Scaling(scaling_doors_of(self, stage, director), stage.zero, stage.settings)
         if self.kind == "idle":
             scaling.round(self.owner, deadline)
+        elif self.kind == "gate":
+            scaling.reconcile_gates()
         else:
             scaling.wake(GROUP.id, WakeReason.MANUAL)
             self.asks, self.answered = False, True
@@ -266,15 +274,21 @@ class Door:
 
         def scale(seen: Workload, replicas: int, note: str) -> Any:
             scaled = call(seen, replicas, note)
-            for says in wrong_with_scale(stage, replicas):
+            for says in (*wrong_with_scale(stage, replicas), *leads_nowhere(stage)):
                 stage.checker.say(says)
             return scaled
+
+        def release(taken: Takeover) -> None:
+            call(taken)
+            for says in leads_nowhere(stage):
+                stage.checker.say(says)
 
         watched: dict[str, Callable[..., Any]] = {
             "store.write": write,
             "inbox.acknowledge": acknowledge,
             "policies.write_state": write_state,
             "workloads.scale": scale,
+            "services.release": release,
         }
         return watched.get(verb, call)
 
@@ -296,7 +310,8 @@ def doors_of(actor: Actor, stage: Stage, director: Director) -> Ports:
 def scaling_doors_of(actor: Actor, stage: Stage, director: Director) -> ScalingPorts:
     """Without the one to the nodes: they say only what a target costs."""
     sound = scaling_doors(stage, ports_of(stage))
-    doors = _doors(sound, ("store", "policies", "workloads", "signals"), actor, stage, director)
+    names = ("store", "policies", "workloads", "signals", *(("services",) if stage.gates else ()))
+    doors = _doors(sound, names, actor, stage, director)
     return replace(sound, **doors, cluster=None, new_id=lambda: _new_id(stage))
 
 

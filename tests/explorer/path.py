@@ -34,6 +34,9 @@ READ_FAULTS = {
     "policies.find_state": ("unread",),
     "workloads.read": ("unread",),
     "signals.read_values": ("unread",),
+    "services.read": ("unread",),
+    "services.gates": ("unread",),
+    "services.list_taken": ("unread",),
 }
 DELAYS = ("freeze", "freeze long", "switch", "skip")
 NOTHING: Left = (0, 0, 0, 0)

@@ -321,6 +321,16 @@ SCENES = (
         quick=Bounds(1, 1, 1, 2, 5),
         deep=Bounds(2, 2, 1, 3, 8),
     ),
+    # Services are taken over on the way to zero and given back on the way up, by runners and by a gate.
+    Scene(
+        "behind the gate",
+        lambda: drowsy_world(PLAIN),
+        NO_REMOVALS,
+        runners=("gate", "idle", "waker"),
+        prepare=lambda stage: lull(stage, STEP, gated=True),
+        quick=Bounds(1, 1, 1, 1, 4),
+        deep=Bounds(1, 1, 1, 2, 6),
+    ),
     # Two departures on one path: a machine joins when it was given up, and a runner is frozen before any call
     # that destroys.
     Scene(

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from ebbtide.adapters.stores.codec.policies import Bodies
 from ebbtide.core.scale_to_zero.phases import check_invariants
+from ebbtide.model.gate import Gate, ServiceRef, Takeover
 from ebbtide.model.idle import IdleState, Phase
 from ebbtide.model.policy import Policy, Signal, SignalKind, Target
 from ebbtide.model.workload import WorkloadKind, WorkloadRef
@@ -30,6 +31,10 @@ GROUP = Policy(
 )
 
 
+SERVICES = tuple(ServiceRef("default", name) for name in UP)
+GATES = ("10.0.0.1",)
+
+
 def drowsy_world(rules: Rules) -> World:
     """Two workers, and a group that nobody uses."""
     world = small_world(rules)
@@ -41,11 +46,16 @@ def drowsy_world(rules: Rules) -> World:
     return world
 
 
-def lull(stage: Stage, seconds: int) -> None:
-    """The group has been idle for so long that in so many seconds a round will send it to zero."""
-    stage.policies = (GROUP,)
+def lull(stage: Stage, seconds: int, gated: bool = False) -> None:
+    """The group has been idle for so long that in so many seconds a round will send it to zero. `gated`: the
+    first connection to either of its Services wakes it, and after its last wake both still
+    lead to the gates."""
+    stage.gates = GATES if gated else ()
+    stage.world.takeovers = {ref: Takeover(ref, "0", (), GATES) for ref in SERVICES} if gated else {}
+    policy = replace(GROUP, gate=Gate(SERVICES)) if gated else GROUP
+    stage.policies = (policy,)
     rows = policies_of(stage)
-    rows.put_policy(GROUP)
+    rows.put_policy(policy)
     now, zero = int(stage.clock.now()), stage.zero
     since = now + seconds - zero.idle_threshold_seconds - zero.keep_alive_window_seconds
     idle = replace(
@@ -78,7 +88,11 @@ def versions(stage: Stage) -> dict[str, object]:
     if not stage.policies:
         return {}
     loads = stage.world.pods.book.workloads
-    return {"state": state_of(stage).rev, **{name: str(loads[f"default/{name}"].version) for name in UP}}
+    seen: dict[str, object] = {name: str(loads[f"default/{name}"].version) for name in UP}
+    for ref in SERVICES if stage.gates else ():
+        taken = stage.world.takeovers.get(ref)
+        seen[str(ref)] = "" if taken is None else taken.version
+    return {"state": state_of(stage).rev, **seen}
 
 
 def wrong_with_state(stage: Stage, before: IdleState, after: IdleState) -> Iterator[str]:
@@ -103,6 +117,13 @@ def wrong_with_scale(stage: Stage, wanted: int) -> Iterator[str]:
         yield f"it was scaled to zero while its state was {state.phase}"
 
 
+def leads_nowhere(stage: Stage) -> Iterator[str]:
+    """Of any call that was carried out: a Service has pods that are wanted, or gates."""
+    for ref in SERVICES if stage.gates else ():
+        if not replicas(stage)[ref.name] and ref not in stage.world.takeovers:
+            yield f"{ref} leads nowhere"
+
+
 def wrong_with_sleep(stage: Stage, asked: Sequence[bool], answered: Sequence[bool]) -> Iterator[str]:
     """At the end: by the wakes that somebody `asked` for, and those that were `answered`."""
     if not stage.policies:
@@ -117,5 +138,8 @@ def wrong_with_sleep(stage: Stage, asked: Sequence[bool], answered: Sequence[boo
     remembered = {one.ref.name: one.replicas for one in state.remembered}
     if asleep and remembered != UP:
         yield f"asleep, and it would wake to {remembered}"
+    taken = sorted(ref.name for ref in stage.world.takeovers)
+    if stage.gates and taken != (sorted(UP) if asleep else []):
+        yield f"its state is {state.phase}, and {taken or 'nothing'} leads to the gates"
     if not (awake if state.wake_count else awake or asleep):
         yield f"after {state.wake_count} wakes its state is {state.phase}, and it has {now}"

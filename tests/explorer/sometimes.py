@@ -25,7 +25,7 @@ ELSEWHERE: dict[str, str] = {
 EFFECTS = (
     "store.acquire", "store.renew", "store.release", "store.write", "store.append", "cluster.cordon",
     "cluster.uncordon", "cluster.evict", "cluster.delete_node", "cloud.launch", "cloud.terminate",
-    "inbox.acknowledge", "policies.write_state", "workloads.scale",
+    "inbox.acknowledge", "policies.write_state", "workloads.scale", "services.take_over", "services.release",
 )  # fmt: skip
 STRUCK = ("crash before", "lost reply", "failed", "freeze")
 READ = {
@@ -40,6 +40,9 @@ READ = {
     "policies.find_state": ("unread", "freeze"),
     "workloads.read": ("unread", "freeze"),
     "signals.read_values": ("unread", "freeze"),
+    "services.read": ("unread", "freeze"),
+    "services.gates": ("unread", "freeze"),
+    "services.list_taken": ("unread", "freeze"),
 }
 ANSWERED = (
     ("store.write", "Conflict"),
@@ -50,6 +53,7 @@ ANSWERED = (
     ("cloud.terminate", "Final"),
     ("policies.write_state", "Conflict"),
     ("workloads.scale", "Conflict"),
+    ("services.release", "Conflict"),
 )
 HAPPENED = ("machine-dies", "interrupt", "person-cordons", "unprotect", "answers-again")
 

@@ -24,10 +24,11 @@ class State:
         return hash((self._world_digest(), self._record_digest(), self._sleep()))
 
     def _sleep(self) -> int:
-        """The states of the policies, where there are any."""
+        """The states of the policies, where there are any, and which Services lead to the gates."""
         if not self.stage.policies:
             return 0
-        return hash(encode(state_of(self.stage), Names(int(self.stage.world.now))))
+        world = self.stage.world
+        return hash((encode(state_of(self.stage), Names(int(world.now))), frozenset(world.takeovers)))
 
     def _world_digest(self) -> int:
         world = self.stage.world

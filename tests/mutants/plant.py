@@ -42,6 +42,7 @@ SCENES = (
     "late joiner",
     "consolidation",
     "to zero and back",
+    "behind the gate",
 )
 KILLERS = ("table", *(f"explorer:{scene}" for scene in SCENES), "unit", "points", "swarm")
 """In this order, after those that a mutant names itself."""

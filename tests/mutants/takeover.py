@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.plant import Mutant
 
 CRASHES = "unit:tests/simulation/test_gate_crashes.py"
+SCENE = "explorer:behind the gate"
 UNIT = "unit:tests/unit/scaling/test_takeover.py"
 
 OF_TAKEOVER = (
@@ -13,7 +14,7 @@ OF_TAKEOVER = (
         "Steps._fall",
         "self._gating.take_over(policy)",
         "pass",
-        (CRASHES, UNIT),
+        (SCENE, CRASHES, UNIT),
     ),
     Mutant(
         "a Service is given back while its policy sleeps",
@@ -41,7 +42,7 @@ OF_TAKEOVER = (
         "Gating._take",
         "self._services.take_over(seen, self.ports_of(seen), gates)",
         "seen.takeover or self._services.take_over(seen, self.ports_of(seen), gates)",
-        (CRASHES,),
+        (SCENE, CRASHES),
     ),
     Mutant(
         "a takeover that nobody asks for stays",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from ebbtide.core.scale_to_zero.policy_checks import check_policy, stamped, stranded
 from ebbtide.model.idle import Phase, Remembered
 from ebbtide.model.policy import Policy, Schedule, Target
+from tests.memory_services import gate_of
 from tests.policy_harness import make_policy, make_ref, make_state, policy_id
 
 POOLS = ("workers", "gpu")
@@ -93,3 +95,12 @@ def test_a_target_has_one_policy_that_is_at_work(policy: Policy, other: Policy, 
 def test_a_policy_that_is_switched_off_has_no_claim() -> None:
     assert found(make_policy("new", make_ref("web"), enabled=False), make_policy()) == []
     assert found(make_policy("new", make_ref("web")), make_policy(enabled=False)) == []
+
+
+def test_a_gate_is_for_workloads_and_a_service_for_one_policy() -> None:
+    web, old = gate_of("web"), gate_of("old", "web")
+    assert found(pool("gpu", gate=web)) == [("gate", False)]
+    other = make_policy("other", make_ref("other"), id=policy_id(2), gate=old)
+    assert found(make_policy(gate=web), other) == [("gate.services[0]", True)]
+    assert found(make_policy(gate=web), replace(other, enabled=False)) == []
+    assert found(make_policy(gate=gate_of("new")), other) == []

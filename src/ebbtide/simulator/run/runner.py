@@ -22,7 +22,10 @@ from ebbtide.simulator.faults.ports import faulty_ports
 from ebbtide.simulator.world.clock import SkewedClock, VirtualClock
 from ebbtide.simulator.world.ports import SimCloud, SimCluster, SimInbox, SimMetrics, SimNotifier
 from ebbtide.simulator.world.scaling import SimSignals, SimWorkloads
+from ebbtide.simulator.world.services import SimServices
 from ebbtide.simulator.world.world import World
+
+GATE_PORTS = range(20_000, 20_016)
 
 
 @dataclass(slots=True)
@@ -41,6 +44,8 @@ class Stage:
     """Whether the log keeps the inputs of decisions, for replays."""
     policies: tuple[Policy, ...] = ()
     zero: ZeroDefaults = field(default_factory=ZeroDefaults)
+    gates: tuple[str, ...] = ()
+    """Addresses of the gates that stand in for sleeping Services; none: there is no wake on request."""
 
     def new_id(self) -> str:
         """Grows with time, and is the same for the same seed."""
@@ -81,6 +86,8 @@ def scaling_doors(stage: Stage, ports: Ports) -> ScalingPorts:
         clock=ports.clock,
         new_id=ports.new_id,
         cluster=ports.cluster,
+        services=SimServices(stage.world, stage.clock, stage.gates) if stage.gates else None,
+        gate_ports=GATE_PORTS,
     )
 
 

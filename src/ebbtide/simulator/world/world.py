@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from ebbtide.model.gate import ServiceRef, Takeover
 from ebbtide.model.node import Instance, InstanceState, Market, Node
 from ebbtide.model.pod import Pod
 from ebbtide.model.pool import Pool
@@ -76,6 +77,9 @@ class World:
         self.usage = Usage(self.inventory, self.pods, self.nodes, rules)
         self.fences: dict[str, int] = {}
         """The highest token that signed a node, by node UID and operation; it outlives the cordon."""
+        self.takeovers: dict[ServiceRef, Takeover] = {}
+        """Services that lead to the gates."""
+        self.takeovers_written = 0
         self.evictions = 0
         self.removed = 0
         self.disturbances = 0
