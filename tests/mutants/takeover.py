@@ -42,7 +42,7 @@ OF_TAKEOVER = (
         "Gating._take",
         "self._services.take_over(seen, self.ports_of(seen), gates)",
         "seen.takeover or self._services.take_over(seen, self.ports_of(seen), gates)",
-        (SCENE, CRASHES),
+        (CRASHES,),
     ),
     Mutant(
         "a takeover that nobody asks for stays",
