@@ -16,10 +16,13 @@ from playwright.sync_api import Browser, Dialog, Page, expect
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.entrypoints.api.scopes import Scope, Token, digest_of
 from ebbtide.errors import Retryable
+from ebbtide.model.events import OperationBegun, OperationKind
+from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.node import Market
 from ebbtide.model.pod import Phase
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import ClusterView, Reading, Snapshot
+from ebbtide.narrate import entry_of
 from ebbtide.simulator.world.clock import VirtualClock
 from tests.builders import NOW, make_node, make_pod, make_snapshot
 from tests.e2e.pages import SECONDS, TOKEN, Synthetic, only_said, opened, serving
@@ -154,7 +157,7 @@ def test_a_hostile_name_is_text_and_nothing_more(browser: Browser, clock: Virtua
             tile.click()
             expect(tile).to_have_attribute("aria-pressed", "true")
             expect(page.locator("[aria-live] h3")).to_be_visible()
-        page.get_by_role("link", name="Its whole life").click()
+        page.get_by_role("link", name="Why is it still here?").click()
         expect(page.locator("h1")).to_have_text("Why")
         for path in ("why/?node=<img src=x onerror=alert(1)>", "why/%E0%A4%A", "constructor", "<b>"):
             watched.show(path)
@@ -180,8 +183,55 @@ def test_a_node_is_chosen_by_the_keyboard_and_its_life_is_shown(
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", name="a1", exact=True)).to_be_visible()
         expect(tile).to_be_focused()
-        page.get_by_role("link", name="Its whole life").click()
+        page.get_by_role("link", name="Why is it still here?").click()
+        expect(page.get_by_role("heading", name="Why is a1 still here?")).to_be_visible()
         expect(page.get_by_role("heading", name="The life of a1")).to_be_visible()
+        assert watched.errors == []
+
+
+def test_a_pending_pod_says_why_it_is_pending(browser: Browser, clock: VirtualClock) -> None:
+    huge = make_pod("huge", 900_000, phase=Phase.PENDING)
+    cluster = Synthetic(clock, make_snapshot([make_node("a1"), make_node("b1")], [huge]))
+    with serving(cluster.site()) as url, opened(browser, url) as watched:
+        page = watched.page
+        page.get_by_role("link", name="default/huge").click()
+        expect(page.get_by_role("heading", name="Why is default/huge pending?")).to_be_visible()
+        expect(page.locator(".says")).to_contain_text("No type of any pool can take it (needs 900000m CPU")
+        expect(page.get_by_role("row").filter(has_text="needs 900000m CPU")).to_contain_text("2")
+        assert watched.errors == []
+
+
+DECIDED = (
+    ("nothing", 40),
+    ("nothing", 70),
+    ("scale_up", 100),
+    ("nothing", 160),
+    ("nothing", 220),
+    ("nothing", 280),
+)
+
+
+def test_repeated_decisions_to_do_nothing_are_one_row_with_its_span(
+    browser: Browser, clock: VirtualClock
+) -> None:
+    cluster = Synthetic(clock, make_snapshot([make_node("a1")]))
+    for number, (action, ago) in enumerate(reversed(DECIDED)):
+        entry_id, at = f"{number:08d}", NOW - ago
+        says = f"{action}: because"
+        cluster.store.append([LogEntry(entry_id, at, LogKind.DECISION, says, entry_id)])
+        if action != "nothing":
+            begun = OperationBegun("op", OperationKind.SCALE_UP, action, entry_id, 1, (), 0, "because")
+            cluster.store.append([entry_of(f"{entry_id}-b", at, begun, "op")])
+    with serving(cluster.site()) as url, opened(browser, url) as watched:
+        page = watched.page
+        watched.show("why")
+        expect(page.locator("details.idle")).to_have_count(2)
+        expect(page.locator("details.idle").first).to_contain_text("for 1 min 10 s (2 decisions)")
+        expect(page.locator("details.idle").last).to_contain_text("for 3 min (3 decisions)")
+        expect(page.locator("details.scale_up")).to_have_count(1)
+        page.get_by_role("button", name="What was done").click()
+        expect(page.locator("details.idle")).to_have_count(0)
+        expect(page.locator("details.scale_up")).to_be_visible()
         assert watched.errors == []
 
 

@@ -83,7 +83,7 @@ export function now(main, { say, refresh }) {
     redraw(parts.picked, picked());
     redraw(parts.operation, card("In progress", ...operations()));
     redraw(parts.waiting, card("Pending pods", ...status.waiting.length
-      ? [h("ul", {}, status.waiting.slice(0, SHOWN).map((name) => h("li", {}, name))),
+      ? [h("ul", {}, status.waiting.slice(0, SHOWN).map((name) => h("li", {}, h("a", { href: `#/why/?pod=${encodeURIComponent(name)}`, "data-key": `pod-${name}` }, name)))),
         status.waiting.length > SHOWN ? h("p", { class: "quiet" }, `and ${status.waiting.length - SHOWN} more`) : null]
       : [h("p", { class: "quiet" }, counted("No pod is pending."))]));
     redraw(parts.brakes, brakes());
@@ -105,7 +105,7 @@ export function now(main, { say, refresh }) {
       ["age", span(status.now - node.created_at)], ["empty for", idle],
       ["price an hour", money(node.price_per_hour, node.currency)],
     ]), node.kept_because ? h("p", {}, `Not removed: ${node.kept_because}.`) : null,
-    h("p", {}, h("a", { href: `#/why/?node=${encodeURIComponent(node.name)}` }, "Its whole life"))];
+    h("p", {}, h("a", { href: `#/why/?node=${encodeURIComponent(node.name)}` }, "Why is it still here?"))];
   }
 
   function operations() {

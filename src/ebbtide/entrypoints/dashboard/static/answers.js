@@ -1,0 +1,56 @@
+// "Why is this node still here?" and "Why is this pod pending?", each answered in a sentence first.
+
+import { ask } from "./api.js";
+import { card, h, source, table } from "./dom.js";
+import { capital } from "./happenings.js";
+import { moment, plural, share, span } from "./words.js";
+
+const STATES = ["launching", "launched", "joined", "ready", "planned", "draining", "drained", "terminating", "gone", "released"];
+const SHOWN_AS = { launching: "joining", launched: "joining", joined: "joining", planned: "chosen" };
+
+export async function nodeAnswer(name, now) {
+  const path = `/api/v1/log?limit=200&subject=${encodeURIComponent(name)}`;
+  const [found, nodes] = await Promise.all([ask(path), ask("/api/v1/nodes")]);
+  const node = nodes.nodes.find((each) => each.name === name);
+  const lines = [...found.entries].reverse();
+  return [card(node ? `Why is ${name} still here?` : `What became of ${name}?`, h("p", { class: "says" }, answer(node)),
+    node ? h("p", { class: "quiet" }, `${node.instance_type} in ${node.zone || "no zone"}, ${span(now - node.created_at)} old, ${plural(node.pods, "pod")}, `
+      + `${share(node.cpu_requested)} of its CPU and ${share(node.memory_requested)} of its memory requested.`) : null,
+    h("h3", {}, `The life of ${name}`), strip(lines, now),
+    lines.length ? h("ol", {}, lines.map((entry) => h("li", {}, h("time", { class: "quiet" }, `${moment(entry.at)} `), entry.says)))
+      : h("p", { class: "quiet" }, "The log has nothing about it: no operation has touched it."), source(path))];
+}
+
+function answer(node) {
+  if (!node) return "It is not in the cluster now.";
+  if (!node.worker) return "It is no worker of Ebbtide: Ebbtide never removes it.";
+  if (node.state !== "ready") return `It is ${node.state}.`;
+  return node.kept_because ? `It is kept: ${node.kept_because}.` : "The last decision did not look at single nodes: nothing was to be removed.";
+}
+
+export async function podAnswer(name, now) {
+  const path = `/api/v1/pods/${name.split("/").map(encodeURIComponent).join("/")}`;
+  const title = `Why is ${name} pending?`;
+  let pod;
+  try { pod = await ask(path); } catch (error) {
+    if (error.status !== 404) throw error;
+    return [card(title, h("p", { class: "says" }, `${capital(error.message)}.`))];
+  }
+  return [card(title, h("p", { class: "says" }, `${capital(pod.says)}.`),
+    h("p", { class: "quiet" }, `It requests ${pod.cpu_milli}m CPU and ${pod.memory_mib} MiB of memory, and was created ${span(now - pod.created_at)} ago.`),
+    pod.against.length ? table("Nodes that do not take it", [["Nodes", "number"], ["Reason"]], pod.against.map((each) => [each.nodes, each.reason])) : null,
+    source(path))];
+}
+
+function strip(lines, until) {
+  const steps = lines.map((entry) => ({ at: entry.at, state: entry.data.after?.toLowerCase() })).filter((step) => STATES.includes(step.state));
+  if (steps.length < 2) return null;
+  const bar = h("div", { class: "life", role: "img", "aria-label": steps.map((step) => step.state).join(", then ") });
+  steps.forEach((step, at) => {
+    const end = steps[at + 1]?.at ?? (step.state === "gone" ? step.at : until);
+    const part = h("span", { "data-state": SHOWN_AS[step.state] ?? step.state, title: step.state });
+    part.style.setProperty("flex-grow", String(Math.max(1, end - step.at)));
+    bar.append(part);
+  });
+  return bar;
+}

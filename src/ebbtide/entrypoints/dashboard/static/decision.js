@@ -1,0 +1,40 @@
+// One decision in full: a sentence for each action, then its checks. What merely was not needed is no fault.
+
+import { ask } from "./api.js";
+import { h, source } from "./dom.js";
+import { plural } from "./words.js";
+
+export function decisionDetail(found) {
+  const seen = found.snapshot;
+  const replay = h("span", { class: "quiet", role: "status" });
+  const button = h("button", { type: "button", onclick: async () => {
+    try {
+      const again = await ask(`/api/v1/decisions/${encodeURIComponent(found.id)}/replay`);
+      replay.textContent = again.equal ? " Same result." : ` A different result: ${again.action}: ${again.reason}`;
+    } catch (error) { replay.textContent = ` ${error.message}`; }
+  } }, "Compute it again");
+  return [
+    h("p", { class: "quiet" }, `Seen: ${plural(seen.nodes, "node")} (${plural(seen.workers, "worker")}), ${plural(seen.pods, "pod")} (${seen.waiting} pending), CPU ${seen.cpu === null ? "unknown" : seen.cpu.toFixed(2)}.`,
+      seen.problems.length ? h("span", { class: "bad" }, ` Problems: ${seen.problems.join("; ")}.`) : ""),
+    ...found.decision.verdicts.map((verdict) => verdictPart(found, verdict, seen.problems.length > 0)),
+    h("p", {}, button, replay),
+    source(`/api/v1/decisions/${found.id}`),
+  ];
+}
+
+function verdictPart(found, verdict, blind) {
+  const failed = verdict.checks.filter((check) => !check.passed);
+  return h("div", {},
+    h("h3", {}, verdict.action.replace("_", "-"), failed.length ? ": no" : ": yes"),
+    failed.length ? h("p", {}, `Because ${failed.map((check) => check.says).join("; ")}.`) : null,
+    h("ul", { class: "checks" }, verdict.checks.map((check) => h("li", {}, mark(check.passed, blind),
+      h("strong", {}, check.name), ": ", check.says))),
+    verdict.refusals.length ? h("details", { "data-key": `${found.id}-${verdict.action}` }, h("summary", {}, `${plural(verdict.refusals.length, "node")} skipped`),
+      h("ul", {}, verdict.refusals.map((refusal) => h("li", {}, h("a", { href: `#/why/?node=${encodeURIComponent(refusal.node_name)}` }, refusal.node_name), `: ${refusal.reason}`)))) : null);
+}
+
+// Red is for what went wrong: an observation that is incomplete. A limit that was not reached is a plain no.
+function mark(passed, blind) {
+  const [sign, tone, word] = passed ? ["✓", "good", "yes"] : blind ? ["✗", "bad", "not possible"] : ["–", "quiet", "no"];
+  return h("span", { class: `mark ${tone}`, role: "img", "aria-label": word }, sign);
+}
