@@ -222,9 +222,8 @@ def test_repeated_decisions_to_do_nothing_are_one_row_with_its_span(
         if action != "nothing":
             begun = OperationBegun("op", OperationKind.SCALE_UP, action, entry_id, 1, (), 0, "because")
             cluster.store.append([entry_of(f"{entry_id}-b", at, begun, "op")])
-    with serving(cluster.site()) as url, opened(browser, url) as watched:
+    with serving(cluster.site()) as url, opened(browser, url.replace("/now", "/why")) as watched:
         page = watched.page
-        watched.show("why")
         expect(page.locator("details.idle")).to_have_count(2)
         expect(page.locator("details.idle").first).to_contain_text("for 1 min 10 s (2 decisions)")
         expect(page.locator("details.idle").last).to_contain_text("for 3 min (3 decisions)")

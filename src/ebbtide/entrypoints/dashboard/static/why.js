@@ -20,6 +20,7 @@ export function why(main, { rest, query, say }) {
   let more = "";
   let newest = "";
   let now = 0;
+  let open = new Set();
   const list = h("div");
   const answer = h("div", { "aria-live": "polite" });
   const details = new Map();
@@ -39,6 +40,7 @@ export function why(main, { rest, query, say }) {
 
   function draw() {
     const shown = entries.filter((entry) => fits(entry, filter));
+    open = new Set([...list.querySelectorAll("details[open]")].map((each) => each.dataset.key));
     const groups = folded(shown, now);
     redraw(list, [...groups.map((group) => (group.idle && group.entries.length > 1 ? foldedRow(group) : row(group.entries[0]))),
       groups.length ? null : h("p", { class: "quiet" }, "No decision of this kind among those loaded."),
@@ -52,7 +54,9 @@ export function why(main, { rest, query, say }) {
     const element = h("details", { "data-key": key, class: "idle", ontoggle: () => { if (element.open) fill(); } },
       h("summary", {}, h("time", {}, `${moment(group.since)} to ${clock(group.until)}`), "Nothing to do ",
         h("span", { class: "quiet" }, `for ${span(group.until - group.since)} (${plural(group.entries.length, "decision")}): ${reasonOf(group.entries[0])}`)), body);
-    if (group.entries.some((entry) => entry.id === wanted)) { fill(); element.open = true; }
+    // A row that somebody is reading stays open when its group folds.
+    const read = (entry) => open.has(entry.id) || (entry.id === wanted && !details.has(`${wanted}-shown`));
+    if (open.has(key) || group.entries.some(read)) { fill(); element.open = true; }
     return element;
   }
 
