@@ -7,7 +7,7 @@ import sys
 from multiprocessing.pool import ThreadPool
 
 from tests.mutants.anchor import DoesNotApply
-from tests.mutants.plant import Mutant, changed, killer_of
+from tests.mutants.plant import Mutant, by_the_fast_oracle, changed, killer_of
 from tests.mutants.planted import ALL, QUICK, RULES
 
 
@@ -18,12 +18,17 @@ def main() -> int:
     parser.add_argument(
         "--rules", action="store_true", help="the wrong rules, which stories and oracle catch"
     )
+    parser.add_argument(
+        "--fast", action="store_true", help="those that the oracle catches, by its plain generator alone"
+    )
     parser.add_argument("--workers", type=int, default=1)
     arguments = parser.parse_args()
     group = RULES if arguments.rules else ALL
     chosen = [
         m for m in group if (arguments.only or "") in m.name and (not arguments.quick or m.name in QUICK)
     ]
+    if arguments.fast:
+        chosen = [fast for fast in map(by_the_fast_oracle, chosen) if fast is not None]
     print("| planted bug | where | caught by |\n| --- | --- | --- |", flush=True)
     with ThreadPool(arguments.workers) as pool:
         verdicts = list(pool.imap(judged, chosen))

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.mutants.anchor import PACKAGE, ROOT, DoesNotApply, Planted, planted
@@ -30,6 +30,8 @@ class Mutant:
     """Tried first, since they are known to catch it."""
     redundant: str = ""
     """Why nothing can catch it, where nothing does: what else holds the same line."""
+    alone: bool = False
+    """Whether only these killers are asked."""
 
 
 SCENES = (
@@ -68,7 +70,7 @@ def killer_of(mutant: Mutant) -> str:
             != 0
         ):
             raise DoesNotApply(f"{mutant.name}: the package cannot be imported with it")
-        known: tuple[str, ...] = () if mutant.redundant else KILLERS
+        known: tuple[str, ...] = () if mutant.redundant or mutant.alone else KILLERS
         for killer in dict.fromkeys(mutant.killers + known):
             match _run(place, command_of(killer)):
                 case 0:
@@ -78,6 +80,12 @@ def killer_of(mutant: Mutant) -> str:
                 case code:  # not a test that failed, but one that could not be run: that catches nothing
                     raise DoesNotApply(f"{mutant.name}: {killer} ended with {code} and judged nothing")
     return ""
+
+
+def by_the_fast_oracle(mutant: Mutant) -> Mutant | None:
+    """To be caught by the comparisons of `make torture` alone, if it is one that the oracle catches."""
+    named = tuple(killer for killer in mutant.killers if killer.startswith("oracle:"))
+    return replace(mutant, killers=tuple(f"fast-{one}" for one in named), alone=True) if named else None
 
 
 def command_of(killer: str) -> list[str]:
@@ -93,6 +101,8 @@ def command_of(killer: str) -> list[str]:
             return [*pytest, *files, *(["-k", what] if what else [])]
         case "oracle":
             return [sys.executable, "-m", "tests.oracle", *(["--only", what] if what else [])]
+        case "fast-oracle":
+            return [sys.executable, "-m", "tests.oracle", "--fast", "--only", what]
         case "points":
             return [*pytest, "tests/simulation/test_crash_points.py", *(["-k", what] if what else [])]
         case "story":
