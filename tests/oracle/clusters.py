@@ -163,6 +163,20 @@ class Drawn:
         return replace(whole, players=self.players)
 
 
+def twins(source: Source, cluster: Drawn) -> Drawn:
+    """The same with as many equal and empty nodes in each zone, so only a preference tells them apart."""
+    zones, each = source.pick(("ab", "abc")), source.number(1, 2)
+    nodes = tuple(make_node(f"{zone}{number}") for number in range(each) for zone in zones)
+    settings = replace(
+        cluster.settings,
+        preferred_zones=source.pick((("a",), ("b", "a"), ("c",))),
+        min_workers=min(cluster.settings.min_workers, len(nodes) - 1),
+        max_workers=len(nodes) + 1,
+    )
+    daemons = tuple(make_daemon(node.name) for node in nodes)
+    return replace(cluster, nodes=nodes, pods=daemons, settings=settings)
+
+
 def _pods(kinds: list[int], nodes: tuple[Node, ...], of: tuple[PodKind, ...]) -> list[Pod]:
     """Each number says which kind, and on which node."""
     found = []
@@ -215,6 +229,7 @@ def clusters(source: Source, kinds: tuple[PodKind, ...], most: int = 8) -> Drawn
         max_batch_up=up + 1,
         max_batch_down=down + 1,
         movable_system_workloads=() if limits else ("coredns", "traefik-*"),
+        preferred_zones=source.pick(((), (), ("a",), ("b", "a"))),
     )
     counted = [pod.full_name for pod in pods if pod.annotations][:1]
     players = tuple((name, source.pick((0, 0, 2, -1))) for name in counted)

@@ -7,7 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.oracle import averages, deciding, draining, history, repacking, scheduling, sleeping
+from tests.oracle import (
+    admitting,
+    averages,
+    deciding,
+    draining,
+    history,
+    repacking,
+    running,
+    scheduling,
+    sleeping,
+)
 from tests.oracle.answers import DRAWN
 from tests.oracle.drawing import Cases
 from tests.oracle.suite import Draws, Report, run
@@ -32,6 +42,8 @@ COMPARISONS = (
     Comparison("ledgers", scheduling.accounts, scheduling.compare_accounts, 200),
     Comparison("nights", sleeping.nights, sleeping.compare_nights, 150),
     Comparison("wakes", sleeping.mornings, sleeping.compare_mornings, 150),
+    Comparison("refusals", admitting.cases, admitting.compare, 120),
+    Comparison("runs", running.cases, running.compare, 120),
     Comparison("rules", sleeping.ruled, sleeping.compare_ruled, 300),
 )
 AT_LEAST = {

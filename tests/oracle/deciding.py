@@ -6,17 +6,22 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from ebbtide.core.nodes.decide import decide
+from ebbtide.core.scale_to_zero.policy_overrides import settings_for
 from ebbtide.model.decision import Action, Decision
+from ebbtide.model.idle import Phase
 from ebbtide.model.node import Market
+from ebbtide.model.policy import Target
 from ebbtide.model.record import CapacityBackoff, DrainBackoff, Record
+from ebbtide.model.settings import Settings
 from tests.builders import NOW, make_record, make_spot
 from tests.oracle import launch, nodes, scale_down
 from tests.oracle.answers import no
-from tests.oracle.clusters import Drawn, clusters, pod_kinds
+from tests.oracle.clusters import Drawn, clusters, pod_kinds, twins
 from tests.oracle.drawing import Source
 from tests.oracle.facts import By, Moment
 from tests.oracle.suite import Report
 from tests.oracle.translate import moment_of
+from tests.yard import make_policy, make_state
 
 CPU = (0.0, 0.1, 0.1, 0.2, 0.2999, 0.30, 0.45, 0.70, 0.7001, 0.95, None)
 IDLE = (600, 600, 5000, 599, 0)
@@ -33,12 +38,16 @@ class Deciding:
     odd: int
     """What else is in the record: a node that rests, an open notice, an offer without capacity, or
     nothing."""
+    wakes: bool
+    """Whether a policy has just woken the first pool."""
 
 
 def cases(source: Source) -> Deciding:
     cluster = clusters(source, pod_kinds(source), source.pick((0, 3, 8)))
+    if source.number(0, 14) == 14:
+        cluster = twins(source, cluster)
     moments = source.numbers(0, len(MOMENTS) - 1, 12, 12)
-    return Deciding(cluster, tuple(moments), source.number(0, 9))
+    return Deciding(cluster, tuple(moments), source.number(0, 9), source.number(0, 7) == 7)
 
 
 def record_at(case: Deciding, number: int) -> tuple[Record, float | None]:
@@ -64,11 +73,30 @@ def compare(case: Deciding, report: Report) -> None:
     for number in case.moments:
         record, cpu = record_at(case, number)
         snapshot = case.cluster.seen(cpu)
-        settings = case.cluster.settings
+        settings = woken(case.cluster.settings) if case.wakes else case.cluster.settings
         decision = decide(snapshot, record, settings, NOW, "d1")
         moment = moment_of(snapshot, record, settings, NOW)
         report.cases["decisions"] += 1
-        judge(decision, moment, record, report)
+        if case.wakes:
+            _judge_wake(decision, moment, record, report)
+        else:
+            judge(decision, moment, record, report)
+
+
+def woken(settings: Settings) -> Settings:
+    """As the engine derives them while the first pool is woken."""
+    policy = make_policy(target=Target(pool=settings.pools[0].name))
+    return settings_for(settings, [(policy, make_state(Phase.WAKING))])
+
+
+def _judge_wake(decision: Decision, moment: Moment, record: Record, report: Report) -> None:
+    """What a wake asks for; all else of such a moment is judged where nothing wakes."""
+    pool = moment.settings.pools[0].name
+    report.cases["decisions by wakes"] += 1
+    ruling = launch.woken_at_once(moment, pool)
+    launched = decision.action is Action.SCALE_UP and any(slot.pool == pool for slot in decision.slots)
+    if ruling.demands and not launched and not record.offer_rests:
+        report.differs(f"{pool} must get a node at once: {decision.action} ({decision.reason})")
 
 
 def judge(decision: Decision, moment: Moment, record: Record, report: Report) -> None:
@@ -80,8 +108,9 @@ def judge(decision: Decision, moment: Moment, record: Record, report: Report) ->
         if nodes.may_touch(node).allows
     }
     ordered = {name: scale_down.right_order(moment, name) for name in stubborn}
+    preferred = {name: scale_down.keeps_preferred(moment, name) for name in stubborn}
     if decision.action is Action.SCALE_DOWN:
-        rulings = [scale_down.may_start(moment, names), ordered[names[0]]]
+        rulings = [scale_down.may_start(moment, names), ordered[names[0]], preferred[names[0]]]
         rulings += [stubborn.get(name) or no(f"{name} is not ours") for name in names]
         report.check(rulings, f"scale-down: {told}")
         if len(names) > moment.settings.max_batch_down:

@@ -92,6 +92,8 @@ class Path:
         self.now = self.started_at = NOW
         self.record = make_record(removal_failures=case.failures, idle_since=NOW - 900)
         self.ended_by: bool | None = False
+        self.looks = 0
+        """How often its drain was looked at."""
         self.clean = case.event in ("", "cpu 0.5") and not case.slow
 
     def run(self) -> None:
@@ -199,6 +201,7 @@ class Path:
         self, old: Removal | None, new: Removal, moment: Moment, effects: Sequence[Effect], told: str
     ) -> None:
         state = old.state if old is not None else RemovalState.PLANNED
+        self.looks += state is RemovalState.DRAINING
         if self.case.by is not By.INTERRUPTION:
             ruling = scale_down.may_terminate(moment, self.name)
             if new.state is RemovalState.TERMINATING and state is not RemovalState.TERMINATING:
@@ -211,8 +214,18 @@ class Path:
                 self.report.differs(f"{told} must be given up ({ended.why}) and is {new.state}")
             if any(isinstance(effect, Evict) for effect in effects):
                 self.report.differs(f"{told} must be given up ({ended.why}) and evicts")
+        if ended.why == "it took too long" and new.state is RemovalState.RELEASING and old is not None:
+            self._check_obstacle(old, new, moment, told)
         if new.state is RemovalState.RELEASING and state is not RemovalState.RELEASING:
             self.ended_by = self._ended_by_demand(moment, ended)
+
+    def _check_obstacle(self, old: Removal, new: Removal, moment: Moment, told: str) -> None:
+        """It was looked at before, so its obstacle is known: a pod of the node, or a budget, is said."""
+        found = scale_down.obstacles(moment, self.name)
+        said = old.state is RemovalState.DRAINING and self.looks > 1
+        names = {*found.value, *(budget.name for budget in moment.budgets)}
+        if found.answer == "pod" and said and not any(name in new.reason for name in names):
+            self.report.differs(f"{told} was given up, and {sorted(found.value)} is not said: {new.reason}")
 
     def _ended_by_demand(self, moment: Moment, ended: Ruling) -> bool | None:
         """Not known where something else stood in the way as well."""
@@ -257,7 +270,8 @@ class Path:
 
     def _possible(self) -> Ruling:
         """Whether nothing at all stands in the way of this removal, now and later."""
-        moment = moment_of(self.world.seen(self.cpu, self.now), make_record(), self.settings, self.now)
+        later = 0.5 if self.case.event == "cpu 0.5" else self.cpu
+        moment = moment_of(self.world.seen(later, self.now), make_record(), self.settings, self.now)
         if self.case.by is By.SCALE_DOWN and self.clean:
             terminable = scale_down.may_terminate(replace(moment, pods=()), self.name)
             drainable = scale_down.can_be_drained(moment, self.name, self.case.by)
@@ -281,7 +295,8 @@ class Path:
             moment = moment_of(self.world.seen(self.cpu, self.now), make_record(), self.settings, self.now)
             for pod in moment.on(self.name):
                 ruling = eviction.may_evict(pod, By.INTERRUPTION, moment)
-                budgeted = eviction.budget_allows(pod, moment.budgets).answer != "yes"
+                # What a budget lets go one after the other may take more looks than there are.
+                budgeted = any(eviction.covers(b.selector, dict(pod.labels)) for b in moment.budgets)
                 if ruling.demands and not budgeted and not eviction._unspoken(pod):
                     self.report.differs(f"{told}: {pod.full_name} was not evicted")
 

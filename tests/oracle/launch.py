@@ -9,7 +9,7 @@ from ebbtide.model.node import Market
 from ebbtide.model.operation import Slot
 from ebbtide.model.pod import Pod
 from ebbtide.model.scheduling import ANYWHERE
-from tests.oracle import nodes, pace
+from tests.oracle import nodes, pace, runs
 from tests.oracle.answers import Ruling, either, no, rule, strictest, yes
 from tests.oracle.facts import Moment
 from tests.oracle.load import pending
@@ -60,6 +60,17 @@ def must_launch(moment: Moment) -> Ruling:
     stuck = [pod for pod in waiting if not _has_room(moment, pod)]
     helped = [pod for pod in stuck if _plain(pod) and _any_type_takes(moment, pod, len(open_pools))]
     return yes("a pod is pending that a new node would take") if helped else either("no new node helps")
+
+
+@rule("row 41", "yes", "either")
+def woken_at_once(moment: Moment, pool: str) -> Ruling:
+    """ "ready means a Ready node of that pool, launched at once": no cooldown and no `PENDING_UP_SEC`."""
+    clear = moment.whole and not moment.launching and not moment.coming and not moment.notices
+    clear = clear and not moment.held and moment.launch_backoff_until <= moment.now
+    if not clear or runs.pool_is_awake(pool, moment.nodes).answer != "no":
+        return either("it has a node, or something else may come first")
+    room = nodes.within_maximum(moment, [pool])
+    return yes("it is woken and has no node") if room.demands else either("at the maximum")
 
 
 def _has_room(moment: Moment, pod: Pod) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ebbtide.model.node import Node
 from tests.oracle import eviction, load, nodes, pace
-from tests.oracle.answers import Ruling, either, no, rule, strictest, yes
+from tests.oracle.answers import Meaning, Ruling, either, no, rule, strictest, yes
 from tests.oracle.facts import By, Moment
 
 
@@ -87,6 +87,33 @@ def right_order(moment: Moment, chosen: str) -> Ruling:
     fullest = [o for o in workers if zones[o.zone] == zones[node.zone]]
     older = [o.name for o in fullest if o.created_at < node.created_at]
     return no(f"{older[0]} is older") if older else yes("the oldest of the fullest zones")
+
+
+@rule("row 45", "yes", "no", "either")
+def keeps_preferred(moment: Moment, chosen: str) -> Ruling:
+    """ "`preferred_zones` is the last tie-break of what to keep": of nodes that are alike in all else, one of
+    a zone that is preferred less goes first."""
+    node = moment.named(chosen)
+    if node is None or right_order(moment, chosen).answer != "yes":
+        return either("other rules come first")
+    workers = nodes.staying(moment, ())
+    zones = Counter(one.zone for one in workers)
+    tied = [o for o in workers if (zones[o.zone], o.created_at) == (zones[node.zone], node.created_at)]
+    order = moment.settings.preferred_zones
+    rank = {zone: order.index(zone) if zone in order else len(order) for zone in zones}
+    if len({rank[one.zone] for one in tied}) < 2:
+        return either("there is no tie to break")
+    last = max(rank[one.zone] for one in tied)
+    return yes("the least preferred") if rank[node.zone] == last else no(f"zone {node.zone} is preferred")
+
+
+@rule("row 36", "pod", "none")
+def obstacles(moment: Moment, node_name: str) -> Meaning[frozenset[str]]:
+    """ "the obstacle is kept and said: pod, rule or budget". The value are the pods that are left; one of
+    them, or what protects it, has to be named."""
+    left = [pod for pod in moment.on(node_name) if eviction.passed_over(pod).answer == "no"]
+    stubborn = [pod for pod in left if eviction.may_evict(pod, By.SCALE_DOWN, moment).answer == "no"]
+    return Meaning("pod" if stubborn else "none", frozenset(pod.full_name for pod in left))
 
 
 @rule("rows 4, 28", "yes", "no", "either")

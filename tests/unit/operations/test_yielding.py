@@ -52,6 +52,18 @@ def test_it_is_released_at_once_for_a_pod_that_only_its_node_could_take() -> Non
     assert (after.excused, after.removals[0].state) == (True, RemovalState.RELEASING)
 
 
+def test_load_that_ends_the_removal_of_a_node_that_is_not_ready_is_no_failure() -> None:
+    """Row 32: no back-off where load ended it. The last gate would refuse it, whatever the node is."""
+    drained = make_scale_down(make_removal("a1", state=RemovalState.DRAINED, attempts=1))
+    nodes = (cordoned("a1", taints=(CORDON,), ready=False), *make_nodes("a2", "b1"))
+    hot = make_snapshot(nodes, FULL, cpu=0.71)
+    after = advanced(hot, drained)
+    assert after.abort_reason == "CPU would be 0.71 on 2 workers, CPU_UP is 0.70"
+    assert (after.excused, after.removals[0].state) == (True, RemovalState.RELEASING)
+    begun = make_scale_down(make_removal("a1", state=DRAINING, attempts=1, drain_deadline=NOW + 300))
+    assert advanced(hot, begun).abort_reason == "", "a node that is not Ready carries no load"
+
+
 def test_every_pending_pod_is_asked_about_and_not_only_the_first() -> None:
     after = advanced(seen(pending("fits-elsewhere", 400), pending("second")))
     assert after.abort_reason == "default/second is pending and would fit there"

@@ -25,16 +25,18 @@ def why_yield(operation: ScaleDown, situation: Situation) -> str:
     """Why its nodes are needed after all; empty where giving up would bring back nothing that is asked
     for."""
     nodes = list(_could_come_back(operation, situation))
-    if not nodes:
+    drained = [removal for removal in operation.removals if removal.state is RemovalState.DRAINED]
+    if not nodes and not drained:
         return ""
     snapshot, record, settings = situation.snapshot, situation.record, situation.settings
     high = load_is_high(snapshot, settings)
-    if high:
+    if high and nodes:
         return high
-    drained = [removal for removal in operation.removals if removal.state is RemovalState.DRAINED]
     fits = load_fits(snapshot, record, settings, drained)
     if drained and snapshot.cpu.value is not None and not fits.passed:
-        return fits.says  # the last gate before it is irrevocable would say so too
+        # The last gate before it is irrevocable would say so too, also of a node that is not Ready: load ends
+        # it, so no back-off follows.
+        return fits.says
     pod = _pod_that_needs(nodes, situation)
     if pod is not None:
         return f"{pod.full_name} is pending and would fit there"
