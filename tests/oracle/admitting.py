@@ -17,7 +17,7 @@ from tests.oracle import admission
 from tests.oracle.answers import Ruling
 from tests.oracle.drawing import Source
 from tests.oracle.suite import Report
-from tests.yard import Town, make_policy, make_ref, policy_id
+from tests.policy_harness import PolicyHarness, make_policy, make_ref, policy_id
 
 TYPES = ("cpx12", "cpx22", "cpx32", "cpx62")
 INTERVALS = (30, 59, 60, 61, 120, 300, 301, 600, 3600)
@@ -100,7 +100,7 @@ def _same(report: Report, ruling: Ruling, does: Callable[[], None], told: str) -
 
 
 def _compare_policies(case: Asked, report: Report) -> None:
-    town = Town(policies=())
+    harness = PolicyHarness(policies=())
     there: dict[str, tuple[tuple[str, ...], bool]] = {}
     for number, written in enumerate(case.policies):
         policy = _policy(number, written)
@@ -111,7 +111,7 @@ def _compare_policies(case: Asked, report: Report) -> None:
             report.differs(f"{written}: {problems}, the oracle says {allowed}")
         free = admission.target_is_free(names, written.enabled, there)
         try:
-            town.rows.put_policy(policy)
+            harness.rows.put_policy(policy)
             kept = True
         except EbbtideError:
             kept = False
@@ -135,13 +135,13 @@ def _policy(number: int, written: Written) -> Policy:
 
 def _compare_keys(case: Asked, report: Report) -> None:
     """A wake with a key lands once; one that was refused for another reason leaves its key as it was."""
-    town, used = Town(), set[str]()
+    harness, used = PolicyHarness(), set[str]()
     for key, fresh in case.keys:
         report.cases["keys"] += 1
-        state = town.state if fresh else replace(town.state, rev=town.state.rev + 5)
+        state = harness.state if fresh else replace(harness.state, rev=harness.state.rev + 5)
         ruling = admission.key_still_counts(key, used)
         try:
-            town.rows.write_state(state, (), (), Once(key, "wake", NOW + 3600, NOW))
+            harness.rows.write_state(state, (), (), Once(key, "wake", NOW + 3600, NOW))
             landed = True
         except EbbtideError:
             landed = False

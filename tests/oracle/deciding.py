@@ -21,7 +21,7 @@ from tests.oracle.drawing import Source
 from tests.oracle.facts import By, Moment
 from tests.oracle.suite import Report
 from tests.oracle.translate import moment_of
-from tests.yard import make_policy, make_state
+from tests.policy_harness import make_policy, make_state
 
 CPU = (0.0, 0.1, 0.1, 0.2, 0.2999, 0.30, 0.45, 0.70, 0.7001, 0.95, None)
 IDLE = (600, 600, 5000, 599, 0)
