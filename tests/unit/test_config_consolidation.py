@@ -18,10 +18,6 @@ def read(text: str, **environ: str) -> Config:
     return build_config(parse_document(text, "ebbtide.yaml"), environ)
 
 
-def test_the_defaults_are_those_of_the_policy() -> None:
-    assert read("").settings.consolidation == ConsolidationSettings()
-
-
 def test_every_field_has_a_key() -> None:
     keys = {path[1] for path, _ in leaf_fields() if path[0] == "consolidation"}
     assert keys == {field.name.replace("_seconds", "_sec") for field in fields(ConsolidationSettings)}

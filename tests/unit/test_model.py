@@ -13,7 +13,6 @@ from ebbtide.model.node import InstanceState, Market
 from ebbtide.model.operation import RemovalState, SlotState, SpotKind, SpotNotice, spot_id
 from ebbtide.model.pod import Phase
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record, spot_lease_name
-from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Reading, Snapshot
 from tests.builders import (
     NOW,
@@ -31,36 +30,6 @@ from tests.builders import (
     make_spot,
     make_type,
 )
-
-
-@pytest.mark.parametrize(
-    ("name", "default"),
-    [
-        ("cpu_up", 0.70),
-        ("cpu_down", 0.30),
-        ("min_workers", 2),
-        ("max_workers", 10),
-        ("pending_up_seconds", 180),
-        ("idle_down_seconds", 600),
-        ("max_batch_up", 2),
-        ("max_batch_down", 1),
-        ("pods_per_node", 10),
-        ("cooldown_up_seconds", 300),
-        ("cooldown_down_seconds", 600),
-        ("lock_ttl_seconds", 300),
-        ("spot_lock_ttl_seconds", 180),
-        ("join_timeout_seconds", 600),
-        ("stuck_seconds", 900),
-        ("drain_timeout_seconds", 300),
-        ("drain_attempts", 3),
-        ("spot_drain_seconds", 110),
-        ("budget_fraction", 0.10),
-        ("unready_fraction", 0.45),
-        ("unready_count", 3),
-    ],
-)
-def test_the_defaults_are_those_of_the_specification(name: str, default: float) -> None:
-    assert getattr(Settings(), name) == default
 
 
 def test_values_cannot_be_changed_in_place() -> None:

@@ -13,7 +13,12 @@ from ebbtide.engine.switch import resumed, set_switch
 from ebbtide.entrypoints.api import paging
 from ebbtide.entrypoints.api.guard import Needs
 from ebbtide.entrypoints.api.problems import Problem
-from ebbtide.entrypoints.api.schemas import (
+from ebbtide.entrypoints.api.scopes import Scope
+from ebbtide.entrypoints.api.sight import Origin
+from ebbtide.entrypoints.api.site import Site
+from ebbtide.entrypoints.api.views import Kept, News, entry_shape, idle_since, node_shape, status_shape
+from ebbtide.entrypoints.views.headline import usual_seconds
+from ebbtide.entrypoints.views.schemas import (
     DecisionShape,
     EntriesShape,
     NodesShape,
@@ -22,11 +27,6 @@ from ebbtide.entrypoints.api.schemas import (
     StatusShape,
     SwitchShape,
 )
-from ebbtide.entrypoints.api.scopes import Scope
-from ebbtide.entrypoints.api.sight import Origin
-from ebbtide.entrypoints.api.site import Site
-from ebbtide.entrypoints.api.views import Kept, News, entry_shape, idle_since, node_shape, status_shape
-from ebbtide.entrypoints.views.headline import usual_seconds
 from ebbtide.model.decision import Action
 from ebbtide.model.events import OperationBegun, OperationClosed, SwitchedBy
 from ebbtide.model.log import LogEntry, LogKind

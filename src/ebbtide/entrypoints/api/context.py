@@ -8,11 +8,11 @@ from fastapi import Request
 
 from ebbtide.engine.scale_to_zero.policies import Policies
 from ebbtide.engine.scale_to_zero.scaling import Scaling
-from ebbtide.entrypoints.api.policy_schemas import PolicyShape
-from ebbtide.entrypoints.api.policy_views import policy_shape
 from ebbtide.entrypoints.api.problems import Problem
 from ebbtide.entrypoints.api.site import Site
 from ebbtide.entrypoints.views import days
+from ebbtide.entrypoints.views.policy_schemas import PolicyShape
+from ebbtide.entrypoints.views.policy_shapes import policy_shape
 from ebbtide.entrypoints.views.texts import why_not_plain
 from ebbtide.model.idle import IdleState
 from ebbtide.model.policy import Policy

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Depends
 
 from ebbtide.entrypoints.api.guard import Needs
-from ebbtide.entrypoints.api.schemas import DemoShape, FaultShape, SaysShape
 from ebbtide.entrypoints.api.scopes import Scope
 from ebbtide.entrypoints.api.site import Demo
+from ebbtide.entrypoints.views.schemas import DemoShape, FaultShape, SaysShape
 
 
 def router(demo: Demo) -> APIRouter:

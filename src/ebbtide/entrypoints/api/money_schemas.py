@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from ebbtide.entrypoints.api.schemas import Shape
+from ebbtide.entrypoints.views.schemas import Shape
 
 
 class CostPointShape(Shape):

@@ -8,10 +8,10 @@ from ebbtide.engine.journal import read_decision
 from ebbtide.entrypoints.api.cluster import newest
 from ebbtide.entrypoints.api.guard import Needs
 from ebbtide.entrypoints.api.problems import Problem
-from ebbtide.entrypoints.api.schemas import AgainstShape, PodShape
 from ebbtide.entrypoints.api.scopes import Scope
 from ebbtide.entrypoints.api.site import Site
 from ebbtide.entrypoints.views.pending_pod import why_pending
+from ebbtide.entrypoints.views.schemas import AgainstShape, PodShape
 from ebbtide.model.log import LogKind
 
 

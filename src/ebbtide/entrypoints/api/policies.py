@@ -12,7 +12,8 @@ from ebbtide.config.policies import PolicyKeys
 from ebbtide.entrypoints.api import paging
 from ebbtide.entrypoints.api.context import RouteContext, etag, seen_version
 from ebbtide.entrypoints.api.guard import Needs
-from ebbtide.entrypoints.api.policy_schemas import (
+from ebbtide.entrypoints.api.scopes import Scope
+from ebbtide.entrypoints.views.policy_schemas import (
     ActivityBody,
     KeepUpBody,
     PausedBody,
@@ -20,8 +21,7 @@ from ebbtide.entrypoints.api.policy_schemas import (
     PolicyShape,
     StateShape,
 )
-from ebbtide.entrypoints.api.policy_views import state_shape
-from ebbtide.entrypoints.api.scopes import Scope
+from ebbtide.entrypoints.views.policy_shapes import state_shape
 from ebbtide.model.idle import IdleState
 
 READ = [Depends(Needs(Scope.READ))]

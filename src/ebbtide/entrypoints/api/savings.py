@@ -9,9 +9,9 @@ from fastapi.responses import Response
 
 from ebbtide.entrypoints.api.context import RouteContext, bounds
 from ebbtide.entrypoints.api.guard import Needs
-from ebbtide.entrypoints.api.policy_schemas import SavingsShape, SummaryShape
-from ebbtide.entrypoints.api.policy_views import csv_text, savings_shape, summary_shape
 from ebbtide.entrypoints.api.scopes import Scope
+from ebbtide.entrypoints.views.policy_schemas import SavingsShape, SummaryShape
+from ebbtide.entrypoints.views.policy_shapes import csv_text, savings_shape, summary_shape
 
 READ = [Depends(Needs(Scope.READ))]
 First = Annotated[str, Query(alias="from", max_length=10, description="First day, as 2026-01-31.")]

@@ -10,7 +10,9 @@ from ebbtide.core.consolidation.pace import cooled_down, wait_seconds
 from ebbtide.core.operations.facts import Part, part_name, parts
 from ebbtide.core.prices.costs import CostPoint, cost_point, price_of
 from ebbtide.core.words import a_while
-from ebbtide.entrypoints.api.schemas import (
+from ebbtide.entrypoints.api.sight import Origin, Seen
+from ebbtide.entrypoints.views.headline import TO_LEAVE, Situation, headline, pods_to_leave
+from ebbtide.entrypoints.views.schemas import (
     Brake,
     EntryShape,
     HeadroomShape,
@@ -21,8 +23,6 @@ from ebbtide.entrypoints.api.schemas import (
     Step,
     UnfitShape,
 )
-from ebbtide.entrypoints.api.sight import Origin, Seen
-from ebbtide.entrypoints.views.headline import TO_LEAVE, Situation, headline, pods_to_leave
 from ebbtide.model.events import OperationBegun
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.node import Node

@@ -17,17 +17,17 @@ from starlette.concurrency import run_in_threadpool
 from ebbtide.core.scale_to_zero.wake import cold_start_timeout
 from ebbtide.entrypoints.api.context import RouteContext
 from ebbtide.entrypoints.api.guard import Needs, count_stranger, count_wake, limit_wakes
-from ebbtide.entrypoints.api.policy_schemas import (
+from ebbtide.entrypoints.api.problems import Problem
+from ebbtide.entrypoints.api.scopes import Scope
+from ebbtide.entrypoints.api.waiting import Waiting
+from ebbtide.entrypoints.views.policy_schemas import (
     WakeAllBody,
     WakeAllShape,
     WakeBody,
     WokenPolicy,
     WokenShape,
 )
-from ebbtide.entrypoints.api.policy_views import woken_shape
-from ebbtide.entrypoints.api.problems import Problem
-from ebbtide.entrypoints.api.scopes import Scope
-from ebbtide.entrypoints.api.waiting import Waiting
+from ebbtide.entrypoints.views.policy_shapes import woken_shape
 from ebbtide.errors import EbbtideError, KeyUsed
 from ebbtide.model.idle import Once, WakeReason
 from ebbtide.model.policy import Policy

@@ -214,7 +214,7 @@ def wake(  # noqa: PLR0913, PLR0917 - one for each option
             woken = [_waited(scaling, each) for each in woken]
         named = {each.policy_id: wanted.get(each.policy_id) or book.find(each.policy_id) for each in woken}
     if as_json:
-        from ebbtide.entrypoints.api.policy_views import woken_shape
+        from ebbtide.entrypoints.views.policy_shapes import woken_shape
 
         write_json([woken_shape(each).model_dump(mode="json") for each in woken])
     else:

@@ -16,7 +16,7 @@ from ebbtide.errors import NotFound, Usage
 if TYPE_CHECKING:
     from ebbtide.config import Config
     from ebbtide.engine.scale_to_zero.scaling import Scaling
-    from ebbtide.entrypoints.api.policy_schemas import DayShape, SavingsShape
+    from ebbtide.entrypoints.views.policy_schemas import DayShape, SavingsShape
 
 REBUILD = "rebuild"
 DAY_HOURS = 24.0
@@ -56,7 +56,7 @@ def savings(  # noqa: PLR0913, PLR0917 - one for each option
     elif as_json:
         write_json(shape.model_dump(mode="json"))
     elif as_csv:
-        from ebbtide.entrypoints.api.policy_views import csv_text
+        from ebbtide.entrypoints.views.policy_shapes import csv_text
 
         sys.stdout.write(csv_text(shape))
     else:
@@ -72,8 +72,8 @@ def _understood(words: list[str]) -> tuple[bool, str]:
 
 
 def _shape(scaling: Scaling, name: str, first: str, last: str) -> SavingsShape:
-    from ebbtide.entrypoints.api.policy_views import savings_shape, summary_shape
     from ebbtide.entrypoints.views.days import bounds
+    from ebbtide.entrypoints.views.policy_shapes import savings_shape, summary_shape
 
     start, end, period, yesterday = bounds(first, last, int(scaling.ports.clock.now()))
     if not name:

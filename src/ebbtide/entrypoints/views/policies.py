@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import yaml
 from rich.text import Text
 
-from ebbtide.entrypoints.api.policy_views import policy_shape
 from ebbtide.entrypoints.cli.scaled import book_of
 from ebbtide.entrypoints.cli.writing import GOOD, QUIET, STRONG, ago, moment, span
+from ebbtide.entrypoints.views.policy_shapes import policy_shape
 from ebbtide.model.idle import IdleState, Phase
 
 if TYPE_CHECKING:
     from ebbtide.engine.scale_to_zero.scaling import Scaling
-    from ebbtide.entrypoints.api.policy_schemas import PolicyShape, StateShape
+    from ebbtide.entrypoints.views.policy_schemas import PolicyShape, StateShape
     from ebbtide.model.policy import Policy
 
 COLOURS = {Phase.ACTIVE: GOOD, Phase.ZERO: QUIET, Phase.FALLING: QUIET}

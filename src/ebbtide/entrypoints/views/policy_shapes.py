@@ -12,7 +12,7 @@ from ebbtide.core.scale_to_zero.activity import idle_threshold, not_watched
 from ebbtide.core.scale_to_zero.savings import Saved, SavingsDay, SavingsReport
 from ebbtide.core.scale_to_zero.wake import estimate, keep_alive
 from ebbtide.engine.scale_to_zero.scaling import Summary, Woken
-from ebbtide.entrypoints.api.policy_schemas import (
+from ebbtide.entrypoints.views.policy_schemas import (
     DayShape,
     PolicySavings,
     PolicyShape,

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from ebbtide.config.policies import PolicyKeys
-from ebbtide.entrypoints.api.schemas import Plain, Shape
+from ebbtide.entrypoints.views.schemas import Plain, Shape
 from ebbtide.model.idle import WakeReason
 
 Reason = Annotated[WakeReason, Field(description="manual, scheduled, webhook or api_request.")]
