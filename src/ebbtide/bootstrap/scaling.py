@@ -42,7 +42,17 @@ def with_scaling(
         return Runtime(ports)
     for sentence in apply_policies(config, scaling):
         say(sentence)
-    return Runtime(replace(ports, settings_now=scaling.settings_now), scaling)
+    return Runtime(woken_by(ports, scaling), scaling)
+
+
+def woken_by(ports: Ports, scaling: Scaling) -> Ports:
+    """The ports of a tick with what policies make of its settings. A wake is as urgent as a pod that no node
+    takes: a pool that sleeps has no pod to be pending, and what wakes may need a node."""
+    return replace(
+        ports,
+        settings_now=scaling.settings_now,
+        urgencies=lambda: ports.urgencies() + scaling.wakes(),
+    )
 
 
 def open_scaling(config: Config, ports: Ports, stays: bool = False) -> Scaling | None:

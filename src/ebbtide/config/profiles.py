@@ -13,9 +13,12 @@ from typing import Any
 CLASSIC = "classic"
 
 _BALANCED: Mapping[str, Any] = {
+    "interval_sec": 15,
     "pending_up_sec": 5,
     "cooldown_up_sec": 0,
     "batch_up_fraction": 1.0,
+    "late_join_sec": 180,
+    "settled_sec": 5400,
     "scale_down_by": "node",
     "idle_down_sec": 300,
     "cooldown_down_sec": 60,
@@ -38,9 +41,12 @@ _BALANCED: Mapping[str, Any] = {
     },
 }
 _EAGER: Mapping[str, Any] = {
+    "interval_sec": 15,
     "pending_up_sec": 0,
     "cooldown_up_sec": 0,
     "batch_up_fraction": 1.0,
+    "late_join_sec": 90,
+    "settled_sec": 5400,
     "scale_down_by": "node",
     "idle_down_sec": 60,
     "cooldown_down_sec": 0,

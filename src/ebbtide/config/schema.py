@@ -102,6 +102,13 @@ class HowMany(Section):
     underused_below: float = fraction(
         DEFAULTS.underused_below, "A node whose requests are below this share of it is underused."
     )
+    settled_sec: int = seconds(
+        DEFAULTS.settled_seconds,
+        "While demand has risen by more than `settled_rise` in this time, nodes with pods stay; 0 is off.",
+    )
+    settled_rise: float = fraction(
+        DEFAULTS.settled_rise, "A rise of demand, as a share of it, that does not matter."
+    )
     pods_per_node: int = count(
         DEFAULTS.pods_per_node, "Pods a new node is taken to hold, only where requests are unknown.", 1
     )
@@ -135,6 +142,10 @@ class Lease(Section):
 class Launching(Section):
     join_timeout_sec: int = seconds(
         DEFAULTS.join_timeout_seconds, "A launched node that has not joined by then is reclaimed.", 1
+    )
+    late_join_sec: int = seconds(
+        DEFAULTS.late_join_seconds,
+        "Pods get another node when a launched one has not joined by then; 0: when it is reclaimed.",
     )
     launch_timeout_sec: int = seconds(
         DEFAULTS.launch_timeout_seconds, "How long a launch without a definite answer is repeated.", 1

@@ -53,7 +53,7 @@ class Ports:
     """For `consolidation.players_query`; without it nobody knows whether anybody plays."""
     urgencies: Callable[[], int] = nothing_urgent
     """Grows with everything that a tick should answer at once: a pod that no node takes, a node that became
-    Ready. Asked often, so it must cost nothing; who cannot know leaves it at 0."""
+    Ready, a policy that wakes. Asked often, so it must cost nothing; who cannot know leaves it at 0."""
     services: Services | None = None
     """For wake on request; as `workloads`, for `engine.scaling`."""
     keeps_inputs: bool = True

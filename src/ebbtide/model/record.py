@@ -123,6 +123,15 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True)
+class Demand:
+    """The most that pods requested together in the part of a time that began at `at`."""
+
+    at: int
+    cpu_milli: int
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     cluster: str = "cluster"
     rev: int = 0
@@ -179,6 +188,8 @@ class Record:
     """Workers that are unwell now; only where repair is on."""
     unfit: tuple[UnfitNode, ...] = ()
     """What is to be replaced, the first few of it. Nothing depends on it."""
+    demand: tuple[Demand, ...] = ()
+    """What was asked for over `settled_sec`, the oldest first."""
 
     last_consolidation_at: int = 0
     """When the last consolidation began, whatever became of it: its cooldown counts from then."""

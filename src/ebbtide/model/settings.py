@@ -50,6 +50,10 @@ class Settings:
     scale_down_by: JudgedBy = JudgedBy.AVERAGE
     underused_below: float = 0.50
     """Judged one by one, a node whose requests are below this share of it is underused."""
+    settled_seconds: int = 0
+    settled_rise: float = 0.10
+    """Demand that rose by more than this share within that time is not settled: only empty nodes go, and
+    those that have been underused for half of that time. 0 s: it always is."""
     pods_per_node: int = 10
     """How many pods a new node is taken to hold, only where their requests are unknown."""
 
@@ -63,6 +67,8 @@ class Settings:
     """The longest that one call to a cloud or a cluster can be in progress."""
 
     join_timeout_seconds: int = 600
+    late_join_seconds: int = 0
+    """Pods do not wait longer for a launched instance that is no node yet; 0: until it is reclaimed."""
     launch_timeout_seconds: int = 300
     """How long a launch without a definite answer is repeated before it is given up."""
     drain_timeout_seconds: int = 300

@@ -21,6 +21,7 @@ from ebbtide.core.consolidation.look import Look, look
 from ebbtide.core.consolidation.pace import cooled_down
 from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.capacity import standing
+from ebbtide.core.nodes.demand import settled
 from ebbtide.core.nodes.question import Question
 from ebbtide.core.packing.budget import Budget, CountingClock
 from ebbtide.core.words import count_of
@@ -82,6 +83,8 @@ def _preflight(question: Question) -> Iterator[Check]:
     yield _stable(record)
     yield _nothing_deployed(snapshot, settings, now)
     yield gates.load_not_high(snapshot, settings)
+    if settings.settled_seconds:
+        yield settled(record, settings)
     workers = len(standing(snapshot, record))
     says = f"{count_of(workers, 'ready worker')}, at least {LEAST_NODES} are asked for"
     yield Check("enough nodes", workers >= LEAST_NODES, says)

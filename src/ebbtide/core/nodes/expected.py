@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ebbtide.core.nodes.capacity import coming_slots, doomed
 from ebbtide.core.nodes.fit import Placement, placement_of
+from ebbtide.core.nodes.late import is_late
 from ebbtide.core.nodes.offers import Offer
 from ebbtide.core.nodes.room import residents_of
 from ebbtide.model.pod import Pod
@@ -22,6 +23,8 @@ def expected_placement(
     leaving = [name for name, instance in snapshot.instance_of.items() if instance.id in lost]
     placement = placement_of(snapshot.cluster, leaving, coming)
     for slot in coming_slots(record):
+        if is_late(slot, settings, snapshot.at):
+            continue
         pool = settings.pool_named(slot.pool)
         node_type = pool.type_named(slot.instance_type) if pool else None
         if pool and node_type and slot.node_name not in placement.rooms:

@@ -11,14 +11,15 @@ from __future__ import annotations
 from ebbtide.core.nodes.question import Question
 from ebbtide.core.operations.closing import backoff_until
 from ebbtide.model.check import Check
-from ebbtide.model.operation import SlotState
+from ebbtide.model.operation import Slot, SlotState
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 
 MOST_SLOTS = 500
 """An operation with more slots than this is not extended until it is closed: its record must stay small
 enough for every store."""
-MISSED = (SlotState.RECLAIMING, SlotState.TERMINATING, SlotState.RECLAIMED, SlotState.FAILED)
+NEVER_JOINED = (SlotState.RECLAIMING, SlotState.TERMINATING, SlotState.RECLAIMED)
+MISSED = (*NEVER_JOINED, SlotState.FAILED)
 
 
 def can_launch(q: Question) -> Check:
@@ -50,6 +51,12 @@ def cooled_down(q: Question, seconds: int, name: str, excuse: str = "") -> Check
     return Check("cooldown over", since >= seconds, says)
 
 
+def _asked_at(slot: Slot, settings: Settings) -> int:
+    """At the latest. One that never joined was launched long before it was given up: a node that became
+    Ready meanwhile shows that launches work."""
+    return slot.since - (settings.join_timeout_seconds if slot.state in NEVER_JOINED else 0)
+
+
 def launch_backoff(record: Record, settings: Settings) -> tuple[int, int]:
     """Failures in a row, and until when launches wait for them. What fails at the same time failed once."""
     failures, until = record.launch_failures, record.launch_backoff_until
@@ -57,7 +64,9 @@ def launch_backoff(record: Record, settings: Settings) -> tuple[int, int]:
     if operation is None:
         return failures, until
     missed = {
-        slot.since for slot in operation.slots if slot.state in MISSED and slot.since > operation.ready_at
+        slot.since
+        for slot in operation.slots
+        if slot.state in MISSED and _asked_at(slot, settings) > operation.ready_at
     }
     if not missed:
         return failures, until

@@ -20,6 +20,7 @@ from ebbtide.core.nodes.capacity import (
 )
 from ebbtide.core.nodes.expected import expected_placement
 from ebbtide.core.nodes.headroom import phantoms, rooms_given_back
+from ebbtide.core.nodes.late import spares
 from ebbtide.core.nodes.launching import Launching, Limits
 from ebbtide.core.nodes.offers import Offer, all_offers
 from ebbtide.model.record import Record
@@ -59,6 +60,7 @@ def plan_launch(snapshot: Snapshot, record: Record, settings: Settings, at_least
         for room in rooms_given_back(snapshot, record):
             placement.open(room)
         launching.make_room(spare)
+    _add_spares(launching, spares(record, settings, snapshot.at, len(launching.chosen)), limits)
     lack = missing_by_pool(snapshot, record, settings.pools)
     lack.subtract(Counter(offer.pool.name for offer in launching.chosen))
     stopped = launching.stopped
@@ -79,6 +81,15 @@ def plan_launch(snapshot: Snapshot, record: Record, settings: Settings, at_least
         launching.bound,
         launching.spared(),
     )
+
+
+def _add_spares(launching: Launching, count: int, limits: Limits) -> None:
+    """More of what was chosen, in turn, as far as the limits go."""
+    for offer in launching.chosen[:count]:
+        if len(launching.chosen) >= limits.now:
+            return
+        if offer in launching.open_offers():
+            launching.choose(offer)
 
 
 def nodes_for_cpu(workers: int, cpu: float, settings: Settings) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 from ebbtide.core.consolidation.pace import forget_evictions
 from ebbtide.core.nodes import headroom
 from ebbtide.core.nodes.capacity import coming_slots, counted, enlisted, missing_by_pool
+from ebbtide.core.nodes.demand import track_demand
 from ebbtide.core.nodes.gates import placed_pods, plausible
 from ebbtide.core.nodes.underused import track_underused
 from ebbtide.core.nodes.unwell import track_unwell
@@ -61,6 +62,7 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
             emptied=_emptied(snapshot, () if silent else record.emptied, now),
             underused=track_underused(snapshot, () if silent else record.underused, settings, now),
             unwell=track_unwell(snapshot, record, () if silent else record.unwell, settings, now),
+            demand=track_demand(snapshot, record.demand, settings, now),
             counted=counted(snapshot, record, settings.pools),
             headroom=headroom.look(snapshot, record, settings),
             counted_before=() if silent else record.counted,

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from ebbtide.core.nodes.capacity import doomed, staying
+from ebbtide.core.nodes.demand import settled
 from ebbtide.core.nodes.drain import Disruptions
 from ebbtide.core.nodes.fit import placement_of
 from ebbtide.core.nodes.gates import pool_room, sleeping_pools
@@ -76,6 +77,8 @@ class _Choice:
         self._settings = settings
         self._now = now
         self._since = {node.node_uid: node.since for node in record.underused}
+        self._settled = settled(record, settings)
+        self._patience = settings.settled_seconds // 2
         self._asleep = sleeping_pools(settings)
         self._staying = [node for node in staying(snapshot, record) if not node.unschedulable]
         self._several_zones = len({node.zone for node in snapshot.cluster.workers}) > 1
@@ -119,9 +122,12 @@ class _Choice:
         if since is None:
             below = self._settings.underused_below
             return f"{self._share[node.name]:.0%} of it is requested, underused is below {below:.0%}"
-        if self._now - since < self._settings.idle_down_seconds:
-            waited, asked = a_while(self._now - since), a_while(self._settings.idle_down_seconds)
-            return f"it has been underused for {waited}, IDLE_DOWN_SEC is {asked}"
+        waited = self._now - since
+        if waited < self._settings.idle_down_seconds:
+            asked = a_while(self._settings.idle_down_seconds)
+            return f"it has been underused for {a_while(waited)}, IDLE_DOWN_SEC is {asked}"
+        if self._share[node.name] and waited < self._patience and not self._settled.passed:
+            return f"it has been underused for {a_while(waited)} only, and {self._settled.says}"
         reason = why_kept(node, self._snapshot, self._record)
         if not reason and self._several_zones and node.pool not in self._asleep:
             reason = f"it is the last ready worker in zone {node.zone}" if self._zones[node.zone] == 1 else ""

@@ -3,7 +3,7 @@ ledger."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -51,10 +51,21 @@ class PolicyContext:
         self.ports = ports
         self.defaults = defaults
         self.settings = settings
+        self._woken: dict[str, int] = {}
+        """Of each policy, the count of the last wake that was seen here."""
+        self.wakes = 0
+        """Grows with every wake that is seen here first, whoever wrote it: it may need a node at once."""
 
     @property
     def now(self) -> int:
         return int(self.ports.clock.now())
+
+    def note_wakes(self, states: Iterable[IdleState]) -> None:
+        """Two threads that see a wake at once may both count it: the tick that follows is the same."""
+        for state in states:
+            if state.phase is Phase.WAKING and state.wake_count != self._woken.get(state.policy_id):
+                self._woken[state.policy_id] = state.wake_count
+                self.wakes += 1
 
     def find(self, policy_id: str) -> tuple[Policy, IdleState]:
         # The state first: a change of target raises its rev, so a write for the old target is refused.
@@ -81,6 +92,7 @@ class PolicyContext:
         entries = [self.stretch_entry(stretch) for stretch in kept]
         told = [self.entry(kind, policy, step_of(policy, state, kind, says))] if says else []
         written = self.ports.policies.write_state(state, fold(kept), [*entries, *told], once)
+        self.note_wakes((written,))
         for entry in told:
             self.ports.notifier.notify(entry)
         return written

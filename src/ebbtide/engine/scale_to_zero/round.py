@@ -99,6 +99,7 @@ class IdleRounds:
         # States first: a change of target raises the rev of its state, so what is done for the old target by
         # a round that read before is refused.
         states = {state.policy_id: state for state in self._ports.policies.list_states()}
+        self._desk.note_wakes(states.values())
         policies = list(self._all_policies())
         self._of_pools = [policy for policy in policies if policy.target.pool]
         if not policies:

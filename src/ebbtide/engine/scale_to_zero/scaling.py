@@ -142,6 +142,11 @@ class Scaling:
         """One round of the idle loop over all policies."""
         return self._rounds.run(owner, deadline)
 
+    def wakes(self) -> int:
+        """Grows with every wake, so a daemon can tick at once: the wake of another process is seen with the
+        next round."""
+        return self._desk.wakes
+
     def settings_now(self, settings: Settings) -> Settings:
         """For the next tick: a pool that sleeps may be empty, and a wake does not wait for its node. Where
         the policies cannot be read, the settings are as configured."""

@@ -93,7 +93,11 @@ class Process:
         if backstage.has_policies:
             doors = faulty_scaling(backstage.scaling_doors(ports), plan, self._disturb)
             self.scaling = Scaling(doors, stage.zero, self._settings)
-        self._ports = replace(faulty_ports(ports, plan, self._disturb), settings_now=self._in_effect)
+        self._ports = replace(
+            faulty_ports(ports, plan, self._disturb),
+            settings_now=self._in_effect,
+            urgencies=lambda: ports.urgencies() + (self.scaling.wakes() if self.scaling is not None else 0),
+        )
 
     def nudge(self) -> Nudge:
         """What came up since now; a Lambda is not nudged."""

@@ -64,6 +64,7 @@ OPTIONAL_ATTRIBUTES = (
     "unwellNodes",
     "unfitNodes",
     "headroomSeen",
+    "recentDemand",
     "refusedRemovals",
     "uncleanRemovalRuns",
 )

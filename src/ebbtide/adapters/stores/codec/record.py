@@ -34,6 +34,7 @@ from ebbtide.model.record import (
     PLAIN_FORMAT,
     CapacityBackoff,
     Counted,
+    Demand,
     DrainBackoff,
     Emptied,
     Leaving,
@@ -115,6 +116,8 @@ def to_item(record: Record) -> Item:
         item["unfitNodes"] = msgspec.to_builtins(record.unfit)
     if record.headroom:
         item["headroomSeen"] = msgspec.to_builtins(record.headroom)
+    if record.demand:
+        item["recentDemand"] = msgspec.to_builtins(record.demand)
     return item
 
 
@@ -217,6 +220,7 @@ def _read(item: Mapping[str, Any], cluster: str) -> Record:
         unwell=convert(item.get("unwellNodes", ()), tuple[Unwell, ...]),
         unfit=convert(item.get("unfitNodes", ()), tuple[UnfitNode, ...]),
         headroom=convert(item.get("headroomSeen", ()), tuple[HeadroomSeen, ...]),
+        demand=convert(item.get("recentDemand", ()), tuple[Demand, ...]),
         last_consolidation_at=int(item.get("lastConsolidationEpoch", 0)),
         consolidations_in_vain=int(item.get("consolidationsInVain", 0)),
         consolidation_owes=int(item.get("consolidationOwes", 0)),
