@@ -28,6 +28,7 @@ PINNED = {
     "GET /api/v1/log": "read",
     "GET /api/v1/nodes": "read",
     "GET /api/v1/operations": "read",
+    "GET /api/v1/pods/{namespace}/{name}": "read",
     "DELETE /api/v1/pause": "admin",
     "PUT /api/v1/pause": "admin",
     "GET /api/v1/prices": "read",
