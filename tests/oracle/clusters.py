@@ -164,9 +164,15 @@ class Drawn:
 
 
 def twins(source: Source, cluster: Drawn) -> Drawn:
-    """The same with as many equal and empty nodes in each zone, so only a preference tells them apart."""
+    """The same with as many equal and empty nodes in each zone, so only age or a preference tells them
+    apart."""
     zones, each = source.pick(("ab", "abc")), source.number(1, 2)
-    nodes = tuple(make_node(f"{zone}{number}") for number in range(each) for zone in zones)
+    ages = source.pick(((0,), (0, 0, 5)))
+    nodes = tuple(
+        make_node(f"{zone}{number}", created_at=A_DAY_AGO + source.pick(ages))
+        for number in range(each)
+        for zone in zones
+    )
     settings = replace(
         cluster.settings,
         preferred_zones=source.pick((("a",), ("b", "a"), ("c",))),
