@@ -54,7 +54,7 @@ class PolicyContext:
         self._woken: dict[str, int] = {}
         """Of each policy, the count of the last wake that was seen here."""
         self.wakes = 0
-        """Grows with every wake that is seen here first, whoever wrote it: it may need a node at once."""
+        """Grows with every wake that is seen here first, by any process: it may need a node at once."""
 
     @property
     def now(self) -> int:
