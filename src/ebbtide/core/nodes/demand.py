@@ -1,7 +1,8 @@
 """What pods asked for over the last while: whether demand is settled enough to repack.
 
-Consolidation saves only until the demand comes back that its nodes were launched for, and then pods are pending for
-new ones. So it waits while demand has risen a lot lately; demand that only falls does not hold it up.
+Consolidation saves only until the demand returns that its nodes were launched for. Then pods are pending
+until new nodes are ready. So it waits while demand has risen a lot lately. Demand that only falls does not
+hold it up.
 Demand is the sum of the requests of all pods that do not come and go with a node, the pending ones among
 them.
 """
