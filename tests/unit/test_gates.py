@@ -246,3 +246,7 @@ def test_what_the_cloud_refuses_holds_up_no_budget() -> None:
     kept = make_removal("a1", state=RemovalState.TERMINATING)
     assert gates.in_disruption(make_record(refused=(Refused("op", kept, NOW),))) == ()
     assert len(gates.in_disruption(make_record(operation=make_scale_down(kept)))) == 1
+
+
+def test_a_removal_that_no_operation_has_any_more_counts_against_the_budget_for_idle_nodes() -> None:
+    assert gates.reason_of(make_removal(), make_record()) is IDLE

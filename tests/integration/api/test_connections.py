@@ -121,7 +121,7 @@ import os, resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
 from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.api.serving import served
-from ebbtide.simulator.live import Live
+from ebbtide.simulator.run.live import Live
 from tests.integration.api.conftest import START, make_site
 
 def work():
