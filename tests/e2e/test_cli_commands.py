@@ -246,7 +246,7 @@ def test_a_running_autoscaler_ends_gracefully(shell: Shell, number: signal.Signa
     try:
         assert process.stdout is not None
         assert process.stdout.readline().startswith(f"ebbtide {__version__}: cluster 'cluster' (simulator)")
-        address = process.stdout.readline().removeprefix("MetricsRegistry: ").strip()
+        address = process.stdout.readline().removeprefix("Metrics: ").strip()
         assert "nothing to do" in process.stdout.readline()
         for page in ("metrics", "healthz", "readyz"):
             with urllib.request.urlopen(address.replace("metrics", page), timeout=10) as answer:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ebbtide.core.operations.slots import check_invariants
-from ebbtide.model.budget import RemovalBudget
+from ebbtide.model.budget import RemovalBudget, RemovalReason
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, SoftTaint, Uncordon
 from ebbtide.model.headroom import Headroom
 from ebbtide.model.idle import Phase
@@ -45,6 +45,7 @@ from tests.explorer.watching import wrong_with_acknowledgement, wrong_with_write
 from tests.simulation.stories import START
 from tests.simulation.test_world_checker import SETTINGS as SCENE_SETTINGS
 from tests.simulation.test_world_checker import Scene, instance_of
+from tests.simulation.test_world_checker_replacing import Scene as ReplacingScene
 
 GUARANTEES = Path(__file__).parents[2] / "docs/guarantees.md"
 END = "once nothing has gone wrong for a while"
@@ -146,6 +147,8 @@ OTHERS = "instances and nodes of others"
 WHOLE = "what was not seen whole"
 INBOX = "a spot notice leaves the inbox"
 ANNOUNCED = "what the cloud has announced that it will take"
+REPLACED_FIRST = "nothing is done to a node that is replaced before"
+REALLY_UNFIT = "a node is repaired only if it is really unwell"
 WAKES = "no wake is lost"
 INVARIANTS = "no machine breaks its own invariants"
 
@@ -510,6 +513,25 @@ def an_announced_spot_machine_is_terminated_by_us() -> list[str]:
     removal = removal_of(scene.workers[0], RemovalState.TERMINATING)
     spot = Spot("spot:i", removal.instance_id, SpotKind.INTERRUPTION, 0, 120, removal=removal)
     scene.store.write(replace(scene.store.load(), spots=(spot,)), None)
+    return scene.said
+
+
+# -- replacements -------------------------------------------------------------------------------------
+
+
+@breaks(REPLACED_FIRST, "was touched before its replacement was Ready")
+def a_node_is_tainted_before_its_replacement_is_ready() -> list[str]:
+    scene = ReplacingScene(age=90_000)
+    node = scene.workers[0]
+    scene.write(RemovalReason.EXPIRED, RemovalState.PLANNED, SlotState.LAUNCHED)
+    scene.cluster.soft_taint(SoftTaint(node.name, node.uid, "op"), 1)
+    return scene.said
+
+
+@breaks(REALLY_UNFIT, "was replaced as expired at an age of 7200 s")
+def a_node_is_replaced_as_expired_before_its_time() -> list[str]:
+    scene = ReplacingScene()
+    scene.intend(RemovalReason.EXPIRED)
     return scene.said
 
 

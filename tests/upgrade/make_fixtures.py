@@ -105,7 +105,7 @@ class Book:
         from tests.policy_harness import PolicyHarness
 
         harness: Any = PolicyHarness()
-        store = SqlStore.open(self.url, harness.clock, "harness")
+        store = SqlStore.open(self.url, harness.clock, "town")
         harness.store, harness.rows = store, store.policies()
         for policy in harness.policies:
             harness.rows.put_policy(policy)

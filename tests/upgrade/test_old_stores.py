@@ -202,7 +202,7 @@ def test_every_decision_comes_out_the_same(old: LeftBehind, sqlite_url: str) -> 
 
 
 def test_policies_their_states_and_their_ledger_are_read(sqlite_url: str, old: LeftBehind) -> None:
-    store = SqlStore.open(sqlite_url, CLOCK, "harness")
+    store = SqlStore.open(sqlite_url, CLOCK, "town")
     rows = store.policies()
     policies = list(rows.list_policies())
     if old.schema == "0001":

@@ -98,7 +98,8 @@ def run(
         owner = new_owner()
         for each, ports in zip(found, doors, strict=True):
             out.print(_greeting(each, owner))
-            _tell_uncounted(ports, out)
+            if each.cluster_kind != "simulator":  # nobody can adopt the foreign node of a first try
+                _tell_uncounted(ports, out)
         watched = undo.enter_context(
             figures_served(list(zip(found, doors, strict=True)), lambda says: out.print(Text(says)))
         )
