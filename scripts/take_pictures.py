@@ -100,9 +100,9 @@ def quiet_morning(album: Album) -> None:
     album.keep(page, "node", part="Nodes")
 
     page = album.open("why", WIDE)
-    page.locator("summary").first.click()
+    page.locator("details:not(.idle) > summary").first.click()
     page.get_by_role("button", name="Compute it again").first.click()
-    page.get_by_text("It comes out the same.").wait_for()
+    page.get_by_text("Same result.").wait_for()
     album.keep(page, "why")
 
     page = album.open("money", WIDE)
@@ -116,11 +116,11 @@ def quiet_morning(album: Album) -> None:
 
 def burst(album: Album) -> None:
     page = album.open("now", WIDE)
-    page.get_by_role("heading", name="scale-up").wait_for()
+    page.get_by_role("heading", name="Adding nodes").wait_for()
     album.keep(page, "now")
 
     page = album.open("now", NARROW, "dark")
-    page.get_by_role("heading", name="scale-up").wait_for()
+    page.get_by_role("heading", name="Adding nodes").wait_for()
     album.keep(page, "phone")
 
 
