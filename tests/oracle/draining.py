@@ -214,7 +214,9 @@ class Path:
                 self.report.differs(f"{told} must be given up ({ended.why}) and is {new.state}")
             if any(isinstance(effect, Evict) for effect in effects):
                 self.report.differs(f"{told} must be given up ({ended.why}) and evicts")
-        if ended.why == "it took too long" and new.state is RemovalState.RELEASING and old is not None:
+        # Where demand is back as well, that may be the reason that is said.
+        demand = pending(moment) or load.must_release(moment).demands
+        if ended.why == "it took too long" and not demand and new.state is RemovalState.RELEASING and old:
             self._check_obstacle(old, new, moment, told)
         if new.state is RemovalState.RELEASING and state is not RemovalState.RELEASING:
             self.ended_by = self._ended_by_demand(moment, ended)
