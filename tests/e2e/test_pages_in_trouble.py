@@ -259,6 +259,20 @@ def test_when_the_server_goes_that_is_said_what_was_seen_stays_and_it_comes_back
         assert only_said("ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_CONNECTION_RESET", watched.errors)
 
 
+def test_values_that_are_shown_have_an_age_even_where_the_first_refresh_never_came_to_its_end(
+    browser: Browser, clock: VirtualClock
+) -> None:
+    """The tiles are drawn before the chart is asked for: "Nothing is known yet" above them would be wrong."""
+    cluster = Synthetic(clock, make_snapshot([make_node("a1"), make_node("b1")]))
+    with serving(cluster.site()) as url, opened(browser, "about:blank") as watched:
+        page = watched.page
+        page.route("**/api/v1/costs*", lambda route: route.abort("connectionrefused"))
+        page.goto(url)
+        expect(page.locator(".tile")).to_have_count(2)
+        expect(page.locator("#trouble")).to_contain_text("The values shown are")
+        assert only_said("ERR_CONNECTION_REFUSED", watched.errors)
+
+
 def with_node(seen: Snapshot, name: str) -> Snapshot:
     return replace(seen, cluster=ClusterView((*seen.cluster.nodes, make_node(name)), seen.cluster.pods))
 

@@ -37,8 +37,13 @@ async function show() {
   }
   document.title = `${name[0].toUpperCase()}${name.slice(1)} · Ebbtide`;
   main.replaceChildren();
-  shown = PAGES[name](main, { rest, query, say, refresh });
+  shown = PAGES[name](main, { rest, query, say, refresh, drawn });
   await refresh();
+}
+
+// What a page shows is known from here on, even where a later part of the same refresh fails.
+function drawn() {
+  health({ readAt: Date.now() });
 }
 
 // One refresh at a time; what comes meanwhile asks for one more, and no more than one.

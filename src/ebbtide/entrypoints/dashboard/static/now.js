@@ -19,7 +19,7 @@ function of(origin, element) {
   return element;
 }
 
-export function now(main, { say, refresh }) {
+export function now(main, { say, refresh, drawn }) {
   let status = null;
   let nodes = null;
   let offered = false;
@@ -140,6 +140,7 @@ export function now(main, { say, refresh }) {
         await faults(parts.demo, say);
       }
       draw();
+      drawn();
       await history();
     },
   };
