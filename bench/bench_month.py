@@ -61,6 +61,7 @@ def with_engine(days: float) -> tuple[float, float, str]:
     """Wall seconds and CPU seconds with the engine, and a sentence about what it did."""
     world, settings = month_world()
     stage = stage_of(world, settings)
+    stage.keeps_inputs = False
     world.witnesses.clear()
     runner = Runner(stage, "bench")
     ticks = int(days * DAY_SECONDS / TICK_SECONDS)

@@ -24,6 +24,7 @@ def main() -> int:
         ["tests.explorer", "--deep", "--total", str(arguments.states), *workers],
         ["tests.swarm", "--seeds", str(arguments.seeds), *workers],
         ["tests.oracle", "--fast", "--times", str(arguments.oracle), *workers],
+        ["tests.steady", "--seeds", "200"],
         ["tests.mutants", *workers],
     )
     results = [shown(part) for part in parts]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ebbtide.engine.observers import Observers
+from ebbtide.engine.thinking import ALWAYS, Thinking
 from ebbtide.model.settings import Settings
 from ebbtide.ports import (
     Clock,
@@ -61,3 +62,5 @@ class Ports:
     without: on a large cluster that is a fifth of its time."""
     settings_now: SettingsNow = as_they_are
     """What policies make of the settings of a tick: a pool that sleeps may be empty."""
+    thinking: Thinking = ALWAYS
+    """What computes timers and decisions; a simulation need not compute what comes out the same."""

@@ -11,12 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ebbtide import narrate
-from ebbtide.core.consolidation.emptied_nodes import track_leaving
-from ebbtide.core.nodes.decide import decide, operation_id
-from ebbtide.core.nodes.orphans import track_orphans
-from ebbtide.core.nodes.outdated import track_unfit
+from ebbtide.core.nodes.decide import operation_id
 from ebbtide.core.nodes.refused import taken_up_again
-from ebbtide.core.nodes.timers import track
 from ebbtide.core.operations import consolidate, facts, machine, scale_down, scale_up
 from ebbtide.engine.journal import consolidation_entry, decision_entry
 from ebbtide.engine.lanes import Lane, clean, open_in, run_lane, with_runs
@@ -120,10 +116,8 @@ def _forgive(ports: Ports) -> None:
 
 def _bring_up_to_date(hold: LeasedRun) -> None:
     """Timers and orphans; kept in memory until the next write of this tick."""
-    record, warnings = track(hold.snapshot, hold.record, hold.settings, hold.now)
-    record = track_leaving(hold.snapshot, record, hold.now)
-    record = track_orphans(hold.snapshot, record, hold.settings, hold.now)
-    hold.record = track_unfit(hold.snapshot, record, hold.settings, hold.now)
+    thinking = hold.ports.thinking
+    hold.record, warnings = thinking.track(hold.snapshot, hold.record, hold.settings, hold.now)
     hold.sentences.extend(warnings)
     for warning in warnings:
         hold.ports.notifier.notify(hold.entry(Alarm(AlarmKind.OBSERVATION, warning)))
@@ -132,7 +126,7 @@ def _bring_up_to_date(hold: LeasedRun) -> None:
 def _decide(hold: LeasedRun) -> Decision:
     now, before = hold.now, hold.record
     inputs = Inputs(hold.snapshot, before, hold.settings, now)
-    decision = decide(hold.snapshot, before, hold.settings, now, hold.ports.new_id())
+    decision = hold.ports.thinking.decide(hold.snapshot, before, hold.settings, now, hold.ports.new_id())
     idle = decision.action is Action.NOTHING
     if not (idle and before.scaling_in_progress):
         hold.sentences.append(narrate.tick_of(decision))

@@ -52,6 +52,15 @@ class ClusterView:
     def waiting_pods(self) -> tuple[Pod, ...]:
         return tuple(pod for pod in self.pods if pod.waiting)
 
+    @cached_property
+    def empty_workers(self) -> tuple[str, ...]:
+        """UIDs of the workers without a pod that counts, in order."""
+        pods_on = self.pods_on
+        empty = (
+            node.uid for node in self.workers if all(pod.tied_to_node for pod in pods_on.get(node.name, ()))
+        )
+        return tuple(sorted(filter(None, empty)))
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -93,6 +102,23 @@ class Snapshot:
             if instance is not None:
                 found[node.name] = instance
         return found
+
+    @cached_property
+    def alive(self) -> tuple[Instance, ...]:
+        """Instances of our pools that have not ended."""
+        return tuple(instance for instance in self.instances if instance.alive and instance.pool)
+
+    @cached_property
+    def unmatched(self) -> tuple[Node, ...]:
+        """Workers without an instance."""
+        return tuple(node for node in self.cluster.workers if node.name not in self.instance_of)
+
+    @cached_property
+    def working(self) -> tuple[Node, ...]:
+        """Ready workers, without those whose instance is known to have ended."""
+        instance_of = self.instance_of
+        ended = {name for name, instance in instance_of.items() if not instance.alive}
+        return tuple(node for node in self.cluster.workers if node.ready and node.name not in ended)
 
     @cached_property
     def _instance_at(self) -> Mapping[str, Instance]:

@@ -105,14 +105,11 @@ def enlisted(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
 def staying(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
     """Ready workers that nothing is about to take away, the cordoned ones among them."""
     lost = doomed(record)
+    if not lost:
+        return snapshot.working
     instance_of = snapshot.instance_of
-    found = []
-    for node in snapshot.cluster.workers:
-        instance = instance_of.get(node.name)
-        leaving = instance is not None and (instance.id in lost or not instance.alive)
-        if node.ready and not leaving:
-            found.append(node)
-    return tuple(found)
+    leaving = {name for name, instance in instance_of.items() if instance.id in lost}
+    return tuple(node for node in snapshot.working if node.name not in leaving)
 
 
 def missing_by_pool(snapshot: Snapshot, record: Record, pools: Iterable[Pool]) -> Counter[str]:
@@ -133,18 +130,16 @@ def _existing(
     snapshot: Snapshot, record: Record, pool: str | None
 ) -> tuple[list[Instance], list[Node], list[Slot]]:
     """Instances that are alive, nodes that match none, and slots whose instance is not seen yet."""
-    gone = record.gone_nodes
-    alive = [i for i in snapshot.instances if i.alive and i.pool and pool in (None, i.pool)]
+    gone, slots = record.gone_nodes, expected_slots(record)
+    alive = [i for i in snapshot.alive if pool in (None, i.pool)]
+    # Crash table: mass-loss.
+    unmatched = [n for n in snapshot.unmatched if pool in (None, n.pool) and n.uid not in gone]
+    if not slots:
+        return alive, unmatched, []
     ids, keys = {i.id for i in alive}, {i.key for i in alive}
-    unmatched = [
-        node
-        for node in snapshot.cluster.workers
-        # Crash table: mass-loss.
-        if node.name not in snapshot.instance_of and pool in (None, node.pool) and node.uid not in gone
-    ]
     unseen = [
         slot
-        for slot in expected_slots(record)
+        for slot in slots
         if slot.instance_id not in ids
         and slot.key not in keys
         and pool in (None, slot.pool)

@@ -35,6 +35,8 @@ class Unfit:
 
 def unfit_workers(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Iterator[Unfit]:
     """All that is unwell, drifted or expired, by name; a worker may be named for several causes."""
+    if not record.unwell and not may_be_outdated(settings):
+        return
     for node in sorted(snapshot.cluster.workers, key=lambda one: one.name):
         unwell = why_unwell(node, record, settings, now)
         if unwell:
@@ -48,6 +50,11 @@ def track_unfit(snapshot: Snapshot, record: Record, settings: Settings, now: int
         return record
     found = islice(unfit_workers(snapshot, record, settings, now), MOST_NAMED)
     return replace(record, unfit=tuple(UnfitNode(one.node.name, one.cause, one.says) for one in found))
+
+
+def may_be_outdated(settings: Settings) -> bool:
+    """Whether any worker can be: on a large cluster it takes a while to look at each."""
+    return settings.replace_drifted or any(pool.expire_seconds for pool in settings.pools)
 
 
 def outdated(node: Node, snapshot: Snapshot, settings: Settings, now: int) -> Iterator[Unfit]:

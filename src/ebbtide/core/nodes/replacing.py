@@ -14,7 +14,7 @@ from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.capacity import count_against_max, staying
 from ebbtide.core.nodes.drain import Disruptions, Treatment, plan_drain
 from ebbtide.core.nodes.extending import cooled_down
-from ebbtide.core.nodes.outdated import Unfit, outdated
+from ebbtide.core.nodes.outdated import Unfit, may_be_outdated, outdated
 from ebbtide.core.nodes.question import Answer, Question, backed_off, no_operation
 from ebbtide.core.nodes.replacement import Successors
 from ebbtide.core.nodes.targets import removal_of, why_kept
@@ -56,7 +56,9 @@ def replace_outdated(q: Question, answer: Answer) -> Iterator[Check]:
     """Ready workers that are drifted or expired, the oldest first."""
     workers = sorted(staying(q.snapshot, q.record), key=lambda node: (node.created_at, node.name))
     found = [
-        next(iter(causes)) for node in workers if (causes := [*outdated(node, q.snapshot, q.settings, q.now)])
+        next(iter(causes))
+        for node in (workers if may_be_outdated(q.settings) else ())
+        if (causes := [*outdated(node, q.snapshot, q.settings, q.now)])
     ]
     says = f"{len(found)} of {count_of(len(workers), 'ready worker')} are drifted or expired"
     yield Check("a worker is drifted or expired", bool(found), says)

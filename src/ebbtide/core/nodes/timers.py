@@ -118,13 +118,7 @@ def is_idle(snapshot: Snapshot, settings: Settings) -> bool:
 def _emptied(snapshot: Snapshot, before: tuple[Emptied, ...], now: int) -> tuple[Emptied, ...]:
     """The workers without a pod that counts, each since it was first seen so without a break."""
     since = {node.node_uid: node.since for node in before}
-    pods_on = snapshot.cluster.pods_on
-    empty = (
-        node.uid
-        for node in snapshot.cluster.workers
-        if all(pod.tied_to_node for pod in pods_on.get(node.name, ()))
-    )
-    return tuple(Emptied(uid, since.get(uid, now)) for uid in sorted(filter(None, empty)))
+    return tuple(Emptied(uid, since.get(uid, now)) for uid in snapshot.cluster.empty_workers)
 
 
 def _running(condition: bool, since: int, now: int) -> int:

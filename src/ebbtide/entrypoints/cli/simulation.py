@@ -37,6 +37,13 @@ def simulate(  # noqa: PLR0913, PLR0917 - one for each option
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON schema of story files, for editors.")
     ] = False,
+    skip: Annotated[
+        bool,
+        typer.Option(
+            "--skip/--no-skip",
+            help="Whether to use the last decision again where it provably comes out the same.",
+        ),
+    ] = True,
     as_json: AsJson = False,
 ) -> None:
     """Play a story or a scenario on a virtual clock. Exit code 1 when an expectation does not hold or a
@@ -48,12 +55,14 @@ def simulate(  # noqa: PLR0913, PLR0917 - one for each option
         return
     if story is not None:
         refuse_others(ctx)
-        play_story(story, as_json)
+        play_story(story, as_json, skip)
         return
+    from ebbtide.engine.steady import Steady
+    from ebbtide.engine.thinking import Always
     from ebbtide.simulator.faults.catalogue import check_names
     from ebbtide.simulator.run.comparison import compared, needs_consolidation, without_consolidation
     from ebbtide.simulator.run.scenarios import Scenario, build, play
-    from ebbtide.simulator.run.simulate import Simulation
+    from ebbtide.simulator.run.simulate import Result, Simulation
     from ebbtide.simulator.world.workload import read_recording
 
     named = fault_names(faults)
@@ -65,13 +74,18 @@ def simulate(  # noqa: PLR0913, PLR0917 - one for each option
         play(built, demands)
         return built if days is None else replace(built, duration_seconds=round(days * 86_400))
 
+    def simulated(scenario: Scenario) -> Result:
+        simulation = Simulation(scenario, named)
+        simulation.stage.think = Steady if skip else Always
+        return simulation.run()
+
     first = told()
     if compare:
         needs_consolidation(first)
-    result = Simulation(first, named).run()
+    result = simulated(first)
     violations, text = result.violations, result.to_json()
     if compare:
-        other = Simulation(without_consolidation(told()), named).run()
+        other = simulated(without_consolidation(told()))
         violations, text = violations + other.violations, compared(result, other)
     if as_json:
         print(text)
@@ -92,10 +106,12 @@ def refuse_others(ctx: typer.Context) -> None:
         )
 
 
-def play_story(path: Path, as_json: bool) -> None:
+def play_story(path: Path, as_json: bool, skip: bool = True) -> None:
+    from ebbtide.engine.steady import Steady
+    from ebbtide.engine.thinking import Always
     from ebbtide.simulator.story import play, read_story
 
-    result = play(read_story(path))
+    result = play(read_story(path), Steady if skip else Always)
     if as_json:
         print(result.to_json())
     else:

@@ -21,11 +21,16 @@ class Crowding:
         self._world = world
         self._say = say
         self._seen: list[tuple[float, int]] = []
+        self._counted = (-1, 0)
+        """How many workers there are, at a version of the nodes."""
 
     def look(self) -> None:
         now = self._world.now
         self._seen = [(at, count) for at, count in self._seen if at > now - LATELY_SECONDS]
-        self._seen.append((now, len(self._workers())))
+        version = self._world.inventory.nodes_version
+        if self._counted[0] != version:
+            self._counted = (version, len(self._workers()))
+        self._seen.append((now, self._counted[1]))
 
     def intends(
         self, removal: Removal, leaving: Sequence[Removal], record: Record, settings: Settings

@@ -26,17 +26,24 @@ class Replacing:
         self._world = world
         self._settings = settings
         self._say = say
+        self._unwell: tuple[int, list[str]] = (-1, [])
+        """UIDs of those that are unwell, at a version of the nodes."""
         self._unwell_at: dict[str, float] = {}
         """When a worker was last seen to be unwell, by node UID."""
         self.clocks_jump = False
 
     def follow(self, settings: Settings) -> None:
         self._settings = settings
+        self._unwell = (-1, [])
 
     def look(self) -> None:
-        for node in self._world.inventory.nodes.values():
-            if node.worker and self._is_unwell(node):
-                self._unwell_at[node.uid] = self._world.now
+        inventory = self._world.inventory
+        if self._unwell[0] != inventory.nodes_version:
+            nodes = inventory.nodes.values()
+            unwell = [node.uid for node in nodes if node.worker and self._is_unwell(node)]
+            self._unwell = (inventory.nodes_version, unwell)
+        for uid in self._unwell[1]:
+            self._unwell_at[uid] = self._world.now
 
     def saw(self, act: Act, record: Record | None) -> None:
         """A node is marked or cordoned."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.engine.ports import Ports
 from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
+from ebbtide.engine.steady import Steady
+from ebbtide.engine.thinking import Thinking
 from ebbtide.engine.tick import TickReport, tick
 from ebbtide.errors import EbbtideError
 from ebbtide.model.policy import Policy, ZeroDefaults
@@ -42,6 +45,9 @@ class Stage:
     ids: int = 0
     keeps_inputs: bool = True
     """Whether the log keeps the inputs of decisions, for replays."""
+    think: Callable[[], Thinking] = Steady
+    """What a new runner computes timers and decisions with. `Steady` computes nothing again that provably
+    comes out the same; `Always` computes every time."""
     policies: tuple[Policy, ...] = ()
     zero: ZeroDefaults = field(default_factory=ZeroDefaults)
     gates: tuple[str, ...] = ()
@@ -113,6 +119,7 @@ def ports_of(stage: Stage, clock: SkewedClock | VirtualClock | None = None) -> P
         new_id=stage.new_id,
         observer=stage.bookkeeper,
         keeps_inputs=stage.keeps_inputs,
+        thinking=stage.think(),
     )
 
 

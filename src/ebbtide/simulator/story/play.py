@@ -10,6 +10,8 @@ from math import inf
 from ebbtide.config import Config
 from ebbtide.engine.loop import Nudge
 from ebbtide.engine.rounds import InvariantBroken
+from ebbtide.engine.steady import Steady
+from ebbtide.engine.thinking import Thinking
 from ebbtide.errors import EbbtideError
 from ebbtide.model.log import LogKind
 from ebbtide.simulator.faults.catalogue import plan_for
@@ -35,8 +37,11 @@ LOOK_SECONDS = 2.0
 """As the daemon: how soon it ticks again while a notice is being answered, and while one was not taken in."""
 
 
-def play(story: Story) -> StoryResult:
-    return Player(story).run()
+def play(story: Story, think: Callable[[], Thinking] = Steady) -> StoryResult:
+    """With `Always`, every tick is computed, also where it provably comes out the same."""
+    player = Player(story)
+    player.stage.think = think
+    return player.run()
 
 
 @dataclass(slots=True)

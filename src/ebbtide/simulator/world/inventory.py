@@ -29,8 +29,10 @@ class Inventory:
         self._followers: list[set[str]] = []
         self._stale = self.follow()
         self._pods_on: dict[str, tuple[Pod, ...]] = {}
-        self._changed = True
+        self._changed = self._nodes_changed = True
         self._view = ClusterView()
+        self.nodes_version = 0
+        """Grows with every change of a node."""
 
     def follow(self) -> set[str]:
         """A set that from now on collects the names of nodes where anything changed."""
@@ -41,12 +43,12 @@ class Inventory:
     def put_node(self, node: Node) -> None:
         self.nodes[node.name] = node
         self._note_empty(node.name)
-        self._mark(node.name)
+        self._mark_node(node.name)
 
     def drop_node(self, name: str) -> None:
         del self.nodes[name]
         self.empty_since.pop(name, None)
-        self._mark(name)
+        self._mark_node(name)
 
     def put_pod(self, pod: Pod) -> None:
         before = self.pods.get(pod.uid)
@@ -71,12 +73,27 @@ class Inventory:
 
     def view(self, budgets: tuple[Budget, ...]) -> ClusterView:
         if self._changed or budgets is not self._view.budgets:
-            self._view = ClusterView(tuple(self.nodes.values()), tuple(self.pods.values()), budgets)
-            # These two would be found by going through every pod; here it is known what changed.
-            vars(self._view)["pods_on"] = self._fresh_pods_on()
-            vars(self._view)["waiting_pods"] = tuple(pod for _, pod in sorted(self.waiting.items()))
-            self._changed = False
+            self._view = self._new_view(budgets)
+            self._changed = self._nodes_changed = False
         return self._view
+
+    def _new_view(self, budgets: tuple[Budget, ...]) -> ClusterView:
+        """What did not change is taken from the last. What is derived from all nodes or pods would be found
+        by going through every one; here it is known what changed."""
+        last, derived = self._view, vars(self._view)
+        nodes = tuple(self.nodes.values()) if self._nodes_changed else last.nodes
+        pods = tuple(self.pods.values()) if self._changed else last.pods
+        view = ClusterView(nodes, pods, budgets)
+        kept = ("workers", "node_named") if not self._nodes_changed else ()
+        if not self._changed:
+            kept = (*kept, "pods_on", "waiting_pods", "empty_workers")
+        else:
+            vars(view)["pods_on"] = self._fresh_pods_on()
+            vars(view)["waiting_pods"] = tuple(pod for _, pod in sorted(self.waiting.items()))
+            empty = (node.uid for name in self.empty_since if (node := self.nodes[name]).worker)
+            vars(view)["empty_workers"] = tuple(sorted(filter(None, empty)))
+        vars(view).update({name: derived[name] for name in kept if name in derived})
+        return view
 
     @property
     def pending_pod_seconds(self) -> float:
@@ -116,6 +133,11 @@ class Inventory:
             self.waiting.pop(uid, None)
         else:
             self.waiting[uid] = pod
+
+    def _mark_node(self, name: str) -> None:
+        self._nodes_changed = True
+        self.nodes_version += 1
+        self._mark(name)
 
     def _mark(self, node_name: str) -> None:
         self._changed = True

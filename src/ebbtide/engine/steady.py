@@ -1,0 +1,209 @@
+"""Does not compute again what provably comes out the same: for simulations, where most ticks see what the
+last one saw.
+
+The last answer is used where all of this holds, and is computed again otherwise:
+
+- The tick sees the very same cluster, instances and settings, and the same CPU.
+- The record is the same, except for what neither step reads.
+- No comparison with the time that the last computation made comes out otherwise by now. That computation ran
+  with a `Moment` as its time, which notes them all; where it could not, its answer is not used again.
+- Its sentence says no duration that changes with every second.
+
+Only a decision to do nothing is used again, and never one that goes to the log.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
+from typing import Any, cast
+
+from ebbtide.engine.moment import MARK, Moment
+from ebbtide.engine.thinking import ALWAYS, Tracked
+from ebbtide.model.check import Check, Refusal
+from ebbtide.model.decision import Action, Decision, Verdict
+from ebbtide.model.pod import Budget
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import ClusterView, Snapshot
+
+UNREAD = ("rev", "lock_owner", "lock_until", "lock_token", "last_said", "decision_key", "decision_logged_at")
+"""Fields of the record that are there for the stores, for people and for the log."""
+DERIVED = (
+    "instance_with_id",
+    "instance_with_key",
+    "instance_of",
+    "_instance_at",
+    "node_of",
+    "alive",
+    "unmatched",
+    "working",
+)
+"""What a snapshot derives from nodes and instances alone."""
+NOT_UNDERSTOOD = (TypeError, AttributeError)
+"""What a `Moment`, or a view that is watched, answers to what it cannot do; then all is computed as ever."""
+_values = attrgetter(*(field.name for field in fields(Record) if field.name not in (*UNREAD, "ticked_at")))
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What was computed, from what, and until when it holds."""
+
+    snapshot: Snapshot
+    settings: Settings
+    values: Any
+    since: int
+    until: float
+    reads_budgets: bool
+    decision: Decision | None = None
+
+    def holds(self, snapshot: Snapshot, record: Record, settings: Settings, now: int) -> bool:
+        """The time of the computation is the earliest it holds for: a clock that went back ends it. The time
+        between the look and the computation is as long as it was then."""
+        return (
+            self.since <= now < self.until
+            and now - snapshot.at == self.since - self.snapshot.at
+            and settings is self.settings
+            and _same_sight(snapshot, self.snapshot)
+            and not (self.reads_budgets and snapshot.cluster.budgets is not self.snapshot.cluster.budgets)
+            and _values(record) == self.values
+        )
+
+
+class Steady:
+    def __init__(self) -> None:
+        self._tracked: _Known | None = None
+        self._decided: _Known | None = None
+        self._seen: Snapshot | None = None
+        self.computed = 0
+        self.repeated = 0
+        """How many decisions were computed, and how many were used again."""
+
+    def track(self, snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Tracked:
+        known, seen, self._seen = self._tracked, self._seen, snapshot
+        if seen is not None:
+            _derive_from(seen, snapshot)
+        # Only where nothing changed is it likely that the timers stand still.
+        recent = 0 <= now - record.ticked_at <= settings.max_tick_gap_seconds
+        if recent and seen is not None and _same_sight(snapshot, seen):
+            if known is not None and known.holds(snapshot, record, settings, now):
+                return replace(record, ticked_at=now), ()
+            self._tracked = _standing(snapshot, record, settings, now)
+            if self._tracked is not None:
+                return replace(record, ticked_at=now), ()
+        self._tracked = None
+        return ALWAYS.track(snapshot, record, settings, now)
+
+    def decide(
+        self, snapshot: Snapshot, record: Record, settings: Settings, now: int, decision_id: str
+    ) -> Decision:
+        known = self._decided
+        if (
+            known is not None
+            and known.decision is not None
+            and not _goes_to_log(known.decision, record, settings, now)
+            and known.holds(snapshot, record, settings, now)
+        ):
+            self.repeated += 1
+            return replace(known.decision, id=decision_id, at=now)
+        self.computed += 1
+        self._decided = None
+        if not record.scaling_in_progress:
+            self._decided = _decided(snapshot, record, settings, now, decision_id)
+            if self._decided is not None and self._decided.decision is not None:
+                return self._decided.decision
+        return ALWAYS.decide(snapshot, record, settings, now, decision_id)
+
+
+def _same_sight(one: Snapshot, other: Snapshot) -> bool:
+    """All but the disruption budgets, which few decisions ask for."""
+    return (
+        one.cluster.nodes is other.cluster.nodes
+        and one.cluster.pods is other.cluster.pods
+        and one.instances is other.instances
+        and one.cpu.value == other.cpu.value
+        and one.cpu.problem == other.cpu.problem
+        and one.problems == other.problems
+        and one.players == other.players
+    )
+
+
+def _goes_to_log(decision: Decision, record: Record, settings: Settings, now: int) -> bool:
+    """All texts of what is logged must be those of now, also those of checks that passed."""
+    repeats = decision.key == record.decision_key
+    return not repeats or now - record.decision_logged_at >= settings.decision_log_seconds
+
+
+def _derive_from(known: Snapshot, snapshot: Snapshot) -> None:
+    """Take over what was derived from the same nodes and instances."""
+    if known.cluster.nodes is snapshot.cluster.nodes and known.instances is snapshot.instances:
+        derived = vars(known)
+        vars(snapshot).update({name: derived[name] for name in DERIVED if name in derived})
+
+
+class _Watched(ClusterView):
+    """A view that notes whether its budgets were asked for."""
+
+    asked: bool
+
+    @property
+    def budgets(self) -> tuple[Budget, ...]:  # type: ignore[override]
+        self.__dict__["asked"] = True
+        return cast(tuple[Budget, ...], self.__dict__["budgets"])
+
+
+def _at(snapshot: Snapshot, moment: Moment, now: int) -> tuple[Snapshot, _Watched]:
+    """The same sight, seen as long before that moment as it was before now."""
+    view = object.__new__(_Watched)
+    vars(view).update(vars(snapshot.cluster), asked=False)
+    seen = copy(snapshot)
+    vars(seen).update(at=moment - (now - snapshot.at), cluster=view)
+    return seen, view
+
+
+def _standing(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> _Known | None:
+    """Until when bringing this record up to date changes nothing but `ticked_at`; none where it does."""
+    moment = Moment(now)
+    # The last tick is always about as long ago as it is now: `Steady.track` asks that of each tick again.
+    ticked_at = cast(int, moment - (now - record.ticked_at))
+    seen, view = _at(snapshot, moment, now)
+    try:
+        after, warnings = ALWAYS.track(
+            seen, replace(record, ticked_at=ticked_at), settings, cast(int, moment)
+        )
+        stands = not warnings and _values(after) == _values(record)
+    except NOT_UNDERSTOOD:
+        return None
+    _derive_from(seen, snapshot)
+    if not stands:
+        return None
+    return _Known(snapshot, settings, _values(record), now, moment.holds_until, view.asked)
+
+
+def _decided(
+    snapshot: Snapshot, record: Record, settings: Settings, now: int, decision_id: str
+) -> _Known | None:
+    """A decision to do nothing, and until when it stays the same; none where there is more to it."""
+    moment = Moment(now)
+    (seen, view), same = _at(snapshot, moment, now), replace(record, ticked_at=cast(int, moment))
+    try:
+        found = ALWAYS.decide(seen, same, settings, cast(int, moment), decision_id)
+    except NOT_UNDERSTOOD:
+        return None
+    _derive_from(seen, snapshot)
+    if found.action is not Action.NOTHING or found.consolidation is not None:
+        return None
+    until = now if MARK in found.reason else moment.holds_until
+    verdicts = tuple(map(_unmarked, found.verdicts))
+    decision = replace(found, at=now, reason=found.reason.replace(MARK, ""), verdicts=verdicts)
+    return _Known(snapshot, settings, _values(record), now, until, view.asked, decision)
+
+
+def _unmarked(verdict: Verdict) -> Verdict:
+    marked = any(MARK in check.says for check in verdict.checks)
+    if not marked and not any(MARK in refusal.reason for refusal in verdict.refusals):
+        return verdict
+    checks = tuple(Check(one.name, one.passed, one.says.replace(MARK, "")) for one in verdict.checks)
+    refusals = tuple(Refusal(one.node_name, one.reason.replace(MARK, "")) for one in verdict.refusals)
+    return Verdict(verdict.action, checks, refusals)

@@ -1,0 +1,86 @@
+"""Whether a simulation that skips what provably comes out the same does come out the same.
+
+    python -m tests.steady --seeds 200
+
+Plays swarm seeds and stories twice, once with every tick computed, and compares the bytes. While it skips,
+each answer that is used again is computed as well and compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from ebbtide.engine.steady import Steady
+from ebbtide.engine.thinking import ALWAYS, Always, Tracked
+from ebbtide.model.decision import Decision
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+from ebbtide.simulator.run.simulate import Simulation
+from ebbtide.simulator.story import play, read_story
+from ebbtide.simulator.story.parse import Story
+from tests.swarm.clusters import build
+
+
+class Audited(Steady):
+    """Computes all that is used again, and refuses what differs: a simulation reports that as a violation."""
+
+    repeats = 0
+    """Of all runners together."""
+
+    def track(self, snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Tracked:
+        found = super().track(snapshot, record, settings, now)
+        expected = ALWAYS.track(snapshot, record, settings, now)
+        assert found == expected, f"at {now}: the timers differ: {found} instead of {expected}"
+        return found
+
+    def decide(
+        self, snapshot: Snapshot, record: Record, settings: Settings, now: int, decision_id: str
+    ) -> Decision:
+        before = self.repeated
+        found = super().decide(snapshot, record, settings, now, decision_id)
+        expected = ALWAYS.decide(snapshot, record, settings, now, decision_id)
+        if self.repeated > before:
+            Audited.repeats += 1
+            # What is not logged is not shown either, except for what it says.
+            assert (found.id, found.at, found.action) == (expected.id, expected.at, expected.action)
+            assert (found.reason, found.key) == (expected.reason, expected.key), f"at {now}"
+        else:
+            assert found == expected, f"at {now}: {found} instead of {expected}"
+        return found
+
+
+def compare_seed(seed: int) -> None:
+    texts = []
+    for think in (Audited, Always):
+        simulation = Simulation(build(seed))
+        simulation.stage.think = think
+        texts.append(simulation.run().to_json())
+    assert texts[0] == texts[1], f"seed {seed} comes out otherwise where ticks are skipped"
+
+
+def compare_story(story: Story) -> None:
+    texts = [play(story, think).to_json() for think in (Audited, Always)]
+    assert texts[0] == texts[1], f"{story.keys.name} comes out otherwise where ticks are skipped"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=200)
+    asked = parser.parse_args()
+    folder = Path(__file__).parent
+    stories = sorted(
+        (*folder.glob("stories/*.yaml"), *folder.glob("../src/ebbtide/simulator/stories/*.yaml"))
+    )
+    for path in stories:
+        compare_story(read_story(path))
+    for seed in range(1, asked.seeds + 1):
+        compare_seed(seed)
+    print(f"{len(stories)} stories and {asked.seeds} seeds are equal; {Audited.repeats} decisions used again")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
