@@ -101,7 +101,7 @@ class Moment:
     def __str__(self) -> str:
         return format(self)
 
-    def __hash__(self) -> NoReturn:  # type: ignore[override]
+    def __hash__(self) -> NoReturn:
         raise TypeError("a moment is no key: what is found by it changes with every second")
 
 

@@ -148,7 +148,7 @@ class _Watched(ClusterView):
     asked: bool
 
     @property
-    def budgets(self) -> tuple[Budget, ...]:  # type: ignore[override]
+    def budgets(self) -> tuple[Budget, ...]:
         self.__dict__["asked"] = True
         return cast(tuple[Budget, ...], self.__dict__["budgets"])
 
