@@ -34,7 +34,8 @@ from ebbtide.engine.loop import for_a_daemon
 from ebbtide.engine.scale_to_zero.gating import GateEntry
 from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.errors import EbbtideError, Usage
-from ebbtide.gate.keeper import House, Keeper
+from ebbtide.gate.house import House
+from ebbtide.gate.keeper import Keeper
 from ebbtide.gate.limits import Limits
 from ebbtide.gate.metrics import GateMetrics
 from ebbtide.gate.passing import Dial

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
+from ebbtide.config.gate_http import HttpKeys, Network, http_keys_of
 from ebbtide.config.section import Section
 from ebbtide.model.gate import Gate, GateProtocol, ServiceRef
 
@@ -33,21 +33,11 @@ def _service(text: str) -> str:
     return text
 
 
-def _network(text: str) -> str:
-    try:
-        return str(ip_network(text))
-    except ValueError:
-        raise ValueError("no network; allowed: a CIDR such as 10.0.0.0/8") from None
-
-
 def _bytes(text: str) -> str:
     try:
         return bytes.fromhex(text).hex()
     except ValueError:
         raise ValueError("no bytes; allowed: hexadecimal digits, two a byte") from None
-
-
-Network = Annotated[str, AfterValidator(_network)]
 
 
 class GateKeys(Section):
@@ -96,7 +86,12 @@ class PolicyGateKeys(Section):
     services: tuple[ServiceKeys, ...] = Field(
         min_length=1, max_length=20, strict=False, description="Services whose first connection wakes it."
     )
-    protocol: GateProtocol = Field(GateProtocol.TCP, strict=False, description="tcp.")
+    protocol: GateProtocol = Field(
+        GateProtocol.TCP,
+        strict=False,
+        description="tcp passes everything unread; http reads the first request; minecraft answers pings.",
+        json_schema_extra={"allowed": "tcp, http or minecraft"},
+    )
     hold_seconds: int | None = Field(
         None, ge=1, le=3600, description="How long a connection is held; else the cold-start timeout."
     )
@@ -108,11 +103,26 @@ class PolicyGateKeys(Section):
         "", max_length=128, description="Hexadecimal: what a connection must begin with to wake."
     )
     least_bytes: int = Field(0, ge=0, le=2048, description="Bytes that must arrive before it wakes.")
+    http: HttpKeys | None = Field(
+        None,
+        description="Which requests wake, and what browsers get; for the protocol http.",
+        json_schema_extra={"allowed": "see below"},
+    )
 
     @model_validator(mode="after")
     def _each_service_once(self) -> PolicyGateKeys:
         if len(set(self.refs())) < len(self.services):
             raise ValueError("a gate that names a Service twice; name each once")
+        return self
+
+    @model_validator(mode="after")
+    def _rules_of_its_protocol(self) -> PolicyGateKeys:
+        if self.http is not None and self.protocol is not GateProtocol.HTTP:
+            raise ValueError(
+                f"http rules for the protocol {self.protocol}; set protocol to http, or leave them out"
+            )
+        if (self.first_bytes or self.least_bytes) and self.protocol is not GateProtocol.TCP:
+            raise ValueError(f"first_bytes or least_bytes for the protocol {self.protocol}; leave them out")
         return self
 
     def refs(self) -> tuple[ServiceRef, ...]:
@@ -127,6 +137,7 @@ class PolicyGateKeys(Section):
             sources=self.sources,
             first_bytes=self.first_bytes,
             least_bytes=self.least_bytes,
+            http=self.http.rules() if self.http is not None else DEFAULTS.http,
         )
 
 
@@ -140,4 +151,5 @@ def gate_keys_of(gate: Gate) -> PolicyGateKeys:
         sources=gate.sources,
         first_bytes=gate.first_bytes,
         least_bytes=gate.least_bytes,
+        http=http_keys_of(gate.http) if gate.http != DEFAULTS.http else None,
     )

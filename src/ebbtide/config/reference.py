@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 from ebbtide.config.api import TokenKeys
 from ebbtide.config.budgets import BudgetKeys
 from ebbtide.config.gate import PolicyGateKeys, ServiceKeys
+from ebbtide.config.gate_http import HttpKeys, NeverWakeKeys, WakeHeaderKeys
 from ebbtide.config.headroom import HeadroomKeys, WindowKeys
 from ebbtide.config.places import allowed, variable_of
 from ebbtide.config.policies import (
@@ -51,6 +52,9 @@ def reference() -> str:
     parts.append(_entries("A schedule, in `policies[].schedules`", ScheduleKeys))
     parts.append(_entries("A gate, in `policies[].gate`", PolicyGateKeys))
     parts.append(_entries("A Service, in `policies[].gate.services`", ServiceKeys))
+    parts.append(_entries("HTTP, in `policies[].gate.http`", HttpKeys))
+    parts.append(_entries("What never wakes, in `policies[].gate.http.never_wake`", NeverWakeKeys))
+    parts.append(_entries("The header that wakes, in `policies[].gate.http.wake_header`", WakeHeaderKeys))
     parts.append(_entries("A budget, in `budgets` and `pools[].budgets`", BudgetKeys))
     parts.append(_catalogue())
     return "\n\n".join(parts)
@@ -78,10 +82,14 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value: Any = field.default
+    if isinstance(value, BaseModel):
+        return "its defaults"
     if isinstance(value, tuple) and value and isinstance(value[0], BaseModel):
         return ", ".join(f"`{each.model_dump(mode='json', exclude_defaults=True)}`" for each in value)
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
+    if isinstance(value, tuple) and value:
+        return ", ".join(f"`{each}`" for each in value)
     text = str(value).replace("|", "\\|")
     return f"`{text}`" if value or value == 0 else "none"
 

@@ -11,10 +11,13 @@ import socket
 from typing import Protocol, cast
 
 from ebbtide.gate.answers import looks_like_http
-from ebbtide.gate.pipe import reset
 from ebbtide.gate.routes import Route
+from ebbtide.model.gate import GateProtocol
 
 PEEK_BYTES = 4096
+"""Read at a time, and of a connection that is held."""
+HEAD_BYTES = 16_384
+"""The head of a request may be longer, up to this; what is too long is judged by its beginning."""
 KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
 """A client whose machine is gone sends no end: it is noticed within a minute."""
 
@@ -38,6 +41,7 @@ class Held(asyncio.BufferedProtocol):
         "arrived",
         "ended",
         "head",
+        "judged",
         "passing",
         "port",
         "route",
@@ -61,10 +65,22 @@ class Held(asyncio.BufferedProtocol):
         self.passing: asyncio.Task[None] | None = None
         """Passes it on, from the moment a pod is ready."""
         self.waited = False
+        self.judged = False
+        """It wakes and is held: what still comes changes nothing."""
+
+    @property
+    def limit(self) -> int:
+        is_http = self.route is not None and self.route.gate.protocol is GateProtocol.HTTP
+        return HEAD_BYTES if is_http and not self.judged else PEEK_BYTES
 
     @property
     def whole(self) -> bool:
-        return self.ended or len(self.head) >= PEEK_BYTES
+        return self.ended or len(self.head) >= self.limit
+
+    def file_number(self) -> int:
+        """-1 where it is closed."""
+        found: socket.socket | None = self.transport.get_extra_info("socket")
+        return -1 if found is None or self.transport.is_closing() else found.fileno()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -75,12 +91,10 @@ class Held(asyncio.BufferedProtocol):
         self._host.admit(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - as much as may be read
-        return _scratch[: PEEK_BYTES - len(self.head)]
+        return _scratch[: max(1, min(PEEK_BYTES, self.limit - len(self.head)))]
 
     def buffer_updated(self, nbytes: int) -> None:
         self.head += bytes(_scratch[:nbytes])
-        if len(self.head) >= PEEK_BYTES:
-            self.transport.pause_reading()
         self._host.heard(self)
 
     def eof_received(self) -> bool:
@@ -95,6 +109,10 @@ class Held(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - gone is gone
         self._host.left(self)
 
+    def leave_unread(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.pause_reading()
+
     def settle(self) -> None:
         """No more waiting: no deadline, and nothing passes it on."""
         if self.timer is not None:
@@ -102,38 +120,6 @@ class Held(asyncio.BufferedProtocol):
             self.timer = None
         if self.passing is not None and self.passing is not asyncio.current_task():
             self.passing.cancel()
-
-
-class Farewell(asyncio.Protocol):
-    """Says something and closes. What still comes is thrown away for a while: closing at once would reset the
-    connection, and the client might lose the answer."""
-
-    def __init__(self, transport: asyncio.Transport, linger_seconds: float) -> None:
-        self._transport = transport
-        self._timer = asyncio.get_running_loop().call_later(linger_seconds, transport.abort)
-
-    def data_received(self, data: bytes) -> None:
-        pass
-
-    def eof_received(self) -> bool:
-        return False
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - gone is gone
-        self._timer.cancel()
-
-
-def say(transport: asyncio.Transport, reply: bytes, linger_seconds: float) -> None:
-    if transport.is_closing():
-        return
-    if not reply:
-        reset(transport)
-        return
-    # A transport takes another kind of protocol only while it does not read.
-    transport.pause_reading()
-    transport.set_protocol(Farewell(transport, linger_seconds))
-    transport.write(reply)
-    transport.write_eof()
-    transport.resume_reading()
 
 
 def _keep_alive(transport: asyncio.BaseTransport) -> None:

@@ -7,20 +7,26 @@ from dataclasses import dataclass
 
 from ebbtide.model.gate import Gate
 
-Talk = Callable[[bytes], bytes | None]
-"""What to answer to everything that a client has said so far; None ends it."""
+Talk = Callable[[bytes], tuple[bytes, bool]]
+"""From all that a client has said: all that is to be answered to it, and whether that is the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     wakes: bool
     holds: bool
+    unread: bool = False
+    """Nothing more is to be read of a connection that is held."""
     reply: bytes = b""
     """Said at once to a connection that is not held; without it, it is reset."""
     why: str = ""
-    """For the metrics: why it was not held."""
+    """Why it was not held."""
     talk: Talk | None = None
     """A conversation instead of one reply."""
+    source: str = ""
+    """Whom it comes from, where a trusted proxy says so."""
+    most_seconds: float | None = None
+    """Its client gives up after so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +37,22 @@ class Heard:
     whole: bool
     """Nothing more will be read before the connection is passed on."""
     source: str = ""
+    policy: str = ""
+    """Its name."""
     eta_seconds: int = 0
+    """0: not known."""
+    waking: bool = False
+    """A wake is in progress."""
+    waited_seconds: int = 0
+    """Since it began, as far as this gate knows."""
+    needs_node: bool | None = None
+    """Whether a node must be launched first; None: not known."""
+    failing: bool = False
+    """The wake could not be recorded so far."""
 
 
 HOLD = Verdict(wakes=True, holds=True)
+HOLD_UNREAD = Verdict(wakes=True, holds=True, unread=True)
 MORE: Verdict | None = None
 """Not to be said yet."""
 

@@ -2,7 +2,7 @@
 
     arrives ──pod ready──────────────────────────────> passed on
        └──judged──> held ──pod ready──> passed on
-              │       ├──deadline──> 503 or reset
+              │       ├──deadline──> 503, kick or reset
               │       └──client goes
               └──answered or refused
 
@@ -12,40 +12,25 @@ For the event loop alone. A connection is passed on once: after the first byte t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
-from ebbtide.gate.answers import looks_like_http, unavailable
-from ebbtide.gate.held import Held, say
-from ebbtide.gate.judge import Heard, Verdict, judge_tcp
-from ebbtide.gate.knocking import Knocker, Wake
-from ebbtide.gate.limits import Limits, Sources, may_wake
-from ebbtide.gate.metrics import GateMetrics, Outcome
-from ebbtide.gate.passing import Dial, Passing
+from ebbtide.gate.hall import Hall
+from ebbtide.gate.held import Held
+from ebbtide.gate.house import JUDGES, House
+from ebbtide.gate.judge import Verdict
+from ebbtide.gate.knocking import Knocker
+from ebbtide.gate.leaving import Leaving
+from ebbtide.gate.limits import Sources, is_trusted, may_wake
+from ebbtide.gate.metrics import GateMetrics, Outcome, Refusal
+from ebbtide.gate.outlook import Outlook
+from ebbtide.gate.parting import Parting
+from ebbtide.gate.passing import Passing
 from ebbtide.gate.pipe import reset
-from ebbtide.gate.routes import Backends, Route, Routes
-from ebbtide.model.gate import Gate, GateProtocol, ServiceRef
+from ebbtide.gate.routes import Route
+from ebbtide.gate.sorry import too_slow, words
+from ebbtide.model.gate import GateProtocol, ServiceRef
 
-Judge = Callable[[Gate, Heard], Verdict | None]
-JUDGES: Mapping[GateProtocol, Judge] = {GateProtocol.TCP: judge_tcp}
 UNKNOWN_SECONDS = 5.0
 """How long a connection for a port that stands for nothing waits for the table of ports to be read again."""
-RETRY_AFTER_SECONDS = 30
-"""Where nothing is known of how long it takes."""
-
-
-@dataclass(frozen=True, slots=True)
-class House:
-    """What the keeper is given."""
-
-    routes: Routes
-    backends: Backends
-    wake: Wake
-    lost: Callable[[], None] = lambda: None
-    """A connection came for a port that stands for nothing: read the table again."""
-    limits: Limits = field(default_factory=Limits)
-    dial: Dial | None = None
-    """How pods are reached, where that is not by their addresses."""
 
 
 class Keeper:
@@ -54,18 +39,19 @@ class Keeper:
         self._metrics = metrics
         self._limits = house.limits
         self._sources = Sources(house.limits.wakes_per_minute)
-        self._held: dict[str, dict[Held, None]] = {}
-        """By policy id, in the order of arrival."""
-        self._names: dict[str, str] = {}
+        self._hall = Hall(metrics)
         self._lost: dict[Held, None] = {}
         self._ready_at: dict[ServiceRef, float] = {}
-        self._knocker = Knocker(house.wake, self._is_held, self._woken)
+        self._knocker = Knocker(house.wake, lambda policy_id: self._hall.count_of(policy_id) > 0, self._woken)
+        self._outlook = Outlook(self._knocker, house.expects)
         self._passing = Passing(house.backends, house.limits, metrics, house.dial)
+        self._parting = Parting(house.limits.linger_seconds)
+        self._leaving = Leaving(self._gone)
         house.backends.changed = self.pods_changed
 
     @property
     def held(self) -> int:
-        return sum(map(len, self._held.values())) + len(self._lost)
+        return self._hall.count + len(self._lost)
 
     @property
     def open(self) -> int:
@@ -73,8 +59,8 @@ class Keeper:
 
     def admit(self, held: Held) -> None:
         route = self._house.routes.find(held.port)
-        if self.held >= self._limits.held:
-            self._refuse(held, route)
+        if self.held >= self._limits.held or self._files() >= self._limits.files:
+            self._refuse(held, route, Refusal.GATE_FULL)
         elif route is None:
             self._lost[held] = None
             held.timer = asyncio.get_running_loop().call_later(UNKNOWN_SECONDS, self._unknown, held)
@@ -91,27 +77,27 @@ class Keeper:
 
     def pods_changed(self, service: ServiceRef) -> None:
         now = asyncio.get_running_loop().time()
-        for ours in list(self._held.values()):
-            for held in list(ours):
-                route = held.route
-                if route is not None and route.service == service and self._house.backends.ready(route):
-                    self._ready_at.setdefault(service, now)
-                    self._pass_on(held, route)
+        for held, route in self._hall:
+            if route.service == service and self._house.backends.ready(route):
+                self._ready_at.setdefault(service, now)
+                self._pass_on(held, route)
 
     def heard(self, held: Held) -> None:
-        if held.route is not None and held.passing is None:
+        if held.route is not None and held.passing is None and not held.judged:
             self._consider(held, held.route)
+        if held.whole and (held.judged or held.passing is not None or held.route is None):
+            self._rest(held)
 
     def left(self, held: Held) -> None:
+        self._leaving.forget(held)
         held.settle()
         self._lost.pop(held, None)
-        route = held.route
-        if route is not None and self._drop(held, route):
-            self._metrics.ended(route.policy, Outcome.LEFT)
+        if held.route is not None and self._drop(held, held.route):
+            self._metrics.ended(held.route.policy, Outcome.LEFT)
 
     def sweep(self) -> None:
         """Every few seconds: ask again for what is still awaited."""
-        for policy_id in [one for one, ours in self._held.items() if ours]:
+        for policy_id in self._hall.policies():
             self._knocker.knock(policy_id)
 
     def report(self) -> set[str]:
@@ -121,60 +107,86 @@ class Keeper:
             self._knocker.knock(policy_id)
         return busy
 
-    def eta_seconds(self, policy_id: str) -> int:
-        return self._knocker.eta_seconds(policy_id)
-
     async def close(self, reason: str = "the gate is shutting down") -> None:
-        for ours in list(self._held.values()):
-            for held in list(ours):
-                if held.route is not None:
-                    self._end(held, held.route, Outcome.REFUSED, reason)
+        for held, route in self._hall:
+            self._end(held, route, Outcome.REFUSED, reason, Refusal.SHUTDOWN)
         for held in list(self._lost):
             reset(held.transport)
         await self._knocker.close()
         await self._passing.close()
+        self._leaving.close()
+
+    def _files(self) -> int:
+        """Each connection is one file, and two once it is passed on."""
+        return self.held + 2 * self.open + self._parting.count
 
     def _receive(self, held: Held, route: Route) -> None:
         held.route = route
-        ours = self._held.setdefault(route.policy_id, {})
-        self._names[route.policy_id] = route.policy
         if self._house.backends.ready(route):
             # Also while a pod is ready: the policy may be about to go to zero, and this speaks against it.
-            self._keep(held, route)
+            self._keep(held, route, route.hold_seconds)
             self._knocker.knock(route.policy_id)
             self._pass_on(held, route)
-        elif not may_wake(route.gate, held.source) or len(ours) >= route.gate.max_held:
-            self._refuse(held, route)
+        elif self._hall.count_of(route.policy_id) >= route.gate.max_held:
+            self._refuse(held, route, Refusal.POLICY_FULL)
+        elif not is_trusted(route.gate, held.source) and not may_wake(route.gate, held.source):
+            self._refuse(held, route, Refusal.SOURCE)
         else:
             held.waited = True
-            self._keep(held, route)
+            self._keep(held, route, min(self._limits.head_seconds, route.hold_seconds))
             self._consider(held, route)
 
-    def _keep(self, held: Held, route: Route) -> None:
-        self._held[route.policy_id][held] = None
-        loop = asyncio.get_running_loop()
-        held.timer = loop.call_later(route.hold_seconds, self._expire, held, route)
-        self._count(route)
+    def _keep(self, held: Held, route: Route, seconds: float) -> None:
+        self._hall.add(held, route)
+        held.timer = asyncio.get_running_loop().call_later(seconds, self._expire, held, route)
 
     def _consider(self, held: Held, route: Route) -> None:
-        heard = Heard(held.head, held.whole, held.source, self._knocker.eta_seconds(route.policy_id))
-        verdict = JUDGES[route.gate.protocol](route.gate, heard)
+        verdict = JUDGES[route.gate.protocol](route.gate, self._outlook.heard(held, route))
         if verdict is None:
             return
-        if verdict.wakes and not self._may_start(held, route):
-            self._end(held, route, Outcome.REFUSED, "too many wakes from this address")
-            return
         if verdict.wakes:
+            if not self._may_start(verdict.source or held.source, route):
+                self._end(held, route, Outcome.REFUSED, "too many wakes from this address", Refusal.WAKES)
+                return
             self._knocker.knock(route.policy_id)
-        if not verdict.holds:
-            self._drop(held, route)
-            self._metrics.ended(route.policy, Outcome.ANSWERED if verdict.reply else Outcome.REFUSED)
-            say(held.transport, verdict.reply, self._limits.linger_seconds)
+        if verdict.holds:
+            self._hold(held, route, verdict)
+        else:
+            self._answer(held, route, verdict)
 
-    def _may_start(self, held: Held, route: Route) -> bool:
-        """Who joins others that are held starts nothing and is not counted."""
-        others = len(self._held[route.policy_id]) > 1
-        return others or self._sources.allows(held.source, asyncio.get_running_loop().time())
+    def _hold(self, held: Held, route: Route, verdict: Verdict) -> None:
+        held.judged = True
+        loop, most = asyncio.get_running_loop(), verdict.most_seconds
+        seconds = route.hold_seconds if most is None else min(most, route.hold_seconds)
+        if held.timer is not None:
+            held.timer.cancel()
+        held.timer = loop.call_at(held.arrived + seconds, self._expire, held, route)
+        if verdict.unread:
+            self._rest(held)
+
+    def _answer(self, held: Held, route: Route, verdict: Verdict) -> None:
+        self._drop(held, route)
+        held.settle()
+        if verdict.talk is not None:
+            self._metrics.ended(route.policy, Outcome.ANSWERED)
+            self._parting.talk(held.transport, verdict.talk, held.head)
+            return
+        if verdict.reply:
+            self._metrics.ended(route.policy, Outcome.ANSWERED)
+        else:
+            self._refused(route, Refusal.RULE)
+        self._parting.say(held.transport, verdict.reply)
+
+    def _may_start(self, source: str, route: Route) -> bool:
+        """Who joins others, or a wake in progress, starts nothing and is not counted."""
+        if self._hall.count_of(route.policy_id) > 1 or self._knocker.waking(route.policy_id) is not None:
+            return True
+        return self._sources.allows(source, asyncio.get_running_loop().time())
+
+    def _rest(self, held: Held) -> None:
+        """Nothing more is read of it; only whether it leaves is still seen."""
+        held.leave_unread()
+        self._leaving.watch(held)
 
     def _pass_on(self, held: Held, route: Route) -> None:
         if held.passing is None:
@@ -188,48 +200,60 @@ class Keeper:
         self._metrics.ended(route.policy, Outcome.RELEASED if held.waited else Outcome.FORWARDED)
 
     def _expire(self, held: Held, route: Route) -> None:
-        failing = self._knocker.failing(route.policy_id)
-        why = "the wake could not be recorded" if failing else "it is not awake yet"
-        self._end(held, route, Outcome.TIMED_OUT, f"{route.policy} was asked to wake, and {why}")
+        if held.judged or held.passing is not None:
+            self._end(held, route, Outcome.TIMED_OUT, self._outlook.why_not_awake(route))
+        elif self._drop(held, route):
+            held.settle()
+            self._refused(route, Refusal.SLOW)
+            self._parting.say(held.transport, too_slow(route, held.head))
+
+    def _gone(self, held: Held) -> None:
+        """It left while nothing was read of it."""
+        reset(held.transport)
 
     def _unknown(self, held: Held) -> None:
         self._lost.pop(held, None)
-        self._metrics.ended("", Outcome.REFUSED)
+        self._refused(None, Refusal.UNKNOWN_PORT)
         reset(held.transport)
 
-    def _refuse(self, held: Held, route: Route | None) -> None:
-        """Before anything is read: the protocol of the client is not known yet."""
-        self._metrics.ended(route.policy if route is not None else "", Outcome.REFUSED)
-        say(held.transport, b"", self._limits.linger_seconds)
+    def _refuse(self, held: Held, route: Route | None, why: Refusal) -> None:
+        """Before anything is read. Only where HTTP is configured, the client is known to understand words."""
+        self._refused(route, why)
+        reply = b""
+        if route is not None and route.gate.protocol is GateProtocol.HTTP:
+            reply = words(
+                route,
+                b"",
+                f"{route.policy} is asleep, and {why.detail}",
+                self._outlook.retry_after(route.policy_id),
+            )
+        self._parting.say(held.transport, reply)
 
-    def _end(self, held: Held, route: Route, outcome: Outcome, why: str) -> None:
+    def _refused(self, route: Route | None, why: Refusal) -> None:
+        self._metrics.refused(route.policy if route is not None else "", why)
+
+    def _end(
+        self, held: Held, route: Route, outcome: Outcome, detail: str, why: Refusal | None = None
+    ) -> None:
         if not self._drop(held, route):
             return
         held.settle()
-        self._metrics.ended(route.policy, outcome)
-        words = self._sorry(route, why) if looks_like_http(held.head) else b""
-        say(held.transport, words, self._limits.linger_seconds)
-
-    def _sorry(self, route: Route, why: str) -> bytes:
-        eta = self._knocker.eta_seconds(route.policy_id) or RETRY_AFTER_SECONDS
-        return unavailable(route.policy, why, eta)
+        if why is not None:
+            self._refused(route, why)
+        else:
+            self._metrics.ended(route.policy, outcome)
+        self._parting.say(
+            held.transport, words(route, held.head, detail, self._outlook.retry_after(route.policy_id))
+        )
 
     def _drop(self, held: Held, route: Route) -> bool:
         """Whether it was still among those that are held."""
-        ours = self._held.get(route.policy_id, {})
-        if held not in ours:
+        self._leaving.forget(held)
+        if not self._hall.drop(held, route):
             return False
-        del ours[held]
-        if not ours:
+        if not self._hall.count_of(route.policy_id):
             self._ready_at.pop(route.service, None)
-        self._count(route)
         return True
 
-    def _count(self, route: Route) -> None:
-        self._metrics.held(route.policy, len(self._held[route.policy_id]))
-
-    def _is_held(self, policy_id: str) -> bool:
-        return bool(self._held.get(policy_id))
-
     def _woken(self, policy_id: str, answered: bool) -> None:
-        self._metrics.woke(self._names.get(policy_id, policy_id), answered)
+        self._metrics.woke(self._hall.name_of(policy_id), answered)

@@ -9,20 +9,30 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from math import ceil
 
 from ebbtide.errors import EbbtideError
 
 Wake = Callable[[str], Awaitable[float]]
-"""Wakes the policy of this id, or notes that it is in use; seconds until it is ready. May raise
-`EbbtideError`."""
+"""Wakes the policy of this id, or notes that it is in use; the seconds that the wake takes, 0 where it is
+awake. May raise `EbbtideError`."""
 Needed = Callable[[str], bool]
 Answered = Callable[[str, bool], None]
 
 GAP_SECONDS = 1.0
 """Between two questions for one policy."""
 BACKOFF_SECONDS = (0.25, 0.5, 1.0, 2.0, 5.0)
+STALE_SECONDS = 120.0
+"""A wake of which nothing was heard for so long is over, or was given up."""
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Waking:
+    waited_seconds: int
+    eta_seconds: int
+    """0: it takes longer than expected."""
 
 
 @dataclass(slots=True)
@@ -30,8 +40,19 @@ class _Knock:
     wanted: bool = False
     task: asyncio.Task[None] | None = None
     failures: int = 0
-    ready_at: float = field(default=0.0)
-    """By the loop's clock."""
+    since: float = 0.0
+    """When the wake that is in progress was first answered, by the loop's clock; 0: none is."""
+    answered_at: float = 0.0
+    seconds: float = 0.0
+    """What that wake takes in all."""
+
+    def answered(self, seconds: float, now: float) -> None:
+        """No time left: it is awake. What was not asked about for long has ended unseen."""
+        if not seconds:
+            self.since = 0.0
+        elif not self.since or now - self.answered_at > STALE_SECONDS:
+            self.since = now
+        self.answered_at, self.seconds = now, seconds
 
 
 class Knocker:
@@ -48,12 +69,13 @@ class Knocker:
         if found.task is None:
             found.task = asyncio.get_running_loop().create_task(self._run(policy_id, found))
 
-    def eta_seconds(self, policy_id: str) -> int:
-        """Until it is ready, at least a second; 0 where nothing is known yet."""
-        found = self._knocks.get(policy_id)
-        if found is None or not found.ready_at:
-            return 0
-        return max(1, round(found.ready_at - asyncio.get_running_loop().time()))
+    def waking(self, policy_id: str) -> Waking | None:
+        """The wake in progress; None where none is known."""
+        found, now = self._knocks.get(policy_id), asyncio.get_running_loop().time()
+        if found is None or not found.since or now - found.answered_at > STALE_SECONDS:
+            return None
+        waited = now - found.since
+        return Waking(round(waited), max(0, ceil(found.seconds - waited)))
 
     def failing(self, policy_id: str) -> bool:
         """Whether the last question got no answer."""
@@ -84,7 +106,7 @@ class Knocker:
             _log.exception("policy %s could not be woken, and is asked for again", policy_id)
         else:
             knock.failures = 0
-            knock.ready_at = asyncio.get_running_loop().time() + seconds
+            knock.answered(seconds, asyncio.get_running_loop().time())
             self._answered(policy_id, True)
             return GAP_SECONDS
         knock.failures += 1

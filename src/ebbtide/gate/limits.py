@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address, ip_network
 
-from ebbtide.model.gate import Gate
+from ebbtide.model.gate import Gate, GateProtocol
 
 MOST_SOURCES = 10_000
 """How many sources are remembered; the one not heard of for longest goes first."""
@@ -24,6 +25,10 @@ class Limits:
     """After no ready pod took the connection."""
     knock_seconds: float = 5.0
     """How often a wake is asked for again while connections are held and no pod is ready."""
+    head_seconds: float = 10.0
+    """How long a client may take until it is clear whether it wakes; it has a place meanwhile."""
+    files: int = 1_000_000
+    """Descriptors that connections may take."""
     linger_seconds: float = 2.0
     """How long a refused client may take to read its answer."""
 
@@ -52,15 +57,24 @@ class Sources:
 
 def may_wake(gate: Gate, source: str) -> bool:
     """Whether connections of this address may wake; what is awake is open to all."""
-    if not gate.sources:
-        return True
+    return not gate.sources or is_in(gate.sources, source)
+
+
+def is_trusted(gate: Gate, source: str) -> bool:
+    """Whether it is a proxy that says whom a request comes from: then that counts, once it is read."""
+    return gate.protocol is GateProtocol.HTTP and is_in(gate.http.trusted_proxies, source)
+
+
+def is_in(networks: Sequence[str], source: str) -> bool:
+    if not networks:
+        return False
     try:
         address = ip_address(source.partition("%")[0])
     except ValueError:
         return False
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
-    return any(address in ip_network(each) for each in gate.sources)
+    return any(address in ip_network(each) for each in networks)
 
 
 def network_of(source: str) -> str:

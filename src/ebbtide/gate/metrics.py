@@ -26,6 +26,30 @@ class Outcome(StrEnum):
     """The client went while it was held."""
 
 
+class Refusal(StrEnum):
+    """Why a connection was refused."""
+
+    GATE_FULL = "gate_full"
+    POLICY_FULL = "policy_full"
+    SOURCE = "source"
+    """Its address may not wake."""
+    WAKES = "wakes"
+    """Its source started too many."""
+    RULE = "rule"
+    """By its first bytes."""
+    SLOW = "slow"
+    UNKNOWN_PORT = "unknown_port"
+    SHUTDOWN = "shutdown"
+
+    @property
+    def detail(self) -> str:
+        match self:
+            case Refusal.GATE_FULL | Refusal.POLICY_FULL:
+                return "too many connections wait for it already"
+            case _:
+                return "this address may not wake it"
+
+
 class GateMetrics:
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or CollectorRegistry()
@@ -37,6 +61,12 @@ class GateMetrics:
             "ebbtide_gate_connections",
             "Connections by how they ended for the gate.",
             ["policy", "outcome"],
+            registry=self.registry,
+        )
+        self._refused = Counter(
+            "ebbtide_gate_refused",
+            "Connections refused, by reason.",
+            ["policy", "reason"],
             registry=self.registry,
         )
         self._woken = Counter(
@@ -71,6 +101,10 @@ class GateMetrics:
 
     def ended(self, policy: str, outcome: Outcome) -> None:
         self._ended.labels(policy, outcome.value).inc()
+
+    def refused(self, policy: str, why: Refusal) -> None:
+        self.ended(policy, Outcome.REFUSED)
+        self._refused.labels(policy, why.value).inc()
 
     def woke(self, policy: str, answered: bool) -> None:
         (self._woken if answered else self._failed).labels(policy).inc()

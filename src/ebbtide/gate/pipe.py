@@ -55,7 +55,7 @@ class Pipe(asyncio.Protocol):
             other._transport.close()
             self._transport.close()
         elif not other._transport.is_closing():
-            other._transport.write_eof()
+            end_half(other._transport)
         return True
 
     def pause_writing(self) -> None:
@@ -98,6 +98,14 @@ def reset(transport: asyncio.Transport) -> None:
     if found is not None and not transport.is_closing():
         found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
     transport.abort()
+
+
+def end_half(transport: asyncio.Transport) -> None:
+    """Says that nothing more comes. A connection that was reset a moment ago has nobody to say it to."""
+    try:
+        transport.write_eof()
+    except OSError:
+        transport.abort()
 
 
 def _pause(pipe: Pipe | None) -> None:

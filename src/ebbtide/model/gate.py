@@ -22,6 +22,47 @@ class ServiceRef:
 class GateProtocol(StrEnum):
     TCP = "tcp"
     """Any protocol over TCP: TLS, HTTP/2, WebSocket and gRPC pass unread."""
+    HTTP = "http"
+    """The first request of a connection is read: it may get a page, or wake nobody."""
+    MINECRAFT = "minecraft"
+    """A status ping is answered and wakes nobody; a login wakes."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeverWake:
+    """Requests that wake nobody. Each is answered at once."""
+
+    known: bool = True
+    """Also the probes, scanners and crawlers that are known to this version."""
+    hosts: tuple[str, ...] = ()
+    """Exact, or `*.example.com` for all below it."""
+    paths: tuple[str, ...] = ()
+    """Exact, or the beginning where it ends with `*`."""
+    agents: tuple[str, ...] = ()
+    """Parts of the user agent, in any case."""
+    requests: tuple[str, ...] = ("HEAD /",)
+    """Method and exact path."""
+
+
+@dataclass(frozen=True, slots=True)
+class WakeHeader:
+    """What a request must carry to wake."""
+
+    name: str
+    value: str = ""
+    """Empty: any."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRules:
+    """Which requests wake, and what a browser gets meanwhile."""
+
+    waiting_page: bool = False
+    """For browsers: a page that shows how long it takes and reloads by itself. Else they are held as well."""
+    never_wake: NeverWake = NeverWake()
+    wake_header: WakeHeader | None = None
+    trusted_proxies: tuple[str, ...] = ()
+    """Networks (CIDR) whose `X-Forwarded-For` is believed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +80,8 @@ class Gate:
     """In hexadecimal: what a connection must begin with to wake. TCP alone."""
     least_bytes: int = 0
     """How many bytes must have arrived before a connection wakes. TCP alone."""
+    http: HttpRules = HttpRules()
+    """HTTP alone."""
 
 
 @dataclass(frozen=True, slots=True)

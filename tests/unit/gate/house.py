@@ -9,7 +9,9 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from ebbtide.gate.keeper import House, Keeper
+from ebbtide.gate.eta import Expects, nothing_known
+from ebbtide.gate.house import House
+from ebbtide.gate.keeper import Keeper
 from ebbtide.gate.limits import Limits
 from ebbtide.gate.metrics import GateMetrics
 from ebbtide.gate.routes import Address, Backends, Route, Routes
@@ -92,6 +94,7 @@ async def gate_house(
     limits: Limits | None = None,
     wake: Callable[[], Awaitable[float]] | None = None,
     lost: Callable[[], None] = lambda: None,
+    expects: Expects = nothing_known,
 ) -> AsyncIterator[GateHouse]:
     found = route or make_route()
     wakes: list[str] = []
@@ -102,7 +105,7 @@ async def gate_house(
 
     routes, backends, metrics, port = Routes(), Backends(), GateMetrics(), free_port()
     routes.replace({port: [found]})
-    keeper = Keeper(House(routes, backends, woken, lost, limits or Limits()), metrics)
+    keeper = Keeper(House(routes, backends, woken, lost, limits or Limits(), expects=expects), metrics)
     async with listening(keeper, LOOPBACK, [port], knock_seconds=0.2):
         house = GateHouse(keeper, metrics, backends, routes, port, found, wakes)
         try:

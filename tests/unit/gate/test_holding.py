@@ -228,7 +228,10 @@ def test_a_reset_of_the_pod_is_a_reset_for_the_client() -> None:
 
 def test_one_source_starts_no_more_wakes_than_it_may_and_joining_costs_nothing() -> None:
     async def story() -> None:
-        async with gate_house(limits=Limits(wakes_per_minute=1)) as gate:
+        async def wake() -> float:
+            return 0.0  # no wake is in progress that others could join
+
+        async with gate_house(limits=Limits(wakes_per_minute=1), wake=wake) as gate:
             _, writer = await gate.connect()
             await gate.held(1)
             _, joins = await gate.connect()

@@ -1,0 +1,50 @@
+"""Who is held now, by policy and in the order of arrival. For the event loop alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ebbtide.gate.held import Held
+from ebbtide.gate.metrics import GateMetrics
+from ebbtide.gate.routes import Route
+
+
+class Hall:
+    def __init__(self, metrics: GateMetrics) -> None:
+        self._metrics = metrics
+        self._held: dict[str, dict[Held, None]] = {}
+        self._names: dict[str, str] = {}
+        self.count = 0
+        """In all."""
+
+    def __iter__(self) -> Iterator[tuple[Held, Route]]:
+        """As they are now: a caller may let them go meanwhile."""
+        for ours in list(self._held.values()):
+            for held in list(ours):
+                if held.route is not None:
+                    yield held, held.route
+
+    def policies(self) -> list[str]:
+        return [policy_id for policy_id, ours in self._held.items() if ours]
+
+    def name_of(self, policy_id: str) -> str:
+        return self._names.get(policy_id, policy_id)
+
+    def count_of(self, policy_id: str) -> int:
+        return len(self._held.get(policy_id, ()))
+
+    def add(self, held: Held, route: Route) -> None:
+        self._names[route.policy_id] = route.policy
+        self._held.setdefault(route.policy_id, {})[held] = None
+        self.count += 1
+        self._metrics.held(route.policy, self.count_of(route.policy_id))
+
+    def drop(self, held: Held, route: Route) -> bool:
+        """Whether it was still here."""
+        ours = self._held.get(route.policy_id, {})
+        if held not in ours:
+            return False
+        del ours[held]
+        self.count -= 1
+        self._metrics.held(route.policy, len(ours))
+        return True
