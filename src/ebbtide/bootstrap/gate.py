@@ -47,6 +47,8 @@ SETTLE_SECONDS = 0.05
 """After a change, before takeovers are looked at: what changed together is looked at once."""
 WAKES_AT_ONCE = 16
 POLL_SECONDS = 0.1
+OTHER_FILES = 200
+"""Descriptors for the store, the API server and the metrics."""
 T = TypeVar("T")
 Say = Callable[[str], object]
 _log = logging.getLogger(__name__)
@@ -107,10 +109,13 @@ class GateProcess:
         """Until asked to stop; then no longer ready, and a while later gone. `dial` is for pods that
         are not reached by their addresses."""
         self._loop = asyncio.get_running_loop()
-        limits = Limits(held=self._keys.max_held, wakes_per_minute=self._keys.wakes_per_minute)
+        limits = Limits(
+            held=self._keys.max_held,
+            wakes_per_minute=self._keys.wakes_per_minute,
+            files=max(1, raise_file_limit() - len(self._keys.port_range) - OTHER_FILES),
+        )
         house = House(self._routes, self._backends, self._wake, self._look.set, limits, dial)
         keeper = self.keeper = Keeper(house, self.metrics)
-        raise_file_limit()
         with ExitStack() as last:
             last.callback(self._threads.shutdown, wait=False, cancel_futures=True)
             self._follow(last)

@@ -90,7 +90,7 @@ def test_reloads_join_the_wake_in_progress_and_use_up_no_wakes() -> None:
             await ask(gate, request(headers=BROWSER))
             await until(lambda: gate.counted("wakes_total", policy="web") > 0)
             for _ in range(3):
-                status, headers, _ = await ask(gate, request(headers=BROWSER))
+                _, headers, _ = await ask(gate, request(headers=BROWSER))
                 assert headers["content-type"].startswith("text/html")
             assert gate.ended("refused") == 0
 

@@ -186,7 +186,6 @@ def test_who_does_not_log_in_is_not_kicked() -> None:
     assert b"in a while" in kick_with(handshake(3), "asleep", 0)
 
 
-
 @given(st.binary(max_size=64), st.booleans())
 def test_whatever_arrives_is_judged_and_nothing_raises(said: bytes, whole: bool) -> None:
     verdict = judge_minecraft(make_gate(), Heard(said, whole))

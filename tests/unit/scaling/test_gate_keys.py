@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from ebbtide.adapters.stores.codec.policies import Bodies, policy_body
 from ebbtide.config.gate import GateKeys, PolicyGateKeys
 from ebbtide.config.policies import PolicyKeys, keys_of
-from ebbtide.model.gate import ServiceRef
+from ebbtide.model.gate import Gate, ServiceRef
+from ebbtide.model.policy import Policy
+from tests.policy_harness import policy_id
 
 GATE: dict[str, Any] = {
     "services": [{"namespace": "shop", "name": "web"}],
@@ -32,10 +35,70 @@ def test_a_policy_with_a_gate_is_written_back_as_it_was_read() -> None:
     assert keys_of(policy) == keys
 
 
+HTTP: dict[str, Any] = {
+    "services": [{"namespace": "shop", "name": "web"}],
+    "protocol": "http",
+    "http": {
+        "waiting_page": True,
+        "never_wake": {
+            "known": False,
+            "hosts": ["*.internal.example.com"],
+            "paths": ["/status", "/assets/*"],
+            "agents": ["curl"],
+            "requests": ["HEAD /", "OPTIONS /"],
+        },
+        "wake_header": {"name": "X-Wake", "value": "please"},
+        "trusted_proxies": ["10.0.0.0/8"],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "gate", [HTTP, {**HTTP, "http": None}, {**HTTP, "protocol": "minecraft", "http": None}]
+)
+def test_rules_of_http_are_written_back_as_they_were_read(gate: dict[str, Any]) -> None:
+    keys = PolicyKeys.model_validate(
+        {"name": "web", "target": {"workloads": [{"name": "web"}]}, "gate": gate}
+    )
+    policy = keys.policy(policy_id(1), 1, 0, 0)
+    assert keys_of(policy) == keys
+    assert Bodies(Policy).read(policy_body(policy)) == policy
+
+
+def test_a_policy_of_an_older_version_is_still_read() -> None:
+    """Its gate knows nothing of HTTP."""
+    body = (
+        '{"id":"00000000-0000-4000-8000-000000000001","name":"web","target":{"workloads":[],"pool":"p"},'
+        '"gate":{"services":[{"namespace":"default","name":"web"}],"protocol":"tcp","hold_seconds":null,'
+        '"max_held":1000,"sources":[],"first_bytes":"","least_bytes":0}}'
+    )
+    assert Bodies(Policy).read(body).gate == Gate((ServiceRef("default", "web"),))
+
+
+@pytest.mark.parametrize(
+    ("http", "says"),
+    [
+        ({"never_wake": {"hosts": ["a.example.com:80"]}}, "no host; allowed: a name such as"),
+        ({"never_wake": {"paths": ["api"]}}, "no path; allowed: /exact, or /beginning"),
+        ({"never_wake": {"paths": ["/a*b"]}}, "no path"),
+        ({"never_wake": {"requests": ["head /"]}}, "no request; allowed: METHOD /path"),
+        ({"never_wake": {"agents": ["b"]}}, "at least 2 characters"),
+        ({"wake_header": {"name": "X Wake"}}, "pattern"),
+        ({"trusted_proxies": ["10.0.0.1/8"]}, "no network"),
+        ({"wating_page": True}, "Extra inputs"),
+    ],
+)
+def test_what_is_wrong_with_rules_of_http_is_said(http: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        PolicyGateKeys.model_validate({**HTTP, "http": http})
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
         ({"services": []}, "at least 1 item"),
+        ({"http": {}}, "http rules for the protocol tcp; set protocol to http"),
+        ({"protocol": "minecraft"}, "first_bytes or least_bytes for the protocol minecraft"),
         ({"services": [{"name": "web"}, {"name": "web"}]}, "names a Service twice"),
         ({"sources": ["10.0.0.1/8"]}, "no network"),
         ({"first_bytes": "xyz"}, "no bytes"),
