@@ -35,6 +35,11 @@ from ebbtide.config.price_file import read_price_file
 from ebbtide.engine.journal import read_decision, read_inputs
 from ebbtide.entrypoints.pack import read_items, read_types
 from ebbtide.errors import EbbtideError
+from ebbtide.gate.held import HEAD_BYTES
+from ebbtide.gate.house import JUDGES
+from ebbtide.gate.judge import Heard
+from ebbtide.gate.minecraft import kick_with, talk_status
+from ebbtide.model.gate import Gate, GateProtocol, HttpRules
 from ebbtide.model.idle import IdleState
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.policy import Policy
@@ -170,6 +175,17 @@ def fuzz_api(data: bytes) -> None:
     )
     method, path = routes[(data[0] if data else 0) % len(routes)]
     _refused(_client().request(method, path, content=data[1:], headers={"content-type": "application/json"}))
+
+
+def fuzz_gate(data: bytes) -> None:
+    """The first bytes of a connection: a judge always decides once nothing more is read."""
+    for protocol in GateProtocol:
+        judge, gate = JUDGES[protocol], Gate((), protocol=protocol, http=HttpRules(waiting_page=True))
+        for whole in (False, True):
+            verdict = judge(gate, Heard(data[:HEAD_BYTES], whole, "192.0.2.1", "web"))
+            assert verdict is not None or not whole
+    talk_status("asleep", data)
+    kick_with(data, "asleep", 1)
 
 
 def _refused(answer: Any) -> None:

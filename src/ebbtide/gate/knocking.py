@@ -15,7 +15,7 @@ from math import ceil
 from ebbtide.errors import EbbtideError
 
 Wake = Callable[[str], Awaitable[float]]
-"""Wakes the policy of this id, or notes that it is in use; the seconds that the wake takes, 0 where it is
+"""Wakes the policy of this id, or notes that it is in use; the seconds until it is ready, 0 where it is
 awake. May raise `EbbtideError`."""
 Needed = Callable[[str], bool]
 Answered = Callable[[str, bool], None]
@@ -44,7 +44,7 @@ class _Knock:
     """When the wake that is in progress was first answered, by the loop's clock; 0: none is."""
     answered_at: float = 0.0
     seconds: float = 0.0
-    """What that wake takes in all."""
+    """What it took from then on."""
 
     def answered(self, seconds: float, now: float) -> None:
         """No time left: it is awake. What was not asked about for long has ended unseen."""
@@ -74,8 +74,8 @@ class Knocker:
         found, now = self._knocks.get(policy_id), asyncio.get_running_loop().time()
         if found is None or not found.since or now - found.answered_at > STALE_SECONDS:
             return None
-        waited = now - found.since
-        return Waking(round(waited), max(0, ceil(found.seconds - waited)))
+        left = found.answered_at + found.seconds - now
+        return Waking(round(now - found.since), max(0, ceil(left)))
 
     def failing(self, policy_id: str) -> bool:
         """Whether the last question got no answer."""

@@ -1,4 +1,5 @@
-"""A small real backend: HTTP/1.1 with WebSocket, TLS that answers by the name it is asked for, and plain TCP.
+"""A small real backend: HTTP/1.1 with WebSocket, HTTP/2, gRPC, TLS that answers by the name it is asked for,
+plain TCP, and the login of a game.
 
 Every answer holds the digest of what arrived, so a test knows that it arrived whole.
 """
@@ -21,6 +22,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from ebbtide.gate.packets import kick, read_opening
+from tests.integration.kube.backend_http2 import grpc_served, speak_h2c
 from tests.unit.gate.house import LOOPBACK
 
 MAGIC = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -72,6 +75,16 @@ async def _websocket(
     writer.close()
 
 
+async def speak_minecraft(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Kicks who logs in, with the digest of all that the login said."""
+    said = b""
+    while not (player := read_opening(said).player):
+        said += await reader.read(65536)
+    writer.write(kick(f"{player} {hashlib.sha256(said).hexdigest()}"))
+    await writer.drain()
+    writer.close()
+
+
 async def speak_tcp(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     digest = hashlib.sha256()
     while data := await reader.read(65536):
@@ -107,10 +120,12 @@ def backend() -> Iterator[Backend]:
             "http": await asyncio.start_server(speak_http, LOOPBACK, 0),
             "tls": await asyncio.start_server(tls, LOOPBACK, 0, ssl=outer),
             "tcp": await asyncio.start_server(speak_tcp, LOOPBACK, 0),
+            "h2c": await asyncio.start_server(speak_h2c, LOOPBACK, 0),
+            "shop": await asyncio.start_server(speak_http, LOOPBACK, 0),
+            "game": await asyncio.start_server(speak_minecraft, LOOPBACK, 0),
         }
-        found.append(
-            Backend({name: each.sockets[0].getsockname()[1] for name, each in servers.items()}, pems)
-        )
+        ports = {name: each.sockets[0].getsockname()[1] for name, each in servers.items()}
+        found.append(Backend({**ports, "grpc": grpc_port}, pems))
         loops.append(asyncio.get_running_loop())
         stop.append(asyncio.Event())
         ready.set()
@@ -120,13 +135,14 @@ def backend() -> Iterator[Backend]:
 
     stop: list[asyncio.Event] = []
     thread = threading.Thread(target=lambda: asyncio.run(serve()), name="backend", daemon=True)
-    thread.start()
-    assert ready.wait(20)
-    try:
-        yield found[0]
-    finally:
-        loops[0].call_soon_threadsafe(stop[0].set)
-        thread.join(10)
+    with grpc_served() as grpc_port:
+        thread.start()
+        assert ready.wait(20)
+        try:
+            yield found[0]
+        finally:
+            loops[0].call_soon_threadsafe(stop[0].set)
+            thread.join(10)
 
 
 def _certificates() -> tuple[dict[str, ssl.SSLContext], dict[str, str]]:

@@ -41,7 +41,7 @@ from tests.unit.gate.house import LOOPBACK, free_ports
 
 GATE_ADDRESS = "192.0.2.251"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices"
-PORTS = 8
+PORTS = 16
 MEASURED: list[str] = []
 """For the last lines of the run."""
 
