@@ -49,6 +49,7 @@ class Held(asyncio.BufferedProtocol):
         "timer",
         "transport",
         "waited",
+        "watched",
     )
 
     def __init__(self, host: Host, port: int) -> None:
@@ -67,6 +68,8 @@ class Held(asyncio.BufferedProtocol):
         self.waited = False
         self.judged = False
         """It wakes and is held: what still comes changes nothing."""
+        self.watched = -1
+        """The number of its file while only its end is watched."""
 
     @property
     def limit(self) -> int:
@@ -112,6 +115,10 @@ class Held(asyncio.BufferedProtocol):
     def leave_unread(self) -> None:
         if not self.transport.is_closing():
             self.transport.pause_reading()
+
+    def read_on(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.resume_reading()
 
     def settle(self) -> None:
         """No more waiting: no deadline, and nothing passes it on."""

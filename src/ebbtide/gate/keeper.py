@@ -133,6 +133,10 @@ class Keeper:
             self._refuse(held, route, Refusal.SOURCE)
         else:
             held.waited = True
+            if not held.whole:
+                # Of one that waited for its route more may be read now than was then.
+                self._leaving.forget(held)
+                held.read_on()
             self._keep(held, route, min(self._limits.head_seconds, route.hold_seconds))
             self._consider(held, route)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import select
 from collections.abc import Callable
+from contextlib import suppress
 
 from ebbtide.gate.answers import looks_like_http
 from ebbtide.gate.held import Held
@@ -27,17 +28,20 @@ class Leaving:
 
     def watch(self, held: Held) -> None:
         number = held.file_number()
-        if number >= 0 and number not in self._watched:
-            # Once: an end that is no reason to go, as a half that is closed, would be told again and again.
-            self._epoll.register(number, select.EPOLLRDHUP | select.EPOLLONESHOT)
-            self._watched[number] = held
+        if number < 0 or self._watched.get(number) is held:
+            return
+        # Once: an end that is no reason to go, as a half that is closed, would be told again and again.
+        self._epoll.register(number, select.EPOLLRDHUP | select.EPOLLONESHOT)
+        self._watched[number] = held
+        held.watched = number
 
     def forget(self, held: Held) -> None:
-        """Before its file is closed or handed over: the number is soon that of another."""
-        number = held.file_number()
-        if self._watched.get(number) is held:
+        """Its file may be closed by now, and the number that of another, who is watched in its place."""
+        number, held.watched = held.watched, -1
+        if number >= 0 and self._watched.get(number) is held:
             del self._watched[number]
-            self._epoll.unregister(number)
+            with suppress(OSError):
+                self._epoll.unregister(number)
 
     def close(self) -> None:
         asyncio.get_running_loop().remove_reader(self._epoll.fileno())

@@ -219,6 +219,23 @@ def test_a_head_longer_than_what_is_read_is_judged_by_its_beginning_and_arrives_
     asyncio.run(story())
 
 
+def test_a_long_head_that_came_before_its_port_was_known_is_read_on() -> None:
+    said = request(headers=f"Cookie: {'c' * 9_000}\r\n")
+
+    async def story() -> None:
+        asked: list[bool] = []
+        async with gate_house(http_route(), lost=lambda: asked.append(True)) as gate:
+            gate.routes.replace({gate.port: [gate.route, gate.route]})
+            _, writer = await gate.connect()
+            writer.write(said)
+            await until(lambda: bool(asked))
+            gate.routes.replace({gate.port: [gate.route]})
+            gate.keeper.routes_changed()
+            await gate.woken()
+
+    asyncio.run(story())
+
+
 def test_at_the_deadline_a_request_gets_503_with_the_time_to_come_again() -> None:
     async def story() -> None:
         async with gate_house(http_route(hold_seconds=0.3)) as gate:

@@ -38,14 +38,15 @@ def test_a_client_that_leaves_with_an_unread_body_gives_its_place_back(
 
     async def story() -> None:
         async with gate_house(make_route(protocol=protocol)) as gate:
-            _, writer = await gate.connect()
-            writer.write(POST + bytes(50_000))
-            await writer.drain()
-            await gate.woken()
-            await gate.held(1)
-            writer.close()
-            await gate.held(0)
-            assert gate.ended("left") == 1
+            for number in range(3):  # the later ones get the file of the first
+                _, writer = await gate.connect()
+                writer.write(POST + bytes(50_000))
+                await writer.drain()
+                await gate.woken()
+                await gate.held(1)
+                writer.close()
+                await gate.held(0)
+                assert gate.ended("left") == number + 1
 
     with runner:
         runner.run(story())
