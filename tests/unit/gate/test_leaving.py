@@ -7,11 +7,14 @@ import os
 import resource
 import select
 import socket
+from typing import cast
 
 import pytest
+import uvloop
 
 from ebbtide.gate.leaving import has_left
 from ebbtide.gate.limits import Limits
+from ebbtide.gate.parting import Parting
 from ebbtide.model.gate import GateProtocol
 from tests.unit.gate.house import LOOPBACK, echo, gate_house, make_route, served
 
@@ -19,15 +22,9 @@ POST = b"POST /up HTTP/1.1\r\nHost: web\r\nContent-Length: 50000\r\n\r\n"
 RESET = b"\x01\0\0\0\0\0\0\0"
 
 
-def loops() -> list[object]:
-    import uvloop
-
-    return [asyncio.new_event_loop, uvloop.new_event_loop]
-
-
-@pytest.fixture(params=[0, 1], ids=["asyncio", "uvloop"])
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def runner(request: pytest.FixtureRequest) -> asyncio.Runner:
-    return asyncio.Runner(loop_factory=loops()[request.param])  # type: ignore[arg-type]
+    return asyncio.Runner(loop_factory=request.param)
 
 
 @pytest.mark.parametrize("protocol", [GateProtocol.TCP, GateProtocol.HTTP])
@@ -147,15 +144,14 @@ def test_a_huge_body_to_a_sleeper_stays_with_its_client(runner: asyncio.Runner) 
 
 def test_a_flood_of_refused_clients_is_bounded() -> None:
     """Beyond a number of last words, a refused client is reset without any."""
-    from ebbtide.gate.parting import Parting
 
     async def story() -> None:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            transports.append(writer.transport)
+            transports.append(cast(asyncio.Transport, writer.transport))
 
         transports: list[asyncio.Transport] = []
         parting = Parting(20.0, most=1)
-        async with served(serve) as address:  # type: ignore[arg-type]
+        async with served(serve) as address:
             first, second = [await asyncio.open_connection(*address) for _ in range(2)]
             while len(transports) < 2:
                 await asyncio.sleep(0)
