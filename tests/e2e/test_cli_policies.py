@@ -20,7 +20,7 @@ from ebbtide.config.load import build_config
 from ebbtide.engine.scale_to_zero.context import PolicyContext
 from ebbtide.entrypoints.cli import main
 from ebbtide.entrypoints.cli.scaled import book_of, in_the_store
-from ebbtide.model.idle import IdleState, Phase, Rate
+from ebbtide.model.idle import IdleState, NodeFirst, NodeNeed, Phase, Rate
 from ebbtide.model.ledger import Stretch
 from ebbtide.model.log import LogKind
 from ebbtide.model.policy import Policy
@@ -176,6 +176,27 @@ def test_a_sleeping_policy_is_woken_by_name_or_with_all(ask: Ask) -> None:
     said = ask("policy", "list").out
     assert "asleep for 10 min" in said
     assert "a wake takes about 30 s" in said
+    told = "a wake takes about 30 s (a default, since no wake has been timed)"
+    assert told in " ".join(ask("status").out.split())
+    assert json.loads(ask("status", "--json").out)["asleep"] == [
+        {
+            "policy": "web",
+            "phase": "zero",
+            "estimated_ready_seconds": 30,
+            "node_first": "unknown",
+            "says": told,
+        }
+    ]
+    write("web", node_first=NodeFirst(NodeNeed.LAUNCH, "workers"))
+    assert "a wake takes about 2 min 30 s, with a new node" in ask("policy", "list").out
+    assert "2 min of them for a node of pool workers that must be launched first" in " ".join(
+        ask("policy", "show", "web").out.replace("#", "").split()
+    )
+    write("web", node_first=NodeFirst(NodeNeed.NEVER, why="needs 9000m CPU, 4000m free"))
+    assert "; no node that may be launched would take it" in ask("policy", "list").out
+    write("web", node_first=NodeFirst(NodeNeed.COMING, "workers", int(time.time())))
+    assert "with a node that is on its way" in ask("policy", "list").out
+    write("web", node_first=None)
     left = ask("policy", "delete", "web", code=2).err
     assert "Deployment default/web stays at zero; `ebbtide wake web` first wakes it." in left
     woken = json.loads(ask("wake", "web", "--reason", "webhook", "--json").out)

@@ -194,6 +194,10 @@ class Transition:
     """The instance, once it is known."""
     node_name: str = ""
     """The node, once it is known."""
+    pool: str = ""
+    """The node pool of a launch."""
+    key: str = ""
+    """What all steps of one launch share, whichever offer it came to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,30 @@ class WakeTime:
     """How long it had been at zero before: what the wake is weighed against."""
 
 
+class NodeNeed(StrEnum):
+    """Whether a target that sleeps needs a node before its pods can start."""
+
+    NONE = "none"
+    """The nodes that are ready have room."""
+    COMING = "coming"
+    """A node that is already on its way has room."""
+    LAUNCH = "launch"
+    """A node must be launched first."""
+    NEVER = "never"
+    """No node that may be launched would take it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFirst:
+    need: NodeNeed
+    pool: str = ""
+    """The node pool of the node that comes or must be launched."""
+    since: int = 0
+    """When the node on its way was asked for."""
+    why: str = ""
+    """Why no node would take it."""
+
+
 @dataclass(frozen=True, slots=True)
 class RuleTimer:
     """Since when the rule of this position (and content) has held; 0 while it does not."""
@@ -119,6 +143,8 @@ class IdleState:
     """Why a rule that fired did not move the replicas; empty once one moves them or none fires."""
     priced: Priced | None = None
     """Kept from the first time that `max_hourly_cost` is asked, until `hourly_cost` changes."""
+    node_first: NodeFirst | None = None
+    """Whether a wake needs a node first, as the last round at zero saw it; a gate sees no nodes itself."""
 
     @property
     def is_scaled_to_zero(self) -> bool:

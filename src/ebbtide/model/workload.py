@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ebbtide.model.resources import NOTHING, Resources
+from ebbtide.model.scheduling import ANYWHERE, Labels, Scheduling
 
 
 class WorkloadKind(StrEnum):
@@ -40,6 +41,10 @@ class Workload:
     """The HorizontalPodAutoscaler on the same target; empty where there is none."""
     requests: Resources = NOTHING
     """What one replica asks for."""
+    labels: Labels = ()
+    """Of its pods."""
+    scheduling: Scheduling = ANYWHERE
+    """Of its pods, as the template says it; the zones of their volumes are not among it."""
 
     @property
     def ready(self) -> bool:

@@ -28,6 +28,8 @@ def scale_calls(live: Live) -> int:
 
 def test_a_wake_answers_with_the_fields_of_the_contract(live: Live, client: TestClient) -> None:
     policy = sleeping(live, client)
+    assert policy["state"]["eta"]["node_first"] in ("none", "coming", "launch", "unknown")
+    assert policy["state"]["eta"]["seconds"] == policy["state"]["estimated_ready_seconds"]
     before = scale_calls(live)
     answer = client.post(f"{PATH}/{policy['id']}/wake", json={"reason": "manual"})
     body = answer.json()
@@ -49,7 +51,7 @@ def test_who_waits_is_answered_when_it_is_ready(live: Live, client: TestClient) 
     assert answer.status_code == 200
     assert answer.json()["ready"] is True
     state = client.get(f"{PATH}/{policy['id']}").json()["state"]
-    assert state["phase"] == "active"
+    assert (state["phase"], state["eta"]) == ("active", None)
     assert len(state["wakes"]) == 1
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from ebbtide.adapters.kube.quantities import read_quantity
+from ebbtide.adapters.kube.scalable import WireWorkload, read_workload
 from ebbtide.model.node import Market, Ownership
 from ebbtide.model.resources import Resources
 from ebbtide.model.scheduling import Operator, Requirement, Taint, TaintEffect, Toleration
-from tests.integration.kube.objects import Json, budget, node, seen_pod
+from ebbtide.model.workload import WorkloadKind, WorkloadRef
+from tests.integration.kube.objects import Json, budget, node, seen_pod, template, workload
 from tests.integration.kube.values import node_of, pod_of, view_of
 
 
@@ -198,3 +201,18 @@ def test_a_budget_without_selector_covers_nothing_and_one_not_yet_looked_at_allo
     assert [b.disruptions_allowed for b in view_of(node("a1"), fresh).budgets] == [1]
     del fresh["spec"]["selector"]
     assert view_of(node("a1"), fresh).budgets == ()
+
+
+def test_the_pods_of_a_workload_at_zero_are_known_by_its_template() -> None:
+    """Whether a sleeper needs a node is asked before it has a pod."""
+    tolerated = [{"key": "gpu", "operator": "Exists"}]
+    made = workload(
+        "Deployment", "web", 0, template("web", nodeSelector={"gpu": "yes"}, tolerations=tolerated)
+    )
+    wire = msgspec.json.decode(msgspec.json.encode(made), type=WireWorkload)
+    found = read_workload(wire, WorkloadRef(WorkloadKind.DEPLOYMENT, "default", "web"))
+    assert (found.labels, found.requests) == ((("app", "web"),), Resources(100, 128))
+    assert found.scheduling.node_selector == (("gpu", "yes"),)
+    assert found.scheduling.tolerations == (Toleration("gpu", exists=True),)
+    bare = msgspec.json.decode(b'{"metadata": {"name": "web"}}', type=WireWorkload)
+    assert read_workload(bare, found.ref).labels == ()

@@ -140,6 +140,10 @@ def test_slots_are_told_apart_and_followed_through_their_offers_whatever_letters
         ("17-rarer-0r1", "LAUNCHING", "RESERVED"),
         ("17-rarer-1", "LAUNCHING", "FAILED"),
     ]
+    assert [(fact.key, fact.pool) for fact in facts.transitions(before, after)] == [
+        ("17-rarer-0", "workers"),
+        ("17-rarer-1", "workers"),
+    ]
 
 
 def test_a_new_part_is_told_as_new() -> None:

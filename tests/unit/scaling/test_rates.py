@@ -7,7 +7,6 @@ from decimal import Decimal
 from ebbtide.core.scale_to_zero.rates import (
     Rates,
     empty_room_price,
-    has_room,
     owner_of,
     rate_of,
     realised_share,
@@ -173,14 +172,3 @@ def test_without_a_price_nothing_is_realised() -> None:
     assert with_realised(None, {}) is None
     free = make_state(Phase.ZERO, rate=Rate(Decimal(0), "EUR", "x"))
     assert realised_share([free], {}) == {"EUR": 0}
-
-
-def test_a_replica_has_room_where_a_ready_worker_can_take_it() -> None:
-    asks = Resources(1000, 1024)
-    assert has_room(view_of(), asks)
-    assert not has_room(view_of(ready=False), asks)
-    assert not has_room(view_of(unschedulable=True), asks)
-    assert not has_room(view_of("a", "b", "c", "d"), asks)
-    assert not has_room(view_of("a", max_pods=1), asks)
-    assert not has_room(view_of(), Resources(1, 9000))
-    assert not has_room(ClusterView(), asks)

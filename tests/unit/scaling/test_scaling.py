@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 
+from ebbtide.adapters.stores.memory import MemoryStore
+from ebbtide.core.scale_to_zero.eta import Learned
 from ebbtide.engine.scale_to_zero.loop import guarded_round
 from ebbtide.errors import NotFound, Retryable, Usage
-from ebbtide.model.idle import Phase, WakeReason
+from ebbtide.model.events import OperationKind, PartKind, Transition
+from ebbtide.model.idle import NodeFirst, NodeNeed, Phase, WakeReason
 from ebbtide.model.log import LogKind
 from ebbtide.model.policy import Operator, Policy, Rule, Schedule, Signal, SignalKind, Target, ZeroDefaults
 from ebbtide.model.snapshot import ClusterView
 from ebbtide.model.workload import Workload
+from ebbtide.narrate import entry_of
 from ebbtide.simulator.world.clock import VirtualClock
 from tests.builders import NOW, make_node, make_pod
 from tests.policy_harness import (
@@ -748,3 +752,85 @@ def test_a_ledger_that_was_spoilt_is_rebuilt_to_the_same_figures() -> None:
     (rebuilt,) = harness.scaling.rebuild(harness.policies[0].id)
     assert rebuilt.changed
     assert harness.rows.list_days() == before
+
+
+class Nodes:
+    """A cluster whose nodes the test sets."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self.view = view
+
+    def read(self) -> ClusterView:
+        return self.view
+
+
+def test_a_sleeper_is_known_to_need_a_node_by_those_who_see_no_nodes() -> None:
+    """A gate has the store alone; whether a node must come first is in the state, and changes with the
+    nodes."""
+    full = ClusterView((make_node("a1"),), (make_pod("other", 3900, 100, node_name="a1"),))
+    harness = harness_of()
+    nodes = Nodes(full)
+    harness.scaling = harness.runner(cluster=nodes)
+    harness.sleep()
+    assert harness.state.node_first is None
+    harness.rounds(60)
+    assert harness.state.node_first == NodeFirst(NodeNeed.LAUNCH, "workers")
+    append_launch(harness, (0, "LAUNCHING"), (3, "LAUNCHED"), (40, "JOINED"), (50, "READY"))
+    blind = harness.runner()
+    estimate = blind.eta(harness.policies[0].id)
+    assert (estimate.seconds, estimate.node and estimate.node.learned) == (30 + 50, Learned.POOL)
+    nodes.view = ClusterView((make_node("a1"),))
+    harness.rounds(60)
+    assert harness.state.node_first == NodeFirst(NodeNeed.NONE)
+    assert blind.eta(harness.policies[0].id).seconds == 30
+
+
+def append_launch(harness: PolicyHarness, *steps: tuple[int, str]) -> None:
+    fact = Transition("op", OperationKind.SCALE_UP, PartKind.LAUNCH, "n", "", "", pool="workers", key="k-0")
+    entries = [(harness.now + at, replace(fact, after=after)) for at, after in steps]
+    harness.store.append([entry_of(f"zz-{at}", at, each, "op") for at, each in entries])
+
+
+def test_what_is_left_of_a_wake_is_told_and_forgotten_when_it_is_over() -> None:
+    harness = harness_of()
+    harness.sleep()
+    harness.memory_workloads.slow = True
+    harness.put(node_first=NodeFirst(NodeNeed.LAUNCH, "workers"))
+    assert wake(harness).estimated_ready_seconds == 150
+    harness.clock.sleep(50)
+    assert wake(harness).estimated_ready_seconds == 100
+    assert harness.scaling.arrive(harness.policies[0].id) == 100
+    harness.clock.sleep(101)
+    assert harness.scaling.eta_of(harness.state).late
+    harness.memory_workloads.put(WEB, ready_replicas=2)
+    harness.round()
+    assert (harness.phase(), harness.state.node_first) == (Phase.ACTIVE, None)
+
+
+def test_an_estimate_goes_on_with_what_it_knew_where_the_log_cannot_be_read() -> None:
+    harness = harness_of()
+    harness.sleep()
+    harness.put(node_first=NodeFirst(NodeNeed.LAUNCH, "workers"))
+    append_launch(harness, (0, "LAUNCHED"), (50, "READY"))
+    store = Unreadable(harness.store)
+    scaling = harness.runner(store=store)
+    assert scaling.eta_of(harness.state).seconds == 80
+    store.broken = True
+    harness.clock.sleep(3600)
+    assert scaling.eta_of(harness.state).seconds == 80
+
+
+class Unreadable:
+    """A store whose log cannot be read while it is broken."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self.broken = False
+
+    def read_log(self, *args: Any, **more: Any) -> Any:
+        if self.broken:
+            raise Retryable("no answer")
+        return self._store.read_log(*args, **more)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)

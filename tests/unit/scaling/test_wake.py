@@ -1,4 +1,4 @@
-"""What a wake makes of a state, what it restores, how long it takes, and what the flap guard learns."""
+"""What a wake makes of a state, what it restores, and what the flap guard learns."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ebbtide.core.scale_to_zero.wake import (
-    UNLEARNED_SECONDS,
     cold_start_timeout,
-    estimate,
     guard,
-    percentile,
     ready,
     scaled,
     target_of,
@@ -196,30 +193,9 @@ def test_after_a_day_without_a_wake_nothing_is_added() -> None:
     assert guard(make_policy(), make_state(wakes=old), DEFAULTS, NOW) == (0, "")
 
 
-def test_a_wake_that_was_never_timed_takes_half_a_minute() -> None:
-    assert estimate((), None) == UNLEARNED_SECONDS == 30
-
-
-def test_the_estimate_tells_nodes_from_pods() -> None:
-    wakes = [WakeTime(NOW, 10), WakeTime(NOW, 12), WakeTime(NOW, 95, node_seconds=80)]
-    assert estimate(wakes, needs_node=False) == 15
-    assert estimate(wakes, needs_node=True) == 95
-    assert estimate(wakes, needs_node=None) == 15
-    assert estimate([wakes[2], wakes[2], wakes[0]], needs_node=None) == 95
-    assert estimate([wakes[0]], needs_node=True) == 10
-    assert estimate([WakeTime(NOW, 0.1)], needs_node=None) == 1
-
-
 def test_a_policy_may_have_a_cold_start_timeout_of_its_own() -> None:
     assert cold_start_timeout(make_policy(), DEFAULTS) == 120
     assert cold_start_timeout(make_policy(cold_start_timeout_seconds=7), DEFAULTS) == 7
-
-
-@given(st.lists(st.floats(0, 1000), min_size=1, max_size=40))
-def test_a_percentile_is_one_of_the_values_and_few_are_above_it(values: list[float]) -> None:
-    found = percentile(values, 0.95)
-    assert found in values
-    assert sum(1 for value in values if value > found) <= 0.05 * len(values)
 
 
 @given(st.lists(st.tuples(st.floats(0, 600), st.floats(0, 86_400)), max_size=20), st.integers(0, 14_100))

@@ -9,6 +9,7 @@ import msgspec
 
 from ebbtide.adapters.kube.lists import Resource
 from ebbtide.adapters.kube.objects import read_pod_requests, read_time
+from ebbtide.adapters.kube.scheduling import Understanding
 from ebbtide.adapters.kube.wire import ABSENT, Meta, PodSpec, Struct, WirePod
 from ebbtide.model.workload import Workload, WorkloadKind, WorkloadRef
 
@@ -27,7 +28,12 @@ class WorkloadMeta(Meta, frozen=True):
     managed_fields: list[Managed] | None = None
 
 
+class TemplateMeta(Struct, frozen=True):
+    labels: msgspec.Raw = ABSENT
+
+
 class Template(Struct, frozen=True):
+    metadata: TemplateMeta | None = None
     spec: PodSpec = PodSpec()
 
 
@@ -85,7 +91,9 @@ def path_of(ref: WorkloadRef) -> str:
 def read_workload(wire: WireWorkload, ref: WorkloadRef) -> Workload:
     """Pods that were ready for an older specification count for nothing until the controller has looked:
     a workload that just woke up again is not ready by the pods it had before."""
-    meta, status = wire.metadata, wire.status
+    meta, status, template = wire.metadata, wire.status, wire.spec.template
+    rules = Understanding()
+    labels = rules.labels(template.metadata.labels) if template.metadata is not None else ()
     observed = status.observed_generation >= meta.generation
     return Workload(
         ref=ref,
@@ -94,7 +102,9 @@ def read_workload(wire: WireWorkload, ref: WorkloadRef) -> Workload:
         version=meta.resource_version,
         created_at=read_time(meta.creation_timestamp),
         deployed_at=_deployed_at(meta),
-        requests=read_pod_requests(WirePod(meta, wire.spec.template.spec)),
+        requests=read_pod_requests(WirePod(meta, template.spec)),
+        labels=labels,
+        scheduling=rules.scheduling(template.spec, meta.namespace, labels),
     )
 
 

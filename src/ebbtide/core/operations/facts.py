@@ -143,6 +143,8 @@ def _transition(part: Part, was: str, work: Work) -> Transition:
         reason=part.reason,
         instance_id="" if isinstance(part, Move) else part.instance_id,
         node_name=part.from_node if isinstance(part, Move) else part.node_name,
+        pool=part.pool if isinstance(part, Slot) else "",
+        key=_launch_key(part) if isinstance(part, Slot) else "",
     )
     if not (isinstance(part, Removal) and drained):
         return changed
@@ -165,7 +167,12 @@ def _identity(part: Part) -> str:
         return f"pod {part.pod_uid}"
     if isinstance(part, Removal | Source):
         return part.instance_id
-    return f"slot {part.key.rpartition('r')[0] if part.refused else part.key}"
+    return f"slot {_launch_key(part)}"
+
+
+def _launch_key(slot: Slot) -> str:
+    """Without what each refused offer added to it."""
+    return slot.key.rpartition("r")[0] if slot.refused else slot.key
 
 
 def effect_done(outcome: Outcome, work: Work) -> EffectDone:

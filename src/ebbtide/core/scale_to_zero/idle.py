@@ -167,6 +167,7 @@ def fall(state: IdleState, look: Look, now: int) -> IdleState:
         state,
         phase=Phase.FALLING,
         remembered=remembered,
+        node_first=None,
         checked_at=now,
         rate=look.rate if awake else state.rate,
         stretch_since=now if awake else state.stretch_since,

@@ -183,16 +183,3 @@ def with_realised(rate: Rate | None, shares: Mapping[str, Decimal]) -> Rate | No
         return None
     realised = _exact(rate.per_hour * shares.get(rate.currency, NOTHING))
     return Rate(rate.per_hour, rate.currency, rate.source, realised)
-
-
-def has_room(view: ClusterView, requests: Resources) -> bool:
-    """Whether one replica would find a place on a worker that is ready now, by its requests alone."""
-    for node in view.workers:
-        if not node.ready or node.unschedulable:
-            continue
-        pods = view.pods_on.get(node.name, ())
-        cpu = node.allocatable.cpu_milli - sum(pod.requests.cpu_milli for pod in pods)
-        memory = node.allocatable.memory_mib - sum(pod.requests.memory_mib for pod in pods)
-        if requests.cpu_milli <= cpu and requests.memory_mib <= memory and len(pods) < node.max_pods:
-            return True
-    return False

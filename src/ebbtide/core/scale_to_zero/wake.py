@@ -1,4 +1,4 @@
-"""Waking: what a wake makes of a policy's state, what it restores, and how long it will take.
+"""Waking: what a wake makes of a policy's state, what it restores, and when it is over.
 
 A wake always wins. It is written first, with a higher `wake_count`, and only then carried out, so
 a runner that was about to scale to zero finds its write refused. `last_scaled_at` is 0 from the moment a wake
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import ceil
 
 from ebbtide.core.scale_to_zero.cost_cap import most_allowed, price_each, with_base, within_cap
 from ebbtide.core.scale_to_zero.savings import open_stretch
@@ -18,8 +17,6 @@ from ebbtide.model.ledger import Stretch
 from ebbtide.model.policy import Policy, ZeroDefaults
 from ebbtide.model.workload import Workload
 
-UNLEARNED_SECONDS = 30
-"""What is said of a wake while none has been timed."""
 KEPT_WAKES = 20
 DAY_SECONDS = 86_400
 LEAST_EXTRA_SECONDS = 60
@@ -127,6 +124,7 @@ def ready(policy: Policy, state: IdleState, at: float, node_seconds: float, defa
         wakes=wakes,
         scaled_to_zero_at=None,
         remembered=(),
+        node_first=None,
         extra_keep_alive_seconds=extra,
         last_activity_at=max(state.last_activity_at, int(at)),
         checked_at=int(at),
@@ -174,21 +172,3 @@ def keep_alive(policy: Policy, defaults: ZeroDefaults) -> int:
 def cold_start_timeout(policy: Policy, defaults: ZeroDefaults) -> int:
     own = policy.cold_start_timeout_seconds
     return defaults.cold_start_timeout_seconds if own is None else own
-
-
-def estimate(wakes: Sequence[WakeTime], needs_node: bool | None) -> int:
-    """Seconds until ready: the 95th percentile of the pods' part, and of the nodes' part where one is
-    needed. Where that is not known, the share of past wakes that needed one decides."""
-    if not wakes:
-        return UNLEARNED_SECONDS
-    with_node = [one.node_seconds for one in wakes if one.node_seconds > 0]
-    needed = needs_node if needs_node is not None else 2 * len(with_node) > len(wakes)
-    pods = percentile([one.seconds - one.node_seconds for one in wakes], 0.95)
-    nodes = percentile(with_node, 0.95) if needed and with_node else 0.0
-    return max(1, ceil(pods + nodes))
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """By nearest rank: one of the values."""
-    ordered = sorted(values)
-    return ordered[max(0, ceil(share * len(ordered)) - 1)]

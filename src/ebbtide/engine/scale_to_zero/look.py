@@ -11,11 +11,11 @@ from decimal import Decimal
 from itertools import chain
 
 from ebbtide.core.scale_to_zero.activity import Look, idle_threshold, not_watched
+from ebbtide.core.scale_to_zero.node_first import NodeRoom
 from ebbtide.core.scale_to_zero.policy_overrides import ready_nodes
 from ebbtide.core.scale_to_zero.rates import Rates, empty_room_price, rate_of, realised_share, with_realised
 from ebbtide.engine.scale_to_zero.context import PolicyContext
 from ebbtide.engine.scale_to_zero.gating import Gating
-from ebbtide.engine.scale_to_zero.waking import Waking
 from ebbtide.errors import EbbtideError, NotFound
 from ebbtide.model.idle import IdleState, Phase, Rate
 from ebbtide.model.policy import Policy
@@ -38,15 +38,16 @@ class Scene:
     shares: Mapping[str, Decimal]
     held: str
     gap_seconds: int
+    nodes: NodeRoom | None = None
+    """Where sleepers would find room; none where the cluster could not be seen."""
     seen: dict[WorkloadRef, Seen] = field(default_factory=dict)
 
 
 class Looking:
-    def __init__(self, desk: PolicyContext, waking: Waking, gating: Gating) -> None:
+    def __init__(self, desk: PolicyContext, gating: Gating) -> None:
         self._desk = desk
         self._gating = gating
         self._ports = desk.ports
-        self._waking = waking
 
     def look(self, policies: Sequence[Policy], states: Iterable[IdleState]) -> Scene:
         watched = (policy for policy in policies if not not_watched(policy))
@@ -68,14 +69,14 @@ class Looking:
             realised_share(sleeping, room) if room is not None else {},
             f"removals are paused ({record.pause_reason})" if record.paused else "",
             max(settings.max_tick_gap_seconds, 3 * self._desk.defaults.check_interval_seconds),
+            NodeRoom(view, record, settings, now) if view is not None else None,
         )
 
     def _view(self) -> ClusterView | None:
         if self._ports.cluster is None:
             return None
         with suppress(EbbtideError):
-            self._waking.view = self._ports.cluster.read()
-            return self._waking.view
+            return self._ports.cluster.read()
         return None
 
     def read_workloads(self, refs: Sequence[WorkloadRef], scene: Scene) -> None:

@@ -76,7 +76,7 @@ class IdleRounds:
         self._desk = desk
         self._ports = desk.ports
         self._gating = gating
-        self._looking = Looking(desk, waking, gating)
+        self._looking = Looking(desk, gating)
         self._steps = Steps(desk, waking, gating)
         self._fires: dict[tuple[str, str], tuple[int | None, int | None]] = {}
         self._of_pools: list[Policy] | None = None
@@ -196,6 +196,7 @@ class IdleRounds:
             step = replace(step, state=replace(step.state, rule_held=""))
         if policy.rules:
             step = _with_timers(step, subject, scene)
+        step = _with_node_first(policy, step, look, scene)
         if step.wanted is not Wanted.NOTHING or step.stretches or step.says:
             again = partial(self._look_again, scene)
             acts.append(
@@ -281,6 +282,14 @@ def _with_timers(step: IdleStep, subject: _Subject, scene: Scene) -> IdleStep:
     if subject.timers == step.state.timers and not (subject.timers and old):
         return step
     return replace(step, state=replace(step.state, timers=subject.timers, checked_at=scene.now))
+
+
+def _with_node_first(policy: Policy, step: IdleStep, look: Look, scene: Scene) -> IdleStep:
+    """Whether its wake will need a node: noted while it sleeps, for whoever estimates how long that takes."""
+    if step.wanted is not Wanted.NOTHING or step.state.phase is not Phase.ZERO or scene.nodes is None:
+        return step
+    first = scene.nodes.node_first(policy, step.state, look.workloads)
+    return replace(step, state=replace(step.state, node_first=first)) if first else step
 
 
 def _report(

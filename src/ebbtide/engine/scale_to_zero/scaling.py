@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from ebbtide.core.scale_to_zero.eta import Eta
 from ebbtide.core.scale_to_zero.idle import stay_up
 from ebbtide.core.scale_to_zero.savings import SavingsReport
 from ebbtide.engine.scale_to_zero.context import PolicyContext, ScalingPorts
+from ebbtide.engine.scale_to_zero.estimating import Estimating
 from ebbtide.engine.scale_to_zero.gating import GateEntry, Gating
 from ebbtide.engine.scale_to_zero.ledger import Ledger, Rebuilt, Summary
 from ebbtide.engine.scale_to_zero.round import IdleRounds, RoundReport
@@ -39,7 +41,8 @@ class Scaling:
         self.ports = ports
         self.defaults = defaults
         self._desk = PolicyContext(ports, defaults, settings)
-        self._waking = Waking(self._desk)
+        self._estimating = Estimating(self._desk)
+        self._waking = Waking(self._desk, self._estimating)
         self._gating = Gating(self._desk)
         self._rounds = IdleRounds(self._desk, self._waking, self._gating)
         self._ledger = Ledger(self._desk)
@@ -111,6 +114,15 @@ class Scaling:
         if state.phase in (Phase.ACTIVE, Phase.IDLE):
             return 0
         return self.wake(policy_id, WakeReason.API_REQUEST).estimated_ready_seconds
+
+    def eta(self, policy_id: str) -> Eta:
+        """As `eta_of`, by the id. `NotFound` where there is no such policy."""
+        return self._estimating.eta(self._desk.find(policy_id)[1])
+
+    def eta_of(self, state: IdleState) -> Eta:
+        """How long until it is ready, from now, and what that was learned from: what is left of a wake in
+        progress, else all of a wake that began now."""
+        return self._estimating.eta(state)
 
     def reconcile_gates(self) -> list[str]:
         """Every Service with pods or with gates, as its policy's state says; what was done, in sentences."""

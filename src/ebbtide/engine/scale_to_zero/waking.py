@@ -16,8 +16,8 @@ from typing import Literal
 
 from ebbtide.core.scale_to_zero import wake as core
 from ebbtide.core.scale_to_zero.policy_overrides import ready_nodes
-from ebbtide.core.scale_to_zero.rates import has_room
 from ebbtide.engine.scale_to_zero.context import PolicyContext, replicas_of
+from ebbtide.engine.scale_to_zero.estimating import Estimating
 from ebbtide.engine.single_flight import SingleFlight
 from ebbtide.errors import Conflict, EbbtideError, KeyUsed, NotFound, Unanswered
 from ebbtide.model.events import PartKind, Transition
@@ -25,7 +25,6 @@ from ebbtide.model.idle import IdleState, Once, Phase, Remembered, WakeReason, w
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import SlotState
 from ebbtide.model.policy import Policy
-from ebbtide.model.snapshot import ClusterView
 from ebbtide.model.workload import Workload
 from ebbtide.narrate import fact_in
 
@@ -50,6 +49,8 @@ class Woken:
     ready: bool = False
     node_wait: bool = False
     """Whether it is thought to wait, or has waited, for a node."""
+    eta_says: str = ""
+    """The estimate in words: what of it is for a node, and what it was learned from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +67,17 @@ class _Carried:
     """How the calls of a wake went."""
 
     previous: int = 0
-    workloads: tuple[Workload, ...] = ()
     problem: str = ""
     done: bool = True
 
 
 class Waking:
-    def __init__(self, desk: PolicyContext) -> None:
+    def __init__(self, desk: PolicyContext, estimating: Estimating) -> None:
         self._desk = desk
+        self._estimating = estimating
         self._ports = desk.ports
         self._wakes: SingleFlight[Woken] = SingleFlight()
         self._ends: SingleFlight[IdleState] = SingleFlight()
-        self.view: ClusterView | None = None
-        """The cluster as the last round saw it."""
 
     def wake(self, policy_id: str, reason: WakeReason, ordered: Ordered | None = None) -> Woken:
         return self._wakes.do(policy_id, lambda: self._wake(policy_id, reason, ordered))
@@ -134,10 +133,10 @@ class Waking:
     def carry_out(self, policy: Policy, state: IdleState, exact: bool = False) -> _Carried:
         """Scale every workload up that is at zero (`exact`: also what is up, to the number of a schedule) and
         write that it was answered. Never raises: what did not work is left to the next round."""
-        previous, seen, problems, done = 0, [], [], True
+        previous, problems, done = 0, [], True
         for target in core.targets(policy, state):
             try:
-                before, after = self._scale_up(policy, target, exact)
+                before = self._scale_up(policy, target, exact)
             except NotFound as error:
                 problems.append(str(error))
             except EbbtideError as error:
@@ -145,16 +144,15 @@ class Waking:
                 done = False
             else:
                 previous += before
-                seen.append(after)
         if done:
             try:
                 self._confirm(policy.id, state.wake_count)
             except EbbtideError as error:
                 problems.append(str(error))
-        return _Carried(previous, tuple(seen), "; ".join(problems), done)
+        return _Carried(previous, "; ".join(problems), done)
 
-    def _scale_up(self, policy: Policy, target: Remembered, exact: bool) -> tuple[int, Workload]:
-        """The replicas before, and the workload after. The call is made also where nothing is to change:
+    def _scale_up(self, policy: Policy, target: Remembered, exact: bool) -> int:
+        """The replicas before. The call is made also where nothing is to change:
         it changes the version, and with it refuses a call to zero that is still on its way."""
         note, before = self._desk.note(policy, "woken"), None
         for _ in range(MOST_TRIES):
@@ -162,7 +160,8 @@ class Waking:
             before = seen.replicas if before is None else before
             with suppress(Conflict, Unanswered):
                 least = target.replicas if exact or not seen.replicas else 0
-                return before, self._ports.workloads.scale(seen, max(seen.replicas, least), note)
+                self._ports.workloads.scale(seen, max(seen.replicas, least), note)
+                return before
         raise Conflict(f"{target.ref} changed {MOST_TRIES} times while it was to be scaled up")
 
     def _confirm(self, policy_id: str, wake_count: int) -> None:
@@ -279,7 +278,7 @@ class Waking:
 
     def _answer(self, policy: Policy, state: IdleState, carried: _Carried, message: str) -> Woken:
         target = sum(one.replicas for one in core.targets(policy, state))
-        needs_node = self._needs_node(carried.workloads)
+        estimate = self._estimating.eta(state)
         return Woken(
             policy.id,
             previous_replicas=carried.previous,
@@ -287,16 +286,11 @@ class Waking:
             wake_reason=state.wake_reason or WakeReason.MANUAL,
             status="waking",
             message=message,
-            estimated_ready_seconds=core.estimate(state.wakes, needs_node),
+            estimated_ready_seconds=estimate.seconds,
             wake_id=wake_id(policy.id, state.wake_count),
-            node_wait=bool(needs_node),
+            node_wait=estimate.first is not None and estimate.node is not None,
+            eta_says=estimate.says,
         )
-
-    def _needs_node(self, workloads: Sequence[Workload]) -> bool | None:
-        if self.view is None or not workloads:
-            return None
-        view = self.view
-        return not all(has_room(view, each.requests) for each in workloads)
 
 
 def _is_node_step(entry: LogEntry) -> bool:

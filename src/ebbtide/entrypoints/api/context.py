@@ -36,7 +36,7 @@ class RouteContext:
         return policy, state
 
     def shape(self, policy: Policy, state: IdleState) -> PolicyShape:
-        return policy_shape(policy, state, self.scaling.defaults, self.now)
+        return policy_shape(policy, state, self.scaling.defaults, self.now, self.scaling.eta_of(state))
 
 
 def etag(policy: Policy) -> str:

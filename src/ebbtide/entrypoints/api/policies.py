@@ -105,4 +105,4 @@ def router(desk: RouteContext) -> APIRouter:
 
 def _state(desk: RouteContext, policy_id: str, state: IdleState) -> StateShape:
     policy, _ = desk.find(policy_id)
-    return state_shape(policy, state, desk.scaling.defaults, desk.now)
+    return state_shape(policy, state, desk.scaling.defaults, desk.now, desk.scaling.eta_of(state))

@@ -15,6 +15,7 @@ from ebbtide.model.log import LogEntry, LogKind
 if TYPE_CHECKING:
     from ebbtide.config import Config
     from ebbtide.model.record import Record
+    from ebbtide.ports import Store
 
 
 def status(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
@@ -28,10 +29,11 @@ def status(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = Fals
         record = store.load()
         last = next(iter(store.read_log([LogKind.DECISION], limit=1, brief=True)), None)
         alarm = next(iter(store.read_log([LogKind.ALARM], limit=1, brief=True)), None)
+        asleep = _asleep(found, store)
     finally:
         store.close()
     if as_json:
-        write_json(_as_json(found, record, last, alarm))
+        write_json({**_as_json(found, record, last, alarm), "asleep": asleep})
         return
     from ebbtide.entrypoints import prices
     from ebbtide.entrypoints.views import budgets
@@ -42,6 +44,8 @@ def status(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = Fals
     held = budgets.budget_lines(found.settings, record, int(now))
     known = prices.in_short(prices.rows_of(found.settings.pools, found.prices))
     lines += rows([*(("budget", budget_text(line, now)) for line in held), ("prices", known)])
+    if asleep:
+        lines += [Text(), *rows((f"{each['phase']} {each['policy']}", each["says"]) for each in asleep)]
     if record.last_said:
         title = Text.assemble(("last tick ", QUIET), moment(record.ticked_at))
         lines += [Text(), title, Text(record.last_said)]
@@ -50,6 +54,30 @@ def status(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = Fals
     if alarm is not None:
         lines += [Text(), Text.assemble(("last alarm ", QUIET), moment(alarm.at)), Text(alarm.says, "red")]
     write_lines(lines)
+
+
+def _asleep(config: Config, store: Store) -> list[dict[str, Any]]:
+    """Policies that sleep or wake, and how long it takes until they are ready. A store that was made before
+    there were policies has none."""
+    from ebbtide.entrypoints.cli.scaled import scaling_of
+    from ebbtide.entrypoints.views.policies import told
+    from ebbtide.errors import StoreUnusable
+
+    try:
+        shapes = told(scaling_of(config, store))
+    except StoreUnusable:
+        return []
+    return [
+        {
+            "policy": shape.name,
+            "phase": shape.state.phase,
+            "estimated_ready_seconds": eta.seconds,
+            "node_first": eta.node_first,
+            "says": f"a wake takes {eta.says}" if shape.state.is_scaled_to_zero else eta.says,
+        }
+        for shape in shapes
+        if (eta := shape.state.eta) is not None
+    ]
 
 
 def _title(config: Config) -> Text:

@@ -240,5 +240,5 @@ def _woken_says(woken: Woken) -> str:
         return f"{woken.message}, {woken.target_replicas} replicas"
     return (
         f"{woken.message}: {woken.previous_replicas} to {woken.target_replicas} replicas, "
-        f"ready in about {span(woken.estimated_ready_seconds)}"
+        f"ready in {woken.eta_says or f'about {span(woken.estimated_ready_seconds)}'}"
     )

@@ -45,7 +45,7 @@ def in_the_store(config: Config) -> Iterator[Scaling]:
     """For commands that write to the store and not to the cluster."""
     store = open_store(config)
     try:
-        yield _scaling(config, store)
+        yield scaling_of(config, store)
     finally:
         store.close()
 
@@ -55,7 +55,7 @@ def in_the_store_if_any(config: Config) -> Iterator[Scaling | None]:
     """For commands that only read: None where there is nothing yet, so looking makes no file."""
     store = existing_store(config)
     try:
-        yield None if store is None else _scaling(config, store)
+        yield None if store is None else scaling_of(config, store)
     finally:
         if store is not None:
             store.close()
@@ -84,7 +84,8 @@ def book_of(scaling: Scaling, pools: Sequence[str] = ()) -> Policies:
     return Policies(ports.policies, ports.clock, ports.new_id, pools)
 
 
-def _scaling(config: Config, store: Store) -> Scaling:
+def scaling_of(config: Config, store: Store) -> Scaling:
+    """For a command that has the store open."""
     from ebbtide.bootstrap import SystemClock, TimeOrderedIds
     from ebbtide.bootstrap.scaling import HasPolicies
     from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts

@@ -11,7 +11,7 @@ from rich.text import Text
 from ebbtide.entrypoints.cli.scaled import book_of
 from ebbtide.entrypoints.cli.writing import GOOD, QUIET, STRONG, ago, moment, span
 from ebbtide.entrypoints.views.policy_shapes import policy_shape
-from ebbtide.model.idle import IdleState, Phase
+from ebbtide.model.idle import IdleState, NodeNeed, Phase
 
 if TYPE_CHECKING:
     from ebbtide.engine.scale_to_zero.scaling import Scaling
@@ -26,15 +26,16 @@ def told(scaling: Scaling) -> list[PolicyShape]:
     """All of them, by name, in the shape that the API has for them."""
     now = int(scaling.ports.clock.now())
     states = {state.policy_id: state for state in scaling.ports.policies.list_states()}
+    known = ((policy, states.get(policy.id, IdleState(policy.id))) for policy in book_of(scaling).all())
     return [
-        policy_shape(policy, states.get(policy.id, IdleState(policy.id)), scaling.defaults, now)
-        for policy in book_of(scaling).all()
+        policy_shape(policy, state, scaling.defaults, now, scaling.eta_of(state)) for policy, state in known
     ]
 
 
 def shape_of(scaling: Scaling, policy: Policy) -> PolicyShape:
     state = scaling.ports.policies.find_state(policy.id) or IdleState(policy.id)
-    return policy_shape(policy, state, scaling.defaults, int(scaling.ports.clock.now()))
+    now = int(scaling.ports.clock.now())
+    return policy_shape(policy, state, scaling.defaults, now, scaling.eta_of(state))
 
 
 def list_lines(shapes: list[PolicyShape]) -> list[Text]:
@@ -61,15 +62,32 @@ def state_says(state: StateShape, now: float) -> str:
     match Phase(state.phase):
         case Phase.ZERO:
             slept = span(now - state.scaled_to_zero_at) if state.scaled_to_zero_at else "unknown time"
-            return f"asleep for {slept}; a wake takes about {span(state.estimated_ready_seconds)}"
+            return f"asleep for {slept}; {_wake_says(state)}"
         case Phase.FALLING:
             return "going to sleep"
         case Phase.WAKING:
-            return f"waking ({state.wake_reason}) since {moment(state.last_wake_at or 0)}"
+            since = f"waking ({state.wake_reason}) since {moment(state.last_wake_at or 0)}"
+            late = state.eta is not None and state.eta.late
+            return f"{since}, longer than expected" if late else f"{since}; {_wake_says(state)}"
         case Phase.IDLE if state.zero_at is not None:
             return f"idle for {span(now - (state.idle_since or now))}, sleeps in {span(state.zero_at - now)}"
         case _:
             return f"last used {ago(state.last_activity_at, now)}; {state.why_awake or 'it may sleep'}"
+
+
+def _wake_says(state: StateShape) -> str:
+    """In short; `policy show` has the whole sentence."""
+    waking = state.phase == Phase.WAKING
+    says = f"{'ready in' if waking else 'a wake takes'} about {span(state.estimated_ready_seconds)}"
+    match state.eta.node_first if state.eta is not None else "":
+        case NodeNeed.LAUNCH:
+            return f"{says}, with a new node"
+        case NodeNeed.COMING:
+            return f"{says}, with a node that is on its way"
+        case NodeNeed.NEVER:
+            return "no node that may be launched would take it"
+        case _:
+            return says
 
 
 def show_lines(shape: PolicyShape) -> list[Text | str]:
@@ -79,6 +97,8 @@ def show_lines(shape: PolicyShape) -> list[Text | str]:
         f"last activity {moment(state.last_activity_at)}; woken {state.wake_count} times",
         f"quiet for {span(state.keep_alive_seconds)} beyond its idle threshold before it sleeps",
     ]
+    if state.eta is not None:
+        facts.append(f"estimate: {state.eta.says}")
     if state.paused:
         facts.append("paused: `ebbtide policy resume` ends that")
     if state.keep_up_until > time.time():

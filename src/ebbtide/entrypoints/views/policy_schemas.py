@@ -73,6 +73,22 @@ class WakeTimeShape(Shape):
     node_seconds: float
 
 
+class EtaShape(Shape):
+    """How long a wake takes, or what is left of the one in progress."""
+
+    seconds: int = Field(description="Until ready, from now: the 95th percentile of what was measured.")
+    pod_seconds: float = Field(description="The pods' part of a whole wake.")
+    pods_from: str = Field(description="wakes (its own), or default where none was timed.")
+    node_first: str = Field(
+        description="none, coming (on its way), launch (a node first), never, or unknown."
+    )
+    node_pool: str = Field("", description="The node pool of that node.")
+    node_seconds: float = Field(0.0, description="The node's part of a whole wake.")
+    node_from: str = Field("", description="wakes, pool, other_pools or default; empty without a node.")
+    late: bool = Field(False, description="The wake in progress takes longer than expected.")
+    says: str
+
+
 class StateShape(Shape):
     phase: str
     last_activity_at: int
@@ -91,6 +107,7 @@ class StateShape(Shape):
     keep_alive_seconds: int
     estimated_ready_seconds: float
     wakes: list[WakeTimeShape]
+    eta: EtaShape | None = Field(None, description="Of what sleeps or wakes; none while it is awake.")
 
 
 class PolicyShape(Shape):

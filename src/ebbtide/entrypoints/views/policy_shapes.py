@@ -9,11 +9,13 @@ from decimal import Decimal
 
 from ebbtide.config.policies import keys_of
 from ebbtide.core.scale_to_zero.activity import idle_threshold, not_watched
+from ebbtide.core.scale_to_zero.eta import Eta
 from ebbtide.core.scale_to_zero.savings import Saved, SavingsDay, SavingsReport
-from ebbtide.core.scale_to_zero.wake import estimate, keep_alive
+from ebbtide.core.scale_to_zero.wake import keep_alive
 from ebbtide.engine.scale_to_zero.scaling import Summary, Woken
 from ebbtide.entrypoints.views.policy_schemas import (
     DayShape,
+    EtaShape,
     PolicySavings,
     PolicyShape,
     SavingsShape,
@@ -40,7 +42,7 @@ COLUMNS = (
 )
 
 
-def policy_shape(policy: Policy, state: IdleState, defaults: ZeroDefaults, now: int) -> PolicyShape:
+def policy_shape(policy: Policy, state: IdleState, defaults: ZeroDefaults, now: int, eta: Eta) -> PolicyShape:
     return PolicyShape(
         id=policy.id,
         name=policy.name,
@@ -49,11 +51,11 @@ def policy_shape(policy: Policy, state: IdleState, defaults: ZeroDefaults, now: 
         updated_at=policy.updated_at,
         target_says=str(policy.target),
         policy=keys_of(policy),
-        state=state_shape(policy, state, defaults, now),
+        state=state_shape(policy, state, defaults, now, eta),
     )
 
 
-def state_shape(policy: Policy, state: IdleState, defaults: ZeroDefaults, now: int) -> StateShape:
+def state_shape(policy: Policy, state: IdleState, defaults: ZeroDefaults, now: int, eta: Eta) -> StateShape:
     quiet = keep_alive(policy, defaults) + state.extra_keep_alive_seconds
     why = why_awake(policy, state, now)
     zero_at = None
@@ -75,13 +77,29 @@ def state_shape(policy: Policy, state: IdleState, defaults: ZeroDefaults, now: i
         zero_at=zero_at,
         why_awake=why,
         keep_alive_seconds=quiet,
-        estimated_ready_seconds=estimate(state.wakes, None),
+        estimated_ready_seconds=eta.seconds,
         wakes=[
             WakeTimeShape(
                 at=wake.at, reason=wake.reason, seconds=wake.seconds, node_seconds=wake.node_seconds
             )
             for wake in state.wakes
         ],
+        eta=eta_shape(eta) if state.phase in (Phase.FALLING, Phase.ZERO, Phase.WAKING) else None,
+    )
+
+
+def eta_shape(eta: Eta) -> EtaShape:
+    first, node = eta.first, eta.node
+    return EtaShape(
+        seconds=eta.seconds,
+        pod_seconds=eta.pods.seconds,
+        pods_from=eta.pods.learned,
+        node_first=first.need if first is not None else "unknown",
+        node_pool=first.pool if first is not None else "",
+        node_seconds=node.seconds if node is not None else 0.0,
+        node_from=node.learned if node is not None else "",
+        late=eta.late,
+        says=eta.says,
     )
 
 

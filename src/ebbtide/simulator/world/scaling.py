@@ -84,6 +84,8 @@ class SimWorkloads:
             created_at=0,
             autoscaler="" if spec.demand.curve is Curve.STEADY else f"{ref.name}-demand",
             requests=spec.template.requests,
+            labels=spec.template.labels,
+            scheduling=spec.template.scheduling,
         )
 
 

@@ -21,7 +21,8 @@ export function sleep(main, { say, refresh }) {
   }
 
   function until(state, now) {
-    if (state.phase === "zero") return `asleep for ${span(now - state.scaled_to_zero_at)}`;
+    if (state.phase === "zero") return `asleep for ${span(now - state.scaled_to_zero_at)}${state.eta ? `; a wake takes ${state.eta.says}` : ""}`;
+    if (state.phase === "waking" && state.eta) return state.eta.late ? `waking: ${state.eta.says}` : `waking: ready in ${state.eta.says}`;
     if (!state.zero_at) return state.why_awake || "stays up";
     return state.zero_at > now ? `sleeps in ${span(state.zero_at - now)}` : "sleeps at the next look";
   }

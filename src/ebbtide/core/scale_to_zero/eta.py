@@ -1,0 +1,184 @@
+"""How long until a sleeping target is ready: its pods' part, and a node's part where a node must come first.
+
+The pods' part is learned from the policy's own wakes. The node's part is learned from them too, else from the
+nodes that the same pool launched, else from those of other pools. What was never timed is a default, and is
+named as one. Each part is a quantile, the 95th percentile unless asked otherwise: 19 of 20 are faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import ceil
+
+from ebbtide.core.words import a_while, count_of
+from ebbtide.model.events import PartKind, Transition
+from ebbtide.model.idle import NodeFirst, NodeNeed, WakeTime
+from ebbtide.model.operation import SlotState
+
+USUAL_SHARE = 0.95
+DEFAULT_POD_SECONDS = 30
+"""What is said of the pods while no wake has been timed."""
+DEFAULT_NODE_SECONDS = 120
+"""What is said of a node while none has been timed."""
+LATE_SECONDS = 10
+"""What is said of a wake that takes longer than expected: ask again after so long."""
+KEPT_NODES = 50
+"""The newest so many nodes count."""
+
+
+class Learned(StrEnum):
+    """Where a part of an estimate comes from."""
+
+    WAKES = "wakes"
+    """The policy's own wakes."""
+    POOL = "pool"
+    """Nodes of the same pool."""
+    OTHER_POOLS = "other_pools"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTime:
+    """How long one node took."""
+
+    pool: str
+    launch_seconds: float
+    """From the first request to the cloud until there was an instance."""
+    join_seconds: float
+    """Until its Node object was there."""
+    ready_seconds: float
+    """Until that was Ready."""
+
+    @property
+    def seconds(self) -> float:
+        return self.launch_seconds + self.join_seconds + self.ready_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    seconds: float
+    learned: Learned
+    count: int = 0
+    """Of how many measured times it is the quantile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Eta:
+    seconds: int
+    """Until ready, from now."""
+    pods: Part
+    node: Part | None = None
+    """None where no node is needed."""
+    first: NodeFirst | None = None
+    late: bool = False
+    """A wake that takes longer than expected."""
+
+    @property
+    def says(self) -> str:
+        if self.first is not None and self.first.need is NodeNeed.NEVER:
+            return f"it cannot start: no node that may be launched would take it ({self.first.why})"
+        if self.late:
+            return "it takes longer than expected"
+        sources = [_learned_says(self.pods, "wake")]
+        told = f"about {a_while(self.seconds)}"
+        if self.node is not None:
+            told += f", {a_while(ceil(self.node.seconds))} of them for {_node_says(self.first)}"
+            sources = [f"pods {sources[0]}", f"node {_learned_says(self.node, 'node')}"]
+        return f"{told} ({'; '.join(sources)})"
+
+
+def eta(
+    wakes: Sequence[WakeTime],
+    first: NodeFirst | None,
+    nodes: Sequence[NodeTime],
+    now: int,
+    share: float = USUAL_SHARE,
+) -> Eta:
+    """Of a wake that begins now. Where `first` is not known, a node counts as needed if most wakes needed
+    one."""
+    pods = _quantile([one.seconds - one.node_seconds for one in wakes], share, Learned.WAKES)
+    pods = pods or Part(DEFAULT_POD_SECONDS, Learned.DEFAULT)
+    with_node = [one.node_seconds for one in wakes if one.node_seconds > 0]
+    needed = first.need is not NodeNeed.NONE if first is not None else 2 * len(with_node) > len(wakes)
+    if not needed:
+        return Eta(max(1, ceil(pods.seconds)), pods, None, first)
+    node = _node_part(with_node, first, nodes, share)
+    if first is not None and first.need is NodeNeed.COMING:
+        node = replace(node, seconds=max(1.0, node.seconds - max(0, now - first.since)))
+    return Eta(max(1, ceil(pods.seconds + node.seconds)), pods, node, first)
+
+
+def remaining(whole: Eta, elapsed_seconds: float) -> Eta:
+    """Of a wake that began so long ago. One that takes longer than expected is said to: a guess that is
+    moved along is never true."""
+    if elapsed_seconds <= 0:
+        return whole
+    left = whole.seconds - elapsed_seconds
+    return replace(whole, seconds=max(1, ceil(left)) if left > 0 else LATE_SECONDS, late=left <= 0)
+
+
+def node_times(steps: Iterable[tuple[int, Transition]]) -> tuple[NodeTime, ...]:
+    """From the log, in any order: launches that became Ready, the oldest first. Time in which offers had no
+    capacity is part of it."""
+    seen: dict[str, dict[str, int]] = {}
+    pools: dict[str, str] = {}
+    for at, step in sorted(steps, key=lambda each: each[0]):
+        name = step.key or step.instance_id
+        if step.part is PartKind.LAUNCH and name:
+            pools[name] = step.pool
+            seen.setdefault(name, {}).setdefault(step.after, at)
+    found = [_node_time(pools[name], each) for name, each in seen.items()]
+    return tuple(one for one in found if one is not None)[-KEPT_NODES:]
+
+
+def _node_time(pool: str, at: dict[str, int]) -> NodeTime | None:
+    launched, ready = at.get(SlotState.LAUNCHED), at.get(SlotState.READY)
+    if launched is None or ready is None:
+        return None
+    joined = at.get(SlotState.JOINED, ready)
+    return NodeTime(pool, launched - at.get(SlotState.LAUNCHING, launched), joined - launched, ready - joined)
+
+
+def _node_part(
+    own: Sequence[float], first: NodeFirst | None, nodes: Sequence[NodeTime], share: float
+) -> Part:
+    pool = first.pool if first is not None else ""
+    same = [one.seconds for one in nodes if pool and one.pool == pool]
+    return (
+        _quantile(own, share, Learned.WAKES)
+        or _quantile(same, share, Learned.POOL)
+        or _quantile([one.seconds for one in nodes], share, Learned.OTHER_POOLS)
+        or Part(DEFAULT_NODE_SECONDS, Learned.DEFAULT)
+    )
+
+
+def _quantile(values: Sequence[float], share: float, learned: Learned) -> Part | None:
+    return Part(percentile(values, share), learned, len(values)) if values else None
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """By nearest rank: one of the values."""
+    ordered = sorted(values)
+    return ordered[max(0, ceil(share * len(ordered)) - 1)]
+
+
+def _node_says(first: NodeFirst | None) -> str:
+    if first is None:
+        return "a node, as for most of its wakes"
+    if first.need is NodeNeed.COMING:
+        return f"a node of pool {first.pool} that is on its way"
+    return f"a node of pool {first.pool} that must be launched first"
+
+
+def _learned_says(part: Part, noun: str) -> str:
+    match part.learned:
+        case Learned.WAKES:
+            return f"by its last {count_of(part.count, 'wake')}"
+        case Learned.POOL:
+            return f"by {count_of(part.count, 'node')} of the pool"
+        case Learned.OTHER_POOLS:
+            return f"by {count_of(part.count, 'node')} of other pools"
+        case Learned.DEFAULT:
+            return f"a default, since no {noun} has been timed"

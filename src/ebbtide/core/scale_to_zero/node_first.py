@@ -1,0 +1,142 @@
+"""Whether a target that sleeps would find room on the nodes that are there, or needs a node first.
+
+Its pods are put, one by one and by the fit rules, where they would go: on nodes that are ready, then on nodes
+that are on their way. Pods that are pending now come before them. What fits nowhere is asked of the pools.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ebbtide.core.nodes.capacity import coming_slots
+from ebbtide.core.nodes.expected import expected_placement
+from ebbtide.core.nodes.fit import Placement
+from ebbtide.core.nodes.offers import Offer, all_offers
+from ebbtide.core.nodes.room import Room, refused_by_node
+from ebbtide.core.scale_to_zero.policy_overrides import ready_nodes
+from ebbtide.core.scale_to_zero.wake import targets
+from ebbtide.model.idle import IdleState, NodeFirst, NodeNeed
+from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.policy import Policy
+from ebbtide.model.pool import Pool
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import ClusterView, Snapshot
+from ebbtide.model.workload import Workload
+
+MOST_PENDING = 1000
+"""Of so many pending pods it is worked out where they go; a cluster with more has other troubles."""
+NO_NODE = NodeFirst(NodeNeed.NONE)
+
+
+@dataclass(frozen=True)
+class NodeRoom:
+    """The nodes as one round sees them; asked about many policies, each by itself."""
+
+    view: ClusterView
+    record: Record
+    settings: Settings
+    now: int
+
+    def node_first(self, policy: Policy, state: IdleState, workloads: Sequence[Workload]) -> NodeFirst | None:
+        """None where nothing is known of its pods."""
+        if policy.target.pool:
+            return self._for_pool(policy.target.pool)
+        pods = list(_pods(policy, state, workloads))
+        return self._for_pods(pods) if pods else None
+
+    @cached_property
+    def _snapshot(self) -> Snapshot:
+        return Snapshot(self.now, self.view)
+
+    @cached_property
+    def _placement(self) -> Placement:
+        pending = [pod for pod in self.view.waiting_pods if not pod.tied_to_node][:MOST_PENDING]
+        found = expected_placement(self._snapshot, self.record, self.settings, pending)
+        for pod in pending:
+            room = found.first_fit(pod)
+            if room is not None:
+                found.place(pod, room)
+        return found
+
+    @cached_property
+    def _slots(self) -> dict[str, tuple[str, int]]:
+        """Pool and time of the nodes on their way, by the names of their rooms."""
+        return {slot.key: (slot.pool, slot.since) for slot in coming_slots(self.record)}
+
+    @cached_property
+    def _offers(self) -> list[Offer]:
+        """Those of pools that may have one more node, the one that is launched first first."""
+        sizes = Counter(node.pool for node in self.view.workers)
+        sizes.update(pool for pool, _ in self._slots.values())
+        full = sizes.total() >= self.settings.max_workers
+        found = () if full else all_offers(self._snapshot, self.record, self.settings)
+        takes_more = [each for each in found if each.pool.takes_more(sizes[each.pool.name])]
+        return sorted(takes_more, key=lambda each: (*each.rank, each.price or 0))
+
+    def _for_pods(self, pods: Sequence[Pod]) -> NodeFirst:
+        placement, placed = self._placement, list[tuple[Pod, Room]]()
+        try:
+            found = NO_NODE
+            for pod in pods:
+                room = self._room_for(placement, pod)
+                if room is None:
+                    return self._launched_for(pod)
+                if room.planned:
+                    found = self._coming(room)
+                placement.place(pod, room)
+                placed.append((pod, room))
+            return found
+        finally:
+            for pod, room in placed:
+                placement.take_out(pod, room)
+
+    def _room_for(self, placement: Placement, pod: Pod) -> Room | None:
+        there = placement.first_fit(pod, [room for room in placement.rooms.values() if not room.planned])
+        return there or placement.first_fit(pod)
+
+    def _coming(self, room: Room) -> NodeFirst:
+        pool, since = self._slots[room.name]
+        return NodeFirst(NodeNeed.COMING, pool, since)
+
+    def _launched_for(self, pod: Pod) -> NodeFirst:
+        reason = "no pool may have another node"
+        for offer in self._offers:
+            room = offer.room("new")
+            reason = room.lacks(pod.requests) or refused_by_node(pod.scheduling, room)
+            if not reason:
+                return NodeFirst(NodeNeed.LAUNCH, offer.pool.name)
+        return NodeFirst(NodeNeed.NEVER, why=reason)
+
+    def _for_pool(self, name: str) -> NodeFirst:
+        if ready_nodes(self.view, name):
+            return NO_NODE
+        coming = [since for pool, since in self._slots.values() if pool == name]
+        if coming:
+            return NodeFirst(NodeNeed.COMING, name, min(coming))
+        pool: Pool | None = self.settings.pool_named(name)
+        if pool is None:
+            return NodeFirst(NodeNeed.NEVER, why=f"there is no node pool {name}")
+        return NodeFirst(NodeNeed.LAUNCH, name)
+
+
+def _pods(policy: Policy, state: IdleState, workloads: Sequence[Workload]) -> Iterator[Pod]:
+    """What a wake would create."""
+    known = {each.ref: each for each in workloads}
+    for target in targets(policy, state):
+        workload = known.get(target.ref)
+        for number in range(target.replicas) if workload is not None else ():
+            assert workload is not None
+            yield Pod(
+                target.ref.namespace,
+                f"{target.ref.name}-{number}",
+                f"{target.ref}-{number}",
+                phase=Phase.PENDING,
+                ready=False,
+                requests=workload.requests,
+                labels=workload.labels,
+                scheduling=workload.scheduling,
+            )
