@@ -285,7 +285,7 @@ def _with_timers(step: IdleStep, subject: _Subject, scene: Scene) -> IdleStep:
 
 
 def _with_node_first(policy: Policy, step: IdleStep, look: Look, scene: Scene) -> IdleStep:
-    """Whether its wake will need a node: noted while it sleeps, since those who estimate a wake may see no nodes."""
+    """Whether its wake will need a node: noted while it sleeps, since a gate sees no nodes."""
     if step.wanted is not Wanted.NOTHING or step.state.phase is not Phase.ZERO or scene.nodes is None:
         return step
     first = scene.nodes.node_first(policy, step.state, look.workloads)
