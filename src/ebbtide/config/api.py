@@ -72,6 +72,12 @@ class ApiKeys(Section):
     )
     rate_per_minute: int = Field(600, ge=1, le=1_000_000, description="Requests a minute for each caller.")
     wakes_per_minute: int = Field(120, ge=1, le=1_000_000, description="Wakes a minute for each caller.")
+    max_holds: int = Field(
+        500,
+        ge=1,
+        le=100_000,
+        description="Requests of gateways held at once; at most a quarter of the files that may be open.",
+    )
 
 
 def host_and_port(address: str) -> tuple[str, int]:

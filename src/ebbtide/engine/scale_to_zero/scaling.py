@@ -110,10 +110,15 @@ class Scaling:
         """A connection for it came to a gate: what sleeps, or is about to, is woken; what is up is in use. A
         wake whose calls were not answered is carried out again. Seconds until it is ready, as far as is
         known."""
+        woken = self.arrival(policy_id)
+        return woken.estimated_ready_seconds if woken is not None else 0
+
+    def arrival(self, policy_id: str) -> Woken | None:
+        """As `arrive`; the wake that was begun or joined, None where it is up."""
         state = self.report_activity(policy_id)
         if state.phase in (Phase.ACTIVE, Phase.IDLE):
-            return 0
-        return self.wake(policy_id, WakeReason.API_REQUEST).estimated_ready_seconds
+            return None
+        return self.wake(policy_id, WakeReason.API_REQUEST)
 
     def eta(self, policy_id: str) -> Eta:
         """As `eta_of`, by the id. `NotFound` where there is no such policy."""

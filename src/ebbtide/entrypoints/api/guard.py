@@ -6,7 +6,8 @@ request. Every route says its scope in its `Needs`; a test has the literal table
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastapi import Request
@@ -28,19 +29,24 @@ SECURE = {
 """For answers that are no page; pages bring a policy of their own."""
 SIGNED_PATH = "/api/v1/scaling/webhooks/wake"
 """Counted by its route, once the signature is known: a stranger must not use up what signed messages may."""
+HOLD_PATH = "/api/v1/hold/"
+TOKEN = "token "
 LATER = {"Retry-After": "10"}
 
 
 class Needs:
     """A dependency: the caller's token has at least this scope. Its scope is read by the docs and tests."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, basic: bool = False) -> None:
+        """`basic`: also as the password of Basic authentication, for gateways that can send no other. Not
+        for routes that a browser might be led to."""
         self.scope = scope
+        self.basic = basic
 
     async def __call__(self, request: Request) -> Token | None:
         """Async, so a stranger is refused without a thread of those that answer others."""
         site: Site = request.app.state.site
-        presented = _presented(request.headers)
+        presented = _presented(request.headers) or (_password(request.headers) if self.basic else "")
         if not presented:
             if self.scope is Scope.READ and site.open_reading:
                 return None
@@ -67,14 +73,24 @@ def _presented(headers: Headers) -> str:
     return value.strip() if kind.lower() == "bearer" else ""
 
 
+def _password(headers: Headers) -> str:
+    kind, _, value = headers.get("authorization", "").partition(" ")
+    if kind.lower() != "basic":
+        return ""
+    try:
+        return base64.b64decode(value, validate=True).decode().partition(":")[2]
+    except ValueError:
+        return ""
+
+
 def who_asks(site: Site, headers: Headers, address: str) -> str:
     """The token, where it is one of ours and valid; else the address, or every made-up token would be a
     caller of its own."""
-    presented = _presented(headers)
+    presented = _presented(headers) or _password(headers)
     if presented:
         token = find_token(presented, site.tokens, site.clock.now())
         if token is not None and not expired(token, site.clock.now()):
-            return f"token {token.digest.lower()}"
+            return f"{TOKEN}{token.digest.lower()}"
     return address_key(address)
 
 
@@ -94,6 +110,19 @@ def count_wake(request: Request, who: str) -> None:
     if not limiter.allows("wake", who, site.wakes_per_minute):
         detail = f"more than {site.wakes_per_minute} wakes a minute; nothing was changed. Try again later"
         raise Problem(429, detail, headers=LATER)
+
+
+def may_start_wake(request: Request, who: str) -> Callable[[], str]:
+    """As `count_wake`, for a caller that may turn out to start none: to be called when it does. May be called
+    in another thread."""
+    site: Site = request.app.state.site
+    limiter: Limiter = request.app.state.limiter
+
+    def why_not() -> str:
+        allowed = limiter.allows("wake", who, site.wakes_per_minute)
+        return "" if allowed else f"there were more than {site.wakes_per_minute} wakes a minute"
+
+    return why_not
 
 
 def count_stranger(request: Request) -> None:
@@ -138,10 +167,12 @@ class Guard:
         if "*" not in site.hosts and host not in site.hosts:
             return Problem(421, f"asked for as {host!r}, which is none of this server's names (api.hosts)")
         signed = site.webhook_secrets and scope["path"] == SIGNED_PATH and scope["method"] == "POST"
-        if not signed:
-            who = who_asks(site, headers, (scope.get("client") or ("", 0))[0])
-            if not self._limiter.allows("all", who, site.rate_per_minute):
-                return _too_many(site)
+        who = who_asks(site, headers, (scope.get("client") or ("", 0))[0])
+        # A gateway asks for each of its requests; its wakes are counted.
+        gateway = scope["path"].startswith(HOLD_PATH) and who.startswith(TOKEN)
+        counted = not signed and not gateway
+        if counted and not self._limiter.allows("all", who, site.rate_per_minute):
+            return _too_many(site)
         # No database takes a NUL in a text, and PostgreSQL says so in a way that looks like an outage.
         if "\0" in scope["path"] or b"%00" in scope["query_string"]:
             return Problem(400, "there is a NUL in the address; nothing was changed")

@@ -45,6 +45,7 @@ def open_site(
         webhook_secrets=webhook_secrets(keys.webhook_secrets_file),
         rate_per_minute=keys.rate_per_minute,
         wakes_per_minute=keys.wakes_per_minute,
+        max_holds=keys.max_holds,
         kind=config.cluster_kind,
         **well,
     )

@@ -10,6 +10,7 @@ from ebbtide.entrypoints.api.context import RouteContext
 from ebbtide.entrypoints.api.demo import router as demo_routes
 from ebbtide.entrypoints.api.events import router as event_routes
 from ebbtide.entrypoints.api.health import router as health_routes
+from ebbtide.entrypoints.api.hold import router as hold_routes
 from ebbtide.entrypoints.api.money import router as money_routes
 from ebbtide.entrypoints.api.pods import router as pod_routes
 from ebbtide.entrypoints.api.policies import router as policy_routes
@@ -26,7 +27,7 @@ def routers(site: Site) -> list[APIRouter]:
         pools = [pool.name for pool in site.settings.pools]
         book = Policies(site.scaling.ports.policies, site.clock, site.new_id, pools)
         desk = RouteContext(site, site.scaling, book)
-        found += [policy_routes(desk), wake_routes(desk), saving_routes(desk)]
+        found += [policy_routes(desk), wake_routes(desk), saving_routes(desk), hold_routes(desk)]
     if site.demo is not None:
         found.append(demo_routes(site.demo))
     return found

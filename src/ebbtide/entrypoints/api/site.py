@@ -51,6 +51,7 @@ class Site:
     webhook_secrets: tuple[str, ...] = ()
     rate_per_minute: int = 600
     wakes_per_minute: int = 120
+    max_holds: int = 500
     max_body_bytes: int = 256 * 1024
     kind: str = ""
     demo: Demo | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from typing import Any
 
 from anyio import CapacityLimiter, to_thread
 
@@ -38,7 +39,7 @@ class Waiting:
         if shared is None:
             task = asyncio.create_task(self._wait(key))
             shared = self._shared[key] = _Shared(task, until)
-            task.add_done_callback(_retrieve)
+            task.add_done_callback(retrieve)
         shared.until = max(shared.until, until)
         left = max(0.0, until - self._scaling.ports.clock.now())
         done, _ = await asyncio.wait({shared.task}, timeout=left)
@@ -57,7 +58,7 @@ class Waiting:
             del self._shared[key]
 
 
-def _retrieve(task: asyncio.Task[Woken]) -> None:
+def retrieve(task: asyncio.Task[Any]) -> None:
     """An error that nobody waits for any more is not worth a warning."""
     if not task.cancelled():
         task.exception()
