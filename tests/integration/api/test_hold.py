@@ -130,6 +130,12 @@ def test_what_is_awake_is_answered_at_once_whatever_the_method_and_however_often
             assert (found.status, found.body, found.headers["cache-control"]) == (200, b"", "no-store")
 
 
+def test_who_may_not_wait_at_all_still_hears_whether_it_is_awake() -> None:
+    with gateway(PolicyHarness()) as asks:
+        assert asks.ask("?wait=0").status == 200
+        assert asks.ask("?wait=0", path="/api/v1/hold/none").status == 404
+
+
 def test_at_the_limit_the_answer_is_503_with_the_estimate() -> None:
     with gateway() as asks:
         found = asks.ask("?wait=0.2")

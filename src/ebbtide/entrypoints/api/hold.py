@@ -17,6 +17,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import Field, ValidationError
 
 from ebbtide.core.words import a_while
+from ebbtide.entrypoints.api import problems
 from ebbtide.entrypoints.api.connections import places
 from ebbtide.entrypoints.api.context import RouteContext
 from ebbtide.entrypoints.api.guard import Needs, address_of, may_start_wake, who_asks
@@ -53,6 +54,18 @@ SHAPES: dict[str, Any] = {
 }
 
 
+_LATE = {
+    "description": "Not awake when time was up, or an error.",
+    "content": {**problems.SHOWN["content"], "text/html": {}},
+}
+ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"description": "It is awake."},
+    307: {"description": "The same address again."},
+    "4XX": _LATE,
+    "5XX": _LATE,
+}
+
+
 class HoldKeys(Strict):
     wait: float | None = Field(
         None, ge=0, le=3600, description="Seconds to hold it at most; else as the policy says."
@@ -81,7 +94,13 @@ def router(desk: RouteContext) -> APIRouter:
         return Response(headers={"Cache-Control": "no-store"}) if held.ready else late(request, keys, held)
 
     documented: dict[str, Any] = {"parameters": _parameters()}
-    routes.get("/hold/{policy}", dependencies=needs, openapi_extra=documented)(hold)
+    routes.get(
+        "/hold/{policy}",
+        dependencies=needs,
+        openapi_extra=documented,
+        response_class=Response,
+        responses=ANSWERS,
+    )(hold)
     routes.api_route("/hold/{policy}", methods=list(METHODS), dependencies=needs, include_in_schema=False)(
         hold
     )

@@ -32,6 +32,8 @@ AWAKE_SECONDS = 1.0
 asleep by idleness."""
 BACKOFF_SECONDS = (0.25, 0.5, 1.0, 2.0)
 ASKED_AT_ONCE = 16
+QUESTION_SECONDS = 2.0
+"""How long one question may take, however short the wait."""
 RETRY_AFTER_SECONDS = 30
 """Where nothing is known of how long it takes."""
 ASLEEP = (Phase.FALLING, Phase.ZERO)
@@ -130,7 +132,9 @@ class Holding:
         loop, failures, why = asyncio.get_running_loop(), 0, "it is not awake yet"
         while True:
             try:
-                async with asyncio.timeout_at(self._deadline(name, caller, since)):
+                # Also who may not be held at all gets an answer: whether it is awake.
+                end = max(self._deadline(name, caller, since), since + QUESTION_SECONDS)
+                async with asyncio.timeout_at(end):
                     answer = await self._ask(name, caller)
                 if answer.refused:
                     return self._late(name, answer.refused)
@@ -148,7 +152,9 @@ class Holding:
                 why = f"could not be woken yet: {error}"
             failures += 1
             left = self._deadline(name, caller, since) - loop.time()
-            await asyncio.sleep(min(BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS)) - 1], max(0.0, left)))
+            if left <= 0:
+                return self._late(name, why)
+            await asyncio.sleep(min(BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS)) - 1], left))
 
     def _deadline(self, name: str, caller: Caller, since: float) -> float:
         known = self._known.get(name)

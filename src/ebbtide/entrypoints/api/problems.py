@@ -63,8 +63,11 @@ class ProblemShape(BaseModel):
     errors: list[FieldProblem] | None = None
 
 
-_SHOWN = {"content": {MEDIA_TYPE: {"schema": ProblemShape.model_json_schema()}}, "description": "An error."}
-DOCUMENTED: dict[int | str, dict[str, Any]] = {"4XX": _SHOWN, "5XX": _SHOWN, 422: _SHOWN}
+SHOWN: dict[str, Any] = {
+    "content": {MEDIA_TYPE: {"schema": ProblemShape.model_json_schema()}},
+    "description": "An error.",
+}
+DOCUMENTED: dict[int | str, dict[str, Any]] = {"4XX": SHOWN, "5XX": SHOWN, 422: SHOWN}
 """For the OpenAPI document of every route."""
 
 
