@@ -274,7 +274,7 @@ class Direct:
     def __post_init__(self) -> None:
         self.store = Broken(self.harness.rows)
         self.scaling = self.harness.runner(policies=self.store)
-        policies = Policies(self.store, self.harness.clock, lambda: "id")  # type: ignore[arg-type]
+        policies = Policies(self.store, self.harness.clock, lambda: "id")
         self.holding = Holding(self.scaling, policies, Waiting(self.scaling), self.most)
 
     async def hold(self, seconds: float | None = LONG) -> Held:

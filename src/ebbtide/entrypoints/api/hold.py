@@ -145,8 +145,8 @@ def late(request: Request, keys: HoldKeys, held: Held) -> Response:
         headers["Content-Security-Policy"] = PAGE_POLICY
         return Response(page(held), status, headers, "text/html; charset=utf-8")
     detail = f"{held.policy} was asked to wake, and {held.why}"
-    told = {"policy": held.policy, "retry_after_seconds": after}
-    return answer(Problem(status, detail, headers=headers, **told), request.url.path)
+    problem = Problem(status, detail, headers=headers, policy=held.policy, retry_after_seconds=after)
+    return answer(problem, request.url.path)
 
 
 def page(held: Held) -> str:
