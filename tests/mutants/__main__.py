@@ -7,7 +7,7 @@ import sys
 from multiprocessing.pool import ThreadPool
 
 from tests.mutants.anchor import DoesNotApply
-from tests.mutants.plant import Mutant, by_the_fast_oracle, changed, killer_of
+from tests.mutants.plant import Mutant, by_stories_and_oracle, by_the_fast_oracle, changed, killer_of
 from tests.mutants.planted import ALL, QUICK, RULES
 
 
@@ -19,6 +19,9 @@ def main() -> int:
         "--rules", action="store_true", help="the wrong rules, which stories and oracle catch"
     )
     parser.add_argument(
+        "--judged", action="store_true", help="those that name a story or the oracle, judged by these alone"
+    )
+    parser.add_argument(
         "--fast", action="store_true", help="those that the oracle catches, by its plain generator alone"
     )
     parser.add_argument("--workers", type=int, default=1)
@@ -27,6 +30,8 @@ def main() -> int:
     chosen = [
         m for m in group if (arguments.only or "") in m.name and (not arguments.quick or m.name in QUICK)
     ]
+    if arguments.judged:
+        chosen = [alone for alone in map(by_stories_and_oracle, chosen) if alone.killers]
     if arguments.fast:
         chosen = [fast for fast in map(by_the_fast_oracle, chosen) if fast is not None]
     print("| planted bug | where | caught by |\n| --- | --- | --- |", flush=True)

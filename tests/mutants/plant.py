@@ -82,6 +82,12 @@ def killer_of(mutant: Mutant) -> str:
     return ""
 
 
+def by_stories_and_oracle(mutant: Mutant) -> Mutant:
+    """To be caught by what knows nothing of the code alone: no unit test may help."""
+    named = tuple(killer for killer in mutant.killers if killer.startswith(("story:", "oracle:")))
+    return replace(mutant, killers=named, alone=True)
+
+
 def by_the_fast_oracle(mutant: Mutant) -> Mutant | None:
     """To be caught by the comparisons of `make torture` alone, if it is one that the oracle catches."""
     named = tuple(killer for killer in mutant.killers if killer.startswith("oracle:"))

@@ -503,7 +503,7 @@ OF_THE_ENGINE = (
         ("table:always_crashes",),
     ),
     Mutant(
-        "a run that a fault ports stopped counts as a crash",
+        "a run that a fault outside stopped counts as a crash",
         "tick._forgive",
         "record.scaling_in_progress and clean(record) != record",
         "False",

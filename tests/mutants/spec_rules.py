@@ -63,7 +63,7 @@ OF_THE_DOCUMENTS = (
         ("oracle:decisions",),
     ),
     Mutant(
-        "a critical pod ports kube-system is evicted",
+        "a critical pod outside kube-system is evicted",
         "drain._critical",
         "pod.priority_class not in CRITICAL_CLASSES or pod.namespace == 'kube-system'",
         "True",
