@@ -164,14 +164,14 @@ class Drawn:
 
 
 def twins(source: Source, cluster: Drawn) -> Drawn:
-    """The same with as many equal and empty nodes in each zone, so only age or a preference tells them
-    apart."""
-    zones, each = source.pick(("ab", "abc")), source.number(1, 2)
-    ages = source.pick(((0,), (0, 0, 5)))
+    """The same with equal and empty nodes, so only zone, age or a preference tells them apart."""
+    zones = source.pick(("ab", "abc", "aab", "aaabb"))
+    each = source.pick((2, 2, 1))
+    ages = source.pick(((0,), (0, 5), (0, 5, 9)))
     nodes = tuple(
-        make_node(f"{zone}{number}", created_at=A_DAY_AGO + source.pick(ages))
+        make_node(f"{zone}{number}{place}", created_at=A_DAY_AGO + source.pick(ages))
         for number in range(each)
-        for zone in zones
+        for place, zone in enumerate(zones)
     )
     settings = replace(
         cluster.settings,

@@ -44,7 +44,7 @@ class Deciding:
 
 def cases(source: Source) -> Deciding:
     cluster = clusters(source, pod_kinds(source), source.pick((0, 3, 8)))
-    if source.number(0, 14) == 14:
+    if source.number(0, 5) == 5:
         cluster = twins(source, cluster)
     moments = source.numbers(0, len(MOMENTS) - 1, 12, 12)
     return Deciding(cluster, tuple(moments), source.number(0, 9), source.number(0, 7) == 7)
