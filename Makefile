@@ -85,7 +85,7 @@ chaos-real: SECONDS = 1800
 chaos-real: $(READY) ## Kill and freeze runners on a real cluster behind a bad network (SECONDS=1800, ARGS="--store dynamodb")
 	$(BIN)/python -m tests.chaos_real --seconds $(SECONDS) $(ARGS)
 
-torture: $(READY) ## Explore millions of states, run the swarm and the oracle, plant every bug (about two hours on 2 cores; SEEDS=20000)
+torture: $(READY) ## Explore millions of states, run the swarm and the oracle, plant every bug, judge 300 mutants (two and a half hours on 2 cores; SEEDS=20000)
 	$(BIN)/python -m tests.torture --states $(STATES) --seeds $(SEEDS) --oracle $(ORACLE)
 
 fuzz: SECONDS = 60

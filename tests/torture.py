@@ -1,6 +1,7 @@
-"""All that takes long: millions of states, many seeds, every rule, every planted bug. `make torture` runs it.
+"""All that takes long: millions of states, many seeds, every rule, every planted bug, and a sample of small
+changes. `make torture` runs it.
 
-Each part is shown as it goes and runs to its end, whatever becomes of the others; the figures of all
+Each part is shown as it goes and runs to its end, whatever becomes of the others; the results of all
 are the last lines.
 """
 
@@ -17,6 +18,7 @@ def main() -> int:
     parser.add_argument("--states", type=int, default=5_100_000, help="of all scenes together")
     parser.add_argument("--seeds", type=int, default=20_000)
     parser.add_argument("--oracle", type=int, default=100, help="times the comparisons of a push")
+    parser.add_argument("--mutants", type=int, default=300, help="so many small changes of the code")
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
     workers = ["--workers", str(arguments.workers)]
@@ -26,6 +28,7 @@ def main() -> int:
         ["tests.oracle", "--fast", "--times", str(arguments.oracle), *workers],
         ["tests.steady", "--seeds", "200"],
         ["tests.mutants", *workers],
+        ["tests.mutation", "--sample", str(arguments.mutants), *workers],
     )
     results = [shown(part) for part in parts]
     print("\n== torture ==")

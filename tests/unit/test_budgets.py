@@ -25,6 +25,7 @@ from ebbtide.model.schedule import CronWindow
 from ebbtide.model.settings import Settings
 from tests.builders import (
     NOW,
+    make_node,
     make_nodes,
     make_pool,
     make_record,
@@ -241,3 +242,19 @@ def test_a_rebalance_recommendation_waits_for_its_budget_and_is_terminated_by_it
     failed = gates.may_terminate(drained, fleet(cordoned()), under_way, closed)
     assert failed is not None
     assert failed.name == "within budget"
+
+
+@pytest.mark.parametrize("shut", [0, 1, 2])
+def test_the_budget_of_every_pool_concerned_is_asked(shut: int) -> None:
+    """Not only that of the pool that the settings name first."""
+    names = ("p0", "p1", "p2")
+    nodes = tuple(make_node(f"a{n}", pool=names[n % 3]) for n in range(30))
+    pools = tuple(make_pool(name, budgets=(NONE,) if n == shut else ()) for n, name in enumerate(names))
+    wide = make_settings(pools=pools, budget_fraction=1.0)
+    asked = [make_removal(f"a{n}", pool=names[n]) for n in range(3)]
+    others = [removal for n, removal in enumerate(asked) if n != shut]
+    snapshot, record = make_snapshot(nodes), make_record()
+    refused = gates.within_budget(snapshot, record, wide, asked, IDLE)
+    assert not refused.passed
+    assert refused.says.startswith("1 asked for, 0 may go")
+    assert gates.within_budget(snapshot, record, wide, others, IDLE).passed

@@ -151,10 +151,26 @@ def test_bad_input_is_a_problem_that_names_the_field(
         assert field in {error["field"] for error in body["errors"]}
 
 
-def test_a_host_that_is_none_of_ours_is_refused(live: Live) -> None:
-    client = client_of(make_site(live))
-    answer = client.get("/api/v1/status", headers={"Host": "evil.example:8808"})
-    assert answer.status_code == 421
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example:8808",
+        "evil-testserver",
+        "evil.testserver",
+        "testserver.evil.example",
+        "testserver:80:80",
+        "",
+    ],
+)
+def test_a_host_that_is_none_of_ours_is_refused(live: Live, host: str) -> None:
+    client = client_of(make_site(live, hosts=("testserver", "::1")))
+    assert client.get("/api/v1/status", headers={"Host": host}).status_code == 421
+
+
+@pytest.mark.parametrize("host", ["testserver", "testserver:8808", "[::1]", "[::1]:8808"])
+def test_a_host_is_one_of_ours_with_or_without_its_port(live: Live, host: str) -> None:
+    client = client_of(make_site(live, hosts=("testserver", "::1")))
+    assert client.get("/api/v1/status", headers={"Host": host}).status_code == 200
 
 
 def test_too_many_requests_are_refused_for_that_caller_alone(live: Live) -> None:

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from ebbtide.entrypoints.api.guard import scopes_of
 from ebbtide.entrypoints.api.routers import routers
-from ebbtide.entrypoints.api.scopes import Scope, Token, digest_of
+from ebbtide.entrypoints.api.scopes import Scope, Token, digest_of, expired, find_token
 from ebbtide.simulator.run.live import Live
 from tests.integration.api.conftest import START, TOKENS, client_of, make_site
 
@@ -158,6 +158,26 @@ def test_an_unknown_or_expired_token_is_refused(method: str, path: str) -> None:
 def test_without_tokens_on_loopback_reading_is_open_and_nothing_else(method: str, path: str) -> None:
     status = ask(method, path, None, "open")
     assert (status == 401) == (needed(method, path) is not Scope.READ)
+
+
+def test_a_token_is_told_by_its_whole_digest() -> None:
+    digest = digest_of("one")
+    for near in (digest[:-1] + ("0" if digest[-1] != "0" else "1"), digest[:32] + digest_of("x")[32:]):
+        assert find_token("one", (Token("near", Scope.ADMIN, near),)) is None
+    assert find_token("one", (Token("it", Scope.READ, digest.upper()),)) is not None
+
+
+def test_of_two_entries_for_one_token_the_one_that_is_valid_longer_counts() -> None:
+    digest = digest_of("one")
+    ends = (Token("soon", Scope.READ, digest, 10), Token("later", Scope.WAKE, digest, 20))
+    always = Token("always", Scope.ADMIN, digest)
+    for order in (ends, ends[::-1]):
+        assert find_token("one", order) == ends[1]
+        assert find_token("one", (*order, always)) == always
+        assert find_token("one", (always, *order)) == always
+    assert expired(ends[0], 10)
+    assert not expired(ends[0], 9)
+    assert not expired(always, 10**10)
 
 
 def test_of_two_tokens_both_are_valid_while_one_replaces_the_other(live: Live) -> None:

@@ -12,7 +12,7 @@ from standardwebhooks.webhooks import Webhook
 
 from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.errors import Throttled
-from ebbtide.model.idle import IdleState
+from ebbtide.model.idle import IdleState, Phase
 from ebbtide.ports import PolicyStore
 from ebbtide.simulator.run.live import Live
 from ebbtide.simulator.world.scaling import SimWorkloads
@@ -226,6 +226,19 @@ def test_a_webhook_that_is_forged_old_or_wrong_is_refused(
     client: TestClient, message: Callable[[], dict[str, Any]], status: int
 ) -> None:
     assert client.post(HOOK, **message()).status_code == status
+
+
+def test_where_no_secret_is_set_no_webhook_is_taken_signed_or_not(live: Live) -> None:
+    with client_of(make_site(live)) as client:
+        policy = sleeping(live, client)
+    outsider = client_of(make_site(live, webhook_secrets=()), None)
+    unsigned = {"content": json.dumps({"policy_id": policy["id"]}), "headers": {}}
+    for message in (unsigned, signed({"policy_id": policy["id"]})):
+        answer = outsider.post(HOOK, **message)
+        assert (answer.status_code, "webhook_secrets_file" in answer.text) == (404, True)
+    state = live.scaling.ports.policies.find_state(policy["id"])
+    assert state is not None
+    assert state.phase is Phase.ZERO
 
 
 def test_wakes_are_limited_for_each_caller(live: Live) -> None:

@@ -8,11 +8,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
+import pytest
 
 from ebbtide.adapters.kube.cluster import KubeCluster
+from ebbtide.adapters.kube.lists import NODES
 from ebbtide.adapters.kube.objects import PodSeen
 from ebbtide.adapters.kube.reading import Readers, became_unschedulable
-from ebbtide.adapters.kube.wire import WirePod
+from ebbtide.adapters.kube.watch import Follower
+from ebbtide.adapters.kube.wire import WireNode, WirePod
 from ebbtide.errors import Retryable
 from tests.integration.kube.answering import Answer, api_server, page, status
 from tests.integration.kube.objects import Json, node
@@ -89,6 +92,55 @@ def test_while_a_watch_is_broken_lists_are_read_and_their_error_is_the_callers()
         nodes.names = ["a1", "a2"]
         assert names_in(cluster) == ["a1", "a2"]
         cluster.close()
+
+
+KINDS = ("nodes", "pods", "poddisruptionbudgets", "persistentvolumeclaims", "persistentvolumes")
+
+
+@pytest.mark.parametrize("broken", KINDS)
+def test_while_any_one_of_the_watches_is_broken_no_kept_view_is_shown(broken: str) -> None:
+    """Pods that are current next to nodes that are not make a cluster that never was."""
+    nodes = WatchedNodes()
+    refused = threading.Event()
+
+    def answer(path: str, query: dict[str, str]) -> Answer:
+        if refused.is_set() and "watch" in query and path.endswith(f"/{broken}"):
+            return status(503, "no watch")
+        return nodes.answer(path, query)
+
+    with api_server(answer) as connection:
+        cluster = KubeCluster(connection, watching=True)
+        assert names_in(cluster) == ["a1"]
+        assert nodes.lists == 1
+        refused.set()
+
+        def listed() -> bool:
+            before = nodes.lists
+            names_in(cluster)
+            return nodes.lists > before
+
+        eventually(listed, 10, "a list instead of the view")
+        cluster.close()
+
+
+def test_an_older_object_never_replaces_a_newer_one() -> None:
+    """An answer to a call of our own may be ahead of the watch, which then brings what was before it."""
+    changed = threading.Condition()
+
+    def wire(version: str, cordoned: bool) -> WireNode:
+        metadata = {"resourceVersion": version}
+        return msgspec.convert(node("a1", metadata=metadata, spec={"unschedulable": cordoned}), WireNode)
+
+    with api_server(lambda *_: status(503)) as connection:
+        follower = Follower(connection, NODES, Readers().node, changed)
+        follower.put(wire("10", True))
+        follower.put(wire("9", False))
+        assert [found.unschedulable for found in follower.items()] == [True]
+        follower.put(wire("10", False))
+        assert [found.unschedulable for found in follower.items()] == [False], "the same version, read again"
+        follower.put(wire("100", True))
+        assert [found.unschedulable for found in follower.items()] == [True], "versions are numbers"
+        assert follower.changes == 3
 
 
 def test_many_who_read_at_the_same_time_share_the_watches() -> None:

@@ -9,11 +9,13 @@ from dataclasses import replace
 
 import pytest
 
+from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.engine.ports import Ports
 from ebbtide.entrypoints.aws_lambda import budget_seconds, run
 from ebbtide.errors import Retryable
 from ebbtide.model.log import LogKind
 from ebbtide.model.node import Instance
+from ebbtide.model.record import Lease
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.world.ports import SimCloud
 from tests.builders import make_pool
@@ -60,6 +62,23 @@ def test_a_scheduled_event_runs_a_tick_and_says_what_was_done(
     assert answer["held"] is True
     assert "no scale-up" in answer["says"]
     assert '"event": "schedule"' in capsys.readouterr().out
+
+
+def test_two_runs_never_have_the_same_owner_not_even_for_one_request(stage: Stage) -> None:
+    """Lambda delivers an event again under the same request id while the first run may still be alive."""
+    cloud = SimCloud(stage.world, stage.clock)
+    owners: list[str] = []
+
+    class Asked(MemoryStore):
+        def acquire(self, name: str, owner: str, ttl_seconds: int) -> Lease:
+            owners.append(owner)
+            return super().acquire(name, owner, ttl_seconds)
+
+    for _ in range(2):
+        ports = replace(stage.ports(cloud), store=Asked(stage.clock, database=stage.database))
+        run(aws_events.schedule(stage.clock.now()), Context(), lambda ports=ports: (ports, stage.settings))
+    assert len(set(owners)) == len(owners) == 2
+    assert all(Context.aws_request_id in owner for owner in owners)
 
 
 def test_a_notice_that_could_not_be_taken_in_fails_the_run_so_that_it_comes_again(stage: Stage) -> None:

@@ -30,7 +30,7 @@ from ebbtide.model.effect import (
 from ebbtide.model.node import Instance
 from ebbtide.model.record import Lease
 from ebbtide.simulator.world.ports import SimCloud, SimCluster
-from tests.builders import make_slot
+from tests.builders import make_pod, make_slot
 from tests.unit.engine.builders import Small
 
 
@@ -124,6 +124,21 @@ def test_a_pod_that_binds_after_the_drain_check_keeps_its_node_from_being_termin
     instance_id = next(i.id for i in small.ports.cloud.list_instances() if i.provider_id == node.provider_id)
     (outcome,) = do(small, Terminate(instance_id, node.name, node.uid, "op"))
     assert (outcome.kind, outcome.detail) == (OutcomeKind.LATER, f"{pod.full_name} is on the node")
+    assert small.world.removed == 0
+
+
+@pytest.mark.parametrize(
+    "left", [{"terminating": True}, {"do_not_disrupt": True}, {"safe_to_evict": False}, {"controller": ""}]
+)
+def test_a_pod_that_is_ending_or_may_not_be_evicted_keeps_its_node_too(left: dict[str, object]) -> None:
+    """The last look is for pods, not for pods that could be evicted."""
+    small = Small(replicas=0)
+    node = small.nodes[0]
+    pod = make_pod("late", node_name=node.name, **left)
+    small.world.inventory.put_pod(pod)
+    (known,) = (i for i in small.ports.cloud.list_instances() if i.provider_id == node.provider_id)
+    (outcome,) = do(small, Terminate(known.id, node.name, node.uid, "op"))
+    assert (outcome.kind, outcome.detail) == (OutcomeKind.LATER, "default/late is on the node")
     assert small.world.removed == 0
 
 

@@ -465,6 +465,16 @@ def test_a_rule_scales_once_it_has_held_and_then_cools_down() -> None:
     assert harness.memory_workloads.calls == [(WEB, 4), (WEB, 6)]
 
 
+def test_a_rule_is_written_before_it_scales() -> None:
+    """Were it the other way round, a runner that dies in between would let the rule fire again."""
+    harness = harness_of(make_policy(rules=(UP,)), values={QUERY: 9.0, "queue": 50.0})
+    written: list[int | None] = []
+    harness.memory_workloads.before_scale = lambda *_: written.append(harness.state.last_scaled_at)
+    harness.rounds(180)
+    assert harness.memory_workloads.calls == [(WEB, 4)]
+    assert written == [harness.now]
+
+
 def test_what_a_rule_has_held_outlives_the_runner() -> None:
     harness = harness_of(make_policy(rules=(UP,)), values={QUERY: 9.0, "queue": 50.0})
     harness.rounds(60)

@@ -53,7 +53,7 @@ class Needs:
             how = "Send it as `Authorization: Bearer ...`"
             detail = f"this needs a token of scope {self.scope.spoken}; nothing was changed. {how}"
             raise Problem(401, detail, headers={"WWW-Authenticate": "Bearer"})
-        token = find_token(presented, site.tokens, site.clock.now())
+        token = find_token(presented, site.tokens)
         if token is None or expired(token, site.clock.now()):
             what = "the token has expired" if token else "the token is not known"
             headers = {"WWW-Authenticate": 'Bearer error="invalid_token"'}
@@ -88,7 +88,7 @@ def who_asks(site: Site, headers: Headers, address: str) -> str:
     caller of its own."""
     presented = _presented(headers) or _password(headers)
     if presented:
-        token = find_token(presented, site.tokens, site.clock.now())
+        token = find_token(presented, site.tokens)
         if token is not None and not expired(token, site.clock.now()):
             return f"{TOKEN}{token.digest.lower()}"
     return address_key(address)

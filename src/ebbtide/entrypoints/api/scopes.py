@@ -42,16 +42,16 @@ def digest_of(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def find_token(presented: str, tokens: Sequence[Token], now: float) -> Token | None:
+def find_token(presented: str, tokens: Sequence[Token]) -> Token | None:
     """The token that was presented; also one that has expired, which the caller must look at."""
     digest = digest_of(presented)
-    found = None
-    for token in tokens:
-        if hmac.compare_digest(digest, token.digest.lower()):
-            # Of two entries with one digest the one that is valid longer counts.
-            longer = found is None or (found.expires_at or now) < (token.expires_at or float("inf"))
-            found = token if longer else found
-    return found
+    found = [token for token in tokens if hmac.compare_digest(digest, token.digest.lower())]
+    # Of two entries with one digest the one that is valid longer counts.
+    return max(found, key=_valid_until, default=None)
+
+
+def _valid_until(token: Token) -> float:
+    return float("inf") if token.expires_at is None else token.expires_at
 
 
 def expired(token: Token, now: float) -> bool:

@@ -1,0 +1,102 @@
+"""Change the modules that guard something, one small change at a time. Which changes does no test notice?"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.mutation.chosen import ROOT, files
+from tests.mutation.equivalent import EQUIVALENT
+from tests.mutation.judging import Verdict, judge
+from tests.mutation.mutants import Mutant, mutants_of
+from tests.mutation.reach import read_reach
+
+SURVIVORS = ROOT / "build" / "mutation" / "survivors.txt"
+CAUGHT = (Verdict.KILLED, Verdict.TIMED_OUT)
+PROGRESS = 50
+
+
+@dataclass
+class Tally:
+    """What became of the mutants of each module."""
+
+    of: dict[str, Counter[Verdict]] = field(default_factory=dict)
+    survivors: list[str] = field(default_factory=list)
+
+    def tell(self, mutant: Mutant, verdict: Verdict) -> None:
+        self.of.setdefault(mutant.module, Counter())[verdict] += 1
+        if verdict in (Verdict.SURVIVED, Verdict.UNREACHED):
+            self.survivors.append(str(mutant))
+            word = "not reached by a test" if verdict is Verdict.UNREACHED else "survived"
+            print(f"{word}: {mutant}", flush=True)
+        if self.judged % PROGRESS == 0:
+            print(f"... {self.judged} judged, {len(self.survivors)} survived", flush=True)
+
+    @property
+    def judged(self) -> int:
+        return sum(sum(counts.values()) for counts in self.of.values())
+
+    def total(self) -> Counter[Verdict]:
+        return sum(self.of.values(), Counter())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    parser.add_argument("--sample", type=int, default=0, help="so many, drawn from all; 0: every mutant")
+    parser.add_argument("--module", default="", help="only modules whose dotted name begins with this")
+    parser.add_argument("--seed", type=int, default=None, help="of the sample; a new one unless given")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--at-least", type=float, default=97.0, help="percent killed, or the run fails")
+    parser.add_argument(
+        "--only", type=Path, help="a file with the mutants to judge, as survivors are written"
+    )
+    arguments = parser.parse_args()
+    seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(10**6)
+    mutants = [mutant for file in files(arguments.module) for mutant in mutants_of(file)]
+    listed = {(one.function, one.old, one.new) for one in EQUIVALENT}
+    kept = [one for one in mutants if (f"{one.module}.{one.function}", one.old, one.new) not in listed]
+    chosen = _chosen(kept, arguments.sample, seed, arguments.only)
+    print(
+        f"{len(mutants)} mutants in {len(files(arguments.module))} modules, "
+        f"{len(mutants) - len(kept)} of them listed as equivalent; {len(chosen)} are judged (seed {seed})",
+        flush=True,
+    )
+    began, tally = time.monotonic(), Tally()
+    judge(chosen, read_reach(), arguments.workers, tally.tell)
+    SURVIVORS.write_text("".join(f"{one}\n" for one in tally.survivors))
+    return _conclude(tally, time.monotonic() - began, arguments.at_least)
+
+
+def _chosen(mutants: list[Mutant], sample: int, seed: int, only: Path | None) -> list[Mutant]:
+    if only is not None:
+        named = set(only.read_text().splitlines())
+        return [mutant for mutant in mutants if str(mutant) in named]
+    if sample == 0 or sample >= len(mutants):
+        return mutants
+    return random.Random(seed).sample(mutants, sample)
+
+
+def _conclude(tally: Tally, seconds: float, at_least: float) -> int:
+    print("| module | killed | timed out | survived | not reached | not planted |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    columns = (Verdict.KILLED, Verdict.TIMED_OUT, Verdict.SURVIVED, Verdict.UNREACHED, Verdict.LEFT_OUT)
+    for module, counts in sorted(tally.of.items()):
+        print(f"| {module} | {' | '.join(str(counts[column]) for column in columns)} |")
+    total = tally.total()
+    caught = sum(total[verdict] for verdict in CAUGHT)
+    judged = sum(total.values()) - total[Verdict.LEFT_OUT]
+    score = 100 * caught / judged if judged else 100.0
+    print(
+        f"{judged} mutants judged, {caught} killed ({total[Verdict.TIMED_OUT]} of them by time), "
+        f"{judged - caught} survived: {score:.1f} % in {seconds / 60:.1f} min"
+    )
+    return 0 if score >= at_least else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""Which modules are changed, and which tests are asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "ebbtide"
+
+MODULES = (
+    "core/operations",
+    "core/nodes/gates",
+    "core/nodes/drain",
+    "core/nodes/capacity",
+    "core/nodes/sizing",
+    "engine",
+    "adapters/stores/guards",
+    "adapters/stores/policy_guards",
+    "adapters/stores/memory",
+    "adapters/stores/memory_policies",
+    "adapters/stores/sql/statements",
+    "adapters/stores/sql/policy_statements",
+    "adapters/stores/sql/store",
+    "adapters/stores/sql/policies",
+    "adapters/stores/dynamodb/record",
+    "adapters/stores/dynamodb/store",
+    "adapters/stores/dynamodb/policies",
+    "adapters/stores/dynamodb/policy_table",
+    "adapters/kube/signing",
+    "adapters/kube/watch",
+    "adapters/kube/lists",
+    "adapters/kube/reading",
+    "adapters/kube/writer",
+    "adapters/webhooks",
+    "entrypoints/api/guard",
+    "entrypoints/api/scopes",
+    "entrypoints/api/limiting",
+    "entrypoints/api/opening",
+    "entrypoints/api/connections",
+    "entrypoints/api/waiting",
+    "entrypoints/api/wakes",
+    "outgoing",
+)
+"""Below the package: a module, or a folder with all that is in it."""
+
+TESTS = (
+    "tests/unit",
+    "tests/contract/stores",
+    "tests/stories/test_stories.py",
+    "tests/simulation/test_crash_table.py",
+    "tests/simulation/test_crash_table_consolidation.py",
+    "tests/simulation/test_crash_table_lanes.py",
+    "tests/simulation/test_crash_table_replacing.py",
+    "tests/simulation/test_gate_crashes.py",
+    "tests/simulation/test_incidents.py",
+    "tests/simulation/test_mass_loss.py",
+    "tests/simulation/test_wake_crashes.py",
+    "tests/integration/api",
+    "tests/integration/test_outgoing.py",
+    "tests/integration/test_security_claims.py",
+    "tests/integration/test_webhooks.py",
+    "tests/integration/kube/test_evictions.py",
+    "tests/integration/kube/test_incomplete_answers.py",
+    "tests/integration/kube/test_mapping.py",
+    "tests/integration/kube/test_mapping_rules.py",
+    "tests/integration/kube/test_watch.py",
+)
+LEFT_OUT = (
+    "tests/unit/packing",
+    "tests/unit/consolidation/test_large.py",
+    "tests/contract/stores/test_policy_processes.py",
+    "tests/contract/stores/test_processes.py",
+    "tests/contract/stores/test_wake_race_processes.py",
+)
+"""They take long and reach what others reach, or act in processes of their own, which no fork changes."""
+
+
+def files(only: str = "") -> list[Path]:
+    """Those of MODULES, or those of them whose dotted name begins with `only`."""
+    found = []
+    for each in MODULES:
+        place = PACKAGE / each
+        found += sorted(place.rglob("*.py")) if place.is_dir() else [place.with_suffix(".py")]
+    return [file for file in found if name_of(file).startswith(only)]
+
+
+def name_of(file: Path) -> str:
+    """Dotted, below the package."""
+    return ".".join(file.relative_to(PACKAGE).with_suffix("").parts)

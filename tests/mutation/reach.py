@@ -1,0 +1,150 @@
+"""Which test reaches which lines, and how long it takes: written down once, read for every mutant.
+
+Run as a program, it records the tests that it is given and writes them to the file that it is given first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import coverage
+import pytest
+
+from tests.mutation.chosen import LEFT_OUT, PACKAGE, ROOT, TESTS, files, name_of
+
+KEPT = ROOT / "build" / "mutation" / "reach.json"
+PYTEST = ["-q", "-s", "-p", "no:cacheprovider", "--no-header", "--no-summary"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    seconds: float
+    lines: dict[str, frozenset[int]]
+    """By module."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    tests: dict[str, Reached]
+    modules: tuple[str, ...]
+    """All that the tests had imported in the end."""
+
+    def of(self, module: str, lines: range) -> list[str]:
+        """The tests that reach one of the lines, the quickest first."""
+        found = [
+            (reached.seconds, name)
+            for name, reached in self.tests.items()
+            if not reached.lines.get(module, frozenset()).isdisjoint(lines)
+        ]
+        return [name for _, name in sorted(found)]
+
+
+class Recorder:
+    """A plugin of pytest."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._seconds: dict[str, float] = {}
+        self._failed: set[str] = set()
+        self._coverage = coverage.Coverage(
+            data_file=None, config_file=False, branch=False, include=[str(file) for file in files()]
+        )
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtestloop(self) -> Iterator[None]:
+        self._coverage.start()
+        yield
+        self._coverage.stop()
+        self._place.write_text(json.dumps(self._found()))
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        self._coverage.switch_context(item.nodeid)
+        began = time.perf_counter()
+        yield
+        self._seconds[item.nodeid] = round(time.perf_counter() - began, 4)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if not report.passed:
+            self._failed.add(report.nodeid)  # it says nothing of a mutant
+
+    def _found(self) -> dict[str, Any]:
+        lines: dict[str, dict[str, list[int]]] = {name: {} for name in self._seconds}
+        data = self._coverage.get_data()
+        for file in files():
+            for line, tests in data.contexts_by_lineno(str(file)).items():
+                for test in tests:
+                    if test in lines:
+                        lines[test].setdefault(name_of(file), []).append(line)
+        passed = [name for name in self._seconds if name not in self._failed]
+        tests = {name: [self._seconds[name], lines[name]] for name in passed}
+        return {"tests": tests, "modules": sorted(sys.modules)}
+
+
+def read_reach() -> Reach:
+    """From the last recording; what has changed since is recorded first."""
+    source, now = _digest(*sorted(PACKAGE.rglob("*.py"))), {str(one): _digest(ROOT / one) for one in _tests()}
+    kept: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    if kept.get("source") != source:
+        kept = {"source": source, "files": {}, "tests": {}, "modules": []}
+    stale = [one for one, digest in now.items() if kept["files"].get(one) != digest]
+    if stale:
+        kept["tests"] = {
+            name: reached
+            for name, reached in kept["tests"].items()
+            if name.partition("::")[0] not in stale and name.partition("::")[0] in now
+        }
+        found = _recorded(stale)
+        kept["tests"] |= found["tests"]
+        kept["modules"] = sorted({*kept["modules"], *found["modules"]})
+        kept["files"] = now
+        KEPT.write_text(json.dumps(kept))
+    tests = {
+        name: Reached(seconds, {module: frozenset(found) for module, found in lines.items()})
+        for name, (seconds, lines) in kept["tests"].items()
+    }
+    return Reach(tests, tuple(kept["modules"]))
+
+
+def _recorded(tests: list[str]) -> dict[str, Any]:
+    print(f"Recording which lines are reached by the tests in {len(tests)} files", flush=True)
+    KEPT.parent.mkdir(parents=True, exist_ok=True)
+    place = KEPT.with_name(f"recording-{os.getpid()}.json")
+    command = [sys.executable, "-m", "tests.mutation.reach", str(place), *tests]
+    log = KEPT.with_name("recording.log")
+    with log.open("w") as out:
+        subprocess.run(command, cwd=ROOT, env={**os.environ, "CI": "1"}, stdout=out, stderr=out, check=False)
+    if not place.exists():
+        raise SystemExit(f"The tests could not be run to record what they reach: see {log}.")
+    found: dict[str, Any] = json.loads(place.read_text())
+    place.unlink()
+    return found
+
+
+def _tests() -> list[Path]:
+    found = []
+    for each in TESTS:
+        place = ROOT / each
+        found += sorted(place.rglob("test_*.py")) if place.is_dir() else [place]
+    names = [file.relative_to(ROOT) for file in found]
+    return [name for name in names if not str(name).startswith(LEFT_OUT)]
+
+
+def _digest(*paths: Path) -> str:
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+if __name__ == "__main__":
+    sys.exit(pytest.main([*PYTEST, *sys.argv[2:]], plugins=[Recorder(Path(sys.argv[1]))]))

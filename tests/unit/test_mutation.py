@@ -1,0 +1,103 @@
+"""The tool that changes the code: what it changes, that the change is really there, what it is excused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ebbtide.core.nodes import sizing
+from tests.mutation.chosen import files, name_of
+from tests.mutation.equivalent import EQUIVALENT
+from tests.mutation.mutants import Mutant, mutants_of
+from tests.mutation.planting import Functions
+from tests.mutation.reach import Reach, Reached
+
+EXAMPLE = '''
+LIMIT = 3
+
+class Door:
+    def opens(self, at: int, held: bool = False) -> bool:
+        """Text."""
+        log.warning("not changed %d", 7)
+        if at < 5 and not held:
+            raise ValueError(f"at {at + 1}")
+        self.store.write(at)
+        self.tell(at, "x")
+        return at in self.hours
+'''
+CHANGED = {
+    ("if at < 5 and (not held):", "if not (at < 5 and (not held)):"),
+    ("if at < 5 and (not held):", "if at < 5 or not held:"),
+    ("if at < 5 and (not held):", "if not held:"),
+    ("if at < 5 and (not held):", "if at < 5:"),
+    ("if at < 5 and (not held):", "if at <= 5 and (not held):"),
+    ("if at < 5 and (not held):", "if at < 6 and (not held):"),
+    ("if at < 5 and (not held):", "if at < 5 and held:"),
+    ("raise ValueError(f'at {at + 1}')", "pass"),
+    ("self.store.write(at)", "pass"),
+    ("self.tell(at, 'x')", "pass"),
+    ("self.tell(at, 'x')", "self.tell('x', at)"),
+    ("self.store.write(at); self.tell(at, 'x')", "self.tell(at, 'x'); self.store.write(at)"),
+    ("return at in self.hours", "return None"),
+    ("return at in self.hours", "return at not in self.hours"),
+}
+
+
+@pytest.fixture
+def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Mutant]:
+    monkeypatch.setattr("tests.mutation.chosen.PACKAGE", tmp_path)
+    file = tmp_path / "door.py"
+    file.write_text(EXAMPLE)
+    return mutants_of(file)
+
+
+def test_every_guard_call_and_answer_is_changed_and_nothing_that_is_only_said(example: list[Mutant]) -> None:
+    assert {(mutant.old, mutant.new) for mutant in example} == CHANGED
+    assert {mutant.function for mutant in example} == {"Door.opens"}
+
+
+def test_a_mutant_is_code_and_leaves_the_next_one_alone(example: list[Mutant]) -> None:
+    for mutant in example:
+        mutant.code()
+    assert len({mutant.code().co_consts for mutant in example}) == len(example)
+
+
+def test_a_change_is_planted_where_the_function_is_already_held() -> None:
+    held = sizing._cheapest_cpu
+    kept = held.__code__
+    (mutant,) = (
+        mutant
+        for mutant in mutants_of(Path(sizing.__file__))
+        if mutant.function == "_cheapest_cpu" and mutant.new == "return None"
+    )
+    try:
+        Functions().plant(mutant)
+        assert held([]) is None
+        assert held.__code__ is not kept
+    finally:
+        held.__code__ = kept
+
+
+def test_the_quickest_tests_that_reach_a_line_come_first() -> None:
+    lines = frozenset({4, 5})
+    tests = {
+        "slow": Reached(9.0, {"door": lines}),
+        "quick": Reached(0.1, {"door": lines}),
+        "elsewhere": Reached(0.1, {"window": lines}),
+    }
+    assert Reach(tests, ()).of("door", range(5, 8)) == ["quick", "slow"]
+    assert Reach(tests, ()).of("door", range(6, 8)) == []
+
+
+def test_what_is_called_equivalent_is_there_and_says_why() -> None:
+    named = {one.function.rsplit(".", 1)[0] for one in EQUIVALENT}
+    modules = [file for file in files() if any(name.startswith(name_of(file)) for name in named)]
+    found = {
+        (f"{mutant.module}.{mutant.function}", mutant.old, mutant.new)
+        for file in modules
+        for mutant in mutants_of(file)
+    }
+    assert [one for one in EQUIVALENT if (one.function, one.old, one.new) not in found] == []
+    assert all(len(one.reason.split()) >= 4 for one in EQUIVALENT)
+    assert len({(one.function, one.old, one.new) for one in EQUIVALENT}) == len(EQUIVALENT)
