@@ -155,6 +155,12 @@ class Actor:
         self.seen.clear()
 
 
+def without_pods_of_marked(view: ClusterView) -> ClusterView:
+    """A hole in the list of pods where it does most harm: a node that is to go looks empty."""
+    marked = {node.name for node in view.nodes if node.owner is not None}
+    return replace(view, pods=tuple(pod for pod in view.pods if pod.node_name not in marked))
+
+
 class Door:
     """A port of one runner; every method of it, also one that is added later, is a point of choice."""
 
@@ -195,6 +201,11 @@ class Door:
                 self._director.answered(actor, verb, "stale")
                 return actor.last[verb]
             seen = call(*arguments)
+            if choice == "shown holed":
+                actor.misled = True
+                self._stage.world.disturbances += 1
+                self._director.answered(actor, verb, "holed")
+                return without_pods_of_marked(seen)
             if isinstance(seen, Record):
                 actor.rev = seen.rev
             elif verb in LOOKS:

@@ -25,7 +25,7 @@ LAST_CALLS = ("store.release", "store.append", "inbox.acknowledge", "store.write
 READ_FAULTS = {
     "store.load": ("unread",),
     "inbox.receive": ("unread",),
-    "cluster.read": ("unread", "shown empty", "shown stale"),
+    "cluster.read": ("unread", "shown empty", "shown stale", "shown holed"),
     "cloud.list_instances": ("unread", "shown empty", "shown stale"),
     "cluster.read_pods_on": ("unread",),
     "policies.list_policies": ("unread",),
@@ -246,7 +246,7 @@ class Path:
             if read is None:
                 options += FAULTS if verb in LAST_CALLS else FAULTS_BEFORE_ANOTHER
             else:
-                options += [one for one in read if one != "shown stale" or verb in actor.last]
+                options += [one for one in read if self._can_be(one, actor, verb)]
         if self.left[1]:
             options.append("freeze")
             if verb != "cluster.evict":
@@ -255,6 +255,13 @@ class Path:
             if any(other.frozen for other in self.actors):
                 options.append("switch")
         return options
+
+    def _can_be(self, fault: str, actor: Actor, verb: str) -> bool:
+        """Whether this fault of a read would show anything else than a sound one."""
+        if fault == "shown stale":
+            return verb in actor.last
+        nodes = self.stage.world.inventory.nodes.values()
+        return fault != "shown holed" or any(node.owner is not None for node in nodes)
 
     def point(self, actor: Actor, verb: str) -> str:
         self.verb = verb

@@ -247,7 +247,23 @@ def aged_world() -> World:
     return world
 
 
+def crumbling_world(listed_seconds: float) -> World:
+    """A full cluster at its maximum, of which four of six machines die at once. New ones get the names of the
+    dead; those are listed as gone, or no longer listed at all."""
+    world = small_world(
+        replace(PLAIN, listed_seconds=listed_seconds, unready_seconds=10, lost_pods_seconds=30)
+    )
+    for number in range(6):
+        world.add_node("general", "small", "ab"[number % 2])
+    _deployment(world, "web", 6, 1200)
+    ours = [machine.instance.id for machine in world.machines.book.machines.values() if machine.ours]
+    for one in ours[:4]:
+        world.plan(START + 5, "machine-dies", one)
+    return world
+
+
 NO_REMOVALS = replace(SETTINGS, cpu_down=0.0)
+CRUMBLING = replace(NO_REMOVALS, max_workers=6, max_batch_up=4, gone_grace_seconds=30)
 REPAIRING = replace(NO_REMOVALS, repair=True, repair_after_seconds=30, drain_timeout_seconds=90)
 EXPIRING = replace(NO_REMOVALS, pools=(replace(POOL, expire_seconds=7200), SPOT_POOL))
 BOTH_LANES = replace(SETTINGS, cooldown_up_seconds=0, max_batch_up=1, max_workers=6)
@@ -341,6 +357,23 @@ SCENES = (
         serves=False,
         quick=Bounds(0, 1, 1, 2, 9),
         deep=Bounds(1, 2, 1, 3, 9),
+        weight=1,
+    ),
+    # What is gone must neither be counted nor keep anything from being launched, whoever looks when.
+    Scene(
+        "mass loss, listed",
+        lambda: crumbling_world(3600.0),
+        CRUMBLING,
+        quick=Bounds(1, 1, 0, 1, 5),
+        deep=Bounds(1, 2, 0, 2, 7),
+        weight=1,
+    ),
+    Scene(
+        "mass loss, unlisted",
+        lambda: crumbling_world(0.0),
+        CRUMBLING,
+        quick=Bounds(1, 1, 0, 1, 5),
+        deep=Bounds(1, 2, 0, 2, 7),
         weight=1,
     ),
     # The small ones last, so no core waits long for another.

@@ -31,7 +31,7 @@ STRUCK = ("crash before", "lost reply", "failed", "freeze")
 READ = {
     "store.load": ("unread", "freeze"),
     "inbox.receive": ("unread", "freeze"),
-    "cluster.read": ("unread", "shown empty", "shown stale", "freeze"),
+    "cluster.read": ("unread", "shown empty", "shown stale", "shown holed", "freeze"),
     "cloud.list_instances": ("unread", "shown empty", "shown stale", "freeze"),
     "cluster.read_pods_on": ("unread", "freeze"),
     "policies.list_policies": ("unread", "freeze"),

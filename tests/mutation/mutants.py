@@ -177,7 +177,9 @@ def _text(statement: ast.AST) -> str:
             setattr(head, block, [ast.Pass()] if block == "body" else [])
     if isinstance(head, ast.Try):
         return "try:"
-    return " ".join(line.strip() for line in ast.unparse(head).removesuffix("\n    pass").splitlines()).strip()
+    return " ".join(
+        line.strip() for line in ast.unparse(head).removesuffix("\n    pass").splitlines()
+    ).strip()
 
 
 def _lines(statement: ast.AST) -> range:

@@ -106,6 +106,24 @@ def test_an_address_is_reused_and_its_name_waits_for_the_old_node_object_to_go()
     assert new.uid != old.uid
 
 
+def test_a_name_can_be_taken_over_from_a_dead_machine_and_never_from_a_living_one() -> None:
+    site = Site(Rules(names_taken_over=True))
+    first = site.launch("one")
+    site.clock.sleep(200)
+    old = site.cluster.read().workers[0]
+    other = site.launch("other")
+    site.clock.sleep(200)
+    assert len(site.cluster.read().workers) == 2, "another address, another name"
+    site.cloud.terminate(other)
+    site.cloud.terminate(first)
+    site.clock.sleep(200)
+    site.launch("two")
+    site.clock.sleep(200)
+    new = next(node for node in site.cluster.read().workers if node.name == old.name)
+    assert new.private_ip == old.private_ip
+    assert (new.uid != old.uid, new.ready) == (True, True)
+
+
 def test_capacity_that_is_used_up_refuses_and_comes_back_when_an_instance_goes() -> None:
     site = Site()
     site.world.plan(1000, "capacity", "a/on-demand/cpx32=1")

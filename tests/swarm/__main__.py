@@ -10,6 +10,7 @@ from collections import Counter
 
 from ebbtide.simulator.run.frames import Frame
 from tests.swarm.run import Outcome, run_or_tell, run_seed
+from tests.swarm.stories import run_story
 
 
 def main() -> int:
@@ -19,8 +20,15 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument("--awake", action="store_true", help="with --seed: without policies, as it was kept")
     parser.add_argument("--tell", action="store_true", help="tell it tick by tick")
+    parser.add_argument("--stories", action="store_true", help="the story files, each with faults, as seeds")
     parser.add_argument("--workers", type=int, default=1)
     arguments = parser.parse_args()
+    one = run_story if arguments.stories else run_or_tell
+    how = " --stories" if arguments.stories else ""
+    if arguments.seed is not None and arguments.stories:
+        outcome = run_story(arguments.seed)
+        show(outcome, how)
+        return 1 if outcome.violations else 0
     if arguments.seed is not None:
         outcome = run_seed(arguments.seed, tell if arguments.tell else None, not arguments.awake)
         show(outcome, " --awake" if arguments.awake else "")
@@ -30,12 +38,12 @@ def main() -> int:
     met: Counter[str] = Counter()
     ticks = failed = 0
     with multiprocessing.get_context("spawn").Pool(arguments.workers) as pool:
-        for outcome in pool.imap_unordered(run_or_tell, seeds, chunksize=20):
+        for outcome in pool.imap_unordered(one, seeds, chunksize=20):
             met.update(outcome.faults)
             ticks += outcome.ticks
             if outcome.violations:
                 failed += 1
-                show(outcome)
+                show(outcome, how)
     took = time.monotonic() - start
     print(
         f"{len(seeds):,} seeds, {ticks:,} ticks, {len(met)} kinds of fault, {failed} violated, {took:.0f} s"
@@ -47,7 +55,8 @@ def show(outcome: Outcome, how: str = "") -> None:
     print(f"seed {outcome.seed} ({', '.join(outcome.faults)}): {len(outcome.violations)} violations")
     for violation in outcome.violations[:3]:
         print(f"  {violation}")
-    print(f"  python -m tests.swarm --seed {outcome.seed}{how} --tell", flush=True)
+    tells = "" if "--stories" in how else " --tell"
+    print(f"  python -m tests.swarm --seed {outcome.seed}{how}{tells}", flush=True)
 
 
 def tell(frame: Frame) -> None:

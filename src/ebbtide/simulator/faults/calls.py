@@ -62,6 +62,10 @@ class Distortion(StrEnum):
     EMPTY = "empty list"
     HOLED = "list with a hole"
     """One of those that are there is not shown."""
+    TORN = "torn view"
+    """Nodes and pods are of different moments."""
+    PODS_HOLED = "pods with holes"
+    """Some pods are not shown, and all nodes are."""
     ABSURD = "absurd value"
     GONE = "gone"
 

@@ -26,6 +26,7 @@ FAULTS: Mapping[str, str] = {
     "throttling": "a call is refused for now",
     "lease-expiry": "a call takes longer than the lease lasts",
     "stall": "the runner freezes before a call until its lease has run out, and another takes over",
+    "nested-stall": "the runner freezes, and the one that takes over freezes as well",
     "second-runner": "another runner ticks at the same time, with a clock of its own",
     "restart": "the runner is stopped after a tick and another started, with a new owner id",
     "clock-jump": "the runner's clock jumps for a tick",
@@ -34,6 +35,8 @@ FAULTS: Mapping[str, str] = {
     "empty-list": "the cluster or the cloud shows nothing at all",
     "partial-page": "the cluster or the cloud cannot be read whole",
     "false-not-found": "a node or an instance is not shown although it is there",
+    "torn-view": "nodes and pods are listed up to 90 seconds apart",
+    "pod-holes": "some pods are not shown although they are there, and all nodes are",
     "metrics-gone": "the CPU of the nodes is unknown for a while",
     "metrics-absurd": "the CPU of the nodes is old, negative, infinite or not a number",
     "store-failover": "the store does not answer for a while",
@@ -50,6 +53,9 @@ FAULTS: Mapping[str, str] = {
     "late-joins": "some instances join only after everybody has given them up",
     "slow-detach": "volumes take minutes to be detached",
     "node-loss": "a machine dies without notice",
+    "mass-loss": "most of the machines die at once",
+    "unlisted": "an instance that is gone is not listed any more, from that moment on",
+    "names-taken-over": "a new machine joins at once under the name of a dead one, with the same address",
     "spot-loss": "the cloud takes spot instances back",
     "zone-loss": "a zone is dark for a while",
     "duplicate-notices": "a spot notice comes twice",
@@ -67,6 +73,7 @@ _STRIKES: Mapping[str, Mapping[Strike, float]] = {
     "throttling": {Strike.THROTTLED: 0.02},
     "lease-expiry": {Strike.SLOW: 0.005},
     "stall": {Strike.STALL: 0.005},
+    "nested-stall": {Strike.STALL: 0.01},
     "budget-exhausted": {Strike.BUDGET: 0.04},
     "eviction-refused": {Strike.REFUSED: 0.02},
 }
@@ -76,11 +83,19 @@ _LISTS: Mapping[str, Mapping[Distortion, float]] = {
     "partial-page": {Distortion.GONE: 0.03},
     "false-not-found": {Distortion.HOLED: 0.03},
 }
+_VIEWS: Mapping[str, Mapping[Distortion, float]] = {
+    "torn-view": {Distortion.TORN: 0.1},
+    "pod-holes": {Distortion.PODS_HOLED: 0.1},
+}
+"""Of the cluster alone."""
 _METRICS: Mapping[str, Mapping[Distortion, float]] = {
     "metrics-gone": {Distortion.GONE: 0.1},
     "metrics-absurd": {Distortion.ABSURD: 0.05, Distortion.STALE: 0.05},
 }
-OF_CALLS = tuple(name for name in (*_STRIKES, *_LISTS, *_METRICS, "store-failover") if name != "stall")
+_OF_SEVERAL = ("stall", "nested-stall")
+OF_CALLS = tuple(
+    name for name in (*_STRIKES, *_LISTS, *_VIEWS, *_METRICS, "store-failover") if name not in _OF_SEVERAL
+)
 """Faults that lie in the calls of one runner alone; `plan_for` knows them."""
 _READS = ("cluster.read", "cloud.list_instances")
 OUTAGE_CHANCE = 0.002
@@ -97,6 +112,9 @@ def plan_for(names: Collection[str], seed: int) -> RandomPlan:
     strikes = {strike: chance for name in names for strike, chance in _STRIKES.get(name, {}).items()}
     lists = {kind: chance for name in names for kind, chance in _LISTS.get(name, {}).items()}
     distortions: dict[str, dict[Distortion, float]] = {verb: lists for verb in _READS if lists}
+    views = {kind: chance for name in names for kind, chance in _VIEWS.get(name, {}).items()}
+    if views:
+        distortions["cluster.read"] = {**lists, **views}
     metrics = {kind: chance for name in names for kind, chance in _METRICS.get(name, {}).items()}
     if metrics:
         distortions["metrics.read_cpu"] = metrics
@@ -108,6 +126,8 @@ def plan_for(names: Collection[str], seed: int) -> RandomPlan:
 _RULES: Mapping[str, Mapping[str, Any]] = {
     "late-bind": {"late_bind_seconds": 3.0},
     "slow-to-appear": {"invisible_seconds": 60.0},
+    "unlisted": {"listed_seconds": 0.0},
+    "names-taken-over": {"names_from_address": True, "names_taken_over": True},
     "never-joins": {"never_join": 0.2},
     "late-joins": {"late_join": 0.5},
     "slow-detach": {"detach": Span(30, 200)},

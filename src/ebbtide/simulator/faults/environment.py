@@ -20,6 +20,7 @@ from ebbtide.simulator.run.runner import Stage
 
 CHANCES = {
     "node-loss": 0.01,
+    "mass-loss": 0.01,
     "spot-loss": 0.02,
     "zone-loss": 0.004,
     "no-capacity": 0.02,
@@ -68,6 +69,12 @@ class Mischief:
 
     def _node_loss(self) -> None:
         for one in self._some(self._machines()):
+            self._plan("machine-dies", one)
+
+    def _mass_loss(self) -> None:
+        """More than half of them, or all."""
+        machines = self._machines()
+        for one in self._random.sample(machines, self._random.randint(len(machines) // 2, len(machines))):
             self._plan("machine-dies", one)
 
     def _spot_loss(self) -> None:

@@ -26,11 +26,13 @@ from ebbtide.model.operation import SpotNotice
 from ebbtide.model.pod import Pod
 from ebbtide.model.record import Lease, Record
 from ebbtide.model.snapshot import ClusterView, Reading
-from ebbtide.ports import Cloud, Cluster, Inbox, Metrics, Store
+from ebbtide.ports import Clock, Cloud, Cluster, Inbox, Metrics, Store
 from ebbtide.simulator.faults.calls import Distortion, Plan, Strike
 
 T = TypeVar("T")
 STALE_SECONDS = 3600
+TORN_SECONDS = 90.0
+MOST_HOLES = 3
 REFUSALS: Mapping[Strike, tuple[type[EbbtideError], str]] = {
     Strike.FAILED: (Retryable, "failed"),
     Strike.THROTTLED: (Throttled, "was throttled"),
@@ -133,7 +135,7 @@ def faulty_ports(
     return replace(
         ports,
         store=FaultyStore(ports.store, gate),
-        cluster=FaultyCluster(ports.cluster, gate),
+        cluster=FaultyCluster(ports.cluster, gate, ports.clock),
         cloud=FaultyCloud(ports.cloud, gate),
         metrics=FaultyMetrics(ports.metrics, gate),
         inbox=FaultyInbox(ports.inbox, gate),
@@ -186,10 +188,13 @@ class FaultyStore:
 
 
 class FaultyCluster:
-    def __init__(self, inner: Cluster, gate: Gate) -> None:
+    def __init__(self, inner: Cluster, gate: Gate, clock: Clock) -> None:
         self._inner = inner
         self._gate = gate
+        self._clock = clock
         self._last: ClusterView | None = None
+        self._earlier: list[tuple[float, ClusterView]] = []
+        """What was seen when, within the time that lists may be apart."""
 
     def read(self) -> ClusterView:
         distortion = self._gate.read("cluster.read")
@@ -199,10 +204,22 @@ class FaultyCluster:
             return self._last
         if distortion is Distortion.GONE:
             raise Retryable("the API server does not answer")
-        self._last = self._inner.read()
-        if distortion is Distortion.HOLED and self._last.nodes:
-            return _without_one(self._last, self._gate.hole(len(self._last.nodes)))
-        return self._last
+        self._last = seen = self._inner.read()
+        if distortion is Distortion.HOLED and seen.nodes:
+            return _without_one(seen, self._gate.hole(len(seen.nodes)))
+        if distortion is Distortion.PODS_HOLED and seen.pods:
+            return _without_pods(seen, self._gate)
+        earlier = self._within_reach(seen)
+        if distortion is Distortion.TORN and earlier:
+            return _torn(seen, earlier[self._gate.hole(len(earlier))], self._gate.hole(2) == 0)
+        return seen
+
+    def _within_reach(self, seen: ClusterView) -> list[ClusterView]:
+        """Earlier views that a list of now may be read together with."""
+        now = self._clock.now()
+        kept = [(at, view) for at, view in self._earlier if 0 <= now - at <= TORN_SECONDS]
+        self._earlier = [*kept, (now, seen)]
+        return [view for _, view in kept]
 
     def read_pods_on(self, node_name: str) -> Sequence[Pod]:
         self._gate.read("cluster.read_pods_on")
@@ -273,6 +290,19 @@ def _without_one(view: ClusterView, hole: int) -> ClusterView:
     missing = view.nodes[hole].name
     nodes = tuple(node for node in view.nodes if node.name != missing)
     return ClusterView(nodes, tuple(pod for pod in view.pods if pod.node_name != missing), view.budgets)
+
+
+def _without_pods(view: ClusterView, gate: Gate) -> ClusterView:
+    """Up to three pods are missing, of any node; all nodes are there."""
+    holes = {gate.hole(len(view.pods)) for _ in range(MOST_HOLES)}
+    pods = tuple(pod for number, pod in enumerate(view.pods) if number not in holes)
+    return ClusterView(view.nodes, pods, view.budgets)
+
+
+def _torn(now: ClusterView, before: ClusterView, old_nodes: bool) -> ClusterView:
+    """Nodes as they were and pods as they are, or the other way round."""
+    nodes, pods = (before, now) if old_nodes else (now, before)
+    return ClusterView(nodes.nodes, pods.pods, pods.budgets)
 
 
 class FaultyInbox:

@@ -39,6 +39,8 @@ JUMPS_SECONDS = (-3600.0, -60.0, 60.0, 600.0, 7200.0)
 SKEW_SECONDS = 5.0
 """How far a runner's clock may be off for good; less than the margin of a lease."""
 RESTART_CHANCE = 0.1
+NESTED = 2
+"""How many runners may be frozen at once: the one that took over freezes as well, and a third takes over."""
 
 OnTick = Callable[[Frame], None]
 
@@ -91,7 +93,8 @@ class Simulation:
         self._plan = plan_for(self.faults, scenario.seed)
         self._plan.on_stall = self._while_stalled
         self._mischief = Mischief(self.stage, self.faults, f"mischief/{scenario.name}/{scenario.seed}")
-        self._stalled = False
+        self._frozen = 0
+        """Runners that are frozen now, one in the freeze of the other."""
         self._owners = self.ticks = self.crashes = self.failed_ticks = self.sentences = 0
         self._events: list[str] = []
         machines = scenario.world.machines
@@ -203,9 +206,10 @@ class Simulation:
         An eviction carries no token, so only its client's timeout bounds how late it may land: that
         is the one call that is merely late.
         """
-        if self._stalled:
+        deepest = NESTED if "nested-stall" in self.faults else 1
+        if self._frozen >= deepest:
             return
-        self._stalled = True
+        self._frozen += 1
         self._events.append("the runner froze and another took over")
         settings = self.scenario.settings
         late = verb == "cluster.evict"
@@ -213,8 +217,9 @@ class Simulation:
             settings.request_timeout_seconds - 1 if late else settings.lock_ttl_seconds + 5
         )
         self._owners += 1
-        self._tick(Runner(self.stage, f"runner-{self._owners}"))
-        self._stalled = False
+        plan = self._plan if self._frozen < deepest else None
+        self._tick(Runner(self.stage, f"runner-{self._owners}", plan))
+        self._frozen -= 1
 
     def _show(self, says: str, quiet: bool, faulty: bool) -> None:
         if self._on_tick is None:

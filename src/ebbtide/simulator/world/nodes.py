@@ -1,7 +1,7 @@
 """The life of Node objects: they appear when a machine joins, and stay until somebody deletes them.
 
 A machine that takes over the address of one whose Node object is still there cannot join under that
-name until it is deleted, as in K3s, where the node password would not match.
+name until it is deleted, as in K3s, where the node password would not match; unless the rules say otherwise.
 """
 
 from __future__ import annotations
@@ -51,6 +51,10 @@ class Nodes:
         machine = self.machine_of(node_name)
         return machine is not None and machine.works
 
+    def _is_alive(self, node_name: str) -> bool:
+        machine = self.machine_of(node_name)
+        return machine is not None and machine.instance.alive
+
     def join_now(self, machine: Machine) -> None:
         """Join and be ready at once: for nodes that a world starts with."""
         self._join(machine.instance.id)
@@ -94,8 +98,10 @@ class Nodes:
         if machine.node.uid:
             return
         if machine.node.name in self._inventory.nodes:
-            self._timeline.after(10.0, "join", instance_id)
-            return
+            if not self.rules.names_taken_over or self._is_alive(machine.node.name):
+                self._timeline.after(10.0, "join", instance_id)
+                return
+            self.delete(machine.node.name)
         uid = f"node-{self._timeline.number():09d}"
         machine.node = replace(machine.node, uid=uid, created_at=int(self._timeline.now))
         self._machine_of[uid] = machine

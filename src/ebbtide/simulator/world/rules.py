@@ -68,6 +68,9 @@ class Rules:
     """How late a notice reaches the inbox; a wide span puts notices out of order."""
     names_from_address: bool = True
     """Whether a node is named after its address, which is then reused."""
+    names_taken_over: bool = False
+    """Whether a machine joins under a name whose Node object a dead machine left: as where a cloud controller
+    deletes that object. Otherwise it waits until somebody does."""
     identity: Identity = Identity.PROVIDER
     call_seconds: float = 0.0
     """How long one call to the cluster or the cloud takes."""
