@@ -74,7 +74,8 @@ class Judge:
         return True
 
     def _begin(self, mutant: Mutant) -> None:
-        items, seconds = [], 0.0
+        items: list[pytest.Item] = []
+        seconds = 0.0
         for name in self._reach.of(mutant.module, mutant.lines):
             if name in self._items and (not items or seconds < BUDGET_SECONDS):
                 items.append(self._items[name])

@@ -86,8 +86,8 @@ class Recorder:
                     if test in lines:
                         lines[test].setdefault(name_of(file), []).append(line)
         passed = [name for name in self._seconds if name not in self._failed]
-        tests = {name: [self._seconds[name], lines[name]] for name in passed}
-        return {"tests": tests, "modules": sorted(sys.modules)}
+        reached = {name: [self._seconds[name], lines[name]] for name in passed}
+        return {"tests": reached, "modules": sorted(sys.modules)}
 
 
 def read_reach() -> Reach:

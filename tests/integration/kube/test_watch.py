@@ -128,8 +128,8 @@ def test_an_older_object_never_replaces_a_newer_one() -> None:
     changed = threading.Condition()
 
     def wire(version: str, cordoned: bool) -> WireNode:
-        metadata = {"resourceVersion": version}
-        return msgspec.convert(node("a1", metadata=metadata, spec={"unschedulable": cordoned}), WireNode)
+        made = node("a1", metadata={"resourceVersion": version}, spec={"unschedulable": cordoned})
+        return msgspec.json.decode(json.dumps(made), type=WireNode)
 
     with api_server(lambda *_: status(503)) as connection:
         follower = Follower(connection, NODES, Readers().node, changed)

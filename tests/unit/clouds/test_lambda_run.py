@@ -74,9 +74,11 @@ def test_two_runs_never_have_the_same_owner_not_even_for_one_request(stage: Stag
             owners.append(owner)
             return super().acquire(name, owner, ttl_seconds)
 
+    def opener() -> tuple[Ports, Settings]:
+        return replace(stage.ports(cloud), store=Asked(stage.clock, database=stage.database)), stage.settings
+
     for _ in range(2):
-        ports = replace(stage.ports(cloud), store=Asked(stage.clock, database=stage.database))
-        run(aws_events.schedule(stage.clock.now()), Context(), lambda ports=ports: (ports, stage.settings))
+        run(aws_events.schedule(stage.clock.now()), Context(), opener)
     assert len(set(owners)) == len(owners) == 2
     assert all(Context.aws_request_id in owner for owner in owners)
 
