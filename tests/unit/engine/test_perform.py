@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -130,7 +131,7 @@ def test_a_pod_that_binds_after_the_drain_check_keeps_its_node_from_being_termin
 @pytest.mark.parametrize(
     "left", [{"terminating": True}, {"do_not_disrupt": True}, {"safe_to_evict": False}, {"controller": ""}]
 )
-def test_a_pod_that_is_ending_or_may_not_be_evicted_keeps_its_node_too(left: dict[str, object]) -> None:
+def test_a_pod_that_is_ending_or_may_not_be_evicted_keeps_its_node_too(left: dict[str, Any]) -> None:
     """The last look is for pods, not for pods that could be evicted."""
     small = Small(replicas=0)
     node = small.nodes[0]
