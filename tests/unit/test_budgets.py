@@ -257,4 +257,6 @@ def test_the_budget_of_every_pool_concerned_is_asked(shut: int) -> None:
     refused = gates.within_budget(snapshot, record, wide, asked, IDLE)
     assert not refused.passed
     assert refused.says.startswith("1 asked for, 0 may go")
-    assert gates.within_budget(snapshot, record, wide, others, IDLE).passed
+    found = gates.within_budget(snapshot, record, wide, others, IDLE)
+    assert found.passed
+    assert found.says.startswith("1 asked for"), "of the last pool that is concerned"
