@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+import resource
 from pathlib import Path
 
 import pytest
 import yaml
 
+from ebbtide import redact
 from ebbtide.adapters.kube.connection import connect
+from ebbtide.adapters.metrics_export import serving
 from ebbtide.config.api import ApiKeys, TokenKeys
 from ebbtide.config.document import Read
 from ebbtide.config.load import build_config
+from ebbtide.entrypoints.api import connections, events
 from ebbtide.entrypoints.api.opening import reads_openly
 from ebbtide.entrypoints.api.scopes import digest_of
 from ebbtide.errors import ConfigError
@@ -45,6 +49,35 @@ def test_every_claim_of_security_names_a_test() -> None:
     ]
     assert len(rows) >= 15
     assert [row for row in rows if not NAMED.search(row)] == []
+
+
+def test_every_attack_of_the_threat_model_names_a_test_of_its_defence() -> None:
+    table = (ROOT / "docs/threat-model.md").read_text().partition("## Attacks and defences")[2]
+    lines = table.partition("## Least privilege")[0].splitlines()
+    rows = [line for line in lines if line.startswith("| ") and not line.startswith(("| attacker", "| -"))]
+    assert len(rows) >= 15
+    assert [row for row in rows if not NAMED.search(row.rstrip("| ").rpartition("|")[2])] == []
+
+
+def test_the_limits_that_the_pages_name_are_those_of_the_code() -> None:
+    patience = connections.Patience()
+    model, security = ((ROOT / page).read_text() for page in ("docs/threat-model.md", "SECURITY.md"))
+    limits = (
+        f"head ({patience.head_seconds:.0f} s), body ({patience.body_seconds:.0f} s), silence "
+        f"({patience.idle_seconds} s) and unread answers ({patience.unread_seconds:.0f} s)"
+    )
+    for said in (
+        limits,
+        f"at most {events.MOST_LISTENERS} listeners",
+        f"{connections.SHARE} of a core",
+        f"has {serving.MOST_CONNECTIONS} connections",
+        f"silent for {serving.IDLE_SECONDS:.0f} s in the middle",
+        f"Secrets of fewer than {redact.SHORTEST} characters",
+    ):
+        assert said in model
+    assert f"more than {connections.SHARE} of a core" in security
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert connections.places() <= soft // 2
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:8808", "[::]:8808", "10.0.0.1:8808", "example.org:8808"])
