@@ -23,8 +23,10 @@ from ebbtide.entrypoints.doctor.examine import (
     examine_prices,
     examine_queue,
     examine_store,
+    gated_services,
     scales_workloads,
 )
+from ebbtide.model.gate import Gate, ServiceRef
 from tests.policy_harness import make_policy
 from tests.servers.dynamodb import CREDENTIALS, DynamoServer, dynamodb_server
 from tests.servers.moto import CREDENTIALS as AWS_CREDENTIALS
@@ -86,6 +88,18 @@ def test_rights_on_workloads_are_needed_where_the_configuration_or_the_store_has
     assert scales_workloads(config_of(store_url=url))
     (tmp_path / "record.db").write_text("no database")
     assert not scales_workloads(config_of(store_url=url)), "said by the examination of the store"
+
+
+def test_services_behind_a_gate_are_those_of_the_configuration_and_of_the_store(tmp_path: Path) -> None:
+    gated = "{name: web, target: {workloads: [{name: web}]}, gate: {services: [{name: web}]}}"
+    text = f"policies: [{gated}, {{name: plain, target: {{pool: a}}}}]\n"
+    url = f"sqlite:///{tmp_path / 'record.db'}"
+    web, shop = ServiceRef("default", "web"), ServiceRef("default", "shop")
+    assert gated_services(config_of(text, store_url=url)) == {"web": (web,)}
+    store = SqlStore.open(url, SystemClock(), "shop")
+    store.policies().put_policy(make_policy("shop", gate=Gate((shop,))))
+    store.close()
+    assert gated_services(config_of(text, store_url=url)) == {"shop": (shop,), "web": (web,)}
 
 
 def test_a_store_that_is_not_there_yet_is_not_made_and_one_that_is_none_is_said(tmp_path: Path) -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ebbtide.adapters.kube.cluster import KubeCluster
 from ebbtide.adapters.kube.connection import connect
 from ebbtide.adapters.kube.doctor import Finding, examine
+from ebbtide.adapters.kube.gate_doctor import examine_gate
 from ebbtide.core.prices.book import built_in_book
 from ebbtide.entrypoints.assess.command import assess_command
 from ebbtide.errors import ConfigError, EbbtideError, Final, Retryable, Usage
 from ebbtide.model.effect import Cordon, Evict
-from tests.integration.kube.objects import node
+from ebbtide.model.gate import ServiceRef
+from tests.integration.kube.objects import Json, node
 from tests.servers.dynamodb import free_port
 from tests.servers.kube import NOBODY_TOKEN, kube_server
 from tests.servers.processes import eventually
@@ -154,6 +157,69 @@ def test_the_doctor_finds_nothing_with_the_least_rights_and_names_what_is_missin
     assert missing[0].fix == "apply deploy/manifests/rbac.yaml"
     nowhere = kube.server.kubeconfig("nowhere", server=f"https://127.0.0.1:{free_port()}")
     assert [finding.ok for finding in examine(connect(nowhere))] == [False]
+
+
+GATES = ServiceRef("ebbtide", "ebbtide-gate")
+SHOP, DB, GONE = (ServiceRef("default", name) for name in ("doctor-shop", "doctor-db", "doctor-gone"))
+SERVICES = "/api/v1/namespaces/default/services"
+
+
+def service(ref: ServiceRef, **spec: Any) -> Json:
+    named = {"name": ref.name, "namespace": ref.namespace}
+    ports = [{"name": "web", "port": 80, "targetPort": 8080}]
+    return {"apiVersion": "v1", "kind": "Service", "metadata": named, "spec": {"ports": ports, **spec}}
+
+
+def test_the_doctor_knows_whether_wake_on_request_can_work(kube: SharedKube) -> None:
+    """What a policy with a gate needs: rights in each namespace, gates that are ready, and Services that a
+    gate can stand in for."""
+    kubectl, manifest = kube.server.kubectl, str(RBAC.with_name("gate.yaml"))
+    connection = connect(kube.kubeconfig)
+    wanted = {"shop": (SHOP,), "db": (DB, GONE)}
+
+    def found() -> list[Finding]:
+        return list(examine_gate(connection, GATES, ["default"], wanted))
+
+    def wrong() -> list[str]:
+        return [finding.says for finding in found() if not finding.ok]
+
+    kubectl("delete", "--ignore-not-found", "-f", manifest)
+    eventually(lambda: len(found()) == 1, 30, "rights that are gone")
+    (missing,) = found()
+    assert "create endpointslices in default" in missing.says
+    assert "list endpointslices in ebbtide" in missing.says
+    try:
+        assert not kubectl("apply", "-f", manifest).returncode
+        kubectl("delete", "deployment", "ebbtide-gate", "--namespace=ebbtide")
+        kube.api.post(SERVICES, service(SHOP, selector={"app": "shop"}))
+        kube.api.post(SERVICES, service(DB, selector={"app": "db"}, clusterIP="None"))
+        eventually(lambda: "not allowed" not in wrong()[0], 30, "the rights of the manifest")
+        assert wrong() == [
+            "no gate is ready behind Service ebbtide/ebbtide-gate: policies with a gate stay up",
+            "policy db: Service default/doctor-db is headless: its clients ask DNS for pods and connect to "
+            "them directly",
+            "policy db: there is no Service default/doctor-gone",
+        ]
+        assert found()[2].says == "policy shop: Service default/doctor-shop can be taken over"
+        elsewhere = {"web": (ServiceRef("other", "web"),)}
+        last = list(examine_gate(connection, GATES, ["default"], elsewhere))[-1]
+        assert (last.ok, "add other there" in last.says) == (False, True)
+    finally:
+        kubectl("delete", "-f", manifest)
+        for ref in (SHOP, DB):
+            kubectl("delete", "service", ref.name, "--ignore-not-found")
+        connection.close()
+
+
+def test_the_doctor_names_policies_whose_gate_is_nowhere(kube: SharedKube) -> None:
+    connection = connect(kube.kubeconfig)
+    (finding,) = examine_gate(connection, None, [], {"shop": (SHOP,)})
+    assert (finding.ok, finding.says) == (
+        False,
+        "policy shop has a gate, and gate.service is empty: it stays up",
+    )
+    assert list(examine_gate(connection, None, [], {})) == []
+    connection.close()
 
 
 def test_the_doctor_asks_for_the_rights_on_workloads_where_policies_scale_them(kube: SharedKube) -> None:

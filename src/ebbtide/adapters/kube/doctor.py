@@ -125,7 +125,7 @@ def _rights(connection: Connection, rights: Sequence[Right], says: str, file: st
     """`file` of deploy/manifests gives them."""
     fix = f"apply deploy/manifests/{file}"
     try:
-        missing = [str(right) for right in rights if not _may(connection, right)]
+        missing = missing_rights(connection, rights)
     except (EbbtideError, *UNREADABLE) as error:
         return Finding(False, f"what we may do cannot be asked: {error}", fix)
     if missing:
@@ -133,8 +133,14 @@ def _rights(connection: Connection, rights: Sequence[Right], says: str, file: st
     return Finding(True, says)
 
 
-def _may(connection: Connection, right: Right) -> bool:
+def missing_rights(connection: Connection, rights: Sequence[Right], namespace: str = "") -> list[str]:
+    """Those that we do not have, in all namespaces where none is named."""
+    return [str(right) for right in rights if not _may(connection, right, namespace)]
+
+
+def _may(connection: Connection, right: Right, namespace: str) -> bool:
     asked = {
+        "namespace": namespace,
         "verb": right.verb,
         "resource": right.resource,
         "group": right.group,

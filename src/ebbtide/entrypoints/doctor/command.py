@@ -56,8 +56,9 @@ def _examine(config: Config) -> Iterator[Finding]:
 def _cluster(config: Config, workers: list[str]) -> Iterator[Finding]:
     """What the cluster answers; its workers are put into the list."""
     from ebbtide.adapters.kube.doctor import Finding, examine, read_nodes, uncounted_nodes
+    from ebbtide.adapters.kube.gate_doctor import examine_gate
     from ebbtide.bootstrap.kubernetes import connect_kubernetes
-    from ebbtide.entrypoints.doctor.examine import scales_workloads
+    from ebbtide.entrypoints.doctor.examine import gated_services, scales_workloads
 
     try:
         connection = connect_kubernetes(config)
@@ -67,6 +68,8 @@ def _cluster(config: Config, workers: list[str]) -> Iterator[Finding]:
     try:
         from_cluster = not config.adapters.metrics.prometheus_url
         yield from examine(connection, from_cluster, scales_workloads(config))
+        gate = config.gate
+        yield from examine_gate(connection, gate.service_ref, gate.namespaces, gated_services(config))
         nodes = read_nodes(connection)
         workers += [node.name for node in nodes if node.worker]
         if (loose := uncounted_nodes(nodes, config.settings.pools)) is not None:

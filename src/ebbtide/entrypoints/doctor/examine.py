@@ -18,6 +18,8 @@ from ebbtide.model.record import CLUSTER_LEASE, Lease
 
 if TYPE_CHECKING:
     from ebbtide.config import Config
+    from ebbtide.model.gate import ServiceRef
+    from ebbtide.model.policy import Policy
 
 NOBODY = Lease(CLUSTER_LEASE, "ebbtide doctor", 0, 0)
 """A lease that no runner can hold: renewing it fails with a refusal if writing is allowed, and is forbidden
@@ -29,22 +31,35 @@ def scales_workloads(config: Config) -> bool:
     store is said by `examine_store`."""
     if any(policy.target.workloads for policy in config.policies):
         return True
+    return any(policy.target.workloads for policy in stored_policies(config))
+
+
+def gated_services(config: Config) -> dict[str, tuple[ServiceRef, ...]]:
+    """The Services of each policy that has a gate, in the configuration or in the store."""
+    found = {
+        policy.name: policy.gate.services for policy in stored_policies(config) if policy.gate is not None
+    }
+    written = {keys.name: keys.gate.refs() for keys in config.policies if keys.gate is not None}
+    return dict(sorted({**found, **written}.items()))
+
+
+def stored_policies(config: Config) -> list[Policy]:
+    """None where the store cannot be read: `examine_store` says that."""
     from ebbtide import bootstrap
     from ebbtide.bootstrap.scaling import HasPolicies
     from ebbtide.engine.scale_to_zero.policies import Policies
 
     if _is_not_there_yet(config.store_url):
-        return False
+        return []
     try:
         store = bootstrap.open_store(config)
     except EbbtideError:
-        return False
+        return []
     try:
         assert isinstance(store, HasPolicies)  # every store that can be configured has them
-        book = Policies(store.policies(), bootstrap.SystemClock(), str)
-        return any(policy.target.workloads for policy in book.all())
+        return list(Policies(store.policies(), bootstrap.SystemClock(), str).all())
     except EbbtideError:
-        return False
+        return []
     finally:
         store.close()
 
