@@ -15,6 +15,8 @@ from tests.e2e.pages import NARROW, SECONDS, WIDE, Scheme, Watched, opened
 
 PAGES = {"now": "Nodes", "why": "Decisions, newest first", "money": "Prices", "sleep": "reports"}
 """Each page, and a heading that stands there once its data has come."""
+AWAKE = re.compile("active|idle")
+"""An app that nobody uses is idle a moment after its wake."""
 SPEED = 30.0
 RUSH_SECONDS = 3600
 """Until a workload sleeps, nodes have come and gone, and decisions were made."""
@@ -82,12 +84,25 @@ def test_a_sleeping_workload_is_woken_by_its_button(watched: Watched) -> None:
     name = asleep.locator("h2").inner_text()
     asleep.get_by_role("button", name=f"Wake {name}").click()
     one = card(page, name)
-    expect(one.locator(".pill")).to_have_text("active")
+    expect(one.locator(".pill")).to_have_text(AWAKE)
     one.locator("summary").click()
     expect(one.locator("tbody tr").first).to_contain_text("manual")
     one.get_by_label("Keep up for").fill("2")
     one.get_by_role("button", name=f"Keep {name} up").click()
     expect(one).to_contain_text("Kept up until")
+
+
+def test_a_request_to_a_sleeping_app_is_held_and_answered(watched: Watched) -> None:
+    page = watched.page
+    watched.show("sleep")
+    asleep = page.locator("section.card").filter(has_text="asleep for").first
+    name = asleep.locator("h2").inner_text()
+    asleep.get_by_role("button", name=f"Open the sleeping app {name}").click()
+    one = card(page, name)
+    expect(one).to_contain_text("and then answered. In the cluster's time the wake took")
+    expect(one.locator(".pill")).to_have_text(AWAKE)
+    one.locator("summary").click()
+    expect(one.locator("tbody tr").first).to_contain_text("api_request")
 
 
 PRESSED = """async () => {

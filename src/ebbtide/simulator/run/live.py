@@ -30,6 +30,7 @@ from ebbtide.simulator.faults.calls import CrashPlan, Distortion, Strike
 from ebbtide.simulator.faults.ports import RunnerCrashed, faulty_ports
 from ebbtide.simulator.run.live_scene import DEFAULTS, policies_of_demo, settings_of_demo, world_of_demo
 from ebbtide.simulator.run.runner import ports_of, stage_of
+from ebbtide.simulator.run.unhurried import Unhurried
 from ebbtide.simulator.world.rules import BudgetSpec
 from ebbtide.simulator.world.scaling import SimSignals, SimWorkloads
 
@@ -100,6 +101,7 @@ class Live:
         self.stage = stage_of(world, self.settings, KEEP_ENTRIES)
         self._mood = Mood()
         self._owners = 0
+        self._runs = False
         self._until: dict[str, float] = {}
         ports = ports_of(self.stage)
         notes = CostNotes(ports.store, self.settings, ports.new_id)
@@ -115,11 +117,12 @@ class Live:
 
     def _scaling_doors(self) -> ScalingPorts:
         stage, ports = self.stage, self.ports
+        workloads = Locked(SimWorkloads(stage.world, stage.clock), self.lock)
         store = MemoryStore(stage.clock, self.settings.cluster, stage.database)
         return ScalingPorts(
             store=store,
             policies=store.policies(),
-            workloads=Locked(SimWorkloads(stage.world, stage.clock), self.lock),  # type: ignore[arg-type]
+            workloads=Unhurried(workloads, stage.clock, lambda: self._runs),
             signals=Locked(SimSignals(stage.world, stage.clock), self.lock),  # type: ignore[arg-type]
             notifier=stage.notifier,
             clock=stage.clock,
@@ -146,6 +149,7 @@ class Live:
     def run(self, stop: threading.Event, speed: float, rush_until: float = 0.0) -> None:
         """Until asked to stop; `speed` is simulated seconds for each real one, 0 is as fast as it goes, and
         so is everything before `rush_until`."""
+        self._runs = True
         while not stop.is_set():
             before = self.stage.clock.now()
             self.step()
@@ -153,6 +157,7 @@ class Live:
             rushes = not speed or now < rush_until
             # Also in a rush others get a turn at the lock.
             stop.wait(BREATH_SECONDS if rushes else (now - before) / speed)
+        self._runs = False
 
     def step(self) -> None:
         with self.lock:

@@ -2,11 +2,14 @@
 
 import { NO_POLICIES, ask, askScaling } from "./api.js";
 import { card, h, redraw, source, table } from "./dom.js";
+import { opener } from "./opening.js";
 import { moment, span } from "./words.js";
 
 export function sleep(main, { say, refresh }) {
   const list = h("div");
   const waking = new Set();
+  const opening = opener(refresh);
+  let demo = null;
   main.append(h("h1", {}, "Sleep"), list);
 
   async function act(what, call) {
@@ -39,6 +42,7 @@ export function sleep(main, { say, refresh }) {
         h("button", { type: "button", "data-key": `wake-${policy.id}`, disabled: waking.has(policy.id) || !["zero", "falling"].includes(state.phase), "aria-label": `Wake ${policy.name}`, onclick: () => wake(policy) }, waking.has(policy.id) ? "Waking" : "Wake"),
         h("label", { for: `hours-${policy.id}` }, "Keep up for"), hours, "hours",
         h("button", { type: "button", "data-key": `keep-${policy.id}`, "aria-label": `Keep ${policy.name} up`, onclick: () => act("Keeping it up", () => ask(`/api/v1/scaling/policies/${policy.id}/keep-up`, { method: "POST", body: { seconds: Math.round(Number(hours.value) * 3600) } })) }, "Keep up")),
+      demo ? opening(policy) : null,
       past.length ? h("details", { "data-key": `wakes-${policy.id}` }, h("summary", {}, `Last wakes (expected: ${Math.round(state.estimated_ready_seconds)} s)`),
         table(`Wakes of ${policy.name}`, [["when"], ["reason"], ["seconds", "number"], ["for a node", "number"]],
           past.map((each) => [moment(each.at), each.reason, each.seconds.toFixed(1), each.node_seconds.toFixed(1)]))) : null,
@@ -47,6 +51,7 @@ export function sleep(main, { say, refresh }) {
 
   return {
     async refresh() {
+      demo ??= (await ask("/api/v1/status")).demo;
       const found = await askScaling("/api/v1/scaling/policies?limit=200");
       if (!found) {
         redraw(list, [h("p", { class: "quiet" }, NO_POLICIES)]);
