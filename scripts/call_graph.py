@@ -2,8 +2,9 @@
 
 A node is a top-level function, class, constant or method. An edge is a name that the node's code uses: a name
 of its own module, an imported name, `module.name`, `self.name`, or a method of an imported class, where only
-one such class has a method of that name. Functions that are passed on or kept in a table count as used. The
-graph does not follow calls through a port: a path ends where the engine calls one.
+one such class has a method of that name. Functions that are passed on or kept in a table count as used, and
+so do the methods of a class that is made for a protocol of `core` or `engine`, wherever it is used. The graph
+does not follow calls through a port: a path ends where the engine calls one.
 
 A walk is the union of the shortest call paths from its start to each of its ends. The ends are the steps that
 a reader wants to see on the way. Counts of two revisions can be compared; they are not counts of all code
@@ -37,17 +38,26 @@ WALKS = (
     Walk(
         "tick to eviction",
         "tick.tick",
-        ("observe", "decide", "choose_targets", "keeps_zones", "within_budget", "removals._evict", "perform"),
+        (
+            "observe",
+            "decide",
+            "choose_targets",
+            "keeps_zones",
+            "within_budget",
+            "removals._evict",
+            "rounds._round",
+            "perform._do",
+        ),
     ),
     Walk(
         "spot notice to launch",
         "notices.answer_notices",
-        ("observe", "spot.take_in", "_with_replacement", "slots._launching", "perform"),
+        ("observe", "spot.take_in", "_with_replacement", "slots._launching", "rounds._round", "perform._do"),
     ),
     Walk(
         "wake to replicas",
         "scaling.Scaling.wake",
-        ("wake.wake", "wake.targets", "_scale_up", "wake.ready", "save"),
+        ("wake.wake", "wake.targets", "rounds._round", "_restore", "wake.ready", "save"),
     ),
     Walk(
         "consolidation to moved pod",
@@ -65,7 +75,8 @@ WALKS = (
             "next_moves",
             "eviction",
             "note_leaving",
-            "perform",
+            "rounds._round",
+            "perform._do",
         ),
     ),
 )
@@ -84,10 +95,14 @@ class CallGraph:
         self._modules = {each.name: each for each in _modules(package)}
         self._bodies: dict[Place, ast.AST] = {}
         self._methods: dict[str, list[Place]] = {}
+        self._classes: dict[Place, list[Place]] = {}
+        """Each with its methods."""
+        self._protocols: list[set[str]] = []
+        """The names of the methods of each."""
         for module in self._modules.values():
             self._define(module)
         self.edges: Mapping[Place, set[Place]] = {
-            place: set(self._used(place, body)) for place, body in self._bodies.items()
+            place: {*self._used(place, body), *self._asked_for(place)} for place, body in self._bodies.items()
         }
 
     def files_on(self, walk: Walk) -> list[str]:
@@ -137,11 +152,23 @@ class CallGraph:
     def _define_class(self, module: _Module, node: ast.ClassDef) -> None:
         head = [each for each in node.body if not isinstance(each, ast.FunctionDef)]
         self._bodies[module.name, node.name] = ast.Module(head, [])
+        places = []
         for method in node.body:
             if isinstance(method, ast.FunctionDef):
                 place = (module.name, f"{node.name}.{method.name}")
                 self._bodies[place] = method
                 self._methods.setdefault(method.name, []).append(place)
+                places.append(place)
+        if any("Protocol" in ast.unparse(base) for base in node.bases):
+            self._protocols.append({_last(place) for place in places})
+        else:
+            self._classes[module.name, node.name] = places
+
+    def _asked_for(self, place: Place) -> list[Place]:
+        """The methods of a class through which a protocol is used."""
+        methods = self._classes.get(place, [])
+        names = {_last(method) for method in methods}
+        return methods if any(wanted and wanted <= names for wanted in self._protocols) else []
 
     def _used(self, place: Place, body: ast.AST) -> Iterator[Place]:
         module = self._modules[place[0]]
@@ -168,6 +195,10 @@ class CallGraph:
         known = {module.name, *(each.partition(":")[0] for each in module.imported.values())}
         found = [place for place in self._methods.get(attr, ()) if place[0] in known and place != user]
         return found[0] if len(found) == 1 else None
+
+
+def _last(place: Place) -> str:
+    return place[1].split(".")[-1]
 
 
 def _modules(package: Path) -> Iterator[_Module]:

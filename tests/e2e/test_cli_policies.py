@@ -17,6 +17,7 @@ import pytest
 from ebbtide.config import Config
 from ebbtide.config.document import Read
 from ebbtide.config.load import build_config
+from ebbtide.core.scale_to_zero.machine import TargetStep
 from ebbtide.engine.scale_to_zero.context import PolicyContext
 from ebbtide.entrypoints.cli import main
 from ebbtide.entrypoints.cli.scaled import book_of, in_the_store
@@ -68,7 +69,9 @@ def write(policy_name: str, *stretches: Stretch, **changes: object) -> Policy:
         state = scaling.ports.policies.find_state(policy.id) or IdleState(policy.id)
         mine = [replace(stretch, policy_id=policy.id) for stretch in stretches]
         after = replace(state, **changes)  # type: ignore[arg-type]
-        PolicyContext(scaling.ports, scaling.defaults, config().settings).save(policy, after, mine)
+        PolicyContext(scaling.ports, scaling.defaults, config().settings).save(
+            policy, TargetStep(after, stretches=tuple(mine))
+        )
         return policy
 
 

@@ -462,11 +462,11 @@ OF_THE_ENGINE = (
     Mutant(
         "effects come before the write",
         "_round",
-        "_write_work(hold, work, step.operation)",
+        "written = machine.write(before, step)",
         """
-        if effects:
-            perform(effects, hold.ports, hold.settings, hold.lease, last_moment)
-        _write_work(hold, work, step.operation)
+        if step.effects:
+            machine.perform(step)
+        written = machine.write(before, step)
         """,
         ("explorer:scale-down",),
     ),
@@ -474,12 +474,10 @@ OF_THE_ENGINE = (
         "the token is not checked before effects that change nothing in the record",
         "_round",
         """
-        hold.renew()
-        if find(hold.record) != work:
-            hold.look()
+        if not machine.is_ours(before):
             return True
         """,
-        "pass",
+        "",
         (
             "explorer:scale-down",
             "explorer:demand returns",
@@ -487,8 +485,8 @@ OF_THE_ENGINE = (
     ),
     Mutant(
         "an effect is repeated in the same tick",
-        "_round",
-        "hold.asked.update(effects)",
+        "RecordMachine.absorb",
+        "run.asked.update(outcome.effect for outcome in outcomes)",
         "",
         (
             "unit:tests/unit/engine",

@@ -9,25 +9,32 @@ SCENE = "explorer:to zero and back"
 OF_SLEEP = (
     Mutant(
         "a wake does not touch what is still up",
-        "Waking._scale_up",
+        "PolicyMachine._restore",
         "before = seen.replicas if before is None else before",
         """
         before = seen.replicas if before is None else before
         if seen.replicas >= target.replicas:
-            return before, seen
+            return WorkloadOutcome(effect, OutcomeKind.DONE, previous=before)
         """,
         (SCENE,),
     ),
     Mutant(
         "a wake that lost the race to the store is carried out unwritten",
-        "Waking._wake",
-        "continue",
-        "written = step.state",
+        "PolicyMachine.write",
+        "self.state = self.context.save(self.policy, step, self.once)",
+        """
+        try:
+            self.state = self.context.save(self.policy, step, self.once)
+        except Conflict:
+            if step.state.phase is not Phase.WAKING:
+                raise
+            self.state = step.state
+        """,
         (SCENE,),
     ),
     Mutant(
         "a wake is over before its calls were made",
-        "Waking._finish",
+        "machine.ready",
         "not state.last_scaled_at",
         "False",
         (
@@ -47,22 +54,21 @@ OF_SLEEP = (
     ),
     Mutant(
         "what is scaled to zero was not written before",
-        "Steps._fall",
-        "self._desk.save(policy, step.state, step.stretches, step.says)",
-        "step.state",
+        "PolicyMachine.write",
+        "self.state = self.context.save(self.policy, step, self.once)",
+        """
+        if step.state.phase is Phase.FALLING:
+            self.state = step.state
+            return self.state
+        self.state = self.context.save(self.policy, step, self.once)
+        """,
         (SCENE,),
     ),
     Mutant(
         "a workload that changed under a sleeper's hands counts as asleep",
-        "Steps._fall",
-        """
-        look = look_again(policy, written)
-        step = idle.evaluate(policy, written, look, self._desk.defaults, self._desk.now)
-        if step.wanted not in (Wanted.FALL, Wanted.FINISH):
-            break
-        continue
-        """,
-        "pass",
+        "PolicyMachine._attempt",
+        "WorkloadOutcome(effect, OutcomeKind.CHANGED, str(error))",
+        "WorkloadOutcome(effect, OutcomeKind.DONE)",
         (
             SCENE,
             "unit:tests/unit/scaling",

@@ -11,8 +11,8 @@ UNIT = "unit:tests/unit/scaling/test_takeover.py"
 OF_TAKEOVER = (
     Mutant(
         "a workload goes to zero before its Service is taken over",
-        "Steps._fall",
-        "self._gating.take_over(policy)",
+        "PolicyMachine._do",
+        "self.gating.take_over(effect.policy)",
         "pass",
         (SCENE, CRASHES, UNIT),
     ),

@@ -160,10 +160,10 @@ class Path:
         )
         moment = moment_of(snapshot, self.record, self.settings, self.now)
         step = machine.advance(work, situation)
-        self._judge(work, step.operation, step.effects, moment)
-        self.record = machine.written(self.record, step.operation)
+        self._judge(work, step.state, step.effects, moment)
+        self.record = machine.written(self.record, step.state)
         outcomes = self.world.perform(step.effects, TOKEN, self.now)
-        after = machine.absorb(step.operation, outcomes, situation)
+        after = machine.absorb(step.state, outcomes, situation)
         self.record = machine.written(self.record, after)
         return after
 

@@ -194,7 +194,7 @@ def _compare_killed(case: Run, report: Report) -> None:
     record, _ = track(seen, record, settings, NOW)
     operation = record.operation
     assert isinstance(operation, ScaleDown)
-    after = scale_down.advance(operation, make_situation(seen, record=record)).operation
+    after = scale_down.advance(operation, make_situation(seen, record=record)).state
     spent = after.removals[0].state is not RemovalState.DRAINING or after.removals[0].retry_at > NOW
     ruling = runs.attempt_is_spent(NOW - case.late, NOW, case.killed)
     if spent != ruling.demands:

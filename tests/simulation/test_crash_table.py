@@ -406,7 +406,7 @@ def test_describe_shows_running_after_terminate() -> None:
     seen = replace(snapshot, instances=(*others, stale))
     assert record.operation is not None
     step = machine.advance(record.operation, Situation(seen, record, SETTINGS, lease, now, now + 30))
-    assert step.operation == record.operation
+    assert step.state == record.operation
     assert step.effects == ()
 
 

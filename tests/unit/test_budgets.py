@@ -229,7 +229,7 @@ def test_a_rebalance_recommendation_waits_for_its_budget_and_is_terminated_by_it
         return make_situation(fleet(TEN[1]), record=record, settings=settings, now=now)
 
     def advanced(settings: Settings, now: int = NOW) -> Spot:
-        return spot.advance(notice, situation(settings, now)).operation
+        return spot.advance(notice, situation(settings, now)).state
 
     assert advanced(make_settings()).removal is not None
     assert advanced(closed).removal is None

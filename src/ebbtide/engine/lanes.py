@@ -11,7 +11,7 @@ from enum import Enum, auto
 from functools import partial
 
 from ebbtide import narrate
-from ebbtide.engine.rounds import LeasedRun, advance_work
+from ebbtide.engine.record_machine import LeasedRun
 from ebbtide.model.events import Alarm, AlarmKind
 from ebbtide.model.log import LogEntry
 from ebbtide.model.operation import Operation, ScaleUp
@@ -48,33 +48,33 @@ def clean(record: Record) -> Record:
     return replace(record, unclean_runs=0, unclean_removal_runs=0)
 
 
-def run_lane(hold: LeasedRun, lane: Lane, counted: bool = False) -> None:
+def run_lane(run: LeasedRun, lane: Lane, counted: bool = False) -> None:
     """Advance what is open in this lane; `counted` where this run was written down as it began."""
-    if open_in(lane, hold.record) is None:
+    if open_in(lane, run.record) is None:
         return
     if not counted:
-        _count_run(hold, lane)
-    said = len(hold.sentences)
-    advance_work(hold, partial(open_in, lane))
-    left = open_in(lane, hold.record)
-    if left is not None and len(hold.sentences) == said:
-        hold.sentences.append(narrate.goes_on(left))
+        _count_run(run, lane)
+    said = len(run.sentences)
+    run.advance_found(partial(open_in, lane))
+    left = open_in(lane, run.record)
+    if left is not None and len(run.sentences) == said:
+        run.sentences.append(narrate.goes_on(left))
 
 
-def _count_run(hold: LeasedRun, lane: Lane) -> None:
+def _count_run(run: LeasedRun, lane: Lane) -> None:
     """Count before running; what keeps crashing its runner, or never ends, is set aside. A lane that ran
     before in this tick ended well."""
-    record = hold.record
+    record = run.record
     others = with_runs(lane, clean(record), runs_in(lane, record))
     operation = open_in(lane, record)
-    why = None if operation is None else _why_set_aside(operation, runs_in(lane, record), hold)
+    why = None if operation is None else _why_set_aside(operation, runs_in(lane, record), run)
     if why is None:
-        hold.write(with_runs(lane, others, runs_in(lane, record) + 1))
+        run.write(with_runs(lane, others, runs_in(lane, record) + 1))
         return
-    alarm: LogEntry = hold.entry(why, why.operation_id)
-    hold.write(_put_aside(lane, others), [alarm])
-    hold.ports.notifier.notify(alarm)
-    hold.sentences.append(alarm.says)
+    alarm: LogEntry = run.entry(why, why.operation_id)
+    run.write(_put_aside(lane, others), [alarm])
+    run.ports.notifier.notify(alarm)
+    run.sentences.append(alarm.says)
 
 
 def _put_aside(lane: Lane, record: Record) -> Record:
@@ -87,14 +87,14 @@ def _put_aside(lane: Lane, record: Record) -> Record:
     return replace(record, removing=None, removing_aside=kept, unclean_removal_runs=0)
 
 
-def _why_set_aside(operation: Operation, runs: int, hold: LeasedRun) -> Alarm | None:
-    settings = hold.settings
+def _why_set_aside(operation: Operation, runs: int, run: LeasedRun) -> Alarm | None:
+    settings = run.settings
     # Crash table: crashing-operation.
     if runs >= settings.max_unclean_runs:
         return Alarm(AlarmKind.OPERATION_CRASHES, operation_id=operation.id, runs=runs)
     # A launch that is extended begins again.
     since = operation.asked_at if isinstance(operation, ScaleUp) else operation.started_at
     limit = ENDLESS * max(settings.stuck_seconds, settings.join_timeout_seconds)
-    if hold.now - since < limit:
+    if run.now - since < limit:
         return None
     return Alarm(AlarmKind.OPERATION_ENDLESS, operation_id=operation.id, seconds=limit)

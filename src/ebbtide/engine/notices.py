@@ -1,6 +1,6 @@
 """Spot notices: accepted and answered at once, each under its own lease, independent of the cluster's.
 
-The record is the same, so minimum, maximum and the one owner of a node hold across both; a write that
+The record is the same, so minimum, maximum and the one owner of a node run across both; a write that
 meets another's is simply done again on what the other wrote.
 """
 
@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from ebbtide.core.operations import spot
 from ebbtide.core.operations.removals import with_time_again
 from ebbtide.core.operations.spot import with_spot
 from ebbtide.engine.healing import heal
+from ebbtide.engine.leased import Leased, released
 from ebbtide.engine.observe import observe
 from ebbtide.engine.ports import Ports
-from ebbtide.engine.rounds import InvariantBroken, LeasedRun, advance_work
+from ebbtide.engine.record_machine import LeasedRun
 from ebbtide.errors import Conflict, EbbtideError, LeaseLost
 from ebbtide.model.events import Alarm, AlarmKind, SpotEvent
 from ebbtide.model.operation import Spot, SpotNotice, spot_id
@@ -110,58 +112,52 @@ def _advance(ports: Ports, settings: Settings, owner: str, deadline: float, open
     except LeaseLost:
         return []
     sentences: list[str] = []
-    try:
-        record, snapshot = ports.store.load(), observe(ports, settings)
-        hold = LeasedRun(ports, settings, lease, deadline, record, snapshot, ttl, sentences)
-        if _count_run(hold, open_spot.instance_id):
-            advance_work(hold, lambda record: record.spot_for(open_spot.instance_id))
-            _count_clean(hold, open_spot.instance_id)
-    except Conflict as error:
-        _forgive(ports, open_spot.instance_id)
-        sentences.append(f"{open_spot.kind} of {open_spot.instance_id} left to another runner: {error}")
-    except Exception as error:
-        if isinstance(error, EbbtideError) and not isinstance(error, InvariantBroken):
-            _forgive(ports, open_spot.instance_id)
-        with suppress(EbbtideError):
-            ports.store.release(lease)
-        raise
-    ports.store.release(lease)
+    instance_id = open_spot.instance_id
+    leased = Leased(ports.store, ports.clock, lease, ttl, settings.lease_margin_seconds, deadline)
+
+    def left(error: Conflict) -> None:
+        sentences.append(f"{open_spot.kind} of {instance_id} left to another runner: {error}")
+
+    with released(leased, left, partial(_forgive, ports, instance_id)):
+        run = LeasedRun(ports, settings, leased, ports.store.load(), observe(ports, settings), sentences)
+        if _count_run(run, instance_id):
+            run.advance_found(lambda record: record.spot_for(instance_id))
+            _count_clean(run, instance_id)
     return sentences
 
 
-def _count_run(hold: LeasedRun, instance_id: str) -> bool:
+def _count_run(run: LeasedRun, instance_id: str) -> bool:
     """Count before running, on whatever another writes meanwhile: an interruption cannot wait for it."""
     for _ in range(MAX_TRIES):
         try:
-            return _counted(hold, instance_id)
+            return _counted(run, instance_id)
         except LeaseLost:
             raise
         except Conflict:
-            hold.record = hold.ports.store.load()
-            hold.look()
+            run.reload()
     return False
 
 
-def _counted(hold: LeasedRun, instance_id: str) -> bool:
+def _counted(run: LeasedRun, instance_id: str) -> bool:
     """Whether it may run; what keeps crashing its runner is given up."""
-    current = hold.record.spot_for(instance_id)
+    current = run.record.spot_for(instance_id)
     if current is None:
         return False
     # Crash table: crashing-operation.
-    if current.unclean_runs >= hold.settings.max_unclean_runs:
+    if current.unclean_runs >= run.settings.max_unclean_runs:
         about = f"{current.kind} of {current.instance_id}"
         fact = Alarm(AlarmKind.SPOT_CRASHES, about, current.id, runs=current.unclean_runs)
-        alarm = hold.entry(fact, current.id)
-        spots = tuple(other for other in hold.record.spots if other.id != current.id)
-        hold.write(replace(hold.record, spots=spots), [alarm])
-        hold.ports.notifier.notify(alarm)
-        hold.ports.observer.closed(current, False)
+        alarm = run.entry(fact, current.id)
+        spots = tuple(other for other in run.record.spots if other.id != current.id)
+        run.write(replace(run.record, spots=spots), [alarm])
+        run.ports.notifier.notify(alarm)
+        run.ports.observer.closed(current, False)
         return False
     counted = replace(current, unclean_runs=current.unclean_runs + 1)
     if current.unclean_runs and current.removal is not None:
-        again = with_time_again(current.removal, hold.settings, hold.now)
+        again = with_time_again(current.removal, run.settings, run.now)
         counted = replace(counted, removal=again)
-    hold.write(with_spot(hold.record, counted))
+    run.write(with_spot(run.record, counted))
     return True
 
 
@@ -174,7 +170,7 @@ def _forgive(ports: Ports, instance_id: str) -> None:
             ports.store.write(with_spot(record, replace(current, unclean_runs=0)), None)
 
 
-def _count_clean(hold: LeasedRun, instance_id: str) -> None:
-    current = hold.record.spot_for(instance_id)
+def _count_clean(run: LeasedRun, instance_id: str) -> None:
+    current = run.record.spot_for(instance_id)
     if current is not None and current.unclean_runs:
-        hold.write(with_spot(hold.record, replace(current, unclean_runs=0)))
+        run.write(with_spot(run.record, replace(current, unclean_runs=0)))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ebbtide.core.nodes.drain import Disruptions, Treatment, judge
 from ebbtide.core.nodes.unwell import is_lost
 from ebbtide.engine.ports import Ports
-from ebbtide.errors import EbbtideError, Final, NoCapacity, Retryable, Unanswered
+from ebbtide.errors import EbbtideError, Final, NoCapacity, Retryable
 from ebbtide.model.effect import (
     Cordon,
     DeleteNode,
@@ -27,31 +27,39 @@ from ebbtide.model.effect import (
 from ebbtide.model.record import Lease
 from ebbtide.model.settings import Settings
 
+NO_TIME = "no time left in this tick or its lease"
+
 
 def perform(
     effects: Sequence[Effect], ports: Ports, settings: Settings, lease: Lease, last_moment: float
 ) -> tuple[Outcome, ...]:
-    outcomes = []
-    for effect in effects:
+    def attempt(effect: Effect) -> Outcome:
+        try:
+            return _do(effect, ports, settings, lease)
+        except EbbtideError as error:
+            return Outcome(effect, failure(error), str(error))
+
+    def skip(effect: Effect) -> Outcome:
+        return Outcome(effect, OutcomeKind.SKIPPED, NO_TIME)
+
+    return tuple(
         # Crash table: lease-expires.
-        if ports.clock.now() >= last_moment:
-            outcomes.append(Outcome(effect, OutcomeKind.SKIPPED, "no time left in this tick or its lease"))
-        else:
-            outcomes.append(_attempt(effect, ports, settings, lease))
-    return tuple(outcomes)
+        skip(effect) if ports.clock.now() >= last_moment else attempt(effect)
+        for effect in effects
+    )
 
 
-def _attempt(effect: Effect, ports: Ports, settings: Settings, lease: Lease) -> Outcome:
-    try:
-        return _do(effect, ports, settings, lease)
-    except NoCapacity as error:
-        return Outcome(effect, OutcomeKind.NO_CAPACITY, str(error))
-    except Retryable as error:
-        return Outcome(effect, OutcomeKind.LATER, str(error))
-    except Final as error:
-        return Outcome(effect, OutcomeKind.REFUSED, str(error))
-    except (Unanswered, EbbtideError) as error:
-        return Outcome(effect, OutcomeKind.UNKNOWN, str(error))
+def failure(error: EbbtideError) -> OutcomeKind:
+    """Whether the effect that raised it was definitely not done."""
+    match error:
+        case NoCapacity():
+            return OutcomeKind.NO_CAPACITY
+        case Retryable():
+            return OutcomeKind.LATER
+        case Final():
+            return OutcomeKind.REFUSED
+        case _:
+            return OutcomeKind.UNKNOWN
 
 
 def _do(effect: Effect, ports: Ports, settings: Settings, lease: Lease) -> Outcome:

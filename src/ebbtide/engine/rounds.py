@@ -1,189 +1,100 @@
-"""Advance one piece of work for as long as it moves and there is time.
+"""Advance one state machine for as long as it moves and there is time.
 
-A round: ask the machine, check its invariants, write the new value (or renew the lease where nothing
-changed), perform the effects, take in how they went, look again. A conflict with another writer means:
-read the record again and start the round again. Whatever does not fit stays in the record.
+A round: ask the machine, check its invariants, write the new state (or make sure that the old one still holds
+where nothing changed), perform the effects, absorb how they went, look again. A conflict with another
+writer means: read again and start the round again. Whatever does not fit is in the store, for the next run.
+
+Operations on nodes and answers to spot notices are such machines (`record_machine`), and so is what a policy
+does to its target (`scale_to_zero/policy_machine`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from math import ceil
-from textwrap import shorten
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
 
-from ebbtide.core.operations import facts, machine
-from ebbtide.core.operations.machine import Work
-from ebbtide.core.operations.situation import Situation
-from ebbtide.engine.observe import observe
-from ebbtide.engine.perform import perform
-from ebbtide.engine.ports import Ports
+from ebbtide.core.step import Step
 from ebbtide.errors import Conflict, EbbtideError, LeaseLost
-from ebbtide.model.effect import Effect, Outcome, OutcomeKind
-from ebbtide.model.events import Event
-from ebbtide.model.log import LogEntry
-from ebbtide.model.record import Lease, Record
-from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Snapshot
-from ebbtide.narrate import entry_of
 
-MAX_ROUNDS = 40
-SAID_AT_MOST = 600
-"""Characters of what a tick said that the record keeps."""
+State = TypeVar("State")
+StepOf = TypeVar("StepOf", bound=Step[Any, Any])
+Outcomes = TypeVar("Outcomes")
 
 
 class InvariantBroken(EbbtideError):
     """A machine asked for what it must never do: nothing was written, nothing done."""
 
 
-@dataclass(slots=True)
-class LeasedRun:
-    """One runner's hold on one lease, with what it knows."""
+class StateMachine(Protocol[State, StepOf, Outcomes]):
+    """One machine at work: where its state is kept, what it sees, and how its effects are performed."""
 
-    ports: Ports
-    settings: Settings
-    lease: Lease
-    deadline: float
-    record: Record
-    snapshot: Snapshot
-    ttl_seconds: int
-    sentences: list[str] = field(default_factory=list)
-    asked: set[Effect] = field(default_factory=set)
-    """Effects asked for in this tick: none is asked for twice, however slowly the world shows it."""
-
-    @property
-    def now(self) -> int:
-        return int(self.ports.clock.now())
-
-    @property
-    def situation(self) -> Situation:
-        until = ceil(self.last_moment)
-        return Situation(self.snapshot, self.record, self.settings, self.lease, self.now, until)
-
-    @property
-    def last_moment(self) -> float:
-        """When the last effect may be started: in this tick, and well within the lease."""
-        return min(self.deadline, self.lease.until - self.settings.lease_margin_seconds)
-
-    def entry(self, fact: Event, subject: str = "") -> LogEntry:
-        return entry_of(self.ports.new_id(), self.now, fact, subject)
-
-    def write(self, record: Record, entries: Sequence[LogEntry] = ()) -> None:
-        said = "; ".join(self.sentences)
-        if len(said) > SAID_AT_MOST:
-            said = shorten(said, SAID_AT_MOST, placeholder=" …")
-        record = replace(record, last_said=said or record.last_said)
-        self.record = self.ports.store.write(record, self.lease, entries)
-
-    def renew(self) -> None:
-        self.lease = self.ports.store.renew(self.lease, self.ttl_seconds)
-        self.record = self.ports.store.load()
-
-    def stay(self) -> None:
-        """Renew a lease that is half over, so a long tick does not outlive it."""
-        if self.lease.until - self.ports.clock.now() < self.ttl_seconds / 2:
-            self.renew()
-
-    def look(self) -> None:
-        self.snapshot = observe(self.ports, self.settings)
+    most_rounds: int
 
     def has_time(self) -> bool:
-        return self.ports.clock.now() < self.last_moment
+        """Whether another round may start; renews a lease that is half over."""
+
+    def find(self) -> State | None:
+        """Its state as it was last read or written; none where it is over."""
+
+    def advance(self, state: State) -> StepOf:
+        """What follows from what was seen; without effects that this run asked for before."""
+
+    def broken(self, before: State, after: State) -> Sequence[str]:
+        """The invariants that such a step would break."""
+
+    def write(self, before: State, step: StepOf) -> State | None:
+        """The state as it was written; none where the step changes nothing. A machine that is at its end is
+        closed with this write."""
+
+    def is_ours(self, state: State) -> bool:
+        """Nothing was written, but nothing may be done unless the state still holds and is ours to act on."""
+
+    def perform(self, step: StepOf) -> Sequence[Outcomes]: ...
+
+    def absorb(self, state: State, outcomes: Sequence[Outcomes]) -> None:
+        """Write what the effects taught."""
+
+    def goes_on(self, state: State, outcomes: Sequence[Outcomes]) -> bool:
+        """Look again, where that may show more to do at once; whether it may."""
+
+    def reload(self) -> None:
+        """Read and look again, after another writer came first."""
 
 
-Find = Callable[[Record], Work | None]
-
-
-def advance_work(hold: LeasedRun, find: Find) -> None:
-    for _ in range(MAX_ROUNDS):
+def advance_work(machine: StateMachine[State, StepOf, Outcomes]) -> bool:
+    """Whether it came to rest; not where it still moved, or met other writers, in the last round allowed."""
+    for _ in range(machine.most_rounds):
         try:
-            hold.stay()
-            work = find(hold.record)
-            if work is None or not hold.has_time():
-                return
-            if not _round(hold, work, find):
-                return
+            if not machine.has_time():
+                return True
+            state = machine.find()
+            if state is None or not _round(machine, state):
+                return True
         except LeaseLost:
             raise
         except Conflict:
-            hold.record = hold.ports.store.load()
-            hold.look()
+            machine.reload()
+    return False
 
 
-def _round(hold: LeasedRun, work: Work, find: Find) -> bool:
+def _round(machine: StateMachine[State, StepOf, Outcomes], before: State) -> bool:
     """One step; whether another may follow at once."""
-    last_moment = hold.last_moment
-    step = machine.advance(work, hold.situation)
-    effects = tuple(effect for effect in step.effects if effect not in hold.asked)
-    refuse_if_broken(work, step.operation)
-    if machine.is_settled(step.operation):
-        _close(hold, work, step.operation)
-        return False
-    if step.operation != work:
-        _write_work(hold, work, step.operation)
-    elif effects:
-        # Nothing new to write, but the token must be known to be ours before anything is done.
-        hold.renew()
-        if find(hold.record) != work:
-            hold.look()
+    step = machine.advance(before)
+    refuse_if_broken(machine.broken(before, step.state))
+    written = machine.write(before, step)
+    if written is None:
+        if not step.effects:
+            return False
+        if not machine.is_ours(before):
             return True
-    else:
-        return False
-    if not effects:
-        hold.look()
-        return True
-    outcomes = perform(effects, hold.ports, hold.settings, hold.lease, last_moment)
-    _take_in(hold, step.operation, outcomes)
-    hold.asked.update(effects)
-    hold.look()
-    # What was put off, or got no answer, is not asked again in the same breath.
-    return any(o.kind in (OutcomeKind.DONE, OutcomeKind.NO_CAPACITY, OutcomeKind.REFUSED) for o in outcomes)
+    state = before if written is None else written
+    if not step.effects:
+        return machine.goes_on(state, ())
+    outcomes = machine.perform(step)
+    machine.absorb(state, outcomes)
+    return machine.goes_on(state, outcomes)
 
 
-def refuse_if_broken(before: Work, after: Work) -> None:
-    broken = machine.check_invariants(before, after)
+def refuse_if_broken(broken: Sequence[str]) -> None:
     if broken:
         raise InvariantBroken(f"{broken[0]}: nothing was written and nothing done; please report this")
-
-
-def _write_work(hold: LeasedRun, before: Work, after: Work) -> None:
-    entries = [hold.entry(fact, fact.name) for fact in facts.transitions(before, after)]
-    hold.sentences.extend(entry.says for entry in entries)
-    hold.write(machine.written(hold.record, after), entries)
-    hold.ports.observer.advanced(before, after)
-
-
-def _take_in(hold: LeasedRun, work: Work, outcomes: Sequence[Outcome]) -> None:
-    """Write what the effects taught, and log each of them."""
-    entries = [
-        hold.entry(fact, fact.name)
-        for fact in (facts.effect_done(outcome, work) for outcome in outcomes)
-        if fact.outcome is not OutcomeKind.SKIPPED
-    ]
-    hold.sentences.extend(entry.says for entry in entries)
-    hold.ports.observer.performed(outcomes)
-    after = machine.absorb(work, outcomes, hold.situation)
-    refuse_if_broken(work, after)
-    if after == work:
-        hold.ports.store.append(entries)
-        return
-    moved = [hold.entry(fact, fact.name) for fact in facts.transitions(work, after)]
-    raised = [hold.entry(alarm, subject) for subject, alarm in facts.alarms(work, after)]
-    try:
-        hold.write(machine.written(hold.record, after), [*entries, *moved, *raised])
-    except Conflict:
-        hold.ports.store.append(entries)  # the effects happened, whichever runner writes the record
-        raise
-    for alarm in raised:
-        hold.ports.notifier.notify(alarm)
-    hold.ports.observer.advanced(work, after)
-
-
-def _close(hold: LeasedRun, before: Work, after: Work) -> None:
-    closed = machine.close(after, hold.situation)
-    entries = [hold.entry(fact, fact.name) for fact in facts.transitions(before, after)]
-    end = hold.entry(facts.closed(after, closed.succeeded, closed.reason), after.id)
-    hold.sentences.append(end.says)
-    hold.write(closed.record, [*entries, end])
-    hold.ports.observer.advanced(before, after)
-    hold.ports.observer.closed(after, closed.succeeded)

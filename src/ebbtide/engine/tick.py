@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ebbtide import narrate
 from ebbtide.core.nodes.decide import operation_id
@@ -16,10 +17,12 @@ from ebbtide.core.nodes.refused import taken_up_again
 from ebbtide.core.operations import consolidate, facts, machine, scale_down, scale_up
 from ebbtide.engine.journal import consolidation_entry, decision_entry
 from ebbtide.engine.lanes import Lane, clean, open_in, run_lane, with_runs
+from ebbtide.engine.leased import Leased, released
 from ebbtide.engine.notices import answer_notices
 from ebbtide.engine.observe import observe
 from ebbtide.engine.ports import Ports
-from ebbtide.engine.rounds import InvariantBroken, LeasedRun, refuse_if_broken
+from ebbtide.engine.record_machine import LeasedRun
+from ebbtide.engine.rounds import refuse_if_broken
 from ebbtide.errors import Conflict, EbbtideError, LeaseLost
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.events import Alarm, AlarmKind, Inputs
@@ -50,33 +53,27 @@ def tick(
     """One round. With `keeps_lease` the lease is not released after success: a runner that ticks again
     soon stays the one who acts."""
     sentences = answer_notices(ports, settings, owner, deadline)
+    ttl = settings.lock_ttl_seconds
     try:
-        lease = ports.store.acquire(CLUSTER_LEASE, owner, settings.lock_ttl_seconds)
+        lease = ports.store.acquire(CLUSTER_LEASE, owner, ttl)
     except LeaseLost as held:
         says = "; ".join([*sentences, f"stood by: {held}"])
         return TickReport(int(ports.clock.now()), says, held=False, quiet=not sentences)
     decision = None
     spots_open = 0
     problems: tuple[str, ...] = ()
-    try:
+    leased = Leased(ports.store, ports.clock, lease, ttl, settings.lease_margin_seconds, deadline)
+
+    def left(error: Conflict) -> None:
+        sentences.append(f"left the rest to the next tick: {error}")
+
+    with released(leased, left, partial(_forgive, ports), keeps_lease):
         settings = ports.settings_now(settings)
         record, snapshot = ports.store.load(), observe(ports, settings)
-        ttl = settings.lock_ttl_seconds
-        hold = LeasedRun(ports, settings, lease, deadline, record, snapshot, ttl, sentences)
-        decision = _run(hold)
-        spots_open, problems = len(hold.record.spots), hold.snapshot.problems
-        ports.observer.looked(hold.snapshot, hold.record)
-    except Conflict as error:
-        _forgive(ports)
-        sentences.append(f"left the rest to the next tick: {error}")
-    except Exception as error:
-        if isinstance(error, EbbtideError) and not isinstance(error, InvariantBroken):
-            _forgive(ports)
-        with suppress(EbbtideError):
-            ports.store.release(lease)
-        raise
-    if not keeps_lease:
-        ports.store.release(lease)
+        run = LeasedRun(ports, settings, leased, record, snapshot, sentences)
+        decision = _run(run)
+        spots_open, problems = len(run.record.spots), run.snapshot.problems
+        ports.observer.looked(run.snapshot, run.record)
     idle = decision is not None and decision.action is Action.NOTHING
     quiet = idle and len(sentences) == 1
     return TickReport(
@@ -89,19 +86,19 @@ def tick(
     )
 
 
-def _run(hold: LeasedRun) -> Decision:
-    _bring_up_to_date(hold)
-    open_before = {lane for lane in Lane if open_in(lane, hold.record) is not None}
-    gives_way = machine.gives_way(hold.record.removing, hold.situation)
+def _run(run: LeasedRun) -> Decision:
+    _bring_up_to_date(run)
+    open_before = {lane for lane in Lane if open_in(lane, run.record) is not None}
+    gives_way = machine.gives_way(run.record.removing, run.situation)
     if gives_way:
         # What is given back now need not be launched: pods may use it before the next tick.
-        run_lane(hold, Lane.REMOVING)
-    decision = _decide(hold)
-    run_lane(hold, Lane.LAUNCHING, counted=Lane.LAUNCHING not in open_before)
+        run_lane(run, Lane.REMOVING)
+    decision = _decide(run)
+    run_lane(run, Lane.LAUNCHING, counted=Lane.LAUNCHING not in open_before)
     if not gives_way:
-        run_lane(hold, Lane.REMOVING, counted=Lane.REMOVING not in open_before)
-    if clean(hold.record) != hold.record:
-        hold.write(clean(hold.record))
+        run_lane(run, Lane.REMOVING, counted=Lane.REMOVING not in open_before)
+    if clean(run.record) != run.record:
+        run.write(clean(run.record))
     return decision
 
 
@@ -114,35 +111,35 @@ def _forgive(ports: Ports) -> None:
             ports.store.write(clean(record), None)
 
 
-def _bring_up_to_date(hold: LeasedRun) -> None:
+def _bring_up_to_date(run: LeasedRun) -> None:
     """Timers and orphans; kept in memory until the next write of this tick."""
-    thinking = hold.ports.thinking
-    hold.record, warnings = thinking.track(hold.snapshot, hold.record, hold.settings, hold.now)
-    hold.sentences.extend(warnings)
+    thinking = run.ports.thinking
+    run.record, warnings = thinking.track(run.snapshot, run.record, run.settings, run.now)
+    run.sentences.extend(warnings)
     for warning in warnings:
-        hold.ports.notifier.notify(hold.entry(Alarm(AlarmKind.OBSERVATION, warning)))
+        run.ports.notifier.notify(run.entry(Alarm(AlarmKind.OBSERVATION, warning)))
 
 
-def _decide(hold: LeasedRun) -> Decision:
-    now, before = hold.now, hold.record
-    inputs = Inputs(hold.snapshot, before, hold.settings, now)
-    decision = hold.ports.thinking.decide(hold.snapshot, before, hold.settings, now, hold.ports.new_id())
+def _decide(run: LeasedRun) -> Decision:
+    now, before = run.now, run.record
+    inputs = Inputs(run.snapshot, before, run.settings, now)
+    decision = run.ports.thinking.decide(run.snapshot, before, run.settings, now, run.ports.new_id())
     idle = decision.action is Action.NOTHING
     if not (idle and before.scaling_in_progress):
-        hold.sentences.append(narrate.tick_of(decision))
+        run.sentences.append(narrate.tick_of(decision))
     record, entries = before, []
-    if _is_news(decision, hold):
-        entries.append(decision_entry(decision, inputs if hold.ports.keeps_inputs else None))
-        evaluated = consolidation_entry(hold.ports.new_id(), decision, hold.settings.consolidation)
+    if _is_news(decision, run):
+        entries.append(decision_entry(decision, inputs if run.ports.keeps_inputs else None))
+        evaluated = consolidation_entry(run.ports.new_id(), decision, run.settings.consolidation)
         entries += [evaluated] if evaluated is not None else []
         record = replace(record, decision_key=decision.key, decision_logged_at=now)
-    record = _begin(decision, record, hold)
+    record = _begin(decision, record, run)
     if idle and before.scaling_in_progress:
         return decision  # written with the first run of what is open
-    entries += _began(decision, before, record, hold)
-    hold.write(_counted(before, record), entries)
-    hold.ports.observer.decided(decision)
-    _tell(before, hold.record, hold)
+    entries += _began(decision, before, record, run)
+    run.write(_counted(before, record), entries)
+    run.ports.observer.decided(decision)
+    _tell(before, run.record, run)
     return decision
 
 
@@ -154,37 +151,37 @@ def _counted(before: Record, after: Record) -> Record:
     return after
 
 
-def _began(decision: Decision, before: Record, after: Record, hold: LeasedRun) -> list[LogEntry]:
+def _began(decision: Decision, before: Record, after: Record, run: LeasedRun) -> list[LogEntry]:
     entries = []
     for lane in Lane:
         old, new = open_in(lane, before), open_in(lane, after)
         if old is None and new is not None:
-            entries.append(hold.entry(facts.begun(decision, new), new.id))
+            entries.append(run.entry(facts.begun(decision, new), new.id))
         elif old is not None and new is not None and new != old:
-            entries += [hold.entry(fact, fact.name) for fact in facts.transitions(old, new)]
+            entries += [run.entry(fact, fact.name) for fact in facts.transitions(old, new)]
     return entries
 
 
-def _tell(before: Record, after: Record, hold: LeasedRun) -> None:
+def _tell(before: Record, after: Record, run: LeasedRun) -> None:
     for lane in Lane:
         old, new = open_in(lane, before), open_in(lane, after)
         if old is None and new is not None:
-            hold.ports.observer.began(new)
+            run.ports.observer.began(new)
         elif old is not None and new is not None and new != old:
-            hold.ports.observer.advanced(old, new)
+            run.ports.observer.advanced(old, new)
 
 
-def _is_news(decision: Decision, hold: LeasedRun) -> bool:
+def _is_news(decision: Decision, run: LeasedRun) -> bool:
     """Whether it must be logged: something is done, says something new, or was long not said. That nothing
     more is done while an operation is open is none."""
-    if decision.action is Action.NOTHING and hold.record.scaling_in_progress:
+    if decision.action is Action.NOTHING and run.record.scaling_in_progress:
         return False
-    if decision.action is not Action.NOTHING or decision.key != hold.record.decision_key:
+    if decision.action is not Action.NOTHING or decision.key != run.record.decision_key:
         return True
-    return hold.now - hold.record.decision_logged_at >= hold.settings.decision_log_seconds
+    return run.now - run.record.decision_logged_at >= run.settings.decision_log_seconds
 
 
-def _begin(decision: Decision, record: Record, hold: LeasedRun) -> Record:
+def _begin(decision: Decision, record: Record, run: LeasedRun) -> Record:
     name = operation_id(decision.at, decision.id)
     match decision.action:
         case Action.SCALE_UP | Action.ADOPT:
@@ -193,13 +190,13 @@ def _begin(decision: Decision, record: Record, hold: LeasedRun) -> Record:
             return replace(record, removing=scale_down.begin(decision, name))
         case Action.RELEASE:
             # Only the operation that signed a cordon may lift it, so one is opened again.
-            owner = hold.snapshot.cluster.node_named[decision.removals[0].node_name].owner
+            owner = run.snapshot.cluster.node_named[decision.removals[0].node_name].owner
             same = owner.operation_id if owner else name
             return replace(record, removing=scale_down.begin(decision, same, excused=True))
         case Action.RETRY:
             return taken_up_again(record, decision)
         case Action.CONSOLIDATE:
-            return consolidate.start(record, decision, name, hold.settings)
+            return consolidate.start(record, decision, name, run.settings)
         case Action.NOTHING:
             return record
 
@@ -209,5 +206,5 @@ def _launching(decision: Decision, record: Record, name: str) -> ScaleUp:
     if record.launching is None:
         return scale_up.begin(decision, name)
     extended = scale_up.extend(record.launching, decision)
-    refuse_if_broken(record.launching, extended)
+    refuse_if_broken(machine.check_invariants(record.launching, extended))
     return extended

@@ -9,8 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ebbtide.model.idle import Remembered
 from ebbtide.model.node import Instance
 from ebbtide.model.operation import Slot
+from ebbtide.model.policy import Policy
+from ebbtide.model.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,37 @@ class Launch:
 Effect = SoftTaint | Cordon | Uncordon | Evict | Terminate | DeleteNode | Launch
 
 
+@dataclass(frozen=True, slots=True)
+class ToZero:
+    """Take over the Services of a policy, then scale its workloads to zero, each as it was seen. It ends
+    with the first call that fails."""
+
+    policy: Policy
+    workloads: tuple[Workload, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """Bring a workload up that is at zero. What is up is left at what it has, unless `exact`; it is scaled in
+    any case, since that changes its version and so refuses a call to zero that is still on its way."""
+
+    policy: Policy
+    target: Remembered
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetReplicas:
+    policy: Policy
+    workload: Workload
+    """As it was seen; where it changed since, it is left alone."""
+    replicas: int
+    why: str
+
+
+WorkloadEffect = ToZero | Restore | SetReplicas
+
+
 class OutcomeKind(StrEnum):
     DONE = "done"
     UNKNOWN = "unknown"
@@ -86,6 +120,8 @@ class OutcomeKind(StrEnum):
     NO_CAPACITY = "no-capacity"
     REFUSED = "refused"
     """Definitely not done, and repeating it as it is will not help."""
+    CHANGED = "changed"
+    """Definitely not done: what it was meant for is no longer as it was seen."""
     SKIPPED = "skipped"
     """Not tried: no time left in the tick or in the lease."""
 
@@ -97,3 +133,12 @@ class Outcome:
     detail: str = ""
     instance: Instance | None = None
     """The instance that a launch made or found."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadOutcome:
+    effect: WorkloadEffect
+    kind: OutcomeKind
+    detail: str = ""
+    previous: int = 0
+    """Replicas before a restore."""

@@ -100,7 +100,7 @@ def intended(operation: Consolidate, record: Record | None = None, now: int = NO
     situation = at(seen(*pods), operation, now)
     record = replace(record or make_record(), **lanes(operation))
     step = consolidate.advance(operation, replace(situation, record=record))
-    return machine.written(record, step.operation)
+    return machine.written(record, step.state)
 
 
 def test_an_eviction_is_in_the_record_before_it_is_done() -> None:
@@ -157,4 +157,4 @@ def test_no_eviction_passes_what_an_hour_allows(done: int, begun: int) -> None:
     situation = at(seen(*pods), operation, evictions=(NOW - 60,) * done)
     step = consolidate.advance(operation, replace(situation, settings=settings))
     assert sum(isinstance(effect, Evict) for effect in step.effects) == begun
-    assert step.operation.abort_reason == ""
+    assert step.state.abort_reason == ""

@@ -1,4 +1,4 @@
-"""A small simulated world behind the ports, and doors that misbehave in one way each."""
+"""A small simulated world behind the ports, and ports that misbehave in one way each."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from itertools import count
 from typing import Any
 
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
+from ebbtide.engine.leased import Leased
 from ebbtide.engine.observe import observe
 from ebbtide.engine.ports import Ports
-from ebbtide.engine.rounds import LeasedRun
+from ebbtide.engine.record_machine import LeasedRun
 from ebbtide.engine.tick import TickReport, tick
 from ebbtide.model.log import LogEntry
 from ebbtide.model.node import Market, Node
@@ -95,11 +96,12 @@ class Small:
             self.wait(10)
         raise AssertionError(f"not reached after {ticks} ticks: {self.record}")
 
-    def hold(self, ports: Ports | None = None, seconds: float = 60) -> LeasedRun:
+    def leased_run(self, ports: Ports | None = None, seconds: float = 60) -> LeasedRun:
         lease = self.store.acquire(CLUSTER_LEASE, "runner", 300)
-        doors = ports or self.ports
-        snapshot = observe(doors, self.settings)
-        return LeasedRun(doors, self.settings, lease, self.clock.now() + seconds, self.record, snapshot, 300)
+        given = ports or self.ports
+        margin, deadline = self.settings.lease_margin_seconds, self.clock.now() + seconds
+        leased = Leased(given.store, self.clock, lease, 300, margin, deadline)
+        return LeasedRun(given, self.settings, leased, self.record, observe(given, self.settings))
 
     def put(self, **changes: Any) -> Record:
         """Write into the record as another would."""

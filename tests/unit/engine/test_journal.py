@@ -40,9 +40,9 @@ def test_a_stored_decision_can_be_read_back_and_computed_again() -> None:
 
 def test_inputs_survive_even_when_what_is_derived_from_them_was_computed() -> None:
     small = Small()
-    hold = small.hold()
-    inputs = Inputs(hold.snapshot, hold.record, hold.settings, hold.now)
-    decision = decide(hold.snapshot, hold.record, hold.settings, hold.now, "d")
+    run = small.leased_run()
+    inputs = Inputs(run.snapshot, run.record, run.settings, run.now)
+    decision = decide(run.snapshot, run.record, run.settings, run.now, "d")
     entry = decision_entry(decision, inputs)
     assert read_inputs(entry) == inputs
     assert (entry.id, entry.kind, entry.subject) == ("d", LogKind.DECISION, "d")
@@ -50,10 +50,10 @@ def test_inputs_survive_even_when_what_is_derived_from_them_was_computed() -> No
 
 @pytest.mark.parametrize("work", [make_scale_up(make_slot()), make_scale_down(make_removal())])
 def test_inputs_survive_with_an_operation_of_either_kind_in_the_record(work: ScaleUp | ScaleDown) -> None:
-    hold = Small().hold()
-    record = replace(hold.record, **asides(work), spots=(make_spot(removal=make_removal()),))
-    inputs = Inputs(hold.snapshot, record, hold.settings, hold.now)
-    decision = decide(hold.snapshot, record, hold.settings, hold.now, "d")
+    run = Small().leased_run()
+    record = replace(run.record, **asides(work), spots=(make_spot(removal=make_removal()),))
+    inputs = Inputs(run.snapshot, record, run.settings, run.now)
+    decision = decide(run.snapshot, record, run.settings, run.now, "d")
     assert read_inputs(decision_entry(decision, inputs)) == inputs
 
 

@@ -187,9 +187,9 @@ def test_row_36_a_run_that_was_killed_costs_a_rebalance_no_drain_attempt() -> No
         late = replace(draining, drain_deadline=small.now - 1, node_uid=small.nodes[0].uid)
         known = make_spot(instance_id=small.instance_id, id=f"spot:{small.instance_id}", removal=late)
         small.put(spots=(replace(known, unclean_runs=unclean),))
-        hold = small.hold()
-        assert notices._counted(hold, small.instance_id)
-        removal = hold.record.spots[0].removal
+        run = small.leased_run()
+        assert notices._counted(run, small.instance_id)
+        removal = run.record.spots[0].removal
         assert removal is not None
         assert removal.drain_deadline == deadline
 

@@ -22,10 +22,10 @@ from tests.unit.engine.builders import Small
 
 
 def stored(packer: Packer) -> LogEntry:
-    hold = Small().hold()
-    settings = replace(hold.settings, packer=packer)
-    inputs = Inputs(hold.snapshot, hold.record, settings, hold.now)
-    return decision_entry(decide(hold.snapshot, hold.record, settings, hold.now, "d"), inputs)
+    run = Small().leased_run()
+    settings = replace(run.settings, packer=packer)
+    inputs = Inputs(run.snapshot, run.record, settings, run.now)
+    return decision_entry(decide(run.snapshot, run.record, settings, run.now, "d"), inputs)
 
 
 @pytest.mark.parametrize("packer", list(Packer))

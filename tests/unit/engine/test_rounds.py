@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 
 from ebbtide.adapters.stores.memory import MemoryStore
-from ebbtide.engine.rounds import InvariantBroken, LeasedRun, advance_work, refuse_if_broken
+from ebbtide.core.operations import machine
+from ebbtide.engine.record_machine import LeasedRun
+from ebbtide.engine.rounds import InvariantBroken, refuse_if_broken
 from ebbtide.errors import LeaseLost, NotOurs, Unanswered
 from ebbtide.model.effect import Cordon, Launch
 from ebbtide.model.events import Kept, OperationClosed, OperationKind
@@ -33,8 +35,8 @@ def launch_of(small: Small) -> ScaleUp:
     return make_scale_up(make_slot(since=small.now), started_at=small.now)
 
 
-def run(hold: LeasedRun) -> None:
-    advance_work(hold, lambda record: record.operation)
+def run(leased_run: LeasedRun) -> None:
+    leased_run.advance_found(lambda record: record.operation)
 
 
 def state_of(record: Record) -> str:
@@ -50,8 +52,8 @@ def state_of(record: Record) -> str:
 def test_work_goes_on_within_one_tick_for_as_long_as_it_moves() -> None:
     small = Small(replicas=0)
     small.put(operation=removal_of(small))
-    hold = small.hold()
-    run(hold)
+    leased_run = small.leased_run()
+    run(leased_run)
     assert state_of(small.record) == RemovalState.TERMINATING
     assert [kind for kind in _kinds(small) if kind is not LogKind.EFFECT] == [
         LogKind.TRANSITION,
@@ -68,7 +70,7 @@ def _kinds(small: Small) -> list[LogKind]:
 def test_nothing_is_begun_without_time_in_the_tick() -> None:
     small = Small()
     small.put(operation=removal_of(small))
-    late = small.hold(seconds=0)
+    late = small.leased_run(seconds=0)
     run(late)
     assert state_of(small.record) == RemovalState.PLANNED
 
@@ -76,9 +78,9 @@ def test_nothing_is_begun_without_time_in_the_tick() -> None:
 def test_a_lease_that_is_half_over_is_renewed_before_anything_is_begun() -> None:
     small = Small()
     small.put(operation=removal_of(small))
-    expiring = small.hold()
-    expiring.lease = replace(expiring.lease, until=small.now + small.settings.lease_margin_seconds)
-    assert not expiring.has_time()
+    expiring = small.leased_run()
+    expiring.leased.lease = replace(expiring.lease, until=small.now + small.settings.lease_margin_seconds)
+    assert not expiring.leased.has_time()
     run(expiring)
     assert expiring.lease.until == small.now + 300
     assert state_of(small.record) == RemovalState.DRAINING
@@ -87,7 +89,7 @@ def test_a_lease_that_is_half_over_is_renewed_before_anything_is_begun() -> None
 def test_nothing_is_begun_when_the_lease_was_lost_to_another() -> None:
     small = Small()
     small.put(operation=removal_of(small))
-    stale = small.hold()
+    stale = small.leased_run()
     small.wait(301)
     small.store.acquire(CLUSTER_LEASE, "another", 300)
     with pytest.raises(LeaseLost):
@@ -99,7 +101,7 @@ def test_a_conflict_with_another_writer_is_retried_on_what_the_other_wrote() -> 
     small = Small(replicas=0)
     small.put(operation=removal_of(small))
     store = MeddlingStore(small.clock, database=small.database)
-    run(small.hold(replace(small.ports, store=store)))
+    run(small.leased_run(replace(small.ports, store=store)))
     assert state_of(small.record) == RemovalState.TERMINATING
     assert store.times == 0
 
@@ -120,7 +122,7 @@ def test_what_was_done_is_logged_and_not_done_twice_when_its_outcome_meets_anoth
     small = Small()
     small.put(operation=launch_of(small))
     store = InterruptingStore(small.clock, database=small.database)
-    run(small.hold(replace(small.ports, store=store)))
+    run(small.leased_run(replace(small.ports, store=store)))
     assert state_of(small.record) == SlotState.LAUNCHED
     assert small.world.machines.book.launched == 1
     assert any("launch op-0" in says for says in small.said())
@@ -129,11 +131,11 @@ def test_what_was_done_is_logged_and_not_done_twice_when_its_outcome_meets_anoth
 def test_a_lost_lease_ends_the_run_at_once() -> None:
     small = Small()
     small.put(operation=removal_of(small))
-    hold = small.hold()
-    small.store.release(hold.lease)
+    leased_run = small.leased_run()
+    small.store.release(leased_run.lease)
     small.store.acquire(CLUSTER_LEASE, "another", 300)
     with pytest.raises(LeaseLost):
-        run(hold)
+        run(leased_run)
     assert state_of(small.record) == RemovalState.PLANNED
     assert not small.world.view().node_named[small.nodes[0].name].unschedulable
 
@@ -143,31 +145,31 @@ def test_the_lease_is_renewed_before_an_effect_that_nothing_is_written_for() -> 
     node = small.nodes[0]
     small.put(operation=removal_of(small, state=RemovalState.TERMINATING))
     small.ports.cluster.cordon(Cordon(node.name, node.uid, "op"), 1)
-    hold = small.hold()
+    leased_run = small.leased_run()
     small.wait(5)
-    before = hold.lease.until
-    run(hold)
-    assert hold.lease.until > before
+    before = leased_run.lease.until
+    run(leased_run)
+    assert leased_run.lease.until > before
     assert small.world.removed == 1
 
 
 def test_a_lease_that_cannot_be_renewed_keeps_the_effect_from_being_asked_for() -> None:
     small = Small(replicas=0)
     small.put(operation=removal_of(small, state=RemovalState.TERMINATING))
-    hold = small.hold()
-    small.store.release(hold.lease)
+    leased_run = small.leased_run()
+    small.store.release(leased_run.lease)
     with pytest.raises(LeaseLost):
-        run(hold)
+        run(leased_run)
     assert small.world.removed == 0
 
 
 def test_work_that_changed_under_the_renewed_lease_is_looked_at_anew() -> None:
     small = Small(replicas=0)
     small.put(operation=removal_of(small, state=RemovalState.TERMINATING))
-    hold = small.hold()
+    leased_run = small.leased_run()
     small.put(operation=None)
-    run(hold)
-    assert hold.record.operation is None
+    run(leased_run)
+    assert leased_run.record.operation is None
     assert small.world.removed == 0
 
 
@@ -191,7 +193,7 @@ def test_what_got_no_answer_is_not_asked_again_in_the_same_breath() -> None:
     small = Small()
     small.put(operation=removal_of(small))
     cluster = RefusingCluster(small.world, small.clock)
-    run(small.hold(replace(small.ports, cluster=cluster)))
+    run(small.leased_run(replace(small.ports, cluster=cluster)))
     assert cluster.asked == 1
 
 
@@ -199,7 +201,7 @@ def test_what_is_refused_is_asked_for_once_a_tick_and_not_forty_times() -> None:
     small = Small(replicas=0)
     small.put(operation=removal_of(small))
     cloud = RefusingCloud(small.world, small.clock)
-    run(small.hold(replace(small.ports, cloud=cloud)))
+    run(small.leased_run(replace(small.ports, cloud=cloud)))
     assert (state_of(small.record), cloud.asked) == (RemovalState.TERMINATING, 1)
 
 
@@ -214,7 +216,7 @@ class EmptyCloud(SimCloud):
 def test_another_zone_is_asked_in_the_same_tick_after_a_definite_refusal() -> None:
     small = Small()
     small.put(operation=launch_of(small))
-    run(small.hold(replace(small.ports, cloud=EmptyCloud(small.world, small.clock))))
+    run(small.leased_run(replace(small.ports, cloud=EmptyCloud(small.world, small.clock))))
     operation = small.record.operation
     assert isinstance(operation, ScaleUp)
     assert (operation.slots[0].zone, operation.slots[0].key) == ("b", "op-0r1")
@@ -224,13 +226,13 @@ def test_another_zone_is_asked_in_the_same_tick_after_a_definite_refusal() -> No
 def test_work_that_is_settled_is_closed_with_what_became_of_it() -> None:
     small = Small()
     small.put(operation=removal_of(small, state=RemovalState.RELEASED, reason="paused"))
-    hold = small.hold()
-    run(hold)
+    leased_run = small.leased_run()
+    run(leased_run)
     assert small.record.operation is None
     (closed,) = facts_in(small.store.read_log(), OperationClosed)
     assert (closed.operation_id, closed.operation) == ("op", OperationKind.SCALE_DOWN)
     assert (closed.succeeded, closed.kept) == (False, (Kept(small.nodes[0].name, "paused"),))
-    assert hold.sentences == [says(closed)]
+    assert leased_run.sentences == [says(closed)]
     assert _kinds(small) == [LogKind.OPERATION_CLOSED]
 
 
@@ -238,4 +240,4 @@ def test_a_machine_that_breaks_its_invariants_is_refused() -> None:
     work = make_scale_down(make_removal(state=RemovalState.TERMINATING))
     back = make_scale_down(make_removal(state=RemovalState.RELEASED))
     with pytest.raises(InvariantBroken, match="TERMINATING to RELEASED: nothing was written"):
-        refuse_if_broken(work, back)
+        refuse_if_broken(machine.check_invariants(work, back))

@@ -43,7 +43,7 @@ def test_the_record_keeps_what_the_last_tick_said() -> None:
 
 
 def test_what_a_tick_said_is_shortened_for_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ebbtide.engine.rounds.SAID_AT_MOST", 30)
+    monkeypatch.setattr("ebbtide.engine.record_machine.SAID_AT_MOST", 30)
     small = Small(settings=quick_settings(min_workers=3))
     assert small.tick().says.startswith("nothing to do: no scale-up: ")
     assert small.record.last_said == "nothing to do: no scale-up: …"

@@ -85,10 +85,10 @@ def test_new_nodes_are_launched_before_anything_is_marked() -> None:
     operation = make_consolidate([make_source("a1")], [make_move(pod, "op-0")], slots=(make_slot("op-0"),))
     step = consolidate.advance(operation, at(seen(pod, source=make_node("a1")), operation))
     assert [type(effect) for effect in step.effects] == [Launch]
-    assert step.operation.slots[0].state is SlotState.LAUNCHING
-    assert step.operation.sources == operation.sources
+    assert step.state.slots[0].state is SlotState.LAUNCHING
+    assert step.state.sources == operation.sources
     launched = Outcome(step.effects[0], OutcomeKind.DONE, instance=make_instance("i-b9", key="op-0"))
-    after = consolidate.absorb(step.operation, [launched], at(seen(pod), step.operation))
+    after = consolidate.absorb(step.state, [launched], at(seen(pod), step.state))
     assert after.slots[0].state is SlotState.LAUNCHED
     waiting = consolidate.advance(after, at(seen(pod, source=make_node("a1")), after))
     assert (waiting.operation, waiting.effects) == (after, ())
@@ -100,9 +100,9 @@ def test_sources_are_marked_when_every_new_node_is_ready() -> None:
     operation = make_consolidate([make_source("a1")], [make_move(pod, "op-0")], slots=(slot,))
     step = consolidate.advance(operation, at(seen(pod, source=make_node("a1")), operation))
     assert step.effects == (SoftTaint("a1", "uid-a1", "op"),)
-    assert step.operation.sources[0].state is SourceState.MARKED
-    assert step.operation.sources[0].fence_token == TOKEN
-    assert states(step.operation) == [MoveState.PLANNED]
+    assert step.state.sources[0].state is SourceState.MARKED
+    assert step.state.sources[0].fence_token == TOKEN
+    assert states(step.state) == [MoveState.PLANNED]
 
 
 def test_a_mark_that_is_not_seen_is_asked_for_again_before_anything_moves() -> None:
@@ -110,7 +110,7 @@ def test_a_mark_that_is_not_seen_is_asked_for_again_before_anything_moves() -> N
     operation = planned(pod)
     step = consolidate.advance(operation, at(seen(pod, source=make_node("a1")), operation))
     assert step.effects == (SoftTaint("a1", "uid-a1", "op"),)
-    assert states(step.operation) == [MoveState.PLANNED]
+    assert states(step.state) == [MoveState.PLANNED]
 
 
 def test_a_few_pods_of_different_controllers_are_evicted_at_once() -> None:
@@ -124,18 +124,18 @@ def test_a_few_pods_of_different_controllers_are_evicted_at_once() -> None:
         "four-4",
     ]
     assert len(step.effects) == 4
-    first, second = step.operation.moves[:2]
+    first, second = step.state.moves[:2]
     assert (first.state, first.owner_ready, second.state) == (MoveState.EVICTING, 2, MoveState.PLANNED)
-    assert step.operation.sources[0].fence_token == TOKEN
+    assert step.state.sources[0].fence_token == TOKEN
 
 
 def test_the_next_few_wait_until_those_before_have_settled() -> None:
     first, second = pods_of("one", "two")
     operation = replace(planned(second), moves=(evicting(first), make_move(second)))
     gone = at(seen(second), operation)
-    assert consolidate.advance(operation, gone).operation == operation
+    assert consolidate.advance(operation, gone).state == operation
     going = at(seen(replace(first, terminating=True, ready=False), second), operation)
-    assert consolidate.advance(operation, going).operation == operation
+    assert consolidate.advance(operation, going).state == operation
 
 
 def test_a_move_is_over_when_its_controller_has_as_many_ready_pods_as_before() -> None:
@@ -143,10 +143,10 @@ def test_a_move_is_over_when_its_controller_has_as_many_ready_pods_as_before() -
     operation = replace(planned(second), moves=(evicting(first, owner_ready=2), make_move(second)))
     new, other = pods_of("one", "one", node_name="b1")
     not_yet = at(seen(second, replace(new, uid="n", ready=False), replace(other, uid="o")), operation)
-    assert consolidate.advance(operation, not_yet).operation == operation
+    assert consolidate.advance(operation, not_yet).state == operation
     back = at(seen(second, replace(new, uid="n"), replace(other, uid="o")), operation)
     step = consolidate.advance(operation, back)
-    assert states(step.operation) == [MoveState.MOVED, MoveState.PLANNED]
+    assert states(step.state) == [MoveState.MOVED, MoveState.PLANNED]
     assert step.effects == ()
 
 
@@ -155,17 +155,17 @@ def test_an_eviction_that_may_not_have_been_sent_is_sent_again() -> None:
     operation = replace(planned(second), moves=(evicting(first, since=NOW - 900), make_move(second)))
     step = consolidate.advance(operation, at(seen(first, second), operation))
     assert [effect.name for effect in step.effects if isinstance(effect, Evict)] == ["one-0"]
-    assert step.operation.moves[0].since == NOW
-    assert step.operation.abort_reason == ""
+    assert step.state.moves[0].since == NOW
+    assert step.state.abort_reason == ""
 
 
 def test_a_pod_that_went_by_itself_needs_no_move() -> None:
     (pod,) = pods_of("web")
     operation = planned(pod)
     step = consolidate.advance(operation, at(seen(), operation))
-    assert states(step.operation) == [MoveState.LEFT]
-    assert step.operation.moves[0].reason == "it is no longer there"
-    assert step.operation.sources[0].state is SourceState.EMPTIED
+    assert states(step.state) == [MoveState.LEFT]
+    assert step.state.moves[0].reason == "it is no longer there"
+    assert step.state.sources[0].state is SourceState.EMPTIED
 
 
 def test_a_pod_without_controller_that_may_be_evicted_is_over_when_it_is_gone() -> None:
@@ -173,8 +173,8 @@ def test_a_pod_without_controller_that_may_be_evicted_is_over_when_it_is_gone() 
     pod = replace(pod, controller="", safe_to_evict=True)
     operation = planned(pod)
     step = consolidate.advance(operation, at(seen(pod), operation))
-    assert step.operation.moves[0].owner_ready == 0
-    gone = consolidate.advance(step.operation, at(seen(), step.operation))
+    assert step.state.moves[0].owner_ready == 0
+    gone = consolidate.advance(step.state, at(seen(), step.state))
     assert states(gone.operation) == [MoveState.MOVED]
 
 
@@ -184,12 +184,12 @@ def test_a_node_is_emptied_when_only_what_belongs_to_it_is_left() -> None:
     (new,) = pods_of("web", node_name="b1")
     ending = at(seen(replace(new, uid="n"), replace(late, terminating=True)), operation)
     step = consolidate.advance(operation, ending)
-    assert (states(step.operation), step.operation.sources[0].state) == (
+    assert (states(step.state), step.state.sources[0].state) == (
         [MoveState.MOVED],
         SourceState.MARKED,
     )
     finished = replace(late, phase=Phase.SUCCEEDED)
-    done = consolidate.advance(step.operation, at(seen(replace(new, uid="n"), finished), step.operation))
+    done = consolidate.advance(step.state, at(seen(replace(new, uid="n"), finished), step.state))
     assert done.operation.sources[0].state is SourceState.EMPTIED
     assert machine.is_settled(done.operation)
 
@@ -199,7 +199,7 @@ def test_with_nothing_left_to_move_it_waits_for_what_is_ending() -> None:
     operation = planned(pod)
     moved = replace(operation, moves=(replace(operation.moves[0], state=MoveState.MOVED),))
     step = consolidate.advance(moved, at(seen(replace(late, terminating=True)), moved))
-    assert (step.operation, step.effects) == (moved, ())
+    assert (step.state, step.effects) == (moved, ())
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_nothing_is_evicted_while_something_may_pass(
     (pod,) = pods_of("web")
     operation = planned(pod)
     step = consolidate.advance(operation, at(seen(pod, **snapshot), operation, **record))
-    assert (step.operation, step.effects) == (operation, ())
+    assert (step.state, step.effects) == (operation, ())
 
 
 def test_nothing_is_evicted_while_many_nodes_are_not_ready() -> None:
@@ -224,7 +224,7 @@ def test_nothing_is_evicted_while_many_nodes_are_not_ready() -> None:
     sick = tuple(make_node(f"sick{number}", ready=False) for number in range(5))
     snapshot = make_snapshot((MARKED, *OTHERS, *sick), [pod], at=NOW)
     step = consolidate.advance(operation, at(snapshot, operation))
-    assert (step.operation, step.effects) == (operation, ())
+    assert (step.state, step.effects) == (operation, ())
     waits = moves.next_moves(operation, at(snapshot, operation)).waits
     assert waits.startswith("5 of 8 workers are not ready")
 
@@ -234,14 +234,14 @@ def test_nothing_is_evicted_while_a_pod_waits() -> None:
     operation = planned(pod)
     waiting = make_pod("other", phase=Phase.PENDING, ready=False)
     step = consolidate.advance(operation, at(seen(pod, waiting), operation, pending_since=NOW))
-    assert (step.operation, step.effects) == (operation, ())
+    assert (step.state, step.effects) == (operation, ())
 
 
 def test_nothing_is_done_on_an_observation_with_a_problem() -> None:
     (pod,) = pods_of("web")
     operation = planned(pod)
     step = consolidate.advance(operation, at(seen(pod, problems=("half read",)), operation))
-    assert (step.operation, step.effects) == (operation, ())
+    assert (step.state, step.effects) == (operation, ())
 
 
 def test_room_is_kept_on_the_new_node_that_the_plan_names() -> None:

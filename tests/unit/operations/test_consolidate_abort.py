@@ -40,7 +40,7 @@ def stopped(operation: Consolidate, snapshot: Snapshot, now: int = NOW, **record
     """The operation after one step, which asks for nothing."""
     step = consolidate.advance(operation, at(snapshot, operation, now, **record))
     assert step.effects == ()
-    return step.operation
+    return step.state
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_row_28_load_that_is_back_stops_it_at_once() -> None:
     assert stopped(planned(pod), hot).abort_reason == "CPU 0.95 is above CPU_UP 0.70"
     warm = replace(seen(pod), cpu=Reading(0.70, NOW))
     step = consolidate.advance(planned(pod), at(warm, planned(pod)))
-    assert step.operation.abort_reason == ""
+    assert step.state.abort_reason == ""
 
 
 def test_a_new_node_that_does_not_come_stops_it_before_anything_is_touched() -> None:
@@ -109,7 +109,7 @@ def test_a_launch_under_way_is_followed_to_its_end_after_the_abort() -> None:
     assert after.slots[0].state is SlotState.LAUNCHING
     step = consolidate.advance(after, at(seen(pod, source=PLAIN_SOURCE), after))
     assert [type(effect) for effect in step.effects] == [Launch]
-    assert not machine.is_settled(step.operation)
+    assert not machine.is_settled(step.state)
 
 
 @pytest.mark.parametrize(
@@ -147,13 +147,13 @@ def test_what_happens_on_a_node_that_is_empty_already_does_not_stop_the_rest() -
     second = make_source("b1", state=SourceState.EMPTIED)
     operation = replace(planned(pod), sources=(*planned(pod).sources, second))
     step = consolidate.advance(operation, at(seen(pod, replace(other, node_name="b1")), operation))
-    assert (step.operation.abort_reason, len(step.effects)) == ("", 1)
+    assert (step.state.abort_reason, len(step.effects)) == ("", 1)
 
 
 def test_a_pod_that_is_not_ready_elsewhere_in_time_stops_it() -> None:
     pod, second = pods_of("web", "two")
     operation = replace(planned(pod), moves=(evicting(pod), make_move(second)))
-    assert consolidate.advance(operation, at(seen(second), operation, NOW + LONG - 1)).operation == operation
+    assert consolidate.advance(operation, at(seen(second), operation, NOW + LONG - 1)).state == operation
     after = stopped(operation, seen(second), NOW + LONG)
     assert after.abort_cause is AbortCause.NOT_READY
     assert after.abort_reason == f"default/web-0 was not ready elsewhere within {a_while(LONG)}"
@@ -172,7 +172,7 @@ def test_a_successor_that_fits_nowhere_stops_it_and_one_that_fits_is_waited_for(
     new = make_pod("web-9", 9000, phase=Phase.PENDING, ready=False, owner_uid="web")
     assert stopped(operation, seen(new)).abort_reason == "default/web-9 waits, and fits on no node"
     small = replace(new, requests=replace(new.requests, cpu_milli=100))
-    assert consolidate.advance(operation, at(seen(small), operation)).operation == operation
+    assert consolidate.advance(operation, at(seen(small), operation)).state == operation
 
 
 def test_a_successor_does_not_fit_where_nodes_are_leaving() -> None:

@@ -48,7 +48,7 @@ def test_a_node_that_is_another_by_now_is_left_alone() -> None:
     operation = releasing()
     another = replace(MARKED, uid="another")
     step = consolidate.advance(operation, at(seen(source=another), operation))
-    assert (step.effects, step.operation.sources[0].state) == ((), SourceState.RELEASED)
+    assert (step.effects, step.state.sources[0].state) == ((), SourceState.RELEASED)
 
 
 @pytest.mark.parametrize("uid", ["uid-a1", "uid-b9"])

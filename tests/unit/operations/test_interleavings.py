@@ -183,17 +183,17 @@ def play(work: Work, turns: Sequence[Turn]) -> None:
         record = record_of(work, turn, now)
         situation = make_situation(turn.snapshot, record=record, settings=SETTINGS, now=now, token=turn.token)
         step = machine.advance(work, situation)
-        assert machine.check_invariants(work, step.operation) == ()
+        assert machine.check_invariants(work, step.state) == ()
         if turn.snapshot.problems:
-            assert (step.operation, step.effects) == (work, ())
+            assert (step.state, step.effects) == (work, ())
         irrevocable |= {
             part.node_uid
-            for part in parts(step.operation)
+            for part in parts(step.state)
             if part.state is RemovalState.TERMINATING and isinstance(part, Removal)
         }
-        check(step.operation, step.effects, turn.snapshot, irrevocable)
-        work = machine.absorb(step.operation, outcomes_of(step.effects, turn), situation)
-        assert machine.check_invariants(step.operation, work) == ()
+        check(step.state, step.effects, turn.snapshot, irrevocable)
+        work = machine.absorb(step.state, outcomes_of(step.effects, turn), situation)
+        assert machine.check_invariants(step.state, work) == ()
         if machine.is_settled(work):
             closed = machine.close(work, situation)
             assert (closed.record.operation, closed.record.spot_for("i-a1")) != (work, work)

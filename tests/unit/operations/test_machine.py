@@ -38,13 +38,13 @@ ENDED: list[Work] = [
 def test_any_work_is_advanced_written_and_keeps_its_invariants(work: Work) -> None:
     situation = make_situation(fleet(make_node("a1")), record=with_work(work))
     step = machine.advance(work, situation)
-    assert step.operation != work
-    assert machine.check_invariants(work, step.operation) == ()
-    assert not machine.is_settled(step.operation)
-    written = machine.written(situation.record, step.operation)
-    assert step.operation in (written.operation, *written.spots)
+    assert step.state != work
+    assert machine.check_invariants(work, step.state) == ()
+    assert not machine.is_settled(step.state)
+    written = machine.written(situation.record, step.state)
+    assert step.state in (written.operation, *written.spots)
     nothing = Outcome(Terminate("i-else", "", "", "other"), OutcomeKind.DONE)
-    assert machine.absorb(step.operation, [nothing], situation) == step.operation
+    assert machine.absorb(step.state, [nothing], situation) == step.state
 
 
 @pytest.mark.parametrize("work", ENDED, ids=["up", "down", "moving", "spot"])

@@ -28,7 +28,7 @@ def looked(operation: ScaleDown, idle_seconds: int, *pods: Pod) -> tuple[ScaleDo
     record = with_work(operation, emptied=(Emptied("uid-a1", NOW - idle_seconds),))
     situation = make_situation(with_pods(fleet(cordoned("a1")), *pods), record=record)
     step = scale_down.advance(operation, situation)
-    return step.operation, sum(isinstance(effect, Evict) for effect in step.effects)
+    return step.state, sum(isinstance(effect, Evict) for effect in step.effects)
 
 
 def test_a_pod_that_came_is_not_evicted_but_keeps_its_node() -> None:

@@ -59,8 +59,8 @@ def advanced(
     seen = seen or make_snapshot(NODES, [make_pod("web", node_name="a1")])
     at = make_situation(seen, record=with_work(operation), settings=settings, **situation)
     step = scale_down.advance(operation, at)
-    assert scale_down.check_invariants(operation, step.operation) == ()
-    return step.operation, step.effects
+    assert scale_down.check_invariants(operation, step.state) == ()
+    return step.state, step.effects
 
 
 def state(operation: ScaleDown) -> tuple[RemovalState, SlotState]:
@@ -129,7 +129,7 @@ def test_what_was_not_asked_of_the_cloud_is_not_asked_for_after_an_abort() -> No
     paused = replace(with_work(operation), paused=True)
     at = make_situation(make_snapshot(NODES), record=paused, settings=EXPIRY)
     step = scale_down.advance(operation, at)
-    assert state(step.operation) == (RemovalState.RELEASING, SlotState.FAILED)
+    assert state(step.state) == (RemovalState.RELEASING, SlotState.FAILED)
     assert step.effects == ()
 
 
@@ -154,7 +154,7 @@ def test_on_a_look_that_cannot_be_believed_nothing_is_given_up() -> None:
     operation = replacing(cause=UNHEALTHY)
     record = replace(with_work(operation), worker_count=40)
     at = make_situation(make_snapshot(NODES), record=record, settings=REPAIR)
-    assert scale_down.advance(operation, at).operation.abort_reason == ""
+    assert scale_down.advance(operation, at).state.abort_reason == ""
 
 
 def test_a_node_that_is_not_seen_or_irrevocably_going_is_not_asked_about() -> None:
@@ -211,7 +211,7 @@ def test_an_interrupted_node_does_not_wait_for_its_replacement() -> None:
         make_snapshot(NODES, [make_pod("web", node_name="a1")]), record=record, settings=EXPIRY
     )
     step = scale_down.advance(operation, at)
-    assert step.operation.removals[0].state is RemovalState.DRAINING
+    assert step.state.removals[0].state is RemovalState.DRAINING
 
 
 def test_waiting_for_a_replacement_is_no_time_spent_on_a_drain() -> None:

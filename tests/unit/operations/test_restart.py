@@ -110,17 +110,17 @@ def play(beginning: object, dies_at: int = 0, dies: Dies = Dies.BEFORE_EFFECTS) 
         seen = observe(small.ports, small.settings)
         situation = Situation(seen, record, small.settings, lease, small.now, small.now + 30)
         step = machine.advance(current, situation)
-        assert machine.check_invariants(current, step.operation) == ()
-        if machine.is_settled(step.operation):
-            store.write(machine.close(step.operation, situation).record, None)
+        assert machine.check_invariants(current, step.state) == ()
+        if machine.is_settled(step.state):
+            store.write(machine.close(step.state, situation).record, None)
             continue
-        written = store.write(machine.written(record, step.operation), None)
-        writes += step.operation != current
+        written = store.write(machine.written(record, step.state), None)
+        writes += step.state != current
         died = writes == dies_at
         if not died or dies is Dies.AFTER_EFFECTS:
             outcomes = perform(step.effects, small.ports, small.settings, lease, small.now + 30)
             if not died:
-                after = machine.absorb(step.operation, outcomes, situation)
+                after = machine.absorb(step.state, outcomes, situation)
                 store.write(machine.written(written, after), None)
         if died:
             dies_at, token = 0, next(tokens)

@@ -50,7 +50,7 @@ def test_the_plan_is_written_before_any_node_is_touched() -> None:
 
 def test_every_target_is_advanced_on_its_own() -> None:
     step = scale_down.advance(TWO, make_situation(SEEN, record=with_work(TWO)))
-    assert states(step.operation) == [DRAINING, TERMINATING]
+    assert states(step.state) == [DRAINING, TERMINATING]
     assert [type(effect).__name__ for effect in step.effects] == ["Evict", "Terminate"]
 
 
@@ -65,7 +65,7 @@ def test_disruption_budgets_are_shared_by_all_that_is_drained_at_once() -> None:
 def test_an_observation_that_is_partial_moves_nothing() -> None:
     seen = replace(SEEN, problems=("the cluster could not be read",))
     step = scale_down.advance(TWO, make_situation(seen, record=make_record(paused=True), now=NOW + 9999))
-    assert (step.operation, step.effects) == (TWO, ())
+    assert (step.state, step.effects) == (TWO, ())
 
 
 @pytest.mark.parametrize(
@@ -82,25 +82,25 @@ def test_an_abort_releases_what_is_not_terminating_and_rolls_the_rest_forward(
     step = scale_down.advance(
         operation, make_situation(SEEN, record=replace(record, **lanes(operation)), now=now)
     )
-    assert not step.operation.excused
-    assert (states(step.operation), step.operation.abort_reason) == ([RELEASING, TERMINATING], reason)
-    assert (step.operation.removals[0].reason, step.operation.removals[0].blamed) == (reason, blamed)
+    assert not step.state.excused
+    assert (states(step.state), step.state.abort_reason) == ([RELEASING, TERMINATING], reason)
+    assert (step.state.removals[0].reason, step.state.removals[0].blamed) == (reason, blamed)
 
 
 def test_a_node_that_will_not_drain_aborts_the_whole_operation() -> None:
     given_up = replace(TWO.removals[1], state=RELEASING, reason="it holds a bare pod", blamed=True)
     operation = replace(TWO, removals=(TWO.removals[0], given_up))
     step = scale_down.advance(operation, make_situation(SEEN))
-    assert step.operation.abort_reason == "it holds a bare pod"
-    assert step.operation.removals[0].state is RELEASING
+    assert step.state.abort_reason == "it holds a bare pod"
+    assert step.state.removals[0].state is RELEASING
     nameless = make_scale_down(make_removal("a1", state=RELEASED))
-    assert scale_down.advance(nameless, make_situation(SEEN)).operation.abort_reason == "a1 was given up"
+    assert scale_down.advance(nameless, make_situation(SEEN)).state.abort_reason == "a1 was given up"
 
 
 def test_an_abort_is_never_taken_back() -> None:
     aborted = replace(TWO, abort_reason="removals were paused")
     step = scale_down.advance(aborted, make_situation(SEEN))
-    assert (step.operation.abort_reason, states(step.operation)[0]) == ("removals were paused", RELEASING)
+    assert (step.state.abort_reason, states(step.state)[0]) == ("removals were paused", RELEASING)
     assert scale_down.check_invariants(aborted, replace(aborted, abort_reason="")) == (
         "scale-down op took its abort back",
     )
@@ -109,20 +109,20 @@ def test_an_abort_is_never_taken_back() -> None:
 def test_a_node_about_to_be_lost_is_hurried_along_and_not_released() -> None:
     record = make_record(operation=TWO, spots=(make_spot("a1"),), paused=True)
     step = scale_down.advance(TWO, make_situation(SEEN, record=record, now=NOW + 60))
-    assert states(step.operation) == [DRAINING, TERMINATING]
+    assert states(step.state) == [DRAINING, TERMINATING]
 
 
 def test_an_interruption_that_never_comes_does_not_keep_the_operation_open_for_ever() -> None:
     record = make_record(operation=TWO, spots=(make_spot("a1"),))
     step = scale_down.advance(TWO, make_situation(SEEN, record=record, now=NOW + 900))
-    assert states(step.operation)[0] is RELEASING
+    assert states(step.state)[0] is RELEASING
 
 
 def test_waiting_pods_do_not_stop_the_forgetting_of_a_node_that_is_dead() -> None:
     dead = make_snapshot([make_node("a1", ready=False)], instances=[])
     operation = make_scale_down(make_removal("a1", state=RemovalState.PLANNED))
     record = with_work(operation, pending_since=NOW - 9000)
-    after = scale_down.advance(operation, make_situation(dead, record=record)).operation
+    after = scale_down.advance(operation, make_situation(dead, record=record)).state
     assert after.abort_reason == ""
 
 

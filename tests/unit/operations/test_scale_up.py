@@ -35,19 +35,19 @@ def test_begin_writes_what_was_decided_before_anything_is_asked_of_the_cloud() -
 def test_every_slot_is_advanced_and_every_answer_reaches_its_own_slot() -> None:
     situation = make_situation(SEEN, record=with_work(TWO))
     step = scale_up.advance(TWO, situation)
-    assert [slot.state for slot in step.operation.slots] == [SlotState.LAUNCHING] * 2
+    assert [slot.state for slot in step.state.slots] == [SlotState.LAUNCHING] * 2
     first, second = step.effects
     made = make_instance("i-b9", key="op-1")
     outcomes = [
         Outcome(first, OutcomeKind.NO_CAPACITY, "none"),
         Outcome(second, OutcomeKind.DONE, instance=made),
     ]
-    after = scale_up.absorb(step.operation, outcomes, situation)
+    after = scale_up.absorb(step.state, outcomes, situation)
     assert [(slot.state, slot.zone) for slot in after.slots] == [
         (SlotState.RESERVED, "b"),
         (SlotState.LAUNCHED, "b"),
     ]
-    assert scale_up.check_invariants(step.operation, after) == ()
+    assert scale_up.check_invariants(step.state, after) == ()
     assert isinstance(first, Launch)
 
 

@@ -52,8 +52,8 @@ def advance(
 ) -> tuple[Spot, tuple[Effect, ...]]:
     record = make_record(spots=(work,), operation=operation)
     step = spot.advance(work, make_situation(snapshot, record=record, settings=settings, now=now))
-    assert spot.check_invariants(work, step.operation) == ()
-    return step.operation, step.effects
+    assert spot.check_invariants(work, step.state) == ()
+    return step.state, step.effects
 
 
 def shut() -> Node:

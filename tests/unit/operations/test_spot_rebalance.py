@@ -55,8 +55,8 @@ def situation(
 
 def advance(work: Spot, snapshot: Snapshot = SEEN, **given: Any) -> tuple[Spot, tuple[Effect, ...]]:
     step = spot.advance(work, situation(work, snapshot, **given))
-    assert spot.check_invariants(work, step.operation) == ()
-    return step.operation, step.effects
+    assert spot.check_invariants(work, step.state) == ()
+    return step.state, step.effects
 
 
 def test_the_replacement_comes_first_and_the_node_is_not_touched() -> None:

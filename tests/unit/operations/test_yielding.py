@@ -41,7 +41,7 @@ def seen(*pods: Pod, cpu: float | None = 0.1) -> Snapshot:
 
 def advanced(snapshot: Snapshot, operation: ScaleDown = ONE, **record: Any) -> ScaleDown:
     situation = make_situation(snapshot, record=with_work(operation, **record))
-    after = scale_down.advance(operation, situation).operation
+    after = scale_down.advance(operation, situation).state
     assert machine.gives_way(operation, situation) == after.excused
     return after
 

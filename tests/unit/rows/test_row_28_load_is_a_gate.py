@@ -41,7 +41,7 @@ def at(cpu: float | None, *, seen: Snapshot | None = None) -> Snapshot:
 def advanced(snapshot: Snapshot, state: RemovalState = DRAINED) -> tuple[RemovalState, str, bool]:
     operation = make_scale_down(replace(DONE, state=state, drain_deadline=NOW + 300))
     step = scale_down.advance(operation, make_situation(snapshot, record=with_work(operation)))
-    removal = step.operation.removals[0]
+    removal = step.state.removals[0]
     terminated = any(isinstance(effect, Terminate) for effect in step.effects)
     return removal.state, removal.reason, terminated
 

@@ -36,7 +36,7 @@ def advanced(snapshot: Snapshot, now: int = NOW, **given: Any) -> Spot:
     work = make_spot(kind=SpotKind.REBALANCE, deadline=NOW + 600)
     record = make_record(**{"spots": (work,), **given.pop("record", {})})
     settings = make_settings(**given)
-    return spot.advance(work, make_situation(snapshot, record=record, settings=settings, now=now)).operation
+    return spot.advance(work, make_situation(snapshot, record=record, settings=settings, now=now)).state
 
 
 def test_a_node_that_nothing_keeps_is_replaced() -> None:

@@ -45,7 +45,7 @@ def test_what_runs_out_of_time_says_what_stood_in_the_way(
 ) -> None:
     operation = make_scale_down(make_removal("a1", state=state, reason=reason, retry_at=NOW + 9999))
     situation = make_situation(SEEN, record=with_work(operation), now=NOW + 900)
-    after = scale_down.advance(operation, situation).operation
+    after = scale_down.advance(operation, situation).state
     assert after.removals[0].state is RELEASING
     for said in (after.abort_reason, after.removals[0].reason):
         assert said.startswith("not finished after 15 min: ")
@@ -58,14 +58,14 @@ def test_what_runs_out_of_time_says_what_stood_in_the_way(
 def test_what_is_terminating_when_time_runs_out_is_not_given_up() -> None:
     operation = make_scale_down(make_removal("a1", state=RemovalState.TERMINATING))
     situation = make_situation(SEEN, record=with_work(operation), now=NOW + 900)
-    assert scale_down.advance(operation, situation).operation.abort_reason == "not finished after 15 min"
+    assert scale_down.advance(operation, situation).state.abort_reason == "not finished after 15 min"
 
 
 def test_a_run_that_was_killed_costs_no_drain_attempt() -> None:
     """The deadline passed while nobody was there to evict anything: the drain gets its time again."""
     operation = tracked(with_work(LATE, unclean_removal_runs=1, ticked_at=NOW - 60))
     assert operation.removals[0].drain_deadline == NOW + 300
-    after = scale_down.advance(operation, make_situation(SEEN, record=with_work(operation))).operation
+    after = scale_down.advance(operation, make_situation(SEEN, record=with_work(operation))).state
     assert (after.removals[0].state, after.removals[0].attempts) == (DRAINING, 1)
 
 
@@ -78,7 +78,7 @@ def test_nor_does_a_time_in_which_nobody_looked_or_nothing_could_be_seen() -> No
 
 def test_a_clean_run_leaves_the_deadline_as_it_is() -> None:
     assert tracked(with_work(LATE, ticked_at=NOW - 60)) == LATE
-    after = scale_down.advance(LATE, make_situation(SEEN, record=with_work(LATE))).operation
+    after = scale_down.advance(LATE, make_situation(SEEN, record=with_work(LATE))).state
     assert after.removals[0].state is PLANNED, "this attempt has failed"
 
 

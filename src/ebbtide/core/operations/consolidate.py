@@ -23,8 +23,9 @@ from ebbtide.core.consolidation.emptied_nodes import note_leaving
 from ebbtide.core.nodes import gates
 from ebbtide.core.operations import moves, scale_down, slots, sources
 from ebbtide.core.operations.closing import Closed, handed_over, rest_offers, stubborn_rests
-from ebbtide.core.operations.situation import Situation, Step
+from ebbtide.core.operations.situation import Situation
 from ebbtide.core.operations.stopping import why_stop
+from ebbtide.core.step import Step
 from ebbtide.model.consolidation import ConsolidationPlan
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Effect, Evict, Outcome, OutcomeKind, SoftTaint
@@ -79,7 +80,7 @@ def begin(plan: ConsolidationPlan, operation_id: str, now: int, reason: str) -> 
     )
 
 
-def advance(operation: Consolidate, situation: Situation) -> Step[Consolidate]:
+def advance(operation: Consolidate, situation: Situation) -> Step[Consolidate, Effect]:
     if situation.snapshot.problems:
         return Step(operation)
     stop = None if operation.abort_reason else why_stop(operation, situation)
@@ -95,13 +96,15 @@ def advance(operation: Consolidate, situation: Situation) -> Step[Consolidate]:
     return _empty(operation, situation)
 
 
-def _release(operation: Consolidate, effects: tuple[Effect, ...], situation: Situation) -> Step[Consolidate]:
+def _release(
+    operation: Consolidate, effects: tuple[Effect, ...], situation: Situation
+) -> Step[Consolidate, Effect]:
     released = [sources.advance_release(source, operation.id, situation) for source in operation.sources]
     lifted = tuple(effect for _, wanted in released for effect in wanted)
     return Step(replace(operation, sources=tuple(source for source, _ in released)), effects + lifted)
 
 
-def _empty(operation: Consolidate, situation: Situation) -> Step[Consolidate]:
+def _empty(operation: Consolidate, situation: Situation) -> Step[Consolidate, Effect]:
     """Every node that was to be launched is ready. On a look that cannot be believed nothing is taken as
     gone, moved or empty."""
     if not gates.plausible(situation.snapshot, situation.record, situation.settings).passed:
@@ -123,7 +126,7 @@ def _marked(source: Source, operation_id: str, situation: Situation) -> sources.
     return (source, ()) if source.settled else sources.mark(source, operation_id, situation)
 
 
-def _move(operation: Consolidate, following: moves.Next, situation: Situation) -> Step[Consolidate]:
+def _move(operation: Consolidate, following: moves.Next, situation: Situation) -> Step[Consolidate, Effect]:
     begun = {move.pod_uid: move for move, _ in following.begun}
     nodes = {move.from_node for move in begun.values()}
     effects = tuple(moves.eviction(pod) for _, pod in following.begun)

@@ -9,13 +9,14 @@ from typing import assert_never
 from ebbtide.core.consolidation import pace
 from ebbtide.core.operations import consolidate, scale_down, scale_up, spot
 from ebbtide.core.operations.closing import Closed
-from ebbtide.core.operations.situation import Situation, Step
-from ebbtide.model.effect import Outcome
+from ebbtide.core.operations.situation import Situation
+from ebbtide.core.step import Step
+from ebbtide.model.effect import Effect, Outcome
 from ebbtide.model.operation import Consolidate, Removing, ScaleDown, ScaleUp, Spot
 from ebbtide.model.record import Record, in_lane
 
 Work = ScaleUp | ScaleDown | Consolidate | Spot
-Advanced = Step[ScaleUp] | Step[ScaleDown] | Step[Consolidate] | Step[Spot]
+Advanced = Step[ScaleUp, Effect] | Step[ScaleDown, Effect] | Step[Consolidate, Effect] | Step[Spot, Effect]
 
 
 def advance(work: Work, situation: Situation) -> Advanced:

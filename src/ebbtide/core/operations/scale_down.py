@@ -24,8 +24,9 @@ from ebbtide.core.nodes.drain import Disruptions
 from ebbtide.core.operations import removals, slots
 from ebbtide.core.operations.closing import Closed, backoff_until, handed_over, rest_offers, stubborn_rests
 from ebbtide.core.operations.replaced import why_not_replaced
-from ebbtide.core.operations.situation import Situation, Step
+from ebbtide.core.operations.situation import Situation
 from ebbtide.core.operations.yielding import REVOCABLE, why_yield
+from ebbtide.core.step import Step
 from ebbtide.core.words import a_while
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Effect, Outcome
@@ -68,7 +69,7 @@ def gives_way(operation: ScaleDown, situation: Situation) -> bool:
     return _why_abort(operation, situation).excused
 
 
-def advance(operation: ScaleDown, situation: Situation) -> Step[ScaleDown]:
+def advance(operation: ScaleDown, situation: Situation) -> Step[ScaleDown, Effect]:
     if situation.snapshot.problems:
         return Step(operation)
     asked = operation.removals

@@ -17,7 +17,8 @@ from dataclasses import replace
 from ebbtide.core.nodes.extending import launch_backoff
 from ebbtide.core.operations import slots
 from ebbtide.core.operations.closing import Closed, handed_over, rest_offers, stubborn_rests
-from ebbtide.core.operations.situation import Situation, Step
+from ebbtide.core.operations.situation import Situation
+from ebbtide.core.step import Step
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Effect, Outcome
 from ebbtide.model.operation import ScaleUp, SlotState
@@ -47,7 +48,7 @@ def extend(operation: ScaleUp, decision: Decision) -> ScaleUp:
     )
 
 
-def advance(operation: ScaleUp, situation: Situation) -> Step[ScaleUp]:
+def advance(operation: ScaleUp, situation: Situation) -> Step[ScaleUp, Effect]:
     advanced = [slots.advance_slot(slot, operation.id, situation) for slot in operation.slots]
     effects: tuple[Effect, ...] = tuple(effect for _, wanted in advanced for effect in wanted)
     return Step(replace(operation, slots=tuple(slot for slot, _ in advanced)), effects)

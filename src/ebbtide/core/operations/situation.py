@@ -1,17 +1,13 @@
-"""What every machine sees when it is advanced, and what it answers."""
+"""What every machine of the record sees when it is advanced."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
-from ebbtide.model.effect import Effect
-from ebbtide.model.operation import Consolidate, ScaleDown, ScaleUp, Spot, SpotKind
+from ebbtide.model.operation import Spot, SpotKind
 from ebbtide.model.record import Lease, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
-
-Machine = TypeVar("Machine", ScaleUp, ScaleDown, Consolidate, Spot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +26,3 @@ class Situation:
         if spot is None or spot.kind is not SpotKind.INTERRUPTION:
             return None
         return spot if self.now < spot.deadline + self.settings.gone_grace_seconds else None
-
-
-@dataclass(frozen=True, slots=True)
-class Step(Generic[Machine]):
-    """The operation as it is to be written, and the effects to perform after that."""
-
-    operation: Machine
-    effects: tuple[Effect, ...] = ()

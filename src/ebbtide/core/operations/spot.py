@@ -23,7 +23,8 @@ from ebbtide.core.nodes.offers import replacement_offer
 from ebbtide.core.nodes.targets import why_kept, why_not_drainable
 from ebbtide.core.operations import removals, slots
 from ebbtide.core.operations.closing import Closed, handed_over, rest_offers
-from ebbtide.core.operations.situation import Situation, Step
+from ebbtide.core.operations.situation import Situation
+from ebbtide.core.step import Step
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.effect import Effect, Outcome
 from ebbtide.model.events import SpotAnswer
@@ -114,7 +115,7 @@ def _removed_elsewhere(spot: Spot, record: Record) -> bool:
     return spot.removal is None and spot.instance_id in owned
 
 
-def advance(spot: Spot, situation: Situation) -> Step[Spot]:
+def advance(spot: Spot, situation: Situation) -> Step[Spot, Effect]:
     if situation.snapshot.problems or spot.closing is not SpotEnd.OPEN:
         return Step(spot)
     before = spot

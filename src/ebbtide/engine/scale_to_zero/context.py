@@ -3,23 +3,29 @@ ledger."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import inf
 
 import msgspec
 
+from ebbtide.core.scale_to_zero.machine import TargetStep
 from ebbtide.core.scale_to_zero.savings import fold
-from ebbtide.errors import NotFound
+from ebbtide.engine.leased import Leased
+from ebbtide.errors import Conflict, NotFound
 from ebbtide.model.events import PolicyStep, StretchClosed
 from ebbtide.model.idle import IdleState, Once, Phase, WakeReason, wake_id
 from ebbtide.model.ledger import Stretch
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.policy import Policy, ZeroDefaults
 from ebbtide.model.settings import Settings
-from ebbtide.model.workload import Workload
 from ebbtide.narrate import entry_of
 from ebbtide.ports import Clock, Cluster, Notifier, PolicyStore, Services, Signals, Store, Workloads
 
+PAGE = 1000
+MOST_TRIES = 100
+"""A write or call that is refused because something changed is made again this often."""
 LEASE = "policies"
 """Of the idle loop, and of any other writer that must be the only one."""
 
@@ -67,6 +73,21 @@ class PolicyContext:
                 self._woken[state.policy_id] = state.wake_count
                 self.wakes += 1
 
+    def all_policies(self) -> Iterator[Policy]:
+        after = ""
+        while page := self.ports.policies.list_policies(after, PAGE):
+            yield from page
+            after = page[-1].name
+            if len(page) < PAGE:
+                return
+
+    def leased(self, owner: str, deadline: float = inf) -> Leased:
+        """The lease of the idle loop; `LeaseLost` while another runner has it."""
+        ports, settings = self.ports, self.settings
+        ttl = settings.lock_ttl_seconds
+        lease = ports.store.acquire(LEASE, owner, ttl)
+        return Leased(ports.store, ports.clock, lease, ttl, settings.lease_margin_seconds, deadline)
+
     def find(self, policy_id: str) -> tuple[Policy, IdleState]:
         # The state first: a change of target raises its rev, so a write for the old target is refused.
         state = self.ports.policies.find_state(policy_id)
@@ -78,24 +99,28 @@ class PolicyContext:
             )
         return policy, state
 
-    def save(
-        self,
-        policy: Policy,
-        state: IdleState,
-        stretches: Sequence[Stretch] = (),
-        says: str = "",
-        kind: LogKind = LogKind.IDLE,
-        once: Once | None = None,
-    ) -> IdleState:
+    def save(self, policy: Policy, step: TargetStep, once: Once | None = None) -> IdleState:
         """Write the state with the stretches that ended, in the ledger and in the log, all or nothing."""
-        kept = stretches if self.defaults.cost_tracking else ()
+        kept = step.stretches if self.defaults.cost_tracking else ()
         entries = [self.stretch_entry(stretch) for stretch in kept]
-        told = [self.entry(kind, policy, step_of(policy, state, kind, says))] if says else []
-        written = self.ports.policies.write_state(state, fold(kept), [*entries, *told], once)
+        fact = step_of(policy, step.state, step.log, step.says)
+        told = [self.entry(step.log, policy, fact)] if step.says else []
+        written = self.ports.policies.write_state(step.state, fold(kept), [*entries, *told], once)
         self.note_wakes((written,))
         for entry in told:
             self.ports.notifier.notify(entry)
         return written
+
+    def change(self, policy_id: str, changed: Callable[[Policy, IdleState], TargetStep | None]) -> IdleState:
+        """Write what `changed` makes of the state, on whatever others write meanwhile; none is no change."""
+        for _ in range(MOST_TRIES):
+            policy, state = self.find(policy_id)
+            step = changed(policy, state)
+            if step is None:
+                return state
+            with suppress(Conflict):
+                return self.save(policy, step)
+        raise Conflict(f"policy {policy_id} was written by others {MOST_TRIES} times in a row: try again")
 
     def entry(self, kind: LogKind, policy: Policy, fact: PolicyStep) -> LogEntry:
         return entry_of(self.ports.new_id(), self.now, fact, policy.id, kind)
@@ -125,7 +150,3 @@ def step_of(policy: Policy, state: IdleState, kind: LogKind, detail: str) -> Pol
 
 def read_stretch(entry: LogEntry) -> Stretch:
     return msgspec.convert(entry.data["stretch"], Stretch)
-
-
-def replicas_of(workloads: Sequence[Workload]) -> int:
-    return sum(each.replicas for each in workloads)

@@ -19,25 +19,25 @@ ASLEEP = (Phase.FALLING, Phase.ZERO, Phase.WAKING)
 
 
 class Estimating:
-    def __init__(self, desk: PolicyContext) -> None:
-        self._desk = desk
+    def __init__(self, context: PolicyContext) -> None:
+        self._context = context
         self._nodes: tuple[NodeTime, ...] = ()
         self._read_at: float | None = None
 
     def eta(self, state: IdleState) -> Eta:
         """From now: of a wake in progress what is left of it; else of one that begins now."""
         first = state.node_first if state.phase in ASLEEP else None
-        whole = eta(state.wakes, first, self._node_times(), self._desk.now)
+        whole = eta(state.wakes, first, self._node_times(), self._context.now)
         if state.phase is not Phase.WAKING:
             return whole
-        return remaining(whole, self._desk.now - (state.last_wake_at or 0))
+        return remaining(whole, self._context.now - (state.last_wake_at or 0))
 
     def _node_times(self) -> tuple[NodeTime, ...]:
         """Where the log cannot be read, what was known before: an estimate is no reason to fail."""
-        now = self._desk.ports.clock.now()
+        now = self._context.ports.clock.now()
         if self._read_at is None or not 0 <= now - self._read_at < KNOWN_SECONDS:
             try:
-                entries = self._desk.ports.store.read_log([LogKind.TRANSITION], limit=STEPS)
+                entries = self._context.ports.store.read_log([LogKind.TRANSITION], limit=STEPS)
             except EbbtideError:
                 return self._nodes
             facts = ((entry.at, fact_in(entry, Transition)) for entry in entries)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from ebbtide.core.scale_to_zero.savings import SavingsReport, fold, open_stretch, report
-from ebbtide.engine.scale_to_zero.context import LEASE, PolicyContext, read_stretch
-from ebbtide.errors import Conflict, EbbtideError, LeaseLost, NotFound
+from ebbtide.engine.leased import Leased, released
+from ebbtide.engine.scale_to_zero.context import PolicyContext, read_stretch
+from ebbtide.errors import Conflict, LeaseLost, NotFound
 from ebbtide.model.ledger import LedgerDay, Stretch
 from ebbtide.model.log import LogKind
 from ebbtide.model.policy import Policy
-from ebbtide.model.record import Lease
 
 PAGE = 1000
 MOST_READS = 10
-MOST_POLICIES = 1000
 MOST_TURNS = 20
 TURN_SECONDS = 3.0
 
@@ -38,9 +37,9 @@ class Rebuilt:
 
 
 class Ledger:
-    def __init__(self, desk: PolicyContext) -> None:
-        self._desk = desk
-        self._ports = desk.ports
+    def __init__(self, context: PolicyContext) -> None:
+        self._context = context
+        self._ports = context.ports
 
     def savings(self, policy_id: str, first: str, last: str) -> SavingsReport:
         policy = self._ports.policies.find_policy(policy_id)
@@ -52,10 +51,10 @@ class Ledger:
     def summary(self, first: str, last: str) -> Summary:
         rows = list(self._ports.policies.list_days("", first, last))
         states = {state.policy_id: state for state in self._ports.policies.list_states()}
-        for policy in self._policies():
+        for policy in self._context.all_policies():
             if (state := states.get(policy.id)) is not None:
-                stretch = open_stretch(policy, state, self._desk.now)
-                rows += fold([stretch] if stretch and self._desk.defaults.cost_tracking else [])
+                stretch = open_stretch(policy, state, self._context.now)
+                rows += fold([stretch] if stretch and self._context.defaults.cost_tracking else [])
         by_policy: dict[str, list[LedgerDay]] = {}
         for row in rows:
             by_policy.setdefault(row.policy_id, []).append(row)
@@ -66,27 +65,23 @@ class Ledger:
         """From the stretches in the log, under the lease of the idle loop. A wake takes no lease, so they may
         grow meanwhile; then it is done again until they did not: what was written in between is in the log as
         well. `LeaseLost` where a loop that works did not give it back; each policy is whole by itself."""
-        store, settings = self._ports.store, self._desk.settings
-        lease = self._turn()
-        try:
+        leased = self._turn()
+        with released(leased):
             known = {row.policy_id for row in self._ports.policies.list_days(policy_id)}
-            known |= {policy_id} if policy_id else {policy.id for policy in self._policies()}
+            known |= {policy_id} if policy_id else {policy.id for policy in self._context.all_policies()}
             done = []
             for one in sorted(known):
-                if lease.until - self._ports.clock.now() < settings.lock_ttl_seconds / 2:
-                    lease = store.renew(lease, settings.lock_ttl_seconds)
+                if leased.half_over():
+                    leased.renew()
                 done.append(self._rebuild(one))
-            return done
-        finally:
-            with suppress(EbbtideError):
-                store.release(lease)
+        return done
 
-    def _turn(self) -> Lease:
+    def _turn(self) -> Leased:
         """Rounds are short, so who wants one waits a little for its turn."""
         ports, owner = self._ports, f"rebuild-{self._ports.new_id()}"
         for _ in range(MOST_TURNS):
             with suppress(LeaseLost):
-                return ports.store.acquire(LEASE, owner, self._desk.settings.lock_ttl_seconds)
+                return self._context.leased(owner)
             ports.clock.sleep(TURN_SECONDS)
         raise LeaseLost(
             f"the idle loop has not given back its lease for {MOST_TURNS * TURN_SECONDS:g} s; the ledger was "
@@ -119,16 +114,10 @@ class Ledger:
 
     def _open(self, policy: Policy | None) -> Sequence[LedgerDay]:
         state = self._ports.policies.find_state(policy.id) if policy is not None else None
-        if policy is None or state is None or not self._desk.defaults.cost_tracking:
+        if policy is None or state is None or not self._context.defaults.cost_tracking:
             return ()
-        stretch = open_stretch(policy, state, self._desk.now)
+        stretch = open_stretch(policy, state, self._context.now)
         return fold([stretch]) if stretch else ()
-
-    def _policies(self) -> Iterator[Policy]:
-        after = ""
-        while page := self._ports.policies.list_policies(after, MOST_POLICIES):
-            yield from page
-            after = page[-1].name
 
 
 def _plain(days: Sequence[LedgerDay]) -> list[LedgerDay]:

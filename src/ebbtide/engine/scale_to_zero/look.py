@@ -44,10 +44,10 @@ class Scene:
 
 
 class Looking:
-    def __init__(self, desk: PolicyContext, gating: Gating) -> None:
-        self._desk = desk
+    def __init__(self, context: PolicyContext, gating: Gating) -> None:
+        self._context = context
         self._gating = gating
-        self._ports = desk.ports
+        self._ports = context.ports
 
     def look(self, policies: Sequence[Policy], states: Iterable[IdleState]) -> Scene:
         watched = (policy for policy in policies if not not_watched(policy))
@@ -56,7 +56,7 @@ class Looking:
         queries = sorted({query for query in chain(of_signals, of_rules) if query})
         found = self._ports.signals.read_values(queries) if queries else ()
         record = self._ports.store.load()
-        now, settings = self._desk.now, self._desk.settings
+        now, settings = self._context.now, self._context.settings
         limit = settings.metric_max_age_seconds
         view = self._view()
         rates = Rates(settings.pools, view)
@@ -68,7 +68,7 @@ class Looking:
             rates,
             realised_share(sleeping, room) if room is not None else {},
             f"removals are paused ({record.pause_reason})" if record.paused else "",
-            max(settings.max_tick_gap_seconds, 3 * self._desk.defaults.check_interval_seconds),
+            max(settings.max_tick_gap_seconds, 3 * self._context.defaults.check_interval_seconds),
             NodeRoom(view, record, settings, now) if view is not None else None,
         )
 
@@ -128,13 +128,13 @@ class Looking:
     def _gate(self, policy: Policy, state: IdleState, scene: Scene) -> str:
         """Asked only of those that may be about to sleep: it takes calls to the cluster."""
         quiet = scene.now - state.idle_since if state.idle_since is not None else 0
-        near = quiet >= idle_threshold(policy, self._desk.defaults) or any(
+        near = quiet >= idle_threshold(policy, self._context.defaults) or any(
             schedule.sleeps for schedule in policy.schedules
         )
         return self._gating.why_not(policy) if near and state.phase in UP else ""
 
     def _rate(self, policy: Policy, state: IdleState, there: Sequence[Workload], scene: Scene) -> Rate | None:
-        if not self._desk.defaults.cost_tracking and policy.max_hourly_cost is None:
+        if not self._context.defaults.cost_tracking and policy.max_hourly_cost is None:
             return None
         if state.phase in UP:
             return rate_of(policy, there, scene.rates)

@@ -1,9 +1,9 @@
 """The idle loop: one round over all policies, under the lease `policies`.
 
 Read policies, states and signals, each at once; ask the cluster only about those whose next step depends on
-it; let the core say what follows; write what changed, many at once where nothing else hangs on it; then
-carry out wakes, before anything that goes to zero. Whatever does not fit into the time is left to the next
-round, and what a dead runner left half done is found in the states and gone on with.
+it; let the machine of each say what follows; write what changed, many at once where nothing else hangs on it;
+then run the machines that have something to do, wakes before anything that goes to zero. Whatever does not
+fit into the time is left to the next round, and what a dead runner left half done is found in the states.
 
 To zero: the workloads are read, FALLING is written, each is scaled with the version that was seen before
 that write, and ZERO is written. Each write is conditional on `rev`. So a wake at any moment wins.
@@ -12,35 +12,35 @@ that write, and ZERO is written. Each write is conditional on `rev`. So a wake a
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ebbtide.core.scale_to_zero import idle, rules
+from ebbtide.core.scale_to_zero import machine, rules
 from ebbtide.core.scale_to_zero.activity import Look, needs_workloads, not_watched
-from ebbtide.core.scale_to_zero.idle import IdleStep, Wanted
+from ebbtide.core.scale_to_zero.machine import AWAKE, Observed, Result
+from ebbtide.core.scale_to_zero.phases import check_invariants
 from ebbtide.core.scale_to_zero.policy_overrides import settings_for
-from ebbtide.engine.scale_to_zero.context import LEASE, PolicyContext
+from ebbtide.engine.leased import Leased, released
+from ebbtide.engine.rounds import InvariantBroken, advance_work, refuse_if_broken
+from ebbtide.engine.scale_to_zero.context import PolicyContext
 from ebbtide.engine.scale_to_zero.gating import Gating
 from ebbtide.engine.scale_to_zero.look import Looking, Scene
-from ebbtide.engine.scale_to_zero.steps import AWAKE, Done, Kind, Steps, must_wait
+from ebbtide.engine.scale_to_zero.policy_machine import PolicyMachine
 from ebbtide.engine.scale_to_zero.waking import Waking
 from ebbtide.errors import EbbtideError, LeaseLost
+from ebbtide.model.effect import OutcomeKind
 from ebbtide.model.idle import IdleState, Phase, RuleTimer
 from ebbtide.model.policy import Policy, Rule
-from ebbtide.model.record import Lease
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Reading
 
-PAGE = 1000
-ORDER = {Wanted.WAKE: 0, Wanted.READY: 1, Wanted.NOTHING: 2, Wanted.FINISH: 3, Wanted.FALL: 3}
+TURNS = {Result.WOKE: 0, Result.SCALED: 1, Result.NOTED: 2, Result.FELL: 3}
 SENTENCES = 20
 """How many a report repeats; all of them are in the log."""
-
-Act = tuple[int, Policy, Callable[[], Done | None]]
-"""When its turn is, whose it is, and what is done."""
+FALL_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,16 @@ class RoundReport:
     sentences: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of one policy's step."""
+
+    policy: Policy
+    result: Result
+    says: str = ""
+    bug: Exception | None = None
+
+
 @dataclass(slots=True)
 class _Subject:
     """One policy in one round."""
@@ -72,38 +82,33 @@ class _Subject:
 
 
 class IdleRounds:
-    def __init__(self, desk: PolicyContext, waking: Waking, gating: Gating) -> None:
-        self._desk = desk
-        self._ports = desk.ports
+    def __init__(self, context: PolicyContext, waking: Waking, gating: Gating) -> None:
+        self._context = context
+        self._ports = context.ports
         self._gating = gating
-        self._looking = Looking(desk, gating)
-        self._steps = Steps(desk, waking, gating)
+        self._waking = waking
+        self._looking = Looking(context, gating)
         self._fires: dict[tuple[str, str], tuple[int | None, int | None]] = {}
         self._of_pools: list[Policy] | None = None
         """Policies whose target is a pool, as the last round saw them."""
 
     def run(self, owner: str, deadline: float) -> RoundReport:
-        ttl = self._desk.settings.lock_ttl_seconds
         try:
-            lease = self._ports.store.acquire(LEASE, owner, ttl)
+            leased = self._context.leased(owner, deadline)
         except LeaseLost as held:
-            return RoundReport(self._desk.now, f"policies: stood by: {held}", held=False)
-        try:
-            with _collector_paused():
-                return self._round(lease, deadline)
-        finally:
-            with suppress(EbbtideError):
-                self._ports.store.release(lease)
+            return RoundReport(self._context.now, f"policies: stood by: {held}", held=False)
+        with released(leased), _collector_paused():
+            return self._round(leased)
 
-    def _round(self, lease: Lease, deadline: float) -> RoundReport:
+    def _round(self, leased: Leased) -> RoundReport:
         # States first: a change of target raises the rev of its state, so what is done for the old target by
         # a round that read before is refused.
         states = {state.policy_id: state for state in self._ports.policies.list_states()}
-        self._desk.note_wakes(states.values())
-        policies = list(self._all_policies())
+        self._context.note_wakes(states.values())
+        policies = list(self._context.all_policies())
         self._of_pools = [policy for policy in policies if policy.target.pool]
         if not policies:
-            return RoundReport(self._desk.now, "; ".join(["no policies", *self._reconcile()]))
+            return RoundReport(self._context.now, "; ".join(["no policies", *self._reconcile()]))
         scene = self._looking.look(policies, states.values())
         subjects = [
             self._subject(policy, states[policy.id], scene) for policy in policies if policy.id in states
@@ -115,16 +120,11 @@ class IdleRounds:
             for ref in subject.policy.target.workloads
         ]
         self._looking.read_workloads(refs, scene)
-        quiet: list[IdleState] = []
-        acts: list[Act] = []
-        for subject in subjects:
-            self._plan(subject, scene, quiet, acts)
-        if quiet:
-            self._ports.policies.write_states(quiet)
-        acts.sort(key=lambda act: act[0])
-        done, left = self._carry_out(acts, lease, deadline)
-        report = _report(self._desk.now, len(policies), _unknown(policies, scene.readings), done, left)
+        done, left = self._run_all(self._plan(subjects, scene, leased))
+        report = _report(self._context.now, len(policies), _unknown(policies, scene.readings), done, left)
         said = self._reconcile()
+        for bug in (one.bug for one in done if one.bug is not None):
+            raise bug
         return replace(report, says="; ".join([report.says, *said]), sentences=(*report.sentences, *said))
 
     def _reconcile(self) -> list[str]:
@@ -136,7 +136,7 @@ class IdleRounds:
 
     def settings_now(self, settings: Settings) -> Settings:
         if self._of_pools is None:
-            self._of_pools = [policy for policy in self._all_policies() if policy.target.pool]
+            self._of_pools = [policy for policy in self._context.all_policies() if policy.target.pool]
         states = {state.policy_id: state for state in self._ports.policies.list_states()}
         at_work = {policy.id: policy for policy in self._of_pools}
         for state in states.values():
@@ -144,14 +144,6 @@ class IdleRounds:
                 at_work[found.id] = found
         known = [(each, states[each.id]) for each in at_work.values() if each.id in states]
         return settings_for(settings, known)
-
-    def _all_policies(self) -> Iterator[Policy]:
-        after = ""
-        while page := self._ports.policies.list_policies(after, PAGE):
-            yield from page
-            after = page[-1].name
-            if len(page) < PAGE:
-                return
 
     def _subject(self, policy: Policy, state: IdleState, scene: Scene) -> _Subject:
         subject = _Subject(policy, state)
@@ -174,74 +166,85 @@ class IdleRounds:
         if subject.due is not None or subject.rule is not None:
             return True
         blank = Look(scene.readings)
-        return needs_workloads(subject.policy, subject.state, blank, self._desk.defaults, scene.now)
+        return needs_workloads(subject.policy, subject.state, blank, self._context.defaults, scene.now)
 
-    def _plan(self, subject: _Subject, scene: Scene, quiet: list[IdleState], acts: list[Act]) -> None:
-        """Sort into what is only written and what is done."""
+    def _plan(self, subjects: Sequence[_Subject], scene: Scene, leased: Leased) -> list[PolicyMachine]:
+        """The machines that have more to do than to write a state, in their order; the rest is written."""
+        quiet: list[IdleState] = []
+        found: list[tuple[int, PolicyMachine]] = []
+        again = partial(self._observe_again, scene)
+        for subject in subjects:
+            state, observed = subject.state, self._observed(subject, scene)
+            step = machine.advance(state, observed, scene.now)
+            if step.effects or step.stretches or step.says:
+                run = PolicyMachine(self._context, self._gating, state, observed, again, leased=leased)
+                run.most_rounds = FALL_TRIES
+                found.append((TURNS[step.result], run))
+            elif step.state is not state and step.state != state:
+                refuse_if_broken(check_invariants(state, step.state))
+                quiet.append(step.state)
+        if quiet:
+            self._ports.policies.write_states(quiet)
+        return [run for _, run in sorted(found, key=lambda each: each[0])]
+
+    def _observed(self, subject: _Subject, scene: Scene) -> Observed:
         policy, state = subject.policy, subject.state
         look = self._looking.look_at(policy, state, scene)
-        if subject.due is not None and not must_wait(state, subject.due, look, scene.now):
-            again = partial(self._look_again, scene)
-            answer = partial(self._steps.answer, policy, state, subject.due, look, again)
-            acts.append((3 if subject.due.schedule.sleeps else 0, policy, answer))
-            return
-        step = idle.evaluate(policy, state, look, self._desk.defaults, scene.now)
-        if subject.rule is not None and step.wanted is Wanted.NOTHING:
-            scale = rules.scale_for(policy, step.state, subject.rule, look.workloads, look.rate, scene.now)
-            if scale.replicas:
-                acts.append((1, policy, partial(self._steps.scale, policy, step, scale, look.workloads)))
-                return
-            step = _held_back(step, scale.says)
-        elif state.rule_held:
-            step = replace(step, state=replace(step.state, rule_held=""))
-        if policy.rules:
-            step = _with_timers(step, subject, scene)
-        step = _with_node_first(policy, step, look, scene)
-        if step.wanted is not Wanted.NOTHING or step.stretches or step.says:
-            again = partial(self._look_again, scene)
-            acts.append(
-                (ORDER[step.wanted], policy, partial(self._steps.carry_out, policy, step, look, again))
-            )
-        elif step.state is not state and step.state != state:
-            quiet.append(step.state)
+        waked = state.phase is Phase.WAKING and all(each.ready for each in look.workloads if each.replicas)
+        node_seconds = self._waking.node_seconds(state) if waked and state.last_scaled_at else 0.0
+        nodes = scene.nodes if state.phase is Phase.ZERO else None
+        return Observed(
+            policy,
+            look,
+            self._context.defaults,
+            subject.due,
+            subject.timers,
+            subject.rule,
+            node_seconds,
+            nodes.node_first(policy, state, look.workloads) if nodes is not None else None,
+        )
 
-    def _look_again(self, scene: Scene, policy: Policy, state: IdleState) -> Look:
+    def _observe_again(self, scene: Scene, policy: Policy, state: IdleState) -> Observed:
         self._looking.read_workloads(policy.target.workloads, scene)
-        return self._looking.look_at(policy, state, scene)
+        return self._observed(self._subject(policy, state, scene), scene)
 
-    def _carry_out(
-        self, acts: Sequence[Act], lease: Lease, deadline: float
-    ) -> tuple[Sequence[tuple[Policy, Done]], int]:
-        held = [lease]
-
-        def one(act: Act) -> tuple[Policy, Done] | None:
-            """None where there was no time."""
-            _, policy, call = act
-            if not self._has_time(held, deadline):
-                return None
-            try:
-                return policy, call() or Done(Kind.NOTED)
-            except EbbtideError as error:
-                return policy, Done(Kind.NOTED, f"left to the next round: {error}")
-
-        threads = min(self._ports.threads, len(acts))
+    def _run_all(self, runs: Sequence[PolicyMachine]) -> tuple[Sequence[Done], int]:
+        """What was done, and how many had no time."""
+        threads = min(self._ports.threads, len(runs))
         if threads <= 1:
-            results = [one(act) for act in acts]
+            results = [self._run_one(run) for run in runs]
         else:
             with ThreadPoolExecutor(threads) as pool:
-                results = list(pool.map(one, acts))
+                results = list(pool.map(self._run_one, runs))
         done = [result for result in results if result is not None]
         return done, len(results) - len(done)
 
-    def _has_time(self, held: list[Lease], deadline: float) -> bool:
-        """Renews a lease that is half over; without it, and past the deadline, nothing more is begun."""
-        settings, now = self._desk.settings, self._ports.clock.now()
-        if now >= deadline:
-            return False
-        if held[0].until - now < settings.lock_ttl_seconds / 2:
-            with suppress(EbbtideError):
-                held[0] = self._ports.store.renew(held[0], settings.lock_ttl_seconds)
-        return now < held[0].until - settings.lease_margin_seconds
+    def _run_one(self, run: PolicyMachine) -> Done | None:
+        """None where there was no time for it. A bug is told after the others had their turn."""
+        try:
+            rested = advance_work(run)
+        except Exception as error:
+            expected = isinstance(error, EbbtideError) and not isinstance(error, InvariantBroken)
+            says = f"left to the next round: {error}"
+            return Done(run.policy, Result.NOTED, says, None if expected else error)
+        if run.step is None:
+            return None
+        if run.result is Result.WOKE and run.state.phase is Phase.WAKING:
+            self._waking.follow(run.policy, run.state)
+        return _done(run, rested)
+
+
+def _done(run: PolicyMachine, rested: bool) -> Done:
+    policy, told, why = run.policy, run.told, "; ".join(run.problems)
+    if not rested:
+        says = f"{policy.target} was changed by others {FALL_TRIES} times: the next round looks again"
+        return Done(policy, Result.NOTED, says)
+    fell = run.state.phase is Phase.ZERO
+    done = fell if run.result is Result.FELL else all(o.kind is OutcomeKind.DONE for o in run.outcomes)
+    if done or run.result is Result.WOKE:
+        return Done(policy, run.result, told)
+    left = "left alone" if run.result is Result.SCALED else "left to the next round"
+    return Done(policy, Result.NOTED, "; ".join(filter(None, (told, f"{left}: {why}" if why else left))))
 
 
 @contextmanager
@@ -265,49 +268,22 @@ def _unknown(policies: Sequence[Policy], readings: Mapping[str, Reading]) -> int
     return sum(1 for policy in watched if any(signal.query in missing for signal in policy.signals))
 
 
-def _held_back(step: IdleStep, why: str) -> IdleStep:
-    """A rule that fired and moved nothing: said once, and again when the reason changes."""
-    if why == step.state.rule_held:
-        return step
-    return replace(
-        step, state=replace(step.state, rule_held=why), says="; ".join(filter(None, (step.says, why)))
-    )
-
-
-def _with_timers(step: IdleStep, subject: _Subject, scene: Scene) -> IdleStep:
-    """Rules that began or ceased to hold; a clock that runs is looked at often enough to be believed."""
-    if step.wanted is not Wanted.NOTHING or not (subject.policy.rules and step.state.phase in AWAKE):
-        return step
-    old = 2 * (scene.now - step.state.checked_at) >= scene.gap_seconds
-    if subject.timers == step.state.timers and not (subject.timers and old):
-        return step
-    return replace(step, state=replace(step.state, timers=subject.timers, checked_at=scene.now))
-
-
-def _with_node_first(policy: Policy, step: IdleStep, look: Look, scene: Scene) -> IdleStep:
-    """Whether its wake will need a node: noted while it sleeps, since a gate sees no nodes."""
-    if step.wanted is not Wanted.NOTHING or step.state.phase is not Phase.ZERO or scene.nodes is None:
-        return step
-    first = scene.nodes.node_first(policy, step.state, look.workloads)
-    return replace(step, state=replace(step.state, node_first=first)) if first else step
-
-
-def _report(
-    now: int, policies: int, unknown: int, done: Sequence[tuple[Policy, Done]], left: int
-) -> RoundReport:
-    count = {kind: sum(1 for _, one in done if one.kind is kind) for kind in Kind}
-    sentences = tuple(f"{policy.name}: {one.says}" for policy, one in done if one.says)
+def _report(now: int, policies: int, unknown: int, done: Sequence[Done], left: int) -> RoundReport:
+    count = {result: sum(1 for one in done if one.result is result) for result in Result}
+    sentences = tuple(f"{one.policy.name}: {one.says}" for one in done if one.says)
     parts = [f"{policies} policies"]
-    parts += [f"{number} {kind}" for kind, number in count.items() if number and kind is not Kind.NOTED]
+    parts += [
+        f"{number} {result}" for result, number in count.items() if number and result is not Result.NOTED
+    ]
     parts += [f"{unknown} with unknown signals"] if unknown else []
     parts += [f"{left} steps left to the next round"] if left else []
     return RoundReport(
         now,
         "; ".join([", ".join(parts), *sentences[:SENTENCES]]),
         policies=policies,
-        fell=count[Kind.FELL],
-        woke=count[Kind.WOKE],
-        scaled=count[Kind.SCALED],
+        fell=count[Result.FELL],
+        woke=count[Result.WOKE],
+        scaled=count[Result.SCALED],
         unknown=unknown,
         left=left,
         sentences=sentences,

@@ -12,16 +12,16 @@ from dataclasses import replace
 
 from ebbtide.core.scale_to_zero.eta import Eta
 from ebbtide.core.scale_to_zero.idle import stay_up
+from ebbtide.core.scale_to_zero.machine import TargetStep
 from ebbtide.core.scale_to_zero.savings import SavingsReport
 from ebbtide.engine.scale_to_zero.context import PolicyContext, ScalingPorts
 from ebbtide.engine.scale_to_zero.estimating import Estimating
 from ebbtide.engine.scale_to_zero.gating import GateEntry, Gating
 from ebbtide.engine.scale_to_zero.ledger import Ledger, Rebuilt, Summary
 from ebbtide.engine.scale_to_zero.round import IdleRounds, RoundReport
-from ebbtide.engine.scale_to_zero.waking import MOST_TRIES, Waking, Woken
-from ebbtide.errors import Conflict, EbbtideError, Usage
+from ebbtide.engine.scale_to_zero.waking import Waking, Woken
+from ebbtide.errors import EbbtideError, Usage
 from ebbtide.model.idle import IdleState, Once, Phase, WakeReason
-from ebbtide.model.ledger import Stretch
 from ebbtide.model.log import LogKind
 from ebbtide.model.policy import Policy, ZeroDefaults
 from ebbtide.model.settings import Settings
@@ -40,12 +40,12 @@ class Scaling:
     def __init__(self, ports: ScalingPorts, defaults: ZeroDefaults, settings: Settings) -> None:
         self.ports = ports
         self.defaults = defaults
-        self._desk = PolicyContext(ports, defaults, settings)
-        self._estimating = Estimating(self._desk)
-        self._waking = Waking(self._desk, self._estimating)
-        self._gating = Gating(self._desk)
-        self._rounds = IdleRounds(self._desk, self._waking, self._gating)
-        self._ledger = Ledger(self._desk)
+        self._context = PolicyContext(ports, defaults, settings)
+        self._estimating = Estimating(self._context)
+        self._gating = Gating(self._context)
+        self._waking = Waking(self._context, self._gating, self._estimating)
+        self._rounds = IdleRounds(self._context, self._waking, self._gating)
+        self._ledger = Ledger(self._context)
 
     def wake(self, policy_id: str, reason: WakeReason) -> Woken:
         """Written, then scaled; it does not wait. `NotFound` where there is no such policy. Where the cluster
@@ -70,7 +70,7 @@ class Scaling:
         else:
             wanted = list(dict.fromkeys(policy_ids))
             for policy_id in wanted:
-                self._desk.find(policy_id)
+                self._context.find(policy_id)
         threads = min(self.ports.threads, len(wanted))
         if threads <= 1:
             return [self.wake(policy_id, reason) for policy_id in wanted]
@@ -79,7 +79,7 @@ class Scaling:
 
     def report_activity(self, policy_id: str, at: int | None = None, count: int = 1) -> IdleState:
         """Somebody used the target: it is not idle, and where it is asleep, it is woken."""
-        now = self._desk.now
+        now = self._context.now
         if at is not None and at > now + SKEW_SECONDS:
             raise Usage(
                 f"the activity is {at - now} s in the future; nothing was changed. "
@@ -88,23 +88,17 @@ class Scaling:
         if count < 0:
             raise Usage(f"{count} requests cannot have happened; nothing was changed. Give 0 or more.")
         moment = now if at is None else min(at, now)
-        for _ in range(MOST_TRIES):
-            policy, state = self._desk.find(policy_id)
-            if not count:
-                return state
-            if state.phase in ASLEEP and moment >= _asleep_since(state):
-                self.wake(policy_id, WakeReason.API_REQUEST)
-                return self._desk.find(policy_id)[1]
-            if moment - state.last_activity_at < (REPORTED_SECONDS if _busy(state) else 1):
-                return state
-            after, stretches = _used(policy, state, moment, now)
-            try:
-                return self._desk.save(policy, after, stretches)
-            except Conflict:
-                continue
-        raise Conflict(
-            f"policy {policy_id} was written by others {MOST_TRIES} times in a row: report it again"
-        )
+
+        def used(policy: Policy, state: IdleState) -> TargetStep | None:
+            recent = moment - state.last_activity_at < (REPORTED_SECONDS if _busy(state) else 1)
+            wakes = state.phase in ASLEEP and moment >= _asleep_since(state)
+            return None if not count or wakes or recent else _used(policy, state, moment, now)
+
+        state = self._context.change(policy_id, used)
+        if count and state.phase in ASLEEP and moment >= _asleep_since(state):
+            self.wake(policy_id, WakeReason.API_REQUEST)
+            return self._context.find(policy_id)[1]
+        return state
 
     def arrive(self, policy_id: str) -> int:
         """A connection for it came to a gate: what sleeps, or is about to, is woken; what is up is in use. A
@@ -122,7 +116,7 @@ class Scaling:
 
     def eta(self, policy_id: str) -> Eta:
         """As `eta_of`, by the id. `NotFound` where there is no such policy."""
-        return self._estimating.eta(self._desk.find(policy_id)[1])
+        return self._estimating.eta(self._context.find(policy_id)[1])
 
     def eta_of(self, state: IdleState) -> Eta:
         """How long until it is ready, from now, and what that was learned from: what is left of a wake in
@@ -143,12 +137,12 @@ class Scaling:
             raise Usage(
                 f"{seconds} s is no time to keep it up; nothing was changed. Give 0 to {YEAR_SECONDS}."
             )
-        until = self._desk.now + seconds if seconds else 0
+        until = self._context.now + seconds if seconds else 0
         says = f"kept up for {seconds} s" if seconds else "no longer kept up"
         state = self._change(policy_id, says, keep_up_until=until)
         if seconds and state.phase in ASLEEP:
             self.wake(policy_id, WakeReason.MANUAL)
-            return self._desk.find(policy_id)[1]
+            return self._context.find(policy_id)[1]
         return state
 
     def pause(self, policy_id: str, paused: bool) -> IdleState:
@@ -162,7 +156,7 @@ class Scaling:
     def wakes(self) -> int:
         """Grows with every wake, so a daemon can tick at once: the wake of another process is seen with the
         next round."""
-        return self._desk.wakes
+        return self._context.wakes
 
     def settings_now(self, settings: Settings) -> Settings:
         """For the next tick: a pool that sleeps may be empty, and a wake does not wait for its node. Where
@@ -184,16 +178,11 @@ class Scaling:
         return self._ledger.rebuild(policy_id)
 
     def _change(self, policy_id: str, says: str, **changes: object) -> IdleState:
-        for _ in range(MOST_TRIES):
-            policy, state = self._desk.find(policy_id)
+        def changed(_: Policy, state: IdleState) -> TargetStep | None:
             after = replace(state, **changes)  # type: ignore[arg-type]  # named fields of this module alone
-            if after == state:
-                return state
-            try:
-                return self._desk.save(policy, after, says=says, kind=LogKind.POLICY)
-            except Conflict:
-                continue
-        raise Conflict(f"policy {policy_id} was written by others {MOST_TRIES} times in a row: try again")
+            return None if after == state else TargetStep(after, says=says, log=LogKind.POLICY)
+
+        return self._context.change(policy_id, changed)
 
 
 def _busy(state: IdleState) -> bool:
@@ -208,9 +197,9 @@ def _asleep_since(state: IdleState) -> int:
     return state.scaled_to_zero_at or state.checked_at
 
 
-def _used(policy: Policy, state: IdleState, at: int, now: int) -> tuple[IdleState, Sequence[Stretch]]:
+def _used(policy: Policy, state: IdleState, at: int, now: int) -> TargetStep:
     """Idleness ends with the activity, unless that was before it began."""
     if state.phase is Phase.IDLE and at >= (state.idle_since or 0):
         step = stay_up(policy, state, "", now, at)
-        return replace(step.state, last_activity_at=at), step.stretches
-    return replace(state, last_activity_at=max(at, state.last_activity_at)), ()
+        return TargetStep(replace(step.state, last_activity_at=at), stretches=step.stretches)
+    return TargetStep(replace(state, last_activity_at=max(at, state.last_activity_at)))

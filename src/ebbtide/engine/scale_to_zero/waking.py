@@ -1,4 +1,4 @@
-"""Waking a policy's target: write the wake, then scale, then say that it was done.
+"""Waking a policy's target: run its machine from the wake that somebody asks for, and follow it to its end.
 
 The write raises the wake count, so a runner that was about to scale to zero is refused; the call to the
 cluster changes each workload's version, so a call to zero that is still on its way is refused too. Only the
@@ -14,22 +14,28 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from ebbtide.core.scale_to_zero import machine
 from ebbtide.core.scale_to_zero import wake as core
+from ebbtide.core.scale_to_zero.activity import Look
+from ebbtide.core.scale_to_zero.machine import Observed, TargetStep, WakeOrder
 from ebbtide.core.scale_to_zero.policy_overrides import ready_nodes
-from ebbtide.engine.scale_to_zero.context import PolicyContext, replicas_of
+from ebbtide.core.scale_to_zero.rules import replicas_in
+from ebbtide.engine.rounds import advance_work
+from ebbtide.engine.scale_to_zero.context import MOST_TRIES, PolicyContext
 from ebbtide.engine.scale_to_zero.estimating import Estimating
+from ebbtide.engine.scale_to_zero.gating import Gating
+from ebbtide.engine.scale_to_zero.policy_machine import Advance, Observe, PolicyMachine
 from ebbtide.engine.single_flight import SingleFlight
-from ebbtide.errors import Conflict, EbbtideError, KeyUsed, NotFound, Unanswered
+from ebbtide.errors import Conflict, EbbtideError, KeyUsed, NotFound
+from ebbtide.model.effect import OutcomeKind, WorkloadOutcome
 from ebbtide.model.events import PartKind, Transition
-from ebbtide.model.idle import IdleState, Once, Phase, Remembered, WakeReason, wake_id
+from ebbtide.model.idle import IdleState, Once, Phase, WakeReason, wake_id
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import SlotState
 from ebbtide.model.policy import Policy
 from ebbtide.model.workload import Workload
 from ebbtide.narrate import fact_in
 
-MOST_TRIES = 100
-"""A write or call that is refused because something changed is made again this often."""
 NODE_STEPS = (SlotState.LAUNCHED, SlotState.JOINED, SlotState.READY)
 SETTLED_LOOKS = 50
 """How many transitions of the log are looked through for the node that a wake waited for."""
@@ -53,65 +59,57 @@ class Woken:
     """The estimate in words: what of it is for a node, and what it was learned from."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ordered:
-    """What a schedule adds to a wake: the replicas to wake to (none: what each had), and up to when schedules
-    are answered."""
-
-    replicas: int | None
-    until: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Carried:
-    """How the calls of a wake went."""
-
-    previous: int = 0
-    problem: str = ""
-    done: bool = True
-
-
 class Waking:
-    def __init__(self, desk: PolicyContext, estimating: Estimating) -> None:
-        self._desk = desk
+    def __init__(self, context: PolicyContext, gating: Gating, estimating: Estimating) -> None:
+        self._context = context
+        self._gating = gating
         self._estimating = estimating
-        self._ports = desk.ports
+        self._ports = context.ports
         self._wakes: SingleFlight[Woken] = SingleFlight()
         self._ends: SingleFlight[IdleState] = SingleFlight()
 
-    def wake(self, policy_id: str, reason: WakeReason, ordered: Ordered | None = None) -> Woken:
-        return self._wakes.do(policy_id, lambda: self._wake(policy_id, reason, ordered))
+    def wake(self, policy_id: str, reason: WakeReason) -> Woken:
+        return self._wakes.do(policy_id, lambda: self._wake(policy_id, reason))
 
     def wake_once(self, policy_id: str, reason: WakeReason, once: Once) -> Woken:
         """As `wake`, and uses up the key in the same write. Not shared with callers who have no such key."""
-        return self._wake(policy_id, reason, None, once)
+        return self._wake(policy_id, reason, once)
 
-    def _wake(
-        self, policy_id: str, reason: WakeReason, ordered: Ordered | None, once: Once | None = None
-    ) -> Woken:
-        for _ in range(MOST_TRIES):
-            policy, state = self._desk.find(policy_id)
-            up = self._look(policy) if state.phase in (Phase.ACTIVE, Phase.IDLE) else None
-            number = ordered.replicas if ordered is not None else None
-            if ordered is not None and state.phase is not Phase.WAKING:
-                state = replace(state, scheduled_until=ordered.until)
-            step = core.wake(policy, state, reason, self._desk.now, up or (), number)
+    def _wake(self, policy_id: str, reason: WakeReason, once: Once | None = None) -> Woken:
+        def ordered(state: IdleState, observed: Observed, now: float) -> TargetStep:
             # Crash table: webhook-unwritten.
-            if step.joined and once is not None:
+            if once is not None and state.phase is Phase.WAKING:
                 self._use_up(once)
-            if step.joined and not step.acts:
-                return self._answer(policy, state, _Carried(), "Wake already in progress")
-            written = state
-            if not step.joined:
-                says = f"woken ({reason})" if step.acts else f"woken while running ({reason})"
-                try:
-                    written = self._desk.save(policy, step.state, step.stretches, says, LogKind.WAKE, once)
-                except Conflict:
-                    continue
-            if not step.acts:
-                return self._running(policy, written, up or ())
-            return self._act(policy, written, exact=number is not None)
-        raise Conflict(f"policy {policy_id} was written by others {MOST_TRIES} times in a row: wake it again")
+            return machine.wake(state, observed, WakeOrder(reason), int(now))
+
+        run = self._machine(policy_id, ordered, self._observe)
+        run.once = once
+        if not advance_work(run):
+            raise Conflict(
+                f"policy {policy_id} was written by others {MOST_TRIES} times in a row: wake it again"
+            )
+        policy, state, step = run.policy, run.state, run.step
+        if state.phase is not Phase.WAKING:
+            return self._running(policy, state, run.observed.look.workloads)
+        if step is None or not (step.effects or step.says):
+            return self._answer(policy, state, (), "Wake already in progress")
+        self.follow(policy, state)
+        done = all(outcome.kind is OutcomeKind.DONE for outcome in run.outcomes)
+        told = "; ".join(run.problems)
+        message = "Wake initiated" if done else f"Wake recorded; the next round goes on: {told}"
+        return self._answer(policy, state, run.outcomes, f"{message}; {told}" if done and told else message)
+
+    def _machine(self, policy_id: str, step_from: Advance, observe: Observe) -> PolicyMachine:
+        policy, state = self._context.find(policy_id)
+        return PolicyMachine(self._context, self._gating, state, observe(policy, state), observe, step_from)
+
+    def _observe(self, policy: Policy, state: IdleState) -> Observed:
+        """Only of what counts as awake it matters what is there. What cannot be read counts as running."""
+        there = (self.workloads_of(policy) or ()) if state.phase in machine.AWAKE else ()
+        return Observed(policy, Look(workloads=tuple(there)), self._context.defaults)
+
+    def _observe_end(self, policy: Policy, state: IdleState) -> Observed:
+        return Observed(policy, Look(), self._context.defaults, node_seconds=self.node_seconds(state))
 
     def _use_up(self, once: Once) -> None:
         """Of a wake that joins one that is written already."""
@@ -119,83 +117,25 @@ class Waking:
         if policies.keep_once(once.key, once.value, once.expires_at, once.now) != once.value:
             raise KeyUsed(f"{once.key} was used before; nothing was changed")
 
-    def _act(self, policy: Policy, state: IdleState, exact: bool = False) -> Woken:
-        carried = self.carry_out(policy, state, exact)
-        if self._ports.follows:
-            self._follow(policy, state)
-        message = (
-            "Wake initiated" if carried.done else f"Wake recorded; the next round goes on: {carried.problem}"
-        )
-        if carried.done and carried.problem:
-            message = f"Wake initiated; {carried.problem}"
-        return self._answer(policy, state, carried, message)
-
-    def carry_out(self, policy: Policy, state: IdleState, exact: bool = False) -> _Carried:
-        """Scale every workload up that is at zero (`exact`: also what is up, to the number of a schedule) and
-        write that it was answered. Never raises: what did not work is left to the next round."""
-        previous, problems, done = 0, [], True
-        for target in core.targets(policy, state):
-            try:
-                before = self._scale_up(policy, target, exact)
-            except NotFound as error:
-                problems.append(str(error))
-            except EbbtideError as error:
-                problems.append(str(error))
-                done = False
-            else:
-                previous += before
-        if done:
-            try:
-                self._confirm(policy.id, state.wake_count)
-            except EbbtideError as error:
-                problems.append(str(error))
-        return _Carried(previous, "; ".join(problems), done)
-
-    def _scale_up(self, policy: Policy, target: Remembered, exact: bool) -> int:
-        """The replicas before. The call is made also where nothing is to change:
-        it changes the version, and with it refuses a call to zero that is still on its way."""
-        note, before = self._desk.note(policy, "woken"), None
-        for _ in range(MOST_TRIES):
-            seen = self._ports.workloads.read(target.ref)
-            before = seen.replicas if before is None else before
-            with suppress(Conflict, Unanswered):
-                least = target.replicas if exact or not seen.replicas else 0
-                self._ports.workloads.scale(seen, max(seen.replicas, least), note)
-                return before
-        raise Conflict(f"{target.ref} changed {MOST_TRIES} times while it was to be scaled up")
-
-    def _confirm(self, policy_id: str, wake_count: int) -> None:
-        for _ in range(MOST_TRIES):
-            policy, state = self._desk.find(policy_id)
-            if state.phase is not Phase.WAKING or state.wake_count != wake_count or state.last_scaled_at:
-                return
-            with suppress(Conflict):
-                self._desk.save(policy, core.scaled(state, self._desk.now))
-                return
-
     def finish(self, policy_id: str, wake_count: int) -> IdleState:
         """The target is ready: write it, and what the wake took, once, however many saw it."""
         return self._ends.do(policy_id, lambda: self._finish(policy_id, wake_count))
 
     def _finish(self, policy_id: str, wake_count: int) -> IdleState:
-        for _ in range(MOST_TRIES):
-            policy, state = self._desk.find(policy_id)
+        def ended(state: IdleState, observed: Observed, now: float) -> TargetStep:
             if state.phase is not Phase.WAKING or state.wake_count != wake_count:
-                return state
-            # Crash table: wake-unanswered.
-            if not state.last_scaled_at:
-                # It may be up only because a call to zero is still on its way: refuse that first.
-                if not self.carry_out(policy, state).done:
-                    return state
-                continue
-            at = self._ports.clock.now()
-            end = core.ready(policy, state, at, self._node_seconds(state, at), self._desk.defaults)
-            with suppress(Conflict):
-                return self._desk.save(policy, end.state, end.stretches, end.says, LogKind.WAKE)
-        return state
+                return TargetStep(state)
+            return machine.ready(state, observed, now)
+
+        run = self._machine(policy_id, ended, self._observe_end)
+        advance_work(run)
+        if run.outcomes:
+            # The calls of the wake were still to be made: now it may be over.
+            advance_work(run)
+        return run.state
 
     def wait_ready(self, policy_id: str, id_of_wake: str, until: float) -> Woken:
-        policy, state = self._desk.find(policy_id)
+        policy, state = self._context.find(policy_id)
         count = state.wake_count
         prefix, _, number = id_of_wake.rpartition("-")
         if wake_id(policy_id, 0) != f"{prefix}-0" or not number.isdecimal() or int(number) > count:
@@ -206,7 +146,7 @@ class Waking:
         if ready:
             state = self.finish(policy_id, count)
         message = "Ready" if ready else "Not ready in time; the wake goes on"
-        answer = self._answer(policy, state, _Carried(), message)
+        answer = self._answer(policy, state, (), message)
         waited = bool(
             state.wakes and state.wakes[-1].at == state.last_wake_at and state.wakes[-1].node_seconds
         )
@@ -218,7 +158,7 @@ class Waking:
         waking = [target.ref for target in core.targets(policy, state)]
         if state.phase is not Phase.WAKING:
             # What somebody put to zero after the wake is not waited for.
-            there = self._look(policy) or ()
+            there = self.workloads_of(policy) or ()
             waking = [each.ref for each in there if each.replicas] or list(policy.target.workloads)
         return all(self._ports.workloads.wait_ready(ref, until).ready for ref in waking)
 
@@ -232,8 +172,11 @@ class Waking:
             self._ports.clock.sleep(min(1.0, max(0.0, until - self._ports.clock.now())))
         return False
 
-    def _follow(self, policy: Policy, state: IdleState) -> None:
-        seconds = core.cold_start_timeout(policy, self._desk.defaults)
+    def follow(self, policy: Policy, state: IdleState) -> None:
+        """Until it is ready, where this process stays."""
+        if not self._ports.follows:
+            return
+        seconds = core.cold_start_timeout(policy, self._context.defaults)
         until = self._ports.clock.now() + seconds
         wanted = wake_id(policy.id, state.wake_count)
 
@@ -243,7 +186,7 @@ class Waking:
 
         threading.Thread(target=follow, name=f"follow {policy.name}", daemon=True).start()
 
-    def _look(self, policy: Policy) -> Sequence[Workload] | None:
+    def workloads_of(self, policy: Policy) -> Sequence[Workload] | None:
         """The workloads that are there; nothing where they cannot be read: then it counts as running."""
         found = []
         for ref in policy.target.workloads:
@@ -255,15 +198,15 @@ class Waking:
                 return None
         return found
 
-    def _node_seconds(self, state: IdleState, at: float) -> float:
+    def node_seconds(self, state: IdleState) -> float:
         """How long after the wake the last step of a node was seen that came while it waited."""
-        since = state.last_wake_at or 0
+        since, at = state.last_wake_at or 0, self._ports.clock.now()
         entries = self._ports.store.read_log([LogKind.TRANSITION], limit=SETTLED_LOOKS)
         came = [entry.at for entry in entries if since <= entry.at <= at and _is_node_step(entry)]
         return float(max(1, max(came) - since)) if came else 0.0
 
     def _running(self, policy: Policy, state: IdleState, up: Sequence[Workload]) -> Woken:
-        count = replicas_of(up) if policy.target.workloads else max(1, policy.min_replicas)
+        count = replicas_in(up) if policy.target.workloads else max(1, policy.min_replicas)
         return Woken(
             policy.id,
             previous_replicas=count,
@@ -276,12 +219,14 @@ class Waking:
             ready=bool(up) and all(each.ready for each in up if each.replicas),
         )
 
-    def _answer(self, policy: Policy, state: IdleState, carried: _Carried, message: str) -> Woken:
+    def _answer(
+        self, policy: Policy, state: IdleState, outcomes: Sequence[WorkloadOutcome], message: str
+    ) -> Woken:
         target = sum(one.replicas for one in core.targets(policy, state))
         estimate = self._estimating.eta(state)
         return Woken(
             policy.id,
-            previous_replicas=carried.previous,
+            previous_replicas=sum(outcome.previous for outcome in outcomes),
             target_replicas=target if policy.target.workloads else max(1, policy.min_replicas),
             wake_reason=state.wake_reason or WakeReason.MANUAL,
             status="waking",

@@ -1,0 +1,190 @@
+"""The record's machines at work: operations of the two lanes, and answers to spot notices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil
+from textwrap import shorten
+
+from ebbtide.core.operations import facts, machine
+from ebbtide.core.operations.machine import Work
+from ebbtide.core.operations.situation import Situation
+from ebbtide.core.step import Step
+from ebbtide.engine.leased import Leased
+from ebbtide.engine.observe import observe
+from ebbtide.engine.perform import perform
+from ebbtide.engine.ports import Ports
+from ebbtide.engine.rounds import advance_work, refuse_if_broken
+from ebbtide.errors import Conflict
+from ebbtide.model.effect import Effect, Outcome, OutcomeKind
+from ebbtide.model.events import Event
+from ebbtide.model.log import LogEntry
+from ebbtide.model.record import Lease, Record
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+from ebbtide.narrate import entry_of
+
+MAX_ROUNDS = 40
+SAID_AT_MOST = 600
+"""Characters of what a tick said that the record keeps."""
+Find = Callable[[Record], Work | None]
+
+
+@dataclass(slots=True)
+class LeasedRun:
+    """One runner's run under one lease, with what it knows of the record and the cluster."""
+
+    ports: Ports
+    settings: Settings
+    leased: Leased
+    record: Record
+    snapshot: Snapshot
+    sentences: list[str] = field(default_factory=list)
+    asked: set[Effect] = field(default_factory=set)
+    """Effects asked for in this tick: none is asked for twice, however slowly the world shows it."""
+
+    @property
+    def now(self) -> int:
+        return int(self.ports.clock.now())
+
+    @property
+    def lease(self) -> Lease:
+        return self.leased.lease
+
+    @property
+    def situation(self) -> Situation:
+        until = ceil(self.leased.last_moment)
+        return Situation(self.snapshot, self.record, self.settings, self.lease, self.now, until)
+
+    def entry(self, fact: Event, subject: str = "") -> LogEntry:
+        return entry_of(self.ports.new_id(), self.now, fact, subject)
+
+    def write(self, record: Record, entries: Sequence[LogEntry] = ()) -> None:
+        said = "; ".join(self.sentences)
+        if len(said) > SAID_AT_MOST:
+            said = shorten(said, SAID_AT_MOST, placeholder=" …")
+        record = replace(record, last_said=said or record.last_said)
+        self.record = self.ports.store.write(record, self.lease, entries)
+
+    def renew(self) -> None:
+        self.leased.renew()
+        self.record = self.ports.store.load()
+
+    def look(self) -> None:
+        self.snapshot = observe(self.ports, self.settings)
+
+    def reload(self) -> None:
+        self.record = self.ports.store.load()
+        self.look()
+
+    def advance_found(self, find: Find) -> None:
+        """What `find` names, for as long as it moves and there is time."""
+        advance_work(RecordMachine(self, find))
+
+
+@dataclass(slots=True)
+class RecordMachine:
+    run: LeasedRun
+    find_in: Find
+    last_moment: float = 0.0
+    """For the effects of this round, as its machine was told."""
+    most_rounds: int = MAX_ROUNDS
+
+    def has_time(self) -> bool:
+        if self.run.leased.half_over():
+            self.run.renew()
+        return self.run.leased.has_time()
+
+    def find(self) -> Work | None:
+        return self.find_in(self.run.record)
+
+    def advance(self, state: Work) -> Step[Work, Effect]:
+        self.last_moment = self.run.leased.last_moment
+        step = machine.advance(state, self.run.situation)
+        if machine.is_settled(step.state):
+            return Step(step.state)
+        return Step(step.state, tuple(effect for effect in step.effects if effect not in self.run.asked))
+
+    def broken(self, before: Work, after: Work) -> Sequence[str]:
+        return machine.check_invariants(before, after)
+
+    def write(self, before: Work, step: Step[Work, Effect]) -> Work | None:
+        run, after = self.run, step.state
+        if machine.is_settled(after):
+            self._close(before, after)
+            return after
+        if after == before:
+            return None
+        entries = self._moved(before, after)
+        run.sentences.extend(entry.says for entry in entries)
+        run.write(machine.written(run.record, after), entries)
+        run.ports.observer.advanced(before, after)
+        return after
+
+    def _close(self, before: Work, after: Work) -> None:
+        run = self.run
+        closed = machine.close(after, run.situation)
+        entries = self._moved(before, after)
+        end = run.entry(facts.closed(after, closed.succeeded, closed.reason), after.id)
+        run.sentences.append(end.says)
+        run.write(closed.record, [*entries, end])
+        run.ports.observer.advanced(before, after)
+        run.ports.observer.closed(after, closed.succeeded)
+
+    def is_ours(self, state: Work) -> bool:
+        # The token must be known to be ours before anything is done.
+        self.run.renew()
+        if self.find() == state:
+            return True
+        self.run.look()
+        return False
+
+    def perform(self, step: Step[Work, Effect]) -> tuple[Outcome, ...]:
+        run = self.run
+        return perform(step.effects, run.ports, run.settings, run.lease, self.last_moment)
+
+    def absorb(self, state: Work, outcomes: Sequence[Outcome]) -> None:
+        """Write what the effects taught, and log each of them."""
+        run = self.run
+        entries = [
+            run.entry(fact, fact.name)
+            for fact in (facts.effect_done(outcome, state) for outcome in outcomes)
+            if fact.outcome is not OutcomeKind.SKIPPED
+        ]
+        run.sentences.extend(entry.says for entry in entries)
+        run.ports.observer.performed(outcomes)
+        after = machine.absorb(state, outcomes, run.situation)
+        refuse_if_broken(machine.check_invariants(state, after))
+        if after == state:
+            run.ports.store.append(entries)
+        else:
+            self._write_absorbed(state, after, entries)
+        run.asked.update(outcome.effect for outcome in outcomes)
+
+    def _write_absorbed(self, state: Work, after: Work, entries: list[LogEntry]) -> None:
+        run = self.run
+        moved = self._moved(state, after)
+        raised = [run.entry(alarm, subject) for subject, alarm in facts.alarms(state, after)]
+        try:
+            run.write(machine.written(run.record, after), [*entries, *moved, *raised])
+        except Conflict:
+            run.ports.store.append(entries)  # the effects happened, whichever runner writes the record
+            raise
+        for alarm in raised:
+            run.ports.notifier.notify(alarm)
+        run.ports.observer.advanced(state, after)
+
+    def goes_on(self, state: Work, outcomes: Sequence[Outcome]) -> bool:
+        if machine.is_settled(state):
+            return False
+        self.run.look()
+        # What was put off, or got no answer, is not asked again in the same breath.
+        answers = (OutcomeKind.DONE, OutcomeKind.NO_CAPACITY, OutcomeKind.REFUSED)
+        return not outcomes or any(outcome.kind in answers for outcome in outcomes)
+
+    def reload(self) -> None:
+        self.run.reload()
+
+    def _moved(self, before: Work, after: Work) -> list[LogEntry]:
+        return [self.run.entry(fact, fact.name) for fact in facts.transitions(before, after)]
