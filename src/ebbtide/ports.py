@@ -6,15 +6,15 @@ carried out, one that raises anything else was not.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, Outcome, SoftTaint, Uncordon
 from ebbtide.model.gate import GatePort, Service, ServiceRef, Takeover
 from ebbtide.model.idle import IdleState, Once
-from ebbtide.model.ledger import LedgerDay
-from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.ledger import Days, LedgerDay
+from ebbtide.model.log import Entries, Kinds, LogEntry
 from ebbtide.model.node import Instance
 from ebbtide.model.operation import Operation, Spot, SpotNotice
 from ebbtide.model.pod import Pod
@@ -59,12 +59,7 @@ class Store(Protocol):
         """Append alone; an entry whose id is there already is left as it is."""
 
     def read_log(
-        self,
-        kinds: Collection[LogKind] = (),
-        subject: str = "",
-        limit: int = 100,
-        before: str = "",
-        brief: bool = False,
+        self, kinds: Kinds = (), subject: str = "", limit: int = 100, before: str = "", brief: bool = False
     ) -> Sequence[LogEntry]:
         """The newest entries first, by their ids; of all kinds and subjects where none is named, and only
         those whose ids come before `before` where that is given. In `brief` decisions come without
@@ -114,11 +109,7 @@ class PolicyStore(Protocol):
         """Of all policies, in any order."""
 
     def write_state(
-        self,
-        state: IdleState,
-        days: Sequence[LedgerDay] = (),
-        entries: Sequence[LogEntry] = (),
-        once: Once | None = None,
+        self, state: IdleState, days: Days = (), entries: Entries = (), once: Once | None = None
     ) -> IdleState:
         """Replace the state, add each day's amounts to the row of its policy, date and currency, append
         the entries, use up the key: all or nothing, and only while `rev` is still that of `state` (else

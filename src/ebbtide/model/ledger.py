@@ -7,6 +7,7 @@ have 23 or 25 hours.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -52,3 +53,6 @@ class LedgerDay:
     """Of the nodes really not paid meanwhile; never more than `zero_price_seconds`."""
     unpriced_seconds: int = 0
     """At zero with no known price: time that is not turned into money."""
+
+
+Days = Sequence[LedgerDay]

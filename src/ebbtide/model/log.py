@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -53,3 +53,7 @@ class LogEntry:
     """The decision, operation, node or instance it is about."""
     data: Mapping[str, object] = field(default_factory=dict)
     """JSON values only."""
+
+
+Kinds = Collection[LogKind]
+Entries = Sequence[LogEntry]

@@ -91,7 +91,7 @@ def test_new_nodes_are_launched_before_anything_is_marked() -> None:
     after = consolidate.absorb(step.state, [launched], at(seen(pod), step.state))
     assert after.slots[0].state is SlotState.LAUNCHED
     waiting = consolidate.advance(after, at(seen(pod, source=make_node("a1")), after))
-    assert (waiting.operation, waiting.effects) == (after, ())
+    assert (waiting.state, waiting.effects) == (after, ())
 
 
 def test_sources_are_marked_when_every_new_node_is_ready() -> None:
@@ -175,7 +175,7 @@ def test_a_pod_without_controller_that_may_be_evicted_is_over_when_it_is_gone() 
     step = consolidate.advance(operation, at(seen(pod), operation))
     assert step.state.moves[0].owner_ready == 0
     gone = consolidate.advance(step.state, at(seen(), step.state))
-    assert states(gone.operation) == [MoveState.MOVED]
+    assert states(gone.state) == [MoveState.MOVED]
 
 
 def test_a_node_is_emptied_when_only_what_belongs_to_it_is_left() -> None:
@@ -190,8 +190,8 @@ def test_a_node_is_emptied_when_only_what_belongs_to_it_is_left() -> None:
     )
     finished = replace(late, phase=Phase.SUCCEEDED)
     done = consolidate.advance(step.state, at(seen(replace(new, uid="n"), finished), step.state))
-    assert done.operation.sources[0].state is SourceState.EMPTIED
-    assert machine.is_settled(done.operation)
+    assert done.state.sources[0].state is SourceState.EMPTIED
+    assert machine.is_settled(done.state)
 
 
 def test_with_nothing_left_to_move_it_waits_for_what_is_ending() -> None:

@@ -139,7 +139,7 @@ def test_a_pod_that_came_onto_a_source_stops_it_and_one_that_ends_does_not() -> 
     operation = planned(pod)
     assert stopped(operation, seen(pod, other)).abort_reason == "default/new-1 came onto a1"
     ending = consolidate.advance(operation, at(seen(pod, replace(other, terminating=True)), operation))
-    assert ending.operation.abort_reason == ""
+    assert ending.state.abort_reason == ""
 
 
 def test_what_happens_on_a_node_that_is_empty_already_does_not_stop_the_rest() -> None:
@@ -272,8 +272,8 @@ def test_time_without_a_runner_is_nobodys_fault() -> None:
     begun = replace(operation, moves=(evicting(pod),))
     there = seen(replace(new, node_name="b1"))
     back = consolidate.advance(begun, at(there, begun, NOW + 2 * LONG))
-    assert [move.state for move in back.operation.moves] == [MoveState.MOVED]
-    assert back.operation.sources[0].state is SourceState.EMPTIED
+    assert [move.state for move in back.state.moves] == [MoveState.MOVED]
+    assert back.state.sources[0].state is SourceState.EMPTIED
 
 
 def test_a_hard_no_after_long_is_told_as_that() -> None:

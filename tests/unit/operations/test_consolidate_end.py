@@ -27,14 +27,14 @@ def test_the_mark_is_lifted_and_then_it_is_over() -> None:
     step = consolidate.advance(operation, at(seen(), operation))
     assert step.effects == (Uncordon("a1", "uid-a1", "op", TOKEN),)
     lifted = consolidate.advance(operation, at(seen(source=PLAIN_SOURCE), operation))
-    assert lifted.operation.sources[0].state is SourceState.RELEASED
-    assert machine.is_settled(lifted.operation)
+    assert lifted.state.sources[0].state is SourceState.RELEASED
+    assert machine.is_settled(lifted.state)
 
 
 def test_the_mark_is_lifted_only_when_a_stalled_runner_can_no_longer_evict() -> None:
     operation = releasing(token=TOKEN - 1, until=NOW + 20)
     waits = consolidate.advance(operation, at(seen(), operation, NOW + 49))
-    assert (waits.operation, waits.effects) == (operation, ())
+    assert (waits.state, waits.effects) == (operation, ())
     assert consolidate.advance(operation, at(seen(), operation, NOW + 50)).effects != ()
 
 

@@ -209,7 +209,7 @@ def test_resume_computes_the_same_step_from_what_is_written_whoever_runs_it() ->
     once = scale_down.advance(make_scale_down(make_removal()), make_situation(seen, token=5))
     again = scale_down.advance(make_scale_down(make_removal()), make_situation(seen, token=6))
     assert once.effects == again.effects
-    assert states(once.operation) == states(again.operation)
+    assert states(once.state) == states(again.state)
 
 
 def test_what_was_set_aside_is_told_apart_from_what_was_kept() -> None:

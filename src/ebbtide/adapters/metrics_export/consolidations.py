@@ -9,29 +9,19 @@ from decimal import Decimal
 from prometheus_client import CollectorRegistry, Counter, Summary
 
 from ebbtide.core.nodes.decide import operation_id
+from ebbtide.model import operation as ops
 from ebbtide.model.consolidation import ConsolidationPlan
 from ebbtide.model.decision import Action, Decision
-from ebbtide.model.operation import (
-    AbortCause,
-    Consolidate,
-    Operation,
-    Removal,
-    RemovalState,
-    ScaleDown,
-    Slot,
-    SlotState,
-    Spot,
-)
 
 WHY = (
-    ("paused", AbortCause.PAUSED),
-    ("is above CPU_UP", AbortCause.LOAD),
-    ("pods have waited", AbortCause.PODS_WAITING),
-    ("waits for a node", AbortCause.PODS_WAITING),
-    ("is pending", AbortCause.PODS_WAITING),
-    ("not finished after", AbortCause.TOO_LONG),
-    ("came onto", AbortCause.CHANGED),
-    ("cannot go", AbortCause.NOT_IDLE),
+    ("paused", ops.AbortCause.PAUSED),
+    ("is above CPU_UP", ops.AbortCause.LOAD),
+    ("pods have waited", ops.AbortCause.PODS_WAITING),
+    ("waits for a node", ops.AbortCause.PODS_WAITING),
+    ("is pending", ops.AbortCause.PODS_WAITING),
+    ("not finished after", ops.AbortCause.TOO_LONG),
+    ("came onto", ops.AbortCause.CHANGED),
+    ("cannot go", ops.AbortCause.NOT_IDLE),
 )
 """A removal of empty nodes has no cause of its own yet, only its reason."""
 
@@ -81,21 +71,23 @@ class ConsolidationFigures:
         asked = {one.instance_id: costs.get(one.node_name, Decimal(0)) for one in plan.empties}
         self._empties[cluster] = _Empties(operation_id(decision.at, decision.id), plan, asked)
 
-    def advanced(self, cluster: str, before: Operation | Spot, after: Operation | Spot) -> None:
+    def advanced(
+        self, cluster: str, before: ops.Operation | ops.Spot, after: ops.Operation | ops.Spot
+    ) -> None:
         came, went = _came(after) - _came(before), _went(after) - _went(before)
         if came:
             self.provisioned.labels(cluster).inc(len(came))
         if went:
             self.decommissioned.labels(cluster).inc(len(went))
 
-    def closed(self, cluster: str, work: Operation | Spot, succeeded: bool) -> None:
+    def closed(self, cluster: str, work: ops.Operation | ops.Spot, succeeded: bool) -> None:
         """One that moves pods, or that takes what is empty; what it removes later is a part of it."""
         empties = self._empties.get(cluster)
         match work:
-            case Consolidate():
+            case ops.Consolidate():
                 saved = (work.savings_per_hour, work.currency) if succeeded else None
                 self._ended(cluster, saved, work.abort_cause)
-            case ScaleDown() if empties is not None and work.id == empties.id:
+            case ops.ScaleDown() if empties is not None and work.id == empties.id:
                 empties.gone |= _went(work)
                 if succeeded and not empties.complete:
                     return  # only some may go at once: the others follow under the same id
@@ -108,12 +100,12 @@ class ConsolidationFigures:
                 pass
 
     def _book(self, cluster: str, empties: _Empties) -> None:
-        self._ended(cluster, (empties.savings, empties.plan.currency), AbortCause.NONE)
+        self._ended(cluster, (empties.savings, empties.plan.currency), ops.AbortCause.NONE)
 
-    def _ended(self, cluster: str, saved: tuple[Decimal, str] | None, why: AbortCause) -> None:
+    def _ended(self, cluster: str, saved: tuple[Decimal, str] | None, why: ops.AbortCause) -> None:
         self.ended.labels(cluster, "failed" if saved is None else "succeeded").inc()
         if saved is None:
-            self.failed.labels(cluster, why or AbortCause.OTHER).inc()
+            self.failed.labels(cluster, why or ops.AbortCause.OTHER).inc()
         else:
             self.savings.labels(cluster, saved[1]).observe(float(saved[0]))
 
@@ -142,27 +134,27 @@ class _Empties:
         )
 
 
-def why_failed(reason: str) -> AbortCause:
-    return next((cause for words, cause in WHY if words in reason), AbortCause.OTHER)
+def why_failed(reason: str) -> ops.AbortCause:
+    return next((cause for words, cause in WHY if words in reason), ops.AbortCause.OTHER)
 
 
-def _came(work: Operation | Spot) -> set[str]:
-    return {slot.key for slot in _slots(work) if slot.state is SlotState.READY}
+def _came(work: ops.Operation | ops.Spot) -> set[str]:
+    return {slot.key for slot in _slots(work) if slot.state is ops.SlotState.READY}
 
 
-def _went(work: Operation | Spot) -> set[str]:
-    return {removal.instance_id for removal in _removals(work) if removal.state is RemovalState.GONE}
+def _went(work: ops.Operation | ops.Spot) -> set[str]:
+    return {removal.instance_id for removal in _removals(work) if removal.state is ops.RemovalState.GONE}
 
 
-def _slots(work: Operation | Spot) -> Iterator[Slot]:
-    if isinstance(work, Spot):
+def _slots(work: ops.Operation | ops.Spot) -> Iterator[ops.Slot]:
+    if isinstance(work, ops.Spot):
         yield from (work.slot,) if work.slot is not None else ()
-    elif not isinstance(work, ScaleDown):
+    elif not isinstance(work, ops.ScaleDown):
         yield from work.slots
 
 
-def _removals(work: Operation | Spot) -> Iterator[Removal]:
-    if isinstance(work, Spot):
+def _removals(work: ops.Operation | ops.Spot) -> Iterator[ops.Removal]:
+    if isinstance(work, ops.Spot):
         yield from (work.removal,) if work.removal is not None else ()
-    elif isinstance(work, ScaleDown):
+    elif isinstance(work, ops.ScaleDown):
         yield from work.removals

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from bisect import insort
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ebbtide.adapters.stores.codec.entries import KEPT_FOR_GOOD, LARGE_KINDS, pack, unpack
@@ -16,7 +16,7 @@ from ebbtide.adapters.stores.codec.operations import Item, action_ids
 from ebbtide.adapters.stores.codec.record import from_item, is_lock, item_key, lock_key, to_item
 from ebbtide.adapters.stores.guards import LEASES_OUTLIVE_SECONDS, Held, Stored, given_back, refusal, written
 from ebbtide.adapters.stores.memory_policies import MemoryPolicies, PolicyTables
-from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.log import Kinds, LogEntry
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
 from ebbtide.ports import Clock
 
@@ -130,12 +130,7 @@ class MemoryStore:
             self._add(entries, blocks)
 
     def read_log(
-        self,
-        kinds: Collection[LogKind] = (),
-        subject: str = "",
-        limit: int = 100,
-        before: str = "",
-        brief: bool = False,
+        self, kinds: Kinds = (), subject: str = "", limit: int = 100, before: str = "", brief: bool = False
     ) -> Sequence[LogEntry]:
         found: list[LogEntry] = []
         with self._lock:

@@ -33,8 +33,8 @@ from ebbtide.adapters.stores.policy_guards import (
 )
 from ebbtide.errors import Conflict
 from ebbtide.model.idle import IdleState, Once
-from ebbtide.model.ledger import LedgerDay
-from ebbtide.model.log import LogEntry
+from ebbtide.model.ledger import Days, LedgerDay
+from ebbtide.model.log import Entries, LogEntry
 from ebbtide.model.policy import Policy
 
 if TYPE_CHECKING:
@@ -129,11 +129,7 @@ class MemoryPolicies:
         return self._states.read_all(bodies)
 
     def write_state(
-        self,
-        state: IdleState,
-        days: Sequence[LedgerDay] = (),
-        entries: Sequence[LogEntry] = (),
-        once: Once | None = None,
+        self, state: IdleState, days: Days = (), entries: Entries = (), once: Once | None = None
     ) -> IdleState:
         refuse_too_many(entries)
         checked = checked_days(state.policy_id, days)

@@ -7,18 +7,8 @@ from typing import assert_never
 
 from ebbtide.core.nodes.gates import REPLACED
 from ebbtide.core.operations.machine import Work
+from ebbtide.model import effect as effects
 from ebbtide.model.decision import Decision
-from ebbtide.model.effect import (
-    Cordon,
-    DeleteNode,
-    Effect,
-    Evict,
-    Launch,
-    Outcome,
-    SoftTaint,
-    Terminate,
-    Uncordon,
-)
 from ebbtide.model.events import (
     Alarm,
     AlarmKind,
@@ -175,10 +165,10 @@ def _launch_key(slot: Slot) -> str:
     return slot.key.rpartition("r")[0] if slot.refused else slot.key
 
 
-def effect_done(outcome: Outcome, work: Work) -> EffectDone:
+def effect_done(outcome: effects.Outcome, work: Work) -> EffectDone:
     effect = outcome.effect
     kind, name = _effect(effect)
-    slot = effect.slot if isinstance(effect, Launch) else None
+    slot = effect.slot if isinstance(effect, effects.Launch) else None
     made = outcome.instance.id if outcome.instance is not None else ""
     return EffectDone(
         operation_id=work.id,
@@ -187,30 +177,30 @@ def effect_done(outcome: Outcome, work: Work) -> EffectDone:
         outcome=outcome.kind,
         name=name,
         detail=outcome.detail,
-        pod=f"{effect.namespace}/{effect.name}" if isinstance(effect, Evict) else "",
-        instance_id=effect.instance_id if isinstance(effect, Terminate) else made,
+        pod=f"{effect.namespace}/{effect.name}" if isinstance(effect, effects.Evict) else "",
+        instance_id=effect.instance_id if isinstance(effect, effects.Terminate) else made,
         instance_type=slot.instance_type if slot else "",
         market=str(slot.market) if slot else "",
         zone=slot.zone if slot else "",
     )
 
 
-def _effect(effect: Effect) -> tuple[EffectKind, str]:
+def _effect(effect: effects.Effect) -> tuple[EffectKind, str]:
     """What it is, and what it is done to."""
     match effect:
-        case Launch():
+        case effects.Launch():
             return EffectKind.LAUNCH, effect.slot.key
-        case Terminate():
+        case effects.Terminate():
             return EffectKind.TERMINATE, effect.instance_id
-        case Evict():
+        case effects.Evict():
             return EffectKind.EVICT, effect.node_name
-        case Cordon():
+        case effects.Cordon():
             return EffectKind.CORDON, effect.node_name
-        case Uncordon():
+        case effects.Uncordon():
             return EffectKind.UNCORDON, effect.node_name
-        case SoftTaint():
+        case effects.SoftTaint():
             return EffectKind.SOFT_TAINT, effect.node_name
-        case DeleteNode():
+        case effects.DeleteNode():
             return EffectKind.DELETE_NODE, effect.node_name
         case _:
             assert_never(effect)

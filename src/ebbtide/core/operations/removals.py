@@ -97,10 +97,12 @@ def advance_removal(
     match removal.state:
         case RemovalState.PLANNED:
             return _planned(removal, node, operation_id, situation)
-        case RemovalState.DRAINING:
-            return _draining(removal, node, operation_id, situation, disruptions)
-        case RemovalState.DRAINED:
-            return _drained(removal, node, operation_id, situation, disruptions)
+        case RemovalState.DRAINING | RemovalState.DRAINED:
+            if node is None:
+                end = RemovalState.RELEASING, "its node left the cluster"
+                return _out_of_sight(removal, operation_id, situation, *end), ()
+            go_on = _draining if removal.state is RemovalState.DRAINING else _drained
+            return go_on(removal, node, operation_id, situation, disruptions)
         case _:
             return _terminating(removal, node, operation_id, situation, disruptions)
 
@@ -185,11 +187,8 @@ def with_time_again(removal: Removal, settings: Settings, now: int) -> Removal:
 
 
 def _draining(
-    removal: Removal, node: Node | None, operation_id: str, situation: Situation, disruptions: Disruptions
+    removal: Removal, node: Node, operation_id: str, situation: Situation, disruptions: Disruptions
 ) -> Advance:
-    if node is None:
-        end = RemovalState.RELEASING, "its node left the cluster"
-        return _out_of_sight(removal, operation_id, situation, *end), ()
     hurried = situation.notice_for(removal.instance_id) is not None
     if not _accepts_no_pods(node, operation_id, hurried):
         if situation.now >= removal.drain_deadline and not _cloud_is_reclaiming(
@@ -280,11 +279,8 @@ def _attempt_failed(removal: Removal, situation: Situation, reason: str) -> Remo
 
 
 def _drained(
-    removal: Removal, node: Node | None, operation_id: str, situation: Situation, disruptions: Disruptions
+    removal: Removal, node: Node, operation_id: str, situation: Situation, disruptions: Disruptions
 ) -> Advance:
-    if node is None:
-        end = RemovalState.RELEASING, "its node left the cluster"
-        return _out_of_sight(removal, operation_id, situation, *end), ()
     hurried = situation.notice_for(removal.instance_id) is not None
     plan = _plan(removal, node, situation, disruptions)
     # Crash table: late-pod.

@@ -161,7 +161,7 @@ def absorb_slot(slot: Slot, outcome: Outcome, settings: Settings, now: int) -> S
             return _try_next(slot, outcome.detail, settings, now)
         case OutcomeKind.REFUSED:
             return _settled(slot, SlotState.FAILED, outcome.detail, now)
-        case OutcomeKind.UNKNOWN | OutcomeKind.LATER | OutcomeKind.SKIPPED:
+        case OutcomeKind.UNKNOWN | OutcomeKind.LATER | OutcomeKind.CHANGED | OutcomeKind.SKIPPED:
             return replace(slot, reason=outcome.detail)
         case _:
             assert_never(outcome.kind)

@@ -11,13 +11,12 @@ that write, and ZERO is written. Each write is conditional on `rev`. So a wake a
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
+from ebbtide.collector import collector_paused
 from ebbtide.core.scale_to_zero import machine, rules
 from ebbtide.core.scale_to_zero.activity import Look, needs_workloads, not_watched
 from ebbtide.core.scale_to_zero.machine import AWAKE, Observed, Result
@@ -97,7 +96,7 @@ class IdleRounds:
             leased = self._context.leased(owner, deadline)
         except LeaseLost as held:
             return RoundReport(self._context.now, f"policies: stood by: {held}", held=False)
-        with released(leased), _collector_paused():
+        with released(leased), collector_paused():
             return self._round(leased)
 
     def _round(self, leased: Leased) -> RoundReport:
@@ -245,18 +244,6 @@ def _done(run: PolicyMachine, rested: bool) -> Done:
         return Done(policy, run.result, told)
     left = "left alone" if run.result is Result.SCALED else "left to the next round"
     return Done(policy, Result.NOTED, "; ".join(filter(None, (told, f"{left}: {why}" if why else left))))
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Thousands of values that live for one round make the collector look at all others again and again."""
-    was_running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_running:
-            gc.enable()
 
 
 def _unknown(policies: Sequence[Policy], readings: Mapping[str, Reading]) -> int:

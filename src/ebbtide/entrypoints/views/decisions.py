@@ -12,78 +12,65 @@ from ebbtide.core.nodes.gates import REPLACED
 from ebbtide.core.operations.facts import Part, parts
 from ebbtide.entrypoints.cli.writing import BAD, GOOD, QUIET, STRONG, ago, moment, rows, span
 from ebbtide.entrypoints.views.budgets import BudgetLine
+from ebbtide.model import operation as ops
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.decision import Action, Decision, Verdict
 from ebbtide.model.headroom import HeadroomSeen
-from ebbtide.model.operation import (
-    Consolidate,
-    Move,
-    MoveState,
-    Operation,
-    Removal,
-    RemovalState,
-    ScaleDown,
-    ScaleUp,
-    Slot,
-    SlotState,
-    SourceState,
-    Spot,
-)
 from ebbtide.model.record import Record, Refused
 from ebbtide.model.settings import Settings
 
-DONE = (SlotState.READY, RemovalState.GONE, SourceState.EMPTIED, MoveState.MOVED)
-UNDONE = (SlotState.RECLAIMED, SlotState.FAILED, RemovalState.RELEASED, MoveState.LEFT)
+DONE = (ops.SlotState.READY, ops.RemovalState.GONE, ops.SourceState.EMPTIED, ops.MoveState.MOVED)
+UNDONE = (ops.SlotState.RECLAIMED, ops.SlotState.FAILED, ops.RemovalState.RELEASED, ops.MoveState.LEFT)
 
 
 def spoken(action: Action) -> str:
     return action.value.replace("_", "-")
 
 
-def operation_title(operation: Operation, now: float) -> str:
+def operation_title(operation: ops.Operation, now: float) -> str:
     match operation:
-        case ScaleUp():
+        case ops.ScaleUp():
             kind = f"scale-up by {operation.requested}"
-        case ScaleDown():
+        case ops.ScaleDown():
             name = "scale-down" if operation.cause not in REPLACED else f"replacement ({operation.cause})"
             kind = f"{name} (aborting)" if operation.abort_reason else name
-        case Consolidate():
+        case ops.Consolidate():
             kind = "consolidation (aborting)" if operation.abort_reason else "consolidation"
         case _:
             assert_never(operation)
     return f"{kind} {operation.id}, begun {ago(operation.started_at, now)}"
 
 
-def operation_lines(operation: Operation, now: float) -> list[Text]:
+def operation_lines(operation: ops.Operation, now: float) -> list[Text]:
     lines = [Text(operation_title(operation, now), STRONG)]
-    why = "" if isinstance(operation, ScaleUp) else operation.abort_reason
+    why = "" if isinstance(operation, ops.ScaleUp) else operation.abort_reason
     lines += [Text(f"  {said}", QUIET) for said in (operation.reason, why) if said]
     return lines + [Text("  ") + part_line(part, now) for part in parts(operation)]
 
 
 def part_line(part: Part, now: float) -> Text:
     """One node or pod of an operation: what it is, how far it is, since when."""
-    if isinstance(part, Move):
+    if isinstance(part, ops.Move):
         name = f"{part.pod_name} from {part.from_node} to {part.to_node}"
     else:
         name = part.node_name or part.instance_id
-    if isinstance(part, Slot):
+    if isinstance(part, ops.Slot):
         name = name or f"{part.instance_type} in {part.zone}"
     style = GOOD if part.state in DONE else BAD if part.state in UNDONE else "yellow"
     line = Text.assemble(f"{name}  ", (part.state.value, style))
     if part.since:
         # The clock of a launch runs until the node is ready, and is not set again in between.
-        joined = isinstance(part, Slot) and part.state is SlotState.JOINED
+        joined = isinstance(part, ops.Slot) and part.state is ops.SlotState.JOINED
         lasting = span(now - part.since)
         line.append(f", launched {lasting} ago" if joined else f"  for {lasting}", QUIET)
-    if isinstance(part, Removal) and part.attempts:
+    if isinstance(part, ops.Removal) and part.attempts:
         line.append(f", {part.attempts} drain{'s' if part.attempts > 1 else ''} begun", QUIET)
     if part.reason:
         line.append(f": {part.reason}", QUIET)
     return line
 
 
-def spot_line(spot: Spot, now: float) -> Text:
+def spot_line(spot: ops.Spot, now: float) -> Text:
     left = f"{span(spot.deadline - now)} left" if spot.deadline > now else "its time is up"
     line = Text(f"{spot.kind} of {spot.instance_id}, {left}")
     if spot.removal is not None:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from ebbtide.engine.scale_to_zero.scaling import ScalingPorts
 from ebbtide.model.gate import GatePort, Service, ServiceRef, Takeover
 from ebbtide.model.idle import IdleState, Once
-from ebbtide.model.ledger import LedgerDay
-from ebbtide.model.log import LogEntry
+from ebbtide.model.ledger import Days, LedgerDay
+from ebbtide.model.log import Entries, LogEntry
 from ebbtide.model.policy import Policy
 from ebbtide.model.workload import Workload, WorkloadRef
 from ebbtide.ports import PolicyStore, Services, Workloads
@@ -63,11 +63,7 @@ class FaultyPolicies:
         return self._inner.list_states()
 
     def write_state(
-        self,
-        state: IdleState,
-        days: Sequence[LedgerDay] = (),
-        entries: Sequence[LogEntry] = (),
-        once: Once | None = None,
+        self, state: IdleState, days: Days = (), entries: Entries = (), once: Once | None = None
     ) -> IdleState:
         return self._gate.act(
             "policies.write_state", lambda: self._inner.write_state(state, days, entries, once)

@@ -12,7 +12,7 @@ A runner that crashed does nothing any more: code in its `finally` blocks meets 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
@@ -20,7 +20,7 @@ from typing import TypeVar
 from ebbtide.engine.ports import Ports
 from ebbtide.errors import BudgetExhausted, EbbtideError, Final, Retryable, Throttled, Unanswered
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, SoftTaint, Uncordon
-from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.log import LogEntry
 from ebbtide.model.node import Instance
 from ebbtide.model.operation import SpotNotice
 from ebbtide.model.pod import Pod
@@ -28,6 +28,7 @@ from ebbtide.model.record import Lease, Record
 from ebbtide.model.snapshot import ClusterView, Reading
 from ebbtide.ports import Clock, Cloud, Cluster, Inbox, Metrics, Store
 from ebbtide.simulator.faults.calls import Distortion, Plan, Strike
+from ebbtide.simulator.passed_store import PassedStore
 
 T = TypeVar("T")
 STALE_SECONDS = 3600
@@ -142,9 +143,9 @@ def faulty_ports(
     )
 
 
-class FaultyStore:
+class FaultyStore(PassedStore):
     def __init__(self, inner: Store, gate: Gate) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._gate = gate
 
     def acquire(self, name: str, owner: str, ttl_seconds: int) -> Lease:
@@ -166,25 +167,6 @@ class FaultyStore:
 
     def append(self, entries: Sequence[LogEntry]) -> None:
         self._gate.act("store.append", lambda: self._inner.append(entries))
-
-    def read_log(
-        self,
-        kinds: Collection[LogKind] = (),
-        subject: str = "",
-        limit: int = 100,
-        before: str = "",
-        brief: bool = False,
-    ) -> Sequence[LogEntry]:
-        return self._inner.read_log(kinds, subject, limit, before, brief)
-
-    def find_entry(self, entry_id: str) -> LogEntry | None:
-        return self._inner.find_entry(entry_id)
-
-    def prune_log(self, before: int) -> int:
-        return self._inner.prune_log(before)
-
-    def close(self) -> None:
-        self._inner.close()
 
 
 class FaultyCluster:

@@ -7,16 +7,15 @@ are written with the body and never read back. Money is a decimal in a string, s
 
 from __future__ import annotations
 
-import gc
 import math
 import re
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from ebbtide.collector import collector_paused
 from ebbtide.errors import UNREADABLE, StoreUnusable, Usage
 from ebbtide.model.idle import IdleState
 from ebbtide.model.log import LogEntry
@@ -65,19 +64,6 @@ class Bodies(Generic[T]):
         if len(read) >= REMEMBERED_FROM:
             self._known = read
         return list(read.values())
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Thousands of new values make the collector go through all of them again and again, for cycles that
-    frozen values cannot form; that takes twice as long as reading them."""
-    was_running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_running:
-            gc.enable()
 
 
 def is_policy_id(text: str) -> bool:

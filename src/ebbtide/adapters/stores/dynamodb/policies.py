@@ -10,21 +10,9 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
+from ebbtide.adapters.stores import policy_guards as guards
+from ebbtide.adapters.stores.codec import policies as codec
 from ebbtide.adapters.stores.codec.ledger import checked_days, day_range
-from ebbtide.adapters.stores.codec.policies import (
-    LONGEST_NAME,
-    Bodies,
-    first_state,
-    is_policy_id,
-    next_policy,
-    next_state,
-    one_for_each,
-    policy_body,
-    policy_columns,
-    refuse_too_many,
-    state_body,
-    state_columns,
-)
 from ebbtide.adapters.stores.codec.record import item_key
 from ebbtide.adapters.stores.dynamodb.errors import ConditionFailed
 from ebbtide.adapters.stores.dynamodb.log import DynamoLog
@@ -41,21 +29,11 @@ from ebbtide.adapters.stores.dynamodb.policy_table import (
 from ebbtide.adapters.stores.dynamodb.policy_targets import DynamoTargets
 from ebbtide.adapters.stores.dynamodb.tables import TTL_ATTRIBUTE, Tables
 from ebbtide.adapters.stores.dynamodb.values import from_wire_item
-from ebbtide.adapters.stores.policy_guards import (
-    NOT_THERE,
-    Attempt,
-    Stored,
-    changed_meanwhile,
-    key_refusal,
-    policy_refusal,
-    state_refusal,
-    version_refusal,
-)
 from ebbtide.adapters.stores.repeat import repeat
 from ebbtide.errors import Conflict, EbbtideError, StoreUnusable, TargetTaken, Throttled, Unanswered
 from ebbtide.model.idle import IdleState, Once
-from ebbtide.model.ledger import LedgerDay
-from ebbtide.model.log import LogEntry
+from ebbtide.model.ledger import Days, LedgerDay
+from ebbtide.model.log import Entries, LogEntry
 from ebbtide.model.policy import Policy
 from ebbtide.ports import Clock
 
@@ -73,14 +51,14 @@ class DynamoPolicies:
         self._table = PolicyTable(client, tables, clock, DynamoLog(client, tables.logs, item_key(cluster)))
         self._ledger = DynamoLedger(self._table, self._keys)
         self._targets = DynamoTargets(self._table, self._keys, self.find_policy)
-        self._policies = Bodies(Policy)
-        self._states = Bodies(IdleState)
+        self._policies = codec.Bodies(Policy)
+        self._states = codec.Bodies(IdleState)
 
     def list_policies(self, after: str = "", limit: int = 100) -> Sequence[Policy]:
         if limit < 1:
             return []
         pk = self._keys.policy("").pk
-        bodies = self._table.query(pk, "body", (after[:LONGEST_NAME], ""), limit)
+        bodies = self._table.query(pk, "body", (after[: codec.LONGEST_NAME], ""), limit)
         return self._policies.read_all(bodies)
 
     def find_policy(self, policy_id: str) -> Policy | None:
@@ -94,10 +72,15 @@ class DynamoPolicies:
     def put_policy(
         self, policy: Policy, entries: Sequence[LogEntry] = (), state: IdleState | None = None
     ) -> Policy:
-        refuse_too_many(entries)
-        written = next_policy(policy)
+        codec.refuse_too_many(entries)
+        written = codec.next_policy(policy)
         nonce = uuid.uuid4().hex
-        item = {"id": policy.id, "nonce": nonce, "body": policy_body(written), **policy_columns(written)}
+        item = {
+            "id": policy.id,
+            "nonce": nonce,
+            "body": codec.policy_body(written),
+            **codec.policy_columns(written),
+        }
         puts = self._prepare(entries)
 
         def put(reply_lost: bool) -> Policy:
@@ -105,19 +88,19 @@ class DynamoPolicies:
             steps = self._replacing(policy, item, before) if policy.version else self._creating(policy, item)
             if state is not None:
                 at_rev = Condition("rev = :rev", {"rev": state.rev})
-                steps.append(self._put_state(next_state(state), nonce, at_rev))
+                steps.append(self._put_state(codec.next_state(state), nonce, at_rev))
             known = self._policies.read(before["body"]) if before else None
             try:
                 claims = self._targets.steps(known, written)
                 self._table.write([*steps, *claims], puts)
             except (ConditionFailed, TargetTaken) as refused:
-                self._settle_policy(policy, Attempt(nonce, reply_lost), refused, len(steps))
+                self._settle_policy(policy, guards.Attempt(nonce, reply_lost), refused, len(steps))
             return written
 
         return repeat(self._clock, put)
 
     def delete_policy(self, policy_id: str, version: int, entries: Sequence[LogEntry] = ()) -> None:
-        refuse_too_many(entries)
+        codec.refuse_too_many(entries)
         puts = self._prepare(entries)
 
         def delete(_: bool) -> None:
@@ -136,13 +119,13 @@ class DynamoPolicies:
                 stored = _stored(self._item_of(policy_id), "version")
                 if stored.number == version:
                     raise _targets_are_busy() from None
-                if stored is not NOT_THERE:
-                    raise version_refusal(policy_id, version, stored) from None
+                if stored is not guards.NOT_THERE:
+                    raise guards.version_refusal(policy_id, version, stored) from None
 
         repeat(self._clock, delete)
 
     def find_state(self, policy_id: str) -> IdleState | None:
-        item = self._table.get(self._keys.state(policy_id)) if is_policy_id(policy_id) else {}
+        item = self._table.get(self._keys.state(policy_id)) if codec.is_policy_id(policy_id) else {}
         return self._states.read(item["body"]) if item else None
 
     def list_states(self) -> Sequence[IdleState]:
@@ -152,15 +135,11 @@ class DynamoPolicies:
         return self._states.read_all([body for bodies in found for body in bodies])
 
     def write_state(
-        self,
-        state: IdleState,
-        days: Sequence[LedgerDay] = (),
-        entries: Sequence[LogEntry] = (),
-        once: Once | None = None,
+        self, state: IdleState, days: Days = (), entries: Entries = (), once: Once | None = None
     ) -> IdleState:
-        refuse_too_many(entries)
+        codec.refuse_too_many(entries)
         checked, puts = checked_days(state.policy_id, days), self._prepare(entries)
-        written = next_state(state)
+        written = codec.next_state(state)
         nonce = uuid.uuid4().hex
         steps = [self._put_state(written, nonce, Condition("rev = :rev", {"rev": state.rev}))]
         steps += [self._keep(once)] if once is not None else []
@@ -170,8 +149,8 @@ class DynamoPolicies:
                 self._table.write([*steps, *self._ledger.add(state.policy_id, checked)], puts)
             except ConditionFailed as refused:
                 if once is not None and refused.at == frozenset({KEY_PLACE}):
-                    raise key_refusal(once.key) from None
-                self._settle_state(state, Attempt(nonce, reply_lost))
+                    raise guards.key_refusal(once.key) from None
+                self._settle_state(state, guards.Attempt(nonce, reply_lost))
             return written
 
         return repeat(self._clock, write)
@@ -183,7 +162,7 @@ class DynamoPolicies:
             except EbbtideError as error:
                 return error
 
-        outcomes = self._table.at_once(write, one_for_each(states))
+        outcomes = self._table.at_once(write, codec.one_for_each(states))
         written = [each for each in outcomes if isinstance(each, IdleState)]
         for error in outcomes:
             if isinstance(error, Unanswered):
@@ -234,14 +213,14 @@ class DynamoPolicies:
         return [
             self._table.put(self._keys.policy(policy.name), item, NEW),
             self._table.put(self._keys.pointer(policy.id), {"name": policy.name}, NEW),
-            self._put_state(first_state(policy), item["nonce"]),
+            self._put_state(codec.first_state(policy), item["nonce"]),
             self._table.put(self._keys.owner(policy.id), {}),
         ]
 
     def _replacing(self, policy: Policy, item: Item, before: Item) -> list[Step]:
         at_version = _at_version(policy.id, policy.version)
         if not before:
-            raise version_refusal(policy.id, policy.version, NOT_THERE)
+            raise guards.version_refusal(policy.id, policy.version, guards.NOT_THERE)
         if before["name"] == policy.name:
             return [self._table.put(self._keys.policy(policy.name), item, at_version)]
         return [
@@ -251,11 +230,16 @@ class DynamoPolicies:
         ]
 
     def _put_state(self, state: IdleState, nonce: str, condition: Condition | None = None) -> Step:
-        item = {"rev": state.rev, "nonce": nonce, "body": state_body(state), **state_columns(state)}
+        item = {
+            "rev": state.rev,
+            "nonce": nonce,
+            "body": codec.state_body(state),
+            **codec.state_columns(state),
+        }
         return self._table.put(self._keys.state(state.policy_id), item, condition)
 
     def _settle_policy(
-        self, policy: Policy, attempt: Attempt, refused: ConditionFailed | TargetTaken, places: int
+        self, policy: Policy, attempt: guards.Attempt, refused: ConditionFailed | TargetTaken, places: int
     ) -> None:
         """Say why it was refused; return when it was not, but is our own of which the reply was lost.
         `places` is how many steps come before those of the targets."""
@@ -263,26 +247,26 @@ class DynamoPolicies:
         if attempt.was_carried_out(stored, policy.version, f"policy {policy.name!r}"):
             return
         holder = self._item_named(policy.name).get("id", "")
-        if said := policy_refusal(policy, stored, holder):
+        if said := guards.policy_refusal(policy, stored, holder):
             raise said
         if isinstance(refused, TargetTaken):
             raise refused
         if min(refused.at) >= places:
             raise _targets_are_busy()
-        raise changed_meanwhile(f"policy {policy.name!r}")
+        raise guards.changed_meanwhile(f"policy {policy.name!r}")
 
-    def _settle_state(self, state: IdleState, attempt: Attempt) -> None:
+    def _settle_state(self, state: IdleState, attempt: guards.Attempt) -> None:
         stored = _stored(self._table.get(self._keys.state(state.policy_id)), "rev")
         if attempt.was_carried_out(stored, state.rev, f"the state of policy {state.policy_id}"):
             return
-        if stored.number == state.rev and stored is not NOT_THERE:
+        if stored.number == state.rev and stored is not guards.NOT_THERE:
             raise _ledger_is_busy(state.policy_id)
-        raise state_refusal(state, stored)
+        raise guards.state_refusal(state, stored)
 
     def _item_of(self, policy_id: str) -> Item:
         """By way of its name; asked again when it was renamed in between."""
         for _ in range(RENAMED_AT_MOST):
-            pointer = self._table.get(self._keys.pointer(policy_id)) if is_policy_id(policy_id) else {}
+            pointer = self._table.get(self._keys.pointer(policy_id)) if codec.is_policy_id(policy_id) else {}
             if not pointer:
                 return {}
             item = self._item_named(pointer["name"])
@@ -294,7 +278,7 @@ class DynamoPolicies:
         )
 
     def _item_named(self, name: str) -> Item:
-        return self._table.get(self._keys.policy(name)) if 0 < len(name) <= LONGEST_NAME else {}
+        return self._table.get(self._keys.policy(name)) if 0 < len(name) <= codec.LONGEST_NAME else {}
 
     def _prepare(self, entries: Sequence[LogEntry]) -> list[Step]:
         return self._table.prepare(entries, self._tables.expires(int(self._clock.now())))
@@ -304,8 +288,8 @@ def _at_version(policy_id: str, version: int) -> Condition:
     return Condition("id = :id AND version = :version", {"id": policy_id, "version": version})
 
 
-def _stored(item: Item, number: str) -> Stored:
-    return Stored(item[number], item["nonce"]) if item else NOT_THERE
+def _stored(item: Item, number: str) -> guards.Stored:
+    return guards.Stored(item[number], item["nonce"]) if item else guards.NOT_THERE
 
 
 def _targets_are_busy() -> Throttled:

@@ -8,7 +8,7 @@ A `nonce` in each write tells our own write from somebody else's after a lost re
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -44,7 +44,7 @@ from ebbtide.adapters.stores.guards import (
     written,
 )
 from ebbtide.adapters.stores.repeat import repeat
-from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.log import Kinds, LogEntry
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
 from ebbtide.ports import Clock
 
@@ -139,12 +139,7 @@ class DynamoStore:
             self._put(head)
 
     def read_log(
-        self,
-        kinds: Collection[LogKind] = (),
-        subject: str = "",
-        limit: int = 100,
-        before: str = "",
-        brief: bool = False,
+        self, kinds: Kinds = (), subject: str = "", limit: int = 100, before: str = "", brief: bool = False
     ) -> Sequence[LogEntry]:
         return self._ask(lambda: self._log.read(kinds, subject, limit, before, brief))
 

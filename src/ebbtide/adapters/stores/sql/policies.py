@@ -47,8 +47,8 @@ from ebbtide.adapters.stores.sql.policy_statements import PolicyStatements
 from ebbtide.adapters.stores.sql.policy_targets import claim_targets
 from ebbtide.errors import Conflict, Retryable, StoreUnusable
 from ebbtide.model.idle import IdleState, Once
-from ebbtide.model.ledger import LedgerDay
-from ebbtide.model.log import LogEntry
+from ebbtide.model.ledger import Days, LedgerDay
+from ebbtide.model.log import Entries, LogEntry
 from ebbtide.model.policy import Policy
 from ebbtide.ports import Clock
 
@@ -153,11 +153,7 @@ class SqlPolicies:
         return self._states.read_all([body for (body,) in self._rows(self._sql.list_states)])
 
     def write_state(
-        self,
-        state: IdleState,
-        days: Sequence[LedgerDay] = (),
-        entries: Sequence[LogEntry] = (),
-        once: Once | None = None,
+        self, state: IdleState, days: Days = (), entries: Entries = (), once: Once | None = None
     ) -> IdleState:
         refuse_too_many(entries)
         checked, log = checked_days(state.policy_id, days), log_rows(self._cluster, entries)

@@ -8,7 +8,7 @@ after a lost reply and is, a few times.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,7 +35,7 @@ from ebbtide.adapters.stores.sql.migrate import migrate, read_schema, refuse_unu
 from ebbtide.adapters.stores.sql.sqlite_probe import probe
 from ebbtide.adapters.stores.sql.statements import LogRow, Statements, StateRow, action_column
 from ebbtide.errors import Conflict
-from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.log import Kinds, LogEntry, LogKind
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
 from ebbtide.ports import Clock
 
@@ -139,12 +139,7 @@ class SqlStore:
         repeat(self._clock, lambda _: self._driver.ask_as_one(append))
 
     def read_log(
-        self,
-        kinds: Collection[LogKind] = (),
-        subject: str = "",
-        limit: int = 100,
-        before: str = "",
-        brief: bool = False,
+        self, kinds: Kinds = (), subject: str = "", limit: int = 100, before: str = "", brief: bool = False
     ) -> Sequence[LogEntry]:
         asked = self._sql.newest_entries(kinds, subject, before, brief)
         values = {"cluster": self._cluster, "subject": subject, "limit": limit, "before": before}
