@@ -15,7 +15,7 @@ from ebbtide.engine.leased import Leased
 from ebbtide.engine.observe import observe
 from ebbtide.engine.perform import perform
 from ebbtide.engine.ports import Ports
-from ebbtide.engine.rounds import advance_work, refuse_if_broken
+from ebbtide.engine.rounds import StateMachine, advance_work, refuse_if_broken
 from ebbtide.errors import Conflict
 from ebbtide.model.effect import Effect, Outcome, OutcomeKind
 from ebbtide.model.events import Event
@@ -80,7 +80,8 @@ class LeasedRun:
 
     def advance_found(self, find: Find) -> None:
         """What `find` names, for as long as it moves and there is time."""
-        advance_work(RecordMachine(self, find))
+        found: StateMachine[Work, Step[Work, Effect], Outcome] = RecordMachine(self, find)
+        advance_work(found)
 
 
 @dataclass(slots=True)
