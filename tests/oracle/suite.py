@@ -44,6 +44,7 @@ class Report:
     def merge(self, other: Report) -> None:
         self.cases.update(other.cases)
         self.differences.extend(other.differences)
+        self.smallest = self.smallest or other.smallest
 
 
 Compare = Callable[[Case, Report], None]
