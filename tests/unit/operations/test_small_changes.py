@@ -1,0 +1,136 @@
+"""What small changes of the machines would get wrong, as `python -m tests.mutation` found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ebbtide.core.nodes.drain import (
+    DrainPlan,
+    DrainReason,
+    Judgement,
+    Treatment,
+    put_off,
+)
+from ebbtide.core.operations import scale_down, scale_up, sources, spot
+from ebbtide.core.operations.spot import check_invariants, take_in
+from ebbtide.model.decision import Action, Decision
+from ebbtide.model.effect import Cordon, Evict
+from ebbtide.model.events import SpotAnswer
+from ebbtide.model.operation import RemovalState, SlotState, SourceState, SpotEnd, SpotKind, SpotNotice
+from ebbtide.model.resources import Resources
+from tests.builders import (
+    NOW,
+    make_node,
+    make_pod,
+    make_record,
+    make_removal,
+    make_scale_down,
+    make_settings,
+    make_slot,
+    make_snapshot,
+    make_source,
+    make_spot,
+)
+from tests.unit.operations.builders import (
+    advance_removal,
+    advance_slot,
+    cordoned,
+    fleet,
+    make_situation,
+    with_work,
+)
+from tests.unit.operations.test_slots_join import TERMINATING
+from tests.unit.operations.test_slots_join import seen as joined
+from tests.unit.operations.test_yielding import advanced, pending, seen
+
+
+def test_a_recommendation_that_is_repeated_changes_nothing() -> None:
+    known = make_spot("a1", kind=SpotKind.REBALANCE, noticed_at=NOW - 60, deadline=NOW + 540)
+    record = make_record(spots=(known,))
+    again = SpotNotice("i-a1", SpotKind.REBALANCE, NOW, NOW + 600)
+    assert take_in(record, again, fleet(make_node("a1")), make_settings(), NOW) == (record, SpotAnswer.KNOWN)
+
+
+def test_a_recommendation_may_become_an_interruption_and_never_the_other_way_round() -> None:
+    recommended, interrupted = (
+        make_spot("a1", kind=kind) for kind in (SpotKind.REBALANCE, SpotKind.INTERRUPTION)
+    )
+    assert check_invariants(recommended, interrupted) == ()
+    assert check_invariants(interrupted, recommended) == (f"{interrupted.id} was downgraded",)
+
+
+@pytest.mark.parametrize(("wanted", "end"), [(True, SpotEnd.OPEN), (False, SpotEnd.ANSWERED)])
+def test_an_answer_is_over_once_the_node_is_gone_unless_a_replacement_is_still_wanted(
+    wanted: bool, end: SpotEnd
+) -> None:
+    gone = make_removal("a1", state=RemovalState.GONE)
+    answered = make_spot("a1", removal=gone, replace=wanted)
+    assert spot._ended_removal(answered, gone, make_situation()).closing is end
+
+
+def test_load_that_is_not_known_gives_no_drained_node_back() -> None:
+    """Whether it may go without knowing the load is asked by the last gate, which waits."""
+    drained = make_scale_down(make_removal("a1", state=RemovalState.DRAINED, attempts=1))
+    nodes = (cordoned("a1"),)
+    situation = make_situation(make_snapshot(nodes, cpu=None), record=with_work(drained))
+    assert scale_down.advance(drained, situation).operation.abort_reason == ""
+
+
+def test_pods_that_cannot_be_judged_or_do_not_fit_do_not_hide_one_that_does() -> None:
+    for first in (
+        pending("agent", 1000, controller="DaemonSet"),
+        pending("unknown", 0, requests=Resources(0, 0)),
+        pending("too-large", 5000),
+    ):
+        assert advanced(seen(first, pending("second"))).abort_reason == (
+            "default/second is pending and would fit there"
+        )
+
+
+@pytest.mark.parametrize(("only_empty", "owes"), [(True, 2), (False, 3)])
+def test_only_what_consolidation_had_emptied_is_counted_as_its_own(only_empty: bool, owes: int) -> None:
+    operation = make_scale_down(make_removal("a1", state=RemovalState.GONE), only_empty=only_empty)
+    record = with_work(operation, consolidation_owes=3)
+    assert scale_down.close(record, operation, make_settings(), NOW).record.consolidation_owes == owes
+
+
+def test_a_removal_keeps_the_pool_and_zone_it_was_decided_for() -> None:
+    node = make_node("a1", pool="other", zone="z")
+    known = make_removal("a1", pool="workers", zone="a")
+    after, _ = advance_removal(known, make_situation(fleet(node)))
+    assert (after.pool, after.zone) == ("workers", "a")
+    unknown = make_removal("a1", pool="", zone="")
+    after, _ = advance_removal(unknown, make_situation(fleet(node)))
+    assert (after.pool, after.zone) == ("other", "z")
+
+
+def test_what_is_adopted_was_not_asked_for() -> None:
+    slots = (make_slot("op-0"), make_slot("op-1", state=SlotState.LAUNCHED, instance_id="i-1"))
+    decision = Decision(id="d", at=NOW, action=Action.SCALE_UP, reason="why", verdicts=(), slots=slots)
+    assert scale_up.begin(decision, "op").requested == 1
+
+
+def test_a_source_whose_node_is_gone_is_released_from_that_moment() -> None:
+    source = make_source("a1", state=SourceState.RELEASING, since=NOW - 500, reason="why")
+    after, effects = sources.advance_release(source, "op", make_situation(token=source.fence_token))
+    assert (after.state, after.since, after.reason, effects) == (SourceState.RELEASED, NOW, "why", ())
+
+
+def test_a_machine_that_was_uncordoned_by_a_person_settles_again_from_the_start() -> None:
+    settled = replace(TERMINATING, shut_since=NOW)
+    after, effects = advance_slot(settled, make_situation(joined(make_node("a1")), now=NOW + 60))
+    assert (after.shut_since, effects) == (0, (Cordon("a1", "uid-a1", "op"),))
+
+
+def test_what_the_server_said_of_an_eviction_is_the_obstacle_only_where_nothing_worse_is_known() -> None:
+    pods = [make_pod(name, node_name="a1") for name in ("asked", "blocked", "waits")]
+    asked, blocked, waits = (
+        Judgement(pod, treatment, DrainReason.MOVABLE, f"{pod.name} says")
+        for pod, treatment in zip(pods, (Treatment.EVICT, Treatment.BLOCK, Treatment.WAIT), strict=True)
+    )
+    said = put_off(Evict("default", "asked", "uid-asked", "a1", 0), "the budget is used up")
+    assert DrainPlan((asked,), ()).obstacle_after(said) == said
+    assert DrainPlan((asked, blocked), ()).obstacle_after(said) == "blocked says"
+    assert DrainPlan((asked, waits), ()).obstacle_after(said) == "waits says"
