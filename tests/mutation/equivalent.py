@@ -19,4 +19,29 @@ class Equivalent:
     reason: str
 
 
-EQUIVALENT: tuple[Equivalent, ...] = ()
+EQUIVALENT: tuple[Equivalent, ...] = (
+    Equivalent(
+        "adapters.kube.signing.plan_cordon",
+        "if node.spec.unschedulable and owner is not None and (owner.token == token):",
+        "if node.spec.unschedulable and owner.token == token:",
+        "a node that is cordoned without an owner has been refused as a person's in the line before",
+    ),
+    Equivalent(
+        "core.operations.removals._releasing",
+        "if node is None or node.owner is None or (not signed_by(node, operation_id)):",
+        "if node is None or not signed_by(node, operation_id):",
+        "`signed_by` is false without an owner; the check is there for the type of the next line",
+    ),
+    Equivalent(
+        "core.operations.sources.advance_release",
+        "if node is None or node.owner is None or (not same):",
+        "if node is None or not same:",
+        "`same` is false without an owner; the check is there for the type of the next line",
+    ),
+    Equivalent(
+        "core.nodes.gates._headroom",
+        "if settings.headroom and reason not in REPLACED:",
+        "if reason not in REPLACED:",
+        "without any headroom in the settings `keeps_headroom` finds none missing",
+    ),
+)

@@ -87,7 +87,7 @@ def mutants_of(file: Path) -> list[Mutant]:
 def _changes(node: ast.AST, inside: str, place: Place | None) -> Iterator[tuple[Place, Change]]:
     """Those below the node. No `place`: what is evaluated at import."""
     for field, value in ast.iter_fields(node):
-        if field in ("annotation", "returns", "type_params"):
+        if field in ("annotation", "returns", "type_params") or _is_an_assertion(node):
             continue
         several = isinstance(value, list)
         for index, child in enumerate(value if several else [value]):
@@ -141,6 +141,11 @@ def _instead(node: ast.AST, holder: ast.AST, field: str) -> Iterator[ast.AST]:
         yield from (ast.copy_location(new, node) for new in expressions(node, holder, field))
     elif isinstance(node, ast.stmt) and not _is_for_people(node):
         yield from (ast.copy_location(new, node) for new in statements(node))
+
+
+def _is_an_assertion(node: ast.AST) -> bool:
+    """`zip(..., strict=True)` says that the lengths are known to be the same."""
+    return isinstance(node, ast.keyword) and node.arg == "strict"
 
 
 def _is_for_people(node: ast.AST) -> bool:

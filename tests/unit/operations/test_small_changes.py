@@ -13,15 +13,26 @@ from ebbtide.core.nodes.drain import (
     Treatment,
     put_off,
 )
-from ebbtide.core.operations import scale_down, scale_up, sources, spot
+from ebbtide.core.operations import consolidate, machine, scale_down, scale_up, sources, spot
+from ebbtide.core.operations.moves import Stop
 from ebbtide.core.operations.spot import check_invariants, take_in
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.effect import Cordon, Evict
 from ebbtide.model.events import SpotAnswer
-from ebbtide.model.operation import RemovalState, SlotState, SourceState, SpotEnd, SpotKind, SpotNotice
+from ebbtide.model.operation import (
+    AbortCause,
+    RemovalState,
+    SlotState,
+    SourceState,
+    SpotEnd,
+    SpotKind,
+    SpotNotice,
+)
 from ebbtide.model.resources import Resources
 from tests.builders import (
     NOW,
+    make_consolidate,
+    make_instance,
     make_node,
     make_pod,
     make_record,
@@ -41,6 +52,7 @@ from tests.unit.operations.builders import (
     make_situation,
     with_work,
 )
+from tests.unit.operations.test_only_empty import DRAINING, after
 from tests.unit.operations.test_slots_join import TERMINATING
 from tests.unit.operations.test_slots_join import seen as joined
 from tests.unit.operations.test_yielding import advanced, pending, seen
@@ -134,3 +146,42 @@ def test_what_the_server_said_of_an_eviction_is_the_obstacle_only_where_nothing_
     assert DrainPlan((asked,), ()).obstacle_after(said) == said
     assert DrainPlan((asked, blocked), ()).obstacle_after(said) == "blocked says"
     assert DrainPlan((asked, waits), ()).obstacle_after(said) == "waits says"
+
+
+def test_a_node_that_pods_need_again_costs_no_back_off() -> None:
+    came, _ = after(make_scale_down(DRAINING, only_empty=True), make_pod(node_name="a1"))
+    assert (came.abort_reason, came.excused) == ("default/web-1 came onto a1", True)
+
+
+def test_a_node_of_the_same_second_as_the_launch_may_be_its_own() -> None:
+    launched = make_slot(state=SlotState.LAUNCHED, instance_id="i-a9", since=NOW - 600)
+    nobodys = make_node("stranger", provider_id="", private_ip="", created_at=NOW - 600)
+    snapshot = make_snapshot([nobodys], instances=[make_instance("i-a9", key=launched.key)])
+    assert advance_slot(launched, make_situation(snapshot))[0].state is SlotState.LAUNCHED
+
+
+def test_a_slot_whose_own_node_is_there_is_not_kept_open_by_a_stranger() -> None:
+    launched = make_slot(state=SlotState.LAUNCHED, instance_id="i-a1", since=NOW - 60)
+    mine = make_node("a1", ready=False, instance_id="i-a1")
+    stranger = make_node("stranger", provider_id="", private_ip="", created_at=NOW)
+    snapshot = make_snapshot([mine, stranger], instances=[make_instance("i-a1", key=launched.key)])
+    slot, _ = advance_slot(launched, make_situation(snapshot))
+    assert (slot.state, slot.node_name, slot.reason) == (SlotState.JOINED, "a1", "")
+
+
+def test_what_a_consolidation_cannot_terminate_goes_on_as_a_removal() -> None:
+    handed = replace(TERMINATING, state=SlotState.FAILED)
+    operation = make_consolidate([], [], slots=(handed,))
+    closed = machine.close(operation, make_situation(record=with_work(operation)))
+    assert [one.operation_id for one in closed.record.refused] == ["op"]
+
+
+def test_a_launch_that_was_not_asked_for_yet_says_why_it_was_given_up() -> None:
+    operation = make_consolidate(
+        [], [], slots=(make_slot("op-0"), make_slot("op-1", state=SlotState.LAUNCHED))
+    )
+    stopped = consolidate.give_up(operation, make_situation(), Stop(AbortCause.OTHER, "demand rose"))
+    assert [(slot.state, slot.reason) for slot in stopped.slots] == [
+        (SlotState.FAILED, "demand rose"),
+        (SlotState.LAUNCHED, ""),
+    ]
