@@ -14,7 +14,6 @@ from ebbtide.core.nodes.drain import (
     put_off,
 )
 from ebbtide.core.operations import consolidate, machine, scale_down, scale_up, sources, spot
-from ebbtide.core.operations.moves import Stop
 from ebbtide.core.operations.spot import check_invariants, take_in
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.effect import Cordon, Evict
@@ -27,6 +26,7 @@ from ebbtide.model.operation import (
     SpotEnd,
     SpotKind,
     SpotNotice,
+    Stop,
 )
 from ebbtide.model.resources import Resources
 from tests.builders import (
