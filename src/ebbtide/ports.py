@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from ebbtide.model.decision import Decision
+from ebbtide.model.declared import Declaration, Report
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, Outcome, SoftTaint, Uncordon
 from ebbtide.model.gate import GatePort, Service, ServiceRef, Takeover
 from ebbtide.model.idle import IdleState, Once
@@ -170,6 +171,18 @@ class Services(Protocol):
 
     def list_taken(self) -> Sequence[Takeover]:
         """All takeovers there are, in any order."""
+
+
+class Declarations(Protocol):
+    """Objects of the cluster that declare policies."""
+
+    def read(self) -> Sequence[Declaration]:
+        """All of them, or an error: a declaration that is missing from an incomplete list would end its
+        policy. What cannot be understood is among them, with the problem."""
+
+    def tell(self, declaration: Declaration, report: Report) -> None:
+        """Write the report to the object, provided that it is still the one that was read; gone already is
+        success. One without a status is told only what is wrong."""
 
 
 class Signals(Protocol):

@@ -85,6 +85,7 @@ def assemble(config: Config, store: Store, world: ClusterPorts) -> Ports:
         players=world.players,
         urgencies=world.urgencies,
         services=world.services,
+        declarations=world.declarations,
     )
 
 

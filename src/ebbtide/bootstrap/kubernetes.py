@@ -15,7 +15,7 @@ from ebbtide.bootstrap.parts import ClusterPorts, SystemClock
 from ebbtide.config import Config
 from ebbtide.engine.ports import Ports
 from ebbtide.errors import ConfigError, Usage
-from ebbtide.ports import Clock, Cloud, Inbox, Metrics, Players, Services, Signals
+from ebbtide.ports import Clock, Cloud, Declarations, Inbox, Metrics, Players, Services, Signals
 
 if TYPE_CHECKING:
     from ebbtide.adapters.clouds.adoption import Adopter
@@ -64,6 +64,7 @@ def open_kubernetes(config: Config, watching: bool = False, asking: bool = False
             open_players(config),
             cluster.urgencies,
             open_services(config, connection),
+            open_declarations(config, connection),
         )
         if asking:
             connection.get("/version", "the version")
@@ -79,6 +80,20 @@ def open_services(config: Config, connection: Connection) -> Services | None:
 
     gate = config.gate.service_ref
     return None if gate is None else KubeServices(connection, gate, config.gate.namespaces)
+
+
+def open_declarations(config: Config, connection: Connection) -> Declarations | None:
+    """None where no object of the cluster may declare a policy."""
+    if not (config.sleep_policies or config.sleep_annotations):
+        return None
+    from ebbtide.adapters.kube.declared import KubeDeclarations
+    from ebbtide.config.declared import policy_of_line, policy_of_spec
+
+    return KubeDeclarations(
+        connection,
+        policy_of_spec if config.sleep_policies else None,
+        policy_of_line if config.sleep_annotations else None,
+    )
 
 
 def connect_kubernetes(config: Config) -> Connection:

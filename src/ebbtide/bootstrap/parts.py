@@ -17,6 +17,7 @@ from ebbtide.ports import (
     Clock,
     Cloud,
     Cluster,
+    Declarations,
     Inbox,
     Metrics,
     Observer,
@@ -47,6 +48,7 @@ class ClusterPorts:
     players: Players | None = None
     urgencies: Callable[[], int] = nothing_urgent
     services: Services | None = None
+    declarations: Declarations | None = None
 
 
 class SystemClock:

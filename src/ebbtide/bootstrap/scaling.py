@@ -78,6 +78,7 @@ def open_scaling(config: Config, ports: Ports, stays: bool = False) -> Scaling |
         cluster=ports.cluster,
         threads=CALLS_AT_ONCE,
         services=ports.services,
+        declarations=ports.declarations,
         gate_ports=config.gate.port_range,
         follows=stays,
     )

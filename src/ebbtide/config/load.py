@@ -81,6 +81,8 @@ class Config:
     prices: PriceBook = field(default_factory=PriceBook)
     """All that is known: the built-in list, the price file over it, the pools' own prices over both."""
     zero: ZeroDefaults = field(default_factory=ZeroDefaults)
+    sleep_policies: bool = False
+    sleep_annotations: bool = False
     gate: GateKeys = field(default_factory=GateKeys)
     policies: tuple[PolicyKeys, ...] = ()
     price_file_named: str = ""
@@ -200,6 +202,8 @@ def _config(document: Document, origins: Origins, prices: tuple[Path | None, Pri
         metrics_addr=document.metrics_addr,
         api=document.api,
         zero=document.scale_to_zero.defaults(),
+        sleep_policies=document.scale_to_zero.sleep_policies,
+        sleep_annotations=document.scale_to_zero.sleep_annotations,
         gate=document.gate,
         policies=document.policies,
         adapters=document,

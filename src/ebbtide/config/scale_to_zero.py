@@ -82,6 +82,12 @@ class ScaleToZeroKeys(Section):
     max_keep_alive: Duration = _duration(
         DEFAULTS.max_keep_alive_seconds, "How far the keep-alive window grows where waking costs too much."
     )
+    sleep_policies: bool = Field(
+        False, description="Whether SleepPolicy objects of the cluster are applied; their CRD must be there."
+    )
+    sleep_annotations: bool = Field(
+        False, description="Whether the annotation `ebbtide.dev/sleep` of workloads is applied."
+    )
 
     def defaults(self) -> ZeroDefaults:
         return ZeroDefaults(

@@ -12,6 +12,7 @@ from ebbtide.ports import (
     Clock,
     Cloud,
     Cluster,
+    Declarations,
     Inbox,
     Metrics,
     Notifier,
@@ -57,6 +58,8 @@ class Ports:
     Ready, a policy that wakes. Asked often, so it must cost nothing; who cannot know leaves it at 0."""
     services: Services | None = None
     """For wake on request; as `workloads`, for `engine.scaling`."""
+    declarations: Declarations | None = None
+    """For policies that objects of the cluster declare; for `engine.scaling`, too."""
     keeps_inputs: bool = True
     """Whether the log keeps all that a decision was made from; a simulation, which can be played again, does
     without: on a large cluster that is a fifth of its time."""

@@ -28,7 +28,7 @@ API = {
         "service": {"type": "ClusterIP", "port": 80, "annotations": {"team": "platform"}},
     }
 }
-ALL = {**K3S, **API, "workloadScaling": True}
+ALL = {**K3S, **API, "workloadScaling": True, "sleepPolicies": {"enabled": True, "annotations": True}}
 GATE = {"gate": {"enabled": True, "namespaces": ["default"]}}
 RELEASE = "chart"
 ACCOUNT = f"{RELEASE}:ebbtide"

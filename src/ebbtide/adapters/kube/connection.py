@@ -64,14 +64,15 @@ class Connection:
         except Refused as refused:
             raise refused_reading(refused, what, self.server) from refused
 
-    def try_get(self, path: str, what: str, query: Query | None = None) -> bytes:
-        """Read; an answer that is no success is left to the caller as `Refused`."""
+    def try_get(self, path: str, what: str, query: Query | None = None, accept: str = JSON) -> bytes:
+        """Read; an answer that is no success is left to the caller as `Refused`. `accept` may ask for another
+        form of the same objects, such as their metadata alone."""
         target = f"{path}?{urlencode(query)}" if query else path
         try:
             response = self._pool.request(
                 "GET",
                 self._host + target,
-                headers=self._headers(),
+                headers={**self._headers(), "Accept": accept},
                 timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=self._timeout_seconds),
                 retries=False,
             )

@@ -13,8 +13,9 @@ from email.utils import parsedate_to_datetime
 import msgspec
 
 from ebbtide.adapters.kube.connection import Call, Connection
-from ebbtide.adapters.kube.errors import Refused
-from ebbtide.adapters.kube.lists import NODES, read_list
+from ebbtide.adapters.kube.declared import PATH as SLEEP_PATH
+from ebbtide.adapters.kube.errors import NOT_FOUND, Refused
+from ebbtide.adapters.kube.lists import NODES, Page, read_list
 from ebbtide.adapters.kube.reading import Readers
 from ebbtide.adapters.kube.usage import PATH as USAGE_PATH
 from ebbtide.core.nodes.unclaimed import claimable, says_uncounted, uncounted
@@ -64,6 +65,12 @@ SCALING_RIGHTS = (
     *(Right(verb, "horizontalpodautoscalers", "autoscaling") for verb in FOLLOW),
 )
 """Of who scales workloads to zero and back."""
+SLEEP_RIGHTS = (
+    Right("list", "sleeppolicies", "ebbtide.dev"),
+    Right("patch", "sleeppolicies", "ebbtide.dev", "status"),
+)
+"""Of who applies SleepPolicies."""
+SLEEP_FILE = "sleep-policies.yaml"
 
 
 class ReviewStatus(msgspec.Struct, frozen=True):
@@ -95,6 +102,30 @@ def examine(
         says = "all permissions that scaling workloads needs are there"
         yield _rights(connection, SCALING_RIGHTS, says, "workload-scaling.yaml")
     yield _metrics_server(connection, cpu_from_cluster)
+
+
+def examine_sleep_policies(connection: Connection, switched_on: bool) -> Iterator[Finding]:
+    """Nothing where the switch is off and the cluster has none."""
+    try:
+        body = connection.try_get(SLEEP_PATH, "SleepPolicies", {"limit": 1})
+        some = bool(msgspec.json.decode(body, type=Page[msgspec.Raw]).items)
+    except Refused as refused:
+        if switched_on and refused.code == NOT_FOUND:
+            fix = f"apply deploy/manifests/{SLEEP_FILE}, or set scale_to_zero.sleep_policies to false"
+            yield Finding(
+                False, "scale_to_zero.sleep_policies is on, and the cluster has no SleepPolicy", fix
+            )
+        elif switched_on:
+            yield _rights(connection, SLEEP_RIGHTS, "SleepPolicies may be read and reported on", SLEEP_FILE)
+        return
+    except (EbbtideError, *UNREADABLE) as error:
+        yield Finding(False, f"SleepPolicies cannot be read: {error}", "check the network")
+        return
+    if switched_on:
+        yield _rights(connection, SLEEP_RIGHTS, "SleepPolicies may be read and reported on", SLEEP_FILE)
+    elif some:
+        says = "there are SleepPolicies, and scale_to_zero.sleep_policies is off: nobody applies them"
+        yield Finding(False, says, "set scale_to_zero.sleep_policies to true")
 
 
 def read_nodes(connection: Connection) -> list[Node]:

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from ebbtide.adapters.kube.connection import Connection, Query
+from ebbtide.adapters.kube.connection import JSON, Connection, Query
 from ebbtide.adapters.kube.errors import GONE, Refused, refused_reading
 from ebbtide.adapters.kube.wire import Struct, WireBudget, WireClaim, WireNode, WirePod, WireVolume
 from ebbtide.errors import UNREADABLE, Retryable
@@ -36,6 +36,8 @@ class Resource(Generic[Wire]):
     what: str
     path: str
     wire: type[Wire]
+    accept: str = JSON
+    """The form in which the server should answer."""
 
 
 NODES = Resource("nodes", "/api/v1/nodes", WireNode)
@@ -72,7 +74,7 @@ def _read_pages(
     found: list[Item] = []
     query["limit"] = PAGE
     while True:
-        body = connection.try_get(resource.path, resource.what, query)
+        body = connection.try_get(resource.path, resource.what, query, resource.accept)
         try:
             page = decoder.decode(body)
             found.extend(map(read, page.items or ()))

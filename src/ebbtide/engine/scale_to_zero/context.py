@@ -21,7 +21,17 @@ from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.policy import Policy, ZeroDefaults
 from ebbtide.model.settings import Settings
 from ebbtide.narrate import entry_of
-from ebbtide.ports import Clock, Cluster, Notifier, PolicyStore, Services, Signals, Store, Workloads
+from ebbtide.ports import (
+    Clock,
+    Cluster,
+    Declarations,
+    Notifier,
+    PolicyStore,
+    Services,
+    Signals,
+    Store,
+    Workloads,
+)
 
 PAGE = 1000
 MOST_TRIES = 100
@@ -48,6 +58,8 @@ class ScalingPorts:
     """For wake on request; without it, Services are left as they are."""
     gate_ports: range = range(0)
     """The ports of the gates."""
+    declarations: Declarations | None = None
+    """For policies that objects of the cluster declare; without it, what they say is not looked at."""
     follows: bool = False
     """Whether a wake is followed, in a thread of its own, until it is ready: for a process that stays."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from ebbtide.core.scale_to_zero.policy_checks import PolicyProblem, check_policy, stamped, stranded
 from ebbtide.core.scale_to_zero.rules import written_at
 from ebbtide.errors import Conflict, NotFound, Usage
+from ebbtide.model.declared import declared_by
 from ebbtide.model.events import PolicyChange, PolicyWritten
 from ebbtide.model.idle import IdleState
 from ebbtide.model.log import LogEntry
@@ -87,7 +88,9 @@ class Policies:
         return [
             change
             if change.known == change.policy
-            else replace(change, problems=self._problems(change.policy, then.values()))
+            else replace(
+                change, problems=(*_declared(change.known), *self._problems(change.policy, then.values()))
+            )
             for change in changes
         ]
 
@@ -98,6 +101,13 @@ class Policies:
 
     def delete(self, policy: Policy) -> None:
         self.store.delete_policy(policy.id, policy.version, [self._entry(policy, PolicyChange.DELETED)])
+
+    def switch_off(self, policy: Policy, state: IdleState) -> Policy:
+        """Together with its state: `Conflict` where either was written since. From then on nobody puts its
+        target to sleep, not even a runner that has read both already."""
+        now = int(self._clock.now())
+        off = replace(policy, enabled=False, updated_at=now)
+        return self.store.put_policy(off, [self._entry(off, PolicyChange.CHANGED)], state)
 
     def find(self, name_or_id: str) -> Policy:
         found = self.store.find_policy_named(name_or_id) or self.store.find_policy(name_or_id)
@@ -114,7 +124,7 @@ class Policies:
             after = page[-1].name
 
     def _refuse(self, policy: Policy) -> None:
-        if problems := self._problems(policy, self.all()):
+        if problems := (*_declared(policy), *self._problems(policy, self.all())):
             raise PolicyRefused(policy.name, problems)
 
     def _problems(
@@ -168,6 +178,12 @@ class Policies:
     def _entry(self, policy: Policy, change: PolicyChange) -> LogEntry:
         fact = PolicyWritten(policy.name, change, str(policy.target))
         return entry_of(self._new_id(), int(self._clock.now()), fact, policy.id)
+
+
+def _declared(policy: Policy | None) -> Iterator[PolicyProblem]:
+    """An object of the cluster would bring it back to what it says itself."""
+    if policy is not None and (owner := declared_by(policy)):
+        yield PolicyProblem(("name",), f"{owner} declares this policy; change that object", taken=True)
 
 
 def _written(policy: Policy) -> tuple[Schedule, ...]:

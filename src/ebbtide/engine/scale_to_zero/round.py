@@ -25,6 +25,7 @@ from ebbtide.core.scale_to_zero.policy_overrides import settings_for
 from ebbtide.engine.leased import Leased, released
 from ebbtide.engine.rounds import InvariantBroken, advance_work, refuse_if_broken
 from ebbtide.engine.scale_to_zero.context import PolicyContext
+from ebbtide.engine.scale_to_zero.declaring import Declaring
 from ebbtide.engine.scale_to_zero.gating import Gating
 from ebbtide.engine.scale_to_zero.look import Looking, Scene
 from ebbtide.engine.scale_to_zero.policy_machine import PolicyMachine
@@ -86,6 +87,7 @@ class IdleRounds:
         self._ports = context.ports
         self._gating = gating
         self._waking = waking
+        self._declaring = Declaring(context, waking)
         self._looking = Looking(context, gating)
         self._fires: dict[tuple[str, str], tuple[int | None, int | None]] = {}
         self._of_pools: list[Policy] | None = None
@@ -100,6 +102,11 @@ class IdleRounds:
             return self._round(leased)
 
     def _round(self, leased: Leased) -> RoundReport:
+        said = self._declaring.apply(leased)
+        report = self._over_all(leased)
+        return _with(report, [*said, *self._declaring.report()])
+
+    def _over_all(self, leased: Leased) -> RoundReport:
         # States first: a change of target raises the rev of its state, so what is done for the old target by
         # a round that read before is refused.
         states = {state.policy_id: state for state in self._ports.policies.list_states()}
@@ -124,7 +131,7 @@ class IdleRounds:
         said = self._reconcile()
         for bug in (one.bug for one in done if one.bug is not None):
             raise bug
-        return replace(report, says="; ".join([report.says, *said]), sentences=(*report.sentences, *said))
+        return _with(report, said)
 
     def _reconcile(self) -> list[str]:
         """Services that a dead runner left with gates, or without."""
@@ -253,6 +260,14 @@ def _unknown(policies: Sequence[Policy], readings: Mapping[str, Reading]) -> int
         return 0
     watched = (policy for policy in policies if not not_watched(policy))
     return sum(1 for policy in watched if any(signal.query in missing for signal in policy.signals))
+
+
+def _with(report: RoundReport, said: Sequence[str]) -> RoundReport:
+    """The report with these sentences, too."""
+    if not said:
+        return report
+    says = "; ".join([report.says, *said[:SENTENCES]])
+    return replace(report, says=says, sentences=(*report.sentences, *said))
 
 
 def _report(now: int, policies: int, unknown: int, done: Sequence[Done], left: int) -> RoundReport:

@@ -15,6 +15,7 @@ from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, read_config
 from ebbtide.entrypoints.cli.scaled import book_of, in_the_store, in_the_store_if_any, with_the_cluster
 from ebbtide.entrypoints.cli.writing import moment, rows, span, write_json, write_lines
 from ebbtide.errors import NotFound, Usage
+from ebbtide.model.declared import declared_by
 from ebbtide.model.idle import WakeReason
 
 if TYPE_CHECKING:
@@ -140,6 +141,8 @@ def delete(
         book.delete(policy)
     write_lines([f"policy {policy.name}: deleted.{left if yes else ''}"])
     _warn_of_the_file(found, policy.name, "the next start creates it again")
+    if owner := declared_by(policy):
+        typer.echo(f"ebbtide: {owner} declares this policy: while it is there, it comes back", err=True)
 
 
 def _ask(question: str) -> None:

@@ -55,7 +55,13 @@ def _examine(config: Config) -> Iterator[Finding]:
 
 def _cluster(config: Config, workers: list[str]) -> Iterator[Finding]:
     """What the cluster answers; its workers are put into the list."""
-    from ebbtide.adapters.kube.doctor import Finding, examine, read_nodes, uncounted_nodes
+    from ebbtide.adapters.kube.doctor import (
+        Finding,
+        examine,
+        examine_sleep_policies,
+        read_nodes,
+        uncounted_nodes,
+    )
     from ebbtide.adapters.kube.gate_doctor import examine_gate
     from ebbtide.bootstrap.kubernetes import connect_kubernetes
     from ebbtide.entrypoints.doctor.examine import gated_services, scales_workloads
@@ -70,6 +76,7 @@ def _cluster(config: Config, workers: list[str]) -> Iterator[Finding]:
         yield from examine(connection, from_cluster, scales_workloads(config))
         gate = config.gate
         yield from examine_gate(connection, gate.service_ref, gate.namespaces, gated_services(config))
+        yield from examine_sleep_policies(connection, config.sleep_policies)
         nodes = read_nodes(connection)
         workers += [node.name for node in nodes if node.worker]
         if (loose := uncounted_nodes(nodes, config.settings.pools)) is not None:

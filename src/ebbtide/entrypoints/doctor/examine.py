@@ -29,6 +29,8 @@ otherwise."""
 def scales_workloads(config: Config) -> bool:
     """Whether there are policies for workloads, in the configuration or in the store. What is wrong with the
     store is said by `examine_store`."""
+    if config.sleep_policies or config.sleep_annotations:
+        return True
     if any(policy.target.workloads for policy in config.policies):
         return True
     return any(policy.target.workloads for policy in stored_policies(config))

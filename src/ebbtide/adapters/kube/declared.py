@@ -1,0 +1,163 @@
+"""The declarations port on a Kubernetes API server: `SleepPolicy` objects, and workloads with the annotation.
+
+Objects are read in whole lists and never written, apart from the status of a `SleepPolicy`. There is no
+finalizer: the store knows which policies have lost their object, so neither an object nor its namespace waits
+for Ebbtide to be deleted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ebbtide.adapters.kube.connection import MERGE_PATCH, Call, Connection
+from ebbtide.adapters.kube.declared_status import WireStatus, read_report, write_report
+from ebbtide.adapters.kube.errors import CONFLICT, NOT_FOUND, Refused, refused_acting
+from ebbtide.adapters.kube.events import Events, Subject
+from ebbtide.adapters.kube.lists import Resource, read_list
+from ebbtide.adapters.kube.objects import read_time
+from ebbtide.adapters.kube.wire import Meta, Struct
+from ebbtide.errors import Usage
+from ebbtide.model.declared import Declaration, Declarer, ObjectRef, Readiness, Report
+from ebbtide.model.policy import Policy
+
+GROUP, VERSION = "ebbtide.dev", "v1alpha1"
+PATH = f"/apis/{GROUP}/{VERSION}/sleeppolicies"
+ANNOTATION = "ebbtide.dev/sleep"
+METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+REFUSED = "SleepPolicyRefused"
+TOLD_AGAIN_SECONDS = 6 * 3600
+NOT_INSTALLED = (
+    "this cluster knows no SleepPolicy; apply deploy/manifests/sleep-policies.yaml, "
+    "or set scale_to_zero.sleep_policies to false"
+)
+ReadSpec = Callable[[ObjectRef, Mapping[str, Any], int], Policy]
+ReadLine = Callable[[ObjectRef, str, int], Policy]
+
+
+class WireSleepPolicy(Struct, frozen=True):
+    metadata: Meta
+    spec: dict[str, Any] = {}  # noqa: RUF012 - msgspec copies it
+    status: WireStatus | None = None
+
+
+class WireMetadata(Struct, frozen=True):
+    metadata: Meta
+
+
+SLEEP_POLICIES = Resource("SleepPolicies", PATH, WireSleepPolicy)
+ANNOTATED = {
+    Declarer.DEPLOYMENT: Resource("Deployments", "/apis/apps/v1/deployments", WireMetadata, METADATA_ONLY),
+    Declarer.STATEFUL_SET: Resource(
+        "StatefulSets", "/apis/apps/v1/statefulsets", WireMetadata, METADATA_ONLY
+    ),
+}
+
+
+class KubeDeclarations:
+    """`read_spec` and `read_line` make a policy of what an object says; None: those objects are not asked."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        read_spec: ReadSpec | None,
+        read_line: ReadLine | None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._connection = connection
+        self._read_spec = read_spec
+        self._read_line = read_line
+        self._now = now
+        self._events = Events(connection)
+
+    def read(self) -> Sequence[Declaration]:
+        return [*self._objects(), *self._annotated()]
+
+    def _objects(self) -> Iterable[Declaration]:
+        if self._read_spec is None:
+            return ()
+        read_spec = self._read_spec
+
+        def one(wire: WireSleepPolicy) -> Declaration:
+            ref = _ref(Declarer.SLEEP_POLICY, wire.metadata)
+            told = read_report(wire.status) if wire.status is not None else None
+            return self._declaration(ref, wire.metadata, lambda now: read_spec(ref, wire.spec, now), told)
+
+        try:
+            found, _ = read_list(self._connection, SLEEP_POLICIES, _same)
+        except Usage as error:
+            # Without its definition there is no list, and that is no empty list: nothing is known to be gone.
+            refused = error.__cause__
+            if isinstance(refused, Refused) and refused.code == NOT_FOUND:
+                raise Usage(NOT_INSTALLED) from refused
+            raise
+        return [one(wire) for wire in found if wire.metadata.deletion_timestamp is None]
+
+    def _annotated(self) -> Iterable[Declaration]:
+        if self._read_line is None:
+            return
+        read_line = self._read_line
+        for kind, resource in ANNOTATED.items():
+            found, _ = read_list(self._connection, resource, _metadata)
+            for meta in found:
+                text = (meta.annotations or {}).get(ANNOTATION)
+                if text is None or meta.deletion_timestamp is not None:
+                    continue
+                ref = _ref(kind, meta)
+
+                def line(now: int, ref: ObjectRef = ref, text: str = text) -> Policy:
+                    return read_line(ref, text, now)
+
+                yield self._declaration(ref, meta, line, None)
+
+    def _declaration(
+        self, ref: ObjectRef, meta: Meta, read: Callable[[int], Policy], told: Report | None
+    ) -> Declaration:
+        policy, problem = None, ""
+        try:
+            policy = read(int(self._now()))
+        except ValueError as error:
+            problem = str(error)
+        created = read_time(meta.creation_timestamp)
+        return Declaration(
+            ref, meta.uid, meta.resource_version, meta.generation, created, policy, problem, told
+        )
+
+    def tell(self, declaration: Declaration, report: Report) -> None:
+        ref = declaration.ref
+        if ref.kind is not Declarer.SLEEP_POLICY:
+            self._tell_by_event(declaration, report)
+            return
+        path = f"/apis/{GROUP}/{VERSION}/namespaces/{ref.namespace}/sleeppolicies/{ref.name}/status"
+        body = {
+            # A runner that was overtaken must not bring an older report back.
+            "metadata": {"resourceVersion": declaration.version},
+            "status": write_report(report, declaration.told, int(self._now())),
+        }
+        call = Call("PATCH", path, f"the status of {ref}", body, MERGE_PATCH)
+        try:
+            self._connection.try_act(call)
+        except Refused as refused:
+            if refused.code not in (NOT_FOUND, CONFLICT):
+                raise refused_acting(refused, call.what, self._connection.server) from refused
+
+    def _tell_by_event(self, declaration: Declaration, report: Report) -> None:
+        ref = declaration.ref
+        if report.ready is Readiness.APPLIED:
+            return
+        if self._events.is_news((declaration.uid, report.says), TOLD_AGAIN_SECONDS):
+            subject = Subject(ref.kind, ref.name, declaration.uid, ref.namespace, "apps/v1")
+            self._events.send(subject, REFUSED, f"{ANNOTATION}: {report.says}", warning=True)
+
+
+def _same(wire: WireSleepPolicy) -> WireSleepPolicy:
+    return wire
+
+
+def _metadata(wire: WireMetadata) -> Meta:
+    return wire.metadata
+
+
+def _ref(kind: Declarer, meta: Meta) -> ObjectRef:
+    return ObjectRef(kind, meta.namespace, meta.name)

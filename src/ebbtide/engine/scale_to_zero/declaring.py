@@ -1,0 +1,210 @@
+"""Policies that objects of the cluster declare, brought into the store and reported back, once a round.
+
+The store is what counts: an object is compared with the policy that carries its name as origin, so a runner
+that dies anywhere leaves nothing that the next round does not find. An object that is gone ends its policy in
+three durable steps, each found again by the next round:
+
+    1. the policy is switched off, in one write with its state: a runner that was about to put the target
+       to sleep is refused
+    2. a target that sleeps is woken
+    3. once it is awake, the policy is deleted
+
+Nothing is written where nothing changed, neither to the store nor to an object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from ebbtide.core.scale_to_zero import declared
+from ebbtide.core.scale_to_zero.policy_checks import PolicyProblem, check_policy
+from ebbtide.engine.leased import Leased
+from ebbtide.engine.scale_to_zero.context import PolicyContext
+from ebbtide.engine.scale_to_zero.policies import Change, Policies, PolicyRefused
+from ebbtide.engine.scale_to_zero.waking import Waking
+from ebbtide.errors import EbbtideError, NameTaken, TargetTaken
+from ebbtide.model.declared import Declaration, Readiness, Report, declared_by
+from ebbtide.model.idle import IdleState, Phase, WakeReason
+from ebbtide.model.policy import Policy
+
+ASLEEP = (Phase.FALLING, Phase.ZERO)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What one round knows of the objects and their policies."""
+
+    declarations: Sequence[Declaration] = ()
+    applied: dict[str, Policy] = field(default_factory=dict)
+    """By origin."""
+    refused: dict[str, tuple[Readiness, str]] = field(default_factory=dict)
+    """By origin: why not."""
+
+
+class Declaring:
+    def __init__(self, context: PolicyContext, waking: Waking) -> None:
+        ports = context.ports
+        self._context = context
+        self._waking = waking
+        self._declarations = ports.declarations
+        self._store = ports.policies
+        self._book = Policies(ports.policies, ports.clock, ports.new_id)
+        self._threads = max(1, ports.threads)
+        self._seen = _Seen()
+
+    def apply(self, leased: Leased) -> list[str]:
+        """Bring the store to what the objects say; what was done, in sentences. To be called under the lease
+        `policies`. Where the objects cannot all be read, everything stays as it is."""
+        self._seen = _Seen()
+        if self._declarations is None:
+            return []
+        try:
+            found = declared.in_order(self._declarations.read())
+        except EbbtideError as error:
+            return [f"policies of Kubernetes objects were left as they are: {error}"]
+        seen = self._seen = _Seen(found)
+        # States before policies, as in a round. Crash table: target-changes.
+        states = {state.policy_id: state for state in self._store.list_states()}
+        stored = {policy.name: policy for policy in self._book.all()}
+        said = [*self._end_orphans(found, stored, states, leased)]
+        known = {policy.origin: policy for policy in stored.values() if declared_by(policy)}
+        claims = declared.Claims(stored.values())
+        for one in found:
+            policy = known.get(one.ref.origin)
+            if policy is not None:
+                seen.applied[one.ref.origin] = policy
+            if _has_time(leased):
+                said += self._apply(one, policy, stored, claims)
+        return said
+
+    def _apply(
+        self, one: Declaration, known: Policy | None, stored: dict[str, Policy], claims: declared.Claims
+    ) -> Iterator[str]:
+        origin = one.ref.origin
+        if one.policy is None:
+            self._seen.refused[origin] = (Readiness.INVALID, one.problem)
+            return
+        wanted = declared.merged(one.policy, known, origin)
+        if wanted == known:
+            return
+        if problem := _problem_with(wanted, stored.get(wanted.name), claims):
+            self._seen.refused[origin] = (
+                Readiness.CONFLICT if problem.taken else Readiness.INVALID,
+                problem.says,
+            )
+            return
+        change = Change(wanted, known)
+        try:
+            written = self._book.carry_out(change)
+        except EbbtideError as error:
+            self._seen.refused[origin] = _why_refused(error)
+            return
+        self._seen.applied[origin] = stored[written.name] = written
+        claims.put(written)
+        yield f"policy {written.name}: {change.says}, as {one.ref} says"
+
+    def _end_orphans(
+        self,
+        found: Sequence[Declaration],
+        stored: dict[str, Policy],
+        states: Mapping[str, IdleState],
+        leased: Leased,
+    ) -> Iterator[str]:
+        there = {one.ref.origin for one in found}
+        for policy in [each for each in stored.values() if declared_by(each) and each.origin not in there]:
+            state = states.get(policy.id)
+            if state is None or not _has_time(leased):
+                continue
+            try:
+                left, says = self._end(policy, state)
+            except EbbtideError as error:
+                yield f"policy {policy.name}: its object is gone, and it is not removed yet: {error}"
+                continue
+            if left is None:
+                del stored[policy.name]
+            else:
+                stored[policy.name] = left
+            if says:
+                yield f"policy {policy.name}: {says}, since {declared_by(policy)} is gone"
+
+    def _end(self, policy: Policy, state: IdleState) -> tuple[Policy | None, str]:
+        """One step towards the end of the policy: what is left of it, and what was done."""
+        if policy.enabled:
+            # Crash table: declaration-gone. A runner that saw the target awake and idle must not put it to
+            # sleep once nobody is left to wake it: this write raises the rev that its own write needs.
+            policy = self._book.switch_off(policy, state)
+        if state.phase in ASLEEP:
+            self._waking.wake(policy.id, WakeReason.MANUAL)
+            return policy, "woken"
+        if state.phase is Phase.WAKING:
+            return policy, ""
+        self._book.delete(policy)
+        return None, "deleted"
+
+    def report(self) -> list[str]:
+        """Tell each object how its policy is doing, where it does not say so already."""
+        seen, port = self._seen, self._declarations
+        if port is None or not seen.declarations:
+            return []
+        states = {state.policy_id: state for state in self._store.list_states()}
+        news = [
+            (one, report)
+            for one in seen.declarations
+            if (report := self._report(one, states)) is not None and report != one.told
+        ]
+
+        def tell(item: tuple[Declaration, Report]) -> str:
+            try:
+                port.tell(*item)
+            except EbbtideError as error:
+                return f"{item[0].ref} was not told how its policy is doing: {error}"
+            return ""
+
+        with ThreadPoolExecutor(self._threads) as pool:
+            return [says for says in pool.map(tell, news) if says]
+
+    def _report(self, one: Declaration, states: Mapping[str, IdleState]) -> Report | None:
+        """What the object says already where there is nothing to tell yet."""
+        policy = self._seen.applied.get(one.ref.origin)
+        state = states.get(policy.id) if policy is not None else None
+        refused = self._seen.refused.get(one.ref.origin)
+        report = None
+        if policy is not None and state is not None:
+            report = self._of_policy(one, policy, state)
+        if refused is not None:
+            return declared.not_applied(report, one, *refused)
+        return report or one.told
+
+    def _of_policy(self, one: Declaration, policy: Policy, state: IdleState) -> Report:
+        now, told = self._context.now, one.told
+        saved = told.saved if told is not None else None
+        if declared.is_due(told, policy, state, now):
+            first, last = declared.first_day(policy.zone, now)
+            saved = declared.saved_lately(policy, self._store.list_days(policy.id, first, last), now)
+        return declared.report_of(one, policy, state, saved, now)
+
+
+def _has_time(leased: Leased) -> bool:
+    """Thousands of new objects may take longer than a lease lasts."""
+    if leased.half_over():
+        with suppress(EbbtideError):
+            leased.renew()
+    return leased.has_time()
+
+
+def _problem_with(wanted: Policy, named: Policy | None, claims: declared.Claims) -> PolicyProblem | None:
+    if named is not None and named.id != wanted.id:
+        says = f"policy {named.name} has this name already and was not made by this object; delete it first"
+        return PolicyProblem(("name",), says, taken=True)
+    return next(check_policy(wanted, claims.rivals(wanted), ()), None)
+
+
+def _why_refused(error: EbbtideError) -> tuple[Readiness, str]:
+    if isinstance(error, PolicyRefused):
+        return Readiness.TARGET_ASLEEP, "; ".join(problem.says for problem in error.problems)
+    if isinstance(error, NameTaken | TargetTaken):
+        return Readiness.CONFLICT, str(error)
+    return Readiness.FAILED, str(error)
