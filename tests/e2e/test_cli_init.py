@@ -50,6 +50,7 @@ def test_the_file_passes_config_check_and_doctor_names_only_what_is_missing(shel
         ],
         "eks": ["no cluster is known", "the cloud does not answer", r"unknown: c7g\.xlarge, x9z\.huge"],
         "kubeadm": [
+            r"join\.ca_cert_hash is still to be filled in",
             r"aws\.image is still to be filled in",
             "no cluster is known",
             "the cloud does not answer",
@@ -86,8 +87,32 @@ def test_node_groups_of_eks_become_pools_with_market_labels_taints_and_a_type_th
 def test_a_taint_that_passes_makes_no_pool_of_its_own(shell: Shell) -> None:
     _, written = init(shell, "kubeadm")
     assert [pool["name"] for pool in written["pools"]] == ["workers"]
-    assert "join" not in written
     assert written["aws"]["region"] == "eu-west-1"
+
+
+def test_each_kind_of_cluster_gets_the_join_of_its_kind(shell: Shell) -> None:
+    _, written = init(shell, "kubeadm", "--name", "shop")
+    assert written["join"] == {
+        "kind": "kubeadm",
+        "server_url": "https://172.16.0.2:6443",
+        "ca_cert_hash": "fill-me-in",
+        "token_parameter": "/shop/join-token",
+    }
+    _, written = init(shell, "eks", "--force")
+    assert "join" not in written, "its launch template joins"
+    _, written = init(shell, "eks", "--force", "--image", "ami-0a")
+    assert (written["join"]["kind"], written["join"]["service_cidr"]) == ("eks", "fill-me-in")
+    version = "v1.34.1+rke2r1"
+    server = {"node-role.kubernetes.io/control-plane": "true", **place("cpx22", "fsn1", "fsn1")}
+    nodes = [
+        node("server-1", version, server, "hcloud://1", "10.0.0.2"),
+        node("agent-1", version, place("cpx32", "fsn1", "fsn1"), "hcloud://2"),
+    ]
+    (shell.folder / "rke2.json").write_bytes(as_dump(nodes))
+    shell.run("init", "--dump", "rke2.json", "--force")
+    written = yaml.safe_load((shell.folder / "ebbtide.yaml").read_text())
+    assert written["join"] == {"kind": "rke2", "server_url": "https://10.0.0.2:9345", "version": version}
+    assert "The configuration is good" in shell.run("config", "check").out
 
 
 def test_the_rights_it_writes_are_those_of_the_manifests(shell: Shell) -> None:

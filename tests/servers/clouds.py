@@ -8,7 +8,7 @@ from typing import Any
 from ebbtide.adapters.clouds import hetzner
 from ebbtide.adapters.clouds.aws import Ec2Cloud, Ec2Settings, make_client
 from ebbtide.adapters.clouds.hetzner import HetznerCloud, HetznerSettings
-from ebbtide.adapters.clouds.join import Join
+from ebbtide.adapters.clouds.joins import Join
 from ebbtide.model.pool import Pool
 from tests.builders import make_pool, make_type
 from tests.servers.hetzner import TOKEN, HetznerServer

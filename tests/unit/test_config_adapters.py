@@ -97,6 +97,32 @@ def test_a_region_that_other_programs_set_disturbs_no_simulated_cluster() -> Non
     [
         (AWS.replace("{image: ami-1}", "{}"), "aws.image: is missing, and EC2 needs it or launch_template"),
         (AWS + "hetzner: {image: x}", "hetzner: is given, but cloud.kind is aws"),
+        (AWS + "join: {kind: k8s, server_url: 'https://h'}", 'join.kind: "k8s" is not allowed'),
+        (AWS + "join: {kind: rke2, token_file: /t}", "join.server_url: is missing"),
+        (
+            AWS + "join: {kind: kubeadm, server_url: 'https://h', token_file: /t}",
+            "join.ca_cert_hash: is missing",
+        ),
+        (AWS + "join: {kind: kubeadm, ca_cert_hash: abc}", 'join.ca_cert_hash: "abc" is not allowed'),
+        (AWS + "join: {kind: eks, server_url: 'https://h'}", "join.cluster_name: is missing"),
+        (
+            AWS + "join: {kind: eks, token_file: /t}",
+            "join.token_file: is given, and a node of EKS proves itself",
+        ),
+        (AWS + "join: {kind: eks, service_cidr: x}", 'join.service_cidr: "x" is no network'),
+        (AWS + "join: {kind: custom}", "join.template: is missing"),
+        (AWS + "join: {kind: custom, template: '{{ poo }}'}", "join.template: {{ poo }} is not known"),
+        (AWS + "join: {server_url: 'https://h', template: x}", "join.template: is for join.kind custom"),
+        (
+            AWS + "join: {kind: rke2, k3s_version: v1}",
+            "join.k3s_version: is for join.kind k3s, and it is rke2",
+        ),
+        (
+            AWS + "join: {server_url: 'https://h', token_file: /t, token_command: x}",
+            "join.token_command: is given next to token_file",
+        ),
+        (HETZNER + "join: {kind: eks}", 'join.kind: "eks" is not allowed with cloud.kind hetzner'),
+        (HETZNER + "join: {server_url: 'https://h', token_secret: s}", "join.token_secret: is for aws"),
         (AWS + "join: {server_url: 'https://h'}", "join.token_parameter: is missing"),
         (AWS + "join: {token_parameter: p}", "join.server_url: is missing"),
         (AWS + "join: {server_url: 'h:6443'}", 'join.server_url: "h:6443" is not allowed; allowed: a URL'),

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from ebbtide.bootstrap.parts import ClusterPorts, SystemClock
 from ebbtide.config import Config
+from ebbtide.config.adapters import INSTALL
 from ebbtide.engine.ports import Ports
 from ebbtide.errors import ConfigError, Usage
 from ebbtide.ports import Clock, Cloud, Declarations, Inbox, Metrics, Players, Services, Signals
 
 if TYPE_CHECKING:
     from ebbtide.adapters.clouds.adoption import Adopter
-    from ebbtide.adapters.clouds.join import Join
+    from ebbtide.adapters.clouds.joins import Join
     from ebbtide.adapters.kube.cluster import KubeCluster
     from ebbtide.adapters.kube.connection import Connection
     from ebbtide.adapters.prometheus import PrometheusMetrics, Source
@@ -208,10 +209,15 @@ def _open_inbox(config: Config, clock: Clock) -> Inbox:
 
 
 def _join(config: Config) -> Join | None:
-    from ebbtide.adapters.clouds.join import Join
+    from ebbtide.adapters.clouds.joins import Join, JoinKind
 
     keys = config.adapters.join
-    return Join(**keys.model_dump()) if keys.server_url else None
+    if not (keys.server_url or keys.template):
+        return None
+    own = keys.model_dump()
+    if keys.kind != "k3s" and keys.install_command == INSTALL:
+        own["install_command"] = ""  # nobody set it: that of the kind
+    return Join(**{**own, "kind": JoinKind(keys.kind)})
 
 
 def _hetzner_token(config: Config) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ebbtide.config.join_checks import check_join
 from ebbtide.config.problems import Problem, shown
 from ebbtide.config.schema import Document
 from ebbtide.config.section import Section
@@ -33,7 +34,7 @@ def check_adapters(d: Document) -> Iterator[Problem]:
         yield from _aws(d)
     if d.cloud.kind == "hetzner":
         yield from _hetzner(d)
-    yield from _join(d)
+    yield from check_join(d)
     yield from _metrics(d)
 
 
@@ -57,12 +58,6 @@ def _aws(d: Document) -> Iterator[Problem]:
             "is missing, and EC2 needs it or launch_template; allowed: the id of an AMI",
             ("cloud", "cluster"),
         )
-    if d.join.server_url and not (d.join.token_parameter or d.join.token_command):
-        yield Problem(
-            ("join", "token_parameter"),
-            "is missing, and new nodes need the join token; give this or token_command",
-            ("cloud", "cluster"),
-        )
     for number, pool in enumerate(d.pools if d.aws.subnets else ()):
         for zone in pool.zones:
             if zone not in d.aws.subnets:
@@ -79,12 +74,6 @@ def _hetzner(d: Document) -> Iterator[Problem]:
             "is missing; allowed: the name of an image, or the id of a snapshot in quotes",
             ("cloud", "cluster"),
         )
-    if d.join.token_parameter:
-        yield Problem(
-            ("join", "token_parameter"),
-            "is for aws, and cloud.kind is hetzner; keep the token in the image or give token_command",
-            ("cloud", "cluster"),
-        )
     for number, pool in enumerate(d.pools):
         if pool.market == "spot":
             yield Problem(
@@ -92,13 +81,6 @@ def _hetzner(d: Document) -> Iterator[Problem]:
                 '"spot" is not allowed with cloud.kind hetzner, which has no spot market; allowed: on-demand',
                 ("cloud", "cluster"),
             )
-
-
-def _join(d: Document) -> Iterator[Problem]:
-    if _used(d.join) and not d.join.server_url:
-        yield Problem(
-            ("join", "server_url"), "is missing; allowed: a URL such as https://10.0.0.2:6443", ("cluster",)
-        )
 
 
 def _metrics(d: Document) -> Iterator[Problem]:

@@ -32,21 +32,55 @@ class CloudKeys(Section):
 
 
 class JoinKeys(Section):
+    kind: Literal["k3s", "rke2", "kubeadm", "eks", "custom"] = Field(
+        "k3s", description="What new nodes join; see `docs/how-to/joining.md`."
+    )
     server_url: str = Field(
         "",
         pattern=r"^(https://[^\s/]+.*)?$",
-        description="URL of the K3s server that new nodes join; without it the image joins by itself.",
+        description="URL of the server that new nodes join; without it the image joins by itself.",
         json_schema_extra={"allowed": "a URL such as https://10.0.0.2:6443"},
     )
     token_parameter: str = text("`aws`: name of the SSM parameter that holds the join token.")
+    token_secret: str = text("`aws`: name of the secret in Secrets Manager that holds the join token.")
+    token_file: str = text(
+        "File of the image that holds the join token; on `hetzner` /etc/ebbtide/join-token without it.",
+        "the path of a file on the new machine",
+    )
     token_command: str = Field(
         "",
-        description="Command that prints the join token on the new machine; `hetzner` reads "
-        "/etc/ebbtide/join-token there without it.",
+        description="Command that prints the join token on the new machine.",
         json_schema_extra={"allowed": "text", "secret": True},
     )
     k3s_version: str = text("Version of K3s that is installed.", "a version such as v1.34.1+k3s1")
-    install_command: str = Field(INSTALL, min_length=1, description="Command that installs the agent.")
+    version: str = text(
+        "`rke2`: version that is installed; `custom`: for the template.", "a version such as v1.34.1+rke2r1"
+    )
+    install_command: str = Field(
+        INSTALL,
+        min_length=1,
+        description="Command that installs the agent; `kubeadm`: what is run before kubeadm join.",
+    )
+    ca_cert_hash: str = Field(
+        "",
+        pattern=r"^(sha256:[0-9a-f]{64}|fill-me-in)?$",
+        description="`kubeadm`: hash of the certificate of the cluster's authority. It is not secret.",
+        json_schema_extra={"allowed": "sha256: and 64 hexadecimal digits, as kubeadm prints it"},
+    )
+    cluster_name: str = text("`eks`: name of the cluster in EKS.")
+    ca_certificate: str = Field(
+        "",
+        pattern=r"^([A-Za-z0-9+/=]*|fill-me-in)$",
+        description="`eks`: certificate authority of the cluster. It is not secret.",
+        json_schema_extra={"allowed": "base64, as `aws eks describe-cluster` prints it"},
+    )
+    service_cidr: str = text("`eks`: addresses of Services.", "a network such as 10.100.0.0/16")
+    template: str = Field(
+        "",
+        max_length=12_000,
+        description="`custom`: user data of new nodes, with `{{ pool }}` and other values filled in.",
+        json_schema_extra={"allowed": "text"},
+    )
 
 
 class AwsKeys(Section):

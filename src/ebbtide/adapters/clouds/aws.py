@@ -13,7 +13,7 @@ from typing import Any
 
 from ebbtide.adapters.clouds import identity
 from ebbtide.adapters.clouds.aws_errors import GONE, Answered, translated
-from ebbtide.adapters.clouds.join import Join, ec2_metadata, join_script
+from ebbtide.adapters.clouds.joins import Join, ec2_metadata, user_data
 from ebbtide.errors import ConfigError, Final, NotOurs, Unanswered
 from ebbtide.model.effect import Launch
 from ebbtide.model.node import Instance, InstanceState, Market
@@ -164,7 +164,7 @@ def run_request(effect: Launch, settings: Ec2Settings) -> dict[str, Any]:
         request["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": options}
     if settings.join is not None:
         metadata = ec2_metadata(slot.zone, settings.join)
-        request["UserData"] = join_script(settings.join, metadata, slot, settings.pools)
+        request["UserData"] = user_data(settings.join, metadata, slot, settings.pools)
     return request
 
 

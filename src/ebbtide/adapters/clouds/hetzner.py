@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ebbtide.adapters.clouds import identity
 from ebbtide.adapters.clouds.hetzner_errors import Answered, meaning, translated
 from ebbtide.adapters.clouds.identity import label_value, read_label_value
-from ebbtide.adapters.clouds.join import Join, hetzner_metadata, join_script
+from ebbtide.adapters.clouds.joins import Join, hetzner_metadata, user_data
 from ebbtide.errors import ConfigError, NoCapacity, NotOurs, Unanswered
 from ebbtide.model.effect import Launch
 from ebbtide.model.node import Instance, InstanceState, Market
@@ -177,7 +177,7 @@ def create_request(effect: Launch, settings: HetznerSettings, placement_group: i
         request["placement_group"] = PlacementGroup(id=placement_group)
     if settings.join is not None:
         metadata = hetzner_metadata(settings.join)
-        request["user_data"] = join_script(settings.join, metadata, slot, settings.pools)
+        request["user_data"] = user_data(settings.join, metadata, slot, settings.pools)
     return request
 
 

@@ -1,4 +1,4 @@
-"""`ebbtide init`: a configuration for the cluster that is there. Looks at it or a dump."""
+"""`ebbtide init`: a configuration for the cluster that is there. Looks at it or a dump, and at the cloud."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ def init(  # noqa: PLR0913, PLR0917 - one parameter for each option
         Path | None, typer.Option(help="Kubeconfig to look with; else as kubectl does.")
     ] = None,
     context: Annotated[str, typer.Option(help="Context in the kubeconfig.")] = "",
+    offline: Annotated[bool, typer.Option("--offline", help="Do not ask the cloud.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing; take what was found.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
 ) -> None:
@@ -62,6 +63,7 @@ def init(  # noqa: PLR0913, PLR0917 - one parameter for each option
     _refuse_to_replace([out, rbac_file], force)
     with needing("kube"):
         from ebbtide.entrypoints.setup.access import rbac
+        from ebbtide.entrypoints.setup.cloud import CloudLook, look_at_cloud
         from ebbtide.entrypoints.setup.document import Choices, write_document
         from ebbtide.entrypoints.setup.survey import survey
 
@@ -71,8 +73,10 @@ def init(  # noqa: PLR0913, PLR0917 - one parameter for each option
     where = _cloud(found, cloud, ask)
     workers = sum(len(pool.nodes) for pool in found.pools)
     least = _number("Least number of workers", minimum, min(2, workers), ask)
+    called = _name(name or _asked("Name of the cluster", found.cluster or context or "my-cluster", ask))
+    look = CloudLook() if offline else look_at_cloud(found, where, found.region, found.cluster or called)
     chosen = Choices(
-        _name(name or _asked("Name of the cluster", found.cluster or context or "my-cluster", ask)),
+        called,
         where,
         found.region,
         least,
@@ -80,6 +84,7 @@ def init(  # noqa: PLR0913, PLR0917 - one parameter for each option
         store,
         str(kubeconfig) if kubeconfig else "",
         image,
+        look,
     )
     _refuse_what_is_unknown(found)
     text = write_document(found, chosen)
@@ -207,6 +212,8 @@ def _told(out: Path, rbac_file: Path, found: Survey, chosen: Choices, text: str)
     for pool in found.pools:
         count = f"{len(pool.nodes)} node{'s' if len(pool.nodes) != 1 else ''}"
         lines.append(Text(f"  pool {pool.name}: {count}, {', '.join(pool.types)} in {', '.join(pool.zones)}"))
+    if chosen.look.says:
+        lines.append(Text(f"  {chosen.look.says}"))
     lines += [
         Text(f"! to be filled in, line {number}: {line.strip().partition('   #')[0]}", "yellow")
         for number, line in enumerate(text.splitlines(), 1)

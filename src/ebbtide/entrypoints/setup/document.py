@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ebbtide.config.unfilled import FILL_IN
 from ebbtide.core.prices.catalogue import CATALOGUE
 from ebbtide.core.words import count_of
 from ebbtide.entrypoints.setup.access import FILE_NAME as RBAC_FILE
 from ebbtide.entrypoints.setup.access import KUBECONFIG, kubeconfig_steps
+from ebbtide.entrypoints.setup.cloud import CloudLook
+from ebbtide.entrypoints.setup.joining import join_part
 from ebbtide.entrypoints.setup.survey import PoolDraft, Survey
 from ebbtide.model.node import Market
 
@@ -34,6 +36,7 @@ class Choices:
     store: str
     kubeconfig: str
     image: str
+    look: CloudLook = field(default_factory=CloudLook)
 
 
 def write_document(found: Survey, chosen: Choices) -> str:
@@ -41,7 +44,7 @@ def write_document(found: Survey, chosen: Choices) -> str:
         _head(found, chosen),
         _limits(chosen),
         _cloud(found, chosen),
-        _join(found, chosen),
+        join_part(found, chosen),
         _pools(found, chosen),
         _next(chosen),
     )
@@ -74,13 +77,15 @@ def _cloud(found: Survey, chosen: Choices) -> Iterator[str]:
     yield "cloud:"
     yield f"  kind: {chosen.cloud}"
     yield ""
+    seen = chosen.look.launched
     if chosen.cloud == "hetzner":
         yield "# The API token is not in this file: set HCLOUD_TOKEN, or hetzner.token_file."
         yield "hetzner:"
-        yield f"  image: {json.dumps(chosen.image or FILL_IN)}   # name of an image, or id of a snapshot"
-        yield "  # networks: [1234567]      # ids of the private networks that your nodes are in"
+        image = chosen.image or seen.image or FILL_IN
+        yield f"  image: {json.dumps(image)}   # name of an image, or id of a snapshot"
+        yield _known("networks", list(seen.networks), "[1234567]", "ids of the networks of your nodes")
         yield "  # ssh_keys: [name]"
-        yield "  # firewalls: [1234567]"
+        yield _known("firewalls", list(seen.firewalls), "[1234567]", "their ids")
         return
     yield "# Access comes from the environment, a profile or the role of the machine; no key is in this file."
     yield "aws:"
@@ -88,27 +93,19 @@ def _cloud(found: Survey, chosen: Choices) -> Iterator[str]:
     if found.launch_template and not chosen.image:
         yield f"  launch_template: {json.dumps(found.launch_template)}   # that of the node group"
     else:
-        yield f"  image: {json.dumps(chosen.image or found.image or FILL_IN)}   # the AMI of new nodes"
-    yield "  # subnets: {eu-central-1a: subnet-0aaa}   # without any: the default subnet of each zone"
-    yield "  # security_groups: [sg-0aaa]"
-    yield "  # instance_profile: name                  # with which new nodes read the join token"
+        image = chosen.image or found.image or seen.image or FILL_IN
+        yield f"  image: {json.dumps(image)}   # the AMI of new nodes"
+    none = "without any: the default subnet of each zone"
+    yield _known("subnets", dict(seen.subnets), "{eu-central-1a: subnet-0aaa}", none)
+    yield _known("security_groups", list(seen.security_groups), "[sg-0aaa]", "ids")
+    yield _known("instance_profile", seen.instance_profile, "name", "with which new nodes join")
+    yield _known("key_name", seen.key_name, "name", "SSH key")
     yield "  # queue_url: https://...                  # spot notices: docs/how-to/aws-lambda.md"
 
 
-def _join(found: Survey, chosen: Choices) -> Iterator[str]:
-    if found.distribution != "k3s":
-        yield f"# How new nodes join: {found.distribution} nodes join by image or launch template. There the"
-        yield "# kubelet must register with --node-labels=ebbtide.dev/pool=NAME, the name of the pool below."
-        return
-    yield "# How new nodes join: each installs the K3s agent at first boot. No token is in its user data."
-    yield "join:"
-    yield f"  server_url: https://{found.server or FILL_IN}:6443   # a server that new nodes reach"
-    if found.version:
-        yield f"  k3s_version: {found.version}"
-    if chosen.cloud == "aws":
-        yield f"  token_parameter: /{chosen.cluster}/join-token   # an SSM parameter (SecureString)"
-    else:
-        yield "  # The image holds the token in /etc/ebbtide/join-token (root only), or set token_command."
+def _known(key: str, value: object, example: str, says: str) -> str:
+    """A line with what the cloud says, else one that shows how to write it."""
+    return f"  {key}: {json.dumps(value)}" if value else f"  # {key}: {example}   # {says}"
 
 
 def _pools(found: Survey, chosen: Choices) -> Iterator[str]:

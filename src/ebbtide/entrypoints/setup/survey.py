@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
@@ -87,7 +87,8 @@ class Survey:
     version: str = ""
     managed: tuple[str, ...] = ()
     """Groups of nodes that somebody else replaces when one of them goes."""
-    notes: tuple[str, ...] = field(default=())
+    instances: tuple[str, ...] = ()
+    """Ids of the machines of the workers, as far as their nodes say."""
 
 
 def survey(body: bytes) -> Survey:
@@ -114,6 +115,7 @@ def survey(body: bytes) -> Survey:
         _template(labels),
         version,
         tuple(sorted({value for node in workers for key, value in node.labels if key == MANAGED})),
+        tuple(sorted(id for node in workers if (id := node.provider_id.rpartition("/")[2]))),
     )
 
 
