@@ -134,6 +134,7 @@ reference: $(READY) ## Write docs/reference from the code
 	$(BIN)/python -m scripts.make_reference docs/reference
 	$(BIN)/python -m scripts.state_diagrams docs/state-machines.md
 	$(BIN)/python -m scripts.chart_reference
+	$(BIN)/python -m scripts.plain_cloudformation
 
 audit: $(READY) ## Write build/sbom.json and ask for known holes in the locked libraries (needs the advisory service)
 	@mkdir -p build

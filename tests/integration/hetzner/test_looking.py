@@ -1,4 +1,4 @@
-"""`ebbtide init` asks Hetzner what the workers were made from, through the real client; nothing is changed."""
+"""`ebbtide init` asks Hetzner what the workers were made from, by the real client; nothing is changed."""
 
 from __future__ import annotations
 

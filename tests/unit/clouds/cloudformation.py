@@ -34,9 +34,9 @@ def _known(name: str) -> str:
 
 
 def _intrinsic(loader: _Loader, suffix: str, node: yaml.Node) -> Any:
-    if not isinstance(node, yaml.ScalarNode):
-        raise ValueError(f"!{suffix} with a list is not understood here")
-    text = str(loader.construct_scalar(node))
+    if isinstance(node, yaml.SequenceNode):
+        return {suffix: loader.construct_sequence(node, deep=True)}
+    text = str(loader.construct_scalar(node))  # type: ignore[arg-type]  # a scalar, by now
     if suffix == "Sub":
         return re.sub(r"\$\{([^}]+)\}", lambda found: _known(found[1]), text)
     return _known(text)

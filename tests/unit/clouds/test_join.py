@@ -227,7 +227,9 @@ class Nodeadm:
 def node_config_in(text: str) -> Nodeadm.NodeConfig:
     message = message_from_string(text)
     assert message.get_content_type() == "multipart/mixed"
-    (part,) = message.get_payload()
+    parts = message.get_payload()
+    assert isinstance(parts, list)
+    (part,) = parts
     assert isinstance(part, Message)
     assert part.get_content_type() == "application/node.eks.aws"
     return msgspec.convert(yaml.safe_load(str(part.get_payload())), Nodeadm.NodeConfig)

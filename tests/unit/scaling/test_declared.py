@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -134,7 +135,7 @@ def test_an_object_is_told_the_phase_its_time_and_why_it_stays_up(
 
 
 def test_a_policy_of_schedules_alone_is_not_told_that_idleness_is_not_watched() -> None:
-    def why(**changes: object) -> str:
+    def why(**changes: Any) -> str:
         return report_of(make_object(), make_policy(**changes), make_state(), None, NOW).why_awake
 
     assert why(scale_to_zero=False) == ""

@@ -67,11 +67,13 @@ def look_at_hetzner(client: Client, ids: Collection[str]) -> LaunchedWith:
         servers = [server for server in client.servers.get_all() if str(server.id) in ids]
     if not servers:
         return LaunchedWith()
-    first = min(servers, key=lambda server: server.id)
+    first = min(servers, key=lambda server: server.id or 0)
     public = first.public_net
     firewalls = [each.firewall.id for each in (public.firewalls if public else None) or ()]
     return LaunchedWith(
         image=str((first.image.name or first.image.id) if first.image else ""),
-        networks=tuple(sorted({net.network.id for net in first.private_net or () if net.network})),
-        firewalls=tuple(sorted(firewalls)),
+        networks=tuple(
+            sorted({id for net in first.private_net or () if net.network and (id := net.network.id)})
+        ),
+        firewalls=tuple(sorted(id for id in firewalls if id)),
     )
