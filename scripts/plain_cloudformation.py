@@ -1,6 +1,6 @@
 """The SAM template as plain CloudFormation, for who has no SAM: one source, so both always say the same.
 
-make reference        writes deploy/lambda/cloudformation.yaml; a test fails where it is not that of the template
+make reference        writes deploy/lambda/cloudformation.yaml; a test fails where it is not current
 """
 
 from __future__ import annotations
