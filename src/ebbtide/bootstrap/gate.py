@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -30,10 +30,12 @@ from ebbtide.bootstrap.kubernetes import connect_kubernetes, open_services
 from ebbtide.bootstrap.scaling import HasPolicies
 from ebbtide.config import Config
 from ebbtide.config.gate import GateKeys
+from ebbtide.core.scale_to_zero.eta import Eta as LearnedEta
 from ebbtide.engine.loop import for_a_daemon
 from ebbtide.engine.scale_to_zero.gating import GateEntry
 from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.errors import EbbtideError, Usage
+from ebbtide.gate.eta import Eta
 from ebbtide.gate.house import House
 from ebbtide.gate.keeper import Keeper
 from ebbtide.gate.limits import Limits
@@ -104,6 +106,8 @@ class GateProcess:
         self._threads = ThreadPoolExecutor(WAKES_AT_ONCE, "gate")
         self._look = asyncio.Event()
         self._pods_stale = False
+        self._etas: dict[str, Eta] = {}
+        """How long a wake of each policy would take, as the last look said."""
 
     async def run(self, stop: asyncio.Event, dial: Dial | None = None) -> None:
         """Until asked to stop; then no longer ready, and a while later gone. `dial` is for pods that
@@ -114,7 +118,7 @@ class GateProcess:
             wakes_per_minute=self._keys.wakes_per_minute,
             files=max(1, raise_file_limit() - len(self._keys.port_range) - OTHER_FILES),
         )
-        house = House(self._routes, self._backends, self._wake, self._look.set, limits, dial)
+        house = House(self._routes, self._backends, self._wake, self._look.set, limits, dial, self.expects)
         keeper = self.keeper = Keeper(house, self.metrics)
         with ExitStack() as last:
             last.callback(self._threads.shutdown, wait=False, cancel_futures=True)
@@ -193,6 +197,7 @@ class GateProcess:
     async def _look_once(self) -> None:
         try:
             self._take_routes(await self._in_thread(self._scaling.gate_entries))
+            self.take_etas(await self._in_thread(self._scaling.etas))
             for sentence in await self._in_thread(self._scaling.reconcile_gates):
                 self._say(sentence)
         except EbbtideError as error:
@@ -208,6 +213,16 @@ class GateProcess:
         self._routes.replace(found)
         self.keeper.routes_changed()
         self.health.tables_read = True
+
+    def expects(self, policy_id: str) -> Eta | None:
+        """What is known before anybody was woken, without asking the store."""
+        return self._etas.get(policy_id)
+
+    def take_etas(self, found: Mapping[str, LearnedEta]) -> None:
+        self._etas.clear()
+        for policy_id, each in found.items():
+            needs_node = each.node is not None if each.first is not None else None
+            self._etas[policy_id] = Eta(each.seconds, needs_node)
 
     def _route(self, entry: GateEntry) -> Route:
         policy, gate = entry.policy, entry.policy.gate

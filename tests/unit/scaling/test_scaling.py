@@ -815,11 +815,16 @@ def test_what_is_left_of_a_wake_is_told_and_forgotten_when_it_is_over() -> None:
     harness.clock.sleep(50)
     assert wake(harness).estimated_ready_seconds == 100
     assert harness.scaling.arrive(harness.policies[0].id) == 100
+    (known,) = harness.scaling.etas().values()
+    assert (known.seconds, known.node is not None) == (100, True)
     harness.clock.sleep(101)
     assert harness.scaling.eta_of(harness.state).late
+    assert 0 < harness.scaling.arrive(harness.policies[0].id) < 1, "not over, and no new promise"
     harness.memory_workloads.put(WEB, ready_replicas=2)
     harness.round()
     assert (harness.phase(), harness.state.node_first) == (Phase.ACTIVE, None)
+    assert harness.scaling.etas() == {}
+    assert harness.scaling.arrive(harness.policies[0].id) == 0
 
 
 def test_an_estimate_goes_on_with_what_it_knew_where_the_log_cannot_be_read() -> None:

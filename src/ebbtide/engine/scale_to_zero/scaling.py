@@ -29,11 +29,14 @@ from ebbtide.model.settings import Settings
 __all__ = ["RoundReport", "Scaling", "ScalingPorts", "Summary", "Woken"]
 
 ASLEEP = (Phase.FALLING, Phase.ZERO)
+NOT_UP = (*ASLEEP, Phase.WAKING)
 SKEW_SECONDS = 5
 """How far ahead of ours the clock of somebody who reports activity may be."""
 REPORTED_SECONDS = 10
 """Activity that goes on is written this often at most."""
 YEAR_SECONDS = 31_536_000
+NO_TIME_LEFT = 0.001
+"""Of a wake that takes longer than expected: it is not over, and no new promise is made."""
 
 
 class Scaling:
@@ -100,12 +103,14 @@ class Scaling:
             return self._context.find(policy_id)[1]
         return state
 
-    def arrive(self, policy_id: str) -> int:
+    def arrive(self, policy_id: str) -> float:
         """A connection for it came to a gate: what sleeps, or is about to, is woken; what is up is in use. A
-        wake whose calls were not answered is carried out again. Seconds until it is ready, as far as is
-        known."""
+        wake whose calls were not answered is carried out again. Seconds until it is ready, 0 where it is up,
+        and next to nothing where it takes longer than expected."""
         woken = self.arrival(policy_id)
-        return woken.estimated_ready_seconds if woken is not None else 0
+        if woken is None:
+            return 0
+        return NO_TIME_LEFT if woken.late else woken.estimated_ready_seconds
 
     def arrival(self, policy_id: str) -> Woken | None:
         """As `arrive`; the wake that was begun or joined, None where it is up."""
@@ -122,6 +127,11 @@ class Scaling:
         """How long until it is ready, from now, and what that was learned from: what is left of a wake in
         progress, else all of a wake that began now."""
         return self._estimating.eta(state)
+
+    def etas(self) -> dict[str, Eta]:
+        """Of all policies that sleep or wake, by id: for a gate, which is asked before it may ask."""
+        states = self.ports.policies.list_states()
+        return {state.policy_id: self.eta_of(state) for state in states if state.phase in NOT_UP}
 
     def reconcile_gates(self) -> list[str]:
         """Every Service with pods or with gates, as its policy's state says; what was done, in sentences."""

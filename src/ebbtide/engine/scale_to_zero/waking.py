@@ -57,6 +57,8 @@ class Woken:
     """Whether it is thought to wait, or has waited, for a node."""
     eta_says: str = ""
     """The estimate in words: what of it is for a node, and what it was learned from."""
+    late: bool = False
+    """The wake takes longer than expected."""
 
 
 class Waking:
@@ -235,6 +237,7 @@ class Waking:
             wake_id=wake_id(policy.id, state.wake_count),
             node_wait=estimate.first is not None and estimate.node is not None,
             eta_says=estimate.says,
+            late=estimate.late,
         )
 
 
