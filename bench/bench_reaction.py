@@ -1,13 +1,14 @@
 """How long pods are pending, and at what cost: the three profiles next to a controller without any caution.
 
     python -m bench.bench_reaction [--hours 8] [--seeds 1 2 3] [--profiles classic balanced eager]
+    python -m bench.bench_reaction --real [--pods 200]
 
-Simulated: the same cluster and the same arrivals for all. The demand of 8 workloads steps at random minutes,
-and nodes take 40 to 95 s from the launch to Ready. The baseline launches at once for whatever does not fit,
-counts the nodes on their way, and removes nodes that are empty for 30 s. All times are simulated, so they do
-not depend on the machine. Pending time is pod-seconds without a node, cost is that of all instances from
-launch to end; the first hour is not counted. Each profile also runs with 10 % and 30 % of its instances never
-joining.
+The second form is described in `bench.reaction_real`. The first is simulated: the same cluster and the same
+arrivals for all. The demand of 8 workloads steps at random minutes, and nodes take 40 to 95 s from the launch
+to Ready. The baseline launches at once for whatever does not fit, counts the nodes on their way, and removes
+nodes that are empty for 30 s. All times are simulated, so they do not depend on the machine. Pending time is
+pod-seconds without a node, cost is that of all instances from launch to end; the first hour is not counted.
+Each profile also runs with 10 % and 30 % of its instances never joining.
 """
 
 from __future__ import annotations
@@ -167,14 +168,26 @@ def _show(who: str, share: float, seen: Sum, base: Sum, own: Sum) -> None:
     )
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--hours", type=float, default=8.0)
     parser.add_argument("--seeds", type=int, nargs="*", default=[1, 2, 3])
     parser.add_argument("--profiles", nargs="*", default=list(PROFILES))
+    parser.add_argument("--real", action="store_true", help="measure `ebbtide run` on a real control plane")
+    parser.add_argument("--pods", type=int, default=200)
     asked = parser.parse_args()
-    compare(asked.profiles, asked.seeds, asked.hours)
+    if not asked.real:
+        compare(asked.profiles, asked.seeds, asked.hours)
+        return 0
+    from bench.reaction_real import measure
+    from tests.servers.control_plane import Unavailable
+
+    try:
+        return measure(asked.pods, asked.seeds[0])
+    except Unavailable as why:
+        print(f"bench_reaction --real: NOT RUN: {why}")
+        return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -102,7 +102,7 @@ OF_HEADROOM = (
     Mutant(
         "limits are asked for when a launch is planned only",
         "slots._reserved",
-        "why_over_limits(situation.snapshot, situation.record, pool)",
+        "situation.why_over_limits(pool)",
         '""',
         (POOLS,),
     ),

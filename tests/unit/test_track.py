@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ebbtide.core.nodes.timers import BACKOFFS, STAMPS, clamp_stamps, is_idle, track
+from ebbtide.core.nodes.timers import BACKOFFS, STAMPS, clamp_stamps, is_idle, pressing_at, track
 from ebbtide.model.pod import Phase, Pod
 from ebbtide.model.record import Counted, DrainBackoff, Emptied, Record
 from ebbtide.model.snapshot import Snapshot
@@ -91,6 +91,15 @@ def test_pods_wait_from_the_moment_the_first_was_seen_until_none_is() -> None:
     assert tracked(BUSY).pending_since == NOW
     assert tracked(BUSY, pending_since=NOW - 50).pending_since == NOW - 50
     assert tracked(CALM, pending_since=NOW - 50).pending_since == 0
+
+
+def test_it_is_known_when_pending_pods_or_missing_workers_will_be_worth_a_launch() -> None:
+    settings = make_settings(pending_up_seconds=180)
+    assert pressing_at(make_record(), settings, NOW) is None
+    assert pressing_at(make_record(pending_since=NOW - 30), settings, NOW) == NOW + 150
+    both = make_record(pending_since=NOW - 30, short_since=NOW - 100)
+    assert pressing_at(both, settings, NOW) == NOW + 80
+    assert pressing_at(make_record(pending_since=NOW - 180), settings, NOW) is None, "they are already"
 
 
 def test_workers_are_short_while_fewer_than_the_minimum_stand_or_are_on_their_way() -> None:

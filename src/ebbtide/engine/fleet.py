@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ebbtide.engine.loop import URGENT_SECONDS, Nudge, for_a_daemon, guarded_tick, step_down, wait_for_next
+from ebbtide.engine.loop import Nudge, for_a_daemon, guarded_tick, sooner, step_down, wait_for_next
 from ebbtide.engine.ports import Ports
 from ebbtide.engine.pruning import Pruning
 from ebbtide.engine.tick import TickReport
@@ -74,9 +74,7 @@ class Fleet:
                 step_down(member.ports, self._owner, ttl)
             reach = 1 if self._holds(settings.cluster) else 1 + self.held
             keeps = ttl if self._holds(settings.cluster) else 0
-            wait = member.interval_seconds * reach
-            if report.spots_open:
-                wait = min(wait, URGENT_SECONDS)
+            wait = sooner(member.interval_seconds * reach, report, member.ports.clock.now())
             wait_for_next(nudge, self._owner, wait, self._stop, keeps)
         step_down(member.ports, self._owner, ttl)
 

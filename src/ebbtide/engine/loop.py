@@ -59,10 +59,17 @@ def run_loop(
         on_report(report)
         pruning.after(report)
         wait = interval_seconds * (1 + JITTER * chance.uniform(-1, 1))
-        if report.spots_open:
-            wait = min(wait, URGENT_SECONDS)
-        wait_for_next(nudge, owner, wait, stop, ttl if report.held else 0)
+        wait_for_next(nudge, owner, sooner(wait, report, ports.clock.now()), stop, ttl if report.held else 0)
     step_down(ports, owner, ttl)
+
+
+def sooner(wait: float, report: TickReport, now: float) -> float:
+    """At most `wait`; less while an interruption is being answered, or where something is due before."""
+    if report.spots_open:
+        wait = min(wait, URGENT_SECONDS)
+    if report.due_at is not None:
+        wait = min(wait, max(report.due_at - now, 0.0))
+    return wait
 
 
 def for_a_daemon(settings: Settings) -> Settings:

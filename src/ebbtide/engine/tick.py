@@ -14,6 +14,7 @@ from functools import partial
 from ebbtide import narrate
 from ebbtide.core.nodes.decide import operation_id
 from ebbtide.core.nodes.refused import taken_up_again
+from ebbtide.core.nodes.timers import pressing_at
 from ebbtide.core.operations import consolidate, facts, machine, scale_down, scale_up
 from ebbtide.engine.journal import consolidation_entry, decision_entry
 from ebbtide.engine.lanes import Lane, clean, open_in, run_lane, with_runs
@@ -45,6 +46,8 @@ class TickReport:
     """Whether it only found nothing to do, or stood by."""
     problems: tuple[str, ...] = ()
     """Why the cluster or the cloud could not be seen whole, at its last look."""
+    due_at: int | None = None
+    """When something that is pending now will be worth a launch: a tick should not come later."""
 
 
 def tick(
@@ -62,6 +65,7 @@ def tick(
     decision = None
     spots_open = 0
     problems: tuple[str, ...] = ()
+    due_at: int | None = None
     leased = Leased(ports.store, ports.clock, lease, ttl, settings.lease_margin_seconds, deadline)
 
     def left(error: Conflict) -> None:
@@ -73,6 +77,7 @@ def tick(
         run = LeasedRun(ports, settings, leased, record, snapshot, sentences)
         decision = _run(run)
         spots_open, problems = len(run.record.spots), run.snapshot.problems
+        due_at = pressing_at(run.record, settings, run.now)
         ports.observer.looked(run.snapshot, run.record)
     idle = decision is not None and decision.action is Action.NOTHING
     quiet = idle and len(sentences) == 1
@@ -83,6 +88,7 @@ def tick(
         spots_open=spots_open,
         quiet=quiet,
         problems=problems,
+        due_at=due_at,
     )
 
 

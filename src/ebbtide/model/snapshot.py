@@ -49,6 +49,17 @@ class ClusterView:
         return {name: tuple(pods) for name, pods in found.items()}
 
     @cached_property
+    def residents_by_pool(self) -> Mapping[str, tuple[Pod, ...]]:
+        """What every node of a pool carries anyway, by the worker of it that carries most."""
+        most: dict[str, tuple[tuple[int, int], tuple[Pod, ...]]] = {}
+        for node in self.workers:
+            tied = tuple(pod for pod in self.pods_on.get(node.name, ()) if pod.tied_to_node)
+            weight = (sum(pod.requests.cpu_milli for pod in tied), len(tied))
+            if node.pool not in most or weight > most[node.pool][0]:
+                most[node.pool] = (weight, tied)
+        return {pool: tied for pool, (_, tied) in most.items()}
+
+    @cached_property
     def waiting_pods(self) -> tuple[Pod, ...]:
         return tuple(pod for pod in self.pods if pod.waiting)
 
@@ -119,6 +130,16 @@ class Snapshot:
         instance_of = self.instance_of
         ended = {name for name, instance in instance_of.items() if not instance.alive}
         return tuple(node for node in self.cluster.workers if node.ready and node.name not in ended)
+
+    @cached_property
+    def ready_strangers(self) -> tuple[Node, ...]:
+        """Ready nodes, other than those of the control plane, that match no instance."""
+        matched = self.instance_of
+        return tuple(
+            node
+            for node in self.cluster.nodes
+            if node.ready and not node.control_plane and node.name not in matched
+        )
 
     @cached_property
     def _instance_at(self) -> Mapping[str, Instance]:

@@ -37,3 +37,22 @@ class Still:
 
     def notify(self, entry: LogEntry) -> None:
         return
+
+
+class Willing(Still):
+    """A cloud that launches at once whatever it is asked for."""
+
+    def launch(self, effect: Launch) -> Instance:
+        slot = effect.slot
+        made = Instance(
+            f"i-{slot.key}",
+            f"test://i-{slot.key}",
+            slot.key,
+            slot.pool,
+            slot.zone,
+            slot.instance_type,
+            slot.market,
+            launched_at=int(time.time()),
+        )
+        self._instances.append(made)
+        return made

@@ -12,6 +12,7 @@ from ebbtide.engine.loop import guarded_tick, run_loop
 from ebbtide.engine.ports import Ports
 from ebbtide.engine.tick import TickReport
 from ebbtide.errors import Throttled
+from ebbtide.model.decision import Action
 from ebbtide.model.log import LogKind
 from ebbtide.model.operation import SpotKind, SpotNotice
 from ebbtide.model.record import CLUSTER_LEASE
@@ -184,6 +185,15 @@ def test_something_urgent_starts_a_tick_at_once_and_the_interval_is_only_a_heart
     small = still()
     reports, _ = run(small, ticks=2, ports=urgent_from(small, 20.0))
     assert 20 <= reports[1].at - reports[0].at <= 22
+
+
+def test_a_tick_comes_as_soon_as_pods_have_been_pending_for_long_enough() -> None:
+    small = Small(settings=quick_settings(min_workers=3, pending_up_seconds=7), replicas=200)
+    reports, _ = run(small, ticks=2)
+    assert 7 <= reports[1].at - reports[0].at <= 8, "the interval is 60 s"
+    assert reports[0].decision is not None
+    assert reports[1].decision is not None
+    assert (reports[0].decision.action, reports[1].decision.action) == (Action.NOTHING, Action.SCALE_UP)
 
 
 def test_a_burst_is_answered_by_one_tick_that_waits_for_its_end_but_not_for_ever() -> None:

@@ -124,12 +124,7 @@ def room_of_new(name: str, pool: Pool, node_type: NodeType, zone: str, residents
 
 def residents_of(view: ClusterView, pool: Pool) -> tuple[Pod, ...]:
     """What every node of the pool carries anyway, by the worker of it that carries most."""
-    kept = [
-        tuple(pod for pod in view.pods_on.get(node.name, ()) if pod.tied_to_node)
-        for node in view.workers
-        if node.pool == pool.name
-    ]
-    return max(kept, key=lambda pods: [sum(p.requests.cpu_milli for p in pods), len(pods)], default=())
+    return view.residents_by_pool.get(pool.name, ())
 
 
 def refused_by_node(scheduling: Scheduling, room: Room) -> str:

@@ -110,6 +110,14 @@ def clamp_stamps(record: Record, settings: Settings, now: int) -> tuple[Record, 
     return replace(record, **late, rests=rests, emptied=emptied, underused=underused), warnings
 
 
+def pressing_at(record: Record, settings: Settings, now: int) -> int | None:
+    """When pods that are pending, or workers that are missing, will have been so for long enough to launch
+    for them. None where there are none, or they have been already."""
+    since = (stamp for stamp in (record.pending_since, record.short_since) if stamp)
+    due = (stamp + settings.pending_up_seconds for stamp in since)
+    return min((at for at in due if at > now), default=None)
+
+
 def is_idle(snapshot: Snapshot, settings: Settings) -> bool:
     cpu = snapshot.cpu.value
     return cpu is not None and cpu < settings.cpu_down and not snapshot.cluster.waiting_pods

@@ -25,11 +25,7 @@ Advance = tuple[Slot, tuple[Effect, ...]]
 def may_be_there(since: int, situation: Situation) -> bool:
     """Whether a node that came since then is Ready and nobody's: one that joined by itself, without
     provider id or label. Terminating its instance would take the pods on it along."""
-    matched = situation.snapshot.instance_of
-    return any(
-        node.ready and not node.control_plane and node.name not in matched and node.created_at >= since
-        for node in situation.snapshot.cluster.nodes
-    )
+    return any(node.created_at >= since for node in situation.snapshot.ready_strangers)
 
 
 def reclaim(slot: Slot, situation: Situation) -> Advance:

@@ -22,7 +22,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from ebbtide.core.nodes.capacity import total, why_over_limits
 from ebbtide.core.nodes.offers import next_offer, offer_name
 from ebbtide.core.operations import reclaims
 from ebbtide.core.operations.situation import Situation
@@ -87,7 +86,7 @@ def advance_slot(slot: Slot, operation_id: str, situation: Situation) -> Advance
 
 def _reserved(slot: Slot, operation_id: str, situation: Situation) -> Advance:
     settings = situation.settings
-    count = total(situation.snapshot, situation.record)
+    count = situation.total()
     pool = settings.pool_named(slot.pool)
     if pool is None:
         return _settled(
@@ -96,11 +95,11 @@ def _reserved(slot: Slot, operation_id: str, situation: Situation) -> Advance:
     if count > settings.max_workers:
         reason = f"{count} nodes with it, MAX_WORKERS {settings.max_workers}"
         return _settled(slot, SlotState.FAILED, reason, situation.now), ()
-    in_pool = total(situation.snapshot, situation.record, pool.name)
+    in_pool = situation.total(pool.name)
     if pool.max_workers is not None and in_pool > pool.max_workers:
         reason = f"{in_pool} nodes with it in pool {pool.name}, its maximum is {pool.max_workers}"
         return _settled(slot, SlotState.FAILED, reason, situation.now), ()
-    over = why_over_limits(situation.snapshot, situation.record, pool)
+    over = situation.why_over_limits(pool)
     if over:
         return _settled(slot, SlotState.FAILED, over, situation.now), ()
     asked = replace(slot, state=SlotState.LAUNCHING, since=situation.now)

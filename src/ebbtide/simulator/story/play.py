@@ -8,7 +8,7 @@ from functools import partial
 from math import inf
 
 from ebbtide.config import Config
-from ebbtide.engine.loop import Nudge
+from ebbtide.engine.loop import Nudge, sooner
 from ebbtide.engine.rounds import InvariantBroken
 from ebbtide.engine.steady import Steady
 from ebbtide.engine.thinking import Thinking
@@ -32,9 +32,8 @@ from ebbtide.simulator.story.trouble import Trouble
 
 RESTART_SECONDS = 20.0
 """How long it takes until a daemon that died is there again."""
-URGENT_SECONDS = 5.0
 LOOK_SECONDS = 2.0
-"""As the daemon: how soon it ticks again while a notice is being answered, and while one was not taken in."""
+"""As the daemon: how soon it ticks again while a notice was not taken in."""
 
 
 def play(story: Story, think: Callable[[], Thinking] = Steady) -> StoryResult:
@@ -159,8 +158,9 @@ class Player:
         if self._stays and report.held:
             self._nudge = nudge
         due.tick = due.grid
-        if self._stays and report.spots_open:
-            due.tick = min(due.grid, self.clock.now() + URGENT_SECONDS)
+        if self._stays:
+            now = self.clock.now()
+            due.tick = now + sooner(due.grid - now, report, now)
         self._say(report.says)
         if not self._stays and crashes == self.crashes:
             self._round()
