@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.demand_rules import OF_DEMAND
 from tests.mutants.headroom_rules import OF_HEADROOM
 from tests.mutants.lanes import OF_LANES
 from tests.mutants.node_rules import OF_NODES
@@ -588,6 +589,7 @@ RULES = (*OF_NODES, *OF_ZERO_RULES, *OF_THE_DOCUMENTS)
 ALL = (
     *OF_REMOVALS,
     *OF_LANES,
+    *OF_DEMAND,
     *OF_HEADROOM,
     *OF_REPLACING,
     *OF_SLOTS,

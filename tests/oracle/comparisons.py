@@ -13,10 +13,12 @@ from tests.oracle import (
     deciding,
     draining,
     history,
+    refreshing,
     repacking,
     running,
     scheduling,
     sleeping,
+    sparing,
 )
 from tests.oracle.answers import DRAWN
 from tests.oracle.drawing import Cases
@@ -44,6 +46,8 @@ COMPARISONS = (
     Comparison("wakes", sleeping.mornings, sleeping.compare_mornings, 150),
     Comparison("refusals", admitting.cases, admitting.compare, 120),
     Comparison("runs", running.cases, running.compare, 120),
+    Comparison("pools", sparing.cases, sparing.compare, 350),
+    Comparison("replacements", refreshing.cases, refreshing.compare, 350),
     Comparison("rules", sleeping.ruled, sleeping.compare_ruled, 300),
 )
 AT_LEAST = {

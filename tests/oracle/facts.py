@@ -31,6 +31,17 @@ class Launching:
 
     pool: str
     zone: str
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The machine of a node: what it was launched as."""
+
+    kind: str
+    configuration: str = ""
+    """The hash of what its pool launched when it was made; empty where nobody wrote it down."""
+    runs: bool = True
 
 
 @dataclass(frozen=True)
@@ -74,6 +85,14 @@ class Moment:
     last_consolidation_at: int = 0
     resting: frozenset[str] = frozenset()
     """Nodes that are left alone for a while."""
+    machines: Mapping[str, Machine] = field(default_factory=dict)
+    """By node name."""
+    kinds_in: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The type of every machine that is alive, by pool."""
+    unwell_since: Mapping[str, int] = field(default_factory=dict)
+    """By node name: since when it was seen unwell without a break."""
+    without_capacity: frozenset[str] = frozenset()
+    """Offers (zone/market/type) for which the cloud had no capacity lately."""
 
     def on(self, node_name: str) -> tuple[Pod, ...]:
         return tuple(pod for pod in self.pods if pod.node_name == node_name)

@@ -22,7 +22,7 @@ from ebbtide.model.policy import Policy, ZeroDefaults
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
-from tests.oracle.facts import By, Launching, Moment
+from tests.oracle.facts import By, Launching, Machine, Moment
 from tests.oracle.zero import Sleeper
 
 COMING = (SlotState.RESERVED, SlotState.LAUNCHING, SlotState.LAUNCHED, SlotState.JOINED)
@@ -70,6 +70,10 @@ def moment_of(snapshot: Snapshot, record: Record, settings: Settings, now: int) 
     coming = [slot for slot in slots(record) if slot.state in COMING]
     open_now = record.operations
     names = {node.uid: node.name for node in snapshot.cluster.nodes}
+    unwell: dict[str, int] = {}
+    for one in record.unwell:
+        if one.node_uid in names:
+            unwell[names[one.node_uid]] = min(one.since, unwell.get(names[one.node_uid], one.since))
     return Moment(
         now=now,
         settings=settings,
@@ -81,7 +85,9 @@ def moment_of(snapshot: Snapshot, record: Record, settings: Settings, now: int) 
         whole=not snapshot.problems,
         going=_going(snapshot, record),
         coming=tuple(
-            Launching(slot.pool, slot.zone) for slot in coming if not {slot.key, slot.instance_id} & known
+            Launching(slot.pool, slot.zone, slot.instance_type)
+            for slot in coming
+            if not {slot.key, slot.instance_id} & known
         ),
         alive=len(ours),
         alive_in=Counter(instance.pool for instance in ours),
@@ -101,6 +107,16 @@ def moment_of(snapshot: Snapshot, record: Record, settings: Settings, now: int) 
             for rest in record.rests
             if rest.until > now and rest.instance_id in snapshot.node_of
         ),
+        machines={
+            name: Machine(one.instance_type, one.launch_hash, one in alive)
+            for name, one in snapshot.instance_of.items()
+        },
+        kinds_in={
+            pool.name: tuple(one.instance_type for one in ours if one.pool == pool.name)
+            for pool in settings.pools
+        },
+        unwell_since=unwell,
+        without_capacity=frozenset(rest.offer for rest in record.offer_rests if rest.until > now),
     )
 
 

@@ -77,7 +77,8 @@ class Witness:
         slot = next((slot for slot in slots(record) if slot.key == act.key), None)
         yield nodes.within_maximum(self._moment(), ())
         if slot is not None:
-            yield launch.right_market(self._moment(), slot, bool(record.offer_rests))
+            refused = bool(record.offer_rests) or any(one.refused for one in slots(record))
+            yield launch.right_market(self._moment(), slot, refused)
 
     def _record(self) -> Record:
         return self._stage.checker.record or Record()

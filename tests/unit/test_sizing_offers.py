@@ -10,7 +10,7 @@ from ebbtide.model.node import Market
 from ebbtide.model.operation import Slot
 from ebbtide.model.pod import Phase
 from ebbtide.model.pool import Pool
-from ebbtide.model.record import CapacityBackoff
+from ebbtide.model.record import CapacityBackoff, Record
 from ebbtide.model.resources import Resources
 from tests.builders import (
     NOW,
@@ -18,6 +18,7 @@ from tests.builders import (
     make_pod,
     make_pool,
     make_record,
+    make_scale_up,
     make_settings,
     make_slot,
     make_snapshot,
@@ -70,12 +71,16 @@ def test_there_is_no_next_offer_for_a_pool_that_is_no_longer_configured() -> Non
 
 def test_a_replacement_is_like_for_like_in_the_zone_with_the_fewest_workers() -> None:
     pool = make_pool(types=TYPES)
-    offer = replacement_offer(make_snapshot(make_nodes("a1", "a2", "b1")), make_record(), pool, "dear")
+    offer = replacement_offer(
+        make_snapshot(make_nodes("a1", "a2", "b1")), make_record(), make_settings(), pool, "dear"
+    )
     assert (offer.node_type.name, offer.zone) == ("dear", "b")
 
 
 def test_a_replacement_of_a_type_that_is_no_longer_offered_takes_the_first_one_of_the_pool() -> None:
-    offer = replacement_offer(make_snapshot(), make_record(), make_pool(types=TYPES), "retired")
+    offer = replacement_offer(
+        make_snapshot(), make_record(), make_settings(), make_pool(types=TYPES), "retired"
+    )
     assert (offer.node_type.name, offer.zone) == ("own", "a")
 
 
@@ -93,8 +98,27 @@ def test_an_offer_that_had_no_capacity_lately_is_chosen_only_where_nothing_else_
     assert plan_launch(snapshot, one, settings, 0).offers[0].zone == "b"
     assert plan_launch(snapshot, both, settings, 0).offers[0].zone == "a"
     assert plan_launch(snapshot, one, settings, 1).offers[0].zone == "b"
-    assert replacement_offer(snapshot, make_record(), pools[0], name).zone == "a"
-    assert replacement_offer(snapshot, one, pools[0], name).zone == "b"
+    assert replacement_offer(snapshot, make_record(), settings, pools[0], name).zone == "a"
+    assert replacement_offer(snapshot, one, settings, pools[0], name).zone == "b"
+
+
+def test_a_replacement_is_on_demand_where_no_zone_has_spot_capacity_and_the_pool_falls_back() -> None:
+    pool = make_pool(types=(make_type("own", spot_price="0.01"),), market=Market.SPOT)
+    settings, snapshot = make_settings(pools=(pool,)), make_snapshot(make_nodes("a1", "a2", "b1"))
+    in_b = CapacityBackoff("b/spot/own", NOW + 60)
+    one = make_record(offer_rests=(in_b,))
+    both = make_record(offer_rests=(in_b, CapacityBackoff("a/spot/own", NOW + 60)))
+    asked = make_scale_up(make_slot(refused=("a/spot/own", "b/spot/own")))
+
+    def place(record: Record, pool: Pool = pool) -> tuple[str, Market]:
+        offer = replacement_offer(snapshot, record, settings, pool, "own")
+        return offer.zone, offer.market
+
+    assert place(make_record()) == ("b", Market.SPOT)
+    assert place(one) == ("a", Market.SPOT), "another zone has spot capacity"
+    assert place(both) == ("b", Market.ON_DEMAND)
+    assert place(make_record(operation=asked)) == ("b", Market.ON_DEMAND), "told to a launch in progress"
+    assert place(both, replace(pool, on_demand_fallback=False)) == ("b", Market.SPOT)
 
 
 def test_prices_of_two_currencies_are_never_compared() -> None:

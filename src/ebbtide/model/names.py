@@ -22,6 +22,7 @@ SAFE_TO_EVICT = ("ebbtide.dev/safe-to-evict", "cluster-autoscaler.kubernetes.io/
 SAFE_LOCAL_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 MIRROR = "kubernetes.io/config.mirror"
 
+HETZNER_PROVIDER = "hcloud://"
 ZONES = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 VOLUME_ZONES = (*ZONES, "topology.ebs.csi.aws.com/zone", "topology.gke.io/zone")
 TYPES = (INSTANCE_TYPE, "node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")

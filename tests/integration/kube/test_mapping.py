@@ -68,6 +68,13 @@ def test_a_node_tells_its_roles_pool_market_and_identity() -> None:
     assert not node_of(pool="").worker
 
 
+def test_a_node_on_hetzner_is_in_the_location_that_its_data_centre_is_in() -> None:
+    labels = {"topology.kubernetes.io/zone": "fsn1-dc14"}
+    assert node_of(labels=labels, spec={"providerID": "hcloud://101"}).zone == "fsn1"
+    assert node_of(labels=labels, spec={"providerID": "test://1"}).zone == "fsn1-dc14"
+    assert node_of(labels=labels, spec={"providerID": "hcloud://101"}).labels == node_of(labels=labels).labels
+
+
 def test_a_provider_id_that_k3s_made_up_from_the_name_is_none() -> None:
     address = {
         "addresses": [{"type": "Hostname", "address": "a1"}, {"type": "InternalIP", "address": "10.0.0.7"}]

@@ -64,7 +64,7 @@ def read_node(wire: WireNode, understanding: Understanding) -> Node:
         provider_id="" if own_name else spec.provider_id,
         instance_id=labels.get(names.INSTANCE_ID, ""),
         private_ip=next((a.address for a in status.addresses or () if a.type == "InternalIP"), ""),
-        zone=_first(labels, names.ZONES),
+        zone=_zone(_first(labels, names.ZONES), spec.provider_id),
         pool=labels.get(names.POOL, ""),
         instance_type=_first(labels, names.TYPES),
         market=Market.SPOT if _is_spot(labels) else Market.ON_DEMAND,
@@ -81,6 +81,12 @@ def read_node(wire: WireNode, understanding: Understanding) -> Node:
         volumes_attached=tuple(sorted(attached)),
         conditions=tuple(sorted(_conditions(status.conditions))),
     )
+
+
+def _zone(label: str, provider_id: str) -> str:
+    """As pools name it. Hetzner's controller labels a node with the data centre (`fsn1-dc14`) of the location
+    (`fsn1`) that a server is launched into: counted by its label, it would be in a zone of its own."""
+    return label.partition("-dc")[0] if provider_id.startswith(names.HETZNER_PROVIDER) else label
 
 
 def read_owner(annotations: Mapping[str, str]) -> Ownership | None:

@@ -53,15 +53,25 @@ class Offer:
         return room_of_new(name, self.pool, self.node_type, self.zone, self.residents)
 
 
-def replacement_offer(snapshot: Snapshot, record: Record, pool: Pool, type_name: str) -> Offer:
-    """Like for like, in the zone of the pool with the fewest workers."""
-    zones, resting = workers_by_zone(snapshot, record), {rest.offer for rest in record.offer_rests}
+def replacement_offer(
+    snapshot: Snapshot, record: Record, settings: Settings, pool: Pool, type_name: str
+) -> Offer:
+    """Like for like, in the zone of the pool with the fewest workers that has capacity. Where none has spot
+    capacity, on demand: the cloud takes spot nodes back just when it has none to give."""
+    zones, resting = workers_by_zone(snapshot, record), resting_offers(record, settings, snapshot.at)
     node_type = pool.type_named(type_name) or pool.types[0]
-
-    def order(zone: str) -> tuple[bool, int, str]:
-        return offer_name(zone, pool.market, node_type.name) in resting, zones[zone], zone
-
-    return Offer(pool, node_type, min(pool.zones, key=order))
+    offers = [
+        Offer(
+            pool,
+            node_type,
+            zone,
+            rests=offer_name(zone, market, node_type.name) in resting,
+            fallback=fallback,
+        )
+        for zone in pool.zones
+        for market, fallback in _markets(pool, zone, node_type.name, resting)
+    ]
+    return min(offers, key=lambda each: (each.rests, each.fallback, zones[each.zone], each.zone))
 
 
 def next_offer(slot: Slot, settings: Settings) -> tuple[str, Market, str] | None:

@@ -175,7 +175,7 @@ def _with_replacement(spot: Spot, situation: Situation) -> Spot:
         return replace(spot, replace=False)
     if pool.max_workers is not None and total(snapshot, record, pool.name) >= pool.max_workers:
         return spot
-    offer = replacement_offer(snapshot, record, pool, spot.instance_type)
+    offer = replacement_offer(snapshot, record, situation.settings, pool, spot.instance_type)
     return replace(spot, slot=replace(offer.slot(f"{spot.id}-{spot.noticed_at}"), since=situation.now))
 
 
@@ -245,7 +245,9 @@ def _coming(spot: Spot, situation: Situation) -> Node:
     if spot.slot is not None:
         zone = spot.slot.zone
     elif pool is not None:
-        zone = replacement_offer(situation.snapshot, situation.record, pool, spot.instance_type).zone
+        zone = replacement_offer(
+            situation.snapshot, situation.record, situation.settings, pool, spot.instance_type
+        ).zone
     else:
         zone = ""
     return Node(f"{spot.id}-replacement", "", pool=spot.pool, zone=zone)
