@@ -101,6 +101,18 @@ def test_a_pod_that_no_type_holds_is_named_and_idle_nodes_would_go(tmp_path: Pat
     assert (data["action"], len(data["removals"])) == ("scale_down", 1)
 
 
+def test_nodes_that_have_little_to_do_would_go_where_nodes_are_judged_one_by_one(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    shell.write("ebbtide.yaml", f"{CONFIG}scale_down_by: node\n")
+    pods = [pending_pod(number) for number in range(4)]
+    for pod, name in zip(pods, ("n0", "n0", "n0", "n3"), strict=True):
+        pod["spec"]["nodeName"], pod["status"] = name, {"phase": "Running"}
+    shell.write("d.json", dump(node(0), node(3), node(1), node(4), *pods))
+    data = json.loads(shell.run("plan", "--dump", "d.json", "--json").out)
+    assert data["action"] == "scale_down"
+    assert set(data["removals"]) < {"n1", "n3", "n4"}
+
+
 def test_a_dump_that_is_missing_or_cut_off_says_how_to_make_one(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     assert (

@@ -17,6 +17,7 @@ from ebbtide.core.nodes.decide import decide
 from ebbtide.core.nodes.headroom import look
 from ebbtide.core.nodes.offers import Offer
 from ebbtide.core.nodes.sizing import LaunchPlan, plan_launch
+from ebbtide.core.nodes.underused import track_underused
 from ebbtide.core.prices.book import PriceBook
 from ebbtide.entrypoints.assess.repacking import instance_of, settings_of
 from ebbtide.model.decision import Action, Decision
@@ -75,7 +76,7 @@ def plan_of_dump(dump: Dump, settings: Settings | None, prices: PriceBook) -> Du
         notes.append("no configuration: pools are taken from the nodes, and no limit is applied")
     now = int(time.time())
     snapshot = _snapshot(view, now)
-    record = _record(view, settings.min_workers, now)
+    record = _record(snapshot, settings, now)
     notes += _assumptions(snapshot)
     began = time.perf_counter()
     decision = decide(snapshot, record, settings, now, "plan")
@@ -114,20 +115,22 @@ def _snapshot(view: ClusterView, now: int) -> Snapshot:
     return Snapshot(now, view, instances, Reading(asked / offered if offered else None, now))
 
 
-def _record(view: ClusterView, min_workers: int, now: int) -> Record:
+def _record(snapshot: Snapshot, settings: Settings, now: int) -> Record:
     """As if everything had been watched for long."""
-    pods_on = view.pods_on
+    view, pods_on = snapshot.cluster, snapshot.cluster.pods_on
+    underused = track_underused(snapshot, (), settings, now)
     empty = [n for n in view.workers if all(pod.tied_to_node for pod in pods_on.get(n.name, ()))]
     pending = min((pod.created_at for pod in view.waiting_pods), default=0)
     ready = sum(1 for node in view.workers if node.ready)
     return Record(
         pending_since=pending,
         idle_since=0 if view.waiting_pods else 1,
-        short_since=1 if ready < min_workers else 0,
+        short_since=1 if ready < settings.min_workers else 0,
         worker_count=ready,
         pod_count=sum(map(len, pods_on.values())),
         ticked_at=now,
         emptied=tuple(Emptied(node.uid, 1) for node in empty),
+        underused=tuple(replace(node, since=1) for node in underused),
     )
 
 
