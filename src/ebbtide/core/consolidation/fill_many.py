@@ -31,6 +31,8 @@ def fill_many(
     if not spaces:
         return []
     filler = _Filler(scene, spaces, left, seed)
+    if filler.nothing_fits:
+        return []
     shapes: dict[int, list[Space]] = {}
     for space in spaces:
         shapes.setdefault(space.shape, []).append(space)
@@ -67,6 +69,11 @@ class _Filler:
             )
         )
         self.found: list[tuple[Space, Content]] = []
+
+    @property
+    def nothing_fits(self) -> bool:
+        """Where all rooms are full there is nothing to draw from."""
+        return not len(self._combos.members)
 
     def fill_shape(self, shape: int, spaces: Sequence[Space]) -> None:
         admitted = np.array([bool(kind.admitted >> shape & 1) for kind in self._kinds])

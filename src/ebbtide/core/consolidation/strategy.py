@@ -5,7 +5,8 @@ Nodes that are leaving by an earlier plan come first; as long as there are any, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 
@@ -17,7 +18,6 @@ from ebbtide.core.nodes.question import Answer, Question, backed_off, no_operati
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Check, Refusal
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport
-from ebbtide.model.operation import Removal
 
 
 def consolidate(q: Question, answer: Answer) -> Iterator[Check]:
@@ -84,9 +84,9 @@ def _within_budgets(
     be removed at the same time is another matter, and asked when each of them is."""
     kept: set[str] = set()
     over = ""
+    budgets = _Budgets(q)
     for source in plan.sources:
-        chosen = [one for one in plan.sources if one.node_name in kept or one is source]
-        why = _why_over_budget(q, chosen)
+        why = budgets.why_over(source.pool)
         if not why:
             kept.add(source.node_name)
         over = over or why
@@ -105,24 +105,32 @@ def _within_budgets(
     return trimmed, over
 
 
-def _why_over_budget(q: Question, sources: Sequence[Removal]) -> str:
-    """The budget, of the cluster or of a pool, that does not let all of these go now."""
-    workers, reason, going = (
-        q.snapshot.cluster.workers,
-        RemovalReason.UNDERUTILISED,
-        gates.in_disruption(q.record),
-    )
-    room = allowed(q.settings.budgets, "", reason, len(workers), len(going), q.now)
-    if len(sources) > room.count:
-        return room.says
-    for pool in q.settings.pools:
-        asked, there, leaving = (
-            sum(one.pool == pool.name for one in some) for some in (sources, workers, going)
-        )
-        room = allowed(pool.budgets, pool.name, reason, there, leaving, q.now)
-        if asked > room.count:
+class _Budgets:
+    """How many more nodes may be emptied now, by the budgets of the cluster and of each pool. Counted down:
+    on a large cluster each of thousands of nodes is asked for."""
+
+    def __init__(self, q: Question) -> None:
+        workers, going = q.snapshot.cluster.workers, gates.in_disruption(q.record)
+        there = Counter(node.pool for node in workers)
+        leaving = Counter(one.pool for one in going)
+        reason = RemovalReason.UNDERUTILISED
+        self._cluster = allowed(q.settings.budgets, "", reason, len(workers), len(going), q.now)
+        self._pools = {
+            pool.name: allowed(pool.budgets, pool.name, reason, there[pool.name], leaving[pool.name], q.now)
+            for pool in q.settings.pools
+        }
+        self._taken: Counter[str] = Counter()
+
+    def why_over(self, pool: str) -> str:
+        """The budget that does not let one more node of this pool go; empty where one may, which then counts
+        as taken."""
+        if self._taken.total() >= self._cluster.count:
+            return self._cluster.says
+        room = self._pools.get(pool)
+        if room is not None and self._taken[pool] >= room.count:
             return room.says
-    return ""
+        self._taken[pool] += 1
+        return ""
 
 
 def _said(count: int, refusals: tuple[Refusal, ...]) -> str:
