@@ -109,7 +109,8 @@ def show_ticks(server: KubeServer, profile: str, what: str) -> float:
     print(f"warm ticks, {profile}, {what}: {ticks}; {warm['megabytes']:.0f} MB with the watches")
     for says in warm["says"]:
         print(f"  {says}", flush=True)
-    return max(warm["seconds"])
+    slowest: float = max(warm["seconds"])
+    return slowest
 
 
 def fill(server: KubeServer, nodes: int, pods: int) -> None:

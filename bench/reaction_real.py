@@ -77,6 +77,10 @@ class Machines(threading.Thread):
             for raw in (raw for reservation in found for raw in reservation["Instances"]):
                 self._tend(raw["InstanceId"], raw["Placement"]["AvailabilityZone"])
 
+    def end(self) -> None:
+        self.stopping.set()
+        self.join(60)
+
     def _tend(self, instance_id: str, zone: str) -> None:
         if instance_id == self._foreign:
             return
@@ -111,7 +115,7 @@ def measure(pods: int, seed: int) -> int:
         )
         machines = Machines(moto, kube.api, seed)
         machines.start()
-        stack.callback(machines.stopping.set)
+        stack.callback(machines.end)
         log = Path(os.environ.get("EBBTIDE_BENCH_LOG", folder / "log"))
         daemon = stack.enter_context(_daemon(_config(folder, kube, launches, moto.image, pods), log))
         eventually(lambda: machines.joined >= 1, 120, "the first node of the minimum")

@@ -74,8 +74,8 @@ OF_DEMAND = (
     Mutant(
         "a burst holds a tick up for ever",
         "Nudge.due_at",
-        "min(self._last_at + BATCH_SECONDS, self._first_at + BATCH_MOST_SECONDS)",
-        "self._last_at + BATCH_SECONDS",
+        "min(last_at + BATCH_SECONDS, self._first_at + BATCH_MOST_SECONDS)",
+        "last_at + BATCH_SECONDS",
         ("unit:tests/unit/engine/test_loop.py",),
     ),
 )

@@ -33,7 +33,7 @@ from tests.oracle.translate import moment_of
 
 DAY = 86_400
 CONDITION = "KernelDeadlock=True"
-TAINT = Taint("dedicated", "game", TaintEffect.NO_SCHEDULE)
+TAINT = Taint("dedicated", TaintEffect.NO_SCHEDULE, "game")
 NODES: tuple[dict[str, Any], ...] = (
     *({},) * 12,
     {"ready": False},

@@ -84,6 +84,7 @@ def assemble(config: Config, store: Store, world: ClusterPorts) -> Ports:
         signals=world.signals,
         players=world.players,
         urgencies=world.urgencies,
+        arrived_at=world.arrived_at,
         services=world.services,
         declarations=world.declarations,
     )

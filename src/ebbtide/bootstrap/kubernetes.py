@@ -66,6 +66,7 @@ def open_kubernetes(config: Config, watching: bool = False, asking: bool = False
             cluster.urgencies,
             open_services(config, connection),
             open_declarations(config, connection),
+            cluster.arrived_at,
         )
         if asking:
             connection.get("/version", "the version")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
 
-from ebbtide.engine.ports import nothing_urgent
+from ebbtide.engine.ports import never, nothing_urgent
 from ebbtide.model.log import LogEntry
 from ebbtide.ports import (
     Clock,
@@ -49,6 +49,7 @@ class ClusterPorts:
     urgencies: Callable[[], int] = nothing_urgent
     services: Services | None = None
     declarations: Declarations | None = None
+    arrived_at: Callable[[], float] = never
 
 
 class SystemClock:

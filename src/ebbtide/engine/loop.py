@@ -86,21 +86,28 @@ class Nudge:
     def __init__(self, ports: Ports) -> None:
         self.ports = ports
         self._heard = ports.urgencies()
-        self._first_at = self._last_at = 0.0
+        self._made_at = ports.clock.now()
+        self._first_at = 0.0
 
     def due(self) -> bool:
         return self.ports.clock.now() >= self.due_at()
 
     def due_at(self) -> float:
-        """When the tick is due by what has come up so far; infinitely late where nothing has. After the first
-        of them, more are waited for a little: they often come in bursts."""
-        heard, now = self.ports.urgencies(), self.ports.clock.now()
-        if heard != self._heard:
-            self._heard, self._last_at = heard, now
-            self._first_at = self._first_at or now
+        """When the tick is due by what has come up so far; infinitely late where nothing has. After a pod,
+        more are waited for a little: they often come in bursts. A node that becomes Ready holds nobody up,
+        and what came during a tick has waited for its end already."""
+        now = self.ports.clock.now()
+        if not self._first_at and self.ports.urgencies() != self._heard:
+            self._first_at = self._arrived_at() or now
         if not self._first_at:
             return inf
-        return min(self._last_at + BATCH_SECONDS, self._first_at + BATCH_MOST_SECONDS)
+        last_at = max(self._first_at, self._arrived_at())
+        return min(last_at + BATCH_SECONDS, self._first_at + BATCH_MOST_SECONDS)
+
+    def _arrived_at(self) -> float:
+        """When the last pod came since this was made; 0 where none did."""
+        arrived = self.ports.arrived_at()
+        return min(arrived, self.ports.clock.now()) if arrived > self._made_at else 0.0
 
 
 def wait_for_next(nudge: Nudge, owner: str, seconds: float, stop: threading.Event, ttl: int) -> None:

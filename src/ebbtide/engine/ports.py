@@ -36,6 +36,10 @@ def nothing_urgent() -> int:
     return 0
 
 
+def never() -> float:
+    return 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Ports:
     store: Store
@@ -56,6 +60,8 @@ class Ports:
     urgencies: Callable[[], int] = nothing_urgent
     """Grows with everything that a tick should answer at once: a pod that no node takes, a node that became
     Ready, a policy that wakes. Asked often, so it must cost nothing; who cannot know leaves it at 0."""
+    arrived_at: Callable[[], float] = never
+    """When the last pod came that no node takes; 0 where none did, or nobody knows. More may follow it."""
     services: Services | None = None
     """For wake on request; as `workloads`, for `engine.scaling`."""
     declarations: Declarations | None = None

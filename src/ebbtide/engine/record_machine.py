@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil
+from math import ceil, inf
 from textwrap import shorten
 
 from ebbtide.core.operations import facts, machine
@@ -43,6 +43,8 @@ class LeasedRun:
     sentences: list[str] = field(default_factory=list)
     asked: set[Effect] = field(default_factory=set)
     """Effects asked for in this tick: none is asked for twice, however slowly the world shows it."""
+    decides_since: float = inf
+    """When it last looked for something to decide."""
 
     @property
     def now(self) -> int:
@@ -77,6 +79,11 @@ class LeasedRun:
     def reload(self) -> None:
         self.record = self.ports.store.load()
         self.look()
+
+    def is_waited_for(self) -> bool:
+        """Whether a pod came meanwhile that no node takes. Only the next tick decides for it; while nodes
+        join one after the other, this one could follow them for a long time."""
+        return self.ports.arrived_at() > self.decides_since
 
     def advance_found(self, find: Find) -> None:
         """What `find` names, for as long as it moves and there is time."""
@@ -180,6 +187,8 @@ class RecordMachine:
         if machine.is_settled(state):
             return False
         self.run.look()
+        if self.run.is_waited_for():
+            return False
         # What was put off, or got no answer, is not asked again in the same breath.
         answers = (OutcomeKind.DONE, OutcomeKind.NO_CAPACITY, OutcomeKind.REFUSED)
         return not outcomes or any(outcome.kind in answers for outcome in outcomes)

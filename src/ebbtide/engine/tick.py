@@ -72,9 +72,10 @@ def tick(
         sentences.append(f"left the rest to the next tick: {error}")
 
     with released(leased, left, partial(_forgive, ports), keeps_lease):
-        settings = ports.settings_now(settings)
+        settings, began = ports.settings_now(settings), ports.clock.now()
         record, snapshot = ports.store.load(), observe(ports, settings)
         run = LeasedRun(ports, settings, leased, record, snapshot, sentences)
+        run.decides_since = began
         decision = _run(run)
         spots_open, problems = len(run.record.spots), run.snapshot.problems
         due_at = pressing_at(run.record, settings, run.now)

@@ -76,6 +76,7 @@ def run(connection: Connection, cloud: Willing, after_first: Callable[[], None])
         clock=clock,
         new_id=lambda: f"id-{next(numbers):04d}",
         urgencies=cluster.urgencies,
+        arrived_at=cluster.arrived_at,
     )
     pool = make_pool("general", types=(make_type("big", cpu_milli=8000, memory_mib=16000),), zones=("a",))
     settings = Settings(pools=(pool,), min_workers=2, max_workers=9, pending_up_seconds=0)

@@ -171,14 +171,19 @@ def test_the_loop_survives_a_failing_tick_and_the_next_one_works() -> None:
     assert reports[1].held
 
 
-def urgent_from(small: Small, *times: float) -> Ports:
-    """An outside in which something urgent comes up at these times, counted from now."""
+def urgent_from(small: Small, *times: float, ready: Sequence[float] = ()) -> Ports:
+    """An outside in which pods come that no node takes at these times, counted from now, and in which nodes
+    become Ready."""
     start = small.ports.clock.now()
 
-    def count() -> int:
-        return sum(small.ports.clock.now() - start >= at for at in times)
+    def so_far(moments: Sequence[float]) -> list[float]:
+        return [start + at for at in moments if small.ports.clock.now() - start >= at]
 
-    return replace(small.ports, urgencies=count)
+    return replace(
+        small.ports,
+        urgencies=lambda: len(so_far([*times, *ready])),
+        arrived_at=lambda: max(so_far(times), default=0.0),
+    )
 
 
 def test_something_urgent_starts_a_tick_at_once_and_the_interval_is_only_a_heartbeat() -> None:
@@ -203,6 +208,32 @@ def test_a_burst_is_answered_by_one_tick_that_waits_for_its_end_but_not_for_ever
     endless = still()
     reports, _ = run(endless, ticks=2, ports=urgent_from(endless, *(20.0 + n / 2 for n in range(60))))
     assert 30 <= reports[1].at - reports[0].at <= 32
+
+
+def test_nodes_that_become_ready_start_a_tick_and_hold_none_up() -> None:
+    small = still()
+    every_half_second = [20.0 + number / 2 for number in range(60)]
+    reports, _ = run(small, ticks=2, ports=urgent_from(small, ready=every_half_second))
+    assert 20 <= reports[1].at - reports[0].at <= 22
+    pending = still()
+    reports, _ = run(pending, ticks=2, ports=urgent_from(pending, 20.0, ready=every_half_second))
+    assert 20 <= reports[1].at - reports[0].at <= 22
+
+
+class SlowMetrics(SimMetrics):
+    """The first tick takes a while."""
+
+    def read_cpu(self, node_names: Sequence[str]) -> Reading:
+        self._clock.sleep(5)
+        return super().read_cpu(node_names)
+
+
+def test_a_pod_that_came_during_a_tick_has_waited_for_long_enough_when_the_tick_ends() -> None:
+    small = still()
+    ports = urgent_from(small, 2.0)
+    ports = replace(ports, metrics=SlowMetrics(small.world, small.clock))
+    _, stop = run(small, ticks=2, ports=ports)
+    assert sum(stop.waits) <= loop.NUDGE_SECONDS
 
 
 def test_what_came_up_during_a_tick_is_not_lost() -> None:

@@ -67,6 +67,23 @@ def _kinds(small: Small) -> list[LogKind]:
     return [entry.kind for entry in reversed(small.store.read_log())]
 
 
+def test_the_rest_is_left_to_the_next_tick_when_a_pod_comes_that_no_node_takes() -> None:
+    small = Small(replicas=0)
+    small.put(operation=removal_of(small))
+    arrived = small.clock.now() + 1
+    run(small.leased_run(replace(small.ports, arrived_at=lambda: arrived)))
+    assert state_of(small.record) == RemovalState.TERMINATING, "who does not decide is not waited for"
+    other = Small(replicas=0)
+    other.put(operation=removal_of(other))
+    leased_run = other.leased_run(replace(other.ports, arrived_at=lambda: arrived))
+    leased_run.decides_since = arrived - 1
+    run(leased_run)
+    first = state_of(other.record)
+    assert first not in ("", RemovalState.TERMINATING), "one round, and no more"
+    run(other.leased_run())
+    assert state_of(other.record) == RemovalState.TERMINATING
+
+
 def test_nothing_is_begun_without_time_in_the_tick() -> None:
     small = Small()
     small.put(operation=removal_of(small))

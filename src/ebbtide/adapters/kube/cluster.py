@@ -47,6 +47,10 @@ class KubeCluster:
         """Grows with every pod that no node takes and every node that becomes Ready, where watched."""
         return 0 if self._watches is None else self._watches.urgencies
 
+    def arrived_at(self) -> float:
+        """When the last pod came that no node takes, where watched; 0 where none did."""
+        return 0.0 if self._watches is None else self._watches.pods.urgent_at
+
     @property
     def cpu_milli_of(self) -> Mapping[str, int]:
         """CPU by node name as last read: what a use of CPU is a share of."""

@@ -79,6 +79,8 @@ class Follower(Generic[Wire, Item]):
         """Grows with every change."""
         self.urgencies = 0
         """Grows with every change that is urgent."""
+        self.urgent_at = 0.0
+        """When the last of them was heard."""
         self.failures = 0
         """How often in a row listing or watching has failed."""
         self._thread = threading.Thread(target=self._run, name=f"watch {resource.what}", daemon=True)
@@ -196,6 +198,7 @@ class Follower(Generic[Wire, Item]):
             else:
                 self._items[key] = (number, item)
                 if self._urgent is not None and self._urgent(known[1] if known else None, item):
+                    self.urgent_at = time.time()
                     self.urgencies += 1
             self.changes += 1
             self._changed.notify_all()

@@ -57,6 +57,7 @@ class Backstage:
             metrics=StoryMetrics(ports.metrics, stage.world, self.trouble),
             players=StoryPlayers(stage.world, self.trouble),
             urgencies=stage.world.urgencies,
+            arrived_at=stage.world.arrived_at,
         )
 
     def scaling_doors(self, ports: Ports) -> ScalingPorts:

@@ -67,6 +67,8 @@ class Pods:
         """The same of those that it found no node for at its first look."""
         self.unplaced = 0
         """How many those have been so far."""
+        self.unplaced_at = 0.0
+        """When the last of them was."""
         self.waits: list[float] = []
         """How long each of those waited that did not fit at once, from its making until it ran."""
         timeline.on("schedule", self._schedule)
@@ -198,6 +200,7 @@ class Pods:
         missed = {uid: at for uid, at in self._made_at.items() if uid in waiting}
         self._unplaced.update(missed)
         self.unplaced += len(missed)
+        self.unplaced_at = self._timeline.now if missed else self.unplaced_at
         self._made_at.clear()
 
     def _bind(self, pod: Pod, node_name: str) -> Pod:

@@ -103,6 +103,10 @@ class World:
         """Grows with every pod that no node takes and every node that becomes Ready, as a watch tells."""
         return self.pods.unplaced + self.nodes.became_ready
 
+    def arrived_at(self) -> float:
+        """When the last pod came that no node takes."""
+        return self.pods.unplaced_at
+
     def view(self) -> ClusterView:
         """The same object while nothing changed."""
         return self.inventory.view(self.controllers.budgets())
