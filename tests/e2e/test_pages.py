@@ -18,15 +18,15 @@ PAGES = {"now": "Nodes", "why": "Decisions, newest first", "money": "Prices", "s
 AWAKE = re.compile("active|idle")
 """An app that nobody uses is idle a moment after its wake."""
 SPEED = 30.0
-RUSH_SECONDS = 3600
-"""Until a workload sleeps, nodes have come and gone, and decisions were made."""
+FAULTS = ("Burst", "Spot loss", "Stuck drain", "Crash", "Metrics gone", "API server gone")
+MOST_STEPS = 400
 
 expect.set_options(timeout=SECONDS)
 
 
 @pytest.fixture(scope="module")
 def demo(browser: Browser) -> Iterator[tuple[str, Live]]:
-    with demo_served(seed=1, speed=SPEED, port=0, rush_seconds=RUSH_SECONDS) as served:
+    with demo_served(seed=1, speed=SPEED, port=0) as served:
         yield served
 
 
@@ -164,7 +164,7 @@ def test_the_last_hours_are_read_by_pointer_and_by_arrow_keys(watched: Watched) 
     page = watched.page
     chart = page.get_by_role("group", name="Chart of nodes, pending pods and cost an hour")
     values = page.locator(".trend-values")
-    expect(values).to_have_text(re.compile(r"^Now: \d+ nodes, \d+ pending, [\d.]+ EUR an hour"))
+    expect(values).to_have_text(re.compile(r"^Now: \d+ nodes, \d+ pending, [\d.]+ USD an hour"))
     expect(chart.locator("path.line")).to_have_count(3)
     chart.hover(position={"x": 400, "y": 60})
     expect(values).not_to_have_text(re.compile("^Now"))
@@ -185,23 +185,53 @@ def test_dark_and_light_are_kept_when_the_page_is_loaded_again(watched: Watched)
     expect(button).to_have_attribute("aria-pressed", "true")
 
 
-def test_faults_are_made_by_their_buttons_and_seen(watched: Watched) -> None:
+def resolve(live: Live) -> None:
+    """Time goes on by steps, not by the clock: nobody waits for it."""
+    for _ in range(MOST_STEPS):
+        live.step(in_process=True)
+        if live.situation is not None and live.situation.over:
+            return
+    raise AssertionError(f"not over: {live.situation and live.situation.lines}")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_told_in_the_panel_and_the_feed_while_it_is_answered_and_when_it_is_survived(
+    watched: Watched, demo: tuple[str, Live], fault: str
+) -> None:
+    page, live = watched.page, demo[1]
+    panel = page.locator(".situation")
+    page.get_by_role("button", name=fault, exact=True).click()
+    expect(panel.get_by_role("heading", name=f"What is being survived: {fault}")).to_be_visible()
+    expect(page.get_by_text("Time is slowed to 12 times the clock")).to_be_visible()
+    said = card(page, "Events").locator("li[data-group=person]").first
+    expect(said).to_contain_text("A person broke something")
+    with live.lock:
+        if fault == "API server gone":
+            expect(page.locator("#trouble")).to_contain_text(
+                "The cluster cannot be read. The values shown are"
+            )
+            expect(page.locator("#live")).to_have_text("stale")
+            expect(page.locator("dl.stats").first).not_to_contain_text(re.compile("(workers|pods)0"))
+            expect(page.locator(".tile").first).to_be_visible()
+        elif fault == "Metrics gone":
+            expect(page.locator("#trouble")).to_contain_text("The metrics cannot be read")
+    resolve(live)
+    expect(panel.locator(".pill")).to_contain_text("survived after")
+    expect(panel.locator("li.past")).to_have_count(len(live.situation.lines) if live.situation else 0)
+    expect(page.locator("#live")).to_have_text("live")
+
+
+def test_a_wrong_number_of_hours_is_said_at_its_field_and_nothing_is_sent(watched: Watched) -> None:
     page = watched.page
-    page.get_by_role("button", name="Burst").click()
-    expect(page.get_by_text("24 pods want a place for half an hour")).to_be_visible()
-    expect(card(page, "Pending pods").get_by_text(re.compile("default/burst")).first).to_be_visible()
-    expect(page.locator(".headline")).to_have_text(re.compile(r"Adding \d+ nodes? for \d+ pending pods?"))
-    expect(card(page, "In progress").get_by_role("heading", name="Adding nodes")).to_be_visible()
-    expect(card(page, "In progress").locator(".track .here").first).to_be_visible()
-    events = card(page, "Events")
-    expect(events.locator("li").filter(has_text=re.compile(r"Adding \d+ node")).first).to_be_visible()
-    events.get_by_role("button", name="People").click()
-    expect(events.locator("li").first).to_contain_text("24 pods want a place")
-    expect(events.locator("li:not([data-group=person])")).to_have_count(0)
-    page.get_by_role("button", name="API server gone").click()
-    trouble = page.locator("#trouble")
-    expect(trouble).to_contain_text("The cluster cannot be read. The values shown are")
-    expect(trouble).to_contain_text("cluster: the API server does not answer (a fault of the demo)")
-    expect(page.locator("#live")).to_have_text("stale")
-    expect(page.locator("dl.stats").first).not_to_contain_text(re.compile("(workers|pods)0"))
-    expect(page.locator(".tile").first).to_be_visible()
+    watched.show("sleep")
+    one = card(page, "wiki")
+    field = one.get_by_label("Keep up for")
+    field.fill("0")
+    one.get_by_role("button", name="Keep wiki up").click()
+    expect(one.get_by_role("alert")).to_have_text("Enter 1 to 168 hours.")
+    expect(one.get_by_label("Keep up for")).to_have_attribute("aria-invalid", "true")
+    assert not any(asked.endswith("/keep-up") for asked in watched.asked)
+    one.get_by_label("Keep up for").fill("2")
+    one.get_by_role("button", name="Keep wiki up").click()
+    expect(one.get_by_role("alert")).to_have_count(0)
+    expect(one).to_contain_text("Kept up until")

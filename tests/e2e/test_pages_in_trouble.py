@@ -33,6 +33,8 @@ UPDATES = 5
 TRIES = 3
 ROUNDS = 3
 FRAME_MS = 200
+MOST_BYTES = 150_000
+MOST_SHIFT = 0.02
 LAST = f'.tile[data-key="node-uid-a{MANY - 1}"]'
 HOSTILE = (
     "<img src=x onerror=alert(1)>",
@@ -388,3 +390,37 @@ def test_a_token_that_has_expired_is_said_and_another_one_helps(
         expect(page.locator("#trouble")).to_contain_text("has scope read, this needs admin")
         assert not cluster.store.load().paused
         assert only_said("status of 40[13]", watched.errors)
+
+
+SHIFTS = """() => {
+  window.shift = 0;
+  window.moved = [];
+  new PerformanceObserver((list) => {
+    for (const each of list.getEntries()) if (!each.hadRecentInput) {
+      window.shift += each.value;
+      for (const one of each.sources) window.moved.push(one.node?.className || one.node?.nodeName);
+    }
+  }).observe({ type: "layout-shift", buffered: true });
+}"""
+
+
+def test_pages_are_light_ask_nobody_else_and_do_not_jump(browser: Browser, clock: VirtualClock) -> None:
+    pods = [make_pod("web", node_name="a1"), make_pod("new", phase=Phase.PENDING)]
+    cluster = Synthetic(clock, make_snapshot([make_node("a1"), make_node("b1")], pods))
+    begun = OperationBegun("op", OperationKind.SCALE_UP, "scale_up", "d", 1, (), 0, "because")
+    cluster.store.append([entry_of("1", NOW - 60, begun, "op")])
+    with serving(cluster.site()) as url, opened(browser, url) as watched:
+        page = watched.page
+        expect(page.locator(".tile").first).to_be_visible()
+        sizes = page.evaluate("""async () => {
+          const names = performance.getEntriesByType("resource").map((each) => each.name);
+          const own = names.filter((name) => /[.](js|css)$/.test(name));
+          const parts = await Promise.all(own.map(async (name) => (await (await fetch(name)).text()).length));
+          return parts.reduce((sum, each) => sum + each, 0);
+        }""")
+        assert 0 < sizes <= MOST_BYTES
+        expect(page.locator(".feed li").first).to_be_visible()
+        expect(page.locator("svg.chart").first).to_be_visible()
+        page.evaluate(SHIFTS)
+        assert all(asked.startswith(watched.base) for asked in watched.asked)
+        assert page.evaluate("window.shift") < MOST_SHIFT, page.evaluate("window.moved")

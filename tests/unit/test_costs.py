@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
 from ebbtide.core.prices.costs import CostPoint, cost_point, paid, price_of
@@ -40,7 +41,26 @@ def test_money_of_two_currencies_is_kept_apart_and_unknown_prices_are_counted() 
     nodes = (node("a", "small"), node("b", "small"), node("c", "dollar"), node("d", "huge"))
     foreign = Node("e", "e", instance_type="small")
     point = cost_point(Snapshot(7, ClusterView((*nodes, foreign))), SETTINGS)
-    assert point == CostPoint(7, {"EUR": Decimal("0.20"), "USD": Decimal("0.30")}, 1, workers=4, pending=0)
+    both = {"EUR": Decimal("0.20"), "USD": Decimal("0.30")}
+    assert point == CostPoint(7, both, 1, workers=4, pending=0, on_demand=both, pools={"p": both})
+
+
+def test_a_point_says_what_the_workers_would_cost_on_demand_and_claims_no_spot_saving_it_cannot_know() -> (
+    None
+):
+    unlisted = NodeType("unlisted", ROOM, spot_price=Price(Decimal("0.05"), "EUR", "test"))
+    abroad = replace(SPOTTED, name="abroad", price=DOLLAR.price)
+    pools = Pool("p", (SMALL, SPOTTED, unlisted, abroad), ("a",)), Pool("q", (SMALL,), ("a",))
+    nodes = (
+        node("a", "spotted", market=Market.SPOT),
+        node("b", "small", pool="q"),
+        node("c", "unlisted", market=Market.SPOT),
+        node("d", "abroad", market=Market.SPOT),
+    )
+    point = cost_point(Snapshot(7, ClusterView(nodes)), Settings(pools=pools))
+    assert point.per_hour == {"EUR": Decimal("0.25")}
+    assert point.on_demand == {"EUR": Decimal("0.40")}
+    assert point.pools == {"p": {"EUR": Decimal("0.15")}, "q": {"EUR": Decimal("0.10")}}
 
 
 def test_what_was_paid_is_each_price_for_as_long_as_it_held() -> None:

@@ -7,7 +7,7 @@ that starts again each minute notes no more than a daemon does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
 from ebbtide.core.prices.costs import CostPoint, cost_point
@@ -65,8 +65,18 @@ def _is_news(last: CostPoint, point: CostPoint) -> bool:
 
 
 def cost_entry(entry_id: str, point: CostPoint) -> LogEntry:
-    amounts = {currency: str(amount) for currency, amount in point.per_hour.items()}
-    return entry_of(entry_id, point.at, CostNoted(amounts, point.unpriced, point.workers, point.pending))
+    on_demand = None if point.on_demand is None else _texts(point.on_demand)
+    pools = None if point.pools is None else {name: _texts(cost) for name, cost in point.pools.items()}
+    noted = CostNoted(_texts(point.per_hour), point.unpriced, point.workers, point.pending, on_demand, pools)
+    return entry_of(entry_id, point.at, noted)
+
+
+def _texts(amounts: Mapping[str, Decimal]) -> dict[str, str]:
+    return {currency: str(amount) for currency, amount in amounts.items()}
+
+
+def _amounts(texts: Mapping[str, str]) -> dict[str, Decimal]:
+    return {currency: Decimal(amount) for currency, amount in texts.items()}
 
 
 def read_points(store: Store, limit: int) -> list[CostPoint]:
@@ -77,5 +87,8 @@ def read_points(store: Store, limit: int) -> list[CostPoint]:
 
 def point_of(entry: LogEntry) -> CostPoint:
     noted = fact_in(entry, CostNoted) or CostNoted({}, 0)
-    amounts = {currency: Decimal(amount) for currency, amount in noted.perHour.items()}
-    return CostPoint(entry.at, amounts, noted.unpriced, noted.workers, noted.pending)
+    on_demand = None if noted.onDemand is None else _amounts(noted.onDemand)
+    pools = None if noted.pools is None else {name: _amounts(cost) for name, cost in noted.pools.items()}
+    return CostPoint(
+        entry.at, _amounts(noted.perHour), noted.unpriced, noted.workers, noted.pending, on_demand, pools
+    )

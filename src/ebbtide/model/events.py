@@ -323,6 +323,10 @@ class CostNoted:
     """How many workers there were."""
     pending: int | None = None
     """How many pods were pending."""
+    onDemand: dict[str, str] | None = None
+    """What the same workers would cost with every one of them on demand, by currency."""
+    pools: dict[str, dict[str, str]] | None = None
+    """Cost an hour by pool and currency."""
 
 
 @dataclass(frozen=True, slots=True)

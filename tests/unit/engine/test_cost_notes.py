@@ -4,13 +4,14 @@ from decimal import Decimal
 from itertools import count
 
 from ebbtide.adapters.stores.memory import MemoryStore
+from ebbtide.core.prices.costs import CostPoint
 from ebbtide.engine.cost_notes import REPEAT_SECONDS, CostNotes, read_points
 from ebbtide.model.events import CostNoted
 from ebbtide.model.log import LogKind
 from ebbtide.model.pod import Phase
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import ClusterView, Snapshot
-from ebbtide.narrate import facts_in
+from ebbtide.narrate import entry_of, facts_in
 from tests.builders import make_pod
 from tests.unit.test_costs import SETTINGS, node
 
@@ -45,7 +46,15 @@ def test_a_cost_is_noted_once_until_it_changes() -> None:
         (180, {}, 0),
     ]
     noted = facts_in(store.read_log([LogKind.COST]), CostNoted)
-    assert noted[:2] == [CostNoted({}, 0, 0, 0), CostNoted({"EUR": "0.10"}, 1, 2, 0)]
+    cost = {"EUR": "0.10"}
+    assert noted[:2] == [CostNoted({}, 0, 0, 0, {}, {}), CostNoted(cost, 1, 2, 0, cost, {"p": cost})]
+    assert (points[1].on_demand, points[1].pools) == (points[1].per_hour, {"p": points[1].per_hour})
+
+
+def test_a_cost_that_an_older_version_noted_says_nothing_of_pools_and_of_prices_on_demand() -> None:
+    store = MemoryStore(Still(), "cluster")
+    store.append([entry_of("1", 5, CostNoted({"EUR": "0.10"}, 0))])
+    assert read_points(store, 1) == [CostPoint(5, {"EUR": Decimal("0.10")})]
 
 
 def test_a_count_of_pending_pods_is_noted_at_most_once_a_minute() -> None:

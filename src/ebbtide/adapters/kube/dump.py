@@ -7,7 +7,7 @@ its node, as one that cannot be moved: what is not understood must not look like
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ import msgspec
 
 from ebbtide.adapters.kube.objects import PodSeen
 from ebbtide.adapters.kube.reading import Readers, assemble
+from ebbtide.adapters.kube.usage import NodeUsage, used_by
 from ebbtide.adapters.kube.volumes import Storage
 from ebbtide.adapters.kube.wire import Struct, WireBudget, WireClaim, WireNode, WirePod, WireVolume
 from ebbtide.errors import UNREADABLE, Usage
@@ -29,6 +30,7 @@ WIRES: dict[str, Any] = {
     "PodDisruptionBudget": WireBudget,
     "PersistentVolumeClaim": WireClaim,
     "PersistentVolume": WireVolume,
+    "NodeMetrics": NodeUsage,
 }
 T = TypeVar("T")
 
@@ -47,6 +49,8 @@ class Dump:
     view: ClusterView
     notes: tuple[str, ...] = ()
     """What could not be read or seems to be missing."""
+    used: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """CPU in thousandths and memory in MiB that each node really uses, where the dump holds that."""
 
 
 @dataclass
@@ -75,7 +79,8 @@ def read_dump(body: bytes) -> Dump:
     volumes = _read(pile, "PersistentVolume", readers.volume)
     storage = Storage(dict(claims), {volume.name: volume for volume in volumes})
     budgets = _read(pile, "PodDisruptionBudget", readers.budget)
-    return Dump(assemble(nodes, pods, budgets, storage), tuple(_notes(pile)))
+    used = _read(pile, "NodeMetrics", lambda item: (item.metadata.name, used_by(item)))
+    return Dump(assemble(nodes, pods, budgets, storage), tuple(_notes(pile)), dict(used))
 
 
 def _sorted_out(document: Document) -> _Pile:
@@ -103,7 +108,7 @@ def _read(pile: _Pile, kind: str, read: Callable[[Any], T]) -> list[T]:
     for wire in pile.items.get(kind, ()):
         try:
             found.append(read(wire))
-        except (ValueError, *UNREADABLE):  # an amount or a time that is none
+        except (ValueError, KeyError, *UNREADABLE):  # an amount or a time that is none
             pile.bad[kind] += 1
             if kind == "Pod":
                 pile.lost_pods.append(_unreadable(wire.metadata.name, wire.spec.node_name or ""))

@@ -15,7 +15,7 @@ import msgspec
 from ebbtide.adapters.kube.connection import Connection
 from ebbtide.adapters.kube.errors import NOT_FOUND, Refused, refused_reading
 from ebbtide.adapters.kube.objects import read_time
-from ebbtide.adapters.kube.quantities import read_quantity
+from ebbtide.adapters.kube.quantities import MIB, read_quantity
 from ebbtide.adapters.kube.wire import Meta, Struct
 from ebbtide.core.nodes.capacity import why_unknown
 from ebbtide.errors import UNREADABLE, EbbtideError
@@ -72,6 +72,22 @@ class MetricsServer:
             return _unknown(why)
         milli = sum(used for used, _ in known.values()) * 1000
         return Reading(milli / sum(offered[name] for name in known), min(at for _, at in known.values()))
+
+
+def used_by(item: NodeUsage) -> tuple[int, int]:
+    """CPU in thousandths and memory in MiB. Raises `ValueError` or `KeyError` for what is no amount."""
+    cpu, memory = (read_quantity(item.usage[name]) for name in ("cpu", "memory"))
+    return round(cpu * 1000), round(memory / MIB)
+
+
+def read_used(connection: Connection) -> dict[str, tuple[int, int]]:
+    """By node; empty where there is no metrics-server, or it does not answer."""
+    found: dict[str, tuple[int, int]] = {}
+    with suppress(Refused, EbbtideError, *UNREADABLE):
+        for item in msgspec.json.decode(connection.try_get(PATH, WHAT), type=Usages).items:
+            with suppress(ValueError, KeyError):
+                found[item.metadata.name] = used_by(item)
+    return found
 
 
 def _unknown(why: str) -> Reading:

@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from ebbtide.model.money import Price
 from ebbtide.model.node import Node
+from ebbtide.model.pool import NodeType
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 
@@ -26,25 +27,50 @@ class CostPoint:
     workers: int | None = None
     """How many there were; None where an earlier version did not note it."""
     pending: int | None = None
+    on_demand: Mapping[str, Decimal] | None = None
+    """What the same workers would cost an hour with every one of them on demand, by currency."""
+    pools: Mapping[str, Mapping[str, Decimal]] | None = None
+    """Cost an hour by pool and currency."""
 
 
 def price_of(node: Node, settings: Settings) -> Price | None:
-    pool = settings.pool_named(node.pool)
-    node_type = pool.type_named(node.instance_type) if pool is not None else None
+    node_type = _type_of(node, settings)
     return None if node_type is None else node_type.price_in(node.market)
+
+
+def _type_of(node: Node, settings: Settings) -> NodeType | None:
+    pool = settings.pool_named(node.pool)
+    return None if pool is None else pool.type_named(node.instance_type)
 
 
 def cost_point(snapshot: Snapshot, settings: Settings) -> CostPoint:
     total: dict[str, Decimal] = {}
+    on_demand: dict[str, Decimal] = {}
+    pools: dict[str, dict[str, Decimal]] = {}
     unpriced = 0
     for node in snapshot.cluster.workers:
-        price = price_of(node, settings)
-        if price is None:
+        node_type = _type_of(node, settings)
+        price = None if node_type is None else node_type.price_in(node.market)
+        if node_type is None or price is None:
             unpriced += 1
         else:
-            total[price.currency] = total.get(price.currency, Decimal(0)) + price.per_hour
+            _add(total, price)
+            _add(pools.setdefault(node.pool, {}), price)
+            _add(on_demand, _listed(node_type, price))
     cluster = snapshot.cluster
-    return CostPoint(snapshot.at, total, unpriced, len(cluster.workers), len(cluster.waiting_pods))
+    counts = len(cluster.workers), len(cluster.waiting_pods)
+    return CostPoint(snapshot.at, total, unpriced, *counts, on_demand, pools)
+
+
+def _add(total: dict[str, Decimal], price: Price) -> None:
+    total[price.currency] = total.get(price.currency, Decimal(0)) + price.per_hour
+
+
+def _listed(node_type: NodeType, paid: Price) -> Price:
+    """The price on demand, where it is known and in the same money; else what is paid, so no spot saving is
+    claimed that is not known."""
+    listed = node_type.price
+    return listed if listed is not None and listed.currency == paid.currency else paid
 
 
 def paid(points: Sequence[CostPoint], currency: str, since: int, until: int) -> Decimal:

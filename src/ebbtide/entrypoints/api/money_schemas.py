@@ -70,3 +70,47 @@ class ConsolidationShape(Shape):
     checks: list[str]
     candidate: CandidateShape | None
     nodes: list[LookedAt]
+
+
+class SavedShape(Shape):
+    """By what. The parts do not overlap; their sum is what was saved."""
+
+    scale_down: str
+    consolidation: str
+    spot: str
+    sleep: str
+
+
+class SpendingDayShape(SavedShape):
+    date: str = Field(description="In UTC.")
+    paid: str
+    whole: bool = Field(description="Whether the cost was known for all 24 hours.")
+
+
+class ProjectionShape(Shape):
+    expected: str
+    low: str | None = Field(description="From the cheapest week in a row; null where one day is known.")
+    high: str | None
+    days: int = Field(description="Whole days that it rests on.")
+
+
+class ShareShape(Shape):
+    name: str
+    per_hour: str
+    idle_per_hour: str = Field(description="Of that, what no pod asks for.")
+    count: int = Field(description="Nodes of a pool, pods of a namespace.")
+    unpriced: int
+    slept: str = Field(description="Of a namespace: what sleep saved in the period.")
+
+
+class SpendingShape(Shape):
+    currency: str = Field(description="Empty where no price is known, or prices are in several currencies.")
+    since: int
+    until: int
+    paid: str
+    saved: SavedShape
+    compared_with: str = Field(description="What would have been paid, by the rule that is used for it.")
+    month: ProjectionShape | None = Field(description="Null until one whole day is known.")
+    days: list[SpendingDayShape]
+    pools: list[ShareShape]
+    namespaces: list[ShareShape]

@@ -16,18 +16,21 @@ from ebbtide.entrypoints.api.pods import router as pod_routes
 from ebbtide.entrypoints.api.policies import router as policy_routes
 from ebbtide.entrypoints.api.savings import router as saving_routes
 from ebbtide.entrypoints.api.site import Site
+from ebbtide.entrypoints.api.spending import router as spending_routes
+from ebbtide.entrypoints.api.strips import router as strip_routes
 from ebbtide.entrypoints.api.wakes import router as wake_routes
 from ebbtide.entrypoints.dashboard import router as pages
 
 
 def routers(site: Site) -> list[APIRouter]:
     found = [pages(), health_routes(site), cluster_routes(site), pod_routes(site), money_routes(site)]
-    found.append(event_routes(site))
+    found += [spending_routes(site), event_routes(site)]
     if site.scaling is not None:
         pools = [pool.name for pool in site.settings.pools]
         book = Policies(site.scaling.ports.policies, site.clock, site.new_id, pools)
         desk = RouteContext(site, site.scaling, book)
-        found += [policy_routes(desk), wake_routes(desk), saving_routes(desk), hold_routes(desk)]
+        found += [policy_routes(desk), wake_routes(desk), saving_routes(desk), strip_routes(desk)]
+        found.append(hold_routes(desk))
     if site.demo is not None:
         found.append(demo_routes(site.demo))
     return found

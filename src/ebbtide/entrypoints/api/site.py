@@ -24,11 +24,37 @@ class Fault:
     says: str
 
 
+@dataclass(frozen=True, slots=True)
+class SituationLine:
+    says: str
+    at: int
+    """When it was reached; 0 until then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survived:
+    """A fault that was made, and how far its answer is."""
+
+    fault_id: str
+    name: str
+    explains: str
+    began_at: int
+    ended_at: int
+    """0 while it is being answered."""
+    lines: tuple[SituationLine, ...]
+
+
 class Demo(Protocol):
     """What the demo lets a person do beyond looking."""
 
     says: str
     faults: tuple[Fault, ...]
+
+    def speed(self) -> float:
+        """Simulated seconds for each real one, now."""
+
+    def survived(self) -> Survived | None:
+        """The fault that was made last."""
 
     def strike(self, fault_id: str) -> str:
         """Break it, and say what was done. `NotFound` where there is no such fault."""

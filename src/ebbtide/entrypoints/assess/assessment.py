@@ -13,8 +13,9 @@ from decimal import Decimal
 
 from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.core.prices.book import PriceBook
+from ebbtide.entrypoints.assess.blockers import Blockers
+from ebbtide.entrypoints.assess.pricing import NodePrice, estimated_book, price_node
 from ebbtide.entrypoints.assess.repacking import Repacked, repacked
-from ebbtide.model.money import Price
 from ebbtide.model.node import Instance, Node
 from ebbtide.model.pod import Pod
 from ebbtide.model.pool import Pool
@@ -30,6 +31,14 @@ MOST_REMOVED = 30
 
 
 @dataclass(frozen=True, slots=True)
+class Used:
+    """What a node really uses, as metrics-server measured it."""
+
+    cpu_milli: int
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
 class NodeFigures:
     name: str
     type: str
@@ -39,18 +48,54 @@ class NodeFigures:
     """Asked for by pods, of what the node offers."""
     memory_share: float
     pods: int
-    price: Price | None
+    price: NodePrice | None
     removable: bool
     reason: str
     """Why it is kept; empty where it could be removed."""
+    blockers: tuple[str, ...] = ()
+    """All that keeps it: every pod that may not be evicted, every budget, every pod without another place."""
+    goes_to: tuple[tuple[str, str], ...] = ()
+    """Where its pods would go, as pod and node; of a node that could be removed."""
+    cpu_used: float | None = None
+    """Really used, of what the node offers; None where nobody measured it."""
+    memory_used: float | None = None
+
+    @property
+    def idle_share(self) -> Decimal:
+        """What nobody asks for: of CPU or memory, the scarcer counts."""
+        return _idle(self.cpu_share, self.memory_share)
+
+    @property
+    def unused_share(self) -> Decimal | None:
+        """What nothing uses, where that was measured."""
+        if self.cpu_used is None or self.memory_used is None:
+            return None
+        return _idle(self.cpu_used, self.memory_used)
 
     @property
     def wasted(self) -> Decimal | None:
-        """What is paid an hour for the part that nobody asks for: of CPU or memory, the scarcer counts."""
-        if self.price is None:
-            return None
-        used = min(max(self.cpu_share, self.memory_share), 1.0)
-        return self.price.per_hour * (1 - Decimal(str(round(used, 4))))
+        """What is paid an hour for the part that nobody asks for, where the price is known."""
+        return None if self.price is None or not self.price.exact else self.price.low * self.idle_share
+
+
+def _idle(cpu: float, memory: float) -> Decimal:
+    return 1 - Decimal(str(round(min(max(cpu, memory), 1.0), 4)))
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Money an hour, from and to."""
+
+    low: Decimal
+    high: Decimal
+
+    @property
+    def exact(self) -> bool:
+        return self.low == self.high
+
+
+Amounts = dict[str, Amount]
+"""By currency: money of two currencies is never added up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,26 +106,48 @@ class Assessment:
     notes: tuple[str, ...]
     repacked: Repacked | None = None
     """What packing all pods again would come to; none where nothing cheaper was found."""
+    pending: tuple[tuple[str, str], ...] = ()
+    """Pods that are pending, each with why no node takes it."""
 
     @property
     def unpriced(self) -> tuple[str, ...]:
-        return tuple(sorted({node.type or "no type" for node in self.nodes if node.price is None}))
+        """Types without an exact price."""
+        found = {node.type or "no type" for node in self.nodes if node.price is None or not node.price.exact}
+        return tuple(sorted(found))
 
-    def cost(self) -> dict[str, Decimal]:
-        return _sum((n.price, n.price.per_hour) for n in self.nodes if n.price)
+    @property
+    def without_any_price(self) -> tuple[str, ...]:
+        return tuple(node.name for node in self.nodes if node.price is None)
 
-    def waste(self) -> dict[str, Decimal]:
-        return _sum((n.price, n.wasted or Decimal(0)) for n in self.nodes if n.price)
+    def cost(self) -> Amounts:
+        return _sum((node, Decimal(1)) for node in self.nodes)
 
-    def saving(self) -> dict[str, Decimal]:
-        return _sum((n.price, n.price.per_hour) for n in self.nodes if n.price and n.removable)
+    def waste(self) -> Amounts:
+        return _sum((node, node.idle_share) for node in self.nodes)
+
+    def unused(self) -> Amounts:
+        """Of the nodes that were measured."""
+        measured = ((node, node.unused_share) for node in self.nodes)
+        return _sum((node, share) for node, share in measured if share is not None)
+
+    def saving(self) -> Amounts:
+        return _sum((node, Decimal(1)) for node in self.nodes if node.removable)
 
 
-def _sum(amounts: Iterable[tuple[Price, Decimal]]) -> dict[str, Decimal]:
-    total: dict[str, Decimal] = {}
-    for price, amount in amounts:
-        total[price.currency] = total.get(price.currency, Decimal(0)) + amount
+def _sum(shares: Iterable[tuple[NodeFigures, Decimal]]) -> Amounts:
+    total: Amounts = {}
+    for node, share in shares:
+        if node.price is not None:
+            known = total.get(node.price.currency, Amount(Decimal(0), Decimal(0)))
+            low, high = node.price.low * share, node.price.high * share
+            total[node.price.currency] = Amount(known.low + low, known.high + high)
     return total
+
+
+def exact_only(result: Assessment, of: Callable[[Assessment], Amounts]) -> dict[str, Decimal]:
+    """The same sum over the nodes whose price is known exactly."""
+    known = tuple(node for node in result.nodes if node.price is not None and node.price.exact)
+    return {currency: amount.low for currency, amount in of(replace(result, nodes=known)).items()}
 
 
 def assess(
@@ -89,17 +156,25 @@ def assess(
     now: int,
     notes: tuple[str, ...] = (),
     clock: Callable[[], float] = time.perf_counter,
+    used: Mapping[str, Used] | None = None,
 ) -> Assessment:
     view = replace(view, nodes=tuple(replace(n, pool=n.pool or POOL) for n in view.nodes))
     settings = _settings(view)
     looked_at = _emptiest(view)
     removable, reasons, more = _choose(view, looked_at, settings, now)
-    figures = tuple(
-        _figures(node, view, prices, node.name in removable, _why_kept(node, looked_at, reasons, settings))
-        for node in view.nodes
-    )
-    pods, waiting = sum(map(len, view.pods_on.values())), len(view.waiting_pods)
-    return Assessment(figures, pods, waiting, (*notes, *more), repacked(view, prices, now, clock))
+    judged = Blockers(view, settings, removable)
+    figures = []
+    for node in view.nodes:
+        found = _figures(node, view, prices, used or {})
+        if node.name in removable:
+            found = replace(found, removable=True, goes_to=judged.goes_to.get(node.name, ()))
+        else:
+            why = _why_kept(node, looked_at, reasons, settings)
+            found = replace(found, reason=why, blockers=judged.of(node) or (why,))
+        figures.append(found)
+    pods, waiting = sum(map(len, view.pods_on.values())), view.waiting_pods
+    again = repacked(view, estimated_book(view.workers, prices), now, clock)
+    return Assessment(tuple(figures), pods, len(waiting), (*notes, *more), again, judged.pending())
 
 
 def _settings(view: ClusterView) -> Settings:
@@ -152,9 +227,10 @@ def _why_kept(node: Node, looked_at: frozenset[str], reasons: Mapping[str, str],
     return f"{settings.min_workers} workers are always kept, and others go first"
 
 
-def _figures(node: Node, view: ClusterView, prices: PriceBook, removable: bool, reason: str) -> NodeFigures:
+def _figures(node: Node, view: ClusterView, prices: PriceBook, used: Mapping[str, Used]) -> NodeFigures:
     pods = view.pods_on.get(node.name, ())
     cpu, memory = _shares(node, pods)
+    room, measured = node.allocatable, used.get(node.name)
     return NodeFigures(
         name=node.name,
         type=node.instance_type,
@@ -163,9 +239,11 @@ def _figures(node: Node, view: ClusterView, prices: PriceBook, removable: bool, 
         cpu_share=cpu,
         memory_share=memory,
         pods=len(pods),
-        price=prices.price(node.instance_type, node.market),
-        removable=removable,
-        reason="" if removable else reason,
+        price=price_node(node, prices),
+        removable=False,
+        reason="",
+        cpu_used=None if measured is None else measured.cpu_milli / max(room.cpu_milli, 1),
+        memory_used=None if measured is None else measured.memory_mib / max(room.memory_mib, 1),
     )
 
 

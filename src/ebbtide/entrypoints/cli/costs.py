@@ -28,6 +28,7 @@ def assess(
     ],
     prices: PriceFile = None,
     html: Annotated[Path | None, typer.Option(help="Also write the report as a page.")] = None,
+    md: Annotated[Path | None, typer.Option(help="Also write the report as Markdown.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Say what a cluster costs and wastes, from a dump or live. Changes nothing."""
@@ -37,7 +38,7 @@ def assess(
         from ebbtide.entrypoints.assess.command import assess_command
 
         book = read_config(ctx, None, price_file=prices).prices
-        code = assess_command(source, book, as_json, html)
+        code = assess_command(source, book, as_json, html, md)
     raise typer.Exit(code)
 
 

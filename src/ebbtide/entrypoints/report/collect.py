@@ -17,6 +17,7 @@ from ebbtide.core.scale_to_zero.savings import SavingsDay
 from ebbtide.engine.cost_notes import point_of
 from ebbtide.engine.journal import read_decision
 from ebbtide.entrypoints.views.days import DEFAULT_DAYS
+from ebbtide.entrypoints.views.logged import logged_between
 from ebbtide.model.consolidation import ConsolidationReport
 from ebbtide.model.effect import OutcomeKind
 from ebbtide.model.events import (
@@ -33,7 +34,6 @@ from ebbtide.model.operation import RemovalState, SlotState
 from ebbtide.narrate import facts_in
 from ebbtide.ports import Store
 
-PAGE = 500
 MOST_ENTRIES = 200_000
 """Of one kind; a log that is longer is reported by its newest part, which the report says."""
 DONE = (
@@ -131,20 +131,7 @@ def collect(store: Store, cluster: str, days: Sequence[SavingsDay], period: Peri
 def _entries(
     store: Store, kinds: Collection[LogKind], period: Period, brief: bool = True
 ) -> Iterator[LogEntry]:
-    """Newest first, page by page, up to the beginning of the period. What came after it is skipped, and
-    does not count."""
-    before, found = "", 0
-    while found < MOST_ENTRIES:
-        page = store.read_log(kinds, limit=PAGE, before=before, brief=brief)
-        for entry in page:
-            if entry.at < period.since:
-                return
-            if entry.at <= period.until:
-                found += 1
-                yield entry
-        if len(page) < PAGE:
-            return
-        before = page[-1].id
+    return islice(logged_between(store, kinds, period.since, period.until, brief), MOST_ENTRIES)
 
 
 def _costs(store: Store, period: Period) -> tuple[list[CostPoint], bool]:

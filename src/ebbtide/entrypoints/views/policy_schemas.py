@@ -127,6 +127,35 @@ class PoliciesShape(Shape):
     next_page_token: str = ""
 
 
+class PieceShape(Shape):
+    state: str = Field(description="awake, idle, asleep or waking.")
+    since: int
+    until: int
+
+
+class WokenByShape(Shape):
+    at: int
+    reason: str = Field(description="manual, scheduled, webhook or api_request.")
+
+
+class NextChangeShape(Shape):
+    at: int
+    does: str = Field(description="sleep, wake, or so many replicas.")
+
+
+class StripShape(Shape):
+    policy_id: str
+    pieces: list[PieceShape] = Field(description="Without gaps, oldest first.")
+    wakes: list[WokenByShape]
+    next_change: NextChangeShape | None = Field(description="By its schedules; null where it has none.")
+
+
+class StripsShape(Shape):
+    now: int
+    since: int
+    policies: list[StripShape]
+
+
 class DayShape(Shape):
     date: str
     idle_hours: float

@@ -221,9 +221,27 @@ class FaultShape(Shape):
     says: str
 
 
+class SituationStepShape(Shape):
+    says: str
+    at: int | None = Field(description="When it was reached; null until then.")
+
+
+class SituationShape(Shape):
+    """A fault that somebody made, and how far its answer is."""
+
+    fault_id: str
+    name: str
+    explains: str
+    began_at: int
+    ended_at: int | None
+    steps: list[SituationStepShape]
+
+
 class DemoShape(Shape):
     says: str
     faults: list[FaultShape]
+    speed: float | None = Field(None, description="Simulated seconds for each real one, now.")
+    situation: SituationShape | None = None
 
 
 class SaysShape(Shape):

@@ -3,7 +3,7 @@
 The real engine runs against it: ticks of a runner that may be crashed, idle rounds, wakes. All of it happens
 under one lock, so a reader (the API) never sees a half-made change.
 
-    live = Live(seed=1)
+    live = Live(seed=1, start=time.time())
     live.run(stop, speed=120.0)
     live.strike("spot-loss")
 """
@@ -11,8 +11,9 @@ under one lock, so a reader (the API) never sees a half-made change.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.engine.cost_notes import CostNotes
@@ -23,13 +24,15 @@ from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.engine.tick import tick
 from ebbtide.errors import EbbtideError, NotFound
 from ebbtide.model.events import Alarm, AlarmKind, FaultStruck
-from ebbtide.model.node import Market
 from ebbtide.model.snapshot import Reading, Snapshot
 from ebbtide.narrate import entry_of
 from ebbtide.simulator.faults.calls import CrashPlan, Distortion, Strike
 from ebbtide.simulator.faults.ports import RunnerCrashed, faulty_ports
-from ebbtide.simulator.run.live_scene import DEFAULTS, policies_of_demo, settings_of_demo, world_of_demo
+from ebbtide.simulator.run.live_faults import faults_of
+from ebbtide.simulator.run.live_scene import Scene, small_scene
+from ebbtide.simulator.run.replicas import Replicas
 from ebbtide.simulator.run.runner import ports_of, stage_of
+from ebbtide.simulator.run.situation import KINDS, Evidence, Situation
 from ebbtide.simulator.run.unhurried import Unhurried
 from ebbtide.simulator.world.rules import BudgetSpec
 from ebbtide.simulator.world.scaling import SimSignals, SimWorkloads
@@ -37,41 +40,46 @@ from ebbtide.simulator.world.scaling import SimSignals, SimWorkloads
 TICK_SECONDS = 30.0
 BUSY_SECONDS = 5.0
 """How far time goes at a step while something is in progress, so its steps can be seen."""
-PAUSE_SECONDS = 20.0
+RUSH_SECONDS, RUSH_BUSY_SECONDS = 60.0, 20.0
+"""The same while time is rushed through: nobody can follow it."""
+PAUSE_SECONDS = 5.0
 BREATH_SECONDS = 0.001
-BURST_PODS = 24
-BLIND_SECONDS = 900.0
-STUCK_SECONDS = 1500.0
-OUTAGE_SECONDS = 1800.0
-KEEP_ENTRIES = 20_000
+SLOW_SPEED = 12.0
+"""How fast time passes at most while a fault is being answered: a node takes seconds to come, not a blink."""
+KEEP_ENTRIES = 60_000
+MOST_EVIDENCE = 1000
 
 
 class Mood(CrashPlan):
-    """A plan of faults that a person sets: the next effect crashes its runner, the metrics are gone."""
+    """A plan of faults that a person sets: a call that the runner does not survive, sources that are gone."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.crash_next = False
-        self.blind = False
-        self.silent = False
+        self.crash_after = 0
+        """Calls until the crash; 0 is never."""
+        self.crash_verb = ""
+        """Only these calls count; empty: all to the cluster and the cloud."""
+        self.before_eviction: Callable[[], None] | None = None
+        self.gone: set[str] = set()
+        """metrics, api."""
 
     def strike(self, verb: str) -> Strike:
-        if self.crash_next and not verb.startswith("store."):
-            self.crash_next = False
-            return Strike.CRASH_AFTER
-        return Strike.NONE
+        if verb == "cluster.evict" and self.before_eviction is not None:
+            self.before_eviction()
+            self.before_eviction = None
+        counts = verb == self.crash_verb if self.crash_verb else not verb.startswith("store.")
+        if not self.crash_after or not counts:
+            return Strike.NONE
+        self.crash_after -= 1
+        if self.crash_after:
+            return Strike.NONE
+        self.crash_verb = ""
+        return Strike.CRASH_AFTER
 
     def distort(self, verb: str) -> Distortion:
-        gone = (self.blind and verb == "metrics.read_cpu") or (self.silent and verb == "cluster.read")
-        return Distortion.GONE if gone else Distortion.NONE
-
-
-@dataclass(frozen=True, slots=True)
-class LiveFault:
-    id: str
-    name: str
-    says: str
-    strike: Callable[[], str]
+        blind = "metrics" in self.gone and verb == "metrics.read_cpu"
+        silent = "api" in self.gone and verb == "cluster.read"
+        return Distortion.GONE if blind or silent else Distortion.NONE
 
 
 class Locked:
@@ -94,26 +102,30 @@ class Locked:
 
 
 class Live:
-    def __init__(self, seed: int, start: float) -> None:
+    def __init__(
+        self, seed: int, start: float, scene: Scene | None = None, replicas: Replicas | None = None
+    ) -> None:
         self.lock = threading.RLock()
-        self.settings = settings_of_demo()
-        world = world_of_demo(self.settings, seed, start)
-        self.stage = stage_of(world, self.settings, KEEP_ENTRIES)
-        self._mood = Mood()
+        self.scene = scene or small_scene()
+        self.settings = self.scene.settings
+        self.stage = stage_of(self.scene.world(seed, start), self.settings, KEEP_ENTRIES)
+        self.mood = Mood()
+        self.budgets_before: tuple[BudgetSpec, ...] = ()
+        self.situation: Situation | None = None
         self._owners = 0
         self._runs = False
         self._until: dict[str, float] = {}
+        self._replicas = replicas
         ports = ports_of(self.stage)
         notes = CostNotes(ports.store, self.settings, ports.new_id)
         self._observer = Observers(ports.observer, notes)
         self.ports = ports
-        self.scaling = Scaling(self._scaling_doors(), DEFAULTS, self.settings)
-        for policy in policies_of_demo(int(start)):
+        self.scaling = Scaling(self._scaling_doors(), self.scene.defaults, self.settings)
+        for policy in self.scene.policies(int(start)):
             self.scaling.ports.policies.put_policy(policy)
         self._new_runner()
         self._next_round = start
-        self._began = start
-        self.faults = self._faults()
+        self.faults = faults_of(self)
 
     def _scaling_doors(self) -> ScalingPorts:
         stage, ports = self.stage, self.ports
@@ -134,51 +146,68 @@ class Live:
         self._owners += 1
         self.owner = f"demo-runner-{self._owners}"
         watched = replace(ports_of(self.stage), observer=self._observer)
-        self._doors = faulty_ports(watched, self._mood)
+        self._doors = faulty_ports(watched, self.mood)
 
     def look(self) -> Snapshot:
         with self.lock:
             seen = observe(self.ports, self.settings)
-            if self._mood.silent:
+            if "api" in self.mood.gone:
                 problem = "cluster: the API server does not answer (a fault of the demo)"
                 unknown = Reading(problem="CPU is unknown")
                 return Snapshot(seen.at, instances=seen.instances, cpu=unknown, problems=(problem,))
             gone = Reading(problem="metrics: gone (a fault of the demo)")
-            return replace(seen, cpu=gone) if self._mood.blind else seen
+            return replace(seen, cpu=gone) if "metrics" in self.mood.gone else seen
 
     def run(self, stop: threading.Event, speed: float, rush_until: float = 0.0) -> None:
         """Until asked to stop; `speed` is simulated seconds for each real one, 0 is as fast as it goes, and
-        so is everything before `rush_until`."""
+        so is everything before `rush_until`. While a fault is being answered, time passes slower."""
         self._runs = True
-        while not stop.is_set():
-            before = self.stage.clock.now()
-            self.step()
-            now = self.stage.clock.now()
-            rushes = not speed or now < rush_until
+        while not stop.is_set() and self.stage.clock.now() < rush_until and not self._survives():
+            self.step(RUSH_SECONDS, RUSH_BUSY_SECONDS, in_process=True)
             # Also in a rush others get a turn at the lock.
-            stop.wait(BREATH_SECONDS if rushes else (now - before) / speed)
+            stop.wait(BREATH_SECONDS)
+        while not stop.is_set():
+            before, began = self.stage.clock.now(), time.monotonic()
+            self.step()
+            passed = self.stage.clock.now() - before
+            pause = passed / self.pace(speed) - (time.monotonic() - began) if speed else 0.0
+            stop.wait(max(pause, BREATH_SECONDS))
         self._runs = False
 
-    def step(self) -> None:
+    def pace(self, speed: float) -> float:
+        """How fast time passes now, where it passes at `speed` at rest."""
+        return min(speed, SLOW_SPEED) if self._survives() else speed
+
+    def _survives(self) -> bool:
+        return self.situation is not None and not self.situation.over
+
+    def step(
+        self, tick_seconds: float = TICK_SECONDS, busy_seconds: float = BUSY_SECONDS, in_process: bool = False
+    ) -> None:
         with self.lock:
             clock = self.stage.clock
             self._recover()
-            due = clock.now() + (BUSY_SECONDS if self._busy() else TICK_SECONDS)
-            self._tick()
+            busy = self._survives() or self._busy()
+            due = clock.now() + (busy_seconds if busy else tick_seconds)
+            self._tick(in_process)
             if clock.now() >= self._next_round:
-                self._next_round = clock.now() + DEFAULTS.check_interval_seconds
+                self._next_round = clock.now() + self.scene.defaults.check_interval_seconds
                 self.scaling.round(self.owner, clock.now() + TICK_SECONDS)
             clock.move_to(due)
             self.stage.world.advance_to(clock.now())
+            self._follow()
 
     def _busy(self) -> bool:
         record = self.ports.store.load()
         return record.scaling_in_progress or bool(record.spots)
 
-    def _tick(self) -> None:
-        clock = self.stage.clock
+    def _tick(self, in_process: bool) -> None:
+        clock, settings = self.stage.clock, for_a_daemon(self.settings)
         try:
-            tick(self._doors, for_a_daemon(self.settings), self.owner, clock.now() + TICK_SECONDS)
+            if in_process or self._replicas is None:
+                tick(self._doors, settings, self.owner, clock.now() + TICK_SECONDS)
+            else:
+                self._replicas.tick(self._doors, settings, self.owner, clock.now() + TICK_SECONDS)
         except RunnerCrashed as crash:
             dead = self.owner
             clock.sleep(PAUSE_SECONDS)
@@ -191,68 +220,51 @@ class Live:
         entry = entry_of(self.stage.new_id(), int(self.stage.clock.now()), fact)
         self.ports.store.append([entry])
 
+    def end_at(self, name: str, seconds: float) -> None:
+        """The fault of this name ends by itself after so long."""
+        self._until[name] = self.stage.clock.now() + seconds
+
     def _recover(self) -> None:
-        """Faults end by themselves."""
         now = self.stage.clock.now()
         for name in [name for name, until in self._until.items() if until <= now]:
             del self._until[name]
-            if name == "metrics":
-                self._mood.blind = False
-            elif name == "api":
-                self._mood.silent = False
-            elif name == "stuck":
-                specs = self.stage.world.controllers.budget_specs
-                specs[:] = [spec for spec in specs if spec.name != "stuck"]
+            self.mood.gone.discard(name)
+            if name == "stuck":
+                self.stage.world.controllers.budget_specs[:] = self.budgets_before
+                self.budgets_before = ()
             elif name == "burst":
-                self.stage.world.controllers.set_wanted("default/burst", 0)
+                self.stage.world.controllers.set_wanted(self.scene.burst, 0)
+
+    def _follow(self) -> None:
+        """Bring the situation up to date with what the log says."""
+        found = self.situation
+        if found is None or found.over:
+            return
+        store, grown = self.ports.store, self.stage.world.pods.book.workloads[self.scene.burst]
+        recent = store.read_log(KINDS, limit=MOST_EVIDENCE)
+        evidence = Evidence(
+            began_at=found.began_at,
+            now=self.stage.clock.now(),
+            entries=[entry for entry in reversed(recent) if entry.id > found.began_id],
+            record=store.load(),
+            pending=len(self.stage.world.view().waiting_pods),
+            fits=grown.ready == grown.wanted,
+            troubled=bool(self.mood.gone),
+        )
+        self.situation = found.seen(evidence)
+        if self.situation.over and "stuck" in self._until:
+            self._until["stuck"] = evidence.now
 
     def strike(self, fault_id: str) -> str:
         found = next((fault for fault in self.faults if fault.id == fault_id), None)
         if found is None:
             raise NotFound(f"there is no fault {fault_id!r}; nothing was broken")
         with self.lock:
+            began_id, now = self.stage.new_id(), self.stage.clock.now()
             says = found.strike()
             self._note(FaultStruck(says))
+            # What is due now happens now, so the first look after the fault shows it.
+            self.stage.world.advance_to(now)
+            self.situation = Situation(found.id, found.name, found.explains, began_id, now, found.steps)
+            self._follow()
             return says
-
-    def _faults(self) -> tuple[LiveFault, ...]:
-        return (
-            LiveFault("burst", "Burst", f"{BURST_PODS} pods more, at once", self._burst),
-            LiveFault("spot-loss", "Spot loss", "the cloud takes all spot nodes back", self._spot_loss),
-            LiveFault("stuck-drain", "Stuck drain", "a disruption budget allows no eviction", self._stuck),
-            LiveFault("crash", "Crash", "the runner dies right after its next effect", self._crash),
-            LiveFault("metrics-gone", "Metrics gone", "nobody knows the CPU use", self._blind),
-            LiveFault("api-gone", "API server gone", "the cluster does not answer", self._silent),
-        )
-
-    def _burst(self) -> str:
-        self.stage.world.controllers.set_wanted("default/burst", BURST_PODS)
-        self._until["burst"] = self.stage.clock.now() + OUTAGE_SECONDS
-        return f"{BURST_PODS} pods want a place for half an hour"
-
-    def _spot_loss(self) -> str:
-        world = self.stage.world
-        nodes = [n for n in world.inventory.nodes.values() if n.market is Market.SPOT]
-        world.plan(world.now, "interrupt-all", "")
-        return f"{len(nodes)} spot nodes have two minutes left" if nodes else "there is no spot node to take"
-
-    def _stuck(self) -> str:
-        for key in ("default/web", "default/api"):
-            spec = BudgetSpec("stuck", key, max_unavailable=0)
-            self.stage.world.controllers.budget_specs.append(spec)
-        self._until["stuck"] = self.stage.clock.now() + STUCK_SECONDS
-        return "no pod of web and api may be evicted for 25 minutes"
-
-    def _crash(self) -> str:
-        self._mood.crash_next = True
-        return "the runner dies right after its next call to the cluster or the cloud"
-
-    def _blind(self) -> str:
-        self._mood.blind = True
-        self._until["metrics"] = self.stage.clock.now() + BLIND_SECONDS
-        return "the CPU use is unknown for 15 minutes"
-
-    def _silent(self) -> str:
-        self._mood.silent = True
-        self._until["api"] = self.stage.clock.now() + BLIND_SECONDS
-        return "the API server does not answer for 15 minutes"

@@ -1,9 +1,10 @@
-"""The cluster of the live demo: web and batch work that comes and goes, a database, spot nodes, and three
-workloads that people use for a while each day and that sleep otherwise."""
+"""What a live simulation is played with, and a small cluster for it: web work that comes and goes, a
+database, spot nodes, and three workloads that people use for a while each day and that sleep otherwise."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from ebbtide.core.packing.pack import installed_packer
@@ -23,6 +24,30 @@ SLEEPERS = ("reports", "staging", "wiki")
 DEFAULTS = ZeroDefaults(
     idle_threshold_seconds=20 * 60, keep_alive_window_seconds=300, check_interval_seconds=60
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    settings: Settings
+    defaults: ZeroDefaults
+    world: Callable[[int, float], World]
+    """By seed and start."""
+    policies: Callable[[int], list[Policy]]
+    burst: str
+    """The workload that a burst grows, as `namespace/name`, and by how many pods."""
+    burst_pods: int
+    guarded: tuple[str, ...]
+    """Workloads that a stuck drain protects."""
+
+
+def small_scene() -> Scene:
+    settings = settings_of_demo()
+
+    def world(seed: int, start: float) -> World:
+        return world_of_demo(settings, seed, start)
+
+    guarded = ("default/web", "default/api")
+    return Scene(settings, DEFAULTS, world, policies_of_demo, "default/burst", 24, guarded)
 
 
 def settings_of_demo() -> Settings:

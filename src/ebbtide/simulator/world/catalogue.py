@@ -38,11 +38,11 @@ def pool(name: str, types: tuple[str, ...] = ("cpx32",), market: Market = Market
     return Pool(name, tuple(node_type(one) for one in types), ZONES, market)
 
 
-def add_system(world: World) -> None:
+def add_system(world: World, zones: tuple[str, ...] = ZONES) -> None:
     """A control plane with CoreDNS and its static pods, a node of somebody else, and what runs on
     every node."""
-    world.add_control_plane(ZONES[0])
-    world.add_foreign_node(ZONES[1])
+    world.add_control_plane(zones[0])
+    world.add_foreign_node(zones[1])
     system = "kube-system"
     static = pod_template("apiserver", 250, 512, system)
     world.add_workload(WorkloadSpec(replace(static, scheduling=CONTROL_PLANE_ONLY), Kind.STATIC))

@@ -21,6 +21,8 @@ function set(element, properties) {
     if (value === undefined || value === null || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name === "class") element.className = value;
+    // An attribute would be refused by the page's own policy for styles.
+    else if (name === "style") element.style.cssText = value;
     else if (value === true) element.setAttribute(name, "");
     else element.setAttribute(name, value);
   }

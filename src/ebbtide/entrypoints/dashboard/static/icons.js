@@ -12,6 +12,7 @@ const PATHS = {
   sleep: "M20 14A8.5 8.5 0 1110 4a7 7 0 0010 10z",
   wake: "M12 8a4 4 0 100 8 4 4 0 000-8zM12 2v3M12 19v3M2 12h3M19 12h3M5 5l2 2M17 17l2 2M5 19l2-2M17 7l2-2",
   done: "M4 12l5 5L20 6",
+  wait: "M12 4a8 8 0 100 16 8 8 0 000-16zM12 8v4l3 2",
 };
 
 export function icon(name) {

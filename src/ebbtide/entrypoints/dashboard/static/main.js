@@ -37,12 +37,15 @@ async function show() {
   }
   document.title = `${name[0].toUpperCase()}${name.slice(1)} · Ebbtide`;
   main.replaceChildren();
+  // Shown once there is something to show: parts that fill one after the other would push each other around.
+  main.classList.add("unread");
   shown = PAGES[name](main, { rest, query, say, refresh, drawn });
   await refresh();
 }
 
 // What a page shows is known from here on, even where a later part of the same refresh fails.
 function drawn() {
+  main.classList.remove("unread");
   health({ readAt: Date.now() });
 }
 
@@ -64,6 +67,7 @@ export async function refresh() {
       if (failure.status === 404) say(failure.message);
       else health({ failure });
     }
+    main.classList.remove("unread");
   } while (again);
   busy = false;
 }

@@ -1,49 +1,94 @@
-// Money: cost an hour over time, savings by day, what consolidation could still save, and where prices come from.
+// Money: what is paid, what was saved and by what, what could still be saved and what holds it back, and for whom.
 
 import { NO_POLICIES, ask, askScaling } from "./api.js";
-import { barsByDay, lineOver } from "./chart.js";
+import { barsByDay, lineOver, stackedByDay } from "./chart.js";
 import { card, stats, h, redraw, source, table } from "./dom.js";
-import { money as sum } from "./words.js";
+import { money as sum, plural, share } from "./words.js";
 
+const CAUSES = [["scale_down", "scale-down"], ["consolidation", "consolidation"], ["spot", "spot"], ["sleep", "sleep"]];
+const RANGES = [[24, "24 h"], [168, "7 d"], [720, "30 d"]];
 const HOURS_A_MONTH = 730;
+const REFRESH_MS = 5000;
+const LISTED = 8;
 
-function monthly(costs) {
-  return costs.per_hour === null ? "unknown" : sum(Number(costs.per_hour) * HOURS_A_MONTH, costs.currency);
-}
+export function money(main, { refresh }) {
+  let hours = 24;
+  let drawnAt = -Infinity;
+  const parts = Object.fromEntries(["sums", "cost", "pools", "namespaces", "possible", "sleep", "prices"].map((name) => [name, h("div")]));
+  const chips = RANGES.map(([each, name]) => h("button", { type: "button", class: "chip", "aria-pressed": String(each === hours), "data-key": `range-${each}`, onclick: () => range(each) }, name));
+  main.append(h("h1", {}, "Money"), parts.sums,
+    h("div", { class: "grid pair" }, parts.cost, parts.possible, parts.pools, parts.namespaces, parts.sleep, parts.prices));
 
-export function money(main) {
-  const parts = { cost: h("div"), savings: h("div"), possible: h("div"), prices: h("div") };
-  main.append(h("h1", {}, "Money"), h("div", { class: "grid pair" }, parts.cost, parts.savings, parts.possible, parts.prices));
+  function range(chosen) {
+    hours = chosen;
+    chips.forEach((chip, at) => chip.setAttribute("aria-pressed", String(RANGES[at][0] === chosen)));
+    drawnAt = -Infinity;
+    refresh();
+  }
+
+  function drawSums(spending) {
+    const { currency, month, saved } = spending;
+    const total = CAUSES.reduce((all, [key]) => all + Number(saved[key]), 0);
+    const paid = Number(spending.paid);
+    const days = spending.days.map((day) => ({ date: day.date, paid: Number(day.paid), ...Object.fromEntries(CAUSES.map(([key]) => [key, Number(day[key])])) }));
+    const known = plural(days.length, "day");
+    redraw(parts.sums, card("Paid and saved", currency ? [
+      stats([[`paid in ${known}`, sum(paid, currency)], [`saved in ${known}`, `${sum(total, currency)}${paid + total ? ` (${share(total / (paid + total))})` : ""}`, total > 0 ? "good" : ""],
+        ["a month like this", month ? `${sum(month.expected, currency)}` : "not known before one whole day"],
+        ["range of the month", month?.low ? `${sum(month.low, currency)} to ${sum(month.high, currency)}` : "not known yet"]]),
+      stackedByDay(days, ["paid", ...CAUSES.map(([key]) => key)], "Paid and saved by day", `${currency} a day`),
+      h("ul", { class: "legend" }, h("li", { class: "paid" }, `paid ${sum(paid, currency)}`), CAUSES.map(([key, name]) => h("li", { class: key }, `${name} ${sum(saved[key], currency)}`))),
+      h("p", { class: "quiet" }, `Saved compared with ${spending.compared_with}.`, month ? ` The month is projected from ${plural(month.days, "whole day")}, its range from the cheapest and the most expensive week.` : ""),
+      h("details", { "data-key": "spending-table" }, h("summary", {}, "As a table"), table("Paid and saved by day", [["day"], ["paid", "number"], ...CAUSES.map(([, name]) => [name, "number"])],
+        days.slice().reverse().map((day) => [day.date, day.paid.toFixed(2), ...CAUSES.map(([key]) => day[key].toFixed(2))]))),
+    ] : h("p", { class: "quiet" }, "No price is known, or prices are in several currencies: nothing can be added up."), source("/api/v1/spending")));
+  }
 
   function drawCost(costs) {
     const points = costs.points.map((point) => ({ at: point.at, value: Number(point.per_hour) }));
-    redraw(parts.cost, card("Cost an hour", stats([["now", sum(costs.per_hour, costs.currency)], ["at this rate, a month", monthly(costs)], ["paid in the last 24 hours", sum(costs.last_day, costs.currency)]]),
-      points.length > 1 ? lineOver(points, "Cost an hour over time", 3) : h("p", { class: "quiet" }, "Not enough was seen yet to draw a line."),
+    const monthly = costs.per_hour === null ? "unknown" : sum(Number(costs.per_hour) * HOURS_A_MONTH, costs.currency);
+    redraw(parts.cost, card("Cost an hour", h("p", { class: "row", role: "group", "aria-label": "Range" }, chips),
+      stats([["now", sum(costs.per_hour, costs.currency)], ["at this rate, a month", monthly], ["paid in the last 24 hours", sum(costs.last_day, costs.currency)]]),
+      costs.unpriced ? h("p", { class: "warn" }, `${plural(costs.unpriced, "worker")} without a known price, not included.`) : null,
+      points.length > 1 ? lineOver(points, "Cost an hour over time", `${costs.currency} an hour`) : h("p", { class: "quiet" }, "Not enough was seen yet to draw a line."),
       source("/api/v1/costs")));
   }
 
-  function drawSavings(summary) {
+  function drawShares(spending) {
+    const cost = (each) => sum(each.per_hour, spending.currency);
+    const row = (each) => [each.name, each.count, cost(each), `${each.unpriced ? "at least " : ""}${sum(Number(each.per_hour) * HOURS_A_MONTH, spending.currency)}`];
+    redraw(parts.pools, card("By pool", table("Cost by pool", [["pool"], ["nodes", "number"], ["an hour", "number"], ["a month", "number"], ["not asked for", "number"]],
+      spending.pools.map((each) => [...row(each), Number(each.per_hour) ? share(Number(each.idle_per_hour) / Number(each.per_hour)) : "–"])),
+    h("p", { class: "quiet" }, "Not asked for: the share of the cost that no pod's requests use."), source("/api/v1/spending")));
+    redraw(parts.namespaces, card("By namespace", table("Cost by namespace", [["namespace"], ["pods", "number"], ["an hour", "number"], ["a month", "number"], ["saved by sleep", "number"]],
+      spending.namespaces.map((each) => [...row(each), Number(each.slept) ? sum(each.slept, spending.currency) : "–"])),
+    h("p", { class: "quiet" }, "A pod costs the larger of its CPU and memory share of its node."), source("/api/v1/spending")));
+  }
+
+  function drawPossible(report) {
+    const plan = report.candidate;
+    const kept = report.nodes.filter((node) => node.kept && node.why && node.cost_per_hour !== null).sort((a, b) => Number(b.cost_per_hour) - Number(a.cost_per_hour));
+    redraw(parts.possible, card("What could still be saved", plan
+      ? [stats([["possible", `${sum(plan.savings_per_hour, plan.currency)} an hour`], ["a month", sum(Number(plan.savings_per_hour) * HOURS_A_MONTH, plan.currency)], ["pods to move", plan.moves], ["no set of nodes costs less than", `${sum(plan.bound, plan.currency)} an hour`]]),
+        h("p", {}, report.refused ? `Not done now: ${report.refused}.` : "It may be done now.")]
+      : h("p", {}, report.refused ? `Nothing is found now: ${report.refused}.` : "Nothing to gain: no cheaper set of nodes was found."),
+    kept.length ? [h("h3", {}, "What holds nodes"), table("What holds nodes", [["node"], ["an hour", "number"], ["why"]], kept.slice(0, LISTED).map((node) => [node.name, sum(node.cost_per_hour, plan?.currency), node.why])),
+      kept.length > LISTED ? h("p", { class: "quiet" }, `and ${plural(kept.length - LISTED, "more node")}`) : null] : null,
+    source("/api/v1/consolidation")));
+  }
+
+  function drawSleep(summary) {
     const days = summary.daily_breakdown.map((day) => ({ date: day.date, potential: Number(day.potential), realised: Number(day.realised), net: Number(day.net) })).reverse();
     const yesterday = summary.daily_breakdown.find((day) => day.date === summary.yesterday);
-    const total = summary.totals;
-    redraw(parts.savings, card("Saved by day",
+    redraw(parts.sleep, card("Saved by sleep",
       stats([["yesterday, potential", sum(yesterday?.potential ?? "0", summary.currency)], ["yesterday, realised", sum(yesterday?.realised ?? "0", summary.currency)],
-        ["yesterday, net", sum(yesterday?.net ?? "0", summary.currency)], ["30 days, net", sum(total.net, summary.currency)]]),
-      days.length ? [barsByDay(days, ["potential", "realised", "net"], "Savings by day"),
+        ["yesterday, net", sum(yesterday?.net ?? "0", summary.currency)], ["30 days, net", sum(summary.totals.net, summary.currency)]]),
+      days.length ? [barsByDay(days, ["potential", "realised", "net"], "Savings by day", `${summary.currency} a day`),
         h("ul", { class: "legend" }, h("li", { "data-state": "idle" }, "potential: workloads freed"), h("li", { "data-state": "ready" }, "realised: nodes that were not paid for"), h("li", { "data-state": "joining" }, "net: after wakes and churn")),
         h("details", { "data-key": "savings-table" }, h("summary", {}, "As a table"), table("Savings by day", [["day"], ["potential", "number"], ["realised", "number"], ["net", "number"]],
           days.slice().reverse().map((day) => [day.date, day.potential.toFixed(4), day.realised.toFixed(4), day.net.toFixed(4)])))]
         : h("p", { class: "quiet" }, "Nothing has slept yet. A policy with scale_to_zero saves while its workload is at zero."),
       source("/api/v1/scaling/savings/summary")));
-  }
-
-  function drawPossible(report) {
-    const plan = report.candidate;
-    redraw(parts.possible, card("What consolidation could still save", plan
-      ? [stats([["possible", `${sum(plan.savings_per_hour, plan.currency)} an hour`], ["cost after", sum(plan.cost_after, plan.currency)], ["proven bound", sum(plan.bound, plan.currency)], ["pods to move", plan.moves]]),
-        h("p", {}, report.refused ? `Not done: ${report.refused}.` : "It may be done now.")]
-      : h("p", { class: "quiet" }, report.refused ? `Nothing to gain, or not to be said: ${report.refused}.` : "Nothing to gain."),
-    source("/api/v1/consolidation")));
   }
 
   function drawPrices(prices) {
@@ -54,11 +99,17 @@ export function money(main) {
 
   return {
     async refresh() {
-      const [costs, summary, report, prices] = await Promise.all([ask("/api/v1/costs"), askScaling("/api/v1/scaling/savings/summary"), ask("/api/v1/consolidation"), ask("/api/v1/prices")]);
+      // A month of the log is read for it: not at every tick.
+      if (performance.now() - drawnAt < REFRESH_MS) return;
+      drawnAt = performance.now();
+      const [costs, spending, summary, report, prices] = await Promise.all([ask(`/api/v1/costs?hours=${hours}`), ask("/api/v1/spending"),
+        askScaling("/api/v1/scaling/savings/summary"), ask("/api/v1/consolidation"), ask("/api/v1/prices")]);
+      drawSums(spending);
       drawCost(costs);
-      if (summary) drawSavings(summary);
-      else redraw(parts.savings, card("Saved by day", h("p", { class: "quiet" }, NO_POLICIES)));
+      drawShares(spending);
       drawPossible(report);
+      if (summary) drawSleep(summary);
+      else redraw(parts.sleep, card("Saved by sleep", h("p", { class: "quiet" }, NO_POLICIES)));
       drawPrices(prices);
     },
   };

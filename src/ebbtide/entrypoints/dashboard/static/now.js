@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { card, stats, h, redraw, source } from "./dom.js";
-import { faults } from "./faults.js";
+import { Faults } from "./faults.js";
 import { Feed } from "./feed.js";
 import { Tiles, legend } from "./tiles.js";
 import { timeline } from "./timeline.js";
@@ -22,20 +22,20 @@ function of(origin, element) {
 export function now(main, { say, refresh, drawn }) {
   let status = null;
   let nodes = null;
-  let offered = false;
   const tiles = new Tiles((name) => { tiles.picked = tiles.picked === name ? "" : name; draw(); });
   const feed = new Feed(say);
+  const faults = new Faults(say, refresh);
   const trend = new Trend();
   let hours = 6;
   let drawnAt = -Infinity;
   const ranges = HOURS.map((each) => h("button", { type: "button", class: "chip", "aria-pressed": String(each === hours), onclick: () => range(each) }, `${each} h`));
-  const parts = { says: h("div"), numbers: h("div"), headroom: h("div"), picked: h("div", { "aria-live": "polite" }), operation: h("div"), waiting: of("cluster", h("div")), unknown: h("div"), brakes: h("div"), demo: h("div") };
+  const parts = { says: h("div"), numbers: h("div"), headroom: h("div"), picked: h("div", { "aria-live": "polite" }), operation: h("div"), waiting: of("cluster", h("div")), unknown: h("div"), brakes: h("div") };
   main.append(
     h("h1", { class: "hidden" }, "Now"),
     h("section", { class: "card hero", "aria-label": "Now" }, parts.says, of("cluster", parts.numbers), parts.headroom, source("/api/v1/status")),
-    parts.demo,
+    faults.buttons,
     h("div", { class: "desk" },
-      h("div", { class: "side" }, parts.operation, parts.waiting, parts.brakes),
+      h("div", { class: "side" }, faults.panel, parts.operation, parts.waiting, parts.brakes),
       h("div", {},
         of("cluster", card("Nodes", parts.unknown, tiles.element, legend(), parts.picked, source("/api/v1/nodes"))),
         of("cluster", card("Last hours", h("p", { class: "row", role: "group", "aria-label": "Range" }, ranges), trend.element, source("/api/v1/costs"))),
@@ -65,9 +65,10 @@ export function now(main, { say, refresh, drawn }) {
   function draw() {
     tiles.update(nodes.nodes.filter((node) => node.worker), status.now);
     redraw(parts.says, [h("p", { class: "headline", role: "status" }, `${status.headline || sentence(status.says)}.`),
-      h("p", { class: "quiet" }, "Last tick: ", sentence(status.says), status.last_decision
-        ? [" ", h("a", { href: `#/why/${encodeURIComponent(status.last_decision.id)}`, "data-key": "decision" },
-          `Decision of ${clock(status.last_decision.at)}`)] : ""),
+      // The link comes first: a long sentence is cut, so the page below it does not jump with its length.
+      h("p", { class: "quiet tick", title: status.says }, status.last_decision
+        ? [h("a", { href: `#/why/${encodeURIComponent(status.last_decision.id)}`, "data-key": "decision" },
+          `Decision of ${clock(status.last_decision.at)}`), ". "] : "", "Last tick: ", sentence(status.says)),
       status.last_alarm && status.now - status.last_alarm.at < 3600
         ? h("p", { class: "warn" }, `Alarm at ${clock(status.last_alarm.at)}: ${status.last_alarm.says}`) : null,
       ...status.stale.length ? [] : status.problems.map((problem) => h("p", { class: "bad" }, problem))].flat());
@@ -135,10 +136,7 @@ export function now(main, { say, refresh, drawn }) {
     async refresh(fresh) {
       nodes = await ask("/api/v1/nodes");
       status = fresh;
-      if (status.demo && !offered) {
-        offered = true;
-        await faults(parts.demo, say);
-      }
+      if (status.demo) await faults.update(status.now);
       draw();
       drawn();
       await history();

@@ -1,15 +1,23 @@
-// Sleep: policies, how long until each may sleep, waking them, and keeping them up.
+// Sleep: each policy with its last days as a strip, when it sleeps and wakes next, waking it, and keeping it up.
 
 import { NO_POLICIES, ask, askScaling } from "./api.js";
 import { card, h, redraw, source, table } from "./dom.js";
 import { opener } from "./opening.js";
-import { moment, span } from "./words.js";
+import { moment, plural, span } from "./words.js";
+
+const DAYS = 7;
+const MOST_HOURS = 168;
+const PHASES = { zero: "asleep", falling: "falling asleep", waking: "waking", idle: "idle", active: "active" };
+const STRIP_MS = 5000;
 
 export function sleep(main, { say, refresh }) {
   const list = h("div");
   const waking = new Set();
   const opening = opener(refresh);
   let demo = null;
+  const wrong = new Map();
+  let strips = null;
+  let readAt = -Infinity;
   main.append(h("h1", {}, "Sleep"), list);
 
   async function act(what, call) {
@@ -21,6 +29,19 @@ export function sleep(main, { say, refresh }) {
     await refresh();
     await act(`Waking ${policy.name}`, () => ask(`/api/v1/scaling/policies/${policy.id}/wake`, { method: "POST", body: { reason: "manual" } }));
     waking.delete(policy.id);
+    await refresh();
+  }
+
+  // What is wrong with a field is said at the field, and nothing is sent.
+  async function keepUp(policy, field) {
+    const hours = Number(field.value);
+    const problem = !field.value.trim() || !Number.isFinite(hours) ? "Enter a number of hours." : hours < 1 || hours > MOST_HOURS ? `Enter 1 to ${MOST_HOURS} hours.` : "";
+    if (problem) wrong.set(policy.id, problem); else wrong.delete(policy.id);
+    if (problem) { await refresh(); document.getElementById(field.id)?.focus(); return; }
+    try {
+      await ask(`/api/v1/scaling/policies/${policy.id}/keep-up`, { method: "POST", body: { seconds: Math.round(hours * 3600) } });
+    } catch (error) { wrong.set(policy.id, error.message); }
+    await refresh();
   }
 
   function until(state, now) {
@@ -30,18 +51,52 @@ export function sleep(main, { say, refresh }) {
     return state.zero_at > now ? `sleeps in ${span(state.zero_at - now)}` : "sleeps at the next look";
   }
 
+  function next(policy, now) {
+    const change = strips?.policies.find((each) => each.policy_id === policy.id)?.next_change;
+    const { wakes, eta, estimated_ready_seconds: seconds, phase } = policy.state;
+    // Asleep, the line above says how long a wake takes.
+    const takes = phase === "zero" && eta ? "" : `A wake takes about ${span(seconds)}${wakes.length ? `, by its last ${plural(wakes.length, "wake")}` : ", not measured yet"}.`;
+    return h("p", { class: "quiet" }, change ? `Next scheduled: ${change.does} at ${moment(change.at)}, in ${span(change.at - now)}. ` : "No schedule. ", takes);
+  }
+
+  function strip(policy) {
+    const found = strips?.policies.find((each) => each.policy_id === policy.id);
+    if (!found?.pieces.length) return null;
+    const { since, now } = strips;
+    const place = (at) => `${(((at - since) / (now - since)) * 100).toFixed(2)}%`;
+    const asleep = found.pieces.filter((piece) => piece.state === "asleep").reduce((sum, piece) => sum + piece.until - piece.since, 0);
+    const days = [...Array(DAYS).keys()].map((day) => since + ((now - since) * day) / DAYS);
+    return h("div", { class: "strip" },
+      h("div", { class: "track-bar", role: "img", "aria-label": `Last ${DAYS} days: slept ${span(asleep)}, woken ${plural(found.wakes.length, "time")}` },
+        found.pieces.map((piece) => h("span", { class: piece.state, style: `left:${place(piece.since)};width:${(((piece.until - piece.since) / (now - since)) * 100).toFixed(3)}%`, title: `${piece.state} ${moment(piece.since)} for ${span(piece.until - piece.since)}` })),
+        found.wakes.map((woken) => h("i", { style: `left:${place(woken.at)}`, title: `woken ${moment(woken.at)}: ${woken.reason.replaceAll("_", " ")}` }))),
+      h("div", { class: "strip-days", "aria-hidden": "true" }, days.map((at) => h("small", {}, new Date(at * 1000).toLocaleDateString([], { weekday: "short" })))),
+      h("p", { class: "quiet" }, `Slept ${span(asleep)} in the last ${DAYS} days. ${who(found.wakes)}`));
+  }
+
+  function who(wakes) {
+    if (!wakes.length) return "Not woken.";
+    const counts = new Map();
+    for (const each of wakes) counts.set(each.reason, (counts.get(each.reason) ?? 0) + 1);
+    return `Woken ${[...counts].map(([reason, count]) => `${plural(count, "time")} by ${{ manual: "hand", scheduled: "schedule", webhook: "webhook", api_request: "a request" }[reason] ?? reason}`).join(", ")}.`;
+  }
+
   function one(policy, now) {
     const state = policy.state;
-    const hours = h("input", { type: "number", min: "1", max: "168", value: "3", id: `hours-${policy.id}`, "data-key": `hours-${policy.id}` });
+    const problem = wrong.get(policy.id);
+    const hours = h("input", { type: "number", min: "1", max: String(MOST_HOURS), value: "3", id: `hours-${policy.id}`, "data-key": `hours-${policy.id}`, "aria-invalid": problem ? "true" : null, "aria-describedby": problem ? `wrong-${policy.id}` : null });
     const past = state.wakes.slice(-5).reverse();
     return card(policy.name,
-      h("p", { class: "row" }, h("span", { class: `pill ${state.phase === "zero" ? "" : state.phase === "active" ? "good" : "warn"}` }, state.phase), h("span", {}, policy.target_says),
+      h("p", { class: "row" }, h("span", { class: `pill ${state.phase === "zero" ? "" : state.phase === "active" ? "good" : "warn"}` }, PHASES[state.phase] ?? state.phase), h("span", {}, policy.target_says),
         state.left_alone ? h("span", { class: "warn" }, `left alone: ${state.left_alone}`) : null),
+      strip(policy),
       h("p", {}, `Last activity ${moment(state.last_activity_at)}; ${until(state, now)}.`, state.keep_up_until > now ? ` Kept up until ${moment(state.keep_up_until)}.` : ""),
+      next(policy, now),
       h("p", { class: "row" },
         h("button", { type: "button", "data-key": `wake-${policy.id}`, disabled: waking.has(policy.id) || !["zero", "falling"].includes(state.phase), "aria-label": `Wake ${policy.name}`, onclick: () => wake(policy) }, waking.has(policy.id) ? "Waking" : "Wake"),
         h("label", { for: `hours-${policy.id}` }, "Keep up for"), hours, "hours",
-        h("button", { type: "button", "data-key": `keep-${policy.id}`, "aria-label": `Keep ${policy.name} up`, onclick: () => act("Keeping it up", () => ask(`/api/v1/scaling/policies/${policy.id}/keep-up`, { method: "POST", body: { seconds: Math.round(Number(hours.value) * 3600) } })) }, "Keep up")),
+        h("button", { type: "button", "data-key": `keep-${policy.id}`, "aria-label": `Keep ${policy.name} up`, onclick: () => keepUp(policy, hours) }, "Keep up")),
+      problem ? h("p", { class: "bad", id: `wrong-${policy.id}`, role: "alert" }, problem) : null,
       demo ? opening(policy) : null,
       past.length ? h("details", { "data-key": `wakes-${policy.id}` }, h("summary", {}, `Last wakes (expected: ${Math.round(state.estimated_ready_seconds)} s)`),
         table(`Wakes of ${policy.name}`, [["when"], ["reason"], ["seconds", "number"], ["for a node", "number"]],
@@ -57,7 +112,12 @@ export function sleep(main, { say, refresh }) {
         redraw(list, [h("p", { class: "quiet" }, NO_POLICIES)]);
         return;
       }
-      redraw(list, found.policies.length ? [h("div", { class: "grid" }, found.policies.map((policy) => one(policy, found.now))), source("/api/v1/scaling/policies")]
+      if (found.policies.length && performance.now() - readAt > STRIP_MS) {
+        readAt = performance.now();
+        strips = await ask(`/api/v1/scaling/strips?days=${DAYS}`);
+      }
+      redraw(list, found.policies.length ? [h("ul", { class: "legend" }, ["awake", "idle", "asleep", "waking"].map((name) => h("li", { class: name }, name)), h("li", { class: "woken" }, "woken")),
+        h("div", { class: "grid" }, found.policies.map((policy) => one(policy, found.now))), source("/api/v1/scaling/policies")]
         : [h("p", { class: "quiet" }, "There is no policy yet. `ebbtide policy apply -f policy.yaml` makes one."), source("/api/v1/scaling/policies")]);
     },
   };

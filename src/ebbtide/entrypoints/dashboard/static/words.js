@@ -24,7 +24,7 @@ export function span(seconds) {
 export function money(amount, currency) {
   if (amount === null || amount === undefined) return "unknown";
   const value = Number(amount);
-  const text = value.toFixed(Math.abs(value) < 10 ? 4 : 2);
+  const text = value.toFixed(Math.abs(value) < 1 ? 4 : Math.abs(value) < 1000 ? 2 : 0);
   return `${Number(text) === 0 ? "0" : text} ${currency ?? ""}`.trim();
 }
 

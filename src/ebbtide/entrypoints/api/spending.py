@@ -1,0 +1,164 @@
+"""What was paid and saved in the last days, by what and for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from decimal import Decimal
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+
+from ebbtide.core.prices.costs import CostPoint, cost_point
+from ebbtide.engine.cost_notes import point_of
+from ebbtide.engine.scale_to_zero.scaling import Scaling
+from ebbtide.entrypoints.api.guard import Needs
+from ebbtide.entrypoints.api.money_schemas import (
+    ProjectionShape,
+    SavedShape,
+    ShareShape,
+    SpendingDayShape,
+    SpendingShape,
+)
+from ebbtide.entrypoints.api.scopes import Scope
+from ebbtide.entrypoints.api.site import Site
+from ebbtide.entrypoints.views.logged import logged_between
+from ebbtide.entrypoints.views.shares import Share, shares_of
+from ebbtide.entrypoints.views.spending import (
+    Projection,
+    Removed,
+    SpendingDay,
+    date_of,
+    projection,
+    removed_by_day,
+    spending_days,
+)
+from ebbtide.model.events import OperationClosed
+from ebbtide.model.log import LogKind
+from ebbtide.narrate import fact_in
+
+DAY_SECONDS = 86_400
+CENTS = Decimal("0.0001")
+COMPARED_WITH = "the nodes of the busiest moment of the last 24 hours, all on demand"
+
+
+def router(site: Site) -> APIRouter:
+    routes = APIRouter(prefix="/api/v1", tags=["money"])
+
+    @routes.get("/spending", dependencies=[Depends(Needs(Scope.READ))])
+    def spending(
+        days: Annotated[int, Query(ge=1, le=90, description="How far back, in whole days.")] = 30,
+    ) -> SpendingShape:
+        """What was paid, what was saved and by what, what a month comes to, and who the nodes are for."""
+        now = int(site.clock.now())
+        since = now - now % DAY_SECONDS - (days - 1) * DAY_SECONDS
+        points = _points(site, since, now)
+        currency = _currency(points)
+        slept_by_day, slept_by_namespace = _slept(site.scaling, date_of(since), currency)
+        found = spending_days(points, currency, now, _removed(site, since, now), slept_by_day)
+        month = projection(found)
+        pools, namespaces = shares_of(site.sight.snapshot().cluster, site.settings, currency)
+        return SpendingShape(
+            currency=currency,
+            since=max(since, points[0].at) if points else since,
+            until=now,
+            paid=_text(sum((day.paid for day in found), Decimal(0))),
+            saved=_saved(found),
+            compared_with=COMPARED_WITH,
+            month=None if month is None else _month(month),
+            days=[_day(day) for day in found],
+            pools=[_share(pool, {}) for pool in pools],
+            namespaces=[_share(namespace, slept_by_namespace) for namespace in namespaces],
+        )
+
+    return routes
+
+
+def _points(site: Site, since: int, now: int) -> list[CostPoint]:
+    """Oldest first. What held when the time began was noted before it, and counts from then on."""
+    entries = list(logged_between(site.store, [LogKind.COST], since, now))[::-1]
+    before = entries[0].id if entries else ""
+    earlier = map(point_of, site.store.read_log([LogKind.COST], limit=1, before=before))
+    noted = [*(replace(point, at=since) for point in earlier if point.at < since), *map(point_of, entries)]
+    seen = site.sight.seen()
+    # What cannot be read now costs what was noted last, and not nothing.
+    present = [] if seen.stale else [cost_point(seen.snapshot, site.settings)]
+    return [*noted, *(point for point in present if not noted or point.at >= noted[-1].at)]
+
+
+def _currency(points: list[CostPoint]) -> str:
+    found = {currency for point in points for currency in point.per_hour}
+    return next(iter(found)) if len(found) == 1 else ""
+
+
+def _removed(site: Site, since: int, now: int) -> Mapping[str, Removed]:
+    entries = list(logged_between(site.store, [LogKind.OPERATION_CLOSED], since, now))[::-1]
+    facts = [(entry.at, fact_in(entry, OperationClosed)) for entry in entries]
+    return removed_by_day([(at, fact) for at, fact in facts if fact is not None])
+
+
+def _slept(
+    scaling: Scaling | None, first: str, currency: str
+) -> tuple[dict[str, Decimal], dict[str, Decimal]]:
+    """What sleep saved, after the cost of wakes, by day and by namespace. A group over several namespaces
+    counts for its first."""
+    by_day: dict[str, Decimal] = {}
+    by_namespace: dict[str, Decimal] = {}
+    if scaling is None:
+        return by_day, by_namespace
+    for report in scaling.summary(first, "").policies:
+        policy = scaling.ports.policies.find_policy(report.policy_id)
+        workloads = policy.target.workloads if policy is not None else ()
+        for day in report.days:
+            saved = sum((money.net for money in day.money if money.currency == currency), Decimal(0))
+            by_day[day.date] = by_day.get(day.date, Decimal(0)) + saved
+            if workloads:
+                name = workloads[0].namespace
+                by_namespace[name] = by_namespace.get(name, Decimal(0)) + saved
+    return by_day, by_namespace
+
+
+def _text(amount: Decimal) -> str:
+    return str(amount.quantize(CENTS))
+
+
+def _saved(days: list[SpendingDay]) -> SavedShape:
+    return SavedShape(
+        scale_down=_text(sum((day.scale_down for day in days), Decimal(0))),
+        consolidation=_text(sum((day.consolidation for day in days), Decimal(0))),
+        spot=_text(sum((day.spot for day in days), Decimal(0))),
+        sleep=_text(sum((day.sleep for day in days), Decimal(0))),
+    )
+
+
+def _day(day: SpendingDay) -> SpendingDayShape:
+    return SpendingDayShape(
+        date=day.date,
+        paid=_text(day.paid),
+        whole=day.whole,
+        scale_down=_text(day.scale_down),
+        consolidation=_text(day.consolidation),
+        spot=_text(day.spot),
+        sleep=_text(day.sleep),
+    )
+
+
+def _month(found: Projection) -> ProjectionShape:
+    low, high = found.low, found.high
+    return ProjectionShape(
+        expected=_text(found.expected),
+        low=None if low is None else _text(low),
+        high=None if high is None else _text(high),
+        days=found.days,
+    )
+
+
+def _share(share: Share, slept: Mapping[str, Decimal]) -> ShareShape:
+    return ShareShape(
+        name=share.name,
+        per_hour=_text(share.per_hour),
+        idle_per_hour=_text(share.idle_per_hour),
+        count=share.count,
+        unpriced=share.unpriced,
+        slept=_text(slept.get(share.name, Decimal(0))),
+    )

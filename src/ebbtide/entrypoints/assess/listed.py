@@ -1,0 +1,121 @@
+"""Prices for reading only: machine types of clouds that Ebbtide launches nothing in, and how far the prices
+of regions and of spot lie from the listed ones. Nothing is launched by any of it.
+
+GKE and AKS: list prices on demand for Linux of us-central1 and eastus, USD an hour. Regions of EC2: what an
+m5.large costs there compared with us-east-1. Both as the clouds publish them; they change seldom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+
+AS_OF = "2026-11-15"
+
+
+class Cloud(StrEnum):
+    EC2 = "EC2"
+    HETZNER = "Hetzner"
+    GKE = "GKE"
+    AKS = "AKS"
+    UNKNOWN = ""
+
+
+PREFIXES = {"aws://": Cloud.EC2, "hcloud://": Cloud.HETZNER, "gce://": Cloud.GKE, "azure://": Cloud.AKS}
+HOME = {Cloud.EC2: "us-east-1", Cloud.GKE: "us-central1", Cloud.AKS: "eastus"}
+"""The region that each list is of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    cpus: int
+    memory_gib: Decimal
+    per_hour: Decimal
+
+
+def _table(text: str) -> dict[str, Listed]:
+    rows = (line.split() for line in text.strip().splitlines())
+    return {name: Listed(int(cpus), Decimal(gib), Decimal(price)) for name, cpus, gib, price in rows}
+
+
+GKE = _table("""
+e2-medium          2    4   0.03350571
+e2-standard-2      2    8   0.06701142
+e2-standard-4      4   16   0.13402284
+e2-standard-8      8   32   0.26804568
+e2-standard-16    16   64   0.53609136
+e2-highmem-2       2   16   0.09039966
+e2-highmem-4       4   32   0.18079932
+e2-highcpu-4       4    4   0.09894048
+n1-standard-1      1    3.75  0.04749975
+n1-standard-2      2    7.5 0.09499950
+n1-standard-4      4   15   0.18999900
+n1-standard-8      8   30   0.37999800
+n2-standard-2      2    8   0.09711800
+n2-standard-4      4   16   0.19423600
+n2-standard-8      8   32   0.38847200
+n2-standard-16    16   64   0.77694400
+n2d-standard-2     2    8   0.08449200
+n2d-standard-4     4   16   0.16898400
+n2d-standard-8     8   32   0.33796800
+""")
+AKS = _table("""
+Standard_B2s        2    4   0.0416
+Standard_B2ms       2    8   0.0832
+Standard_B4ms       4   16   0.1660
+Standard_D2s_v3     2    8   0.0960
+Standard_D4s_v3     4   16   0.1920
+Standard_D8s_v3     8   32   0.3840
+Standard_D2s_v4     2    8   0.0960
+Standard_D4s_v4     4   16   0.1920
+Standard_D8s_v4     8   32   0.3840
+Standard_D2s_v5     2    8   0.0960
+Standard_D4s_v5     4   16   0.1920
+Standard_D8s_v5     8   32   0.3840
+Standard_D16s_v5   16   64   0.7680
+Standard_D2as_v5    2    8   0.0860
+Standard_D4as_v5    4   16   0.1720
+Standard_D8as_v5    8   32   0.3440
+Standard_E2s_v5     2   16   0.1260
+Standard_E4s_v5     4   32   0.2520
+Standard_E8s_v5     8   64   0.5040
+Standard_F2s_v2     2    4   0.0850
+Standard_F4s_v2     4    8   0.1690
+Standard_F8s_v2     8   16   0.3380
+""")
+
+EC2_REGIONS: Mapping[str, Decimal] = {
+    region: Decimal(factor)
+    for region, factor in {
+        "us-east-1": "1",
+        "us-east-2": "1",
+        "us-west-1": "1.17",
+        "us-west-2": "1",
+        "ca-central-1": "1.11",
+        "eu-west-1": "1.11",
+        "eu-west-2": "1.16",
+        "eu-west-3": "1.17",
+        "eu-central-1": "1.20",
+        "eu-north-1": "1.06",
+        "eu-south-1": "1.17",
+        "ap-south-1": "1.05",
+        "ap-southeast-1": "1.25",
+        "ap-southeast-2": "1.25",
+        "ap-northeast-1": "1.29",
+        "ap-northeast-2": "1.23",
+        "af-south-1": "1.32",
+        "sa-east-1": "1.59",
+    }.items()
+}
+NEAR = Decimal("0.10")
+"""Families differ by about this much from the factor of their region."""
+ANYWHERE = (Decimal("0.95"), Decimal("1.70"))
+"""A region that is not in the list, compared with the one that is."""
+SPOT: Mapping[Cloud, tuple[Decimal, Decimal]] = {
+    Cloud.EC2: (Decimal("0.30"), Decimal("0.60")),
+    Cloud.GKE: (Decimal("0.09"), Decimal("0.40")),
+    Cloud.AKS: (Decimal("0.10"), Decimal("0.50")),
+}
+"""What spot usually costs of the price on demand, from and to."""

@@ -1,0 +1,57 @@
+"""An assessment as Markdown, for a wiki page or a mail. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from ebbtide.entrypoints.assess.assessment import Assessment
+from ebbtide.entrypoints.assess.words import a_month, cells, price, share, summary
+
+SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|!~])")
+
+
+def as_markdown(result: Assessment) -> str:
+    parts = ["# What this cluster costs and wastes", _numbers(result)]
+    parts += [f"- {plain(line)}" for line in summary(result)]
+    going = [node for node in result.nodes if node.removable]
+    kept = [node for node in result.nodes if not node.removable]
+    if going:
+        rows = [(node.name, price(node), _moves(node.goes_to)) for node in going]
+        head = ("node", "price an hour", "its pods would go to")
+        parts += ["", "## Nodes that could go", "", table(head, rows)]
+    if kept:
+        rows = [(node.name, price(node), "; ".join(node.blockers)) for node in kept]
+        parts += ["", "## Nodes that stay", "", table(("node", "price an hour", "what keeps it"), rows)]
+    if result.pending:
+        parts += ["", "## Pending pods", "", table(("pod", "why"), result.pending)]
+    shares = [
+        (*cells(node)[:3], share(node.cpu_share, node.cpu_used), share(node.memory_share, node.memory_used))
+        for node in result.nodes
+    ]
+    parts += ["", "## All nodes", "", table(("node", "type", "zone", "CPU", "memory"), shares)]
+    parts += ["", *(f"> {plain(note)}" for note in result.notes), "", "Nothing was touched.", ""]
+    return "\n".join(parts)
+
+
+def _numbers(result: Assessment) -> str:
+    rows = [
+        ("cost", a_month(result.cost())),
+        ("for what no pod asks for", a_month(result.waste())),
+        ("could be saved by removing nodes now", a_month(result.saving())),
+    ]
+    return "\n" + table(("a month", "amount"), rows) + "\n"
+
+
+def _moves(goes_to: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{pod} → {there}" for pod, there in goes_to) or "it has none to move"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *([plain(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def plain(text: str) -> str:
+    """Names come from the cluster, and must not become markup."""
+    return SPECIAL.sub(r"\\\1", text.replace("\n", " "))

@@ -1,0 +1,159 @@
+"""An assessment as one HTML file that needs nothing else: no script, no picture, no font. Pure.
+
+Everything that came from the cluster is escaped, and the page forbids itself to load or run anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from ebbtide.entrypoints.assess.assessment import Assessment, NodeFigures
+from ebbtide.entrypoints.assess.words import COLUMNS, NUMERIC, a_month, cells, exactly, price, summary
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+STYLE = """
+:root { --bg: #f6f8f9; --card: #fff; --ink: #14232b; --quiet: #51636d; --line: #d4dde2; --good: #1a7f4b;
+  --asked: #2f6fb3; --used: #2f8f6b; --bar: #dfe7eb; --warn: #8a5a00; }
+@media (prefers-color-scheme: dark) { :root { --bg: #0e171c; --card: #16222a; --ink: #e6eef2; --quiet:
+  #a3b4bd; --line: #2b3b45; --good: #63c996; --asked: #6aa5e6; --used: #45b68a; --bar: #2a3942; --warn:
+#e3b04b; } } body { margin: 0 auto; max-width: 1080px; padding: 16px; background: var(--bg); color:
+  var(--ink); font: 16px/1.5 system-ui, sans-serif; }
+h1 { font-size: 24px; } h2 { font-size: 17px; margin: 0 0 8px; }
+section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 14px 16px;
+  margin: 0 0 16px; overflow-x: auto; }
+dl { display: flex; flex-wrap: wrap; gap: 8px 32px; margin: 0; }
+dt { color: var(--quiet); font-size: 14px; } dd { margin: 0; font-size: 24px; font-variant-numeric:
+tabular-nums; } .quiet { color: var(--quiet); } .note { color: var(--warn); }
+table { border-collapse: collapse; width: 100%; font-size: 14px; }
+th, td { text-align: left; padding: 4px 12px 4px 0; border-bottom: 1px solid var(--line); vertical-align: top;
+} td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+tr.go td:last-child { color: var(--good); font-weight: 600; }
+svg { width: 100%; height: auto; display: block; } svg text { fill: var(--ink); font: 12px system-ui,
+sans-serif; } svg .bar { fill: var(--bar); } svg .asked { fill: var(--asked); } svg .used { fill: var(--used);
+} .key { display: inline-block; width: 12px; height: 12px; border-radius: 3px; margin: 0 6px 0 0;
+vertical-align: -1px; } .key.asked { background: var(--asked); } .key.used { background: var(--used); }
+.key.bar { background: var(--bar); } @media print { body { background: #fff; max-width: none; padding: 0; }
+  section { break-inside: avoid; border: 0; padding: 0; } tr { break-inside: avoid; } }
+"""
+WIDE, ROW, LEFT, RIGHT = 1000, 22, 260, 150
+MOST_BARS = 60
+LONGEST_NAME = 36
+
+
+def as_page(result: Assessment) -> str:
+    going = [node for node in result.nodes if node.removable]
+    kept = [node for node in result.nodes if not node.removable]
+    said = "".join(f"<p>{escape(line)}</p>" for line in summary(result))
+    parts = [
+        _section("In short", _numbers(result) + said),
+        _section("What of each node is used", _bars(result.nodes)),
+    ]
+    if going:
+        parts.append(
+            _section(
+                "Nodes that could go",
+                _table(("node", "price an hour", "where its pods go"), map(_goes, going)),
+            )
+        )
+    if kept:
+        parts.append(
+            _section(
+                "Nodes that stay", _table(("node", "price an hour", "all that keeps it"), map(_stays, kept))
+            )
+        )
+    if result.pending:
+        rows = [map(escape, row) for row in result.pending]
+        parts.append(_section("Pending pods", _table(("pod", "why"), rows)))
+    parts.append(_section("All nodes", _nodes(result)))
+    parts += [f'<p class="note">{escape(note)}</p>' for note in result.notes]
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"><title>Ebbtide assessment</title>'
+        f"<style>{STYLE}</style></head><body><h1>What this cluster costs and wastes</h1>{''.join(parts)}"
+        '<p class="quiet">Made by ebbtide assess. Nothing was touched.</p></body></html>\n'
+    )
+
+
+def _section(title: str, inside: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{inside}</section>"
+
+
+def _numbers(result: Assessment) -> str:
+    again = result.repacked
+    pairs = [
+        ("cost a month", a_month(result.cost())),
+        ("not asked for", a_month(result.waste())),
+        ("saved by removing nodes now", a_month(result.saving())),
+    ]
+    if again is not None:
+        pairs.append(("saved by repacking", a_month(exactly(again.currency, again.savings))))
+    return f"<dl>{''.join(f'<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>' for k, v in pairs)}</dl>"
+
+
+def _bars(nodes: Sequence[NodeFigures]) -> str:
+    """The scarcer of CPU and memory of each node: asked for, and used where that was measured."""
+    shown = sorted(nodes, key=lambda node: node.cpu_share + node.memory_share)[:MOST_BARS]
+    measured = any(node.unused_share is not None for node in shown)
+    parts = [_bar(node, number * ROW) for number, node in enumerate(shown)]
+    used = '<span class="key used"></span>used ' if measured else ""
+    keys = f'<span class="key asked"></span>asked for {used}<span class="key bar"></span>idle'
+    more = f"<p>The {MOST_BARS} emptiest of {len(nodes)} nodes.</p>" if len(nodes) > MOST_BARS else ""
+    label = "Share of each node that pods ask for"
+    return (
+        f'<svg viewBox="0 0 {WIDE} {len(shown) * ROW}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
+        f'<p class="quiet">{keys}. Of CPU and memory, the scarcer; the emptiest node first.</p>{more}'
+    )
+
+
+def _bar(node: NodeFigures, y: int) -> str:
+    room = WIDE - LEFT - RIGHT
+    asked = float(1 - node.idle_share)
+    used = None if node.unused_share is None else float(1 - node.unused_share)
+    return "".join(
+        (
+            f'<text x="0" y="{y + 15}">{escape(_short(node.name))}</text>',
+            _rect("bar", y + 4, 14, room),
+            _rect("asked", y + 4, 14, asked * room),
+            "" if used is None else _rect("used", y + 12, 6, used * room),
+            f'<text x="{WIDE}" y="{y + 15}" text-anchor="end">{asked:.0%}, {escape(price(node))}</text>',
+        )
+    )
+
+
+def _rect(kind: str, y: int, height: int, width: float) -> str:
+    return f'<rect class="{kind}" x="{LEFT}" y="{y}" width="{width:.1f}" height="{height}" rx="3"/>'
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+
+
+def _goes(node: NodeFigures) -> Iterable[str]:
+    moves = "<br>".join(f"{escape(pod)} → {escape(there)}" for pod, there in node.goes_to)
+    return escape(node.name), escape(price(node)), moves or "it has none to move"
+
+
+def _stays(node: NodeFigures) -> Iterable[str]:
+    return escape(node.name), escape(price(node)), "<br>".join(escape(each) for each in node.blockers)
+
+
+def _table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
+    """Cells are escaped already."""
+    top = "".join(f"<th>{escape(name)}</th>" for name in head)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _nodes(result: Assessment) -> str:
+    def kind(number: int) -> str:
+        return ' class="n"' if number in NUMERIC else ""
+
+    head = "".join(f"<th{kind(number)}>{escape(name)}</th>" for number, name in enumerate(COLUMNS))
+    rows = "".join(
+        f'<tr class="{"go" if node.removable else ""}">'
+        + "".join(f"<td{kind(number)}>{escape(cell)}</td>" for number, cell in enumerate(cells(node)))
+        + "</tr>"
+        for node in result.nodes
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"

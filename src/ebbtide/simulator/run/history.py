@@ -1,0 +1,122 @@
+"""A month that the demo's cluster has behind it, as entries of its log: what it cost, what was done, who
+slept.
+
+The file was made by `scripts/make_demo_history.py`, which plays the month with the real engine. It is laid
+before any start that has the same time of day and day of the week: all times in it move by the same number of
+weeks. The ledger is not in the file; it is built from the stretches in the log, as `ebbtide savings rebuild`
+does.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+from ebbtide.engine.scale_to_zero.scaling import Scaling
+from ebbtide.errors import StoreUnusable
+from ebbtide.model.events import FACTS, Event
+from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.narrate import entry_of
+from ebbtide.ports import Store
+
+FILE = "history.json.gz"
+FORMAT = 1
+WEEK_SECONDS = 7 * 86_400
+KEPT = (
+    LogKind.COST,
+    LogKind.STRETCH,
+    LogKind.OPERATION_BEGUN,
+    LogKind.OPERATION_CLOSED,
+    LogKind.SPOT_EVENT,
+    LogKind.WAKE,
+    LogKind.IDLE,
+)
+TIMES = frozenset({"started_at", "noticed_at", "deadline", "since", "until"})
+"""Fields of facts that are moments."""
+COST_SECONDS = 900
+"""Costs are kept no more often than this: a month of them is read for every chart."""
+AT_ONCE = 500
+
+
+class Remembered(msgspec.Struct, array_like=True):
+    at: int
+    kind: LogKind
+    subject: str
+    data: dict[str, Any]
+
+
+class History(msgspec.Struct):
+    format: int
+    end: int
+    """The moment at which the month ended."""
+    entries: list[Remembered]
+
+
+def read_history() -> History:
+    data = (resources.files(__package__) / FILE).read_bytes()
+    found = msgspec.json.decode(gzip.decompress(data), type=History)
+    if found.format != FORMAT:
+        raise StoreUnusable(f"the demo's history has format {found.format}, this version knows {FORMAT}")
+    return found
+
+
+def start_before(history: History, now: float) -> float:
+    """The latest start of a demo that the month leads up to, at least a day before now."""
+    day = 86_400
+    return history.end + (now - day - history.end) // WEEK_SECONDS * WEEK_SECONDS
+
+
+def remember(history: History, store: Store, scaling: Scaling, start: float) -> None:
+    """Write the month before `start` into the log, and build the ledger from it."""
+    batch: list[LogEntry] = []
+    for number, entry in enumerate(_entries(history, int(start) - history.end)):
+        batch.append(entry)
+        if number % AT_ONCE == AT_ONCE - 1:
+            store.append(batch)
+            batch = []
+    store.append(batch)
+    scaling.rebuild()
+
+
+def _entries(history: History, later: int) -> Iterator[LogEntry]:
+    for number, one in enumerate(history.entries):
+        at = one.at + later
+        fact = _fact(one.kind, _moved(one.data, later))
+        if fact is not None:
+            yield entry_of(f"{at * 1000:014d}-{number:08d}", at, fact, one.subject, one.kind)
+
+
+def _fact(kind: LogKind, data: Mapping[str, Any]) -> Event | None:
+    for shape in FACTS[kind]:
+        try:
+            return msgspec.convert(data, shape)
+        except msgspec.ValidationError:
+            continue
+    return None
+
+
+def _moved(value: Any, later: int) -> Any:
+    if isinstance(value, dict):
+        return {
+            name: each + later if name in TIMES and isinstance(each, int) and each else _moved(each, later)
+            for name, each in value.items()
+        }
+    return value
+
+
+def written(entries: Iterable[LogEntry], end: int) -> bytes:
+    """The file's bytes for these entries, which are in the order of time."""
+    kept: list[Remembered] = []
+    noted_at = 0
+    for entry in entries:
+        if entry.kind is LogKind.COST:
+            if entry.at - noted_at < COST_SECONDS:
+                continue
+            noted_at = entry.at
+        if entry.kind in KEPT:
+            kept.append(Remembered(entry.at, entry.kind, entry.subject, dict(entry.data)))
+    return gzip.compress(msgspec.json.encode(History(FORMAT, end, kept)), 9, mtime=0)

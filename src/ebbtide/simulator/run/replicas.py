@@ -1,0 +1,108 @@
+"""Two runners as real processes: one ticks, the other stands by. When one is killed, the other goes on and a
+new one is started to stand by.
+
+    with Replicas() as replicas:
+        replicas.tick(ports, settings, "runner-1", deadline)
+
+The ports are on this side, so faults are made here: a `RunnerCrashed` while a call is served kills the
+process that made it, with SIGKILL, before it hears the answer.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Any
+
+from ebbtide.engine.ports import Ports
+from ebbtide.errors import EbbtideError, Unanswered
+from ebbtide.model.settings import Settings
+from ebbtide.simulator.faults.ports import RunnerCrashed
+from ebbtide.simulator.run.replica import Answer, Call, TickAsked, Ticked
+
+START = "from ebbtide.simulator.run.replica import main; main()"
+
+
+class Replica:
+    """One process, and the pipe to it."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        command = [sys.executable, "-c", START, str(theirs.fileno())]
+        self._process = subprocess.Popen(command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL)
+        theirs.close()
+        self._pipe = Connection(ours.detach())
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def tick(self, ports: Ports, asked: TickAsked) -> None:
+        try:
+            self._pipe.send(asked)
+            while isinstance(heard := self._pipe.recv(), Call):
+                self._pipe.send(served(ports, heard))
+        except RunnerCrashed as crash:
+            self.kill()
+            raise RunnerCrashed(f"(process {self.pid}) was killed with SIGKILL: it {crash}") from None
+        except (EOFError, OSError) as error:
+            self.kill()
+            raise RunnerCrashed(f"(process {self.pid}) is gone: {error}") from error
+        if isinstance(heard, Ticked) and heard.error is not None:
+            raise heard.error
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._pipe.close()
+
+
+def served(ports: Ports, call: Call) -> Answer:
+    try:
+        if not call.method:
+            return Answer(ports.new_id())
+        method = getattr(getattr(ports, call.port), call.method)
+        return Answer(method(*call.args, **dict(call.kwargs)))
+    except EbbtideError as error:
+        return Answer(error=plain(error))
+
+
+def plain(error: EbbtideError) -> EbbtideError:
+    """Without its cause, which may be anything and need not survive the way."""
+    try:
+        return type(error)(str(error))
+    except TypeError:
+        return Unanswered(str(error))
+
+
+class Replicas:
+    def __init__(self) -> None:
+        self._acts: Replica = Replica()
+        self._stands_by: Replica = Replica()
+
+    @property
+    def pids(self) -> tuple[int, int]:
+        """Of the one that acts and of the one that stands by."""
+        return self._acts.pid, self._stands_by.pid
+
+    def tick(self, ports: Ports, settings: Settings, owner: str, deadline: float) -> None:
+        try:
+            self._acts.tick(ports, TickAsked(settings, owner, deadline))
+        except RunnerCrashed:
+            self._acts, self._stands_by = self._stands_by, Replica()
+            raise
+
+    def __enter__(self) -> Replicas:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self._acts.kill()
+        self._stands_by.kill()
+
+    def close(self, *_: Any) -> None:
+        self.__exit__(None, None, None)

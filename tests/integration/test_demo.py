@@ -1,0 +1,118 @@
+"""The cluster of the demo: the month behind it, and each fault that a person can make, survived."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from fastapi.testclient import TestClient
+
+from ebbtide.core.scale_to_zero.savings import fold
+from ebbtide.engine.scale_to_zero.context import read_stretch
+from ebbtide.entrypoints.api.app import make_app
+from ebbtide.entrypoints.cli.demo_page import demo_live, demo_site
+from ebbtide.model.log import LogKind
+from ebbtide.model.node import Market
+from ebbtide.simulator.run.history import WEEK_SECONDS, read_history, start_before
+from ebbtide.simulator.run.live import Live
+from ebbtide.simulator.run.replicas import Replicas
+from ebbtide.simulator.run.shop_scene import shop_scene
+
+NOW = 1_900_000_000
+DAY = 86_400
+MOST_STEPS = 400
+SPEED = 60.0
+FAULTS = ("burst", "spot-loss", "stuck-drain", "crash", "metrics-gone", "api-gone")
+
+
+@pytest.fixture
+def live() -> Live:
+    past = read_history()
+    live = Live(1, start_before(past, NOW), shop_scene())
+    for _ in range(20):
+        live.step(60.0, 20.0)
+    return live
+
+
+def survive(live: Live, fault: str) -> None:
+    live.strike(fault)
+    for _ in range(MOST_STEPS):
+        live.step()
+        if live.situation is not None and live.situation.over:
+            return
+    raise AssertionError(f"{fault} was not over: {live.situation and live.situation.lines}")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_makes_its_situation_at_once_slows_the_clock_and_is_survived(
+    live: Live, fault: str
+) -> None:
+    assert live.pace(SPEED) == SPEED
+    said = live.strike(fault)
+    assert live.situation is not None
+    assert said in live.ports.store.read_log([LogKind.SWITCH], limit=1)[0].says
+    assert live.pace(SPEED) < SPEED
+    live.step()
+    assert live.situation.told, "the first step shows within one tick"
+    survive(live, fault)
+    assert all(line.at for line in live.situation.lines)
+    assert live.pace(SPEED) == SPEED
+    assert live.stage.checker.violations == []
+
+
+def test_a_runner_that_is_killed_in_the_middle_of_a_drain_is_a_process_and_another_finishes_it() -> None:
+    with Replicas() as replicas:
+        live = Live(1, start_before(read_history(), NOW), shop_scene(), replicas)
+        for _ in range(20):
+            live.step(60.0, 20.0, in_process=True)
+        acted, stood_by = replicas.pids
+        survive(live, "crash")
+        with pytest.raises(ProcessLookupError):
+            os.kill(acted, 0)
+        assert replicas.pids[0] == stood_by
+        assert live.situation is not None
+        told = [line.says for line in live.situation.lines]
+        assert f"demo-runner-1 (process {acted}) was killed with SIGKILL" in told[1]
+        assert live.owner == "demo-runner-2"
+        assert live.stage.checker.violations == []
+
+
+def test_a_month_lies_behind_any_start_on_the_same_day_of_the_week() -> None:
+    past = read_history()
+    for now in (past.end, past.end + DAY, past.end + 100 * DAY, NOW):
+        start = start_before(past, now)
+        assert (start - past.end) % WEEK_SECONDS == 0
+        assert DAY <= now - start < DAY + WEEK_SECONDS
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[tuple[Live, TestClient]]:
+    live = demo_live(1, NOW)
+    site = demo_site(live, "token", SPEED)
+    with TestClient(make_app(site), base_url="http://127.0.0.1") as client:
+        yield live, client
+
+
+def test_the_ledger_is_what_the_stretches_of_the_month_come_to(demo: tuple[Live, TestClient]) -> None:
+    live, _ = demo
+    for policy in live.scaling.ports.policies.list_policies():
+        entries = live.ports.store.read_log([LogKind.STRETCH], policy.id, limit=10_000)
+        expected = fold([read_stretch(entry) for entry in reversed(entries)])
+        assert list(live.scaling.ports.policies.list_days(policy.id)) == list(expected)
+
+
+def test_the_demo_has_about_forty_nodes_and_its_cloud_offers_what_they_are(
+    demo: tuple[Live, TestClient],
+) -> None:
+    live, client = demo
+    workers = live.stage.world.view().workers
+    assert 30 <= len(workers) <= 50
+    offered = {
+        (price["instance_type"], price["market"]) for price in client.get("/api/v1/prices").json()["prices"]
+    }
+    assert {(node.instance_type, node.market.value) for node in workers} <= offered
+    assert any(node.market is Market.SPOT for node in workers)
+    assert all(node.zone.startswith("us-east-1") for node in workers), (
+        "spot is offered by EC2, not by Hetzner"
+    )

@@ -1,0 +1,125 @@
+"""What was paid and saved by day, worked out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+from ebbtide.core.prices.costs import CostPoint
+from ebbtide.entrypoints.views.shares import Share, shares_of
+from ebbtide.entrypoints.views.spending import (
+    DAYS_A_MONTH,
+    Removed,
+    SpendingDay,
+    projection,
+    removed_by_day,
+    spending_days,
+)
+from ebbtide.model.events import OperationClosed, OperationKind
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import ClusterView
+from tests.builders import make_pod
+from tests.unit.test_costs import SETTINGS, node
+
+DAY = 86_400
+HOUR = 3600
+FIRST, SECOND = "1970-01-01", "1970-01-02"
+
+
+def point(at: int, paid: str, on_demand: str | None = None) -> CostPoint:
+    listed = {"EUR": Decimal(on_demand)} if on_demand else None
+    return CostPoint(at, {"EUR": Decimal(paid)}, on_demand=listed)
+
+
+def test_savings_are_shared_without_overlap_between_the_busiest_moment_and_what_was_paid() -> None:
+    """12 h at 6 an hour (10 on demand), then 12 h at 2 (4 on demand): 10 stays the measure for the day."""
+    points = [point(0, "6", "10"), point(12 * HOUR, "2", "4")]
+    removed = {FIRST: Removed(consolidation=1, scale_down=3)}
+    (day,) = spending_days(points, "EUR", DAY, removed, {FIRST: Decimal(12)})
+    assert day.paid == 12 * 6 + 12 * 2
+    assert day.spot == 12 * (10 - 6) + 12 * (4 - 2)
+    assert day.sleep == 12
+    assert (day.consolidation, day.scale_down) == (Decimal(60) / 4, Decimal(60) * 3 / 4)
+    assert day.paid + day.saved == 24 * 10
+    assert day.whole
+
+
+def test_sleep_saves_no_more_than_the_nodes_that_are_gone() -> None:
+    points = [point(0, "10"), point(23 * HOUR, "9")]
+    (day,) = spending_days(points, "EUR", DAY, {}, {FIRST: Decimal(50)})
+    assert (day.sleep, day.saved) == (Decimal(1), Decimal(1))
+    (day,) = spending_days(points, "EUR", DAY, {}, {FIRST: Decimal(-3)})
+    assert (day.sleep, day.scale_down) == (Decimal(0), Decimal(1))
+
+
+def test_a_busy_moment_is_no_measure_any_more_after_a_day_and_costs_are_cut_at_midnight() -> None:
+    points = [point(22 * HOUR, "8"), point(23 * HOUR, "2"), point(DAY + 23 * HOUR, "2")]
+    first, second = spending_days(points, "EUR", 2 * DAY, {}, {})
+    assert (first.date, first.known_seconds) == (FIRST, 2 * HOUR)
+    assert (first.paid, first.scale_down) == (Decimal(10), Decimal(6))
+    assert (second.date, second.paid, second.scale_down) == (SECOND, Decimal(48), Decimal(23 * 6))
+    assert not first.whole
+    assert second.whole
+
+
+def test_other_money_is_not_counted_and_no_point_is_no_day() -> None:
+    (day,) = spending_days([CostPoint(0, {"USD": Decimal(1)})], "EUR", HOUR, {}, {})
+    assert (day.paid, day.saved) == (Decimal(0), Decimal(0))
+    assert spending_days([], "EUR", DAY, {}, {}) == []
+
+
+def closed(kind: OperationKind, **lists: tuple[str, ...]) -> OperationClosed:
+    return OperationClosed("op", kind, True, 0, **lists)  # type: ignore[arg-type]
+
+
+def test_a_node_that_consolidation_emptied_counts_once() -> None:
+    """`c1` is another node under the same name when it is removed the second time."""
+    log = [
+        (0, closed(OperationKind.CONSOLIDATION, emptied=("c1", "c2"))),
+        (60, closed(OperationKind.SCALE_DOWN, removed=("c1", "s1"))),
+        (90, closed(OperationKind.SCALE_UP, ready=("n1",))),
+        (DAY, closed(OperationKind.SCALE_DOWN, removed=("c1",))),
+    ]
+    assert removed_by_day(log) == {FIRST: Removed(2, 1), SECOND: Removed(0, 1)}
+
+
+def days(*paid: int, seconds: int = DAY) -> list[SpendingDay]:
+    return [SpendingDay(str(number), seconds, Decimal(each)) for number, each in enumerate(paid)]
+
+
+def test_a_month_is_projected_from_whole_days_with_the_range_of_their_weeks() -> None:
+    assert projection(days(5, seconds=DAY - 1)) is None
+    one = projection(days(10))
+    assert one is not None
+    assert (one.expected, one.low, one.high, one.days) == (10 * DAYS_A_MONTH, None, None, 1)
+    few = projection(days(8, 12))
+    assert few is not None
+    assert (few.expected, few.low, few.high) == (10 * DAYS_A_MONTH, 8 * DAYS_A_MONTH, 12 * DAYS_A_MONTH)
+    weeks = projection(days(*[7] * 7, 14))
+    assert weeks is not None
+    assert (weeks.low, weeks.high, weeks.days) == (7 * DAYS_A_MONTH, 8 * DAYS_A_MONTH, 8)
+
+
+def test_a_node_is_paid_for_by_the_pods_that_ask_for_it_and_the_rest_is_idle() -> None:
+    """`a` (0.10): web asks for half of its CPU. `b` (0.10): twice as much as there is. `c`: no price."""
+
+    from ebbtide.model.resources import Resources
+
+    room = Resources(2000, 4096)
+    nodes = tuple(
+        replace(node(name, kind), allocatable=room)
+        for name, kind in (("a", "small"), ("b", "small"), ("c", "huge"))
+    )
+    pods = (
+        make_pod("web", 1000, memory_mib=1024, node_name="a", namespace="shop"),
+        make_pod("big", 3000, memory_mib=0, node_name="b", namespace="shop"),
+        make_pod("other", 1000, memory_mib=0, node_name="b", namespace="data"),
+        make_pod("lost", 100, memory_mib=0, node_name="c", namespace="data"),
+    )
+    pools, namespaces = shares_of(ClusterView(nodes, pods), SETTINGS, "EUR")
+    assert pools == [Share("p", Decimal("0.20"), Decimal("0.05"), 3, 1)]
+    assert namespaces == [
+        Share("shop", Decimal("0.125"), Decimal(0), 2, 0),
+        Share("data", Decimal("0.025"), Decimal(0), 2, 1),
+    ]
+    assert shares_of(ClusterView(), Settings(), "EUR") == ([], [])
