@@ -16,6 +16,7 @@ from ebbtide.entrypoints.cli import (
     db,
     decisions,
     demo,
+    foresight,
     gate,
     helping,
     look,
@@ -72,6 +73,8 @@ app.command(rich_help_panel=helping.LOOK)(decisions.replay)
 app.command(rich_help_panel=helping.RUN)(switch.pause)
 app.command(rich_help_panel=helping.RUN)(switch.resume)
 app.command(rich_help_panel=helping.PLAN)(simulation.simulate)
+app.command(rich_help_panel=helping.PLAN)(foresight.record)
+app.command(rich_help_panel=helping.PLAN)(foresight.backtest)
 app.command(rich_help_panel=helping.PLAN)(consolidating.consolidate)
 app.command(rich_help_panel=helping.SLEEP)(policies.wake)
 app.command(rich_help_panel=helping.SLEEP)(savings.savings)

@@ -136,6 +136,8 @@ def _add_workloads(world: World, story: Story) -> None:
         if keys.kind == "DaemonSet":
             continue
         spec = spec_of(keys)
+        if keys.key in story.demands:
+            spec = replace(spec, demand=story.demands[keys.key])
         batch = spec.demand.curve is Curve.BATCH
         replicas = 0 if batch else spec.demand.wanted_at(0)
         workload = world.controllers.register(spec, budget_of(keys, spec), replicas)

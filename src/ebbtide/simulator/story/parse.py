@@ -4,10 +4,11 @@ allowed there; nothing runs before the file is right."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from pydantic import ValidationError
 
 from ebbtide.config import Config
@@ -16,9 +17,11 @@ from ebbtide.config.load import ConfigProblems, build_config
 from ebbtide.config.places import path_text
 from ebbtide.config.problems import Problem
 from ebbtide.errors import ConfigError
+from ebbtide.simulator.recording.file import Recording, is_recording, read_recording
 from ebbtide.simulator.story.checks import check
 from ebbtide.simulator.story.problems import problems_in
 from ebbtide.simulator.story.schemas import StoryKeys
+from ebbtide.simulator.world.workload import Curve, Demand
 
 HINT = "Correct the story; `ebbtide simulate --schema` prints all keys."
 
@@ -40,9 +43,14 @@ class Story:
     """What is rolled out by its events, by their numbers."""
     expected: tuple[Written, ...]
     """The expectations as they are written."""
+    demands: Mapping[str, Demand] = field(default_factory=dict)
+    """What a recording says that workloads asked for, by namespace/name."""
 
 
 def read_story(path: Path) -> Story:
+    """A story file, or a recording."""
+    if is_recording(path):
+        return story_of(read_recording(path), str(path))
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -75,6 +83,20 @@ def parse_story(text: str, name: str = "story.yaml") -> Story:
     expected = read.values.get("expect", ())
     written = tuple(Written(read.line(("expect", number)), one) for number, one in enumerate(expected))
     return Story(keys, config, configs, written)
+
+
+def story_of(recording: Recording, name: str, settings: Mapping[str, Any] | None = None) -> Story:
+    """A recording as a story, with its own settings or with others."""
+    keys = recording.story if settings is None else {**recording.story, "settings": settings}
+    story = parse_story(msgspec.json.encode(keys).decode(), name)
+    demands = {
+        key: Demand(Curve.RECORDED, points=tuple(zip(series.at, series.replicas, strict=True)))
+        for key, series in recording.demand.items()
+    }
+    unknown = sorted(set(demands) - {workload.key for workload in story.keys.workloads})
+    if unknown:
+        raise ConfigError(f"{name} holds demand of {unknown[0]}, which is no workload of it; nothing ran")
+    return replace(story, demands=demands)
 
 
 def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,62 @@
+"""A backtest as one HTML file: a chart of cost and waiting, and the table. No script, no other file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from ebbtide.core.words import a_while
+from ebbtide.entrypoints.views.backtests import HEAD, calibration, cells_of
+from ebbtide.simulator.backtest.compare import Agreement, Row
+
+WIDE, TALL, EDGE = 720, 360, 60
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
+  color: #1d2430; background: #fff; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .7rem; text-align: right; border-bottom: 1px solid #d8dde5; }
+th:first-child, td:first-child { text-align: left; }
+.best td { font-weight: 600; }
+svg { width: 100%; height: auto; } circle { fill: #7a8699; } circle.best { fill: #0b6bcb; }
+text { font-size: 12px; fill: #1d2430; } .axis { stroke: #9aa4b2; }
+@media (prefers-color-scheme: dark) { body { background: #14181f; color: #e4e8ee; } text { fill: #e4e8ee; }
+  th, td { border-color: #333b47; } circle.best { fill: #5aa9f8; } }
+"""
+
+
+def page_of(name: str, rows: Sequence[Row], found: Sequence[Agreement]) -> str:
+    head = "".join(f"<th scope=col>{escape(one)}</th>" for one in HEAD)
+    body = "".join(
+        f"<tr{' class=best' if row.best else ''}>"
+        + "".join(f"<td>{escape(cell)}</td>" for cell in cells_of(row))
+        + "</tr>"
+        for row in rows
+    )
+    return (
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>Backtest of {escape(name)}</title>"
+        f"<style>{STYLE}</style><h1>Backtest of {escape(name)}</h1><p>{escape(calibration(found))}.</p>"
+        f"{_chart(rows)}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        "<p>* no other row is as good in cost, waiting and evictions and better in one of them.</p></html>\n"
+    )
+
+
+def _chart(rows: Sequence[Row]) -> str:
+    """Cost to the right, waiting upwards: the nearer to the lower left the better."""
+    costs, waits = [float(row.cost) for row in rows], [row.pending_pod_seconds for row in rows]
+    low, high = min(costs), max(costs)
+    most = max(*waits, 1.0)
+    parts = [
+        f'<path class=axis fill=none d="M{EDGE},10V{TALL - EDGE}H{WIDE - 10}"/>',
+        f'<text x="{EDGE}" y="{TALL - 20}">cost: {low:.2f} to {high:.2f} {escape(rows[0].currency)}</text>',
+        f'<text x="{EDGE + 6}" y="20">waiting of all pods: up to {escape(a_while(round(most)))}</text>',
+    ]
+    for row, cost, wait in zip(rows, costs, waits, strict=True):
+        x = EDGE + 30 + (cost - low) / ((high - low) or 1) * (WIDE - EDGE - 220)
+        y = TALL - EDGE - 12 - wait / most * (TALL - EDGE - 60)
+        parts.append(
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6"{" class=best" if row.best else ""}>'
+            f"<title>{escape(row.name)}</title></circle>"
+            f'<text x="{x + 10:.1f}" y="{y + 4:.1f}">{escape(row.name)}</text>'
+        )
+    label = "Cost and waiting of each candidate"
+    return f'<svg viewBox="0 0 {WIDE} {TALL}" role=img aria-label="{label}">{"".join(parts)}</svg>'

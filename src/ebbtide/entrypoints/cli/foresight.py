@@ -1,0 +1,147 @@
+"""`ebbtide record` and `ebbtide backtest`: what was asked of a cluster, and what other settings cost."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ebbtide.entrypoints.cli.options import AsJson
+from ebbtide.entrypoints.cli.writing import write_json, write_lines
+from ebbtide.errors import ConfigError, Usage
+
+if TYPE_CHECKING:
+    from ebbtide.simulator.backtest.runs import Results, Run, Work
+
+RecordingPath = Annotated[Path, typer.Argument(help="A recording, made by `ebbtide record`.")]
+START = "2026-01-01T00:00:00Z"
+
+
+def record(  # noqa: PLR0913, PLR0917 - one for each option
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write, such as month.ebb.")],
+    csv: Annotated[
+        Path | None, typer.Option(help="A CSV trace: seconds in the first column, one column a workload.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", help="Configuration with the pools; else ebbtide.yaml."),
+    ] = None,
+    cpu: Annotated[str, typer.Option(help="CPU that each pod of a trace requests, such as 500m.")] = "",
+    memory: Annotated[str, typer.Option(help="Memory that each pod requests, such as 512Mi.")] = "",
+    per_pod: Annotated[
+        float, typer.Option(min=0.000001, help="How much of a value of the trace one pod handles.")
+    ] = 1.0,
+    start: Annotated[str, typer.Option(help="What time 0 of a trace is.")] = START,
+    anonymise: Annotated[
+        bool,
+        typer.Option("--anonymise", help="Number workloads, namespaces and nodes; write no name."),
+    ] = False,
+) -> None:
+    """Record what was asked of a cluster as one file, for `simulate`, `backtest` and `forecast`."""
+    import os
+
+    from ebbtide.config.document import Read, read_document
+    from ebbtide.config.load import FILE_NAME, build_config
+    from ebbtide.entrypoints.views.backtests import said_of
+    from ebbtide.simulator.recording.anonymous import anonymised
+    from ebbtide.simulator.recording.file import write_recording
+    from ebbtide.simulator.recording.scope import settings_of
+    from ebbtide.simulator.recording.start import with_first_nodes
+    from ebbtide.simulator.recording.trace import Pods, record_trace
+    from ebbtide.simulator.story.parse import story_of
+
+    if csv is None:
+        raise Usage("there is nothing to record from; nothing was written. Name a trace with --csv.")
+    if not cpu or not memory:
+        raise Usage(
+            "a trace does not say what its pods request, and without memory requests no packing is right; "
+            "nothing was written. Give --cpu and --memory, such as --cpu 500m --memory 512Mi."
+        )
+    file = config or (Path(FILE_NAME) if Path(FILE_NAME).exists() else None)
+    read = read_document(file) if file is not None else Read()
+    built = build_config(read, os.environ)
+    pods = Pods(cpu, memory, per_pod)
+    recording = with_first_nodes(record_trace(csv, pods, settings_of(read.values, built), start), built)
+    recording = anonymised(recording) if anonymise else recording
+    story_of(recording, str(output))  # what would not play is not written
+    size = write_recording(output, recording)
+    seconds, workloads = recording.story["until"], len(recording.demand)
+    print(f"{output}: {said_of(recording.recorded, seconds, workloads, size)}")
+
+
+def backtest(  # noqa: PLR0913, PLR0917 - one for each option
+    recording: RecordingPath,
+    config: Annotated[
+        list[Path] | None, typer.Option("--config", "-c", help="A configuration to try; may be repeated.")
+    ] = None,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value over the recorded settings; may be repeated.")
+    ] = None,
+    profile: Annotated[
+        list[str] | None, typer.Option(help="A profile over the recorded settings; may be repeated.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Play each so often, with other chances.")] = 1,
+    html: Annotated[Path | None, typer.Option(help="Write one HTML file with a chart.")] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="Where finished runs are kept; else next to the recording.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Play a recording with other settings and say what each would have cost. Exit code 1 when a safety rule
+    was violated."""
+    from ebbtide.entrypoints.backtest_page import page_of
+    from ebbtide.entrypoints.views.backtests import backtest_json, backtest_lines
+    from ebbtide.simulator.backtest.candidates import candidates
+    from ebbtide.simulator.backtest.compare import agreements, rows_of
+    from ebbtide.simulator.backtest.runs import Results, Work, story_for
+    from ebbtide.simulator.recording.file import read_recording
+
+    found = read_recording(recording)
+    tried = candidates(found.story.get("settings", {}), config or [], profile or [], change or [])
+    works = [Work(found, recording.name, one, 1 + seed) for one in tried for seed in range(seeds)]
+    for work in works[::seeds]:
+        story_for(work)  # what is wrong with any of them is said before the first one runs
+    runs = _play(works, Results(keep or recording.with_name(f"{recording.name}.runs")))
+    rows = rows_of(runs)
+    agreed = agreements(found.recorded, rows)
+    if html is not None:
+        _write(html, page_of(recording.name, rows, agreed))
+    if as_json:
+        write_json(backtest_json(rows, agreed, found.recorded))
+    else:
+        write_lines(backtest_lines(rows, agreed, found.recorded))
+    if any(row.violations for row in rows):
+        raise typer.Exit(1)
+
+
+def _play(works: list[Work], results: Results) -> list[Run]:
+    """What is known already is not played again. Progress goes to stderr, where that is a terminal."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from ebbtide.simulator.backtest.runs import play_work
+
+    runs = []
+    with Progress(console=Console(file=sys.stderr), disable=not sys.stderr.isatty(), transient=True) as bar:
+        task = bar.add_task("playing", total=len(works))
+        for work in works:
+            bar.update(task, description=f"{work.candidate.name}, seed {work.seed}")
+            run = results.find(work)
+            if run is None:
+                run = play_work(work)
+                results.keep(work, run)
+            runs.append(run)
+            bar.advance(task)
+    return runs
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be written: {error.strerror}; the results are kept. Name another file and run "
+            "the same command again."
+        ) from error

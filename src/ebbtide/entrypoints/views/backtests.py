@@ -1,0 +1,118 @@
+"""A backtest as lines for a terminal and as a JSON object."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.text import Text
+
+from ebbtide.core.words import a_while, count_of
+from ebbtide.simulator.backtest.candidates import AS_RECORDED
+from ebbtide.simulator.backtest.compare import Agreement, Row
+from ebbtide.simulator.recording.file import Recorded
+
+COUNTS = ("evictions", "launches", "spot losses", "asleep", "wakes")
+HEAD = ("", "cost", "node-hours", "waiting", "p95", "p99", *COUNTS)
+NO_CALIBRATION = "calibration: not possible, the recording says nothing of nodes and waiting"
+
+
+def calibration(found: Sequence[Agreement]) -> str:
+    """The first line: how far the simulation is from what happened."""
+    if not found:
+        return NO_CALIBRATION
+    parts = [
+        f"{one.what} {one.simulated:.0f} simulated, {one.recorded:.0f} recorded ({_off(one)})"
+        for one in found
+    ]
+    doubtful = [one.what for one in found if one.doubtful]
+    warns = f"; more than 10 % off in {' and '.join(doubtful)}: take the rows with care" if doubtful else ""
+    return f"calibration: {', '.join(parts)}{warns}"
+
+
+def backtest_lines(rows: Sequence[Row], found: Sequence[Agreement], recorded: Recorded) -> list[Text | str]:
+    doubtful = any(one.doubtful for one in found)
+    lines: list[Text | str] = [Text(calibration(found), "yellow" if doubtful else "")]
+    cells = [HEAD, *([_recorded_cells(recorded)] if found else []), *map(cells_of, rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(HEAD))]
+    for number, row in enumerate(cells):
+        text = "  ".join(
+            cell.ljust(width) if not place else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        lines.append(Text(text.rstrip(), "bold" if not number else ""))
+    lines.append("* no other row is as good in cost, waiting and evictions and better in one of them")
+    for row in rows:
+        lines += [Text(f"violated by {row.name}: {said}", "red") for said in row.violations]
+    return lines
+
+
+def backtest_json(rows: Sequence[Row], found: Sequence[Agreement], recorded: Recorded) -> dict[str, Any]:
+    return {
+        "calibration": [
+            {
+                "what": one.what,
+                "recorded": one.recorded,
+                "simulated": one.simulated,
+                "off": None if one.off == float("inf") else round(one.off, 4),
+                "doubtful": one.doubtful,
+            }
+            for one in found
+        ],
+        "recorded": {
+            "source": recorded.source,
+            "coverage": recorded.coverage,
+            "cost": recorded.cost,
+            "node_hours": recorded.node_hours,
+            "pending_pod_seconds": recorded.pending_pod_seconds,
+            "evictions": recorded.evictions,
+            "launched": recorded.launched,
+            "interruptions": recorded.interruptions,
+        },
+        "candidates": [
+            {name: getattr(row, name) for name in Row.__slots__}
+            | {"cost": str(row.cost), "cost_low": str(row.cost_low), "cost_high": str(row.cost_high)}
+            for row in rows
+        ],
+    }
+
+
+def _off(one: Agreement) -> str:
+    return "nothing to compare with" if one.off == float("inf") else f"{one.off:+.1%}"
+
+
+def _recorded_cells(recorded: Recorded) -> tuple[str, ...]:
+    def shown(value: float | None) -> str:
+        return "-" if value is None else f"{value:g}"
+
+    waiting = "-" if recorded.pending_pod_seconds is None else a_while(round(recorded.pending_pod_seconds))
+    cost = f"{recorded.cost} {recorded.currency}" if recorded.cost is not None else "-"
+    hours = "-" if recorded.node_hours is None else f"{recorded.node_hours:.0f}"
+    counts = map(shown, (recorded.evictions, recorded.launched, recorded.interruptions))
+    return ("what happened", cost, hours, waiting, "-", "-", *counts, "-", "-")
+
+
+def cells_of(row: Row) -> tuple[str, ...]:
+    mark = " *" if row.best else ""
+    spread = f" ({row.cost_low:.2f}-{row.cost_high:.2f})" if row.seeds > 1 else ""
+    name = f"{row.name}{mark}" if row.name != AS_RECORDED else f"{row.name}, simulated{mark}"
+    return (
+        name,
+        f"{row.cost}{spread} {row.currency}",
+        f"{row.node_hours:.0f}",
+        a_while(round(row.pending_pod_seconds)),
+        a_while(round(row.wait_p95)),
+        a_while(round(row.wait_p99)),
+        f"{row.evictions:g}",
+        f"{row.launched:g}",
+        f"{row.interruptions:g}",
+        f"{row.hours_asleep:g} h",
+        f"{row.wakes:g}",
+    )
+
+
+def said_of(recorded: Recorded, seconds: float, workloads: int, size: int) -> str:
+    """What a recording holds, in a sentence."""
+    parts = ", ".join(f"{name} {share:.1%}" for name, share in recorded.coverage.items())
+    known = f"; known: {parts} of the time" if parts else ""
+    return f"{count_of(workloads, 'workload')} over {a_while(round(seconds))}, {size:,} bytes{known}"

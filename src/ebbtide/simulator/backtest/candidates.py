@@ -1,0 +1,67 @@
+"""What a backtest tries: the settings of the recording, configuration files, profiles, and single keys.
+
+    candidates(recorded, [Path("a.yaml")], ["eager"], ["max_workers=20", "consolidation.enabled=true"])
+
+Each file and each profile is a candidate of its own. All `key=value` together are one more, over the settings
+of the recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ebbtide.config.document import read_document
+from ebbtide.config.load import build_config
+from ebbtide.config.profiles import PROFILES
+from ebbtide.errors import Usage
+from ebbtide.simulator.recording.scope import settings_of
+from ebbtide.simulator.story.parse import laid_over
+
+AS_RECORDED = "as recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    name: str
+    settings: Mapping[str, Any]
+
+
+def candidates(
+    recorded: Mapping[str, Any], files: Sequence[Path], profiles: Sequence[str], changes: Sequence[str]
+) -> list[Candidate]:
+    """The settings of the recording first."""
+    found = [Candidate(AS_RECORDED, recorded), *map(_from_file, files)]
+    for profile in profiles:
+        if profile not in PROFILES:
+            raise Usage(f"there is no profile {profile!r}; nothing ran. Allowed: {', '.join(PROFILES)}")
+        found.append(Candidate(f"profile {profile}", {**recorded, "profile": profile}))
+    if changes:
+        laid = recorded
+        for change in changes:
+            laid = laid_over(laid, _nested(*_parted(change)))
+        found.append(Candidate(", ".join(changes), laid))
+    return found
+
+
+def _from_file(path: Path) -> Candidate:
+    read = read_document(path)
+    return Candidate(path.name, settings_of(read.values, build_config(read, {})))
+
+
+def _parted(change: str) -> tuple[list[str], Any]:
+    key, equals, text = change.partition("=")
+    if not equals or not key or not all(key.split(".")):
+        raise Usage(f"--set {change!r} is not key=value; nothing ran. Write it as --set max_workers=20.")
+    try:
+        return key.split("."), yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise Usage(f"--set {change!r}: the value cannot be read; nothing ran.") from error
+
+
+def _nested(path: Sequence[str], value: Any) -> dict[str, Any]:
+    return {path[0]: _nested(path[1:], value) if len(path) > 1 else value}

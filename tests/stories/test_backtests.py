@@ -1,0 +1,163 @@
+"""Backtests: a recording with other settings, next to what was recorded."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ebbtide.entrypoints.views.backtests import backtest_json, backtest_lines, calibration
+from ebbtide.errors import ConfigError, Usage
+from ebbtide.simulator.backtest.candidates import AS_RECORDED, candidates
+from ebbtide.simulator.backtest.compare import Agreement, agreements, rows_of
+from ebbtide.simulator.backtest.runs import Results, Run, Work, percentile, play_work, story_for
+from ebbtide.simulator.recording.file import Recorded, write_recording
+from tests.e2e.shell import Shell
+from tests.stories.playing import POOLS
+from tests.stories.test_recording_files import recording
+
+SETTINGS = {"pools": POOLS, "consolidation": {"enabled": False, "cooldown_sec": 60}}
+
+
+def run(candidate: str = AS_RECORDED, seed: int = 1, **values: Any) -> Run:
+    return Run(
+        **{
+            "candidate": candidate, "seed": seed, "cost": "10.00", "currency": "EUR", "node_hours": 100.0,
+            "pending_pod_seconds": 600, "wait_p95": 60.0, "wait_p99": 90.0, "pods_that_waited": 10,
+            "evictions": 5, "launched": 3, "removed": 2, "interruptions": 0, "hours_asleep": 0.0, "wakes": 0,
+            **values,
+        }
+    )  # fmt: skip
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+def test_each_file_and_profile_is_a_candidate_and_all_keys_are_one(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("max_workers: 7\nstore: {url: 'sqlite:///secret.db'}\n")
+    changes = ["max_workers=20", "consolidation.enabled=true"]
+    found = candidates(SETTINGS, [tmp_path / "a.yaml"], ["eager"], changes)
+    assert [one.name for one in found] == [
+        AS_RECORDED, "a.yaml", "profile eager", "max_workers=20, consolidation.enabled=true",
+    ]  # fmt: skip
+    assert found[1].settings == {"max_workers": 7}
+    assert found[2].settings["profile"] == "eager"
+    assert found[3].settings["consolidation"] == {"enabled": True, "cooldown_sec": 60}
+
+
+@pytest.mark.parametrize("change", ["max_workers", "=3", ".a=3", "a=[1"])
+def test_a_change_that_is_none_is_refused(change: str) -> None:
+    with pytest.raises(Usage, match="nothing ran"):
+        candidates(SETTINGS, [], [], [change])
+
+
+def test_a_profile_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(Usage, match="Allowed: classic, balanced, eager"):
+        candidates(SETTINGS, [], ["fast"], [])
+
+
+def test_a_run_ticks_as_often_as_its_settings_say_and_gives_the_same_each_time() -> None:
+    found = candidates(recording().story["settings"], [], ["balanced"], [])
+    work = Work(recording(), "month.ebb", found[1], 3)
+    assert story_for(work).keys.tick_sec == 15
+    played = play_work(work)
+    assert played == play_work(work)
+    assert (played.candidate, played.seed, played.violations) == ("profile balanced", 3, ())
+    assert played.launched > 0
+    assert played.wait_p95 <= played.wait_p99
+
+
+def test_a_finished_run_is_not_played_again_and_a_line_cut_off_is_ignored(tmp_path: Path) -> None:
+    path = tmp_path / "month.ebb.runs"
+    work = Work(recording(), "month.ebb", candidates(SETTINGS, [], [], [])[0], 1)
+    Results(path).keep(work, run())
+    with path.open("ab") as file:
+        file.write(b'{"key": "cut o')
+    assert Results(path).find(work) == run()
+    other = msgspec.structs.replace(recording(), recorded=Recorded(source="another"))
+    assert Results(path).find(Work(other, "month.ebb", work.candidate, 1)) is None
+    assert Results(None).find(work) is None
+    with pytest.raises(ConfigError, match="with --keep"):
+        Results(tmp_path).keep(work, run())
+
+
+def test_rows_are_means_with_their_spread_and_the_front_is_marked() -> None:
+    runs = [
+        run(seed=1, cost="10.00"), run(seed=2, cost="12.00", pending_pod_seconds=800),
+        run("cheap", cost="5.00", pending_pod_seconds=5000), run("worse", cost="11.50", evictions=6),
+    ]  # fmt: skip
+    first, cheap, worse = rows_of(runs)
+    assert (first.cost, first.cost_low, first.cost_high) == (
+        Decimal("11.00"),
+        Decimal("10.00"),
+        Decimal("12.00"),
+    )
+    assert (first.pending_pod_seconds, first.pending_low, first.pending_high) == (700, 600, 800)
+    assert (first.best, cheap.best) == (True, True)
+    assert worse.best  # it waits less than the mean of the first
+    assert not rows_of([run(), run("worse", evictions=6)])[1].best
+
+
+def test_the_first_line_says_how_far_the_simulation_is_off() -> None:
+    recorded = Recorded(node_hours=105.0, pending_pod_seconds=1000.0)
+    found = agreements(recorded, rows_of([run()]))
+    assert [(one.what, round(one.off, 3), one.doubtful) for one in found] == [
+        ("node-hours", -0.048, False), ("waiting", -0.4, True),
+    ]  # fmt: skip
+    assert calibration(found).endswith("more than 10 % off in waiting: take the rows with care")
+    assert "+0.0%" in calibration([Agreement("waiting", 0, 0)])
+    assert "nothing to compare with" in calibration([Agreement("waiting", 0, 9)])
+    assert calibration(()) == "calibration: not possible, the recording says nothing of nodes and waiting"
+
+
+def test_what_is_shown_has_a_row_for_what_happened_and_names_violations() -> None:
+    recorded = Recorded(
+        node_hours=105.0, pending_pod_seconds=1000.0, cost="11.20", currency="EUR", evictions=7
+    )
+    rows = rows_of([run(), run(seed=2, violations=("at 60: a node too many",))])
+    found = agreements(recorded, rows)
+    text = [str(line) for line in backtest_lines(rows, found, recorded)]
+    assert any(line.startswith("what happened") and "11.20 EUR" in line for line in text)
+    assert any(
+        line.startswith("as recorded, simulated *") and "10.00 (10.00-10.00) EUR" in line for line in text
+    )
+    assert "violated by as recorded: at 60: a node too many" in text
+    told = backtest_json(rows, found, recorded)
+    assert told["candidates"][0]["cost"] == "10.00"
+    assert [one["doubtful"] for one in told["calibration"]] == [False, True]
+
+
+def test_percentiles_are_the_waits_of_pods() -> None:
+    assert percentile([], 95) == 0
+    assert percentile([1.0, 2.0, 3.0], 95) == 3
+    assert percentile(list(map(float, range(1, 101))), 95) == 95
+
+
+def test_the_command_compares_resumes_and_writes_a_page(shell: Shell) -> None:
+    write_recording(shell.folder / "month.ebb", recording())
+    ask = ("backtest", "month.ebb", "--set", "pending_up_sec=30", "--seeds", "2", "--json")
+    first = shell.run(*ask, "--html", "page.html").out
+    assert first == shell.run(*ask).out
+    told = json.loads(first)
+    names = [one["name"] for one in told["candidates"]]
+    assert names == [AS_RECORDED, "pending_up_sec=30"]
+    assert told["candidates"][1]["pending_pod_seconds"] < told["candidates"][0]["pending_pod_seconds"]
+    assert len((shell.folder / "month.ebb.runs").read_text().splitlines()) == 4
+    page = (shell.folder / "page.html").read_text()
+    assert "<svg" in page
+    assert "<script" not in page
+    assert "pending_up_sec=30" in page
+    assert "calibration: node-hours" in shell.run("backtest", "month.ebb").out
+
+
+def test_a_wrong_setting_is_refused_before_anything_runs(shell: Shell) -> None:
+    write_recording(shell.folder / "month.ebb", recording())
+    refused = shell.run("backtest", "month.ebb", "--set", "max_workers=-1", code=2)
+    assert "max_workers" in refused.err
+    assert shell.files() == ["month.ebb"]

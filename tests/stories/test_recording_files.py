@@ -1,0 +1,185 @@
+"""Recordings: one file that plays as a story, made of a CSV trace, and refused where it is wrong."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ebbtide.errors import ConfigError
+from ebbtide.simulator.recording.anonymous import anonymised
+from ebbtide.simulator.recording.file import (
+    VERSION,
+    Recorded,
+    Recording,
+    Series,
+    is_recording,
+    read_recording,
+    write_recording,
+)
+from ebbtide.simulator.recording.trace import Pods, record_trace
+from ebbtide.simulator.story import play, read_story
+from tests.e2e.shell import Shell
+from tests.stories.playing import NODES, POOLS
+
+PODS = Pods("500m", "512Mi")
+CONFIG = "min_workers: 2\nmax_workers: 10\npools: [{name: general, types: [cpx32], zones: [a, b]}]\n"
+TRACE = "seconds,web,api\n0,4,1\n300,12,1\n600,12,\n900,3,2\n"
+
+
+def recording(**keys: Any) -> Recording:
+    story = {
+        "name": "recorded",
+        "until": 1800,
+        "settings": {"pools": POOLS},
+        "nodes": NODES,
+        "workloads": [{"name": "web", "cpu": "500m", "memory": "512Mi"}],
+    }
+    demand = {"default/web": Series([0.0, 600.0], [4, 24])}
+    return Recording(VERSION, {**story, **keys}, demand, Recorded(source="CSV trace.csv", node_hours=1.0))
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+def test_a_recording_is_read_as_it_was_written_and_is_the_same_bytes(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.ebb", tmp_path / "b.ebb"
+    size = write_recording(first, recording())
+    write_recording(second, recording())
+    assert first.read_bytes() == second.read_bytes()
+    assert first.stat().st_size == size
+    assert read_recording(first) == recording()
+    assert [path.name for path in tmp_path.iterdir()] in (["a.ebb", "b.ebb"], ["b.ebb", "a.ebb"])
+
+
+def test_a_recording_plays_as_a_story(tmp_path: Path) -> None:
+    write_recording(tmp_path / "month.ebb", recording())
+    result = play(read_story(tmp_path / "month.ebb"))
+    assert result.ok
+    assert result.launched > 0
+    assert result.waits.pods > 0
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "is no recording"),
+        (b"name: a story", "is no recording"),
+        (gzip.compress(b'{"ebb": 1, "story": {}}')[:-9], "not the whole of one"),
+        (gzip.compress(b'{"ebb": 99, "story": {}, "later": 1}'), "has version 99, this Ebbtide knows 1"),
+        (gzip.compress(b'{"ebb": 1}'), "is damaged"),
+        (
+            gzip.compress(b'{"ebb":1,"story":{},"demand":{"d/w":{"at":[5,1],"replicas":[1,1]}}}'),
+            "times that go back",
+        ),
+        (
+            gzip.compress(b'{"ebb":1,"story":{},"demand":{"d/w":{"at":[5],"replicas":[1,1]}}}'),
+            "1 times and 2",
+        ),
+        (gzip.compress(b'{"ebb":1,"story":{},"demand":{"d/w":{"at":[5],"replicas":[-1]}}}'), "negative"),
+    ],
+)
+def test_what_is_no_recording_is_refused_and_says_what_to_do(tmp_path: Path, data: bytes, says: str) -> None:
+    path = tmp_path / "month.ebb"
+    path.write_bytes(data)
+    assert is_recording(path)
+    with pytest.raises(ConfigError, match=says) as error:
+        read_recording(path)
+    assert "nothing ran" in str(error.value)
+
+
+def test_demand_of_what_is_no_workload_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "month.ebb"
+    write_recording(path, recording(workloads=[]))
+    with pytest.raises(ConfigError, match="demand of default/web, which is no workload"):
+        read_story(path)
+
+
+def test_nothing_is_left_where_it_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "month.ebb").mkdir()
+    with pytest.raises(ConfigError, match="nothing was left behind"):
+        write_recording(tmp_path / "month.ebb", recording())
+    assert [path.name for path in tmp_path.iterdir()] == ["month.ebb"]
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_recording(tmp_path / "none.ebb")
+
+
+def test_a_trace_is_recorded_by_its_changes(tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text(TRACE)
+    found = record_trace(tmp_path / "trace.csv", PODS, {}, "2026-01-01T00:00:00Z")
+    assert found.demand["default/web"] == Series([0.0, 300.0, 900.0], [4, 12, 3])
+    assert found.demand["default/api"] == Series([0.0, 900.0], [1, 2])
+    assert found.story["until"] == 1200
+    assert found.recorded.coverage == {"demand": 0.875}
+
+
+def test_a_value_may_be_what_many_pods_handle(tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text("seconds,replicas,workload\n0,100,Web Shop\n300,101,Web Shop\n")
+    found = record_trace(tmp_path / "trace.csv", Pods("1", "1Gi", per_pod=50), {}, "2026-01-01T00:00:00Z")
+    assert found.demand == {"default/web-shop": Series([0.0, 300.0], [2, 3])}
+
+
+def test_a_compressed_trace_is_read_too(tmp_path: Path) -> None:
+    (tmp_path / "trace.csv.gz").write_bytes(gzip.compress(TRACE.encode()))
+    assert record_trace(tmp_path / "trace.csv.gz", PODS, {}, "2026-01-01T00:00:00Z").demand
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "line 1: the first line must name the columns"),
+        ("time,web\n0,1\n", "line 1: the first line must name the columns"),
+        ("seconds,web\n", "no value after its header"),
+        ("seconds,web\n0,one\n", "line 2, web: 'one' is not a number"),
+        ("seconds,web\n0,-1\n", "line 2, web: '-1' is not a number"),
+        ("seconds,web\n60,1\n0,1\n", "line 3: 0 goes back"),
+        ("seconds,web\n0,1,2\n", "line 2: 3 columns instead of 2"),
+    ],
+)
+def test_a_wrong_trace_is_refused_with_its_line(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "trace.csv").write_text(text)
+    with pytest.raises(ConfigError, match=says) as error:
+        record_trace(tmp_path / "trace.csv", PODS, {}, "2026-01-01T00:00:00Z")
+    assert "nothing was recorded" in str(error.value)
+
+
+def test_a_recording_without_names_plays_the_same() -> None:
+    named = recording(
+        workloads=[
+            {
+                "name": "web", "namespace": "shop", "cpu": "500m", "memory": "512Mi",
+                "annotations": {"owner": "me"}, "on": ["a1"], "replicas": 4,
+            }
+        ]
+    )  # fmt: skip
+    named = msgspec.structs.replace(named, demand={"shop/web": Series([0.0], [4])})
+    text = msgspec.json.encode(anonymised(named)).decode()
+    assert not any(word in text for word in ("shop", "web", "trace", '"me"', "a1"))
+    assert json.loads(text)["demand"] == {"ns-1/workload-1": {"at": [0.0], "replicas": [4]}}
+    assert json.loads(text)["recorded"]["source"] == "CSV"
+
+
+def test_the_command_records_and_simulates(shell: Shell) -> None:
+    shell.write("ebbtide.yaml", CONFIG + "api: {tokens: []}\n")
+    shell.write("trace.csv", TRACE)
+    said = shell.run(
+        "record", "--csv", "trace.csv", "--cpu", "500m", "--memory", "512Mi", "-o", "month.ebb"
+    ).out
+    assert "month.ebb: 2 workloads over 20 min" in said
+    assert "known: demand 87.5% of the time" in said
+    assert "api" not in read_recording(shell.folder / "month.ebb").story["settings"]
+    assert json.loads(shell.run("simulate", "month.ebb", "--json").out)["ok"]
+
+
+def test_a_trace_without_requests_is_refused(shell: Shell) -> None:
+    shell.write("trace.csv", TRACE)
+    refused = shell.run("record", "--csv", "trace.csv", "--cpu", "500m", "-o", "month.ebb", code=2)
+    assert "without memory requests no packing is right" in refused.err
+    assert shell.files() == ["trace.csv"]
+    assert "nothing to record from" in shell.run("record", "-o", "month.ebb", code=2).err
