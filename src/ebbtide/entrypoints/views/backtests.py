@@ -35,10 +35,10 @@ def backtest_lines(rows: Sequence[Row], found: Sequence[Agreement], recorded: Re
     lines: list[Text | str] = [Text(calibration(found), "yellow" if doubtful else "")]
     cells = [HEAD, *([_recorded_cells(recorded)] if found else []), *map(cells_of, rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(HEAD))]
-    for number, row in enumerate(cells):
+    for number, cell_row in enumerate(cells):
         text = "  ".join(
             cell.ljust(width) if not place else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            for place, (cell, width) in enumerate(zip(cell_row, widths, strict=True))
         )
         lines.append(Text(text.rstrip(), "bold" if not number else ""))
     lines.append("* no other row is as good in cost, waiting and evictions and better in one of them")

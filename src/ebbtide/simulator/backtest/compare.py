@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from operator import le
 from statistics import fmean
 
 from ebbtide.simulator.backtest.candidates import AS_RECORDED
@@ -116,6 +115,6 @@ def _front(rows: Sequence[Row]) -> set[str]:
 
 
 def _beats(one: Row, other: Row) -> bool:
-    mine = (one.cost, one.pending_pod_seconds, one.evictions)
-    theirs = (other.cost, other.pending_pod_seconds, other.evictions)
-    return mine != theirs and all(map(le, mine, theirs))
+    mine = (float(one.cost), one.pending_pod_seconds, one.evictions)
+    theirs = (float(other.cost), other.pending_pod_seconds, other.evictions)
+    return mine != theirs and all(a <= b for a, b in zip(mine, theirs, strict=True))
