@@ -73,9 +73,9 @@ class Machines(threading.Thread):
 
     def run(self) -> None:
         while not self.stopping.wait(1.0):
-            found = self._ec2.describe_instances()["Reservations"]
-            for raw in (raw for reservation in found for raw in reservation["Instances"]):
-                self._tend(raw["InstanceId"], raw["Placement"]["AvailabilityZone"])
+            for page in self._ec2.get_paginator("describe_instances").paginate():
+                for raw in (raw for reservation in page["Reservations"] for raw in reservation["Instances"]):
+                    self._tend(raw["InstanceId"], raw["Placement"]["AvailabilityZone"])
 
     def end(self) -> None:
         self.stopping.set()
