@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+import yaml
 
 from ebbtide.adapters.clouds import identity
 from ebbtide.adapters.clouds.aws import Ec2Settings, run_request
@@ -13,6 +15,7 @@ from ebbtide.adapters.stores.dynamodb import tables
 from ebbtide.entrypoints import aws_lambda
 from ebbtide.model.effect import Launch
 from ebbtide.model.operation import Slot
+from scripts.plain_cloudformation import TARGET, plain_template
 from tests.servers import aws_events
 from tests.unit.clouds.cloudformation import Request, allows, read_template, statements_of
 
@@ -180,3 +183,55 @@ def _matches(pattern: dict[str, Any], event: dict[str, Any]) -> bool:
         _matches(wanted, event[key]) if isinstance(wanted, dict) else event.get(key) in wanted
         for key, wanted in pattern.items()
     )
+
+
+def test_every_alarm_tells_somebody_and_watches_the_function_or_its_queue() -> None:
+    resources = read_template()["Resources"]
+    alarms = {name: r["Properties"] for name, r in resources.items() if r["Type"] == "AWS::CloudWatch::Alarm"}
+    assert set(alarms) == {"Failing", "NotTicking", "LettersArrive"}
+    for alarm in alarms.values():
+        assert alarm["AlarmActions"] == alarm["OKActions"] == ["<AlarmTopic>"]
+        assert alarm["Dimensions"][0]["Value"] in ("<Tick>", "<DeadLetters.QueueName>")
+    assert alarms["NotTicking"]["TreatMissingData"] == "breaching", "a function that is gone sends no metric"
+    assert resources["AlarmMail"]["Properties"]["TopicArn"] == "<AlarmTopic>"
+
+
+def test_the_lines_of_the_function_are_kept_for_a_limited_time() -> None:
+    resources = read_template()["Resources"]
+    assert resources["Tick"]["Properties"]["LoggingConfig"] == {"LogGroup": "<TickLogs>"}
+    assert resources["TickLogs"]["Properties"]["RetentionInDays"] == "<LogRetentionDays>"
+
+
+def test_endpoints_and_the_spot_role_are_made_only_where_they_are_asked_for() -> None:
+    resources = read_template()["Resources"]
+    endpoints = {n: r for n, r in resources.items() if r["Type"] == "AWS::EC2::VPCEndpoint"}
+    services = {r["Properties"]["ServiceName"].rpartition(".")[2] for r in endpoints.values()}
+    assert services == {"dynamodb", "ec2", "ssm"}
+    assert {r["Condition"] for r in endpoints.values()} == {"HasEndpoints"}
+    assert resources["SpotRole"]["Condition"] == "MakesSpotRole"
+
+
+def test_the_plain_template_is_made_from_that_of_sam() -> None:
+    assert TARGET.read_text() == plain_template(), "run make reference"
+    plain, source = yaml.safe_load(plain_template()), read_template()
+    kinds = [r["Type"] for r in plain["Resources"].values()]
+    assert "Transform" not in plain
+    assert not [kind for kind in kinds if "Serverless" in kind]
+    events = source["Resources"]["Tick"]["Properties"]["Events"]
+    assert kinds.count("AWS::Events::Rule") == kinds.count("AWS::Lambda::Permission") == len(events)
+    own = plain["Resources"]["Tick"]["Properties"]
+    left_out = {"CodeUri", "EventInvokeConfig", "Events"}
+    assert set(source["Resources"]["Tick"]["Properties"]) - left_out == set(own) - {"Code"}
+
+
+def test_the_terraform_module_gives_every_parameter_of_the_plain_template() -> None:
+    folder = TARGET.parents[1] / "terraform"
+    main, variables = (folder / "main.tf").read_text(), (folder / "variables.tf").read_text()
+    given = dict(re.findall(r"^    (\w+) += (.+)$", main.partition("parameters = {")[2], re.MULTILINE))
+    plain = yaml.safe_load(TARGET.read_text())
+    assert set(given) == set(plain["Parameters"])
+    declared = set(re.findall(r'^variable "(\w+)"', variables, re.MULTILINE))
+    assert set(re.findall(r"var\.(\w+)", main)) == declared
+    outputs = re.findall(r'outputs\["(\w+)"\]', (folder / "outputs.tf").read_text())
+    assert set(outputs) <= set(plain["Outputs"])
+    assert len(TARGET.read_bytes()) < 51_200, "a larger template cannot be given as text"
