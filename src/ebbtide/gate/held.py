@@ -18,9 +18,6 @@ PEEK_BYTES = 4096
 """Read at a time, and of a connection that is held."""
 HEAD_BYTES = 16_384
 """The head of a request may be longer, up to this; what is too long is judged by its beginning."""
-KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
-"""A client whose machine is gone sends no end: it is noticed within a minute."""
-
 _scratch = memoryview(bytearray(PEEK_BYTES))
 """One for all: the event loop fills it and hands it over in one step."""
 
@@ -90,7 +87,6 @@ class Held(asyncio.BufferedProtocol):
         self.arrived = asyncio.get_running_loop().time()
         peer = transport.get_extra_info("peername")
         self.source = str(peer[0]) if peer else ""
-        _keep_alive(transport)
         self._host.admit(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - as much as may be read
@@ -127,13 +123,3 @@ class Held(asyncio.BufferedProtocol):
             self.timer = None
         if self.passing is not None and self.passing is not asyncio.current_task():
             self.passing.cancel()
-
-
-def _keep_alive(transport: asyncio.BaseTransport) -> None:
-    found: socket.socket | None = transport.get_extra_info("socket")
-    if found is None:
-        return
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    for option, value in KEEPALIVE:
-        found.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -53,64 +54,84 @@ class Refusal(StrEnum):
 class GateMetrics:
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or CollectorRegistry()
-        self._held = Gauge("ebbtide_gate_held", "Connections held now.", ["policy"], registry=self.registry)
-        self._open = Gauge(
-            "ebbtide_gate_open", "Connections passed on and still open.", ["policy"], registry=self.registry
+        # The children are kept: finding them by their labels takes longer than counting.
+        self._held = cache(
+            Gauge("ebbtide_gate_held", "Connections held now.", ["policy"], registry=self.registry).labels
         )
-        self._ended = Counter(
-            "ebbtide_gate_connections",
-            "Connections by how they ended for the gate.",
-            ["policy", "outcome"],
-            registry=self.registry,
+        self._open = cache(
+            Gauge(
+                "ebbtide_gate_open",
+                "Connections passed on and still open.",
+                ["policy"],
+                registry=self.registry,
+            ).labels
         )
-        self._refused = Counter(
-            "ebbtide_gate_refused",
-            "Connections refused, by reason.",
-            ["policy", "reason"],
-            registry=self.registry,
+        self._ended = cache(
+            Counter(
+                "ebbtide_gate_connections",
+                "Connections by how they ended for the gate.",
+                ["policy", "outcome"],
+                registry=self.registry,
+            ).labels
         )
-        self._woken = Counter(
-            "ebbtide_gate_wakes",
-            "Wakes that were asked for and answered.",
-            ["policy"],
-            registry=self.registry,
+        self._refused = cache(
+            Counter(
+                "ebbtide_gate_refused",
+                "Connections refused, by reason.",
+                ["policy", "reason"],
+                registry=self.registry,
+            ).labels
         )
-        self._failed = Counter(
-            "ebbtide_gate_wake_failures", "Wakes that got no answer.", ["policy"], registry=self.registry
+        self._woken = cache(
+            Counter(
+                "ebbtide_gate_wakes",
+                "Wakes that were asked for and answered.",
+                ["policy"],
+                registry=self.registry,
+            ).labels
         )
-        self._first_byte = Histogram(
-            "ebbtide_gate_first_byte_seconds",
-            "From a held connection's arrival to the first byte of its answer.",
-            ["policy"],
-            buckets=FIRST_BYTE,
-            registry=self.registry,
+        self._failed = cache(
+            Counter(
+                "ebbtide_gate_wake_failures", "Wakes that got no answer.", ["policy"], registry=self.registry
+            ).labels
         )
-        self._ours = Histogram(
-            "ebbtide_gate_release_seconds",
-            "From the first ready pod to the first byte passed on.",
-            ["policy"],
-            buckets=OURS,
-            registry=self.registry,
+        self._first_byte = cache(
+            Histogram(
+                "ebbtide_gate_first_byte_seconds",
+                "From a held connection's arrival to the first byte of its answer.",
+                ["policy"],
+                buckets=FIRST_BYTE,
+                registry=self.registry,
+            ).labels
+        )
+        self._ours = cache(
+            Histogram(
+                "ebbtide_gate_release_seconds",
+                "From the first ready pod to the first byte passed on.",
+                ["policy"],
+                buckets=OURS,
+                registry=self.registry,
+            ).labels
         )
 
     def held(self, policy: str, count: int) -> None:
-        self._held.labels(policy).set(count)
+        self._held(policy).set(count)
 
     def opened(self, policy: str, change: int) -> None:
-        self._open.labels(policy).inc(change)
+        self._open(policy).inc(change)
 
     def ended(self, policy: str, outcome: Outcome) -> None:
-        self._ended.labels(policy, outcome.value).inc()
+        self._ended(policy, outcome.value).inc()
 
     def refused(self, policy: str, why: Refusal) -> None:
         self.ended(policy, Outcome.REFUSED)
-        self._refused.labels(policy, why.value).inc()
+        self._refused(policy, why.value).inc()
 
     def woke(self, policy: str, answered: bool) -> None:
-        (self._woken if answered else self._failed).labels(policy).inc()
+        (self._woken if answered else self._failed)(policy).inc()
 
     def first_byte(self, policy: str, seconds: float) -> None:
-        self._first_byte.labels(policy).observe(seconds)
+        self._first_byte(policy).observe(seconds)
 
     def ours(self, policy: str, seconds: float) -> None:
-        self._ours.labels(policy).observe(seconds)
+        self._ours(policy).observe(seconds)

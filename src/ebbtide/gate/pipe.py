@@ -18,7 +18,7 @@ _AT_ONCE = struct.pack("ii", 1, 0)
 class Pipe(asyncio.Protocol):
     """One side. `join` makes two of them one connection."""
 
-    __slots__ = ("_closed", "_early", "_ended", "_first", "_other", "_transport", "moved")
+    __slots__ = ("_closed", "_early", "_ended", "_first", "_other", "_transport", "_write", "moved")
 
     def __init__(self, closed: Callable[[], None], first: First | None = None) -> None:
         """`closed` is called once this side is gone; `first` when its first byte arrives."""
@@ -27,23 +27,32 @@ class Pipe(asyncio.Protocol):
         self._other: Pipe | None = None
         self._transport: asyncio.Transport | None = None
         self._ended = False
+        self._write: Callable[[bytes], None] | None = None
+        """Of the other side, once the first byte went there: what follows takes the shortest way."""
         self._early = b""
         """What a server said before its client was joined: some speak first."""
         self.moved = 0
-        """Bytes that came from this side."""
+        """Grows with what comes from this side."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
+        self.moved += 1
+        if self._write is not None:
+            self._write(data)
+        else:
+            self._begin(data)
+
+    def _begin(self, data: bytes) -> None:
         if self._first is not None:
             self._first()
             self._first = None
-        self.moved += len(data)
         if self._other is None or self._other._transport is None:
             self._early += data
         else:
-            self._other._transport.write(data)
+            self._write = self._other._transport.write
+            self._write(data)
 
     def eof_received(self) -> bool:
         """A client may close its half after the request and still wait for the answer."""
@@ -65,7 +74,7 @@ class Pipe(asyncio.Protocol):
         _resume(self._other)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        other, self._other = self._other, None
+        other, self._other, self._write = self._other, None, None
         if other is not None and other._transport is not None and not other._transport.is_closing():
             if exc is None:
                 other._transport.close()

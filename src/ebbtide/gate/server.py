@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import socket
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 
@@ -17,6 +18,13 @@ from ebbtide.gate.keeper import Keeper
 
 BACKLOG = 4096
 REPORT_SECONDS = 30.0
+KEEPALIVE = (
+    (socket.TCP_KEEPIDLE, 30),
+    (socket.TCP_KEEPINTVL, 10),
+    (socket.TCP_KEEPCNT, 3),
+    (socket.TCP_NODELAY, 1),
+)
+"""A client whose machine is gone sends no end: it is noticed within a minute."""
 
 
 @asynccontextmanager
@@ -41,12 +49,22 @@ async def listening(
 
 async def _listen(keeper: Keeper, host: str, port: int, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
     try:
-        return await loop.create_server(lambda: Held(keeper, port), host, port, backlog=BACKLOG)
+        server = await loop.create_server(lambda: Held(keeper, port), host, port, backlog=BACKLOG)
     except OSError as error:
         raise Usage(
             f"the gate cannot listen on {host}:{port} ({error.strerror}); nothing was touched. "
             "Free the port, or set gate.ports to another range."
         ) from error
+    for each in server.sockets:
+        _keep_alive(each)
+    return server
+
+
+def _keep_alive(listener: socket.socket) -> None:
+    """Connections get the options of the socket that they came in by."""
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in KEEPALIVE:
+        listener.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 async def _from_time_to_time(keeper: Keeper, knock_seconds: float) -> None:
