@@ -14,7 +14,7 @@ class Eta:
 
 
 class Expects(Protocol):
-    def __call__(self, policy_id: str) -> Eta | None:
+    def __call__(self, policy_id: str, /) -> Eta | None:
         """From the policy's history; None where nothing is known. Must not block."""
 
 

@@ -215,7 +215,9 @@ def test_pings_and_probes_wake_nobody_and_a_browser_gets_a_page(house: tuple[Gat
         assert found.state(policy).wake_count == states[policy.name].wake_count
     with socket.create_connection(asleep(found, "shop", "shop"), timeout=30) as wire:
         wire.sendall(b"GET / HTTP/1.1\r\nHost: shop\r\nAccept: text/html\r\n\r\n")
-        assert b'http-equiv="refresh"' in everything(wire)
+        page = everything(wire)
+        assert b'http-equiv="refresh"' in page
+        assert b"Ready in about 30 seconds." in page, "what is said while no wake has been timed"
     eventually(lambda: found.proxy.kinds("shop", "shop") == {"pod"}, 60, "awake after a page")
 
 
