@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.gate_storm import LOOPBACK, Place
+from ebbtide.adapters.stores.sql.migrate import upgrade
 from ebbtide.gate.server import raise_file_limit
 from ebbtide.model.gate import Gate, ServiceRef
 from ebbtide.model.idle import Phase
@@ -290,6 +291,7 @@ def main() -> int:
         last.enter_context(kubelets(server.api))
         postgres = last.enter_context(postgres_server())
         postgres.run("CREATE DATABASE storm")
+        upgrade(postgres.url("storm"))
         assert not server.kubectl("apply", "-f", str(RBAC)).returncode
         kubeconfig: Path = server.kubeconfig("admin", token=ADMIN_TOKEN)
         place = Place(postgres.url("storm"), kubeconfig, f"{first + 1}-{first + given.policies + 28}", first)
