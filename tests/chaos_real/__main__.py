@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.chaos_real.drive import Drive, RunTotals
 from tests.chaos_real.nursery import ROOT, Nursery, nursery
+from tests.chaos_real.planted import of_the_night, plant
 from tests.chaos_real.stand import stand
 from tests.chaos_real.versions import other_version
 from tests.servers.control_plane import Unavailable
@@ -32,12 +33,17 @@ def main() -> int:
     parser.add_argument(
         "--sources", type=Path, default=ROOT / "src", help="of this version: say, with a bug planted"
     )
+    parser.add_argument(
+        "--plant", type=int, help="plant the bug of this number, and fail unless it is seen", metavar="NIGHT"
+    )
     parser.add_argument("--keep", type=Path, help="folder for what the runners said")
     given = parser.parse_args()
     os.environ.update(CREDENTIALS)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))  # what was started is ended first
     with tempfile.TemporaryDirectory(prefix="ebb-chaos-real-") as place:
         try:
+            if given.plant is not None:
+                return caught(given, Path(place))
             return chaos(given, Path(place))
         except Unavailable as why:
             print(f"not run: {why}")
@@ -71,6 +77,20 @@ def chaos(given: argparse.Namespace, place: Path) -> int:
     return 1 if total.violations or total.lost_writes else 0
 
 
+def caught(given: argparse.Namespace, place: Path) -> int:
+    """0 where the judge sees what a bug does."""
+    bug, name = of_the_night(given.plant), STORES[given.plant % len(STORES)]
+    store = name if given.store == "both" else given.store
+    sources = plant(bug, place / "planted")
+    with stand(store, given.seed, place) as stood, nurseries([sources], place) as born:
+        found = Drive(stood, born, given.seed, place, hunts=True).run(given.seconds)
+    print(f"planted on {store}: {bug.name}")
+    for violation in found.violations[:SHOWN]:
+        print(f"  seen: {violation}")
+    print(f"{'caught' if found.violations else 'NOT caught'} after {found.kills} kills")
+    return 0 if found.violations else 1
+
+
 @contextmanager
 def nurseries(sources: list[Path], folder: Path) -> Iterator[list[Nursery]]:
     """One for each version."""
@@ -88,7 +108,7 @@ def tell(found: RunTotals) -> None:
     print(f"{sum(found.faults.values())} faults of the network: {faults}")
     print(
         f"{found.launches} launches, {found.removals} removals ({found.excused} next to a loss), "
-        f"{found.losses} spot losses"
+        f"{found.losses} spot losses, {found.silences} silent kubelets, {found.sleeps} sleeps"
     )
     print(
         f"{found.writes} acknowledged writes, {found.lost_writes} lost; "

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.chaos.verify import verify_writes
 from tests.chaos_real.nursery import Child, Nursery
 from tests.chaos_real.runner import Order
-from tests.chaos_real.setting import INTERVAL_SECONDS
+from tests.chaos_real.setting import INTERVAL_SECONDS, PLAIN
 from tests.chaos_real.stand import Stand
 from tests.chaos_real.witness import BUSY, repeatedly
 
@@ -41,6 +41,10 @@ class RunTotals:
     faults: Counter[str] = field(default_factory=Counter)
     launches: int = 0
     removals: int = 0
+    sleeps: int = 0
+    """How often the sleeper was seen to go to zero."""
+    silences: int = 0
+    """Kubelets that fell silent on a machine that ran on."""
     losses: int = 0
     excused: int = 0
     writes: int = 0
@@ -57,7 +61,11 @@ class RunTotals:
 
 
 class Drive:
-    def __init__(self, stand: Stand, nurseries: list[Nursery], seed: int, folder: Path) -> None:
+    def __init__(
+        self, stand: Stand, nurseries: list[Nursery], seed: int, folder: Path, hunts: bool = False
+    ) -> None:
+        """`hunts`: it is over as soon as anything was seen."""
+        self._hunts = hunts
         self._stand = stand
         self._nurseries = nurseries
         self._chance = random.Random(f"{seed}-drive")
@@ -75,13 +83,15 @@ class Drive:
             (stand.machines.look, 0.9),
             (witness.watch_record, 0.5),
             (witness.watch_nodes, 0.1),
+            (witness.watch_sleeper, 0.5),
         ):
             self._threads.append(repeatedly(look, pause, self._stop))
         try:
             for place in range(len(self._runners)):
                 self._bear(place)
             self._disturb(seconds)
-            self._rest()
+            if not self._caught:
+                self._rest()
         finally:
             self._end()
         self._judge(seconds)
@@ -94,7 +104,7 @@ class Drive:
         version = len(self._nurseries) - 1 if place > MORTAL - OTHERS else 0
         order = Order(
             f"runner-{self._born}-{'other' if version else 'this'}",
-            str(self._stand.config),
+            str(self._stand.config.with_name(PLAIN) if version else self._stand.config),
             str(self._folder),
             INTERVAL_SECONDS,
             keeps_lease=place > 0 and self._chance.random() < KEEPS_LEASE,
@@ -108,7 +118,7 @@ class Drive:
         weather = repeatedly(
             lambda: self._stand.weather.turn(self._stand.witness), 0.8, stop := threading.Event()
         )
-        while (now := time.monotonic()) < begun + seconds:
+        while (now := time.monotonic()) < begun + seconds and not self._caught:
             time.sleep(0.03)
             self._thaw(now)
             if now >= strike_at:
@@ -125,6 +135,10 @@ class Drive:
             self._found.violations.append("the runner that is never killed ended by itself")
         else:
             self._found.memory.append((first, spared.resident_kib))
+
+    @property
+    def _caught(self) -> bool:
+        return self._hunts and bool(self._stand.witness.violations)
 
     def _strike(self) -> None:
         spared = self._chance.random() < SPARED_SHARE
@@ -160,6 +174,7 @@ class Drive:
         self._thaw(float("inf"))
         stand.network.calm()
         stand.weather.settle(stand.witness)
+        stand.machines.recover()
         begun, quiet_since = time.monotonic(), 0.0
         unsettled = ["nothing was looked at"]
         while not quiet_since or time.monotonic() < quiet_since + QUIET_SECONDS:
@@ -181,6 +196,7 @@ class Drive:
         found.faults = self._stand.network.counts()
         found.launches, found.removals = witness.launches, witness.removals
         found.losses, found.excused = witness.losses, witness.excused
+        found.sleeps, found.silences = witness.sleeps, self._stand.machines.silences
         found.writes, found.lost_writes, broken = verify_writes(self._folder, self._stand.store)
         found.by_other = sum(
             len(notes.read_text().splitlines()) for notes in self._folder.glob("*-other.notes")
@@ -197,11 +213,13 @@ class Drive:
                 ("launched", found.launches),
                 ("removed", found.removals),
                 ("lost", found.losses),
+                ("put to sleep", found.sleeps),
+                ("silent", found.silences),
                 ("seen to change", witness.changes),
             )
             if not value
         ]
-        if missing:
+        if missing and not self._hunts:
             found.violations.append(f"nothing was ever {missing[0]}, so nothing was shown")
 
     def _unexpected(self, version: str) -> list[str]:

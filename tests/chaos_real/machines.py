@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.chaos_real.fleet import Fleet, Machine
+from tests.chaos_real.setting import MIN_WORKERS
 from tests.integration.kube import objects
 from tests.servers.kube_api import Api, ApiRefused
 from tests.servers.kubelets import Kubelets
@@ -19,6 +20,9 @@ from tests.servers.kubelets import Kubelets
 JOIN_SECONDS = (0.3, 2.0)
 NEVER_JOINS = 0.03
 LOST_PODS_SECONDS = 2.0
+SICK_SECONDS = (40.0, 90.0)
+"""Between one kubelet that falls silent and the next."""
+READY = [{"type": "Ready", "status": "True"}]
 SILENT = [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]
 UNREACHABLE = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
 
@@ -31,16 +35,46 @@ class Machines:
         self._chance = random.Random(f"{seed}-machines")
         self._joins_at: dict[str, float] = {}
         self._silent_since: dict[str, float] = {}
+        self._sick: set[str] = set()
+        """Nodes whose kubelets fell silent while their machines run on."""
+        self._falls_sick_at = time.monotonic() + SICK_SECONDS[0]
+        self._calm = False
+        self.silences = 0
 
     def look(self) -> None:
         machines = self._fleet.machines()
         nodes = {item["metadata"]["name"]: item for item in self._api.items("/api/v1/nodes")}
+        self._choose_sick(
+            [m for m in machines if m.alive and m.node_name in nodes and _ready(nodes[m.node_name])]
+        )
         for machine in machines:
-            if machine.alive:
+            if machine.alive and machine.node_name in self._sick and machine.node_name in nodes:
+                self._fall_silent(machine, nodes[machine.node_name])
+            elif machine.alive:
                 self._join(machine)
             elif machine.node_name in nodes:
                 self._fall_silent(machine, nodes[machine.node_name])
         self._fleet.forget(machines)
+
+    def _choose_sick(self, well: list[Machine]) -> None:
+        """Now and then a kubelet falls silent; nobody answers for it until the node is replaced."""
+        now = time.monotonic()
+        if self._calm or now < self._falls_sick_at or len(well) <= MIN_WORKERS:
+            return
+        self._falls_sick_at = now + self._chance.uniform(*SICK_SECONDS)
+        self._sick.add(self._chance.choice(well).node_name)
+        self.silences += 1
+
+    def recover(self) -> None:
+        """No more fall silent, and those that are still there answer again."""
+        self._calm = True
+        alive = {machine.node_name for machine in self._fleet.machines() if machine.alive}
+        for name in self._sick & alive:
+            self._silent_since.pop(name, None)
+            self._kubelets.stopped.discard(name)
+            self._try(f"/api/v1/nodes/{name}/status", {"status": {"conditions": READY}})
+            self._try(f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
+        self._sick.clear()
 
     def _join(self, machine: Machine) -> None:
         """Once: a node that somebody deleted under a running machine does not come back."""
@@ -76,6 +110,11 @@ class Machines:
         except ApiRefused as refused:
             if refused.code not in (404, 409):
                 raise
+
+
+def _ready(node: Mapping[str, Any]) -> bool:
+    conditions = node["status"].get("conditions", ())
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 def node_of(machine: Machine) -> objects.Json:

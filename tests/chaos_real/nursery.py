@@ -8,6 +8,7 @@ version of the code has another nursery, with its sources first in the path.
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import importlib
 import json
@@ -16,6 +17,7 @@ import select
 import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -144,8 +146,10 @@ def _reap() -> None:
     """Those who ended; only before the next is born, so no number is given away before the driver holds
     the process by its descriptor."""
     with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            code = os.waitstatus_to_exitcode(ended[1])
+            if code != -signal.SIGKILL:
+                print(f"{ended[0]} ended by itself with {code}", file=sys.stderr, flush=True)
 
 
 def _live(order: Order) -> None:
@@ -153,8 +157,12 @@ def _live(order: Order) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for taken, given in ((0, nothing), (1, log), (2, log)):
         os.dup2(given, taken)
+    faulthandler.enable()
     try:
         run(order, dict(os.environ))
+    except BaseException:
+        traceback.print_exc()  # into its log: who ends by itself must say why
+        raise
     finally:
         os._exit(1)
 

@@ -58,7 +58,7 @@ def run(order: Order, environ: Mapping[str, str]) -> None:
     settings = replace(config.settings, max_unclean_runs=NEVER_SET_ASIDE)
     opened = _opened(config)
     store = Acknowledged(opened.store, Path(order.folder) / f"{order.owner}.notes")
-    ports = replace(opened, store=store, notifier=Told())
+    ports = replace(_with_policies(config, replace(opened, notifier=Told()), order.owner), store=store)
     say(f"opened after {time.process_time():.2f} s of CPU")
     if order.keeps_lease:
         run_loop(ports, settings, order.owner, order.interval_seconds, threading.Event(), _report)
@@ -66,6 +66,26 @@ def run(order: Order, environ: Mapping[str, str]) -> None:
     while True:
         _report(guarded_tick(ports, settings, order.owner, order.interval_seconds))
         ports.clock.sleep(order.interval_seconds)
+
+
+def _with_policies(config: Config, ports: Ports, owner: str) -> Ports:
+    """With the idle loop next to the ticks, where the configuration has policies."""
+    if not config.policies:
+        return ports
+    from ebbtide.bootstrap.scaling import with_scaling
+    from ebbtide.engine.scale_to_zero.loop import run_rounds
+
+    while True:
+        try:
+            both = with_scaling(config, ports, stays=True, say=say)
+            break
+        except EbbtideError as error:
+            say(f"not opened: {error}")
+            time.sleep(OPEN_AGAIN_SECONDS)
+    arguments = (both.scaling, owner, threading.Event(), lambda report: say(f"policies: {report.says}"))
+    if both.scaling is not None:
+        threading.Thread(target=run_rounds, args=arguments, name="policies", daemon=True).start()
+    return both.ports
 
 
 def _report(report: TickReport) -> None:

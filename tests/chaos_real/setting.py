@@ -16,6 +16,8 @@ CPU_CALM, CPU_BUSY = 0.1, 0.65
 TYPE = {"name": "m7i.large", "cpu": "2", "memory": "8Gi", "price": 0.1, "spot_price": 0.04}
 INTERVAL_SECONDS = 0.8
 
+PLAIN = "plain.yaml"
+"""The configuration of the other version."""
 KEYS: dict[str, Any] = {
     "min_workers": MIN_WORKERS,
     "max_workers": MAX_WORKERS,
@@ -51,6 +53,44 @@ KEYS: dict[str, Any] = {
 }
 
 
+SLEEPER = "reports"
+REQUESTS = "reports_requests"
+GATES, GATE_ADDRESS = "ebbtide/ebbtide-gate", "192.0.2.251"
+EVERYTHING: dict[str, Any] = {
+    "repair": True,
+    "repair_after_sec": 60,
+    "consolidation": {
+        "enabled": True,
+        "cooldown_sec": 10,
+        "backoff_max_sec": 0,
+        "min_uptime_sec": 5,
+        "min_idle_sec": 2,
+        "min_savings_per_hour": 0.001,
+        "move_cost": 0.0001,
+        "move_timeout_sec": 20,
+        "moves_per_hour": 100_000,
+    },
+    "scale_to_zero": {
+        "idle_threshold": "5s",
+        "keep_alive": "1s",
+        "check_interval": "1s",
+        "max_keep_alive": "5s",
+    },
+    "gate": {"service": GATES, "namespaces": ["default"], "ports": "20000-20015"},
+    "policies": [
+        {
+            "name": SLEEPER,
+            "target": {"workloads": [{"kind": "Deployment", "namespace": "default", "name": SLEEPER}]},
+            "scale_to_zero": True,
+            "grace_seconds": 0,
+            "signals": [{"kind": "promql_rate", "query": f"sum({REQUESTS})"}],
+            "gate": {"services": [{"namespace": "default", "name": SLEEPER}]},
+        }
+    ],
+}
+"""All that is off by default. An earlier version may not know it, so it runs without."""
+
+
 def write_config(folder: Path, cluster: str, kubeconfig: Path, **places: str) -> Path:
     """`ebbtide.yaml`, with every address that of the network in between."""
     document = {
@@ -71,5 +111,6 @@ def write_config(folder: Path, cluster: str, kubeconfig: Path, **places: str) ->
         ],
     }
     path = folder / "ebbtide.yaml"
-    path.write_text(yaml.safe_dump(document))
+    path.write_text(yaml.safe_dump({**document, **EVERYTHING}))
+    path.with_name(PLAIN).write_text(yaml.safe_dump(document))
     return path

@@ -25,7 +25,7 @@ from tests.servers.kubelets import kubelets
 from tests.servers.moto import MotoServer
 from tests.servers.postgres import postgres_server
 from tests.servers.prometheus import exporters, prometheus_server
-from tests.servers.shared_kube import token_of_ebbtide
+from tests.servers.shared_kube import RBAC, token_of_ebbtide
 
 KUBELETS_SECONDS = 0.5
 
@@ -68,6 +68,11 @@ def stand(database_name: str, seed: int, folder: Path) -> Iterator[Stand]:
         witness = Witness(kube.api, fleet, store)
         endpoint = Endpoint(moto, fleet, witness)
         stack.callback(endpoint.stop)
+        token = token_of_ebbtide(kube)
+        for manifest in ("workload-scaling.yaml", "gate.yaml"):
+            applied = kube.kubectl("apply", "-f", str(RBAC.with_name(manifest)))
+            if applied.returncode:
+                raise RuntimeError(applied.stderr)
         weather = Weather(kube.api, moto, fleet, load, seed)
         weather.prepare()
         doors = {
@@ -82,9 +87,7 @@ def stand(database_name: str, seed: int, folder: Path) -> Iterator[Stand]:
         config = write_config(
             folder,
             cluster,
-            kube.kubeconfig(
-                "ebbtide", token=token_of_ebbtide(kube), server=f"https://127.0.0.1:{ports['kube']}"
-            ),
+            kube.kubeconfig("ebbtide", token=token, server=f"https://127.0.0.1:{ports['kube']}"),
             store=database.through.replace("PORT", str(ports["store"])),
             cloud=cloud,
             image=moto.image,

@@ -9,9 +9,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.chaos_real.fleet import Fleet, Machine
-from tests.chaos_real.setting import CPU_BUSY, CPU_CALM, MIN_WORKERS
+from tests.chaos_real.setting import (
+    CPU_BUSY,
+    CPU_CALM,
+    GATE_ADDRESS,
+    GATES,
+    MIN_WORKERS,
+    REQUESTS,
+    SLEEPER,
+)
 from tests.chaos_real.witness import Witness
-from tests.integration.kube import objects
+from tests.integration.kube import gatehouse, objects
 from tests.servers import aws_events
 from tests.servers.kube_api import Api
 from tests.servers.moto import MotoServer
@@ -23,6 +31,7 @@ LEAST_SECONDS, MOST_SECONDS = 4.0, 75.0
 """A burst goes on until some were launched for it, and the calm after it until most of them are gone."""
 GROWN, SHRUNK = MIN_WORKERS + 3, MIN_WORKERS + 1
 INTERRUPT_SECONDS = (20.0, 40.0)
+ASKED_SECONDS = (15.0, 30.0)
 NOTICE_SECONDS = (4.0, 9.0)
 TWICE, RECOMMENDED_FIRST = 0.3, 0.3
 QUEUE = "spot-notices"
@@ -37,6 +46,10 @@ class Weather:
         self._load = load
         self._chance = random.Random(f"{seed}-weather")
         self._busy = False
+        self._cpu = CPU_CALM
+        self._asked = True
+        """Whether somebody uses what may sleep."""
+        self._asks_at = time.monotonic() + ASKED_SECONDS[0]
         self._turned_at = float("-inf")
         self._interrupts_at = time.monotonic() + 10
         self._told: dict[str, float] = {}
@@ -60,6 +73,11 @@ class Weather:
             "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
             objects.budget("web", maxUnavailable=3),
         )
+        sleeper = objects.workload("Deployment", SLEEPER, 2, objects.template(SLEEPER, "100m", "64Mi"))
+        self._api.post(DEPLOYMENTS, sleeper)
+        self._api.post("/api/v1/namespaces/default/services", gatehouse.service(SLEEPER, {"http": 80}))
+        namespace = GATES.partition("/")[0]
+        self._api.post(gatehouse.SLICES.format(namespace), gatehouse.members(GATE_ADDRESS))
         database = objects.workload("StatefulSet", "db", 2, objects.template("db", "300m", "256Mi"))
         self._api.post("/apis/apps/v1/namespaces/default/statefulsets", database)
         self._use(CPU_CALM)
@@ -75,11 +93,16 @@ class Weather:
         if now >= self._interrupts_at and len(alive) >= MIN_WORKERS:
             self._interrupt([machine for machine in alive if machine.spot])
             self._interrupts_at = now + self._chance.uniform(*INTERRUPT_SECONDS)
+        if now >= self._asks_at:
+            self._asked = not self._asked
+            self._asks_at = now + self._chance.uniform(*ASKED_SECONDS)
+            self._say()
         self._take(witness, now)
 
     def settle(self, witness: Witness) -> None:
         """No more bursts and interruptions; who was told that it goes is taken now."""
         self._demand(LOW)
+        self._asked = True
         self._use(CPU_CALM)
         self._take(witness, FOREVER)
 
@@ -113,4 +136,9 @@ class Weather:
         self._api.patch(f"{DEPLOYMENTS}/web/scale", {"spec": {"replicas": replicas}})
 
     def _use(self, cpu: float) -> None:
-        self._load.pages["load"] = lambda: (200, f"cluster_cpu_use {cpu}\n")
+        self._cpu = cpu
+        self._say()
+
+    def _say(self) -> None:
+        text = f"cluster_cpu_use {self._cpu}\n{REQUESTS} {5 if self._asked else 0}\n"
+        self._load.pages["load"] = lambda: (200, text)

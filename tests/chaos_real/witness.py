@@ -21,7 +21,7 @@ from ebbtide.model.record import Record
 from ebbtide.ports import Store
 from tests.chaos_real.fleet import POOL_TAG, Fleet
 from tests.chaos_real.machines import pods_on
-from tests.chaos_real.setting import MAX_WORKERS, MIN_WORKERS
+from tests.chaos_real.setting import GATE_ADDRESS, MAX_WORKERS, MIN_WORKERS, SLEEPER
 from tests.servers.kube_api import Api, ApiRefused
 
 INTENTS = (RemovalState.TERMINATING, SlotState.RECLAIMING)
@@ -45,6 +45,8 @@ class Witness:
         self._lost_at: list[float] = []
         self._ended: set[str] = set()
         self._launched: set[str] = set()
+        self._asleep = False
+        self.sleeps = 0
         self.violations: list[str] = []
         self.changes = 0
         """Of Node objects, as they were seen."""
@@ -129,6 +131,26 @@ class Witness:
         if record.set_aside is not None and before.set_aside is None:
             self.say(f"an operation was set aside: {record.set_aside.id}")
 
+    def watch_sleeper(self) -> None:
+        """A Service must lead somewhere at any time: to pods, to the gates, or to both."""
+        scaled = self._api.get(f"/apis/apps/v1/namespaces/default/deployments/{SLEEPER}")
+        asleep = not scaled["spec"]["replicas"]
+        self.sleeps += asleep and not self._asleep
+        self._asleep = asleep
+        pods = scaled["status"].get("readyReplicas", 0)
+        if asleep and not pods and not self._gated():
+            again = self._api.get(f"/apis/apps/v1/namespaces/default/deployments/{SLEEPER}")
+            if not again["spec"]["replicas"] and not self._gated():
+                self.say(f"Service {SLEEPER} leads nowhere while its pods sleep")
+
+    def _gated(self) -> bool:
+        slices = self._api.items("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices")
+        return any(
+            GATE_ADDRESS in endpoint["addresses"]
+            for each in slices
+            for endpoint in each.get("endpoints") or ()
+        )
+
     def watch_nodes(self) -> None:
         """Every change of every node, in order, for a while; then the call ends and is made again."""
         if not self._version:
@@ -174,6 +196,9 @@ class Witness:
         ready = sum(1 for item in nodes if _ready(item))
         if not MIN_WORKERS <= ready <= MAX_WORKERS:
             found.append(f"{ready} ready workers")
+        sleeper = self._api.get(f"/apis/apps/v1/namespaces/default/deployments/{SLEEPER}")
+        if sleeper["status"].get("readyReplicas", 0) < 1 or self._gated():
+            found.append(f"{SLEEPER}, which is in use, is not up, or its Service still leads to the gates")
         waiting = [pod for pod in self._api.items("/api/v1/pods") if not pod["spec"].get("nodeName")]
         found += [f"{_name(pod)} waits" for pod in waiting]
         if self._fleet.foreign_alive() != self._fleet.foreign:
