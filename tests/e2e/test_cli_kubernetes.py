@@ -11,10 +11,15 @@ from typing import Any
 
 import pytest
 
+from ebbtide.adapters.kube.connection import connect
+from ebbtide.adapters.kube.services import KubeServices
+from ebbtide.model.gate import GatePort, ServiceRef
 from tests.e2e.shell import COMMAND, Shell, clean_environment
+from tests.integration.kube.gatehouse import SLICES, members, service
 from tests.integration.kube.objects import node
 from tests.servers.moto import CREDENTIALS, REGION, MotoServer, shared_moto
-from tests.servers.shared_kube import SharedKube, shared_kube
+from tests.servers.processes import eventually
+from tests.servers.shared_kube import RBAC, SharedKube, shared_kube
 
 CONFIG = """\
 cluster: {{name: {name}, kind: kubernetes, kubeconfig: {kubeconfig}}}
@@ -80,6 +85,45 @@ def test_one_tick_launches_what_is_missing_and_the_daemon_goes_on_from_there(she
     assert daemon.returncode == 0
     assert "Stopped: the lease is given back" in out
     assert len(launched(shared_moto(), shell.folder)) == 2
+
+
+def test_services_are_given_back_before_an_uninstall_unless_nobody_would_answer(
+    shell: Shell, kube: SharedKube
+) -> None:
+    gate = "gate: {service: ebbtide/ebbtide-gate, namespaces: [default]}\n"
+    shell.write("ebbtide.yaml", (shell.folder / "ebbtide.yaml").read_text() + gate)
+    kubectl, manifest = kube.server.kubectl, str(RBAC.with_name("gate.yaml"))
+    assert not kubectl("apply", "-f", manifest).returncode
+    kubectl("delete", "deployment", "ebbtide-gate", "--namespace=ebbtide")
+    question = "delete endpointslices.discovery.k8s.io -n default"
+    eventually(lambda: kube.server.can_i("ebbtide:ebbtide", question), 30, "the rights")
+    refs = [ServiceRef("default", name) for name in ("release-shop", "release-wiki")]
+    connection = connect(kube.kubeconfig)
+    services = KubeServices(connection, ServiceRef("ebbtide", "ebbtide-gate"), ["default"])
+    try:
+        for ref in refs:
+            kube.api.post("/api/v1/namespaces/default/services", service(ref.name, {"web": 80}))
+            services.take_over(services.read(ref), [GatePort("web", 20_000)], ["192.0.2.1"])
+        pod = members("192.0.2.9")
+        pod["metadata"] = {"name": "a-pod", "labels": {"kubernetes.io/service-name": refs[0].name}}
+        kube.api.post(SLICES.format("default"), pod)
+        assert "Add --all to release every Service" in shell.run("gate", "release", code=2).err
+        assert len(services.list_taken()) == 2
+        said = shell.run("gate", "release", "--all", code=1).out
+        assert "Service default/release-shop: released" in said
+        assert "Service default/release-wiki: kept, since no pod is ready." in said
+        assert [each.service for each in services.list_taken()] == refs[1:]
+        assert (
+            "Service default/release-wiki: released" in shell.run("gate", "release", "--all", "--force").out
+        )
+        assert services.list_taken() == []
+        assert shell.run("gate", "release", "--all").out == ""
+    finally:
+        connection.close()
+        for ref in refs:
+            kubectl("delete", "service", ref.name, "--ignore-not-found")
+        kubectl("delete", "endpointslice", "a-pod", "--ignore-not-found")
+        kubectl("delete", "-f", manifest)
 
 
 def steps_in(text: str) -> str:

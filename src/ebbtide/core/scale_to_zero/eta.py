@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import ceil
+from typing import assert_never
 
 from ebbtide.core.words import a_while, count_of
 from ebbtide.model.events import PartKind, Transition
@@ -182,3 +183,5 @@ def _learned_says(part: Part, noun: str) -> str:
             return f"by {count_of(part.count, 'node')} of other pools"
         case Learned.DEFAULT:
             return f"a default, since no {noun} has been timed"
+        case _:
+            assert_never(part.learned)
