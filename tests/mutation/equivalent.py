@@ -44,4 +44,10 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "if reason not in REPLACED:",
         "without any headroom in the settings `keeps_headroom` finds none missing",
     ),
+    Equivalent(
+        "entrypoints.api.connections.Room.leave",
+        "self._taken.discard(connection); self._idle.pop(connection, None)",
+        "self._idle.pop(connection, None); self._taken.discard(connection)",
+        "neither of the two looks at what the other changes, and nothing can come in between",
+    ),
 )
