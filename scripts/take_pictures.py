@@ -1,4 +1,4 @@
-"""Pictures of the pages, from a real run: the demo with a fixed seed, a day later, in a real Chromium.
+"""Pictures of the pages, from a real run: the demo with a fixed seed, an hour later, in a real Chromium.
 
     make pictures        writes docs/pictures/*.png
 
@@ -18,19 +18,24 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.api.scopes import new_token
 from ebbtide.entrypoints.api.serving import served
-from ebbtide.entrypoints.cli.demo_page import HOST, SPEED, demo_site
+from ebbtide.entrypoints.cli.demo_page import HOST, SETTLING_SECONDS, SPEED, demo_live, demo_site
 from ebbtide.entrypoints.report.collect import collect, period_of
 from ebbtide.entrypoints.report.page import page as report_page
-from ebbtide.simulator.run.live import Live
+from ebbtide.simulator.run.live import RUSH_BUSY_SECONDS, RUSH_SECONDS, Live
 
 SEED = 1
-START = 1_793_602_800
-"""Seven in the morning of a day in November, in UTC."""
-HOUR = 3600
-LOOK_BACK_SECONDS = 27 * HOUR
-"""From then until ten the next morning, so there is a yesterday."""
-BURST_STEPS = 14
+NOW = 1_794_800_000
+"""A moment in November: the month of the demo is laid before it."""
+FIRST_MINUTE = (
+    (1, "The pods are pending"),
+    (4, "Nodes are launched"),
+    (10, "The nodes join"),
+    (12, "Survived"),
+)
+"""Steps of the simulation before each picture of the series, and what it shows."""
 WIDE, NARROW = 980, 390
+SERIES_WIDE = 1280
+FULL_PICTURE = 2
 TALL = 900
 WAIT_MS = 60_000
 
@@ -71,8 +76,8 @@ class Album:
 
 
 def take(folder: Path) -> None:
-    live = Live(SEED, START)
-    run_until(live, START + LOOK_BACK_SECONDS)
+    live = demo_live(SEED, NOW)
+    run_until(live, live.stage.clock.now() + SETTLING_SECONDS)
     token = new_token()
     with served(make_app(demo_site(live, token, SPEED)), HOST, 0) as port, sync_playwright() as playwright:
         browser = playwright.chromium.launch(
@@ -80,17 +85,14 @@ def take(folder: Path) -> None:
         )
         album = Album(browser, f"http://{HOST}:{port}/#/now?token={token}", folder)
         quiet_morning(album)
-        live.strike("burst")
-        for _ in range(BURST_STEPS):
-            live.step()
-        burst(album)
+        first_minute(album, live)
         draw_report(album, live)
         browser.close()
 
 
 def run_until(live: Live, moment: float) -> None:
     while live.stage.clock.now() < moment:
-        live.step()
+        live.step(RUSH_SECONDS, RUSH_BUSY_SECONDS)
 
 
 def quiet_morning(album: Album) -> None:
@@ -106,12 +108,27 @@ def quiet_morning(album: Album) -> None:
     album.keep(page, "why")
 
     page = album.open("money", WIDE)
-    page.locator("svg.chart").first.wait_for()
+    page.get_by_role("heading", name="Prices").wait_for()
     album.keep(page, "money")
 
     page = album.open("sleep", WIDE)
-    page.locator("section.card summary").first.click()
+    page.locator(".track-bar").first.wait_for()
     album.keep(page, "sleep")
+
+
+def first_minute(album: Album, live: Live) -> None:
+    """A burst, as somebody sees it who presses the first button: pictures for the README."""
+    live.strike("burst")
+    done = 0
+    for number, (steps, _) in enumerate(FIRST_MINUTE, start=1):
+        while done < steps or (number == len(FIRST_MINUTE) and live.situation and not live.situation.over):
+            live.step()
+            done += 1
+        page = album.open("now", SERIES_WIDE)
+        page.locator(".situation").wait_for()
+        album.keep(page, f"minute-{number}")
+        if number == FULL_PICTURE:
+            burst(album)
 
 
 def burst(album: Album) -> None:

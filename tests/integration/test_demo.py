@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from decimal import Decimal
 
 import pytest
 from fastapi.testclient import TestClient
@@ -100,6 +101,22 @@ def test_the_ledger_is_what_the_stretches_of_the_month_come_to(demo: tuple[Live,
         entries = live.ports.store.read_log([LogKind.STRETCH], policy.id, limit=10_000)
         expected = fold([read_stretch(entry) for entry in reversed(entries)])
         assert list(live.scaling.ports.policies.list_days(policy.id)) == list(expected)
+
+
+def test_what_the_demo_paid_and_saved_is_a_believable_amount(demo: tuple[Live, TestClient]) -> None:
+    """About forty nodes of 0.2 to 0.4 USD an hour cost some thousand a month; removing, spot and sleep save a
+    part of that, each something."""
+    answer = demo[1].get("/api/v1/spending").json()
+    assert answer["currency"] == "USD"
+    assert 2500 < Decimal(answer["paid"]) < 9000
+    saved = {cause: Decimal(amount) for cause, amount in answer["saved"].items()}
+    assert all(amount > 50 for amount in saved.values()), saved
+    assert sum(saved.values()) < 2 * Decimal(answer["paid"])
+    month = answer["month"]
+    assert Decimal(month["low"]) < Decimal(month["expected"]) < Decimal(month["high"])
+    assert month["days"] >= 28
+    assert {pool["name"] for pool in answer["pools"]} == {"general", "spot"}
+    assert {"shop", "games", "dev"} <= {each["name"] for each in answer["namespaces"]}
 
 
 def test_the_demo_has_about_forty_nodes_and_its_cloud_offers_what_they_are(

@@ -261,5 +261,5 @@ def test_kubeadm_on_own_machines_has_no_price_and_that_is_said(
     assert named(result, "w-1")["cpuShare"] == 0.75
     for name in ("w-1", "w-2", "w-3"):
         other = name[-1]
-        assert named(result, name)["blockers"] == [f"shop/web-{other} would fit on no other node"]
+        assert f"shop/web-{other} would fit on no other node" in named(result, name)["blockers"]
     assert "No price is known for no type: what is said leaves them out." in result["text"].replace("\\", "")

@@ -170,7 +170,8 @@ def assess(
             found = replace(found, removable=True, goes_to=judged.goes_to.get(node.name, ()))
         else:
             why = _why_kept(node, looked_at, reasons, settings)
-            found = replace(found, reason=why, blockers=judged.of(node) or (why,))
+            others = tuple(each for each in judged.of(node) if each != why)
+            found = replace(found, reason=why, blockers=(why, *others))
         figures.append(found)
     pods, waiting = sum(map(len, view.pods_on.values())), view.waiting_pods
     again = repacked(view, estimated_book(view.workers, prices), now, clock)

@@ -14,28 +14,34 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 STYLE = """
 :root { --bg: #f6f8f9; --card: #fff; --ink: #14232b; --quiet: #51636d; --line: #d4dde2; --good: #1a7f4b;
   --asked: #2f6fb3; --used: #2f8f6b; --bar: #dfe7eb; --warn: #8a5a00; }
-@media (prefers-color-scheme: dark) { :root { --bg: #0e171c; --card: #16222a; --ink: #e6eef2; --quiet:
-  #a3b4bd; --line: #2b3b45; --good: #63c996; --asked: #6aa5e6; --used: #45b68a; --bar: #2a3942; --warn:
-#e3b04b; } } body { margin: 0 auto; max-width: 1080px; padding: 16px; background: var(--bg); color:
-  var(--ink); font: 16px/1.5 system-ui, sans-serif; }
+@media (prefers-color-scheme: dark) { :root { --bg: #0e171c; --card: #16222a; --ink: #e6eef2;
+  --quiet: #a3b4bd; --line: #2b3b45; --good: #63c996; --asked: #6aa5e6; --used: #45b68a; --bar: #2a3942;
+  --warn: #e3b04b; } }
+body { margin: 0 auto; max-width: 1080px; padding: 16px; background: var(--bg); color: var(--ink);
+  font: 16px/1.5 system-ui, sans-serif; }
 h1 { font-size: 24px; } h2 { font-size: 17px; margin: 0 0 8px; }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 14px 16px;
   margin: 0 0 16px; overflow-x: auto; }
 dl { display: flex; flex-wrap: wrap; gap: 8px 32px; margin: 0; }
-dt { color: var(--quiet); font-size: 14px; } dd { margin: 0; font-size: 24px; font-variant-numeric:
-tabular-nums; } .quiet { color: var(--quiet); } .note { color: var(--warn); }
+dt { color: var(--quiet); font-size: 14px; }
+dd { margin: 0; font-size: 24px; font-variant-numeric: tabular-nums; }
+.quiet { color: var(--quiet); } .note { color: var(--warn); }
 table { border-collapse: collapse; width: 100%; font-size: 14px; }
-th, td { text-align: left; padding: 4px 12px 4px 0; border-bottom: 1px solid var(--line); vertical-align: top;
-} td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+th, td { text-align: left; padding: 4px 12px 4px 0; border-bottom: 1px solid var(--line);
+  vertical-align: top; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 tr.go td:last-child { color: var(--good); font-weight: 600; }
-svg { width: 100%; height: auto; display: block; } svg text { fill: var(--ink); font: 12px system-ui,
-sans-serif; } svg .bar { fill: var(--bar); } svg .asked { fill: var(--asked); } svg .used { fill: var(--used);
-} .key { display: inline-block; width: 12px; height: 12px; border-radius: 3px; margin: 0 6px 0 0;
-vertical-align: -1px; } .key.asked { background: var(--asked); } .key.used { background: var(--used); }
-.key.bar { background: var(--bar); } @media print { body { background: #fff; max-width: none; padding: 0; }
+svg { width: 100%; min-width: 620px; height: auto; display: block; }
+svg text { fill: var(--ink); font: 12px system-ui, sans-serif; }
+svg .bar { fill: var(--bar); } svg .asked { fill: var(--asked); } svg .used { fill: var(--used); }
+.key { display: inline-block; width: 12px; height: 12px; border-radius: 3px; margin: 0 6px 0 0;
+  vertical-align: -1px; }
+.key.asked { background: var(--asked); } .key.used { background: var(--used); }
+.key.bar { background: var(--bar); }
+@media print { body { background: #fff; max-width: none; padding: 0; }
   section { break-inside: avoid; border: 0; padding: 0; } tr { break-inside: avoid; } }
 """
-WIDE, ROW, LEFT, RIGHT = 1000, 22, 260, 150
+WIDE, ROW, LEFT, RIGHT = 1000, 22, 250, 200
 MOST_BARS = 60
 LONGEST_NAME = 36
 

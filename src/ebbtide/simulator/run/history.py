@@ -35,6 +35,9 @@ KEPT = (
     LogKind.WAKE,
     LogKind.IDLE,
 )
+RECENT = (LogKind.OPERATION_BEGUN, LogKind.SPOT_EVENT, LogKind.WAKE, LogKind.IDLE)
+"""Only shown, and not counted: these are kept for the last days alone."""
+RECENT_SECONDS = 8 * 86_400
 TIMES = frozenset({"started_at", "noticed_at", "deadline", "since", "until"})
 """Fields of facts that are moments."""
 COST_SECONDS = 900
@@ -117,6 +120,7 @@ def written(entries: Iterable[LogEntry], end: int) -> bytes:
             if entry.at - noted_at < COST_SECONDS:
                 continue
             noted_at = entry.at
-        if entry.kind in KEPT:
+        recent = entry.at >= end - RECENT_SECONDS or entry.kind not in RECENT
+        if entry.kind in KEPT and recent:
             kept.append(Remembered(entry.at, entry.kind, entry.subject, dict(entry.data)))
     return gzip.compress(msgspec.json.encode(History(FORMAT, end, kept)), 9, mtime=0)

@@ -9,14 +9,13 @@ const R = 8;
 const T = 22;
 const B = 26;
 const WIDEST_BAR = 28;
-const TWO_COLUMNS = 920;
-const WIDEST = 640;
+// From here on the style sheet puts two cards next to each other.
+const TWO_COLUMNS = 1096;
 
 // Drawn about as wide as it will be shown, so the words in it are not scaled down with it.
 function frame(label, unit, columns = 2) {
   const page = document.getElementById("page").clientWidth;
-  const wide = Math.max(300, (columns > 1 && page > TWO_COLUMNS ? page / 2 : page) - 70);
-  const W = columns > 1 ? Math.min(WIDEST, wide) : Math.min(1320, wide);
+  const W = Math.max(300, (columns > 1 && page > TWO_COLUMNS ? page / 2 : page) - 70);
   const svg = s("svg", { class: "chart", viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": `${label}, in ${unit}` });
   svg.append(words(0, 12, "start", unit));
   return { svg, W };
