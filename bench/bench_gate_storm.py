@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -284,6 +285,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=40.0, help="in which they come")
     given = parser.parse_args()
     raise_file_limit()
+    # Who ends it by a signal leaves no server behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     names = [f"web-{number}" for number in range(given.policies)]
     first = free_ports(given.policies + 29)
     with ExitStack() as last:
@@ -297,6 +300,7 @@ def main() -> int:
         place = Place(postgres.url("storm"), kubeconfig, f"{first + 1}-{first + given.policies + 28}", first)
         storm = Storm(server, place, names)
         policies = prepare(server, place, names)
+        print(f"{given.policies} policies sleep; two gates and an autoscaler are started", flush=True)
         actors = Actors(storm, last)
         for address in GATES:
             actors.start_gate(address)

@@ -20,6 +20,8 @@ from ebbtide.model.gate import Gate, ServiceRef
 
 SERVICE = ServiceRef("default", "web")
 LOOPBACK = "127.0.0.1"
+PATIENT = Limits(head_seconds=60.0)
+"""On a machine with other work, the first bytes of a client may take long."""
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -105,7 +107,7 @@ async def gate_house(
 
     routes, backends, metrics, port = Routes(), Backends(), GateMetrics(), free_port()
     routes.replace({port: [found]})
-    keeper = Keeper(House(routes, backends, woken, lost, limits or Limits(), expects=expects), metrics)
+    keeper = Keeper(House(routes, backends, woken, lost, limits or PATIENT, expects=expects), metrics)
     async with listening(keeper, LOOPBACK, [port], knock_seconds=0.2):
         house = GateHouse(keeper, metrics, backends, routes, port, found, wakes)
         try:
