@@ -109,9 +109,9 @@ def _made_types(generations: int) -> list[Row]:
     rows: list[Row] = []
     for generation in range(generations):
         for family, memory_gib in (("c", 2), ("m", 4), ("r", 8)):
-            dearer = chance.uniform(0.9, 1.2)
+            pricier = chance.uniform(0.9, 1.2)
             for cpus in (2, 4, 8, 16, 32, 48, 64, 96, 192):
-                price = cpus * (0.032 + 0.0028 * memory_gib) * dearer
+                price = cpus * (0.032 + 0.0028 * memory_gib) * pricier
                 memory_mib = round(cpus * memory_gib * 1024 * 0.93 - 500)
                 pods = 29 if cpus < 4 else 58 if cpus < 32 else 234 if cpus < 96 else 737
                 rows.append(

@@ -39,7 +39,7 @@ def main() -> int:
 
 def shown(part: list[str]) -> tuple[bool, str, float]:
     """Whether it failed, the last line that it printed, and the minutes that it took."""
-    begun = time.monotonic()
+    started = time.monotonic()
     print(f"\n== {' '.join(part)} ==", flush=True)
     last = "it printed nothing"
     with subprocess.Popen([sys.executable, "-m", *part], stdout=subprocess.PIPE, text=True) as process:
@@ -47,7 +47,7 @@ def shown(part: list[str]) -> tuple[bool, str, float]:
         for line in process.stdout:
             print(line, end="", flush=True)
             last = line.strip() or last
-    return process.returncode != 0, last, (time.monotonic() - begun) / 60
+    return process.returncode != 0, last, (time.monotonic() - started) / 60
 
 
 if __name__ == "__main__":

@@ -26,8 +26,8 @@ def main() -> int:
     wanted = ("postgresql", "dynamodb") if arguments.database == "both" else (arguments.database,)
     total = RunTotals()
     for name in wanted:
-        figures = on_postgresql if name == "postgresql" else on_dynamodb
-        found = figures(arguments.seconds / len(wanted), arguments.seed)
+        totals = on_postgresql if name == "postgresql" else on_dynamodb
+        found = totals(arguments.seconds / len(wanted), arguments.seed)
         print(f"{name}: {found.told()}", flush=True)
         for violation in found.violations[:20]:
             print(f"  {violation}")

@@ -171,7 +171,7 @@ class Chaos:
             process.kill()
             process.join()
         record = store.load()
-        violations, figures = world.finish(record)
+        violations, totals = world.finish(record)
         if record.operation is not None or record.spots:
             violations.append(
                 f"still in progress after {SETTLE_SECONDS} s: {record.operation or record.spots}"
@@ -183,9 +183,9 @@ class Chaos:
         if not SETTINGS.min_workers <= ready <= SETTINGS.max_workers:
             violations.append(f"{ready} ready workers at the end")
         writes, lost, broken = verify_writes(self._folder, store)
-        if not writes or not figures["launched"] or not figures["removed"]:
+        if not writes or not totals["launched"] or not totals["removed"]:
             broken.append("nothing was ever written, launched or removed, so nothing was shown")
-        acts = ", ".join(f"{number} {name}" for name, number in figures.items())
+        acts = ", ".join(f"{number} {name}" for name, number in totals.items())
         store.close()
         return RunTotals(
             0.0,

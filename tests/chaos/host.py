@@ -122,14 +122,14 @@ class Host:
 
         def judged() -> tuple[list[str], dict[str, int]]:
             self._checker.finish(record)
-            figures = {
+            totals = {
                 "launched": self._world.machines.book.launched,
                 "removed": self._world.removed,
                 "evictions": self._world.evictions,
                 "interruptions": self._world.incidents.mail.interruptions,
                 "unjudged": self.unjudged,
             }
-            return list(self._checker.violations), figures
+            return list(self._checker.violations), totals
 
         return self._call(judged)
 
@@ -151,6 +151,6 @@ def serve(url: str, seed: int, address: str, authkey: bytes) -> None:
 def knock(address: str, authkey: bytes) -> Any:
     """A proxy of the host, for a runner in another process."""
     Doors.register("host")
-    doors = Doors(address=address, authkey=authkey)
-    doors.connect()
-    return doors.host()  # type: ignore[attr-defined]
+    opened = Doors(address=address, authkey=authkey)
+    opened.connect()
+    return opened.host()  # type: ignore[attr-defined]

@@ -112,13 +112,13 @@ class Drive:
         self._runners[place] = self._nurseries[version].bear(order)
 
     def _disturb(self, seconds: float) -> None:
-        begun = time.monotonic()
-        look_at = begun + min(FIRST_LOOK_SECONDS, seconds / 3)
-        strike_at, first = begun + 2.0, 0
+        started = time.monotonic()
+        look_at = started + min(FIRST_LOOK_SECONDS, seconds / 3)
+        strike_at, first = started + 2.0, 0
         weather = repeatedly(
             lambda: self._stand.weather.turn(self._stand.witness), 0.8, stop := threading.Event()
         )
-        while (now := time.monotonic()) < begun + seconds and not self._caught:
+        while (now := time.monotonic()) < started + seconds and not self._caught:
             time.sleep(0.03)
             self._thaw(now)
             if now >= strike_at:
@@ -175,10 +175,10 @@ class Drive:
         stand.network.calm()
         stand.weather.settle(stand.witness)
         stand.machines.recover()
-        begun, quiet_since = time.monotonic(), 0.0
+        started, quiet_since = time.monotonic(), 0.0
         unsettled = ["nothing was looked at"]
         while not quiet_since or time.monotonic() < quiet_since + QUIET_SECONDS:
-            if time.monotonic() > begun + SETTLE_SECONDS:
+            if time.monotonic() > started + SETTLE_SECONDS:
                 self._found.violations += [
                     f"{SETTLE_SECONDS:.0f} s after the last fault: {one}" for one in unsettled
                 ]

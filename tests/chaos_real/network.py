@@ -142,17 +142,17 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 
 async def serve(seed: int, targets: Mapping[str, str], badness: float) -> None:
     counts: Counter[str] = Counter()
-    doors = {
+    opened = {
         name: Door(target, random.Random(f"{seed}-{name}"), counts, badness)
         for name, target in targets.items()
     }
-    servers = [await asyncio.start_server(door.meet, "127.0.0.1", 0) for door in doors.values()]
+    servers = [await asyncio.start_server(door.meet, "127.0.0.1", 0) for door in opened.values()]
     ports = [server.sockets[0].getsockname()[1] for server in servers]
-    print(json.dumps(dict(zip(doors, ports, strict=True))), flush=True)
+    print(json.dumps(dict(zip(opened, ports, strict=True))), flush=True)
     loop = asyncio.get_running_loop()
     while order := (await loop.run_in_executor(None, sys.stdin.readline)).strip():
         if order == "calm":
-            for door in doors.values():
+            for door in opened.values():
                 door.calm = True
         print(json.dumps(counts), flush=True)
 
@@ -185,9 +185,9 @@ class Network:
 
 
 @contextmanager
-def network(seed: int, doors: Mapping[str, str], badness: float = 1.0) -> Iterator[Network]:
+def network(seed: int, opened: Mapping[str, str], badness: float = 1.0) -> Iterator[Network]:
     """`badness` times as bad as the chances above."""
-    asked = json.dumps({"seed": seed, "targets": dict(doors), "badness": badness})
+    asked = json.dumps({"seed": seed, "targets": dict(opened), "badness": badness})
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.chaos_real.network", asked],
         cwd=ROOT,

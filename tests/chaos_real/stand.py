@@ -75,13 +75,13 @@ def stand(database_name: str, seed: int, folder: Path) -> Iterator[Stand]:
                 raise RuntimeError(applied.stderr)
         weather = Weather(kube.api, moto, fleet, load, seed)
         weather.prepare()
-        doors = {
+        opened = {
             "kube": f"127.0.0.1:{kube.port}",
             "store": database.target,
             "cloud": urlsplit(endpoint.url).netloc,
             "metrics": urlsplit(prometheus).netloc,
         }
-        between = stack.enter_context(network(seed, doors))
+        between = stack.enter_context(network(seed, opened))
         ports = between.ports
         cloud = f"http://127.0.0.1:{ports['cloud']}"
         config = write_config(

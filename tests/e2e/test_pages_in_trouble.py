@@ -222,8 +222,8 @@ def test_repeated_decisions_to_do_nothing_are_one_row_with_its_span(
         says = f"{action}: because"
         cluster.store.append([LogEntry(entry_id, at, LogKind.DECISION, says, entry_id)])
         if action != "nothing":
-            begun = OperationBegun("op", OperationKind.SCALE_UP, action, entry_id, 1, (), 0, "because")
-            cluster.store.append([entry_of(f"{entry_id}-b", at, begun, "op")])
+            started = OperationBegun("op", OperationKind.SCALE_UP, action, entry_id, 1, (), 0, "because")
+            cluster.store.append([entry_of(f"{entry_id}-b", at, started, "op")])
     with serving(cluster.site()) as url, opened(browser, url.replace("/now", "/why")) as watched:
         page = watched.page
         expect(page.locator("details.idle")).to_have_count(2)

@@ -24,7 +24,7 @@ from ebbtide.model.snapshot import ClusterView
 from ebbtide.model.workload import Workload
 from ebbtide.ports import Observer
 from ebbtide.simulator.faults.ports import RunnerCrashed
-from ebbtide.simulator.run.runner import Stage, ports_of, scaling_doors
+from ebbtide.simulator.run.runner import Stage, ports_of, scaling_ports
 from tests.explorer.sleeping import GROUP, leads_nowhere, state_of, wrong_with_scale, wrong_with_state
 from tests.explorer.watching import wrong_with_acknowledgement, wrong_with_write
 
@@ -77,7 +77,7 @@ class Actor:
         self.token = 0
         self.seen: dict[str, object] = {}
         """Which state and workloads it has seen last."""
-        self.doors: list[Door] = []
+        self.opened: list[Port] = []
         self.blind: set[str] = set()
         """Which lists could not be read in its last look."""
         self.misled = False
@@ -116,14 +116,14 @@ class Actor:
         self.thread = greenlet(lambda: self._run(stage, lambda: work(stage, director, deadline)))
 
     def _ticking(self, stage: Stage, director: Director, deadline: float) -> None:
-        ports = doors_of(self, stage, director)
+        ports = faulty_ports_of(self, stage, director)
         if self.kind == "spot":
             answer_notices(ports, stage.settings, self.owner, deadline)
         else:
             tick(ports, stage.settings, self.owner, deadline, self.keeps_lease)
 
     def _scaling(self, stage: Stage, director: Director, deadline: float) -> None:
-        scaling = Scaling(scaling_doors_of(self, stage, director), stage.zero, stage.settings)
+        scaling = Scaling(faulty_scaling_ports_of(self, stage, director), stage.zero, stage.settings)
         if self.kind == "idle":
             scaling.round(self.owner, deadline)
         elif self.kind == "gate":
@@ -145,9 +145,9 @@ class Actor:
             stage.checker.say(f"the tick failed unexpectedly: {type(error).__name__}: {error}")
 
     def end_tick(self) -> None:
-        for door in self.doors:
-            vars(door).clear()
-        self.doors.clear()
+        for port in self.opened:
+            vars(port).clear()
+        self.opened.clear()
         self.thread, self.chain, self.wakes_at = None, 0, -1.0
         self.blind.clear()
         self.misled = False
@@ -161,7 +161,7 @@ def without_pods_of_marked(view: ClusterView) -> ClusterView:
     return replace(view, pods=tuple(pod for pod in view.pods if pod.node_name not in marked))
 
 
-class Door:
+class Port:
     """A port of one runner; every method of it, also one that is added later, is a point of choice."""
 
     def __init__(self, inner: object, name: str, actor: Actor, stage: Stage, director: Director) -> None:
@@ -312,27 +312,27 @@ class Door:
         return RunnerCrashed(f"crashed at {verb}")
 
 
-def doors_of(actor: Actor, stage: Stage, director: Director) -> Ports:
+def faulty_ports_of(actor: Actor, stage: Stage, director: Director) -> Ports:
     sound = ports_of(stage)
-    doors = _doors(sound, ("store", "cluster", "cloud", "metrics", "inbox"), actor, stage, director)
-    return replace(sound, **doors, new_id=lambda: _new_id(stage), observer=director.witness)
+    opened = _ports_of(sound, ("store", "cluster", "cloud", "metrics", "inbox"), actor, stage, director)
+    return replace(sound, **opened, new_id=lambda: _new_id(stage), observer=director.witness)
 
 
-def scaling_doors_of(actor: Actor, stage: Stage, director: Director) -> ScalingPorts:
+def faulty_scaling_ports_of(actor: Actor, stage: Stage, director: Director) -> ScalingPorts:
     """Without the one to the nodes: they say only what a target costs."""
-    sound = scaling_doors(stage, ports_of(stage))
+    sound = scaling_ports(stage, ports_of(stage))
     names = ("store", "policies", "workloads", "signals", *(("services",) if stage.gates else ()))
-    doors = _doors(sound, names, actor, stage, director)
-    return replace(sound, **doors, cluster=None, new_id=lambda: _new_id(stage))
+    opened = _ports_of(sound, names, actor, stage, director)
+    return replace(sound, **opened, cluster=None, new_id=lambda: _new_id(stage))
 
 
-def _doors(
+def _ports_of(
     sound: object, names: Sequence[str], actor: Actor, stage: Stage, director: Director
 ) -> dict[str, Any]:
     """Any port, since a door has whatever methods are behind it."""
-    doors = {name: Door(getattr(sound, name), name, actor, stage, director) for name in names}
-    actor.doors += doors.values()
-    return doors
+    opened = {name: Port(getattr(sound, name), name, actor, stage, director) for name in names}
+    actor.opened += opened.values()
+    return opened
 
 
 def _new_id(stage: Stage) -> str:

@@ -46,8 +46,8 @@ def run(name: str, seconds: int) -> bool:
     command = [sys.executable, "-m", "tests.fuzz", "--one", name, "--seconds", str(seconds)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     lines = done.stdout.splitlines()
-    figures = [line for line in lines if line.startswith("Done ")]
-    print(f"{name}: {(figures or ['no figures'])[0]}; exit {done.returncode}", flush=True)
+    totals = [line for line in lines if line.startswith("Done ")]
+    print(f"{name}: {(totals or ['no totals'])[0]}; exit {done.returncode}", flush=True)
     if done.returncode:
         print("\n".join(lines[-30:]), flush=True)
     return bool(done.returncode)

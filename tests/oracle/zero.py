@@ -34,10 +34,12 @@ def may_sleep(policy: Sleeper, quiet_since: int | None, last_wake_at: int | None
         return no("it has no signals")
     if quiet_since is None:
         return no("it is in use, or that is not known")
-    begun = max(quiet_since, last_wake_at or 0)
+    started = max(quiet_since, last_wake_at or 0)
     wait = policy.idle_threshold + policy.keep_alive
     return (
-        either("long enough; a grace may still hold") if now - begun >= wait else no(f"quiet {now - begun} s")
+        either("long enough; a grace may still hold")
+        if now - started >= wait
+        else no(f"quiet {now - started} s")
     )
 
 

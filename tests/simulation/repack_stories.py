@@ -69,7 +69,7 @@ def mostly_empty() -> World:
     return world_of(*[("small", "a")] * 4, pods=2, pinned=True)
 
 
-def dear() -> World:
+def expensive() -> World:
     """A dear node, of which all pods would fit on a cheaper one that is not there yet."""
     return world_of(("big", "a"), ("small", "b"), pods=5, cpu_milli=400)
 
@@ -98,7 +98,7 @@ LAUNCHES = replace(SETTINGS_REPACK, consolidation=replace(REPACK, replace=True))
 STORIES = (
     Story("consolidation", scattered, 2, SETTINGS_REPACK, ticks=24),
     Story("consolidation of empty nodes", mostly_empty, 2, SETTINGS_REPACK, ticks=26),
-    Story("consolidation onto a cheaper node", dear, 2, LAUNCHES, ticks=30),
+    Story("consolidation onto a cheaper node", expensive, 2, LAUNCHES, ticks=30),
     Story("consolidation that sticks", scattered, 3, SETTINGS_REPACK, 28, nothing_starts_again),
     Story("consolidation that is interrupted", with_a_spot_node, 4, SETTINGS_REPACK, 24, a_spot_notice),
 )

@@ -91,7 +91,7 @@ class StoryRun:
         self._owners = count(1)
 
     def ports(self, plan: Plan) -> Ports:
-        doors = Ports(
+        opened = Ports(
             store=self.store,
             cluster=SimCluster(self.world, self.clock),
             cloud=SimCloud(self.world, self.clock),
@@ -101,7 +101,7 @@ class StoryRun:
             clock=self.clock,
             new_id=lambda: f"id-{next(self._ids):06d}",
         )
-        return faulty_ports(doors, plan, self._disturbed)
+        return faulty_ports(opened, plan, self._disturbed)
 
     def _disturbed(self) -> None:
         self.world.disturbances += 1
@@ -122,8 +122,8 @@ class StoryRun:
 
     def tick(self, runner: Ports | None = None, owner: str = "runner") -> str:
         """One tick by a runner, undisturbed where none is named; what it said."""
-        doors = self.ports(CrashPlan()) if runner is None else runner
-        says = guarded_tick(doors, self.story.settings, owner, TICK_SECONDS).says
+        opened = self.ports(CrashPlan()) if runner is None else runner
+        says = guarded_tick(opened, self.story.settings, owner, TICK_SECONDS).says
         self.sentences.append(says)
         return says
 

@@ -127,8 +127,8 @@ class Shows:
 
 
 def shown(story_run: StoryRun, view: ClusterView) -> Ports:
-    doors = story_run.ports(CrashPlan())
-    return replace(doors, cluster=cast(Cluster, Shows(doors.cluster, view)))
+    opened = story_run.ports(CrashPlan())
+    return replace(opened, cluster=cast(Cluster, Shows(opened.cluster, view)))
 
 
 def test_lease_expires_while_a_slow_run_still_drains() -> None:
@@ -562,5 +562,5 @@ def _wake(harness: PolicyHarness) -> None:
 
 
 def _through(harness: PolicyHarness, plan: CrashPlan) -> Scaling:
-    doors = faulty_scaling(harness.scaling.ports, plan)
-    return harness.runner(store=doors.store, policies=doors.policies, workloads=doors.workloads)
+    opened = faulty_scaling(harness.scaling.ports, plan)
+    return harness.runner(store=opened.store, policies=opened.policies, workloads=opened.workloads)

@@ -70,8 +70,8 @@ class Protected:
 
 
 def protecting(story_run: StoryRun, plan: CrashPlan | None = None) -> Ports:
-    doors = story_run.ports(plan or CrashPlan())
-    return replace(doors, cloud=cast(Cloud, Protected(doors.cloud)))
+    opened = story_run.ports(plan or CrashPlan())
+    return replace(opened, cloud=cast(Cloud, Protected(opened.cloud)))
 
 
 @CRASHES

@@ -71,9 +71,9 @@ def awake_and_taken_over() -> GatedHarness:
 
 
 def struck(harness: GatedHarness, plan: CrashPlan) -> Scaling:
-    doors = faulty_scaling(harness.scaling.ports, plan)
+    opened = faulty_scaling(harness.scaling.ports, plan)
     return harness.runner(
-        store=doors.store, policies=doors.policies, workloads=doors.workloads, services=doors.services
+        store=opened.store, policies=opened.policies, workloads=opened.workloads, services=opened.services
     )
 
 

@@ -59,10 +59,10 @@ def through(story_run: StoryRun, lens: Lens) -> Ports:
     return replace(story_run.ports(CrashPlan()), cluster=cluster, cloud=cloud)
 
 
-def run(story_run: StoryRun, doors: Ports, seconds: float) -> None:
+def run(story_run: StoryRun, opened: Ports, seconds: float) -> None:
     end = story_run.clock.now() + seconds
     while story_run.clock.now() < end:
-        said = guarded_tick(doors, story_run.story.settings, "runner", TICK_SECONDS).says
+        said = guarded_tick(opened, story_run.story.settings, "runner", TICK_SECONDS).says
         story_run.sentences.append(said)
         story_run.wait(TICK_SECONDS)
 
@@ -94,13 +94,13 @@ def test_all_nodes_seen_as_unregistered() -> None:
 def test_all_nodes_seen_as_unregistered_while_one_is_being_launched() -> None:
     story_run = StoryRun(Story("unregistered", busy_cluster, 3, NO_REMOVALS))
     lens = Lens()
-    doors = through(story_run, lens)
-    story_run.tick_until(lambda record: record.operation is not None, doors)
+    opened = through(story_run, lens)
+    story_run.tick_until(lambda record: record.operation is not None, opened)
     lens.view = unregistered
-    run(story_run, doors, 45 * 60)
+    run(story_run, opened, 45 * 60)
     assert done(story_run, *REMOVING) == []
     lens.view = lambda view: view
-    run(story_run, doors, HOUR)
+    run(story_run, opened, HOUR)
     assert story_run.problems() == []
 
 
@@ -130,13 +130,13 @@ def test_pod_cache_empty_so_all_nodes_look_empty() -> None:
 def test_pod_cache_empty_while_a_node_is_being_drained() -> None:
     story_run = StoryRun(Story("no pods", lambda: idle_cluster(Rules(detach=Span(300, 300))), 2))
     lens = Lens()
-    doors = through(story_run, lens)
-    story_run.tick_until(lambda record: record.operation is not None, doors)
+    opened = through(story_run, lens)
+    story_run.tick_until(lambda record: record.operation is not None, opened)
     lens.view = lambda view: ClusterView(view.nodes, (), view.budgets)
-    run(story_run, doors, 600)
+    run(story_run, opened, 600)
     assert done(story_run, ActKind.TERMINATE) == []
     lens.view = lambda view: view
-    run(story_run, doors, HOUR)
+    run(story_run, opened, HOUR)
     assert story_run.problems() == []
 
 
@@ -211,13 +211,13 @@ def test_mass_deletion_after_an_api_blip() -> None:
     for blip in (nobody_is_ready, half_is_missing, lambda _: ClusterView()):
         story_run = StoryRun(Story("blip", idle_cluster, 4, replace(SETTINGS, min_workers=4, max_workers=4)))
         lens = Lens()
-        doors = through(story_run, lens)
-        run(story_run, doors, 300)
+        opened = through(story_run, lens)
+        run(story_run, opened, 300)
         lens.view = blip
-        run(story_run, doors, 3 * SETTINGS.orphan_grace_seconds)
+        run(story_run, opened, 3 * SETTINGS.orphan_grace_seconds)
         assert done(story_run, *REMOVING) == []
         lens.view = lambda view: view
-        run(story_run, doors, HOUR)
+        run(story_run, opened, HOUR)
         assert done(story_run, *REMOVING) == []
         assert story_run.problems() == []
 
@@ -231,11 +231,11 @@ def test_mass_deletion_after_a_blip_of_the_cloud() -> None:
     for blip in (lambda _: (), half):
         story_run = StoryRun(Story("blip", idle_cluster, 4, replace(SETTINGS, min_workers=4, max_workers=4)))
         lens = Lens()
-        doors = through(story_run, lens)
-        run(story_run, doors, 300)
+        opened = through(story_run, lens)
+        run(story_run, opened, 300)
         lens.instances = blip
-        run(story_run, doors, 1800)
+        run(story_run, opened, 1800)
         assert done(story_run, *REMOVING) == []
         lens.instances = lambda instances: instances
-        run(story_run, doors, HOUR)
+        run(story_run, opened, HOUR)
         assert story_run.problems() == []

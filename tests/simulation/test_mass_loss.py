@@ -50,13 +50,13 @@ def test_pods_get_new_nodes_promptly_after_a_mass_loss(rules: Rules) -> None:
     """Once pods were pending for eight hours: the dead nodes counted against the maximum, and forgetting them
     needed the very health that they kept from coming back."""
     story_run = StoryRun(Story("mass loss", lambda: full_cluster(rules), WORKERS, FULL))
-    doors = story_run.ports(CrashPlan())
-    run(story_run, doors, 120)
+    opened = story_run.ports(CrashPlan())
+    run(story_run, opened, 120)
     lost = lose(story_run)
-    run(story_run, doors, 15 * 60)
+    run(story_run, opened, 15 * 60)
     assert len(done(story_run, ActKind.LAUNCH)) == LOST, story_run.sentences[-1]
     assert story_run.ready_workers() == WORKERS
-    run(story_run, doors, HOUR)
+    run(story_run, opened, HOUR)
     left = {node.uid for node in story_run.world.inventory.nodes.values()} & {node.uid for node in lost}
     assert left == set(), "their Node objects are forgotten"
     assert story_run.problems() == []
@@ -66,8 +66,8 @@ def test_a_partial_list_of_the_cloud_does_not_make_dark_nodes_gone() -> None:
     """A zone is dark, and the cloud shows a page too few: a Ready worker is missing from it as well."""
     story_run = StoryRun(Story("dark", lambda: full_cluster(Rules()), WORKERS, FULL))
     lens = Lens()
-    doors = through(story_run, lens)
-    run(story_run, doors, 120)
+    opened = through(story_run, lens)
+    run(story_run, opened, 120)
     dark = {m.instance.id for m in story_run.world.machines.book.machines.values() if m.instance.zone == "a"}
     ready = next(
         m for m in story_run.world.machines.book.machines.values() if m.ours and m.instance.zone == "b"
@@ -75,10 +75,10 @@ def test_a_partial_list_of_the_cloud_does_not_make_dark_nodes_gone() -> None:
     story_run.world.plan(story_run.clock.now(), "zone-down", "a")
     hidden = dark | {ready.instance.id}
     lens.instances = lambda instances: tuple(one for one in instances if one.id not in hidden)
-    run(story_run, doors, HOUR)
+    run(story_run, opened, HOUR)
     assert done(story_run, ActKind.DELETE_NODE, ActKind.LAUNCH) == []
     lens.instances = lambda instances: instances
     story_run.world.plan(story_run.clock.now(), "zone-up", "a")
-    run(story_run, doors, HOUR)
+    run(story_run, opened, HOUR)
     assert story_run.ready_workers() == WORKERS
     assert story_run.problems() == []

@@ -55,12 +55,12 @@ def asleep() -> PolicyHarness:
 
 
 def struck(harness: PolicyHarness, plan: CrashPlan) -> Scaling:
-    return harness.runner(**_doors(harness, plan))
+    return harness.runner(**_ports_of(harness, plan))
 
 
-def _doors(harness: PolicyHarness, plan: CrashPlan) -> dict[str, object]:
-    doors = faulty_scaling(harness.scaling.ports, plan)
-    return {"store": doors.store, "policies": doors.policies, "workloads": doors.workloads}
+def _ports_of(harness: PolicyHarness, plan: CrashPlan) -> dict[str, object]:
+    opened = faulty_scaling(harness.scaling.ports, plan)
+    return {"store": opened.store, "policies": opened.policies, "workloads": opened.workloads}
 
 
 def replicas(harness: PolicyHarness) -> list[int]:

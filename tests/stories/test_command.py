@@ -37,8 +37,8 @@ def test_json_of_a_story_that_holds(shell: Shell) -> None:
     assert {frozenset(said) for said in result["ticks"]} == {frozenset({"at", "says"})}
     assert {"p50", "p90", "p99", "max"} <= set(result["waits"])
     assert 180 < result["waits"]["p50"] <= result["waits"]["max"] < 600
-    figures = {"cost", "node_hours", "pending_pod_seconds", "launched", "removed", "evictions"}
-    assert figures <= set(result)
+    totals = {"cost", "node_hours", "pending_pod_seconds", "launched", "removed", "evictions"}
+    assert totals <= set(result)
     assert shell.files() == ["story.yaml"]
 
 

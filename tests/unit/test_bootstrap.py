@@ -107,7 +107,7 @@ def test_aws_gets_ec2_sqs_and_prometheus_before_metrics_server(folder: Path) -> 
         assert isinstance(ports.metrics, FirstKnown)
         assert isinstance(ports.inbox, SqsInbox)
     finally:
-        bootstrap.close_doors(ports)
+        bootstrap.close_ports(ports)
         ports.store.close()
 
 
@@ -119,7 +119,7 @@ def test_hetzner_gets_its_cloud_an_empty_inbox_and_metrics_server(folder: Path) 
         assert isinstance(world.inbox, HandedInbox)
         assert world.inbox.receive() == ()
     finally:
-        bootstrap.close_doors(world)
+        bootstrap.close_ports(world)
 
 
 @pytest.mark.parametrize("text", [AWS, HETZNER])

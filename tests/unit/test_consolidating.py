@@ -131,8 +131,10 @@ def test_budgets_limit_how_many_are_emptied(of_pool: bool) -> None:
 
 def test_what_the_budgets_leave_of_it_must_still_be_worth_it() -> None:
     one = RemovalBudget(1, reasons=(RemovalReason.UNDERUTILISED,))
-    dearer = replace(RULES, min_savings_per_hour=Decimal("0.06"))
-    decision = decided(loaded(*NAMES), make_record(), replace(SETTINGS, budgets=(one,), consolidation=dearer))
+    pricier = replace(RULES, min_savings_per_hour=Decimal("0.06"))
+    decision = decided(
+        loaded(*NAMES), make_record(), replace(SETTINGS, budgets=(one,), consolidation=pricier)
+    )
     assert failed(decision).name == "still worth it"
     assert failed(decision).says == "0.05 EUR/h are saved within the budgets, 0.06 are asked for"
 

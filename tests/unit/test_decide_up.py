@@ -107,8 +107,12 @@ def test_fewer_ready_workers_than_the_minimum_are_made_up_for() -> None:
 
 
 def test_a_pool_below_its_own_minimum_is_made_up_for_in_that_pool() -> None:
-    dear = make_type("dear", price="9")
-    pools = (make_pool(), make_pool("gpu", types=(dear,), min_workers=2), make_pool("third", min_workers=1))
+    expensive = make_type("dear", price="9")
+    pools = (
+        make_pool(),
+        make_pool("gpu", types=(expensive,), min_workers=2),
+        make_pool("third", min_workers=1),
+    )
     record = make_record(short_since=NOW - 180)
     decision = decided(make_snapshot(NODES), record, pools=pools, max_batch_up=5)
     assert sorted(slot.pool for slot in decision.slots) == ["gpu", "gpu", "third"]

@@ -13,9 +13,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ebbtide.adapters.metrics_export.health import Health
-from ebbtide.adapters.metrics_export.metrics import ClusterFigures, MetricsRegistry
+from ebbtide.adapters.metrics_export.metrics import ClusterMetrics, MetricsRegistry
 from ebbtide.adapters.metrics_export.serving import MOST_CONNECTIONS, MetricsServer
-from ebbtide.bootstrap.metrics import figures_served
+from ebbtide.bootstrap.metrics import metrics_served
 from ebbtide.config.document import Read
 from ebbtide.config.load import build_config
 from ebbtide.engine.loop import guarded_tick
@@ -34,15 +34,15 @@ class Watched:
 
     def __init__(self, **settings: object) -> None:
         self.small = Small(settings=quick_settings(**settings))
-        self.figures = MetricsRegistry(self.small.clock.now)
-        self.ports = replace(self.small.ports, observer=Observers(self.figures.of(self.small.settings)))
-        self.health = Health(self.figures, 60)
+        self.metrics = MetricsRegistry(self.small.clock.now)
+        self.ports = replace(self.small.ports, observer=Observers(self.metrics.of(self.small.settings)))
+        self.health = Health(self.metrics, 60)
 
     def tick(self, ports: Ports | None = None, owner: str = "runner") -> str:
         return guarded_tick(ports or self.ports, self.small.settings, owner, 60).says
 
     def value(self, name: str, **labels: str) -> float | None:
-        return self.figures.registry.get_sample_value(name, {"cluster": "cluster", **labels})
+        return self.metrics.registry.get_sample_value(name, {"cluster": "cluster", **labels})
 
 
 def test_a_scale_down_is_counted_from_its_decision_to_its_end() -> None:
@@ -132,7 +132,7 @@ def test_a_loop_that_no_longer_ticks_is_dead() -> None:
     assert watched.health.why_dead().startswith("cluster: no tick for ")
 
 
-class Faulty(ClusterFigures):
+class Faulty(ClusterMetrics):
     def decided(self, decision: Decision) -> None:
         raise ZeroDivisionError("a bug in it")
 
@@ -194,8 +194,8 @@ def test_an_address_that_is_taken_is_said_and_the_loop_runs_without() -> None:
     with served(watched) as url:
         taken = url.removeprefix("http://")
         config = build_config(Read(), {"METRICS_ADDR": taken})
-        with figures_served([(config, watched.small.ports)], said.append) as doors:
-            assert len(doors.doors) == 1
+        with metrics_served([(config, watched.small.ports)], said.append) as opened:
+            assert len(opened.opened) == 1
     assert said[0].startswith(f"No metrics are served: {taken} cannot be listened on")
 
 

@@ -42,11 +42,11 @@ ZERO = "philotes_scaling_is_scaled_to_zero"
 class Watched:
     def __init__(self, harness: PolicyHarness) -> None:
         self.harness = harness
-        self.figures = MetricsRegistry(harness.clock.now)
-        self.figures.policies.follow("cluster", harness.rows)
+        self.metrics = MetricsRegistry(harness.clock.now)
+        self.metrics.policies.follow("cluster", harness.rows)
 
     def value(self, name: str, **labels: str) -> float | None:
-        return self.figures.registry.get_sample_value(name, {"cluster": "cluster", **labels})
+        return self.metrics.registry.get_sample_value(name, {"cluster": "cluster", **labels})
 
 
 def test_idleness_activity_and_sleep_have_figures_under_the_names_of_the_design() -> None:
@@ -96,7 +96,7 @@ def test_policies_that_cannot_be_read_have_no_figures_rather_than_old_ones() -> 
     harness = PolicyHarness()
     rows = Broken(harness)
     seen = Watched(harness)
-    seen.figures.policies.follow("cluster", rows)  # type: ignore[arg-type]  # all that is asked of it
+    seen.metrics.policies.follow("cluster", rows)  # type: ignore[arg-type]  # all that is asked of it
     assert seen.value(ZERO, policy="web") == 0
     rows.broken = True
     assert seen.value(ZERO, policy="web") == 0
@@ -107,7 +107,7 @@ def test_policies_that_cannot_be_read_have_no_figures_rather_than_old_ones() -> 
 def test_wakes_are_counted_by_reason_and_timed() -> None:
     harness = PolicyHarness()
     seen = Watched(harness)
-    notifier = seen.figures.wakes.counting("cluster", harness.notifier)
+    notifier = seen.metrics.wakes.counting("cluster", harness.notifier)
     harness.scaling = harness.runner(notifier=notifier)
     harness.scaling.wake(harness.policies[0].id, WakeReason.MANUAL)
     harness.sleep()
@@ -121,12 +121,12 @@ def test_wakes_are_counted_by_reason_and_timed() -> None:
 
 
 def test_consolidations_are_counted_with_what_they_save_and_why_they_fail() -> None:
-    figures = MetricsRegistry()
-    observer = figures.of(Settings())
+    metrics = MetricsRegistry()
+    observer = metrics.of(Settings())
     done = Consolidate("op-1", 0, savings_per_hour=Decimal("0.14"), currency="EUR")
     observer.closed(done, True)
     observer.closed(Consolidate("op-2", 0, abort_cause=AbortCause.PODS_WAITING), False)
-    value = figures.registry.get_sample_value
+    value = metrics.registry.get_sample_value
     assert value("ebbtide_consolidations_total", {"cluster": "cluster", "result": "succeeded"}) == 1
     assert value("ebbtide_consolidations_total", {"cluster": "cluster", "result": "failed"}) == 1
     saved = {"cluster": "cluster", "currency": "EUR"}
@@ -139,8 +139,8 @@ def test_consolidations_are_counted_with_what_they_save_and_why_they_fail() -> N
 
 
 def test_one_that_only_takes_empty_nodes_is_counted_once_too() -> None:
-    figures = MetricsRegistry()
-    observer = figures.of(Settings())
+    metrics = MetricsRegistry()
+    observer = metrics.of(Settings())
     plan = ConsolidationPlan(cost_before=Decimal("0.1536"), cost_after=Decimal("0.0168"), currency="EUR")
     report = ConsolidationReport((), plan=plan)
     for number, (reason, succeeded) in enumerate((("", True), ("default/web waits for a node", False))):
@@ -149,7 +149,7 @@ def test_one_that_only_takes_empty_nodes_is_counted_once_too() -> None:
         observer.closed(work, succeeded)
         observer.closed(work, succeeded)  # the nodes that go later, under the same id
     observer.closed(ScaleDown("other", 0, ()), True)
-    value = figures.registry.get_sample_value
+    value = metrics.registry.get_sample_value
     assert value("ebbtide_consolidations_total", {"cluster": "cluster", "result": "succeeded"}) == 1
     saved = {"cluster": "cluster", "currency": "EUR"}
     assert value("ebbtide_consolidation_savings_per_hour_sum", saved) == pytest.approx(0.1368)
@@ -158,8 +158,8 @@ def test_one_that_only_takes_empty_nodes_is_counted_once_too() -> None:
 
 
 def test_nodes_that_come_and_go_are_counted_once() -> None:
-    figures = MetricsRegistry()
-    observer = figures.of(Settings())
+    metrics = MetricsRegistry()
+    observer = metrics.of(Settings())
     slot, gone = Slot("op-1-0", "workers", "cpx22", "zone-a"), Removal("i-1", "node-1")
     ready = ScaleUp("op-1", 0, 1, (Slot("op-1-0", "workers", "cpx22", "zone-a", state=SlotState.READY),))
     observer.advanced(ScaleUp("op-1", 0, 1, (slot,)), ready)
@@ -168,7 +168,7 @@ def test_nodes_that_come_and_go_are_counted_once() -> None:
     observer.advanced(ScaleDown("op-2", 0, (gone,)), ScaleDown("op-2", 0, (removed,)))
     spot = Spot("spot-1", "i-1", SpotKind.INTERRUPTION, 0, 120)
     observer.advanced(spot, Spot("spot-1", "i-1", SpotKind.INTERRUPTION, 0, 120, removal=removed))
-    value = figures.registry.get_sample_value
+    value = metrics.registry.get_sample_value
     assert value("ebbtide_nodes_provisioned_total", {"cluster": "cluster"}) == 1
     assert value("ebbtide_nodes_decommissioned_total", {"cluster": "cluster"}) == 2
 
@@ -189,9 +189,9 @@ def test_figures_are_kept_where_anybody_could_ask_for_them() -> None:
 
 def test_savings_are_booked_when_the_last_of_its_nodes_has_gone() -> None:
     """The whole used to be booked after the first of two nodes, and the second never counted."""
-    figures = MetricsRegistry()
-    observer = figures.of(Settings())
-    value, saved = figures.registry.get_sample_value, {"cluster": "cluster", "currency": "EUR"}
+    metrics = MetricsRegistry()
+    observer = metrics.of(Settings())
+    value, saved = metrics.registry.get_sample_value, {"cluster": "cluster", "currency": "EUR"}
     total, count = (f"ebbtide_consolidation_savings_per_hour_{part}" for part in ("sum", "count"))
     for start in (1, 2):
         empties = (make_removal("a1"), make_removal("a2"))

@@ -74,9 +74,11 @@ def test_a_type_of_unknown_price_is_taken_only_where_none_is_known() -> None:
 
 
 def test_a_spot_pool_is_compared_by_its_spot_prices() -> None:
-    dear = make_type("dear", price="0.01", spot_price="0.09")
+    expensive = make_type("dear", price="0.01", spot_price="0.09")
     fair = make_type("fair", price="0.50", spot_price="0.03")
-    found = plan(make_snapshot(pods=[waiting()]), pools=(make_pool(types=(dear, fair), market=Market.SPOT),))
+    found = plan(
+        make_snapshot(pods=[waiting()]), pools=(make_pool(types=(expensive, fair), market=Market.SPOT),)
+    )
     (offer,) = found.offers
     slot = offer.slot("key")
     assert (slot.instance_type, slot.market, slot.key) == ("fair", Market.SPOT, "key")

@@ -80,12 +80,12 @@ class Book:
         inner.close()
 
     def noting_costs(self, story_run: Any, story: Any) -> Any:
-        doors = story_run.ports(CrashPlan())
+        opened = story_run.ports(CrashPlan())
         with suppress(ImportError):
             from ebbtide.engine.cost_notes import CostNotes
 
-            return replace(doors, observer=CostNotes(story_run.store, story.settings, doors.new_id))
-        return doors
+            return replace(opened, observer=CostNotes(story_run.store, story.settings, opened.new_id))
+        return opened
 
     def keep(self, slug: str, story: str, story_run: Any) -> None:
         name = f"{slug}-{len(self.worlds)}"

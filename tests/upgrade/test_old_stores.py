@@ -238,7 +238,7 @@ def test_entries_that_were_logged_without_data_are_shown_and_not_counted(
         assert [fact for kind in DONE for fact in facts_in(entries, FACTS[kind][0])] == []
         found += len(entries)
         last = max((entry.at for entry in entries), default=0)
-        figures = collect(store, cluster, (), period_of("2023-11-01", "2030-01-01", last + 60))
-        assert (figures.done.operations, figures.done.unknown) == ((), len(entries))
+        totals = collect(store, cluster, (), period_of("2023-11-01", "2030-01-01", last + 60))
+        assert (totals.done.operations, totals.done.unknown) == ((), len(entries))
         store.close()
     assert found > 100

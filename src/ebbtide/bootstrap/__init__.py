@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from urllib.parse import urlsplit, urlunsplit
 
-from ebbtide.bootstrap.kubernetes import close_doors, needing, open_kubernetes
+from ebbtide.bootstrap.kubernetes import close_ports, needing, open_kubernetes
 from ebbtide.bootstrap.parts import ClusterPorts, LineNotifier, SystemClock, TimeOrderedIds
 from ebbtide.config import Config
 from ebbtide.config.api import webhook_secrets
@@ -29,7 +29,7 @@ __all__ = [
     "TimeOrderedIds",
     "assemble",
     "build",
-    "close_doors",
+    "close_ports",
     "open_kubernetes",
     "open_notifier",
     "open_store",
@@ -50,7 +50,7 @@ def build(
         try:
             return assemble(config, open_store(config), world)
         except BaseException:
-            close_doors(world)
+            close_ports(world)
             raise
     if open_simulated is None:
         raise ConfigError(

@@ -148,12 +148,12 @@ def cloud_client(config: Config, service: str = "ec2") -> Any:
     raise ConfigError("no cloud is configured; nothing was touched. Set cloud.kind to aws or hetzner.")
 
 
-def close_doors(doors: ClusterPorts | Ports) -> None:
+def close_ports(opened: ClusterPorts | Ports) -> None:
     """Close every port that can be closed, the store last. If one fails, the others are still closed."""
     with ExitStack() as last_first:
         for name in LAST_TO_CLOSE_FIRST:
-            if shut := getattr(getattr(doors, name, None), "close", None):
-                last_first.callback(shut)
+            if close := getattr(getattr(opened, name, None), "close", None):
+                last_first.callback(close)
 
 
 def _open_metrics(config: Config, connection: Connection, cluster: KubeCluster) -> Metrics:

@@ -24,21 +24,21 @@ Cluster = tuple[Config, Ports]
 class Watched:
     """The same ports, with metrics of the calls through them. `health` is None if there are none."""
 
-    doors: tuple[Ports, ...]
+    opened: tuple[Ports, ...]
     health: Health | None = None
 
     def follow(self, config: Config, scaling: Scaling | None) -> None:
         """Policies have metrics too, once their store is open."""
         if self.health is not None and scaling is not None:
-            self.health.figures.policies.follow(config.settings.cluster, scaling.ports.policies)
+            self.health.metrics.policies.follow(config.settings.cluster, scaling.ports.policies)
 
 
 def watched(clusters: Sequence[Cluster], say: Callable[[str], None], ticks: bool = True) -> Watched:
     """Metrics, if anyone can scrape them. A process that does not tick (`ebbtide serve`) still counts as
     healthy."""
-    doors = tuple(ports for _, ports in clusters)
+    opened = tuple(ports for _, ports in clusters)
     if all(config.metrics_addr == OFF and config.api.listen == OFF for config, _ in clusters) and ticks:
-        return Watched(doors)
+        return Watched(opened)
     try:
         from ebbtide.adapters.metrics_export.health import Health
         from ebbtide.adapters.metrics_export.metrics import MetricsRegistry
@@ -46,18 +46,18 @@ def watched(clusters: Sequence[Cluster], say: Callable[[str], None], ticks: bool
         if (error.name or "").startswith("ebbtide"):
             raise
         say("No metrics are served: prometheus-client is not installed. Run: pip install 'ebbtide[kube]'")
-        return Watched(doors)
-    figures = MetricsRegistry()
+        return Watched(opened)
+    metrics = MetricsRegistry()
     seen = []
     for config, ports in clusters:
-        told = (ports.observer, figures.of(config.settings)) if ticks else (ports.observer,)
-        notifier = figures.wakes.counting(config.settings.cluster, ports.notifier)
+        told = (ports.observer, metrics.of(config.settings)) if ticks else (ports.observer,)
+        notifier = metrics.wakes.counting(config.settings.cluster, ports.notifier)
         seen.append(replace(ports, observer=Observers(*told), notifier=notifier))
-    return Watched(tuple(seen), Health(figures, max(config.interval_seconds for config, _ in clusters)))
+    return Watched(tuple(seen), Health(metrics, max(config.interval_seconds for config, _ in clusters)))
 
 
 @contextmanager
-def figures_served(clusters: Sequence[Cluster], say: Callable[[str], None]) -> Iterator[Watched]:
+def metrics_served(clusters: Sequence[Cluster], say: Callable[[str], None]) -> Iterator[Watched]:
     """Watched, and served where the first configuration says."""
     seen = watched(clusters, say)
     address = clusters[0][0].metrics_addr

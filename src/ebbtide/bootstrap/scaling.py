@@ -67,7 +67,7 @@ def open_scaling(config: Config, ports: Ports, stays: bool = False) -> Scaling |
         if config.policies:
             raise
         return None
-    doors = ScalingPorts(
+    opened = ScalingPorts(
         store=store,
         policies=policies,
         workloads=ports.workloads,
@@ -83,7 +83,7 @@ def open_scaling(config: Config, ports: Ports, stays: bool = False) -> Scaling |
         follows=stays,
     )
     settings = for_a_daemon(config.settings) if stays else config.settings
-    return Scaling(doors, config.zero, settings)
+    return Scaling(opened, config.zero, settings)
 
 
 def apply_policies(config: Config, scaling: Scaling) -> list[str]:

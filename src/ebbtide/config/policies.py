@@ -69,7 +69,7 @@ Cron = Annotated[str, Field(max_length=100), AfterValidator(_cron)]
 Zone = Annotated[str, Field(max_length=64), AfterValidator(_zone)]
 Day = Annotated[str, BeforeValidator(_day)]
 Amount = Annotated[Decimal, BeforeValidator(_amount)]
-Figure = Annotated[float, Field(allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class WorkloadKeys(Section):
@@ -101,7 +101,7 @@ class TargetKeys(Section):
 class RuleKeys(Section):
     metric: str = Field(min_length=1, max_length=4000, description="A query in PromQL.")
     operator: Operator = Field(strict=False, description="gt, lt, gte, lte or eq.")
-    threshold: Figure = Field(description="What the metric is compared with.")
+    threshold: Finite = Field(description="What the metric is compared with.")
     duration_seconds: int = Field(0, ge=0, le=YEAR_SECONDS, description="For how long it must hold.")
     scale_by: int = Field(
         1, ge=-MOST_REPLICAS, le=MOST_REPLICAS, description="Replicas more, or fewer where negative."
@@ -138,7 +138,7 @@ class SignalKeys(Section):
         strict=False, description="promql_rate, promql_value, connections, cpu, reported."
     )
     query: str = Field("", max_length=4000, description="A query in PromQL; none for reported.")
-    threshold: Figure = Field(0.0, description="Active above this.")
+    threshold: Finite = Field(0.0, description="Active above this.")
 
     @model_validator(mode="after")
     def _query_where_needed(self) -> SignalKeys:

@@ -108,7 +108,7 @@ def write_price_file(path: Path, book: PriceBook, day: str) -> int:
         if price.as_of != day:
             entry["as_of"] = min(entry.get("as_of", day), price.as_of)
     document = {"currency": currencies.pop(), "as_of": day, "prices": prices}
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
-    beside.replace(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    temporary.replace(path)
     return len(book.prices)

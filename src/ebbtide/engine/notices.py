@@ -97,9 +97,9 @@ def _take_in(ports: Ports, settings: Settings, notice: SpotNotice, snapshot: Sna
                 ports.store.write(changed, None, [entry])
         except Conflict:
             continue
-        begun = changed.spot_for(notice.instance_id)
-        if begun is not None and record.spot_for(notice.instance_id) is None:
-            ports.observer.began(begun)
+        started = changed.spot_for(notice.instance_id)
+        if started is not None and record.spot_for(notice.instance_id) is None:
+            ports.observer.began(started)
         ports.inbox.acknowledge(notice)
         return [entry.says]
     return [f"{notice.kind} of {notice.instance_id} waits: the record changes too often"]

@@ -163,7 +163,7 @@ def _began(decision: Decision, before: Record, after: Record, run: LeasedRun) ->
     for lane in Lane:
         old, new = open_in(lane, before), open_in(lane, after)
         if old is None and new is not None:
-            entries.append(run.entry(facts.begun(decision, new), new.id))
+            entries.append(run.entry(facts.started(decision, new), new.id))
         elif old is not None and new is not None and new != old:
             entries += [run.entry(fact, fact.name) for fact in facts.transitions(old, new)]
     return entries

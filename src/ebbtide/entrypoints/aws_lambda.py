@@ -31,7 +31,7 @@ from ebbtide.model.settings import Settings
 MILLI = 1000
 KUBECONFIG_PARAMETER = "KUBECONFIG_PARAMETER"
 """Variable with the name of the SSM parameter that holds the kubeconfig."""
-OpenOutside = Callable[[], tuple[Ports, Settings] | tuple[Ports, Settings, Scaling | None]]
+OpenPorts = Callable[[], tuple[Ports, Settings] | tuple[Ports, Settings, Scaling | None]]
 """The ports, the settings and, if workloads are scaled too, the scaling."""
 
 
@@ -49,7 +49,7 @@ def handler(event: object, context: Context) -> Mapping[str, Any]:
 
 def open_ports() -> tuple[Ports, Settings, Scaling | None]:
     """What the configuration in the package or in the environment says."""
-    from ebbtide.bootstrap import build, close_doors
+    from ebbtide.bootstrap import build, close_ports
     from ebbtide.bootstrap.scaling import with_scaling
     from ebbtide.config import load
     from ebbtide.config.prices import price_warnings
@@ -64,7 +64,7 @@ def open_ports() -> tuple[Ports, Settings, Scaling | None]:
     try:
         both = with_scaling(config, ports, say=lambda says: _told({"policies": says}))
     except BaseException:
-        close_doors(ports)
+        close_ports(ports)
         raise
     return both.ports, config.settings, both.scaling
 
@@ -87,10 +87,10 @@ def fetch_kubeconfig(parameter: str, folder: Path) -> Path:
     return path
 
 
-def run(raw: object, context: Context, opener: OpenOutside) -> Mapping[str, Any]:
-    from ebbtide.bootstrap import close_doors
+def run(raw: object, context: Context, opener: OpenPorts) -> Mapping[str, Any]:
+    from ebbtide.bootstrap import close_ports
 
-    ports, settings, *beside = opener()
+    ports, settings, *more = opener()
     try:
         event = read_event(raw, ports.clock.now())
         if not event.calls_for_a_tick:
@@ -99,12 +99,12 @@ def run(raw: object, context: Context, opener: OpenOutside) -> Mapping[str, Any]
         owner = f"lambda-{context.aws_request_id}-{secrets.token_hex(3)}"
         deadline = ports.clock.now() + budget_seconds(context, settings)
         report = run_once(replace(ports, inbox=inbox), settings, owner, deadline)
-        rounded = {"policies": said} if (said := _round(beside, owner, deadline)) else {}
+        rounded = {"policies": said} if (said := _round(more, owner, deadline)) else {}
         blind = _metric(report, settings) if report.problems else {}
         answer = _told({"event": event.kind, **_summary(report), **rounded, **blind})
         fails = alarm_if_blind(ports, report)
     finally:
-        close_doors(ports)
+        close_ports(ports)
     if inbox.waiting:
         names = ", ".join(notice.instance_id for notice in inbox.waiting)
         raise Retryable(f"the notice for {names} was not taken in ({report.says}): Lambda delivers it again")
@@ -113,10 +113,10 @@ def run(raw: object, context: Context, opener: OpenOutside) -> Mapping[str, Any]
     return answer
 
 
-def _round(beside: Sequence[Scaling | None], owner: str, deadline: float) -> str:
+def _round(more: Sequence[Scaling | None], owner: str, deadline: float) -> str:
     """The policies after the nodes: an interruption cannot wait. A round that fails is no reason to deliver
     the event again; the next run begins from the states."""
-    scaling = beside[0] if beside else None
+    scaling = more[0] if more else None
     if scaling is None:
         return ""
     try:

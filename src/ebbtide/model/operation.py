@@ -110,7 +110,7 @@ class Removal:
         return self.state in (RemovalState.TERMINATING, RemovalState.SET_ASIDE)
 
     @property
-    def begun(self) -> bool:
+    def started(self) -> bool:
         """Whether anything was done to the node: one that is gone was else gone already."""
         return self.attempts > 0 or self.terminated
 

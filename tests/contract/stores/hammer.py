@@ -141,8 +141,8 @@ def act(store: Store, lease: Lease, done: Acknowledged, stall: bool) -> None:
 
 def _moved_on(record: Record, lease: Lease) -> Record:
     match record.operation:
-        case ScaleDown(abort_reason="") as begun:
-            return replace(record, **lanes(replace(begun, abort_reason=lease.owner)))
+        case ScaleDown(abort_reason="") as started:
+            return replace(record, **lanes(replace(started, abort_reason=lease.owner)))
         case ScaleDown():
             return replace(record, **lanes(None), removal_failures=record.removal_failures + 1)
         case _:

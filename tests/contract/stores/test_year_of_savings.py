@@ -39,7 +39,7 @@ class Year:
             *(make_workload(f"w{number}") for number in range(len(ZONES)))
         )
         numbers = iter(range(10**9))
-        doors = ScalingPorts(
+        opened = ScalingPorts(
             store=store,
             policies=self.rows,
             workloads=self.memory_workloads,
@@ -49,7 +49,7 @@ class Year:
             new_id=lambda: f"{int(self.clock.now()):011d}-{next(numbers):09d}",
         )
         defaults = ZeroDefaults(idle_threshold_seconds=290, keep_alive_window_seconds=0)
-        self.scaling = Scaling(doors, defaults, make_settings(lock_ttl_seconds=10**9))
+        self.scaling = Scaling(opened, defaults, make_settings(lock_ttl_seconds=10**9))
         for number, zone in enumerate(ZONES):
             self.rows.put_policy(
                 make_policy(

@@ -192,8 +192,8 @@ def test_a_webhook_whose_wake_could_not_be_written_works_when_it_is_sent_again(
     with client_of(make_site(live)) as client:
         policy = sleeping(live, client) if asleep else create(client).json()
     busy = cast(PolicyStore, Busy(live.scaling.ports.policies, times=1))
-    doors = replace(live.scaling.ports, policies=busy)
-    site = make_site(live, scaling=Scaling(doors, live.scaling.defaults, live.settings))
+    opened = replace(live.scaling.ports, policies=busy)
+    site = make_site(live, scaling=Scaling(opened, live.scaling.defaults, live.settings))
     outsider, message = client_of(site, None), signed({"policy_id": policy["id"]})
     refused = outsider.post(HOOK, **message)
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")

@@ -37,8 +37,8 @@ STEADY = replace(SETTINGS, daemon_lock_ttl_seconds=LEASE_SECONDS, pending_up_sec
 def replica(url: str, address: str, authkey: bytes, owner: str) -> None:
     """As `ebbtide run` does it, with the world in another process."""
     world: Any = host.knock(address, authkey)
-    doors = Ports(open_store(url), world, world, world, world, Silent(), SystemClock(), TimeOrderedIds())
-    run_loop(doors, STEADY, owner, TICK_SECONDS, threading.Event(), lambda report: None)
+    opened = Ports(open_store(url), world, world, world, world, Silent(), SystemClock(), TimeOrderedIds())
+    run_loop(opened, STEADY, owner, TICK_SECONDS, threading.Event(), lambda report: None)
 
 
 @pytest.fixture

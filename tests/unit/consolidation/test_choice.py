@@ -61,8 +61,8 @@ def test_a_node_that_a_minimum_keeps_says_so_although_nothing_cheaper_was_found(
 
 def test_moves_must_pay_back_in_time() -> None:
     pods = [pod(f"web-{number}", LARGE, 100, 100) for number in range(10)]
-    dear = settings_with(rules(move_cost=Decimal("0.0423"), replace=False))
-    report = report_on(cluster([LARGE, SMALL], pods), Record(), dear)
+    expensive = settings_with(rules(move_cost=Decimal("0.0423"), replace=False))
+    report = report_on(cluster([LARGE, SMALL], pods), Record(), expensive)
     assert refusal(report) == ("pays back", "10 moves are held to cost 0.423, 14400 s save 0.4224")
     exact = settings_with(rules(move_cost=Decimal("0.04224"), replace=False))
     assert removed(report_on(cluster([LARGE, SMALL], pods), Record(), exact)) == ["a1"]

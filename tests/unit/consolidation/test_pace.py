@@ -148,7 +148,7 @@ def test_moves_of_earlier_plans_count_against_those_of_an_hour() -> None:
 
 
 @pytest.mark.parametrize(("done", "begun"), [(0, 2), (1, 1), (2, 0), (9, 0)])
-def test_no_eviction_passes_what_an_hour_allows(done: int, begun: int) -> None:
+def test_no_eviction_passes_what_an_hour_allows(done: int, started: int) -> None:
     """Asked again before each: the limit may have been lowered since it was planned."""
     pods = pods_of("one", "two")
     operation = planned(*pods)
@@ -156,5 +156,5 @@ def test_no_eviction_passes_what_an_hour_allows(done: int, begun: int) -> None:
     settings = replace(settings, consolidation=replace(settings.consolidation, moves_per_hour=2))
     situation = at(seen(*pods), operation, evictions=(NOW - 60,) * done)
     step = consolidate.advance(operation, replace(situation, settings=settings))
-    assert sum(isinstance(effect, Evict) for effect in step.effects) == begun
+    assert sum(isinstance(effect, Evict) for effect in step.effects) == started
     assert step.state.abort_reason == ""

@@ -37,7 +37,7 @@ def asleep() -> tuple[Small, Policy]:
 
 
 def scaling_of(small: Small) -> Scaling:
-    doors = ScalingPorts(
+    opened = ScalingPorts(
         store=small.store,
         policies=small.store.policies(),
         workloads=MemoryWorkloads(),
@@ -47,7 +47,7 @@ def scaling_of(small: Small) -> Scaling:
         new_id=small.ports.new_id,
         cluster=small.ports.cluster,
     )
-    return Scaling(doors, ZeroDefaults(), small.settings)
+    return Scaling(opened, ZeroDefaults(), small.settings)
 
 
 class Woken(VirtualStop):

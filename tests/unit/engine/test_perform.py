@@ -36,10 +36,10 @@ from tests.unit.engine.builders import Small
 
 
 def do(small: Small, *effects: Effect, seconds: float = 60, ports: object = None) -> tuple[Outcome, ...]:
-    doors = small.ports if ports is None else ports
-    assert isinstance(doors, type(small.ports))
+    opened = small.ports if ports is None else ports
+    assert isinstance(opened, type(small.ports))
     lease = Lease("cluster", "runner", 5, small.now + 300)
-    return perform(effects, doors, small.settings, lease, small.clock.now() + seconds)
+    return perform(effects, opened, small.settings, lease, small.clock.now() + seconds)
 
 
 class FailingCloud(SimCloud):

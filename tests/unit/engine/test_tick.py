@@ -37,9 +37,9 @@ def test_the_record_keeps_what_the_last_tick_said() -> None:
     small = Small(settings=quick_settings(min_workers=3))
     assert small.tick().says == small.record.last_said
     small = Small()
-    begun = small.tick()
-    assert small.record.last_said == begun.says
-    assert small.tick_until(closed).says == small.record.last_said != begun.says
+    started = small.tick()
+    assert small.record.last_said == started.says
+    assert small.tick_until(closed).says == small.record.last_said != started.says
 
 
 def test_what_a_tick_said_is_shortened_for_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,14 +95,14 @@ def test_a_lease_that_another_holds_makes_the_runner_stand_by() -> None:
 def test_lease_expires_while_a_slow_run_still_drains_and_the_next_runner_resumes_it() -> None:
     small = Small()
     small.tick()
-    begun = small.record.operation
-    assert begun is not None
+    started = small.record.operation
+    assert started is not None
     small.store.acquire(CLUSTER_LEASE, "stalled", 300)
     assert not small.tick(owner="next").held
     small.wait(301)
     assert small.tick(owner="next").held
     small.tick_until(closed)
-    assert [e.subject for e in small.store.read_log([LogKind.OPERATION_BEGUN])] == [begun.id]
+    assert [e.subject for e in small.store.read_log([LogKind.OPERATION_BEGUN])] == [started.id]
 
 
 def test_the_lease_is_given_back_at_the_end() -> None:

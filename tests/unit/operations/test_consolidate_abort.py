@@ -269,9 +269,9 @@ def test_time_without_a_runner_is_nobodys_fault() -> None:
     operation = planned(pod)
     resumed = consolidate.advance(operation, at(seen(pod), operation, NOW + 2 * LONG))
     assert [type(effect) for effect in resumed.effects] == [Evict]
-    begun = replace(operation, moves=(evicting(pod),))
+    started = replace(operation, moves=(evicting(pod),))
     there = seen(replace(new, node_name="b1"))
-    back = consolidate.advance(begun, at(there, begun, NOW + 2 * LONG))
+    back = consolidate.advance(started, at(there, started, NOW + 2 * LONG))
     assert [move.state for move in back.state.moves] == [MoveState.MOVED]
     assert back.state.sources[0].state is SourceState.EMPTIED
 

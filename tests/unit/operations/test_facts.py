@@ -158,7 +158,7 @@ def test_what_begins_says_how_much_of_what_and_for_which_decision() -> None:
     pod = make_pod("web-1", node_name="a1")
     work = make_consolidate([make_source("a1")], [make_move(pod)], slots=(make_slot(),), reason="cheaper")
     decision = Decision("d-1", NOW, Action.CONSOLIDATE, "cheaper", ())
-    assert facts.begun(decision, work) == OperationBegun(
+    assert facts.started(decision, work) == OperationBegun(
         operation_id="op",
         operation=OperationKind.CONSOLIDATION,
         action="consolidate",

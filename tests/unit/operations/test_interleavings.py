@@ -208,13 +208,13 @@ def condemned_of(work: Work) -> set[str]:
     return {slot.instance_id for slot in slots if slot.state is not SlotState.RECLAIMED}
 
 
-def begun_slot(key: str, name: str, state: SlotState) -> Slot:
+def started_slot(key: str, name: str, state: SlotState) -> Slot:
     asked = state in (SlotState.RESERVED, SlotState.LAUNCHING)
     terminated = state is SlotState.TERMINATING
     return make_slot(key, state=state, instance_id="" if asked else f"i-{name}", terminated=terminated)
 
 
-def begun_removal(name: str, state: RemovalState) -> Removal:
+def started_removal(name: str, state: RemovalState) -> Removal:
     return make_removal(name, state=state, drain_deadline=NOW + 300, fence_token=1, fence_until=NOW + 60)
 
 
@@ -226,13 +226,13 @@ STORY = st.lists(TURNS, min_size=1, max_size=6)
 def test_no_interleaving_breaks_a_scale_down(
     turns: list[Turn], first: RemovalState, second: RemovalState
 ) -> None:
-    play(make_scale_down(begun_removal("a1", first), begun_removal("a2", second)), turns)
+    play(make_scale_down(started_removal("a1", first), started_removal("a2", second)), turns)
 
 
 @settings(max_examples=100, deadline=None)
 @given(STORY, st.sampled_from(OPEN_SLOTS), st.sampled_from(OPEN_SLOTS))
 def test_no_interleaving_breaks_a_scale_up(turns: list[Turn], first: SlotState, second: SlotState) -> None:
-    play(make_scale_up(begun_slot("op-0", "a1", first), begun_slot("op-1", "b1", second)), turns)
+    play(make_scale_up(started_slot("op-0", "a1", first), started_slot("op-1", "b1", second)), turns)
 
 
 @settings(max_examples=150, deadline=None)
@@ -243,5 +243,5 @@ def test_no_interleaving_breaks_the_answer_to_a_spot_notice(
     turns: list[Turn], kind: SpotKind, removal: RemovalState, slot: SlotState
 ) -> None:
     play(make_spot(kind=kind), turns)
-    replacement = begun_slot("spot:i-a1-0", "a2", slot)
-    play(make_spot(kind=kind, removal=begun_removal("a1", removal), slot=replacement), turns)
+    replacement = started_slot("spot:i-a1-0", "a2", slot)
+    play(make_spot(kind=kind, removal=started_removal("a1", removal), slot=replacement), turns)

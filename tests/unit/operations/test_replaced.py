@@ -71,11 +71,11 @@ def test_a_decision_begins_with_its_launch() -> None:
     decision = Decision(
         "d", NOW, Action.REPLACE, "old", (), (make_slot(since=0),), (make_removal(since=0),), cause=EXPIRED
     )
-    begun = scale_down.begin(decision, "op")
-    assert begun.slots == (make_slot(since=NOW),)
-    assert (begun.cause, begun.replaced, begun.removes_from) == (EXPIRED, False, NOW)
-    assert facts.kind_of(begun) is OperationKind.REPLACEMENT
-    assert facts.begun(decision, begun).launches == 1
+    started = scale_down.begin(decision, "op")
+    assert started.slots == (make_slot(since=NOW),)
+    assert (started.cause, started.replaced, started.removes_from) == (EXPIRED, False, NOW)
+    assert facts.kind_of(started) is OperationKind.REPLACEMENT
+    assert facts.started(decision, started).launches == 1
 
 
 def test_no_node_is_touched_before_its_replacement_is_ready() -> None:

@@ -44,8 +44,8 @@ def states(operation: ScaleDown) -> list[RemovalState]:
 
 def test_the_plan_is_written_before_any_node_is_touched() -> None:
     decision = Decision("d", NOW, Action.SCALE_DOWN, "idle", (), removals=(make_removal(since=0),))
-    begun = scale_down.begin(decision, "op")
-    assert begun == make_scale_down(make_removal(since=NOW), reason="idle")
+    started = scale_down.begin(decision, "op")
+    assert started == make_scale_down(make_removal(since=NOW), reason="idle")
 
 
 def test_every_target_is_advanced_on_its_own() -> None:

@@ -27,9 +27,9 @@ SEEN = make_snapshot(make_nodes("a1", "b1"))
 
 def test_begin_writes_what_was_decided_before_anything_is_asked_of_the_cloud() -> None:
     decision = Decision("d", NOW, Action.SCALE_UP, "CPU is high", (), slots=TWO.slots)
-    begun = scale_up.begin(decision, "op")
-    assert begun == replace(TWO, reason="CPU is high")
-    assert (begun.requested, begun.started_at) == (2, NOW)
+    started = scale_up.begin(decision, "op")
+    assert started == replace(TWO, reason="CPU is high")
+    assert (started.requested, started.started_at) == (2, NOW)
 
 
 def test_every_slot_is_advanced_and_every_answer_reaches_its_own_slot() -> None:

@@ -60,8 +60,8 @@ def test_load_that_ends_the_removal_of_a_node_that_is_not_ready_is_no_failure() 
     after = advanced(hot, drained)
     assert after.abort_reason == "CPU would be 0.71 on 2 workers, CPU_UP is 0.70"
     assert (after.excused, after.removals[0].state) == (True, RemovalState.RELEASING)
-    begun = make_scale_down(make_removal("a1", state=DRAINING, attempts=1, drain_deadline=NOW + 300))
-    assert advanced(hot, begun).abort_reason == "", "a node that is not Ready carries no load"
+    started = make_scale_down(make_removal("a1", state=DRAINING, attempts=1, drain_deadline=NOW + 300))
+    assert advanced(hot, started).abort_reason == "", "a node that is not Ready carries no load"
 
 
 def test_every_pending_pod_is_asked_about_and_not_only_the_first() -> None:

@@ -37,8 +37,8 @@ def step(
 
 
 def test_a_quiet_target_begins_to_be_idle_now_and_not_earlier() -> None:
-    begun = step(make_state(Phase.ACTIVE)).state
-    assert (begun.phase, begun.idle_since, begun.rate) == (Phase.IDLE, NOW, RATE)
+    started = step(make_state(Phase.ACTIVE)).state
+    assert (started.phase, started.idle_since, started.rate) == (Phase.IDLE, NOW, RATE)
 
 
 def test_a_busy_target_stays_active_without_a_write() -> None:
@@ -185,8 +185,8 @@ def test_a_new_policy_and_one_that_just_woke_have_their_grace() -> None:
 
 def test_grace_is_no_time_on_top_of_threshold_and_keep_alive() -> None:
     policy = make_policy(created_at=NOW - 10)
-    begun = step(make_state(Phase.ACTIVE, last_wake_at=NOW - 1), policy=policy).state
-    assert (begun.phase, begun.idle_since) == (Phase.IDLE, NOW)
+    started = step(make_state(Phase.ACTIVE, last_wake_at=NOW - 1), policy=policy).state
+    assert (started.phase, started.idle_since) == (Phase.IDLE, NOW)
 
 
 @pytest.mark.parametrize("stamp", ["created_at", "deployed_at"])
@@ -248,10 +248,10 @@ def test_the_cluster_is_asked_only_where_the_answer_matters() -> None:
 
 
 def test_a_changed_price_ends_the_stretch() -> None:
-    dearer = replace(RATE, per_hour=Decimal("0.03"))
-    done = step(make_state(Phase.IDLE, idle_since=NOW - 600, rate=RATE), seen(rate=dearer))
+    pricier = replace(RATE, per_hour=Decimal("0.03"))
+    done = step(make_state(Phase.IDLE, idle_since=NOW - 600, rate=RATE), seen(rate=pricier))
     assert done.stretches[0].rate == RATE
-    assert (done.state.rate, done.state.stretch_since) == (dearer, NOW)
+    assert (done.state.rate, done.state.stretch_since) == (pricier, NOW)
     assert step(make_state(Phase.IDLE, idle_since=NOW - 600), seen()).stretches[0].rate is None
 
 

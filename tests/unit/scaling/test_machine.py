@@ -9,7 +9,7 @@ import pytest
 
 from ebbtide.core.scale_to_zero import machine
 from ebbtide.core.scale_to_zero.activity import Look
-from ebbtide.core.scale_to_zero.machine import Observed, Result, TargetStep, WakeOrder
+from ebbtide.core.scale_to_zero.machine import Observed, StepResult, TargetStep, WakeOrder
 from ebbtide.core.scale_to_zero.rules import Due
 from ebbtide.engine.rounds import InvariantBroken, advance_work
 from ebbtide.engine.scale_to_zero.context import PolicyContext
@@ -51,7 +51,7 @@ def outcomes(step: TargetStep, kind: OutcomeKind = OutcomeKind.DONE) -> list[Wor
 
 def test_what_is_long_idle_falls_and_is_at_zero_once_its_calls_were_answered() -> None:
     step = machine.advance(LONG_IDLE, seen(), NOW)
-    assert (step.state.phase, step.result) == (Phase.FALLING, Result.FELL)
+    assert (step.state.phase, step.result) == (Phase.FALLING, StepResult.FELL)
     assert step.effects == (ToZero(make_policy(), (WEB,)),)
     assert step.state.remembered == (Remembered(make_ref(), 2),)
     end = machine.absorb(step.state, outcomes(step), seen(), NOW)
@@ -128,7 +128,7 @@ def test_a_rule_that_moves_while_a_schedule_waits_does_not_answer_the_schedule()
     kept_up = make_state(keep_up_until=NOW + 3600)
     observed = seen(policy, Look(BUSY, (WEB,)), due=Due(NOW - 60, NIGHT), rule=rule)
     step = machine.advance(kept_up, observed, NOW)
-    assert (step.result, step.log, step.state.last_scaled_at) == (Result.SCALED, LogKind.RULE, NOW)
+    assert (step.result, step.log, step.state.last_scaled_at) == (StepResult.SCALED, LogKind.RULE, NOW)
     assert machine.absorb(step.state, outcomes(step), observed, NOW) == TargetStep(step.state)
 
 

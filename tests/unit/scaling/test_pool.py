@@ -44,7 +44,7 @@ def test_a_pool_sleeps_to_the_last_node_of_every_zone_and_a_wake_brings_one_at_o
     )
     rows = small.store.policies()
     rows.put_policy(policy)
-    doors = ScalingPorts(
+    opened = ScalingPorts(
         store=small.store,
         policies=rows,
         workloads=MemoryWorkloads(),
@@ -54,7 +54,7 @@ def test_a_pool_sleeps_to_the_last_node_of_every_zone_and_a_wake_brings_one_at_o
         new_id=small.ports.new_id,
         cluster=small.ports.cluster,
     )
-    scaling = Scaling(doors, ZeroDefaults(), small.settings)
+    scaling = Scaling(opened, ZeroDefaults(), small.settings)
     ports = replace(small.ports, settings_now=scaling.settings_now)
 
     def workers() -> int:

@@ -49,8 +49,8 @@ def test_a_workload_costs_its_share_of_the_nodes_it_runs_on() -> None:
 
 
 def test_where_its_pods_are_not_seen_the_cheapest_type_counts() -> None:
-    dear = make_pool("dear", types=(make_type("dear", price="9"), make_type("unknown", price=None)))
-    found = rate_of(make_policy(), [make_workload(replicas=2)], Rates((dear, POOL)))
+    expensive = make_pool("dear", types=(make_type("dear", price="9"), make_type("unknown", price=None)))
+    found = rate_of(make_policy(), [make_workload(replicas=2)], Rates((expensive, POOL)))
     assert found is not None
     assert found.per_hour == Decimal("0.025")
 

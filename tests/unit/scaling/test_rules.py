@@ -51,9 +51,9 @@ def test_a_rule_whose_metric_was_not_read_does_not_hold() -> None:
 
 def test_a_rule_fires_once_it_has_held_for_its_duration() -> None:
     policy = make_policy(rules=(UP,))
-    begun = timers(policy, make_state(), 11)
-    assert begun == (RuleTimer(rule_key(0, UP), NOW),)
-    state = make_state(timers=begun, checked_at=NOW + 119)
+    started = timers(policy, make_state(), 11)
+    assert started == (RuleTimer(rule_key(0, UP), NOW),)
+    state = make_state(timers=started, checked_at=NOW + 119)
     assert fired(policy, timers(policy, state, 11, NOW + 119), NOW + 119) is None
     assert fired(policy, timers(policy, state, 11, NOW + 120), NOW + 120) is UP
 

@@ -26,7 +26,7 @@ WHY = (
 """A removal of empty nodes has no cause of its own yet, only its reason."""
 
 
-class ConsolidationFigures:
+class ConsolidationMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.ended = Counter(
             "ebbtide_consolidations",

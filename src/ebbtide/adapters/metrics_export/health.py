@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 
-from ebbtide.adapters.metrics_export.metrics import ClusterFigures, MetricsRegistry
+from ebbtide.adapters.metrics_export.metrics import ClusterMetrics, MetricsRegistry
 from ebbtide.core.words import a_while
 
 SLACK_SECONDS = 300.0
@@ -16,23 +16,23 @@ MISSED_TICKS = 3
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    figures: MetricsRegistry
+    metrics: MetricsRegistry
     interval_seconds: float
     """The longest of all clusters."""
 
     @property
     def registry(self) -> CollectorRegistry:
-        return self.figures.registry
+        return self.metrics.registry
 
     @property
     def limit_seconds(self) -> float:
         """A replica of a fleet reaches for a cluster less often the more it holds."""
-        return MISSED_TICKS * self.interval_seconds * max(1, len(self.figures.clusters)) + SLACK_SECONDS
+        return MISSED_TICKS * self.interval_seconds * max(1, len(self.metrics.clusters)) + SLACK_SECONDS
 
     def why_dead(self) -> str:
         """Empty where every loop ticks."""
-        now = self.figures.now()
-        for name, cluster in self.figures.clusters.items():
+        now = self.metrics.now()
+        for name, cluster in self.metrics.clusters.items():
             silent = now - max(cluster.ticked_at, cluster.started_at)
             if silent > self.limit_seconds:
                 limit = a_while(int(self.limit_seconds))
@@ -40,13 +40,13 @@ class Health:
         return ""
 
     def why_not_ready(self) -> str:
-        for name, cluster in self.figures.clusters.items():
+        for name, cluster in self.metrics.clusters.items():
             if why := _why_not_ready(cluster):
                 return f"{name}: {why}"
         return ""
 
 
-def _why_not_ready(cluster: ClusterFigures) -> str:
+def _why_not_ready(cluster: ClusterMetrics) -> str:
     """Kinds, not sentences: who may ask need not know what stands in our log."""
     if not cluster.ticked_at:
         return "no tick has ended yet"

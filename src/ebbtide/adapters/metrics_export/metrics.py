@@ -21,8 +21,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.process_collector import ProcessCollector
 
 from ebbtide import __version__
-from ebbtide.adapters.metrics_export.consolidations import ConsolidationFigures
-from ebbtide.adapters.metrics_export.policies import PolicyStates, WakeFigures
+from ebbtide.adapters.metrics_export.consolidations import ConsolidationMetrics
+from ebbtide.adapters.metrics_export.policies import PolicyStates, WakeMetrics
 from ebbtide.adapters.metrics_export.states import Look, States
 from ebbtide.core.nodes.gates import REPLACED
 from ebbtide.model.decision import Decision
@@ -42,7 +42,7 @@ class MetricsRegistry:
         self.lock = threading.Lock()
         self.looks: dict[str, Look] = {}
         """The last look at each cluster whose lease is held here."""
-        self.clusters: dict[str, ClusterFigures] = {}
+        self.clusters: dict[str, ClusterMetrics] = {}
         Info("ebbtide_build", "Which Ebbtide this is.", registry=self.registry).info({"version": __version__})
         ProcessCollector(registry=self.registry)
         self.registry.register(States(self))
@@ -70,14 +70,14 @@ class MetricsRegistry:
             "ebbtide_effects", "Launches, evictions, cordons and the like, by outcome.", "effect", "outcome"
         )
 
-        self.consolidations = ConsolidationFigures(self.registry)
+        self.consolidations = ConsolidationMetrics(self.registry)
         self.policies = PolicyStates(now)
         self.registry.register(self.policies)
-        self.wakes = WakeFigures(self.registry)
+        self.wakes = WakeMetrics(self.registry)
 
-    def of(self, settings: Settings) -> ClusterFigures:
+    def of(self, settings: Settings) -> ClusterMetrics:
         """The observer of one cluster."""
-        return self.clusters.setdefault(settings.cluster, ClusterFigures(self, settings))
+        return self.clusters.setdefault(settings.cluster, ClusterMetrics(self, settings))
 
     def _count(self, name: str, says: str, *labels: str) -> Counter:
         return Counter(name, says, ["cluster", *labels], registry=self.registry)
@@ -86,14 +86,14 @@ class MetricsRegistry:
         return Gauge(name, says, ["cluster"], registry=self.registry)
 
 
-class ClusterFigures:
+class ClusterMetrics:
     """What one cluster's runner tells, counted; and what of it says whether the runner is well."""
 
-    def __init__(self, figures: MetricsRegistry, settings: Settings) -> None:
-        self._figures = figures
+    def __init__(self, metrics: MetricsRegistry, settings: Settings) -> None:
+        self._metrics = metrics
         self._settings = settings
         self._cluster = settings.cluster
-        self.started_at = figures.now()
+        self.started_at = metrics.now()
         self.ticked_at = 0.0
         self.error = ""
         """The kind of error that ended the last tick; empty where none did."""
@@ -102,49 +102,49 @@ class ClusterFigures:
 
     def looked(self, snapshot: Snapshot, record: Record) -> None:
         self.sees_cluster = bool(snapshot.cluster.nodes)
-        with self._figures.lock:
-            self._figures.looks[self._cluster] = Look(self._settings, snapshot, record)
+        with self._metrics.lock:
+            self._metrics.looks[self._cluster] = Look(self._settings, snapshot, record)
 
     def decided(self, decision: Decision) -> None:
-        self._figures.decisions.labels(self._cluster, decision.action).inc()
-        self._figures.consolidations.decided(self._cluster, decision)
+        self._metrics.decisions.labels(self._cluster, decision.action).inc()
+        self._metrics.consolidations.decided(self._cluster, decision)
         for verdict in decision.verdicts:
             if verdict.failed is not None:
-                self._figures.refused.labels(self._cluster, verdict.action, verdict.failed.name).inc()
+                self._metrics.refused.labels(self._cluster, verdict.action, verdict.failed.name).inc()
 
     def began(self, work: Operation | Spot) -> None:
-        self._figures.opened.labels(self._cluster, kind_of(work)).inc()
+        self._metrics.opened.labels(self._cluster, kind_of(work)).inc()
 
     def advanced(self, before: Operation | Spot, after: Operation | Spot) -> None:
         """Of all steps, nodes that came and went are counted; others show as effects and states."""
-        self._figures.consolidations.advanced(self._cluster, before, after)
+        self._metrics.consolidations.advanced(self._cluster, before, after)
 
     def performed(self, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
-            self._figures.effects.labels(self._cluster, kind_of(outcome.effect), outcome.kind).inc()
+            self._metrics.effects.labels(self._cluster, kind_of(outcome.effect), outcome.kind).inc()
 
     def closed(self, work: Operation | Spot, succeeded: bool) -> None:
         result = "succeeded" if succeeded else "failed"
-        self._figures.closed.labels(self._cluster, kind_of(work), result).inc()
-        self._figures.consolidations.closed(self._cluster, work, succeeded)
+        self._metrics.closed.labels(self._cluster, kind_of(work), result).inc()
+        self._metrics.consolidations.closed(self._cluster, work, succeeded)
         if isinstance(work, ScaleDown) and work.cause in REPLACED:
             gone = sum(removal.state is RemovalState.GONE for removal in work.removals)
-            self._figures.replaced.labels(self._cluster, work.cause).inc(gone)
+            self._metrics.replaced.labels(self._cluster, work.cause).inc(gone)
 
     def ticked(self, seconds: float, held: bool, error: str) -> None:
-        figures = self._figures
+        metrics = self._metrics
         result = "failed" if error else "acted" if held else "stood_by"
-        figures.ticks.labels(self._cluster, result).inc()
-        figures.tick_seconds.labels(self._cluster).observe(seconds)
-        figures.lease_held.labels(self._cluster).set(held)
-        self.ticked_at, self.error = figures.now(), error
-        figures.last_tick.labels(self._cluster).set(self.ticked_at)
+        metrics.ticks.labels(self._cluster, result).inc()
+        metrics.tick_seconds.labels(self._cluster).observe(seconds)
+        metrics.lease_held.labels(self._cluster).set(held)
+        self.ticked_at, self.error = metrics.now(), error
+        metrics.last_tick.labels(self._cluster).set(self.ticked_at)
         if error:
-            figures.errors.labels(self._cluster, error).inc()
+            metrics.errors.labels(self._cluster, error).inc()
         if not held:
             self.sees_cluster = True  # not ours to look at: the one who acts says so
-            with figures.lock:
-                figures.looks.pop(self._cluster, None)
+            with metrics.lock:
+                metrics.looks.pop(self._cluster, None)
 
 
 def kind_of(value: object) -> str:

@@ -105,7 +105,7 @@ def _family(name: str, says: str, *labels: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, says, labels=["cluster", *labels])
 
 
-class WakeFigures:
+class WakeMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.wakes = Counter("ebbtide_wakes", "Wakes from zero.", ["cluster", "reason"], registry=registry)
         self.seconds = Histogram(
@@ -123,7 +123,7 @@ class WakeFigures:
 
 @dataclass(frozen=True, slots=True)
 class CountingNotifier:
-    figures: WakeFigures
+    metrics: WakeMetrics
     cluster: str
     inner: Notifier
 
@@ -131,9 +131,9 @@ class CountingNotifier:
         step = fact_in(entry, PolicyStep) if entry.kind is LogKind.WAKE else None
         if step is not None:
             if step.phase is Phase.WAKING:
-                self.figures.wakes.labels(self.cluster, str(step.wake_reason)).inc()
+                self.metrics.wakes.labels(self.cluster, str(step.wake_reason)).inc()
             if step.seconds is not None:
-                self.figures.seconds.labels(self.cluster).observe(step.seconds)
+                self.metrics.seconds.labels(self.cluster).observe(step.seconds)
         self.inner.notify(entry)
 
     def close(self) -> None:

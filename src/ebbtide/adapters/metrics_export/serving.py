@@ -35,7 +35,7 @@ class Told(Protocol):
 
 
 def make_app(health: Told) -> WSGIApplication:
-    figures: WSGIApplication = make_wsgi_app(health.registry)
+    metrics_app: WSGIApplication = make_wsgi_app(health.registry)
     states: dict[str, Callable[[], str]] = {"/healthz": health.why_dead, "/readyz": health.why_not_ready}
 
     def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -44,7 +44,7 @@ def make_app(health: Told) -> WSGIApplication:
             start_response("405 Method Not Allowed", [PLAIN, ("Allow", "GET, HEAD")])
             return [b"read only\n"]
         if path == "/metrics":
-            return figures(environ, start_response)
+            return metrics_app(environ, start_response)
         if path not in states:
             start_response("404 Not Found", [PLAIN])
             return [b"there are /metrics, /healthz and /readyz\n"]

@@ -15,7 +15,7 @@ from ebbtide.core.consolidation.scene import Scene, Site
 MOST_LOOKS = 100_000
 """Rooms looked at before the rest is given up: on a large cluster the first steps are the good ones."""
 
-TOO_DEAR = 1.02
+TOO_EXPENSIVE = 1.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,18 +124,18 @@ def emptiest_order(scene: Scene) -> list[int]:
         held = sum(scene.worths[scene.parcels[each].kind] for each in site.parcels)
         share = held / float(site.price)
         last = -site.zone_rank, site.node.name
-        return not too_dear(scene, number), share, -site.price, site.node.created_at, *last
+        return not too_expensive(scene, number), share, -site.price, site.node.created_at, *last
 
     return sorted(_removable(scene), key=order)
 
 
-def too_dear(scene: Scene, number: int) -> bool:
+def too_expensive(scene: Scene, number: int) -> bool:
     """Whether other nodes offer what this one does for clearly less."""
     site = scene.sites[number]
-    return float(site.price) > scene.worth(site.offer) * TOO_DEAR
+    return float(site.price) > scene.worth(site.offer) * TOO_EXPENSIVE
 
 
-def dear_order(scene: Scene) -> list[int]:
+def price_order(scene: Scene) -> list[int]:
     """The most expensive first, with or without pods: an empty cheap node may take the pods of an expensive
     one."""
 

@@ -141,7 +141,7 @@ class _Replacement:
         ]
         if not items:
             return {}
-        if self._too_dear(waiting):
+        if self._too_expensive(waiting):
             return None
         types = [NodeType(o.name, *o.room, price=float(o.price), zone=o.zone) for o in self._offers]
         plan = pack_within(items, types, self._budget, prove=False)
@@ -160,7 +160,7 @@ class _Replacement:
                 self._admitted[-1] &= kind.admitted
         return moves
 
-    def _too_dear(self, waiting: Sequence[Sequence[int]]) -> bool:
+    def _too_expensive(self, waiting: Sequence[Sequence[int]]) -> bool:
         """Whether all would cost as much as now, even if pods were a fluid: then no packing need be tried."""
         scene = self._scene
         worth = sum(each * len(numbers) for each, numbers in zip(scene.worths, waiting, strict=True))

@@ -13,11 +13,11 @@ from functools import partial
 
 from ebbtide.core.consolidation.drafts import Draft, Floors, Layout
 from ebbtide.core.consolidation.eliminate import (
-    dear_order,
     eliminate,
     emptiest_order,
+    price_order,
     removal_order,
-    too_dear,
+    too_expensive,
     waste_order,
 )
 from ebbtide.core.consolidation.replace import Keys, replaced
@@ -56,7 +56,7 @@ def sweep(
     """Those without new nodes, then those with; in both, with more moves it costs less."""
     layout = Layout(scene, neighbours, limits.floors, limits.wanted)
     found: list[Found] = []
-    orders = {tuple(order(scene)): None for order in (removal_order, waste_order, dear_order)}
+    orders = {tuple(order(scene)): None for order in (removal_order, waste_order, price_order)}
     for order in orders:
         steps = eliminate(layout, order)
         for mark, (_, moves, cost) in enumerate(steps.marks):
@@ -96,10 +96,10 @@ def _sets_of(scene: Scene, order: Sequence[int]) -> Iterator[tuple[int, ...]]:
         yield from ((number,) for number in order[1:])
         return
     large = len(scene.parcels) > MANY_PARCELS
-    dear = sum(too_dear(scene, number) for number in order)
+    expensive = sum(too_expensive(scene, number) for number in order)
     alike = set(order)
     emptiest = [number for number in emptiest_order(scene) if number in alike]
-    yield from _beginnings(emptiest, scene, _CHEAPEST[:1] if large else _CHEAPEST, dear)
+    yield from _beginnings(emptiest, scene, _CHEAPEST[:1] if large else _CHEAPEST, expensive)
     yield from _beginnings(order, scene, _FEWEST_MOVES[:1] if large else _FEWEST_MOVES, 1)
 
 

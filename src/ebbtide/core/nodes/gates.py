@@ -197,13 +197,13 @@ class Going(Protocol):
     def pool(self) -> str: ...
 
 
-def in_disruption(record: Record, besides: Collection[str] = ()) -> tuple[Going, ...]:
+def in_disruption(record: Record, except_for: Collection[str] = ()) -> tuple[Going, ...]:
     """All that is being removed, whatever started it. Instances in `besides` are not counted."""
     found: dict[str, Going] = {removal.instance_id: removal for removal in removals_in_progress(record)}
     for operation in (record.removing, record.removing_aside):
         if isinstance(operation, Consolidate):
             found |= {source.instance_id: source for source in operation.sources if not source.settled}
-    return tuple(going for key, going in found.items() if key not in besides)
+    return tuple(going for key, going in found.items() if key not in except_for)
 
 
 def cluster_room(
@@ -211,10 +211,10 @@ def cluster_room(
     record: Record,
     settings: Settings,
     reason: RemovalReason,
-    besides: Collection[str] = (),
+    except_for: Collection[str] = (),
 ) -> Allowance:
     """How many more of all workers may go now: a tenth or one at a time, and the cluster's budgets."""
-    going = in_disruption(record, besides)
+    going = in_disruption(record, except_for)
     workers = len({node.name for node in snapshot.cluster.workers} | {one.node_name for one in going})
     limit = max(1, int(settings.budget_fraction * workers))
     says = f"{len(going)} of at most {limit} are leaving (budget_fraction is {settings.budget_fraction:g})"
@@ -228,10 +228,10 @@ def pool_room(
     record: Record,
     pool: Pool,
     reason: RemovalReason,
-    besides: Collection[str] = (),
+    except_for: Collection[str] = (),
 ) -> Allowance:
     """How many more workers of a pool may go now by its own budgets. Those of the cluster still apply."""
-    going = [one for one in in_disruption(record, besides) if one.pool == pool.name]
+    going = [one for one in in_disruption(record, except_for) if one.pool == pool.name]
     workers = {node.name for node in snapshot.cluster.workers if node.pool == pool.name}
     count = len(workers | {one.node_name for one in going})
     return allowed(pool.budgets, pool.name, reason, count, len(going), snapshot.at)

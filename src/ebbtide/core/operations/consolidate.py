@@ -127,13 +127,13 @@ def _marked(source: Source, operation_id: str, situation: Situation) -> sources.
 
 
 def _move(operation: Consolidate, following: moves.Next, situation: Situation) -> Step[Consolidate, Effect]:
-    begun = {move.pod_uid: move for move, _ in following.begun}
-    nodes = {move.from_node for move in begun.values()}
-    effects = tuple(moves.eviction(pod) for _, pod in following.begun)
+    started = {move.pod_uid: move for move, _ in following.started}
+    nodes = {move.from_node for move in started.values()}
+    effects = tuple(moves.eviction(pod) for _, pod in following.started)
     return Step(
         replace(
             operation,
-            moves=tuple(begun.get(move.pod_uid, move) for move in operation.moves),
+            moves=tuple(started.get(move.pod_uid, move) for move in operation.moves),
             sources=tuple(
                 sources.fence(source, situation) if source.node_name in nodes else source
                 for source in operation.sources

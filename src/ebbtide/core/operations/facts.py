@@ -98,7 +98,7 @@ def part_kind_of(part: Part) -> PartKind:
             assert_never(part)
 
 
-def begun(decision: Decision, operation: Operation) -> OperationBegun:
+def started(decision: Decision, operation: Operation) -> OperationBegun:
     found = tuple(parts(operation))
     return OperationBegun(
         operation_id=operation.id,
@@ -216,8 +216,8 @@ def closed(work: Work, succeeded: bool, reason: str = "") -> OperationClosed:
         succeeded=succeeded,
         started_at=work.noticed_at if isinstance(work, Spot) else work.started_at,
         ready=_names(found, SlotState.READY),
-        removed=_gone(found, begun=True),
-        gone_already=_gone(found, begun=False),
+        removed=_gone(found, started=True),
+        gone_already=_gone(found, started=False),
         emptied=_names(found, SourceState.EMPTIED),
         moved=len(moved),
         kept=tuple(_kept(part) for part in found if _came_to_nothing(part)),
@@ -234,9 +234,9 @@ def _names(found: tuple[Part, ...], state: SlotState | SourceState) -> tuple[str
     return tuple(part_name(part) for part in found if part.state is state)
 
 
-def _gone(found: tuple[Part, ...], begun: bool) -> tuple[str, ...]:
+def _gone(found: tuple[Part, ...], started: bool) -> tuple[str, ...]:
     gone = (part for part in found if isinstance(part, Removal) and part.state is RemovalState.GONE)
-    return tuple(part_name(part) for part in gone if part.begun is begun)
+    return tuple(part_name(part) for part in gone if part.started is started)
 
 
 def _came_to_nothing(part: Part) -> bool:

@@ -50,7 +50,7 @@ def check_invariants(before: Move, after: Move) -> tuple[str, ...]:
 class Next:
     """Which pods may be evicted now; none where something must be waited for, or forbids it for good."""
 
-    begun: tuple[tuple[Move, Pod], ...] = ()
+    started: tuple[tuple[Move, Pod], ...] = ()
     waits: str = ""
     forbids: Stop | None = None
 
@@ -127,16 +127,16 @@ def next_moves(operation: Consolidate, situation: Situation) -> Next:
     if waiting:
         return Next(waits=f"{waiting[0].full_name} waits for a node")
     there = pods_by_uid(situation)
-    begun = [move for move in operation.moves if move.state is MoveState.EVICTING]
-    for move in begun:
+    started = [move for move in operation.moves if move.state is MoveState.EVICTING]
+    for move in started:
         if move.pod_uid not in there or there[move.pod_uid].terminating:
             return Next(waits=f"{move.pod_name} is on its way")
     homeless = _why_no_room(operation, there, situation)
     # Crash table: room-goes.
     if homeless is not None:
         return Next(forbids=homeless)
-    if begun:
-        return _judged(begun, there, situation)
+    if started:
+        return _judged(started, there, situation)
     running = sum(map(len, snapshot.cluster.pods_on.values()))
     most, done = settings.consolidation.moves_allowed(running), evicted_lately(record, situation.now)
     if done >= most:
@@ -162,7 +162,7 @@ def _judged(moves: list[Move], there: Mapping[str, Pod], situation: Situation) -
     disruptions = Disruptions(situation.snapshot.cluster.budgets)
     ready = _ready_by_owner(situation)
     players = situation.snapshot.players_of
-    begun: list[tuple[Move, Pod]] = []
+    started: list[tuple[Move, Pod]] = []
     waits = ""
     for move in moves:
         pod = there[move.pod_uid]
@@ -172,13 +172,13 @@ def _judged(moves: list[Move], there: Mapping[str, Pod], situation: Situation) -
         elif judgement.treatment is not Treatment.EVICT:
             return Next(forbids=Stop(AbortCause.OTHER, judgement.says))
         elif move.state is MoveState.EVICTING:
-            begun.append((replace(move, since=situation.now), pod))
+            started.append((replace(move, since=situation.now), pod))
         else:
             asked = to(move, MoveState.EVICTING, situation)
             # What has no controller may be evicted where it says so; nothing takes its place.
             count = ready[pod.owner_uid] if pod.owner_uid else 0
-            begun.append((replace(asked, owner_uid=pod.owner_uid, owner_ready=count), pod))
-    return Next(tuple(begun), waits)
+            started.append((replace(asked, owner_uid=pod.owner_uid, owner_ready=count), pod))
+    return Next(tuple(started), waits)
 
 
 def eviction(pod: Pod) -> Evict:

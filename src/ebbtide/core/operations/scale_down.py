@@ -195,7 +195,7 @@ def close(record: Record, operation: ScaleDown, settings: Settings, now: int) ->
     record = rest_offers(record, operation.slots, settings, now)
     if operation.only_empty:
         record = pace.removed(record, len(gone))
-    if any(r.begun for r in gone):
+    if any(r.started for r in gone):
         # Also one that the cloud took in the middle of its drain: there is a node fewer, and load has moved.
         record = replace(record, last_scale_at=now, removal_failures=0, removal_backoff_until=0)
     if gone:

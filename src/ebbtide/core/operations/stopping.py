@@ -70,7 +70,7 @@ def _why_moves_stop(operation: Consolidate, situation: Situation) -> Stop | None
     if situation.now - progress < seconds or moves.settle(operation, situation) != operation:
         return None
     following = moves.next_moves(operation, situation)
-    if following.begun or following.forbids:
+    if following.started or following.forbids:
         return following.forbids
     why = f": {following.waits}" if following.waits else ""
     return Stop(AbortCause.STUCK, f"nothing could be moved for {a_while(seconds)}{why}")

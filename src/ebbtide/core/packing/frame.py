@@ -169,13 +169,13 @@ def _bound(sizes: list[tuple[Kind, int]], types: Sequence[NodeType]) -> tuple[Ve
     # at the least of the scales of the types it may use; so no node holds more worth than it costs.
     scales = [type_.price / fluid_bound(values, offer) for type_, offer in zip(types, offers, strict=True)]
     least: dict[int, float] = {}
-    bound = dearest = 0.0
+    bound = highest = 0.0
     for kind, pods in sizes:
         if kind.admitted not in least:
             usable = [number for number in range(len(types)) if kind.admitted >> number & 1]
             least[kind.admitted] = min(scales[number] for number in usable)
             # Types are in order of price, and every class needs one node at least.
-            dearest = max(dearest, types[usable[0]].price)
+            highest = max(highest, types[usable[0]].price)
         unit = fluid_bound(values, (kind.cpu_milli, kind.memory_mib, kind.slots))
         bound += unit * (pods // kind.slots) * least[kind.admitted]
-    return values, max(bound, dearest)
+    return values, max(bound, highest)

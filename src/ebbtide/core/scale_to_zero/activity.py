@@ -87,12 +87,12 @@ def idle_threshold(policy: Policy, defaults: ZeroDefaults) -> int:
     return defaults.idle_threshold_seconds if own is None else own
 
 
-def begun_at(policy: Policy, state: IdleState, look: Look) -> int:
+def counts_from(policy: Policy, state: IdleState, look: Look) -> int:
     """The latest creation, deployment or wake: idleness counts from then at the earliest."""
-    begun = [policy.created_at, state.last_wake_at or 0]
+    started = [policy.created_at, state.last_wake_at or 0]
     for each in look.workloads:
-        begun += (each.created_at, each.deployed_at)
-    return max(begun)
+        started += (each.created_at, each.deployed_at)
+    return max(started)
 
 
 def may_not_fall(state: IdleState, look: Look, now: int) -> str:

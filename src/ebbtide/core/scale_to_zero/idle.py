@@ -16,7 +16,7 @@ from typing import Any
 from ebbtide.core.scale_to_zero.activity import (
     Look,
     Verdict,
-    begun_at,
+    counts_from,
     idle_threshold,
     listen,
     may_not_fall,
@@ -114,11 +114,11 @@ def _awake(policy: Policy, state: IdleState, look: Look, defaults: ZeroDefaults,
         return stay_up(policy, state, f"there is no {look.missing[0]}", now, now)
     if by_hand := zero_by_hand(policy, look):
         return stay_up(policy, state, by_hand, now, now)
-    newest = begun_at(policy, state, look)
+    newest = counts_from(policy, state, look)
     if newest > (now if state.phase is Phase.ACTIVE else state.idle_since or now):
         return stay_up(policy, state, "", now, min(newest, now))
     if state.phase is Phase.ACTIVE:
-        begun = replace(
+        started = replace(
             state,
             phase=Phase.IDLE,
             idle_since=now,
@@ -127,7 +127,7 @@ def _awake(policy: Policy, state: IdleState, look: Look, defaults: ZeroDefaults,
             rate=look.rate,
             left_alone="",
         )
-        return IdleStep(begun)
+        return IdleStep(started)
     return _idle(policy, state, look, defaults, now)
 
 
@@ -135,9 +135,9 @@ def _idle(policy: Policy, state: IdleState, look: Look, defaults: ZeroDefaults, 
     since = state.idle_since or now
     if now - state.checked_at > look.gap_seconds:
         ended = open_stretch(policy, state, state.checked_at)
-        anew = replace(state, idle_since=now, checked_at=now, stretch_since=now, rate=look.rate)
+        restarted = replace(state, idle_since=now, checked_at=now, stretch_since=now, rate=look.rate)
         silence = f"nobody looked for {now - state.checked_at} s: that is not idle time"
-        return IdleStep(anew, stretches=_some(ended), says=silence)
+        return IdleStep(restarted, stretches=_some(ended), says=silence)
     state, stretches = _roll(policy, state, look.rate, now)
     if _a_day_without_wake(state, now):
         state = replace(state, extra_keep_alive_seconds=0)
@@ -145,7 +145,7 @@ def _idle(policy: Policy, state: IdleState, look: Look, defaults: ZeroDefaults, 
         idle_threshold(policy, defaults),
         keep_alive(policy, defaults) + state.extra_keep_alive_seconds,
     )
-    graced = begun_at(policy, state, look) + policy.grace_seconds
+    graced = counts_from(policy, state, look) + policy.grace_seconds
     if now - since < threshold + quiet or now < graced:
         return _keep(state, look, now, stretches)
     if why := may_not_fall(state, look, now):

@@ -35,7 +35,7 @@ from ebbtide.model.workload import Workload
 AWAKE = (Phase.ACTIVE, Phase.IDLE)
 
 
-class Result(StrEnum):
+class StepResult(StrEnum):
     """What a step comes to, for the report of a round."""
 
     FELL = "fell"
@@ -69,7 +69,7 @@ class TargetStep(Step[IdleState, WorkloadEffect]):
     says: str = ""
     """For the log."""
     log: LogKind = LogKind.IDLE
-    result: Result = Result.NOTED
+    result: StepResult = StepResult.NOTED
     told: str = ""
     """For the report of the round."""
 
@@ -94,7 +94,7 @@ def advance(state: IdleState, observed: Observed, now: float) -> TargetStep:
         case Wanted.FALL:
             return _fall(step, observed)
         case Wanted.FINISH:
-            return _noted(step, Result.FELL)
+            return _noted(step, StepResult.FELL)
         case Wanted.WAKE:
             return replace(wake(step.state, observed, WakeOrder(step.reason), at), told=step.says)
         case Wanted.READY:
@@ -111,7 +111,7 @@ def absorb(
     if any(outcome.kind is not OutcomeKind.DONE for outcome in outcomes):
         return TargetStep(state)
     if state.phase is Phase.FALLING:
-        return _noted(idle.at_zero(observed.policy, state, at), Result.FELL)
+        return _noted(idle.at_zero(observed.policy, state, at), StepResult.FELL)
     if state.phase is Phase.WAKING and not state.last_scaled_at:
         return TargetStep(waking.scaled(state, at))
     if due is not None and _is_open(state, due, observed.look, at):
@@ -135,9 +135,9 @@ def wake(state: IdleState, observed: Observed, order: WakeOrder, now: int) -> Ta
     effects = _restores(policy, step.state, order.replicas is not None) if step.acts else ()
     after = step.state if effects or not step.acts else waking.scaled(step.state, now)
     if step.joined:
-        return TargetStep(after, effects, result=Result.WOKE)
+        return TargetStep(after, effects, result=StepResult.WOKE)
     says = f"woken ({order.reason})" if step.acts else f"woken while running ({order.reason})"
-    return TargetStep(after, effects, step.stretches, says, LogKind.WAKE, Result.WOKE)
+    return TargetStep(after, effects, step.stretches, says, LogKind.WAKE, StepResult.WOKE)
 
 
 def ready(state: IdleState, observed: Observed, now: float) -> TargetStep:
@@ -162,7 +162,7 @@ def must_wait(state: IdleState, due: Due, look: Look, now: int) -> str:
     return "it is waking" if state.phase is Phase.WAKING else may_not_fall(state, look, now)
 
 
-def _noted(step: IdleStep, result: Result = Result.NOTED) -> TargetStep:
+def _noted(step: IdleStep, result: StepResult = StepResult.NOTED) -> TargetStep:
     return TargetStep(step.state, (), step.stretches, step.says, result=result, told=step.says)
 
 
@@ -170,7 +170,7 @@ def _fall(step: IdleStep, observed: Observed) -> TargetStep:
     up = tuple(each for each in observed.look.workloads if each.replicas)
     policy = observed.policy
     effects = (ToZero(policy, up),) if up or policy.gate is not None else ()
-    return replace(_noted(step, Result.FELL), effects=effects)
+    return replace(_noted(step, StepResult.FELL), effects=effects)
 
 
 def _restores(policy: Policy, state: IdleState, exact: bool = False) -> tuple[WorkloadEffect, ...]:
@@ -250,7 +250,7 @@ def _by_rules(before: IdleState, step: IdleStep, observed: Observed, now: int) -
             state = replace(priced, timers=(), last_scaled_at=now, checked_at=now, rule_held="")
             effects = _moves(policy, scale, look.workloads)
             return TargetStep(
-                state, effects, step.stretches, scale.says, LogKind.RULE, Result.SCALED, scale.says
+                state, effects, step.stretches, scale.says, LogKind.RULE, StepResult.SCALED, scale.says
             )
         step = _not_moved(step, scale.says)
     elif before.rule_held:

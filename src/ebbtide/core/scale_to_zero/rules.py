@@ -82,7 +82,8 @@ def fired(policy: Policy, timers: Sequence[RuleTimer], now: int) -> Rule | None:
     ripe = [
         rule
         for number, rule in enumerate(policy.rules)
-        if (begun := since.get(rule_key(number, rule))) is not None and now - begun >= rule.duration_seconds
+        if (started := since.get(rule_key(number, rule))) is not None
+        and now - started >= rule.duration_seconds
     ]
     if not ripe:
         return None

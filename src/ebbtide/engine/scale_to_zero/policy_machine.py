@@ -14,7 +14,7 @@ from math import inf
 from typing import assert_never
 
 from ebbtide.core.scale_to_zero import machine
-from ebbtide.core.scale_to_zero.machine import Observed, Result, TargetStep
+from ebbtide.core.scale_to_zero.machine import Observed, StepResult, TargetStep
 from ebbtide.core.scale_to_zero.phases import check_invariants
 from ebbtide.engine.leased import Leased
 from ebbtide.engine.perform import NO_TIME, failure
@@ -47,7 +47,7 @@ class PolicyMachine:
     """The last one; none where there was no time for any."""
     outcomes: tuple[WorkloadOutcome, ...] = ()
     problems: list[str] = field(default_factory=list)
-    result: Result = Result.NOTED
+    result: StepResult = StepResult.NOTED
     told: str = ""
 
     @property

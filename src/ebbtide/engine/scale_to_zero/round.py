@@ -19,7 +19,7 @@ from functools import partial
 from ebbtide.collector import collector_paused
 from ebbtide.core.scale_to_zero import machine, rules
 from ebbtide.core.scale_to_zero.activity import Look, needs_workloads, not_watched
-from ebbtide.core.scale_to_zero.machine import AWAKE, Observed, Result
+from ebbtide.core.scale_to_zero.machine import AWAKE, Observed, StepResult
 from ebbtide.core.scale_to_zero.phases import check_invariants
 from ebbtide.core.scale_to_zero.policy_overrides import settings_for
 from ebbtide.engine.leased import Leased, released
@@ -37,7 +37,7 @@ from ebbtide.model.policy import Policy, Rule
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Reading
 
-TURNS = {Result.WOKE: 0, Result.SCALED: 1, Result.NOTED: 2, Result.FELL: 3}
+TURNS = {StepResult.WOKE: 0, StepResult.SCALED: 1, StepResult.NOTED: 2, StepResult.FELL: 3}
 SENTENCES = 20
 """How many a report repeats; all of them are in the log."""
 FALL_TRIES = 3
@@ -65,7 +65,7 @@ class Done:
     """What came of one policy's step."""
 
     policy: Policy
-    result: Result
+    result: StepResult
     says: str = ""
     bug: Exception | None = None
 
@@ -232,10 +232,10 @@ class IdleRounds:
         except Exception as error:
             expected = isinstance(error, EbbtideError) and not isinstance(error, InvariantBroken)
             says = f"left to the next round: {error}"
-            return Done(run.policy, Result.NOTED, says, None if expected else error)
+            return Done(run.policy, StepResult.NOTED, says, None if expected else error)
         if run.step is None:
             return None
-        if run.result is Result.WOKE and run.state.phase is Phase.WAKING:
+        if run.result is StepResult.WOKE and run.state.phase is Phase.WAKING:
             self._waking.follow(run.policy, run.state)
         return _done(run, rested)
 
@@ -244,13 +244,13 @@ def _done(run: PolicyMachine, rested: bool) -> Done:
     policy, told, why = run.policy, run.told, "; ".join(run.problems)
     if not rested:
         says = f"{policy.target} was changed by others {FALL_TRIES} times: the next round looks again"
-        return Done(policy, Result.NOTED, says)
+        return Done(policy, StepResult.NOTED, says)
     fell = run.state.phase is Phase.ZERO
-    done = fell if run.result is Result.FELL else all(o.kind is OutcomeKind.DONE for o in run.outcomes)
-    if done or run.result is Result.WOKE:
+    done = fell if run.result is StepResult.FELL else all(o.kind is OutcomeKind.DONE for o in run.outcomes)
+    if done or run.result is StepResult.WOKE:
         return Done(policy, run.result, told)
-    left = "left alone" if run.result is Result.SCALED else "left to the next round"
-    return Done(policy, Result.NOTED, "; ".join(filter(None, (told, f"{left}: {why}" if why else left))))
+    left = "left alone" if run.result is StepResult.SCALED else "left to the next round"
+    return Done(policy, StepResult.NOTED, "; ".join(filter(None, (told, f"{left}: {why}" if why else left))))
 
 
 def _unknown(policies: Sequence[Policy], readings: Mapping[str, Reading]) -> int:
@@ -271,11 +271,11 @@ def _with(report: RoundReport, said: Sequence[str]) -> RoundReport:
 
 
 def _report(now: int, policies: int, unknown: int, done: Sequence[Done], left: int) -> RoundReport:
-    count = {result: sum(1 for one in done if one.result is result) for result in Result}
+    count = {result: sum(1 for one in done if one.result is result) for result in StepResult}
     sentences = tuple(f"{one.policy.name}: {one.says}" for one in done if one.says)
     parts = [f"{policies} policies"]
     parts += [
-        f"{number} {result}" for result, number in count.items() if number and result is not Result.NOTED
+        f"{number} {result}" for result, number in count.items() if number and result is not StepResult.NOTED
     ]
     parts += [f"{unknown} with unknown signals"] if unknown else []
     parts += [f"{left} steps left to the next round"] if left else []
@@ -283,9 +283,9 @@ def _report(now: int, policies: int, unknown: int, done: Sequence[Done], left: i
         now,
         "; ".join([", ".join(parts), *sentences[:SENTENCES]]),
         policies=policies,
-        fell=count[Result.FELL],
-        woke=count[Result.WOKE],
-        scaled=count[Result.SCALED],
+        fell=count[StepResult.FELL],
+        woke=count[StepResult.WOKE],
+        scaled=count[StepResult.SCALED],
         unknown=unknown,
         left=left,
         sentences=sentences,

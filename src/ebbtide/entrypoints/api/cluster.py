@@ -162,8 +162,8 @@ def page_of(
     entries = site.store.read_log(kinds, subject, limit + 1, before, brief=True)
     shown = entries[:limit]
     more = paging.pack(name, shown[-1].id) if len(entries) > limit else ""
-    begun = began(site, limit, before) if any(entry.kind is LogKind.DECISION for entry in shown) else {}
-    return EntriesShape(entries=[entry_shape(entry, begun) for entry in shown], next_page_token=more)
+    started = began(site, limit, before) if any(entry.kind is LogKind.DECISION for entry in shown) else {}
+    return EntriesShape(entries=[entry_shape(entry, started) for entry in shown], next_page_token=more)
 
 
 def began(site: Site, limit: int, before: str) -> dict[str, OperationBegun]:

@@ -79,10 +79,10 @@ class HoldKeys(Strict):
     )
 
 
-def router(desk: RouteContext) -> APIRouter:
+def router(context: RouteContext) -> APIRouter:
     routes = APIRouter(prefix="/api/v1", tags=["wake"])
-    most = max(1, min(desk.site.max_holds, places() // 2))
-    holding = Holding(desk.scaling, desk.policies, Waiting(desk.scaling), most)
+    most = max(1, min(context.site.max_holds, places() // 2))
+    holding = Holding(context.scaling, context.policies, Waiting(context.scaling), most)
     needs = [Depends(Needs(Scope.WAKE, basic=True))]
 
     async def hold(policy: str, request: Request) -> Response:

@@ -54,7 +54,7 @@ def open_site(
 def exporter(health: Health) -> Callable[[], tuple[bytes, str]]:
     from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-    return lambda: (generate_latest(health.figures.registry), CONTENT_TYPE_LATEST)
+    return lambda: (generate_latest(health.metrics.registry), CONTENT_TYPE_LATEST)
 
 
 def reads_openly(keys: ApiKeys, listen: str) -> bool:

@@ -29,7 +29,7 @@ WAKE = [Depends(Needs(Scope.WAKE))]
 ADMIN = [Depends(Needs(Scope.ADMIN))]
 
 
-def router(desk: RouteContext) -> APIRouter:
+def router(context: RouteContext) -> APIRouter:
     routes = APIRouter(prefix="/api/v1/scaling/policies", tags=["policies"])
 
     @routes.get("", dependencies=READ)
@@ -39,70 +39,70 @@ def router(desk: RouteContext) -> APIRouter:
     ) -> PoliciesShape:
         """Policies by name, each with its state."""
         after = paging.unpack("policies", page_token)
-        found = desk.policies.store.list_policies(after, limit + 1)
+        found = context.policies.store.list_policies(after, limit + 1)
         shown = found[:limit]
         shapes = []
         for policy in shown:
-            state = desk.policies.store.find_state(policy.id) or IdleState(policy.id)
-            shapes.append(desk.shape(policy, state))
+            state = context.policies.store.find_state(policy.id) or IdleState(policy.id)
+            shapes.append(context.shape(policy, state))
         more = paging.pack("policies", shown[-1].name) if len(found) > limit else ""
-        return PoliciesShape(now=desk.now, policies=shapes, next_page_token=more)
+        return PoliciesShape(now=context.now, policies=shapes, next_page_token=more)
 
     @routes.post("", dependencies=ADMIN, status_code=201)
     def create(body: PolicyKeys, response: Response) -> PolicyShape:
         """Create a policy; 409 where another has its name or its target."""
-        created = desk.policies.create(body.policy(str(uuid.uuid4()), 0, desk.now, desk.now))
+        created = context.policies.create(body.policy(str(uuid.uuid4()), 0, context.now, context.now))
         response.headers["ETag"] = etag(created)
         response.headers["Location"] = f"/api/v1/scaling/policies/{created.id}"
-        return desk.shape(*desk.find(created.id))
+        return context.shape(*context.find(created.id))
 
     @routes.get("/{policy_id}", dependencies=READ)
     def one(policy_id: str, response: Response) -> PolicyShape:
         """One policy, with its version as ETag."""
-        policy, state = desk.find(policy_id)
+        policy, state = context.find(policy_id)
         response.headers["ETag"] = etag(policy)
-        return desk.shape(policy, state)
+        return context.shape(policy, state)
 
     @routes.put("/{policy_id}", dependencies=ADMIN)
     def change(policy_id: str, body: PolicyKeys, request: Request, response: Response) -> PolicyShape:
         """Replace a policy. Needs If-Match with the version that was seen."""
-        policy, _ = desk.find(policy_id)
+        policy, _ = context.find(policy_id)
         version = seen_version(request, policy)
-        wanted = body.policy(policy_id, version, policy.created_at, desk.now)
-        changed = desk.policies.replace(dataclasses.replace(wanted, origin=policy.origin))
+        wanted = body.policy(policy_id, version, policy.created_at, context.now)
+        changed = context.policies.replace(dataclasses.replace(wanted, origin=policy.origin))
         response.headers["ETag"] = etag(changed)
-        return desk.shape(*desk.find(policy_id))
+        return context.shape(*context.find(policy_id))
 
     @routes.delete("/{policy_id}", dependencies=ADMIN, status_code=204)
     def delete(policy_id: str, request: Request) -> Response:
         """Delete a policy; its ledger and log stay. Needs If-Match. What sleeps is left at zero."""
-        policy, _ = desk.find(policy_id)
+        policy, _ = context.find(policy_id)
         seen_version(request, policy)
-        desk.policies.delete(policy)
+        context.policies.delete(policy)
         return Response(status_code=204)
 
     @routes.post("/{policy_id}/activity", dependencies=WAKE)
     def activity(policy_id: str, body: ActivityBody) -> StateShape:
         """Report that the target was used. What sleeps is woken by it."""
-        desk.find(policy_id)
-        state = desk.scaling.report_activity(policy_id, body.at, body.count)
-        return _state(desk, policy_id, state)
+        context.find(policy_id)
+        state = context.scaling.report_activity(policy_id, body.at, body.count)
+        return _state(context, policy_id, state)
 
     @routes.post("/{policy_id}/keep-up", dependencies=WAKE)
     def keep_up(policy_id: str, body: KeepUpBody) -> StateShape:
         """Not to zero for so many seconds; 0 ends that. What sleeps is woken."""
-        desk.find(policy_id)
-        return _state(desk, policy_id, desk.scaling.keep_up(policy_id, body.seconds))
+        context.find(policy_id)
+        return _state(context, policy_id, context.scaling.keep_up(policy_id, body.seconds))
 
     @routes.put("/{policy_id}/paused", dependencies=ADMIN)
     def paused(policy_id: str, body: PausedBody) -> StateShape:
         """A paused policy is left as it is; it can still be woken."""
-        desk.find(policy_id)
-        return _state(desk, policy_id, desk.scaling.pause(policy_id, body.paused))
+        context.find(policy_id)
+        return _state(context, policy_id, context.scaling.pause(policy_id, body.paused))
 
     return routes
 
 
-def _state(desk: RouteContext, policy_id: str, state: IdleState) -> StateShape:
-    policy, _ = desk.find(policy_id)
-    return state_shape(policy, state, desk.scaling.defaults, desk.now, desk.scaling.eta_of(state))
+def _state(context: RouteContext, policy_id: str, state: IdleState) -> StateShape:
+    policy, _ = context.find(policy_id)
+    return state_shape(policy, state, context.scaling.defaults, context.now, context.scaling.eta_of(state))

@@ -28,9 +28,9 @@ def routers(site: Site) -> list[APIRouter]:
     if site.scaling is not None:
         pools = [pool.name for pool in site.settings.pools]
         book = Policies(site.scaling.ports.policies, site.clock, site.new_id, pools)
-        desk = RouteContext(site, site.scaling, book)
-        found += [policy_routes(desk), wake_routes(desk), saving_routes(desk), strip_routes(desk)]
-        found.append(hold_routes(desk))
+        context = RouteContext(site, site.scaling, book)
+        found += [policy_routes(context), wake_routes(context), saving_routes(context), strip_routes(context)]
+        found.append(hold_routes(context))
     if site.demo is not None:
         found.append(demo_routes(site.demo))
     return found

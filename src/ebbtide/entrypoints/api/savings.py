@@ -19,15 +19,15 @@ Last = Annotated[str, Query(alias="to", max_length=10, description="Last day, in
 Form = Annotated[str, Query(alias="format", pattern="^(json|csv)$", description="json or csv.")]
 
 
-def router(desk: RouteContext) -> APIRouter:
+def router(context: RouteContext) -> APIRouter:
     routes = APIRouter(prefix="/api/v1/scaling", tags=["savings"])
     answers: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {}}}}
 
     @routes.get("/savings/summary", dependencies=READ, response_model=SummaryShape, responses=answers)
     def summary(first: First = "", last: Last = "", form: Form = "json") -> SummaryShape | Response:
         """Over all policies; the last 30 days where nothing is said."""
-        start, end, period, yesterday = bounds(first, last, desk.now)
-        shape = summary_shape(desk.scaling.summary(start, end), period, yesterday)
+        start, end, period, yesterday = bounds(first, last, context.now)
+        shape = summary_shape(context.scaling.summary(start, end), period, yesterday)
         return as_csv(shape) if form == "csv" else shape
 
     @routes.get(
@@ -37,8 +37,8 @@ def router(desk: RouteContext) -> APIRouter:
         policy_id: str, first: First = "", last: Last = "", form: Form = "json"
     ) -> SavingsShape | Response:
         """Of one policy; the last 30 days where nothing is said."""
-        start, end, period, yesterday = bounds(first, last, desk.now)
-        shape = savings_shape(desk.scaling.savings(policy_id, start, end), period, yesterday)
+        start, end, period, yesterday = bounds(first, last, context.now)
+        shape = savings_shape(context.scaling.savings(policy_id, start, end), period, yesterday)
         return as_csv(shape) if form == "csv" else shape
 
     return routes

@@ -86,7 +86,7 @@ class _Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         for _ in range(AT_A_TIME):
             if not self._room.has_place():
-                self._shut(listener, FULL_SECONDS)
+                self._closed(listener, FULL_SECONDS)
                 return
             try:
                 caller, _ = listener.accept()
@@ -94,7 +94,7 @@ class _Server(uvicorn.Server):
                 return
             except OSError as error:  # out of descriptors, which the engine needs more than we do
                 _log.warning("no caller is let in for a second: %s", error)
-                self._shut(listener, 1.0)
+                self._closed(listener, 1.0)
                 return
             self._room.let_in()
             caller.setblocking(False)
@@ -102,7 +102,7 @@ class _Server(uvicorn.Server):
             self._coming.add(task)
             task.add_done_callback(self._coming.discard)
 
-    def _shut(self, listener: socket.socket, seconds: float) -> None:
+    def _closed(self, listener: socket.socket, seconds: float) -> None:
         """For a while: callers wait in the queue of the kernel."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(listener)

@@ -72,11 +72,11 @@ class Kept:
         return self.each.get(node_name, self.others)
 
 
-def entry_shape(entry: LogEntry, begun: Mapping[str, OperationBegun] | None = None) -> EntryShape:
+def entry_shape(entry: LogEntry, started: Mapping[str, OperationBegun] | None = None) -> EntryShape:
     """A decision, which is read without its data, is told with what it began, if that is given."""
     data = dict(entry.data)
     if entry.kind is LogKind.DECISION:
-        fact = (begun or {}).get(entry.id)
+        fact = (started or {}).get(entry.id)
         data = {"action": fact.action, "operation_id": fact.operation_id, "nodes": fact.nodes} if fact else {}
     return EntryShape(
         id=entry.id, at=entry.at, kind=entry.kind, subject=entry.subject, says=entry.says, data=data

@@ -44,34 +44,34 @@ Key = Annotated[
 ]
 
 
-def router(desk: RouteContext) -> APIRouter:
+def router(context: RouteContext) -> APIRouter:
     routes = APIRouter(prefix="/api/v1/scaling", tags=["wake"])
 
-    waiting = Waiting(desk.scaling)
+    waiting = Waiting(context.scaling)
 
     @routes.post("/policies/{policy_id}/wake", dependencies=WAKE)
     async def wake(policy_id: str, body: WakeBody | None = None, idempotency_key: Key = "") -> WokenShape:
         """Wake one policy. With `wait_for_ready` the answer comes the moment it is ready, or 504 with the id
         of the wake, which goes on."""
         asked = body or WakeBody()
-        begun = await run_in_threadpool(begin, desk, policy_id, asked, idempotency_key)
-        answer, policy = begun.answer, begun.policy
-        if begun.repeated or not asked.wait_for_ready or answer.ready:
-            return answered(begun, policy)
-        until = desk.site.clock.now() + cold_start_timeout(policy, desk.scaling.defaults)
+        started = await run_in_threadpool(begin, context, policy_id, asked, idempotency_key)
+        answer, policy = started.answer, started.policy
+        if started.repeated or not asked.wait_for_ready or answer.ready:
+            return answered(started, policy)
+        until = context.site.clock.now() + cold_start_timeout(policy, context.scaling.defaults)
         ready = await waiting.ready(policy_id, answer.wake_id, until)
         late = ready is None or not ready.ready
         if ready is not None and ready.ready:
             told = {"ready": True, "message": ready.message, "node_wait": ready.node_wait}
             answer = answer.model_copy(update=told)
-        await run_in_threadpool(keep_end, desk, idempotency_key, answer)
-        return answered(Begun(policy, answer, late=late), policy)
+        await run_in_threadpool(keep_end, context, idempotency_key, answer)
+        return answered(StartedWake(policy, answer, late=late), policy)
 
     @routes.post("/wake", dependencies=WAKE)
     def wake_all(body: WakeAllBody | None = None) -> WakeAllShape:
         """Wake exactly those that are named, or all that sleep where none is."""
         asked = body or WakeAllBody()
-        woken = desk.scaling.wake_all(asked.policy_ids, asked.reason)
+        woken = context.scaling.wake_all(asked.policy_ids, asked.reason)
         waking = sum(1 for each in woken if each.status == WAKING)
         policies = [WokenPolicy(policy_id=each.policy_id, status=each.status) for each in woken]
         return WakeAllShape(woken=waking, already_running=len(woken) - waking, policies=policies)
@@ -83,18 +83,18 @@ def router(desk: RouteContext) -> APIRouter:
         body = await request.body()
         headers = {name: request.headers.get(name, "") for name in SIGNED}
         try:
-            await run_in_threadpool(verify, desk.site.webhook_secrets, body, headers)
+            await run_in_threadpool(verify, context.site.webhook_secrets, body, headers)
         except Problem:
             count_stranger(request)
             raise
         count_wake(request, "webhooks")
-        return await run_in_threadpool(_webhook, desk, body, headers)
+        return await run_in_threadpool(_webhook, context, body, headers)
 
     return routes
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class StartedWake:
     """A wake that was begun now, or by an earlier request with the same key."""
 
     policy: Policy
@@ -104,24 +104,24 @@ class Begun:
     """Callers that waited for it were told that it was not ready in time."""
 
 
-def begin(desk: RouteContext, policy_id: str, asked: WakeBody, key: str) -> Begun:
-    policy, _ = desk.find(policy_id)
-    if known := remembered(desk, key, policy_id, asked):
+def begin(context: RouteContext, policy_id: str, asked: WakeBody, key: str) -> StartedWake:
+    policy, _ = context.find(policy_id)
+    if known := remembered(context, key, policy_id, asked):
         # Asked again: the stored answer, at once. Waiting again would delay a caller that only lost a reply.
-        ended = stored(desk, f"end#{key}")
-        return Begun(policy, ended or known, repeated=True, late=ended is not None and not ended.ready)
-    return Begun(policy, keep(desk, key, woken_shape(desk.scaling.wake(policy_id, asked.reason))))
+        ended = stored(context, f"end#{key}")
+        return StartedWake(policy, ended or known, repeated=True, late=ended is not None and not ended.ready)
+    return StartedWake(policy, keep(context, key, woken_shape(context.scaling.wake(policy_id, asked.reason))))
 
 
-def answered(begun: Begun, policy: Policy) -> WokenShape:
-    if not begun.late:
-        return begun.answer
-    answer = begun.answer
+def answered(started: StartedWake, policy: Policy) -> WokenShape:
+    if not started.late:
+        return started.answer
+    answer = started.answer
     detail = f"{policy.name} was not ready in time; the wake goes on as {answer.wake_id}"
     raise Problem(504, detail, wake_id=answer.wake_id, policy_id=answer.policy_id)
 
 
-def _webhook(desk: RouteContext, body: bytes, headers: Mapping[str, str]) -> JSONResponse:
+def _webhook(context: RouteContext, body: bytes, headers: Mapping[str, str]) -> JSONResponse:
     try:
         message = json.loads(body)
         policy_id = message["policy_id"]
@@ -130,11 +130,11 @@ def _webhook(desk: RouteContext, body: bytes, headers: Mapping[str, str]) -> JSO
     if not isinstance(policy_id, str):
         says = "the body must be a JSON object with the text policy_id"
         raise Problem(422, f"{says}; nothing was changed", [{"field": "policy_id", "says": says}])
-    desk.find(policy_id)
+    context.find(policy_id)
     key = f"webhook#{headers['webhook-id']}"
-    once = Once(key, desk.site.new_id(), desk.now + KEY_SECONDS, desk.now)
+    once = Once(key, context.site.new_id(), context.now + KEY_SECONDS, context.now)
     try:
-        woken = desk.scaling.wake_once(policy_id, WakeReason.WEBHOOK, once)
+        woken = context.scaling.wake_once(policy_id, WakeReason.WEBHOOK, once)
     except KeyUsed:
         return JSONResponse({"policy_id": policy_id, "status": "seen before", "message": "Nothing was done"})
     return JSONResponse(woken_shape(woken).model_dump())
@@ -157,37 +157,37 @@ def _question(policy_id: str, asked: WakeBody) -> str:
     return hashlib.sha256(f"{policy_id}|{asked.model_dump_json()}".encode()).hexdigest()
 
 
-def remembered(desk: RouteContext, key: str, policy_id: str, asked: WakeBody) -> WokenShape | None:
+def remembered(context: RouteContext, key: str, policy_id: str, asked: WakeBody) -> WokenShape | None:
     """The answer that this key already had; a key for another question is refused."""
     if not key:
         return None
     mark = f"?{_question(policy_id, asked)}"
-    first = desk.policies.store.keep_once(f"key#{key}", mark, desk.now + KEY_SECONDS, desk.now)
+    first = context.policies.store.keep_once(f"key#{key}", mark, context.now + KEY_SECONDS, context.now)
     if first != mark:
         raise Problem(422, "this Idempotency-Key was used for another request; nothing was changed")
-    return stored(desk, f"answer#{key}")
+    return stored(context, f"answer#{key}")
 
 
-def stored(desk: RouteContext, name: str) -> WokenShape | None:
+def stored(context: RouteContext, name: str) -> WokenShape | None:
     # An empty value that has lapsed already asks without keeping anything.
-    answer = desk.policies.store.keep_once(name, "", desk.now - 1, desk.now)
+    answer = context.policies.store.keep_once(name, "", context.now - 1, context.now)
     return WokenShape.model_validate_json(answer) if answer else None
 
 
-def keep(desk: RouteContext, key: str, answer: WokenShape) -> WokenShape:
+def keep(context: RouteContext, key: str, answer: WokenShape) -> WokenShape:
     """The first answer holds; waking is idempotent, so a second caller in between did no harm."""
     if not key:
         return answer
-    held = desk.policies.store.keep_once(
-        f"answer#{key}", answer.model_dump_json(), desk.now + KEY_SECONDS, desk.now
+    held = context.policies.store.keep_once(
+        f"answer#{key}", answer.model_dump_json(), context.now + KEY_SECONDS, context.now
     )
     return WokenShape.model_validate_json(held)
 
 
-def keep_end(desk: RouteContext, key: str, answer: WokenShape) -> None:
+def keep_end(context: RouteContext, key: str, answer: WokenShape) -> None:
     """What a caller who waited was told in the end, for those who ask again. Where it cannot be kept they get
     the answer that the wake began with."""
     if key:
         with suppress(EbbtideError):
-            until = desk.now + KEY_SECONDS
-            desk.policies.store.keep_once(f"end#{key}", answer.model_dump_json(), until, desk.now)
+            until = context.now + KEY_SECONDS
+            context.policies.store.keep_once(f"end#{key}", answer.model_dump_json(), until, context.now)

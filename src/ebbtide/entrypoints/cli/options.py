@@ -66,7 +66,7 @@ def open_ports(config: Config, watching: bool = False, asking: bool | None = Non
     try:
         yield ports
     finally:
-        bootstrap.close_doors(ports)
+        bootstrap.close_ports(ports)
 
 
 @contextmanager
@@ -88,4 +88,4 @@ def looking_only(config: Config) -> Iterator[Ports]:
         finally:
             store.close()
     finally:
-        bootstrap.close_doors(world)
+        bootstrap.close_ports(world)

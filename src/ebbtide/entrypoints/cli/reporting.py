@@ -57,8 +57,8 @@ def report(
         if period.since > period.until:
             raise Usage(f"--from: {period.first} is still to come; nothing was written.")
         days = scaling.summary(period.first, period.last).total.days
-        figures = collect(scaling.ports.store, found.settings.cluster, days, period)
-    text = page(figures)
+        data = collect(scaling.ports.store, found.settings.cluster, days, period)
+    text = page(data)
     for path in (html, png):
         if path is not None and not path.parent.is_dir():
             raise Usage(f"there is no folder {path.parent}; nothing was written.")
@@ -66,7 +66,7 @@ def report(
         html.write_text(text)
         write_lines([f"The report of {period.first} to {period.last} is in {html}."])
     if png is not None:
-        _draw(browser, text, png, BASE + LINE * figures.lines)
+        _draw(browser, text, png, BASE + LINE * data.lines)
         write_lines([f"A picture of it is in {png}."])
 
 

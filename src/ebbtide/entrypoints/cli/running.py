@@ -42,12 +42,12 @@ def once(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False)
 
     found = read_config(ctx, config)
     owner = new_owner()
-    with open_ports(found) as doors:
-        doors.store.load()  # a record that is not ours to write ends this before anything is written
-        both = with_scaling(found, doors, say=lambda says: typer.echo(f"ebbtide: {says}", err=True))
+    with open_ports(found) as opened:
+        opened.store.load()  # a record that is not ours to write ends this before anything is written
+        both = with_scaling(found, opened, say=lambda says: typer.echo(f"ebbtide: {says}", err=True))
         seconds = max(found.interval_seconds, found.settings.request_timeout_seconds)
-        rounded = both.scaling.round(owner, doors.clock.now() + seconds) if both.scaling else None
-        report = run_once(both.ports, found.settings, owner, doors.clock.now() + seconds)
+        rounded = both.scaling.round(owner, opened.clock.now() + seconds) if both.scaling else None
+        report = run_once(both.ports, found.settings, owner, opened.clock.now() + seconds)
         _show_once(report, rounded.says if rounded and rounded.policies else "", as_json)
         fail_if_blind(both.ports, report)
 
@@ -81,7 +81,7 @@ def run(
     config: ConfigPath = None,
 ) -> None:
     """Run until stopped: a tick every `interval_sec`. SIGTERM and Ctrl-C finish the tick, then end."""
-    from ebbtide.bootstrap.metrics import figures_served
+    from ebbtide.bootstrap.metrics import metrics_served
 
     stop = threading.Event()
     out = console()
@@ -89,23 +89,23 @@ def run(
     found = [read_config(ctx, path) for path in named]
     check_distinct(found)
     with ExitStack() as undo:
-        doors = [undo.enter_context(open_ports(each, watching=True)) for each in found]
-        for ports in doors:
+        opened = [undo.enter_context(open_ports(each, watching=True)) for each in found]
+        for ports in opened:
             ports.store.load()
         for number in (signal.SIGTERM, signal.SIGINT):
             before = signal.signal(number, lambda *_: stop.set())
             undo.callback(signal.signal, number, before)
         owner = new_owner()
-        for each, ports in zip(found, doors, strict=True):
+        for each, ports in zip(found, opened, strict=True):
             out.print(_greeting(each, owner))
             if each.cluster_kind != "simulator":  # nobody can adopt the foreign node of a first try
                 _tell_uncounted(ports, out)
         watched = undo.enter_context(
-            figures_served(list(zip(found, doors, strict=True)), lambda says: out.print(Text(says)))
+            metrics_served(list(zip(found, opened, strict=True)), lambda says: out.print(Text(says)))
         )
         clusters = [
             (each, undo.enter_context(_with_rounds(each, ports, watched, owner, stop)))
-            for each, ports in zip(found, watched.doors, strict=True)
+            for each, ports in zip(found, watched.opened, strict=True)
         ]
         _run_all(clusters, owner, stop, out)
     out.print("Stopped: the lease is given back, and what is open is in the record.")

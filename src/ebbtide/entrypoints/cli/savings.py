@@ -39,13 +39,13 @@ def savings(  # noqa: PLR0913, PLR0917 - one for each option
     """Show what sleeping saved, by day; `ebbtide savings rebuild` makes the ledger again from the log."""
     from ebbtide.entrypoints.views.days import wrong_day
 
-    anew, name = _understood(words or [])
+    rebuilds, name = _understood(words or [])
     if as_json and as_csv:
         raise Usage("--json and --csv cannot both be; nothing was touched.")
     if wrong := wrong_day(first, last):
         raise Usage(f"--{wrong[0]}: {wrong[1]}; nothing was touched.")
     found = read_config(ctx, config)
-    if anew:
+    if rebuilds:
         _rebuild(found, name)
         return
     with in_the_store_if_any(found) as scaling:
@@ -64,11 +64,11 @@ def savings(  # noqa: PLR0913, PLR0917 - one for each option
 
 
 def _understood(words: list[str]) -> tuple[bool, str]:
-    anew = words[:1] == [REBUILD]
-    rest = words[1:] if anew else words
+    rebuilds = words[:1] == [REBUILD]
+    rest = words[1:] if rebuilds else words
     if len(rest) > 1:
         raise Usage(f"one policy at a time, not {', '.join(rest)}; nothing was touched.")
-    return anew, rest[0] if rest else ""
+    return rebuilds, rest[0] if rest else ""
 
 
 def _shape(scaling: Scaling, name: str, first: str, last: str) -> SavingsShape:

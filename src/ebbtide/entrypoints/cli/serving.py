@@ -86,10 +86,10 @@ def serve(
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    with open_ports(found, watching=True) as doors:
-        doors.store.load()
-        seen = watched([(found, doors)], lambda says: write_lines([says]), ticks=False)
-        (ports,) = seen.doors
+    with open_ports(found, watching=True) as opened:
+        opened.store.load()
+        seen = watched([(found, opened)], lambda says: write_lines([says]), ticks=False)
+        (ports,) = seen.opened
         scaling = open_scaling(found, ports, stays=True)
         if scaling is None:
             write_lines(["Policies are not served: `ebbtide db upgrade` makes their tables."])

@@ -47,13 +47,11 @@ th, td { text-align: left; padding: 4px 12px 4px 0; border-bottom: 1px solid var
 """
 
 
-def page(figures: ReportData) -> str:
-    period = figures.period
-    title = f"Ebbtide: {figures.cluster}, {period.first} to {period.last}"
-    cut = "<p>The log is longer than a report reads: its oldest part is left out.</p>" if figures.cut else ""
-    body = "".join(
-        (_cost(figures), _saved(figures), _possible(figures), _work(figures.done), _alarms(figures))
-    )
+def page(data: ReportData) -> str:
+    period = data.period
+    title = f"Ebbtide: {data.cluster}, {period.first} to {period.last}"
+    cut = "<p>The log is longer than a report reads: its oldest part is left out.</p>" if data.cut else ""
+    body = "".join((_cost(data), _saved(data), _possible(data), _work(data.done), _alarms(data)))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -65,29 +63,29 @@ def page(figures: ReportData) -> str:
     )
 
 
-def _cost(figures: ReportData) -> str:
-    currency = figures.currency
+def _cost(data: ReportData) -> str:
+    currency = data.currency
     if not currency:
         return _section("Cost", "<p>No price is known for the period, or prices of several currencies.</p>")
-    points = [(point.at, point.per_hour.get(currency, Decimal(0))) for point in figures.points]
+    points = [(point.at, point.per_hour.get(currency, Decimal(0))) for point in data.points]
     amounts = [amount for _, amount in points]
-    told = _figures(
-        ("paid in the period", f"{(figures.paid or Decimal(0)):.2f} {currency}"),
+    told = _listed(
+        ("paid in the period", f"{(data.paid or Decimal(0)):.2f} {currency}"),
         ("at the end, an hour", f"{amounts[-1]:.4f} {currency}"),
         ("least", f"{min(amounts):.4f} {currency}"),
         ("most", f"{max(amounts):.4f} {currency}"),
     )
-    unpriced = max(point.unpriced for point in figures.points)
+    unpriced = max(point.unpriced for point in data.points)
     note = f"<p>Up to {unpriced} workers had no known price and are not counted.</p>" if unpriced else ""
-    return _section("Cost an hour", told + line_chart(points, figures.period.until, "Cost an hour") + note)
+    return _section("Cost an hour", told + line_chart(points, data.period.until, "Cost an hour") + note)
 
 
-def _saved(figures: ReportData) -> str:
-    money = [(day, saved) for day in figures.days for saved in day.money]
+def _saved(data: ReportData) -> str:
+    money = [(day, saved) for day in data.days for saved in day.money]
     currencies = sorted({saved.currency for _, saved in money})
     if not currencies:
         return _section("Saved by day", "<p>Nothing slept in the period.</p>")
-    return "".join(_saved_in(currency, figures.days) for currency in currencies)
+    return "".join(_saved_in(currency, data.days) for currency in currencies)
 
 
 def _saved_in(currency: str, days: Sequence[SavingsDay]) -> str:
@@ -104,15 +102,15 @@ def _saved_in(currency: str, days: Sequence[SavingsDay]) -> str:
     rows = [(day, *(f"{getattr(saved, kind):.4f}" for kind in kinds)) for day, saved in found]
     return _section(
         f"Saved by day, in {currency}",
-        _figures(*((kind, f"{totals[kind]:.4f} {currency}") for kind in kinds))
+        _listed(*((kind, f"{totals[kind]:.4f} {currency}") for kind in kinds))
         + bar_chart(bars, "Savings by day")
         + f'<p class="quiet">{keys}</p>'
         + _table(("day", *kinds), rows),
     )
 
 
-def _possible(figures: ReportData) -> str:
-    report = figures.consolidation
+def _possible(data: ReportData) -> str:
+    report = data.consolidation
     title = "What consolidation could still save"
     if report is None:
         return _section(title, "<p>No decision of the period looked into it.</p>")
@@ -127,7 +125,7 @@ def _plan(report: ConsolidationReport) -> str:
     plan = report.plan or report.candidate
     if plan is None:
         return ""
-    return _figures(
+    return _listed(
         ("possible, an hour", f"{plan.savings_per_hour:.4f} {plan.currency}"),
         ("cost after", f"{plan.cost_after:.4f} {plan.currency}"),
         ("proven bound", f"{plan.bound:.4f} {plan.currency}"),
@@ -136,7 +134,7 @@ def _plan(report: ConsolidationReport) -> str:
 
 
 def _work(done: Done) -> str:
-    told = _figures(
+    told = _listed(
         ("nodes added", str(done.nodes_added)),
         ("nodes removed", str(done.nodes_removed)),
         ("pods evicted", str(done.evictions)),
@@ -151,20 +149,20 @@ def _work(done: Done) -> str:
     return _section("What was done", told + table + note)
 
 
-def _alarms(figures: ReportData) -> str:
-    if not figures.alarms:
+def _alarms(data: ReportData) -> str:
+    if not data.alarms:
         return _section("Alarms", "<p>None.</p>")
-    rest = figures.alarms_in_all - len(figures.alarms)
+    rest = data.alarms_in_all - len(data.alarms)
     more = f"<p>and {rest} older ones</p>" if rest else ""
-    rows = [(_when(entry.at), entry.says) for entry in figures.alarms]
-    return _section(f"Alarms: {figures.alarms_in_all}", _table(("when", "what"), rows, numbers=False) + more)
+    rows = [(_when(entry.at), entry.says) for entry in data.alarms]
+    return _section(f"Alarms: {data.alarms_in_all}", _table(("when", "what"), rows, numbers=False) + more)
 
 
 def _section(title: str, inside: str) -> str:
     return f"<section><h2>{escape(title)}</h2>{inside}</section>"
 
 
-def _figures(*pairs: tuple[str, str]) -> str:
+def _listed(*pairs: tuple[str, str]) -> str:
     parts = (f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in pairs)
     return f"<dl>{''.join(parts)}</dl>"
 

@@ -17,7 +17,7 @@ MOST_ACTS = 40
 
 
 def story_lines(result: StoryResult) -> list[Text]:
-    lines = [Text(result.name, STRONG), *rows(_figures(result))]
+    lines = [Text(result.name, STRONG), *rows(_totals(result))]
     lines += [_act(act) for act in result.acts[:MOST_ACTS]]
     if len(result.acts) > MOST_ACTS:
         lines.append(Text(f"... and more, {len(result.acts)} in all: --json lists every act", QUIET))
@@ -29,7 +29,7 @@ def story_lines(result: StoryResult) -> list[Text]:
     return [*lines, Text("All expectations hold; no safety rule was violated.", GOOD)] if result.ok else lines
 
 
-def _figures(result: StoryResult) -> list[tuple[str, str]]:
+def _totals(result: StoryResult) -> list[tuple[str, str]]:
     counts = Counter(act.act for act in result.acts)
     done = ", ".join(f"{act.replace('_', ' ')} {count}" for act, count in counts.items())
     waits = result.waits

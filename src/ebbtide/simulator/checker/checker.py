@@ -48,7 +48,7 @@ class Checker:
         """What is said is told in seconds from here."""
         self._sees_all = True
         """Whether it is told of every write."""
-        self._begun: set[str] = set()
+        self._started: set[str] = set()
         """Ids of all work that was ever written."""
         self.violations: list[str] = []
         self.acts: list[Act] = []
@@ -91,7 +91,7 @@ class Checker:
 
     def wrote(self, after: Record, guard: Lease | None) -> None:
         before, self.record = self.record, after
-        self._begun |= {work.id for work in (*after.operations, *after.all_set_aside, *after.spots)}
+        self._started |= {work.id for work in (*after.operations, *after.all_set_aside, *after.spots)}
         if before is not None and after.rev < before.rev:
             self.say(f"the revision of the record went back from {before.rev} to {after.rev}")
         if guard is not None and guard.token < self._tokens.get(guard.name, 0):
@@ -195,7 +195,7 @@ class Checker:
         if not self._sees_all:
             return
         marks = (ActKind.SOFT_TAINT, ActKind.CORDON, ActKind.UNCORDON)
-        if act.kind in marks and act.operation_id not in self._begun:
+        if act.kind in marks and act.operation_id not in self._started:
             self.say(f"{act.kind} of {act.node_name} by {act.operation_id}, which no record holds")
         if act.kind is ActKind.TERMINATE and self.record is None:
             self.say(f"instance {act.instance_id} was terminated before any record was written")

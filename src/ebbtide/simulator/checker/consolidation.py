@@ -167,28 +167,28 @@ class Bookkeeper(Observers):
         super().__init__()
         self._machines = machines
         self._known: set[str] = set()
-        self.figures = Repacked()
+        self.totals = Repacked()
 
     def began(self, work: Operation | Spot) -> None:
         by_it = isinstance(work, Consolidate) or (isinstance(work, ScaleDown) and work.only_empty)
         if by_it and work.id not in self._known:
             self._known.add(work.id)
-            self.figures.begun += 1
+            self.totals.begun += 1
 
     def closed(self, work: Operation | Spot, succeeded: bool) -> None:  # noqa: ARG002 - the reason says more
-        figures = self.figures
+        totals = self.totals
         if isinstance(work, Consolidate):
-            figures.pods_moved += sum(move.state is MoveState.MOVED for move in work.moves)
-            figures.nodes_emptied += sum(source.state is SourceState.EMPTIED for source in work.sources)
+            totals.pods_moved += sum(move.state is MoveState.MOVED for move in work.moves)
+            totals.nodes_emptied += sum(source.state is SourceState.EMPTIED for source in work.sources)
             launched = [slot.instance_id for slot in work.slots if slot.state is SlotState.READY]
-            figures.nodes_launched += len(launched)
-            figures.saved_per_hour -= self._price(launched)
+            totals.nodes_launched += len(launched)
+            totals.saved_per_hour -= self._price(launched)
             if work.abort_reason:
-                figures.given_up[work.abort_reason] = figures.given_up.get(work.abort_reason, 0) + 1
+                totals.given_up[work.abort_reason] = totals.given_up.get(work.abort_reason, 0) + 1
         elif isinstance(work, ScaleDown) and work.only_empty:
             gone = [r.instance_id for r in work.removals if r.terminated and r.state is RemovalState.GONE]
-            figures.nodes_removed += len(gone)
-            figures.saved_per_hour += self._price(gone)
+            totals.nodes_removed += len(gone)
+            totals.saved_per_hour += self._price(gone)
 
     def _price(self, instance_ids: list[str]) -> Decimal:
         machines = map(self._machines.find, instance_ids)

@@ -109,8 +109,8 @@ class Watchman:
         if not is_so:
             self._since.pop((what, name), None)
             return 0.0
-        begun = self._since.setdefault((what, name), self._world.now)
-        if (lasted := self._world.now - begun) <= LONGEST_WAIT_SECONDS:
+        started = self._since.setdefault((what, name), self._world.now)
+        if (lasted := self._world.now - started) <= LONGEST_WAIT_SECONDS:
             return 0.0
         self._since[(what, name)] = self._world.now
         return lasted

@@ -13,7 +13,7 @@ from ebbtide.model.settings import Settings
 from ebbtide.simulator.run.scenarios import Scenario
 from ebbtide.simulator.run.simulate import Result
 
-FIGURES = ("cost", "node_hours", "launched", "removed", "evictions", "pending_pod_seconds", "violations")
+COMPARED = ("cost", "node_hours", "launched", "removed", "evictions", "pending_pod_seconds", "violations")
 """What is told of the run without it; all else is the same or means nothing there."""
 
 
@@ -43,7 +43,7 @@ def compared(result: Result, without: Result) -> str:
     data: dict[str, Any] = msgspec.to_builtins(result)
     other: dict[str, Any] = msgspec.to_builtins(without)
     saved = Decimal(without.cost) - Decimal(result.cost)
-    data["without_consolidation"] = {name: other[name] for name in FIGURES}
+    data["without_consolidation"] = {name: other[name] for name in COMPARED}
     data["saved"] = str(saved)
     data["saved_percent"] = round(float(100 * saved / Decimal(without.cost)), 2)
     return msgspec.json.encode(data).decode()

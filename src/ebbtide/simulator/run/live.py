@@ -120,14 +120,14 @@ class Live:
         notes = CostNotes(ports.store, self.settings, ports.new_id)
         self._observer = Observers(ports.observer, notes)
         self.ports = ports
-        self.scaling = Scaling(self._scaling_doors(), self.scene.defaults, self.settings)
+        self.scaling = Scaling(self._scaling_ports(), self.scene.defaults, self.settings)
         for policy in self.scene.policies(int(start)):
             self.scaling.ports.policies.put_policy(policy)
         self._new_runner()
         self._next_round = start
         self.faults = faults_of(self)
 
-    def _scaling_doors(self) -> ScalingPorts:
+    def _scaling_ports(self) -> ScalingPorts:
         stage, ports = self.stage, self.ports
         workloads = Locked(SimWorkloads(stage.world, stage.clock), self.lock)
         store = MemoryStore(stage.clock, self.settings.cluster, stage.database)
@@ -146,7 +146,7 @@ class Live:
         self._owners += 1
         self.owner = f"demo-runner-{self._owners}"
         watched = replace(ports_of(self.stage), observer=self._observer)
-        self._doors = faulty_ports(watched, self.mood)
+        self._faulty_ports = faulty_ports(watched, self.mood)
 
     def look(self) -> Snapshot:
         with self.lock:
@@ -205,9 +205,9 @@ class Live:
         clock, settings = self.stage.clock, for_a_daemon(self.settings)
         try:
             if in_process or self._replicas is None:
-                tick(self._doors, settings, self.owner, clock.now() + TICK_SECONDS)
+                tick(self._faulty_ports, settings, self.owner, clock.now() + TICK_SECONDS)
             else:
-                self._replicas.tick(self._doors, settings, self.owner, clock.now() + TICK_SECONDS)
+                self._replicas.tick(self._faulty_ports, settings, self.owner, clock.now() + TICK_SECONDS)
         except RunnerCrashed as crash:
             dead = self.owner
             clock.sleep(PAUSE_SECONDS)

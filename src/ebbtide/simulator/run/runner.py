@@ -81,7 +81,7 @@ def policies_of(stage: Stage) -> PolicyStore:
     return MemoryStore(stage.clock, stage.settings.cluster, stage.database).policies()
 
 
-def scaling_doors(stage: Stage, ports: Ports) -> ScalingPorts:
+def scaling_ports(stage: Stage, ports: Ports) -> ScalingPorts:
     """The ports to the workloads of the same world, next to those of a tick."""
     return ScalingPorts(
         store=ports.store,
@@ -99,10 +99,10 @@ def scaling_doors(stage: Stage, ports: Ports) -> ScalingPorts:
 
 def scaling_of(stage: Stage, ports: Ports, plan: Plan | None = None) -> Scaling:
     """Over sound ports, or ports that fail as planned."""
-    doors = scaling_doors(stage, ports)
+    opened = scaling_ports(stage, ports)
     if plan is not None:
-        doors = faulty_scaling(doors, plan, lambda: _disturb(stage.world))
-    return Scaling(doors, stage.zero, stage.settings)
+        opened = faulty_scaling(opened, plan, lambda: _disturb(stage.world))
+    return Scaling(opened, stage.zero, stage.settings)
 
 
 def ports_of(stage: Stage, clock: SkewedClock | VirtualClock | None = None) -> Ports:

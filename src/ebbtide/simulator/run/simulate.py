@@ -275,6 +275,6 @@ class Simulation:
             failed_ticks=self.failed_ticks,
             alarms=sum(1 for entry in self.stage.notifier.entries if entry.kind is LogKind.ALARM),
             strikes=dict(sorted({**self._plan.counts, **self._mischief.counts}.items())),
-            consolidation=self.stage.bookkeeper.figures,
+            consolidation=self.stage.bookkeeper.totals,
             violations=tuple(self.stage.checker.violations),
         )

@@ -67,7 +67,7 @@ class StoryTotals:
         )
 
 
-def figures_of(world: World) -> StoryTotals:
+def totals_of(world: World) -> StoryTotals:
     machines = world.machines
     return StoryTotals(machines.node_seconds(), machines.cost(), world.inventory.pending_pod_seconds)
 
@@ -103,7 +103,7 @@ class StoryResult:
         cls,
         story: Story,
         stage: Stage,
-        figures: StoryTotals,
+        totals: StoryTotals,
         told: tuple[tuple[Done, ...], tuple[Said, ...], tuple[Failed, ...]],
         player: Player,
     ) -> StoryResult:
@@ -122,16 +122,16 @@ class StoryResult:
             removed=world.removed,
             evictions=world.evictions,
             interruptions=world.incidents.mail.interruptions,
-            node_hours=round(figures.node_seconds / 3600, 3),
-            cost=str(figures.cost.quantize(Decimal("0.0001"))),
+            node_hours=round(totals.node_seconds / 3600, 3),
+            cost=str(totals.cost.quantize(Decimal("0.0001"))),
             currency=next(iter(currencies(story.config.settings.pools)), CURRENCY),
-            pending_pod_seconds=round(figures.waited_seconds),
+            pending_pod_seconds=round(totals.waited_seconds),
             waits=waits_of(world.pods.waits),
             crashes=player.crashes,
             failed_ticks=player.failed_ticks,
             alarms=sum(1 for entry in stage.notifier.entries if entry.kind is LogKind.ALARM),
             sentences=len(ticks),
-            consolidation=stage.bookkeeper.figures,
+            consolidation=stage.bookkeeper.totals,
             acts=acts,
             ticks=ticks,
         )

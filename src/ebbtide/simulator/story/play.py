@@ -23,7 +23,7 @@ from ebbtide.simulator.story.events import Happenings
 from ebbtide.simulator.story.expect_schemas import AtKeys
 from ebbtide.simulator.story.judge import Judge
 from ebbtide.simulator.story.names import Workloads, new_node
-from ebbtide.simulator.story.output import Said, StoryResult, StoryTotals, figures_of
+from ebbtide.simulator.story.output import Said, StoryResult, StoryTotals, totals_of
 from ebbtide.simulator.story.parse import Story
 from ebbtide.simulator.story.recorder import Recorder, story_time
 from ebbtide.simulator.story.runners import LAMBDA_SECONDS, Backstage, Process
@@ -83,7 +83,7 @@ class Player:
         self._process: Process | None = None
         self._nudge: Nudge | None = None
         self._stays = self._keys.runner == "daemon"
-        self._before: StoryTotals = figures_of(world)
+        self._before: StoryTotals = totals_of(world)
         self._plan_events()
 
     def _plan_events(self) -> None:
@@ -224,8 +224,8 @@ class Player:
     def _result(self) -> StoryResult:
         acts, said = tuple(self._recorder.acts), tuple(self._said)
         failed = self._judge.verdict(acts, said, store_of(self.stage).load())
-        figures = figures_of(self.stage.world).since(self._before)
-        return StoryResult.of(self._story, self.stage, figures, (acts, said, failed), self)
+        totals = totals_of(self.stage.world).since(self._before)
+        return StoryResult.of(self._story, self.stage, totals, (acts, said, failed), self)
 
 
 def _has_policies(story: Story) -> bool:

@@ -47,7 +47,7 @@ class Backstage:
     """What goes wrong by chance."""
     has_policies: bool
 
-    def doors(self) -> Ports:
+    def opened(self) -> Ports:
         stage = self.stage
         ports = ports_of(stage)
         return replace(
@@ -60,7 +60,7 @@ class Backstage:
             arrived_at=stage.world.arrived_at,
         )
 
-    def scaling_doors(self, ports: Ports) -> ScalingPorts:
+    def scaling_ports(self, ports: Ports) -> ScalingPorts:
         stage = self.stage
         workloads = SimWorkloads(stage.world, stage.clock)
         return ScalingPorts(
@@ -76,7 +76,7 @@ class Backstage:
 
     def api(self) -> Scaling:
         """What the process behind the API would use: it does not die with a runner."""
-        return Scaling(self.scaling_doors(self.doors()), self.stage.zero, self.stage.settings)
+        return Scaling(self.scaling_ports(self.opened()), self.stage.zero, self.stage.settings)
 
 
 class Process:
@@ -89,11 +89,11 @@ class Process:
         self._stays = stays
         self._settings = for_a_daemon(stage.settings) if stays else stage.settings
         plan = Crashes(backstage.trouble, backstage.plan)
-        ports = backstage.doors()
+        ports = backstage.opened()
         self.scaling: Scaling | None = None
         if backstage.has_policies:
-            doors = faulty_scaling(backstage.scaling_doors(ports), plan, self._disturb)
-            self.scaling = Scaling(doors, stage.zero, self._settings)
+            opened = faulty_scaling(backstage.scaling_ports(ports), plan, self._disturb)
+            self.scaling = Scaling(opened, stage.zero, self._settings)
         self._ports = replace(
             faulty_ports(ports, plan, self._disturb),
             settings_now=self._in_effect,

@@ -76,8 +76,8 @@ class Demand:
             case Curve.BURST:
                 if seconds < self.offset_seconds:
                     return self.offset_seconds
-                begun = seconds - (seconds - self.offset_seconds) % self.every_seconds
-                edges = (begun + self.burst_seconds, begun + self.every_seconds)
+                started = seconds - (seconds - self.offset_seconds) % self.every_seconds
+                edges = (started + self.burst_seconds, started + self.every_seconds)
                 return next(edge for edge in edges if edge > seconds)
             case Curve.BATCH:
                 if seconds < self.offset_seconds:

@@ -17,7 +17,7 @@ from sqlalchemy.sql import ClauseElement, ColumnElement
 from ebbtide.adapters.stores.sql.driver import Statement, compiled
 from ebbtide.adapters.stores.sql.schema import cost_savings, idle_state, log, once, policies, targets
 
-FIGURES = (
+AMOUNTS = (
     "source",
     "idle_seconds",
     "scaled_to_zero_seconds",
@@ -30,7 +30,7 @@ FIGURES = (
 )
 """Of a day of the ledger, in the order in which they are read."""
 _DERIVED = ("estimated_savings_cents", "hourly_cost_cents")
-_MONEY = frozenset(name for name in FIGURES if name.endswith("price_seconds"))
+_MONEY = frozenset(name for name in AMOUNTS if name.endswith("price_seconds"))
 _STATE_COLUMNS = (
     "last_activity_at",
     "idle_since",
@@ -132,7 +132,7 @@ class PolicyStatements:
 
     def _of_ledger(self) -> None:
         c = cost_savings.c
-        read = [c[name] if name not in _MONEY else sa.cast(c[name], sa.Text) for name in FIGURES]
+        read = [c[name] if name not in _MONEY else sa.cast(c[name], sa.Text) for name in AMOUNTS]
         asked = (
             sa.select(sa.cast(c.policy_id, sa.Text), sa.cast(c.date, sa.Text), c.currency, *read)
             .where(c.cluster == _cluster, c.date >= bindparam("first"), c.date <= bindparam("last"))
@@ -143,14 +143,14 @@ class PolicyStatements:
         self.delete_days = self._compiled(
             sa.delete(cost_savings).where(c.cluster == _cluster, c.policy_id == bindparam("policy_id"))
         )
-        figures: dict[str, Any] = {name: bindparam(name) for name in (*FIGURES, *_DERIVED)}
+        amounts: dict[str, Any] = {name: bindparam(name) for name in (*AMOUNTS, *_DERIVED)}
         self.open_day = self._compiled(
             self._insert(cost_savings)
             .values(
                 id=bindparam("row_id"),
                 cluster=_cluster,
                 **{name: bindparam(name) for name in ("policy_id", "date", "currency")},
-                **figures,
+                **amounts,
                 created_at=self._now(),
                 updated_at=self._now(),
             )
@@ -160,7 +160,7 @@ class PolicyStatements:
             .returning(sa.cast(c.id, sa.Text), *read)
         )
         self.set_day = self._compiled(
-            sa.update(cost_savings).where(c.id == bindparam("found_id")).values(**figures)
+            sa.update(cost_savings).where(c.id == bindparam("found_id")).values(**amounts)
         )
 
     def _of_keys(self) -> None:
