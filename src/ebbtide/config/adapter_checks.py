@@ -1,13 +1,17 @@
-"""Which sections belong together: a simulated cluster needs none, a real one those of its cloud."""
+"""What reaches out: which sections belong together (a simulated cluster needs none, a real one those of its
+cloud), who may listen where, and which addresses may be contacted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import parse_qs, urlsplit
 
+from ebbtide.config.api import ApiKeys, beyond_loopback
 from ebbtide.config.join_checks import check_join
 from ebbtide.config.problems import Problem, shown
 from ebbtide.config.schema import Document
 from ebbtide.config.section import Section
+from ebbtide.outgoing import why_not
 
 COMMON = frozenset({"region", "endpoint"})
 """Keys whose variables other programs set as well: they alone do not make a section."""
@@ -96,3 +100,44 @@ def _used(section: Section) -> bool:
 
 def _misplaced(path: tuple[str, ...], why: str) -> Problem:
     return Problem(path, f"is given, but {why}; leave it out or change that", ("cluster", "cloud"))
+
+
+def check_addresses(d: Document) -> Iterator[Problem]:
+    """What can be said without asking DNS; the rest is refused when it is spoken to."""
+    hosts = d.api.notify_hosts
+    for path, url, allowed in (
+        (("api", "notify_url"), d.api.notify_url, hosts),
+        (("metrics", "prometheus_url"), d.metrics.prometheus_url, ()),
+        (("aws", "endpoint"), d.aws.endpoint, ()),
+        (("aws", "queue_url"), d.aws.queue_url, ()),
+        (("hetzner", "endpoint"), d.hetzner.endpoint, ()),
+        (("store", "url"), _endpoint_of(d.store.url), ()),
+    ):
+        if url and (why := why_not(url, allowed)):
+            yield Problem(path, f"cannot be used: {why}; give another address", (path[0],))
+
+
+def _endpoint_of(store_url: str) -> str:
+    try:
+        parts = urlsplit(store_url)
+    except ValueError:
+        return ""
+    return parse_qs(parts.query).get("endpoint", [""])[0] if parts.scheme == "dynamodb" else ""
+
+
+def check_api(keys: ApiKeys) -> Iterator[Problem]:
+    if keys.listen != "off" and beyond_loopback(keys.listen) and not keys.tokens:
+        says = (
+            f"{keys.listen} can be reached from other machines, and api.tokens is empty; make a token with "
+            "`ebbtide token new`, or listen on 127.0.0.1"
+        )
+        yield Problem(("api", "listen"), says, ("api",))
+    if keys.notify_url and not keys.webhook_secrets_file:
+        says = (
+            "notifications are signed, and api.webhook_secrets_file is empty; name the file with the secret"
+        )
+        yield Problem(("api", "notify_url"), says, ("api",))
+    names = [token.name for token in keys.tokens]
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            yield Problem(("api", "tokens", number, "name"), f"{name!r} is there already; give it another")

@@ -6,9 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import urlsplit
 
-from ebbtide.config.adapter_checks import check_adapters
-from ebbtide.config.address_checks import check_addresses
-from ebbtide.config.api_checks import check_api
+from ebbtide.config.adapter_checks import check_adapters, check_addresses, check_api
 from ebbtide.config.budgets import BudgetKeys
 from ebbtide.config.policies import PolicyKeys
 from ebbtide.config.pools import TOO_SMALL, PoolKeys

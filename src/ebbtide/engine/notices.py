@@ -1,7 +1,9 @@
 """Spot notices: accepted and answered at once, each under its own lease, independent of the cluster's.
 
-The record is the same, so minimum, maximum and the one owner of a node run across both; a write that
-meets another's is simply done again on what the other wrote.
+The record is the same, so minimum, maximum and the one owner of a node hold across both; a write that
+meets another's is simply done again on what the other wrote. Before that, a record that another tool or a
+person left half written (`scalingInProgress` without an operation, a lock without an end) is told
+and put right: neither may stop all scaling.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ from functools import partial
 from ebbtide.core.operations import spot
 from ebbtide.core.operations.removals import with_time_again
 from ebbtide.core.operations.spot import with_spot
-from ebbtide.engine.healing import heal
 from ebbtide.engine.leased import Leased, released
 from ebbtide.engine.observe import observe
 from ebbtide.engine.ports import Ports
@@ -22,7 +23,7 @@ from ebbtide.engine.record_machine import LeasedRun
 from ebbtide.errors import Conflict, EbbtideError, LeaseLost
 from ebbtide.model.events import Alarm, AlarmKind, SpotEvent
 from ebbtide.model.operation import Spot, SpotNotice, spot_id
-from ebbtide.model.record import spot_lease_name
+from ebbtide.model.record import Record, spot_lease_name
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 from ebbtide.narrate import entry_of
@@ -174,3 +175,18 @@ def _count_clean(run: LeasedRun, instance_id: str) -> None:
     current = run.record.spot_for(instance_id)
     if current is not None and current.unclean_runs:
         run.write(with_spot(run.record, replace(current, unclean_runs=0)))
+
+
+def heal(ports: Ports, record: Record) -> list[str]:
+    """Write what was read of it, with the alarm; another who writes first has read the same."""
+    # Crash table: half-written.
+    if not record.contradictions:
+        return []
+    now = int(ports.clock.now())
+    told = [Alarm(AlarmKind.RECORD_HEALED, says) for says in record.contradictions]
+    alarms = [entry_of(ports.new_id(), now, alarm) for alarm in told]
+    with suppress(Conflict):
+        ports.store.write(replace(record, contradictions=()), None, alarms)
+    for alarm in alarms:
+        ports.notifier.notify(alarm)
+    return [alarm.says for alarm in alarms]

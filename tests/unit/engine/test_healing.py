@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ebbtide.engine.healing import heal
+from ebbtide.engine.notices import heal
 from ebbtide.model.log import LogKind
 from tests.unit.engine.builders import Small, quick_settings
 

@@ -8,9 +8,9 @@ from ebbtide.core.labels import matches
 from ebbtide.core.nodes.capacity import condemned, expected_slots, open_removals
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Consolidate, MoveState, SlotState
+from ebbtide.model.pod import Pod
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
-from ebbtide.simulator.checker.protected import why_protected
 from ebbtide.simulator.world.machines import Machine
 from ebbtide.simulator.world.world import Act, ActKind, World
 
@@ -145,3 +145,24 @@ def _delete_node(world: World, act: Act) -> Iterator[str]:
         yield f"Node object {node.name}, which is not a worker of ours, was deleted"
     if machine is not None and machine.instance.alive:
         yield f"Node object {node.name} was deleted while its instance runs"
+
+
+CRITICAL = ("system-node-critical", "system-cluster-critical")
+PLAN = "ebbtide.dev/plan"
+
+
+def why_protected(pod: Pod, settings: Settings) -> str:
+    """The first reason not to evict it; empty where there is none."""
+    insists = pod.safe_to_evict is True
+    system = pod.namespace == "kube-system"
+    movable = any(pod.name.startswith(name.rstrip("*")) for name in settings.movable_system_workloads)
+    reasons = (
+        (pod.do_not_disrupt, "is annotated do-not-disrupt"),
+        (pod.safe_to_evict is False, "is annotated safe-to-evict=false"),
+        (not pod.controller and not insists, "has no controller"),
+        (system and not movable, "is in kube-system"),
+        (pod.priority_class in CRITICAL and not system, "is critical"),
+        (pod.local_storage and not insists and not settings.evict_local_storage, "keeps data on its node"),
+        (dict(pod.annotations).get(PLAN) == "reserved", "is a reserved game server"),
+    )
+    return next((says for applies, says in reasons if applies), "")
