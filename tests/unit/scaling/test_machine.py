@@ -122,6 +122,26 @@ def test_a_number_is_set_first_and_answered_when_that_was_done() -> None:
     assert machine.absorb(step.state, outcomes(step), observed, NOW).state.scheduled_until == due.at
 
 
+def test_a_schedule_that_wakes_is_answered_by_a_wake_in_progress() -> None:
+    due = Due(NOW - 60, MORNING)
+    step = machine.advance(make_state(Phase.WAKING, last_wake_at=NOW), seen(due=due), NOW)
+    assert (step.state.phase, step.state.scheduled_until, step.effects) == (Phase.WAKING, due.at, ())
+
+
+def test_a_number_leaves_alone_what_an_autoscaler_scales() -> None:
+    due = Due(NOW - 60, MORNING)
+    observed = seen(look=Look(BUSY, (make_workload(autoscaler="hpa"),)), due=due)
+    step = machine.advance(make_state(), observed, NOW)
+    assert (step.state.scheduled_until, step.effects) == (due.at, ())
+
+
+def test_the_rules_of_what_sleeps_keep_no_timers() -> None:
+    rule = Rule("queue", Operator.GT, 10, duration_seconds=0, scale_by=2)
+    asleep = make_state(Phase.ZERO, stretch_since=NOW)
+    step = machine.advance(asleep, seen(make_policy(rules=(rule,)), Look(QUIET, (ASLEEP,))), NOW)
+    assert (step.state, step.effects) == (asleep, ())
+
+
 def test_a_rule_that_moves_while_a_schedule_waits_does_not_answer_the_schedule() -> None:
     rule = Rule("queue", Operator.GT, 10, duration_seconds=0, scale_by=2)
     policy = make_policy(rules=(rule,))

@@ -99,7 +99,7 @@ def advance(state: IdleState, observed: Observed, now: float) -> TargetStep:
             return replace(wake(step.state, observed, WakeOrder(step.reason), at), told=step.says)
         case Wanted.READY:
             return ready(step.state, observed, now)
-        case Wanted.NOTHING:
+        case _:
             return _by_rules(state, step, observed, at)
 
 
