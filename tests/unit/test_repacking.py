@@ -7,7 +7,8 @@ from itertools import count
 
 from ebbtide.config.prices import read_book
 from ebbtide.entrypoints.assess.assessment import assess
-from ebbtide.entrypoints.assess.view import as_data, summary
+from ebbtide.entrypoints.assess.view import as_data
+from ebbtide.entrypoints.assess.words import summary
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod
 from ebbtide.model.resources import Resources

@@ -87,7 +87,7 @@ def test_load_that_is_not_known_gives_no_drained_node_back() -> None:
     drained = make_scale_down(make_removal("a1", state=RemovalState.DRAINED, attempts=1))
     nodes = (cordoned("a1"),)
     situation = make_situation(make_snapshot(nodes, cpu=None), record=with_work(drained))
-    assert scale_down.advance(drained, situation).operation.abort_reason == ""
+    assert scale_down.advance(drained, situation).state.abort_reason == ""
 
 
 def test_pods_that_cannot_be_judged_or_do_not_fit_do_not_hide_one_that_does() -> None:

@@ -16,7 +16,7 @@ from ebbtide.errors import ConfigError
 from ebbtide.simulator.backtest.candidates import Candidate
 from ebbtide.simulator.recording.file import Recording
 from ebbtide.simulator.run.runner import policies_of
-from ebbtide.simulator.story.output import figures_of
+from ebbtide.simulator.story.output import totals_of
 from ebbtide.simulator.story.parse import Story, story_of
 from ebbtide.simulator.story.play import Player
 
@@ -79,7 +79,7 @@ def play_work(work: Work) -> Run:
         result.cost,
         result.currency,
         result.node_hours,
-        round(figures_of(world).waited_seconds),
+        round(totals_of(world).waited_seconds),
         percentile(waits, 95),
         percentile(waits, 99),
         len(waits),
