@@ -130,7 +130,7 @@ OF_NODES = (
     ),
     Mutant(
         "a node that was lost in the middle of its drain starts no cooldown",
-        "Removal.begun",
+        "Removal.started",
         "self.attempts > 0 or self.terminated",
         "self.terminated",
         ("story:lost-during",),

@@ -156,8 +156,8 @@ OF_THE_DOCUMENTS = (
     Mutant(
         "a rule fires before its duration is over",
         "rules.fired",
-        "now - begun >= rule.duration_seconds",
-        "now - begun >= rule.duration_seconds - 60",
+        "now - started >= rule.duration_seconds",
+        "now - started >= rule.duration_seconds - 60",
         ("oracle:rules",),
     ),
     Mutant(
