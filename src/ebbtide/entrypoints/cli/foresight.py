@@ -1,4 +1,5 @@
-"""`ebbtide record` and `ebbtide backtest`: what was asked of a cluster, and what other settings cost."""
+"""`ebbtide record`, `backtest` and `forecast`: what was asked of a cluster, what other settings would have
+cost, and what to expect next."""
 
 from __future__ import annotations
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 RecordingPath = Annotated[Path, typer.Argument(help="A recording, made by `ebbtide record`.")]
 START = "2026-01-01T00:00:00Z"
+UNITS = {"m": 60, "h": 3600, "d": 86_400}
+LONGEST_SECONDS = 7 * 86_400
 
 
 def record(  # noqa: PLR0913, PLR0917 - one for each option
@@ -145,3 +148,43 @@ def _write(path: Path, text: str) -> None:
             f"{path} cannot be written: {error.strerror}; the results are kept. Name another file and run "
             "the same command again."
         ) from error
+
+
+def forecast(
+    recording: RecordingPath,
+    horizon: Annotated[str, typer.Option(help="How far to look ahead, such as 90m, 24h or 3d.")] = "24h",
+    as_json: AsJson = False,
+) -> None:
+    """Say what demand to expect after a recording, and how wrong that would have been before."""
+    from ebbtide.core.words import a_while
+    from ebbtide.simulator.recording.file import read_recording
+    from ebbtide.simulator.story.schemas import epoch_of
+
+    seconds = _seconds(horizon)
+    try:
+        from ebbtide.entrypoints.views.forecasts import expected, forecast_json, forecast_lines
+        from ebbtide.simulator.recording.demand import STEP_SECONDS, demand_of
+    except ModuleNotFoundError as error:
+        raise Usage(
+            "a forecast needs numpy; nothing was forecast. Install it: `pip install 'ebbtide[foresight]'`."
+        ) from error
+    if not STEP_SECONDS <= seconds <= LONGEST_SECONDS:
+        raise Usage(
+            f"--horizon {horizon} is {a_while(seconds)}; nothing was forecast. Allowed: "
+            f"{a_while(STEP_SECONDS)} to {a_while(LONGEST_SECONDS)}."
+        )
+    found = read_recording(recording)
+    demand = demand_of(found, recording.name)
+    begins = epoch_of(found.story.get("start", START)) + len(next(iter(demand.values()))) * STEP_SECONDS
+    told = expected(demand, STEP_SECONDS, seconds)
+    if as_json:
+        write_json(forecast_json(told, begins, STEP_SECONDS))
+    else:
+        write_lines(forecast_lines(told, begins, STEP_SECONDS))
+
+
+def _seconds(text: str) -> int:
+    number, unit = text[:-1], text[-1:]
+    if not number.isdecimal() or unit not in UNITS:
+        raise Usage(f"--horizon {text!r} is no duration; nothing was forecast. Write it as 90m, 24h or 3d.")
+    return int(number) * UNITS[unit]
