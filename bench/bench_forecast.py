@@ -62,7 +62,8 @@ def main() -> int:
         )
     mean = np.mean(kinds, axis=0)
     print(f"mean of the files: MASE {mean[0]:.3f}, p95 loss {mean[1]:.3f}, coverage {mean[2]:.3f}")
-    values = np.abs(np.sin(np.arange(96 * 30) / 96 * 2 * np.pi)) * 50 + np.arange(96 * 30) % 7
+    steps = np.arange(96 * 30, dtype=np.float64)
+    values = np.asarray(np.abs(np.sin(steps / 96 * 2 * np.pi)) * 50 + steps % 7)
     began = time.process_time()
     for _ in range(200):
         forecast(values, 96, 96)

@@ -24,7 +24,7 @@ POWER = 8.0
 PAST_ORIGINS = 40
 PAST_DAYS = 14
 LEAST_DAYS = 3
-"""Of history, besides the horizon: with less there is nothing to compare days by."""
+"""Of history, next to the horizon: with less there is nothing to compare days by."""
 LEAST_SHARE = 0.1
 """What is expected counts as at least this share of the mean where errors are put in proportion to it."""
 
@@ -96,7 +96,7 @@ def _past_origins(origin: int, per_day: int, horizon: int) -> Ints:
 
 
 def _outcomes(values: Floats, origins: Ints, horizon: int) -> Floats:
-    return values[origins[:, None] + np.arange(horizon)[None, :]]
+    return np.asarray(values[origins[:, None] + np.arange(horizon)[None, :]])
 
 
 def _parts(horizon: int) -> list[Ints]:

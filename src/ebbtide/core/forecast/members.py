@@ -62,7 +62,7 @@ def predictions(values: Floats, origins: Ints, horizon: int, per_day: int) -> Fl
         for hours in FADES:
             fading = np.exp(-(ahead + 1) / (hours * per_day / 24)) if hours else np.zeros(horizon)
             made.append(base / many + off[:, None] * fading[None, :])
-    return np.maximum(np.stack(made), 0.0)
+    return np.asarray(np.maximum(np.stack(made), 0.0))
 
 
 def _at(values: Floats, places: Ints) -> Floats:
