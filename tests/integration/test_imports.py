@@ -29,7 +29,7 @@ EXCEPTIONS = {
     "cronsim": {"core/schedule.py"},  # cron lines; the time is an argument
     "zoneinfo": {"core/schedule.py", "core/scale_to_zero/rules.py", "core/scale_to_zero/savings.py"},
     "highspy": {"core/packing"},  # the solver: an input that is recorded (`Packer`)
-    "numpy": {"core/packing", "core/consolidation/fill_many.py"},
+    "numpy": {"core/packing", "core/consolidation/fill_many.py", "core/forecast"},
     "importlib": {"core/packing"},  # asks whether the solver is installed
 }
 INSIDE = ("ebbtide.core", "ebbtide.model", "ebbtide.errors", "ebbtide.redact")
