@@ -182,4 +182,6 @@ def test_a_trace_without_requests_is_refused(shell: Shell) -> None:
     refused = shell.run("record", "--csv", "trace.csv", "--cpu", "500m", "-o", "month.ebb", code=2)
     assert "without memory requests no packing is right" in refused.err
     assert shell.files() == ["trace.csv"]
-    assert "nothing to record from" in shell.run("record", "-o", "month.ebb", code=2).err
+    assert "one source to record from" in shell.run("record", "-o", "month.ebb", code=2).err
+    assert "there is no log" in shell.run("record", "--log", "-o", "month.ebb", code=2).err
+    assert shell.files() == ["trace.csv"]

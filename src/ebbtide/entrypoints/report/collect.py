@@ -111,8 +111,8 @@ def collect(store: Store, cluster: str, days: Sequence[SavingsDay], period: Peri
     points, cut_costs = _costs(store, period)
     currencies = {currency for point in points for currency in point.per_hour}
     currency = next(iter(currencies)) if len(currencies) == 1 else ""
-    entries = list(_entries(store, DONE, period))
-    alarms = list(_entries(store, (LogKind.ALARM,), period))
+    entries = list(entries_in(store, DONE, period))
+    alarms = list(entries_in(store, (LogKind.ALARM,), period))
     return ReportData(
         cluster=cluster,
         period=period,
@@ -128,7 +128,7 @@ def collect(store: Store, cluster: str, days: Sequence[SavingsDay], period: Peri
     )
 
 
-def _entries(
+def entries_in(
     store: Store, kinds: Collection[LogKind], period: Period, brief: bool = True
 ) -> Iterator[LogEntry]:
     return islice(logged_between(store, kinds, period.since, period.until, brief), MOST_ENTRIES)
@@ -136,7 +136,7 @@ def _entries(
 
 def _costs(store: Store, period: Period) -> tuple[list[CostPoint], bool]:
     """In the order of time. What held when the period began was noted before it, and counts from then on."""
-    entries = list(_entries(store, (LogKind.COST,), period, brief=False))
+    entries = list(entries_in(store, (LogKind.COST,), period, brief=False))
     cut = len(entries) >= MOST_ENTRIES
     earlier = store.read_log([LogKind.COST], limit=1, before=entries[-1].id) if entries and not cut else ()
     held = [CostPoint(period.since, point.per_hour, point.unpriced) for point in map(point_of, earlier)]
@@ -163,7 +163,7 @@ def _done(entries: Sequence[LogEntry]) -> Done:
 def _last_look(store: Store, period: Period) -> ConsolidationReport | None:
     """What the newest decision of the period that looked into repacking found. Decisions are read one by one,
     since each has all that was seen with it."""
-    for entry in islice(_entries(store, (LogKind.DECISION,), period), MOST_DECISIONS):
+    for entry in islice(entries_in(store, (LogKind.DECISION,), period), MOST_DECISIONS):
         whole = store.find_entry(entry.id)
         report = read_decision(whole).consolidation if whole is not None else None
         if report is not None:
