@@ -147,7 +147,7 @@ def test_moves_of_earlier_plans_count_against_those_of_an_hour() -> None:
     assert removed(report_on(scene, later, six)) == [LARGE.name]
 
 
-@pytest.mark.parametrize(("done", "begun"), [(0, 2), (1, 1), (2, 0), (9, 0)])
+@pytest.mark.parametrize(("done", "started"), [(0, 2), (1, 1), (2, 0), (9, 0)])
 def test_no_eviction_passes_what_an_hour_allows(done: int, started: int) -> None:
     """Asked again before each: the limit may have been lowered since it was planned."""
     pods = pods_of("one", "two")
