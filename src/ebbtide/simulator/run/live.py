@@ -242,12 +242,14 @@ class Live:
             return
         store, grown = self.ports.store, self.stage.world.pods.book.workloads[self.scene.burst]
         recent = store.read_log(KINDS, limit=MOST_EVIDENCE)
+        waiting = self.stage.world.view().waiting_pods
         evidence = Evidence(
             began_at=found.began_at,
             now=self.stage.clock.now(),
             entries=[entry for entry in reversed(recent) if entry.id > found.began_id],
             record=store.load(),
-            pending=len(self.stage.world.view().waiting_pods),
+            pending=len(waiting),
+            grown_pending=sum(pod.full_name.startswith(f"{self.scene.burst}-") for pod in waiting),
             fits=grown.ready == grown.wanted,
             troubled=bool(self.mood.gone),
         )

@@ -36,6 +36,8 @@ class Evidence:
     """Since then, oldest first."""
     record: Record
     pending: int
+    grown_pending: int
+    """Of those, pods of the workload that a burst grows."""
     fits: bool
     """Whether every pod of the workload that a burst grows runs."""
     troubled: bool
