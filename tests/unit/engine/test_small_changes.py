@@ -48,7 +48,7 @@ def test_the_log_says_who_was_woken_and_why() -> None:
     state = make_state(Phase.WAKING, wake_reason=WakeReason.WEBHOOK, wake_count=3)
     step = step_of(make_policy(), state, LogKind.WAKE, "woken")
     assert step.wake_reason is WakeReason.WEBHOOK
-    assert step.wake_id.endswith("3")
+    assert (step.wake_id or "").endswith("3")
     assert step.seconds is None
     unsaid = step_of(make_policy(), replace(state, wake_reason=None), LogKind.WAKE, "woken")
     assert unsaid.wake_reason is WakeReason.MANUAL
