@@ -29,6 +29,7 @@ CALM_SECONDS = 2700
 """Longer than the grace of anything that may be left behind, with the timers below."""
 MOST_FAULTS = 7
 DRAWN_APART = ("late-joins",)
+DRAWN_LATER = ("mass-loss", "names-taken-over", "nested-stall", "pod-holes", "torn-view", "unlisted")
 APART_SHARE = 0.15
 SLEEPY_SHARE = 0.33
 REPLACING_SHARE = 0.33
@@ -60,9 +61,12 @@ def build(seed: int, sleeps: bool = True) -> Scenario:
     world.controllers.began_at = float(START)
     world.advance_to(START)
     duration = disturbed + CALM_SECONDS
-    drawn = sorted(set(FAULTS) - set(DRAWN_APART))
+    drawn = sorted(set(FAULTS) - {*DRAWN_APART, *DRAWN_LATER})
     faults = tuple(chance.sample(drawn, chance.randint(1, MOST_FAULTS)))
     faults += _drawn_apart(random.Random(f"swarm/{seed}/apart"))
+    if sleeps:
+        wider = random.Random(f"swarm/{seed}/wider")
+        faults += tuple(name for name in DRAWN_LATER if wider.random() < APART_SHARE)
     return Scenario(
         "swarm", seed, world, settings, duration, tick, faults, CALM_SECONDS, policies, ZERO, VISITS
     )
