@@ -29,6 +29,7 @@ WRITES = {
     ("policy", "pause"),
     ("policy", "resume"),
     ("prices", "update"),
+    ("record",),
     ("report",),
     ("resume",),
     ("run",),

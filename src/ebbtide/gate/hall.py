@@ -24,8 +24,14 @@ class Hall:
                 if held.route is not None:
                     yield held, held.route
 
-    def policies(self) -> list[str]:
-        return [policy_id for policy_id, ours in self._held.items() if ours]
+    def awaited(self) -> list[str]:
+        """The policies that somebody waits for. A client that has not said yet what it wants waits for none: it
+        may be a scanner that never ends its request."""
+        return [
+            policy_id
+            for policy_id, ours in self._held.items()
+            if any(held.judged or held.passing is not None for held in ours)
+        ]
 
     def name_of(self, policy_id: str) -> str:
         return self._names.get(policy_id, policy_id)

@@ -97,7 +97,7 @@ class Keeper:
 
     def sweep(self) -> None:
         """Every few seconds: ask again for what is still awaited."""
-        for policy_id in self._hall.policies():
+        for policy_id in self._hall.awaited():
             self._knocker.knock(policy_id)
 
     def report(self) -> set[str]:
