@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, get_type_hints
 
-import msgspec
-
+from ebbtide import typed
 from ebbtide.core.consolidation.summary import evaluated
 from ebbtide.errors import UNREADABLE, StoreUnusable, Usage
 from ebbtide.model.consolidation import ConsolidationSettings
@@ -39,16 +38,16 @@ def consolidation_entry(entry_id: str, decision: Decision, rules: ConsolidationS
 
 def read_decision(entry: LogEntry) -> Decision:
     with _readable(entry):
-        return msgspec.convert(_part(entry, "decision"), Decision)
+        return typed.convert(_part(entry, "decision"), Decision)
 
 
 def read_inputs(entry: LogEntry) -> Inputs:
     with _readable(entry):
         data = _part(entry, "inputs")
         return Inputs(
-            snapshot=msgspec.convert(data["snapshot"], Snapshot),
+            snapshot=typed.convert(data["snapshot"], Snapshot),
             record=_read_record(data["record"]),
-            settings=msgspec.convert(data["settings"], Settings),
+            settings=typed.convert(data["settings"], Settings),
             now=int(data["now"]),
         )
 
@@ -69,7 +68,7 @@ def _read_record(data: dict[str, Any]) -> Record:
     added is skipped, as elsewhere."""
     hints = get_type_hints(Record)
     values: dict[str, Any] = {
-        name: _read_operation(value) if name in OPERATIONS else msgspec.convert(value, hints[name])
+        name: _read_operation(value) if name in OPERATIONS else typed.convert(value, hints[name])
         for name, value in data.items()
         if name in hints
     }
@@ -90,8 +89,8 @@ def _read_operation(data: dict[str, Any] | None) -> Operation | None:
     if data is None:
         return None
     if "moves" in data:
-        return msgspec.convert(data, Consolidate)
-    return msgspec.convert(data, ScaleUp) if "slots" in data else msgspec.convert(data, ScaleDown)
+        return typed.convert(data, Consolidate)
+    return typed.convert(data, ScaleUp) if "slots" in data else typed.convert(data, ScaleDown)
 
 
 def _part(entry: LogEntry, name: str) -> Any:

@@ -18,6 +18,14 @@ MARK = "\x00"
 """In every text that says a time or a duration counted from now; no other text has it."""
 
 
+def is_marked(text: str) -> bool:
+    return MARK in text
+
+
+def unmarked(text: str) -> str:
+    return text.replace(MARK, "")
+
+
 class Moment:
     """The time `value`, as seconds since the epoch, or a duration from or to a fixed time."""
 

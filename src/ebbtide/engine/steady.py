@@ -19,7 +19,7 @@ from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from typing import Any, cast
 
-from ebbtide.engine.moment import MARK, Moment
+from ebbtide.engine.moment import Moment, is_marked, unmarked
 from ebbtide.engine.thinking import ALWAYS, Tracked
 from ebbtide.model.check import Check, Refusal
 from ebbtide.model.decision import Action, Decision, Verdict
@@ -194,16 +194,16 @@ def _decided(
     _derive_from(seen, snapshot)
     if found.action is not Action.NOTHING or found.consolidation is not None:
         return None
-    until = now if MARK in found.reason else moment.holds_until
+    until = now if is_marked(found.reason) else moment.holds_until
     verdicts = tuple(map(_unmarked, found.verdicts))
-    decision = replace(found, at=now, reason=found.reason.replace(MARK, ""), verdicts=verdicts)
+    decision = replace(found, at=now, reason=unmarked(found.reason), verdicts=verdicts)
     return _Known(snapshot, settings, _values(record), now, until, view.asked, decision)
 
 
 def _unmarked(verdict: Verdict) -> Verdict:
-    marked = any(MARK in check.says for check in verdict.checks)
-    if not marked and not any(MARK in refusal.reason for refusal in verdict.refusals):
+    marked = any(is_marked(check.says) for check in verdict.checks)
+    if not marked and not any(is_marked(refusal.reason) for refusal in verdict.refusals):
         return verdict
-    checks = tuple(Check(one.name, one.passed, one.says.replace(MARK, "")) for one in verdict.checks)
-    refusals = tuple(Refusal(one.node_name, one.reason.replace(MARK, "")) for one in verdict.refusals)
+    checks = tuple(Check(one.name, one.passed, unmarked(one.says)) for one in verdict.checks)
+    refusals = tuple(Refusal(one.node_name, unmarked(one.reason)) for one in verdict.refusals)
     return Verdict(verdict.action, checks, refusals)

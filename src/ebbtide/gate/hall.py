@@ -25,8 +25,8 @@ class Hall:
                     yield held, held.route
 
     def awaited(self) -> list[str]:
-        """The policies that somebody waits for. A client that has not said yet what it wants waits for none: it
-        may be a scanner that never ends its request."""
+        """The policies that somebody waits for. A client that has not said yet what it wants waits for none:
+        it may be a scanner that never ends its request."""
         return [
             policy_id
             for policy_id, ours in self._held.items()

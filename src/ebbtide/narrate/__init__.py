@@ -13,6 +13,7 @@ from typing import TypeVar, assert_never
 
 import msgspec
 
+from ebbtide import typed
 from ebbtide.core.operations.facts import kind_of, part_name, parts
 from ebbtide.core.operations.machine import Work
 from ebbtide.core.words import a_while, count_of
@@ -63,7 +64,7 @@ def fact_in(entry: LogEntry, fact: type[Fact]) -> Fact | None:
     if fact not in FACTS[entry.kind] or not entry.data:
         return None
     try:
-        return msgspec.convert(entry.data, fact)
+        return typed.convert(entry.data, fact)
     except msgspec.ValidationError:
         return None
 

@@ -12,6 +12,7 @@ from email.utils import parsedate_to_datetime
 
 import msgspec
 
+from ebbtide import typed
 from ebbtide.adapters.kube.connection import Call, Connection
 from ebbtide.adapters.kube.declared import PATH as SLEEP_PATH
 from ebbtide.adapters.kube.errors import NOT_FOUND, Refused
@@ -91,7 +92,7 @@ def examine(
     """`cpu_from_cluster`: whether there is no Prometheus, so metrics-server is needed;
     `scales_workloads`: whether there are policies for workloads."""
     try:
-        version = msgspec.json.decode(connection.get("/version", "the version"), type=Version).git_version
+        version = typed.decode(connection.get("/version", "the version"), Version).git_version
     except (EbbtideError, *UNREADABLE) as error:
         yield Finding(False, f"the cluster does not answer: {error}", "check the kubeconfig and the network")
         return
@@ -105,10 +106,11 @@ def examine(
 
 
 def examine_sleep_policies(connection: Connection, switched_on: bool) -> Iterator[Finding]:
-    """Nothing where the switch is off and the cluster has none."""
+    """Nothing where the switch is off and the cluster has none. That the cluster does not answer is said
+    once, by `examine`."""
     try:
         body = connection.try_get(SLEEP_PATH, "SleepPolicies", {"limit": 1})
-        some = bool(msgspec.json.decode(body, type=Page[msgspec.Raw]).items)
+        some = bool(typed.decode(body, Page[msgspec.Raw]).items)
     except Refused as refused:
         if switched_on and refused.code == NOT_FOUND:
             fix = f"apply deploy/manifests/{SLEEP_FILE}, or set scale_to_zero.sleep_policies to false"
@@ -118,7 +120,7 @@ def examine_sleep_policies(connection: Connection, switched_on: bool) -> Iterato
         elif switched_on:
             yield _rights(connection, SLEEP_RIGHTS, "SleepPolicies may be read and reported on", SLEEP_FILE)
         return
-    except (EbbtideError, *UNREADABLE) as error:
+    except UNREADABLE as error:
         yield Finding(False, f"SleepPolicies cannot be read: {error}", "check the network")
         return
     if switched_on:
@@ -183,7 +185,7 @@ def _may(connection: Connection, right: Right, namespace: str) -> bool:
         "spec": {"resourceAttributes": asked},
     }
     answer = connection.act(Call("POST", REVIEW, f"whether we may {right}", body))
-    return msgspec.json.decode(answer, type=Review).status.allowed
+    return typed.decode(answer, Review).status.allowed
 
 
 def _metrics_server(connection: Connection, needed: bool) -> Finding:

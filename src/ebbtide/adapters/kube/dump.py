@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ebbtide import typed
 from ebbtide.adapters.kube.objects import PodSeen
 from ebbtide.adapters.kube.reading import Readers, assemble
 from ebbtide.adapters.kube.usage import NodeUsage, used_by
@@ -63,7 +64,7 @@ class _Pile:
 def read_dump(body: bytes) -> Dump:
     """`Usage` for what is no such list, is cut off, or has no node in it."""
     try:
-        document = msgspec.json.decode(body, type=Document)
+        document = typed.decode(body, Document)
     except UNREADABLE as cause:
         cut = "it is cut off" if "truncated" in str(cause) else str(cause)
         raise Usage(f"the dump is no JSON that can be read ({cut}): make it again with {ASK}") from cause
@@ -87,7 +88,7 @@ def _sorted_out(document: Document) -> _Pile:
     pile = _Pile()
     for raw in document.items or ():
         try:
-            kind = msgspec.json.decode(raw, type=Kinded).kind or document.kind.removesuffix("List")
+            kind = typed.decode(raw, Kinded).kind or document.kind.removesuffix("List")
         except UNREADABLE:
             kind = "?"
         wire = WIRES.get(kind)
@@ -95,7 +96,7 @@ def _sorted_out(document: Document) -> _Pile:
             pile.bad["?"] += kind == "?"
             continue
         try:
-            pile.items.setdefault(kind, []).append(msgspec.json.decode(raw, type=wire))
+            pile.items.setdefault(kind, []).append(typed.decode(raw, wire))
         except UNREADABLE:
             pile.bad[kind] += 1
             if kind == "Pod":

@@ -13,6 +13,7 @@ import ssl
 import msgspec
 import urllib3.exceptions as failures
 
+from ebbtide import typed
 from ebbtide.errors import (
     UNREADABLE,
     EbbtideError,
@@ -62,7 +63,7 @@ class Refused(Exception):
 
 def read_status(body: bytes) -> Status:
     try:
-        return msgspec.json.decode(body, type=Status)
+        return typed.decode(body, Status)
     except UNREADABLE:
         return Status(" ".join(body[:200].decode(errors="replace").split()))
 

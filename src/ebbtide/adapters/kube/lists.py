@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from ebbtide import typed
 from ebbtide.adapters.kube.connection import JSON, Connection, Query
 from ebbtide.adapters.kube.errors import GONE, Refused, refused_reading
 from ebbtide.adapters.kube.wire import Struct, WireBudget, WireClaim, WireNode, WirePod, WireVolume
@@ -54,7 +55,7 @@ def read_list(
     query: Query | None = None,
 ) -> tuple[list[Item], str]:
     """All items, and the moment (resource version) that they are of."""
-    decoder = msgspec.json.Decoder(Page[resource.wire])  # type: ignore[name-defined]
+    decoder = typed.decoder(Page[resource.wire])  # type: ignore[name-defined]
     for _ in range(FRESH_STARTS):
         try:
             return _read_pages(connection, resource, decoder, read, dict(query or {}))
@@ -67,7 +68,7 @@ def read_list(
 def _read_pages(
     connection: Connection,
     resource: Resource[Wire],
-    decoder: msgspec.json.Decoder[Page[Wire]],
+    decoder: typed.Decoder[Page[Wire]],
     read: Callable[[Wire], Item],
     query: dict[str, str | int],
 ) -> tuple[list[Item], str]:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ebbtide import typed
 from ebbtide.errors import UNREADABLE
 from ebbtide.model.scheduling import (
     AntiAffinity,
@@ -109,7 +110,7 @@ def decode(raw: msgspec.Raw, kind: type[T], called: str) -> T | None:
     if bytes(raw) in NOTHING_SAID:
         return None
     try:
-        return msgspec.json.decode(raw, type=kind)
+        return typed.decode(raw, kind)
     except UNREADABLE as cause:
         raise NotUnderstood(f"{called} that cannot be read ({cause})") from cause
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from ebbtide import typed
 from ebbtide.adapters.kube.rules import (
     NOTHING_SAID,
     Affinity,
@@ -53,7 +54,7 @@ class Understanding:
             return ()
         known = self._labels.get(key)
         if known is None:
-            known = tuple(sorted(msgspec.json.decode(raw, type=dict[str, str]).items()))
+            known = tuple(sorted(typed.decode(raw, dict[str, str]).items()))
             _keep(self._labels, key, known)
         return known
 

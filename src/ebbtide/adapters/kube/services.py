@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from ebbtide import typed
 from ebbtide.adapters.kube.connection import MERGE_PATCH, Call, Connection
 from ebbtide.adapters.kube.errors import CONFLICT, NOT_FOUND, Refused, refused_acting, refused_reading
 from ebbtide.adapters.kube.lists import Resource, read_list
@@ -252,6 +253,6 @@ def _path(ref: ServiceRef) -> str:
 
 def _decoded(body: bytes, kind: type[T], ref: ServiceRef, error: type[EbbtideError]) -> T:
     try:
-        return msgspec.json.decode(body, type=kind)
+        return typed.decode(body, kind)
     except UNREADABLE as cause:
         raise error(f"the answer about {ref} is not one of an API server ({cause})") from cause

@@ -11,8 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
+from ebbtide import typed
 from ebbtide.adapters.kube.objects import read_owner
 from ebbtide.adapters.kube.rules import decode
 from ebbtide.adapters.kube.wire import WireNode, WireTaint
@@ -120,7 +119,7 @@ def _read_fences(name: str, annotations: Mapping[str, str]) -> dict[str, int]:
     if not text:
         return {}
     try:
-        return msgspec.json.decode(text, type=dict[str, int])
+        return typed.decode(text, dict[str, int])
     except UNREADABLE as cause:
         says = f"annotation {names.FENCES} of node {name} is not ours: remove it and the node is ours again"
         raise NotOurs(says) from cause

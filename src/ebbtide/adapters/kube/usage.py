@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-import msgspec
-
+from ebbtide import typed
 from ebbtide.adapters.kube.connection import Connection
 from ebbtide.adapters.kube.errors import NOT_FOUND, Refused, refused_reading
 from ebbtide.adapters.kube.objects import read_time
@@ -53,7 +52,7 @@ class MetricsServer:
     def read_cpu(self, node_names: Sequence[str]) -> Reading:
         try:
             body = self._connection.try_get(PATH, WHAT)
-            found = {item.metadata.name: item for item in msgspec.json.decode(body, type=Usages).items}
+            found = {item.metadata.name: item for item in typed.decode(body, Usages).items}
         except Refused as refused:
             if refused.code == NOT_FOUND:
                 return _unknown("the cluster has no metrics-server")
@@ -84,7 +83,7 @@ def read_used(connection: Connection) -> dict[str, tuple[int, int]]:
     """By node; empty where there is no metrics-server, or it does not answer."""
     found: dict[str, tuple[int, int]] = {}
     with suppress(Refused, EbbtideError, *UNREADABLE):
-        for item in msgspec.json.decode(connection.try_get(PATH, WHAT), type=Usages).items:
+        for item in typed.decode(connection.try_get(PATH, WHAT), Usages).items:
             with suppress(ValueError, KeyError):
                 found[item.metadata.name] = used_by(item)
     return found

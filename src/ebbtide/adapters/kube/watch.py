@@ -17,6 +17,7 @@ from typing import Generic, TypeVar
 import msgspec
 import urllib3
 
+from ebbtide import typed
 from ebbtide.adapters.kube.connection import Connection
 from ebbtide.adapters.kube.errors import GONE, Refused, Status
 from ebbtide.adapters.kube.lists import Resource, read_list
@@ -67,7 +68,7 @@ class Follower(Generic[Wire, Item]):
         self._only = dict(only or {})
         self._read = read
         self._urgent = urgent
-        self._decoder = msgspec.json.Decoder(resource.wire)
+        self._decoder = typed.decoder(resource.wire)
         self._items: dict[str, tuple[int, Item]] = {}
         self._changed = changed
         self._version = ""
@@ -175,13 +176,13 @@ class Follower(Generic[Wire, Item]):
                 self._response = None
 
     def _hear(self, line: bytes) -> None:
-        change = msgspec.json.decode(line, type=Change)
+        change = typed.decode(line, Change)
         if change.type == "ERROR":
-            status = msgspec.json.decode(change.object, type=Status)
+            status = typed.decode(change.object, Status)
             raise Refused(status.code, status)
         self._heard()
         if change.type == "BOOKMARK":
-            self._version = msgspec.json.decode(change.object, type=Mark).metadata.resource_version
+            self._version = typed.decode(change.object, Mark).metadata.resource_version
             return
         wire = self._decoder.decode(change.object)
         self._take(change.type, wire)

@@ -24,8 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-import msgspec
-
+from ebbtide import typed
 from ebbtide.adapters.kube.connection import APPLY, MERGE_PATCH, Call, Connection
 from ebbtide.adapters.kube.errors import CONFLICT, NOT_FOUND, Refused, refused_acting, refused_reading
 from ebbtide.adapters.kube.events import Events, Subject
@@ -228,7 +227,7 @@ class Waits:
 
 def _decoded(body: bytes, kind: type[T], ref: WorkloadRef, error: type[EbbtideError] = Retryable) -> T:
     try:
-        return msgspec.json.decode(body, type=kind)
+        return typed.decode(body, kind)
     except UNREADABLE as cause:
         raise error(f"the answer about {ref} is not one of an API server ({cause})") from cause
 

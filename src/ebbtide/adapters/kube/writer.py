@@ -11,8 +11,7 @@ from contextlib import suppress
 from typing import TypeVar
 from urllib.parse import quote
 
-import msgspec
-
+from ebbtide import typed
 from ebbtide.adapters.kube.connection import MERGE_PATCH, Call, Connection
 from ebbtide.adapters.kube.errors import (
     CONFLICT,
@@ -217,7 +216,7 @@ def _not_evicted(refused: Refused, what: str, server: str) -> EbbtideError:
 
 def _decoded(body: bytes, kind: type[T], what: str) -> T:
     with suppress(*UNREADABLE):
-        return msgspec.json.decode(body, type=kind)
+        return typed.decode(body, kind)
     raise Unanswered(f"{what}: the answer is not one of an API server")
 
 

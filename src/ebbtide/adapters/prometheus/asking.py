@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import urllib3
 
+from ebbtide import typed
 from ebbtide.errors import UNREADABLE, AddressRefused
 from ebbtide.outgoing import checked, guarded
 from ebbtide.redact import keep, redact
@@ -93,7 +94,7 @@ class Prometheus:
 
 def read_answer(code: int, body: bytes) -> list[Sample]:
     try:
-        answer = msgspec.json.decode(body, type=Answer)
+        answer = typed.decode(body, Answer)
     except UNREADABLE as cause:
         raise Unknown(
             f"the answer ({code}) is not one of Prometheus: check its address", failed=True
@@ -104,9 +105,9 @@ def read_answer(code: int, body: bytes) -> list[Sample]:
         raise Unknown(f"Prometheus answered only in part ({answer.warnings[0]})")
     try:
         if answer.data.result_type == "scalar":
-            stamp, text = msgspec.json.decode(answer.data.result, type=tuple[float, str])
+            stamp, text = typed.decode(answer.data.result, tuple[float, str])
             return [Sample({}, (stamp, text))]
-        return msgspec.json.decode(answer.data.result, type=list[Sample])
+        return typed.decode(answer.data.result, list[Sample])
     except UNREADABLE as cause:
         kind = answer.data.result_type
         raise Unknown(f"the query gives a {kind} where one sample for each node is needed") from cause

@@ -8,8 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
 
-import msgspec
-
+from ebbtide import typed
 from ebbtide.core.scale_to_zero.machine import TargetStep
 from ebbtide.core.scale_to_zero.savings import fold
 from ebbtide.engine.leased import Leased
@@ -161,4 +160,4 @@ def step_of(policy: Policy, state: IdleState, kind: LogKind, detail: str) -> Pol
 
 
 def read_stretch(entry: LogEntry) -> Stretch:
-    return msgspec.convert(entry.data["stretch"], Stretch)
+    return typed.convert(entry.data["stretch"], Stretch)

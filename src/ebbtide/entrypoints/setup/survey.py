@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from ebbtide import typed
 from ebbtide.adapters.kube.dump import ASK, Kinded, read_dump
 from ebbtide.adapters.kube.wire import Struct
 from ebbtide.errors import UNREADABLE, Usage
@@ -122,9 +123,9 @@ def survey(body: bytes) -> Survey:
 def _version(body: bytes) -> str:
     """Of the first node that tells it."""
     try:
-        items = msgspec.json.decode(body, type=Items).items
-        kinds = [(msgspec.json.decode(raw, type=Kinded).kind, raw) for raw in items]
-        told = [msgspec.json.decode(raw, type=Told) for kind, raw in kinds if kind in ("Node", "")]
+        items = typed.decode(body, Items).items
+        kinds = [(typed.decode(raw, Kinded).kind, raw) for raw in items]
+        told = [typed.decode(raw, Told) for kind, raw in kinds if kind in ("Node", "")]
     except UNREADABLE as cause:
         raise Usage(
             f"a node cannot be read ({cause}); nothing was written. Make the dump with {ASK}"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from ebbtide import __version__
+from ebbtide import __version__, typed
 from ebbtide.errors import ConfigError
 from ebbtide.simulator.backtest.candidates import Candidate
 from ebbtide.simulator.recording.file import Recording
@@ -112,7 +112,7 @@ class Results:
         if path is not None and path.is_file():
             for line in path.read_bytes().splitlines():
                 try:
-                    kept = msgspec.json.decode(line, type=_Kept)
+                    kept = typed.decode(line, _Kept)
                 except msgspec.DecodeError:
                     continue
                 self._known[kept.key] = kept.run

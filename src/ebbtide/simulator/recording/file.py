@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from ebbtide import typed
 from ebbtide.errors import ConfigError
 
 VERSION = 1
@@ -90,7 +91,7 @@ def read_recording(path: Path) -> Recording:
         raise ConfigError(f"the recording {path} cannot be read: {error.strerror}; nothing ran") from error
     try:
         text = _decompressed(data)
-        version = msgspec.json.decode(text, type=_Header).ebb
+        version = typed.decode(text, _Header).ebb
     except (OSError, EOFError, zlib.error, msgspec.DecodeError) as error:
         raise ConfigError(
             f"{path} is no recording, or not the whole of one; nothing ran. Record it again with "
@@ -102,7 +103,7 @@ def read_recording(path: Path) -> Recording:
             "Ebbtide that recorded it, or a newer one."
         )
     try:
-        recording = msgspec.json.decode(text, type=Recording)
+        recording = typed.decode(text, Recording)
     except msgspec.DecodeError as error:
         raise ConfigError(
             f"the recording {path} is damaged ({error}); nothing ran. Record it again."

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from ebbtide import typed
 from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.errors import StoreUnusable
 from ebbtide.model.events import FACTS, Event
@@ -61,7 +62,7 @@ class History(msgspec.Struct):
 
 def read_history() -> History:
     data = (resources.files(__package__) / FILE).read_bytes()
-    found = msgspec.json.decode(gzip.decompress(data), type=History)
+    found = typed.decode(gzip.decompress(data), History)
     if found.format != FORMAT:
         raise StoreUnusable(f"the demo's history has format {found.format}, this version knows {FORMAT}")
     return found
@@ -96,7 +97,7 @@ def _entries(history: History, later: int) -> Iterator[LogEntry]:
 def _fact(kind: LogKind, data: Mapping[str, Any]) -> Event | None:
     for shape in FACTS[kind]:
         try:
-            return msgspec.convert(data, shape)
+            return typed.convert(data, shape)
         except msgspec.ValidationError:
             continue
     return None

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from ebbtide import typed
 from ebbtide.errors import UNREADABLE, StoreUnusable
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod
@@ -98,7 +99,7 @@ def encode(world: World) -> bytes:
 
 
 def decode(data: bytes) -> World:
-    saved = msgspec.json.decode(data, type=Saved)
+    saved = typed.decode(data, Saved)
     if saved.format != FORMAT:
         raise ValueError(f"format {saved.format}, this version knows {FORMAT}")
     world = World(saved.rules, tuple(saved.cloud_book.pools.values()), saved.seed, saved.now)

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from ebbtide import typed
 from ebbtide.errors import UNREADABLE, StoreUnusable
 from ebbtide.model.log import LogEntry, LogKind
 
@@ -24,7 +25,7 @@ KEPT_FOR_GOOD = frozenset({LogKind.STRETCH})
 """The ledger is rebuilt from these: they neither expire nor are pruned."""
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(dict[str, object])
+_decoder = typed.decoder(dict[str, object])
 
 
 def pack(data: Mapping[str, object]) -> bytes:

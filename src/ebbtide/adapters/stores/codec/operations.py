@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ebbtide import typed
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.operation import (
     AbortCause,
@@ -251,4 +252,4 @@ def _removals(item: Mapping[str, Any]) -> tuple[Removal, ...]:
 
 
 def convert(value: Any, into: type[T]) -> T:
-    return msgspec.convert(value, into)
+    return typed.convert(value, into)

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from ebbtide import typed
 from ebbtide.collector import collector_paused
 from ebbtide.errors import UNREADABLE, StoreUnusable, Usage
 from ebbtide.model.idle import IdleState
@@ -36,7 +37,7 @@ T = TypeVar("T")
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _encoder = msgspec.json.Encoder()
-_policies = msgspec.json.Decoder(Policy)
+_policies = typed.decoder(Policy)
 
 
 class Bodies(Generic[T]):
@@ -45,7 +46,7 @@ class Bodies(Generic[T]):
 
     def __init__(self, kind: type[T]) -> None:
         self._kind = kind.__name__
-        self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind)
+        self._decoder = typed.decoder(kind)
         self._known: dict[str, T] = {}
 
     def read(self, body: str) -> T:

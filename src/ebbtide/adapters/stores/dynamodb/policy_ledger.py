@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 import msgspec
 
+from ebbtide import typed
 from ebbtide.adapters.stores.codec.ledger import added, by_day, day_key
 from ebbtide.adapters.stores.dynamodb.policy_table import Keys, PolicyTable, Step, unchanged
 from ebbtide.errors import UNREADABLE, StoreUnusable
 from ebbtide.model.ledger import LedgerDay
 
-_decoder = msgspec.json.Decoder(tuple[LedgerDay, ...])
+_decoder = typed.decoder(tuple[LedgerDay, ...])
 
 
 @dataclass(frozen=True, slots=True)

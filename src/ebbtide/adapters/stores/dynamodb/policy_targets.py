@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from ebbtide import typed
 from ebbtide.adapters.stores.codec.policies import targets_of
 from ebbtide.adapters.stores.dynamodb.policy_table import Keys, PolicyTable, Step, unchanged
 from ebbtide.adapters.stores.policy_guards import target_refusal
@@ -74,7 +75,7 @@ def _shard(target: str) -> str:
 
 def _read(body: str) -> dict[str, str]:
     try:
-        return msgspec.json.decode(body, type=dict[str, str])
+        return typed.decode(body, dict[str, str])
     except UNREADABLE as error:
         raise StoreUnusable(
             f"the targets of the policies cannot be read ({error}): they were left as they are; restore the "
