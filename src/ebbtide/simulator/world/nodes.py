@@ -121,7 +121,9 @@ class Nodes:
             self._pods.awaken(node.name)
 
     def _unready(self, instance_id: str) -> None:
-        machine = self._machines.find(instance_id)
+        # Also of one that the cloud no longer lists: its kubelet is silent all the same.
+        ours = (each for each in self._machine_of.values() if each.instance.id == instance_id)
+        machine = self._machines.find(instance_id) or next(ours, None)
         if machine is None or machine.works:
             return
         node = self._inventory.nodes.get(machine.node.name)
