@@ -33,6 +33,7 @@ DRAWN_LATER = ("mass-loss", "names-taken-over", "nested-stall", "pod-holes", "to
 APART_SHARE = 0.15
 SLEEPY_SHARE = 0.33
 REPLACING_SHARE = 0.33
+DRIFTING_SHARE, DRIFTED_SHARE = 0.25, 0.4
 USED_SECONDS = 300
 VISITS = 0.03
 ZERO = ZeroDefaults(idle_threshold_seconds=180, keep_alive_window_seconds=60, max_keep_alive_seconds=300)
@@ -41,9 +42,10 @@ ZERO = ZeroDefaults(idle_threshold_seconds=180, keep_alive_window_seconds=60, ma
 def build(seed: int, sleeps: bool = True) -> Scenario:
     """`sleeps`: whether some of it may go to zero, and some of it be replaced, which is drawn apart, so all
     else stays as it was."""
-    chance = random.Random(f"swarm/{seed}")
+    chance, drift = random.Random(f"swarm/{seed}"), random.Random(f"swarm/{seed}/drift")
     settings = _settings(chance)
     if sleeps:
+        settings = _drifting(settings, drift)
         settings = _replacing(settings, random.Random(f"swarm/{seed}/replacing"))
         settings = _with_room(settings, random.Random(f"swarm/{seed}/room"))
     world = World(_rules(chance), settings.pools, seed, START - WARM_UP_SECONDS)
@@ -53,6 +55,7 @@ def build(seed: int, sleeps: bool = True) -> Scenario:
     agent = pod_template("agent", 50, 64, "kube-system")
     world.add_workload(WorkloadSpec(agent, Kind.DAEMON_SET))
     _add_nodes(world, settings, chance)
+    _launched_before(world, settings, drift)
     _add_work(world, chance)
     tick = chance.choice((20, 30, 30, 60))
     disturbed = DISTURBED_TICKS * tick
@@ -80,6 +83,21 @@ def _replacing(settings: Settings, chance: random.Random) -> Settings:
         lives = chance.choice((7260, 7800, 8400))
         settings = replace(settings, pools=tuple(replace(p, expire_seconds=lives) for p in settings.pools))
     return settings
+
+
+def _drifting(settings: Settings, chance: random.Random) -> Settings:
+    """In some clusters the pools launch something else by now."""
+    if chance.random() >= DRIFTING_SHARE:
+        return settings
+    pools = tuple(replace(pool, launch_hash="today") for pool in settings.pools)
+    return replace(settings, replace_drifted=True, pools=pools)
+
+
+def _launched_before(world: World, settings: Settings, chance: random.Random) -> None:
+    if settings.replace_drifted:
+        for machine in world.machines.book.machines.values():
+            if machine.ours and chance.random() < DRIFTED_SHARE:
+                machine.instance = replace(machine.instance, launch_hash="before")
 
 
 def _silence(world: World, settings: Settings, chance: random.Random, disturbed: int) -> None:
