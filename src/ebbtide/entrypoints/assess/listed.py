@@ -2,7 +2,8 @@
 of regions and of spot lie from the listed ones. Nothing is launched by any of it.
 
 GKE and AKS: list prices on demand for Linux of us-central1 and eastus, USD an hour. Regions of EC2: what an
-m5.large costs there compared with us-east-1. Both as the clouds publish them; they change seldom.
+m5.large costs there compared with us-east-1. Typed in by hand and not checked against the clouds: good for a
+first look, not for a bill. A report names the list and its date next to every price.
 """
 
 from __future__ import annotations
