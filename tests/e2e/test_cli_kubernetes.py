@@ -158,7 +158,12 @@ def test_init_looks_at_the_cluster_and_its_steps_make_a_kubeconfig_with_which_do
     own = {**CREDENTIALS, "AWS_ENDPOINT": moto.url, "CLUSTER_KUBECONFIG": "ebbtide.kubeconfig"}
     findings = json.loads(shell.run("doctor", "--json", environ=own, code=1).out)
     wrong = [one["fix"] for one in findings if not one["ok"]]
-    missing = ["install metrics-server, or set metrics.prometheus_url", "run `ebbtide adopt --dry-run`"]
+    missing = [
+        "set join.server_url",  # neither is in the cluster, where `init` could read it
+        "set join.ca_cert_hash",
+        "install metrics-server, or set metrics.prometheus_url",
+        "run `ebbtide adopt --dry-run`",
+    ]
     assert wrong == missing
 
 

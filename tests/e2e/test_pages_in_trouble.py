@@ -123,17 +123,22 @@ def test_a_thousand_nodes_are_shown_and_kept_up_to_date_without_a_long_frame(
     browser: Browser, large: Synthetic
 ) -> None:
     """Of the longest frames of three tries the middle one counts. Where others keep the machine busy, frames
-    tell more about them; the time that the page itself took of the processor is asked for in any case."""
+    tell more about them; the time that the page itself took of the processor is asked for in any case.
+    What is always slow is slow in every round."""
     turns = iter(range(1, 1000))
     with serving(large.site()) as url, opened(browser, url) as watched:
         page = watched.page
         expect(page.locator(".tile")).to_have_count(MANY)
         page.evaluate(MEASURE)
-        browser.start_tracing(page=page, categories=["disabled-by-default-devtools.timeline", "__metadata"])
         rounds: list[float] = []
-        while len(rounds) < ROUNDS and (not rounds or (rounds[-1] > FRAME_MS and not overloaded())):
+        tasks: list[float] = []
+        while len(rounds) < ROUNDS and (not rounds or max(rounds[-1], tasks[-1]) > FRAME_MS):
+            browser.start_tracing(
+                page=page, categories=["disabled-by-default-devtools.timeline", "__metadata"]
+            )
             rounds.append(median(longest_frame(page, large, turns) for _ in range(TRIES)))
-        assert longest_task(browser.stop_tracing()) <= FRAME_MS
+            tasks.append(longest_task(browser.stop_tracing()))
+        assert min(tasks) <= FRAME_MS, f"longest tasks of each round, in ms: {tasks}"
         assert min(rounds) <= FRAME_MS or overloaded(), f"longest frames of each round, in ms: {rounds}"
         assert watched.errors == []
 

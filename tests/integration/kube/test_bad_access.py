@@ -116,7 +116,7 @@ def test_a_live_assessment_says_the_same_and_ends_with_2(
     assert "renew the token" in capsys.readouterr().err
     monkeypatch.setenv("KUBECONFIG", str(kube.server.kubeconfig()))
     assert assess_command("live", built_in_book(), False, None) == 0
-    assert "1 nodes" in capsys.readouterr().out
+    assert "1 node, " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", [None, "", "clusters: 5", "{{", "current-context: none\n"])
