@@ -35,6 +35,7 @@ class MemoryDeclarations:
     told: list[tuple[str, Report]] = field(default_factory=list)
     """Every report that was written."""
     problem: EbbtideError | None = None
+    kinds: frozenset[Declarer] = frozenset(Declarer)
 
     def read(self) -> Sequence[Declaration]:
         if self.problem is not None:

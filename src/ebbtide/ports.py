@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from ebbtide.model.decision import Decision
-from ebbtide.model.declared import Declaration, Report
+from ebbtide.model.declared import Declaration, Declarer, Report
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, Outcome, SoftTaint, Uncordon
 from ebbtide.model.gate import GatePort, Service, ServiceRef, Takeover
 from ebbtide.model.idle import IdleState, Once
@@ -175,6 +175,10 @@ class Services(Protocol):
 
 class Declarations(Protocol):
     """Objects of the cluster that declare policies."""
+
+    @property
+    def kinds(self) -> frozenset[Declarer]:
+        """Which are read. Of the others nothing is known: their policies stay as they are."""
 
     def read(self) -> Sequence[Declaration]:
         """All of them, or an error: a declaration that is missing from an incomplete list would end its

@@ -38,10 +38,19 @@ class ObjectRef:
 
 def declared_by(policy: Policy) -> str:
     """The object that declares the policy, as people name it; empty where it is none of the cluster."""
+    kind, name = _declarer(policy)
+    return f"{kind} {name}" if kind else ""
+
+
+def declaring_kind(policy: Policy) -> str:
+    return _declarer(policy)[0]
+
+
+def _declarer(policy: Policy) -> tuple[str, str]:
     if not policy.origin.startswith(ORIGIN):
-        return ""
+        return "", ""
     kind, _, name = policy.origin.removeprefix(ORIGIN).partition("/")
-    return f"{kind} {name}"
+    return kind, name
 
 
 class Readiness(StrEnum):

@@ -142,6 +142,16 @@ def test_an_object_that_is_gone_ends_its_policy_and_its_workload_is_woken_first(
     assert "policy default.nights deleted" in " ".join(stand.harness.said())
 
 
+def test_objects_that_are_not_read_have_lost_nothing_and_their_policies_stay_at_work() -> None:
+    """One switch was turned off: that SleepPolicies are not asked for says nothing about them."""
+    stand = Stand(MemoryDeclarations([make_object()]))
+    stand.asleep()
+    stand.objects.there, stand.objects.kinds = [], frozenset({Declarer.DEPLOYMENT, Declarer.STATEFUL_SET})
+    assert "is gone" not in stand.round()
+    stand.rounds(3)
+    assert (len(stand.all), stand.phase(), stand.all[0].enabled) == (1, Phase.ZERO, True)
+
+
 def test_an_awake_workload_of_an_object_that_is_gone_is_not_touched() -> None:
     stand = Stand()
     stand.objects.put(make_object())

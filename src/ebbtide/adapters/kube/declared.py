@@ -71,6 +71,11 @@ class KubeDeclarations:
         self._now = now
         self._events = Events(connection)
 
+    @property
+    def kinds(self) -> frozenset[Declarer]:
+        objects = {Declarer.SLEEP_POLICY} if self._read_spec is not None else set()
+        return frozenset(objects | (ANNOTATED.keys() if self._read_line is not None else set()))
+
     def read(self) -> Sequence[Declaration]:
         return [*self._objects(), *self._annotated()]
 

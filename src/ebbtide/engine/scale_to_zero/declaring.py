@@ -26,7 +26,7 @@ from ebbtide.engine.scale_to_zero.context import PolicyContext
 from ebbtide.engine.scale_to_zero.policies import Change, Policies, PolicyRefused
 from ebbtide.engine.scale_to_zero.waking import Waking
 from ebbtide.errors import EbbtideError, NameTaken, TargetTaken
-from ebbtide.model.declared import Declaration, Readiness, Report, declared_by
+from ebbtide.model.declared import Declaration, Readiness, Report, declared_by, declaring_kind
 from ebbtide.model.idle import IdleState, Phase, WakeReason
 from ebbtide.model.policy import Policy
 
@@ -113,8 +113,15 @@ class Declaring:
         states: Mapping[str, IdleState],
         leased: Leased,
     ) -> Iterator[str]:
-        there = {one.ref.origin for one in found}
-        for policy in [each for each in stored.values() if declared_by(each) and each.origin not in there]:
+        there, asked = (
+            {one.ref.origin for one in found},
+            self._declarations.kinds if self._declarations else (),
+        )
+        # A kind that is not read, since its switch is off, has lost nothing: its policies stay at work.
+        lost = [
+            each for each in stored.values() if declaring_kind(each) in asked and each.origin not in there
+        ]
+        for policy in lost:
             state = states.get(policy.id)
             if state is None or not _has_time(leased):
                 continue
