@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from enum import IntEnum, StrEnum
-from html import escape
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import Field, ValidationError
 
-from ebbtide.core.words import a_while
 from ebbtide.entrypoints.api import problems
 from ebbtide.entrypoints.api.connections import places
 from ebbtide.entrypoints.api.context import RouteContext
@@ -26,10 +24,10 @@ from ebbtide.entrypoints.api.problems import Problem, answer, field_name
 from ebbtide.entrypoints.api.scopes import Scope
 from ebbtide.entrypoints.api.waiting import Waiting
 from ebbtide.entrypoints.views.policy_schemas import Strict
+from ebbtide.gate.page import waiting_page
 
 METHODS = ("HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 """Some gateways ask with the method of the request that they hold."""
-LONGEST_RELOAD_SECONDS = 10
 PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 
 
@@ -143,24 +141,11 @@ def late(request: Request, keys: HoldKeys, held: Held) -> Response:
     accepts = "text/html" in request.headers.get("accept", "")
     if keys.show is Shown.PAGE or (keys.show is Shown.AUTO and accepts):
         headers["Content-Security-Policy"] = PAGE_POLICY
-        return Response(page(held), status, headers, "text/html; charset=utf-8")
+        page = waiting_page(held.policy, after)  # loads itself again, and is held again
+        return Response(page, status, headers, "text/html; charset=utf-8")
     detail = f"{held.policy} was asked to wake, and {held.why}"
     problem = Problem(status, detail, headers=headers, policy=held.policy, retry_after_seconds=after)
     return answer(problem, request.url.path)
-
-
-def page(held: Held) -> str:
-    """Loads itself again: the next request is held again."""
-    reload = min(held.retry_after_seconds, LONGEST_RELOAD_SECONDS)
-    name = escape(held.policy)
-    return (
-        "<!doctype html><html lang=en><meta charset=utf-8>"
-        f"<meta http-equiv=refresh content={reload}><meta name=viewport content='width=device-width'>"
-        f"<title>{name} is waking up</title><style>body{{font:16px/1.5 system-ui,sans-serif;max-width:32rem;"
-        "margin:20vh auto;padding:0 1rem}</style>"
-        f"<h1>{name} is waking up</h1><p>Ready in about {a_while(held.retry_after_seconds)}. This page loads "
-        "itself again.</p>"
-    )
 
 
 async def _gone(request: Request) -> None:
