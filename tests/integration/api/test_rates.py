@@ -7,9 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
-from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.api.limiting import Limiter, address_key
 from ebbtide.entrypoints.api.scopes import Scope
 from ebbtide.simulator.run.live import Live
@@ -57,7 +55,7 @@ def test_the_path_of_webhooks_is_no_way_round_the_limit(live: Live) -> None:
 
 
 def test_what_is_refused_is_safe_in_a_browser_too(live: Live) -> None:
-    client = TestClient(make_app(make_site(live, rate_per_minute=1)))
+    client = client_of(make_site(live, rate_per_minute=1), None)
     client.get("/healthz")
     refused = client.get("/healthz")
     assert refused.status_code == 429
@@ -81,6 +79,16 @@ def test_a_minute_slides() -> None:
     assert [limiter.allows("all", "a", 4) for _ in range(3)] == [True, True, False]
     clock.now += 120
     assert limiter.allows("all", "a", 1)
+
+
+def test_the_turn_of_a_minute_lets_nobody_through_early() -> None:
+    """Two requests at 0:59.99 and one at 1:00.01 are three within a second."""
+    clock = Clock()
+    clock.now += 59.99
+    limiter = Limiter(clock)
+    assert [limiter.allows("all", "a", 2) for _ in range(2)] == [True, True]
+    clock.now += 0.02
+    assert not limiter.allows("all", "a", 2)
 
 
 def test_callers_without_end_take_no_memory_without_end() -> None:

@@ -18,7 +18,7 @@ from ebbtide.entrypoints.api.site import Site
 PREFIX = "/api/v1"
 
 
-def make_app(site: Site) -> FastAPI:
+def make_app(site: Site, limiter: Limiter | None = None) -> FastAPI:
     app = FastAPI(
         title="Ebbtide",
         version=__version__,
@@ -29,7 +29,7 @@ def make_app(site: Site) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.site = site
-    app.state.limiter = Limiter()
+    app.state.limiter = limiter or Limiter()
     problems.install(app)
 
     app.add_middleware(BodyLimit, most=site.max_body_bytes)

@@ -40,7 +40,7 @@ class Limiter:
         with self._lock:
             minute, passed = divmod(self._clock(), MINUTE)
             count = self._count(what, who, int(minute))
-            if int(count.before * (1 - passed / MINUTE)) + count.now >= per_minute:
+            if round(count.before * (1 - passed / MINUTE)) + count.now >= per_minute:
                 return False
             count.now += 1
             return True
