@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ebbtide.config.places import leaf_fields, variable_of
+from ebbtide.config.problems import leaf_fields, variable_of
 
 COMMAND = Path(sys.executable).with_name("ebbtide")
 

@@ -31,7 +31,7 @@ from ebbtide.adapters.stores.codec.record import from_item
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
 from ebbtide.config.policy_file import read_policies
-from ebbtide.config.price_file import read_price_file
+from ebbtide.config.prices import read_price_file
 from ebbtide.engine.journal import read_decision, read_inputs
 from ebbtide.entrypoints.pack import read_items, read_types
 from ebbtide.errors import EbbtideError

@@ -11,8 +11,8 @@ import pytest
 
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
-from ebbtide.config.places import leaf_fields, path_text
 from ebbtide.config.pools import PoolKeys
+from ebbtide.config.problems import leaf_fields, path_text
 from ebbtide.simulator.run.scenarios import SCENARIOS
 from scripts.cli_reference import commands
 

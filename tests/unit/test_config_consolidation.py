@@ -9,7 +9,7 @@ import pytest
 
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import Config, build_config
-from ebbtide.config.places import leaf_fields
+from ebbtide.config.problems import leaf_fields
 from ebbtide.errors import ConfigError
 from ebbtide.model.consolidation import ConsolidationSettings
 

@@ -8,8 +8,7 @@ import pytest
 
 from ebbtide.config.adapters import AdapterSections
 from ebbtide.config.document import parse_document
-from ebbtide.config.launch_hash import launch_hash
-from ebbtide.config.load import Config, build_config
+from ebbtide.config.load import Config, build_config, launch_hash
 from ebbtide.errors import ConfigError
 from tests.builders import make_pool
 

@@ -9,7 +9,7 @@ import pytest
 
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import Config, build_config, key_of, load
-from ebbtide.config.places import leaf_fields, path_text, variable_of
+from ebbtide.config.problems import leaf_fields, path_text, variable_of
 from ebbtide.config.reference import with_reference
 from ebbtide.errors import ConfigError
 from ebbtide.model.settings import Settings

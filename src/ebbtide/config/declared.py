@@ -14,9 +14,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ebbtide.config.places import path_text
 from ebbtide.config.policies import PolicyKeys
-from ebbtide.config.problems import Problem, problems_in
+from ebbtide.config.problems import Problem, path_text, problems_in
 from ebbtide.config.scale_to_zero import read_duration
 from ebbtide.config.section import Section
 from ebbtide.config.sleep_line import Keys, night_schedules, read_line

@@ -5,6 +5,8 @@ The environment wins over the file, the file over the defaults. All problems are
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -16,15 +18,11 @@ from pydantic.fields import FieldInfo
 from ebbtide.config.adapters import AdapterSections
 from ebbtide.config.api import ApiKeys
 from ebbtide.config.checks import check
-from ebbtide.config.document import Read, read_document
-from ebbtide.config.environment import with_environment
+from ebbtide.config.document import Read, read_document, with_environment
 from ebbtide.config.gate import GateKeys
-from ebbtide.config.launch_hash import launch_hash
-from ebbtide.config.places import Path as KeyPath
-from ebbtide.config.places import leaf_fields, path_text
 from ebbtide.config.policies import PolicyKeys
 from ebbtide.config.prices import price_file_of, read_book
-from ebbtide.config.problems import Problem, mask, problems_in
+from ebbtide.config.problems import KeyPath, Problem, leaf_fields, mask, path_text, problems_in
 from ebbtide.config.profiles import with_profile
 from ebbtide.config.schema import Document
 from ebbtide.core.nodes import headroom
@@ -42,6 +40,10 @@ from ebbtide.redact import keep_password_of
 
 FILE_NAME = "ebbtide.yaml"
 FILE_VARIABLE = "EBBTIDE_CONFIG"
+LENGTH = 16
+AWS = {"image", "launch_template", "security_groups", "instance_profile", "key_name"}
+HETZNER = {"image", "networks", "ssh_keys", "firewalls", "public_ipv4"}
+
 
 SIMULATED_POOL = Pool(
     name="workers",
@@ -266,3 +268,17 @@ def _pool_line(pool: Pool) -> str:
     budgets = "".join(f"; budget {described(budget)}" for budget in pool.budgets)
     expires = f"; expires after {a_while(pool.expire_seconds)}" if pool.expire_seconds else ""
     return f"{pool.name}: {types} in {', '.join(pool.zones)}; {pool.market}; {limits}{expires}{budgets}"
+
+
+def launch_hash(pool: Pool, sections: AdapterSections) -> str:
+    parts: dict[str, Any] = {
+        "labels": pool.labels,
+        "taints": [[taint.key, taint.value, taint.effect] for taint in pool.taints],
+        "join": sections.join.model_dump(mode="json", exclude_defaults=True),
+    }
+    if sections.cloud.kind != "hetzner":
+        parts["aws"] = sections.aws.model_dump(mode="json", include=AWS, exclude_defaults=True)
+    if sections.cloud.kind != "aws":
+        parts["hetzner"] = sections.hetzner.model_dump(mode="json", include=HETZNER, exclude_defaults=True)
+    text = json.dumps(parts, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:LENGTH]

@@ -15,8 +15,8 @@ from pydantic import (
     model_validator,
 )
 
-from ebbtide.config.budgets import YEAR_SECONDS
 from ebbtide.config.gate import PolicyGateKeys, gate_keys_of
+from ebbtide.config.nodes import YEAR_SECONDS
 from ebbtide.config.section import Section
 from ebbtide.core.schedule import check_cron, check_zone
 from ebbtide.model.policy import Operator, Policy, Rule, Schedule, Signal, SignalKind, Target

@@ -9,9 +9,8 @@ from pydantic import ValidationError
 
 from ebbtide.config.checks import check_policies
 from ebbtide.config.document import Read, parse_documents
-from ebbtide.config.places import path_text
 from ebbtide.config.policies import PolicyKeys
-from ebbtide.config.problems import Problem, problems_in
+from ebbtide.config.problems import Problem, path_text, problems_in
 from ebbtide.config.section import Section
 from ebbtide.errors import ConfigError
 

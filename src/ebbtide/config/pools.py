@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
-from ebbtide.config.budgets import DURATION_FORM, BudgetKeys, Duration
-from ebbtide.config.quantities import AMOUNT, Amount, read_cpu_milli, read_memory_mib, read_price
-from ebbtide.config.section import Section
+from ebbtide.config.nodes import DURATION_FORM, BudgetKeys, Duration
+from ebbtide.config.section import AMOUNT, Amount, Section, read_cpu_milli, read_memory_mib, read_price
 from ebbtide.core.prices.catalogue import CATALOGUE, EC2_FAMILIES, HETZNER
 from ebbtide.model.money import Price
 from ebbtide.model.node import Market

@@ -1,20 +1,39 @@
-"""The price file that a configuration names or that lies next to it, and whether it has grown old."""
+"""A price book as a YAML file: written by a person, or by `ebbtide prices update`; which file a
+configuration uses, and whether it has grown old.
+
+    currency: USD
+    as_of: 2026-11-15
+    prices:
+      m7i.large: 0.1008
+      c7g.xlarge: {on_demand: 0.1450, spot: 0.0580, as_of: 2026-11-01}
+
+Anything that is no amount above zero is refused, each with its place: a wrong price is worse than none.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterator
 from datetime import date
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ebbtide.config.price_file import read_price_file
+import yaml
+
 from ebbtide.core.nodes.offers import currencies
 from ebbtide.core.prices.book import PriceBook, built_in_book
+from ebbtide.errors import ConfigError
+from ebbtide.model.money import Price
+from ebbtide.model.node import Market
 
 if TYPE_CHECKING:
     from ebbtide.config.load import Config
 
 FILE_NAME = "ebbtide-prices.yaml"
 OLD_DAYS = 30
+MARKETS = {"on_demand": Market.ON_DEMAND, "spot": Market.SPOT}
 
 
 def default_price_file(source: str) -> Path:
@@ -71,3 +90,90 @@ def _old(config: Config, today: date) -> str:
         f"prices in {file} are {age} days old, and costs are worked out with them: "
         "run `ebbtide prices update`, or correct as_of"
     )
+
+
+_NAMES = {market: name for name, market in MARKETS.items()}
+
+
+def read_price_file(path: Path) -> PriceBook:
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"the price file {path} cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        told = " ".join(str(error).split())
+        raise ConfigError(f"the price file {path} is no YAML: {told}") from error
+    problems: list[str] = []
+    prices = dict(_entries(document, path.name, problems))
+    if problems:
+        raise ConfigError(
+            f"the price file {path} is wrong, and none of its prices is used: {'; '.join(problems)}"
+        )
+    return PriceBook(prices)
+
+
+def _entries(document: Any, source: str, problems: list[str]) -> Iterator[tuple[tuple[str, Market], Price]]:
+    if not isinstance(document, dict) or not isinstance(document.get("prices"), dict):
+        problems.append("prices: missing; write `prices:` with one line for each type")
+        return
+    currency = document.get("currency")
+    if not isinstance(currency, str) or not re.fullmatch("[A-Z]{3}", currency):
+        problems.append(f"currency: {currency!r} is not allowed; allowed: three capital letters, such as EUR")
+        currency = "???"
+    for key in document.keys() - {"currency", "as_of", "prices"}:
+        problems.append(f"{key}: unknown key; allowed: currency, as_of, prices")
+    day = _day(document.get("as_of"), "as_of", problems)
+    for name, given in document["prices"].items():
+        by_market = dict(given) if isinstance(given, dict) else {"on_demand": given}
+        as_of = _day(by_market.pop("as_of", day), f"prices.{name}.as_of", problems)
+        for market, amount in by_market.items():
+            place = f"prices.{name}.{market}"
+            per_hour = _amount(amount)
+            if market not in MARKETS:
+                problems.append(f"{place}: unknown key; allowed: on_demand, spot, as_of")
+            elif per_hour is None:
+                problems.append(f"{place}: {amount!r} is not allowed; allowed: a number above 0")
+            else:
+                yield (str(name), MARKETS[market]), Price(per_hour, currency, source, as_of)
+
+
+def _day(given: Any, place: str, problems: list[str]) -> str:
+    text = str(given or "")
+    if text and not _is_day(text):
+        problems.append(f"{place}: {text!r} is not allowed; allowed: a day as YYYY-MM-DD")
+    return text
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+def _amount(given: Any) -> Decimal | None:
+    if isinstance(given, bool) or not isinstance(given, int | float | str):
+        return None
+    try:
+        amount = Decimal(str(given))
+    except InvalidOperation:
+        return None
+    return amount if amount.is_finite() and amount > 0 else None
+
+
+def write_price_file(path: Path, book: PriceBook, day: str) -> int:
+    """Replace the file in one step; the number of prices in it. One file has one currency."""
+    currencies = {price.currency for price in book.prices.values()}
+    if len(currencies) != 1:
+        raise ConfigError(f"a price file has one currency, not {', '.join(sorted(currencies)) or 'none'}")
+    prices: dict[str, dict[str, str]] = {}
+    for (name, market), price in sorted(book.prices.items()):
+        entry = prices.setdefault(name, {})
+        entry[_NAMES[market]] = str(price.per_hour)
+        if price.as_of != day:
+            entry["as_of"] = min(entry.get("as_of", day), price.as_of)
+    document = {"currency": currencies.pop(), "as_of": day, "prices": prices}
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    temporary.replace(path)
+    return len(book.prices)

@@ -13,11 +13,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from ebbtide.config.api import TokenKeys
-from ebbtide.config.budgets import BudgetKeys
 from ebbtide.config.gate import PolicyGateKeys, ServiceKeys
 from ebbtide.config.gate_http import HttpKeys, NeverWakeKeys, WakeHeaderKeys
-from ebbtide.config.headroom import HeadroomKeys, WindowKeys
-from ebbtide.config.places import allowed, variable_of
+from ebbtide.config.nodes import BudgetKeys, HeadroomKeys, WindowKeys
 from ebbtide.config.policies import (
     PolicyKeys,
     RuleKeys,
@@ -27,6 +25,7 @@ from ebbtide.config.policies import (
     WorkloadKeys,
 )
 from ebbtide.config.pools import LimitKeys, PoolKeys, TaintKeys, TypeKeys
+from ebbtide.config.problems import allowed, variable_of
 from ebbtide.config.schema import NESTED, SECTIONS
 from ebbtide.core.prices.catalogue import CATALOGUE
 

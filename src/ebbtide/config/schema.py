@@ -13,10 +13,8 @@ from pydantic import BeforeValidator, Field
 
 from ebbtide.config.adapters import ADAPTERS, AdapterSections
 from ebbtide.config.api import ADDRESS, ApiKeys
-from ebbtide.config.budgets import BudgetKeys
-from ebbtide.config.consolidation import ConsolidationKeys
 from ebbtide.config.gate import GateKeys
-from ebbtide.config.headroom import HeadroomKeys
+from ebbtide.config.nodes import BudgetKeys, ConsolidationKeys, HeadroomKeys
 from ebbtide.config.policies import PolicyKeys
 from ebbtide.config.pools import PoolKeys
 from ebbtide.config.scale_to_zero import ScaleToZeroKeys

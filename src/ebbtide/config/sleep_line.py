@@ -16,8 +16,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from ebbtide.config.quantities import read_cpu_milli
 from ebbtide.config.scale_to_zero import read_duration
+from ebbtide.config.section import read_cpu_milli
 from ebbtide.core.schedule import check_zone
 from ebbtide.model.workload import WorkloadKind, WorkloadRef
 

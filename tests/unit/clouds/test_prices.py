@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ebbtide.config.price_file import read_price_file, write_price_file
-from ebbtide.config.prices import read_book
+from ebbtide.config.prices import read_book, read_price_file, write_price_file
 from ebbtide.core.prices.book import PriceBook, built_in_book
 from ebbtide.core.prices.catalogue import CATALOGUE
 from ebbtide.entrypoints import prices

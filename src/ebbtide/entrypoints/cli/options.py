@@ -58,7 +58,7 @@ def open_ports(config: Config, watching: bool = False, asking: bool | None = Non
     """All ports, for commands that act. A command that is `watching`, or not `asking`, continues while a
     real cluster does not answer."""
     from ebbtide import bootstrap
-    from ebbtide.config.unfilled import refuse_unfilled
+    from ebbtide.config.problems import refuse_unfilled
     from ebbtide.entrypoints.cli.simulated import open_simulated
 
     refuse_unfilled(config)

@@ -200,7 +200,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _told(out: Path, rbac_file: Path, found: Survey, chosen: Choices, text: str) -> list[Text]:
-    from ebbtide.config.unfilled import FILL_IN
+    from ebbtide.config.problems import FILL_IN
 
     lines = [
         Text.assemble(("Written: ", GOOD), f"{out}, {rbac_file}"),

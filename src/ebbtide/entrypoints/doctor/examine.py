@@ -75,7 +75,7 @@ def simulated(config: Config) -> Finding:
 
 def examine_unfilled(config: Config) -> Iterator[Finding]:
     """What `ebbtide init` could not know."""
-    from ebbtide.config.unfilled import unfilled
+    from ebbtide.config.problems import unfilled
 
     for key in unfilled(config):
         yield Finding(False, f"{key} is still to be filled in: nothing is launched without it", f"set {key}")

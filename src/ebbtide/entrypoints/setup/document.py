@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ebbtide.config.unfilled import FILL_IN
+from ebbtide.config.problems import FILL_IN
 from ebbtide.core.prices.catalogue import CATALOGUE
 from ebbtide.core.words import count_of
 from ebbtide.entrypoints.setup.access import FILE_NAME as RBAC_FILE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ebbtide.config.unfilled import FILL_IN
+from ebbtide.config.problems import FILL_IN
 
 if TYPE_CHECKING:
     from ebbtide.entrypoints.setup.document import Choices

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ebbtide.config.quantities import read_cpu_milli, read_memory_mib
+from ebbtide.config.section import read_cpu_milli, read_memory_mib
 from ebbtide.core.forecast.members import Floats
 from ebbtide.errors import Usage
 from ebbtide.simulator.recording.file import Recording, Series

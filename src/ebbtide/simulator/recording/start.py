@@ -6,7 +6,7 @@ from math import ceil
 from typing import Any
 
 from ebbtide.config import Config
-from ebbtide.config.quantities import read_cpu_milli, read_memory_mib
+from ebbtide.config.section import read_cpu_milli, read_memory_mib
 from ebbtide.simulator.recording.file import Recording
 
 FILL = 0.85

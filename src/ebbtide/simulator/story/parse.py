@@ -14,8 +14,7 @@ from pydantic import ValidationError
 from ebbtide.config import Config
 from ebbtide.config.document import Read, parse_document
 from ebbtide.config.load import ConfigProblems, build_config
-from ebbtide.config.places import path_text
-from ebbtide.config.problems import Problem
+from ebbtide.config.problems import Problem, path_text
 from ebbtide.errors import ConfigError
 from ebbtide.simulator.recording.file import Recording, is_recording, read_recording
 from ebbtide.simulator.story.checks import check

@@ -9,8 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from ebbtide.config.places import Path, allowed, model_in
-from ebbtide.config.problems import Problem, shown
+from ebbtide.config.problems import KeyPath, Problem, allowed, model_in, shown
 from ebbtide.simulator.story.expect_schemas import FORMS, TAGS
 from ebbtide.simulator.story.schemas import StoryKeys
 
@@ -19,7 +18,7 @@ UNIONS = ("float", "int", "constrained-float", "constrained-int", "none")
 
 
 def problems_in(error: ValidationError) -> list[Problem]:
-    found: dict[Path, Problem] = {}
+    found: dict[KeyPath, Problem] = {}
     for detail in error.errors(include_url=False):
         problem = _problem(detail)
         found.setdefault(problem.path, problem)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from ebbtide.config.quantities import AMOUNT, read_cpu_milli, read_memory_mib
+from ebbtide.config.section import AMOUNT, read_cpu_milli, read_memory_mib
 
 NODE_NAME = r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$"
 WORKLOAD_NAME = r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$"
