@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 SERVICES = ("ec2", "sqs", "dynamodb")
 LOADED = (
     "ebbtide.adapters.clouds.aws",
-    "ebbtide.adapters.clouds.sqs",
+    "ebbtide.adapters.clouds.notices",
     "ebbtide.adapters.kube.cluster",
     "ebbtide.adapters.kube.usage",
     "ebbtide.adapters.kube.workloads",

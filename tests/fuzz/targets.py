@@ -19,8 +19,7 @@ from typing import Any
 from fastapi.testclient import TestClient
 from standardwebhooks.webhooks import Webhook
 
-from ebbtide.adapters.clouds.events import read_event
-from ebbtide.adapters.clouds.sqs import SqsInbox
+from ebbtide.adapters.clouds.notices import SqsInbox, read_event
 from ebbtide.adapters.kube.dump import read_dump
 from ebbtide.adapters.kube.errors import read_status
 from ebbtide.adapters.prometheus import cpu

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from ebbtide import bootstrap, redact
-from ebbtide.adapters.clouds.sqs import SqsInbox
+from ebbtide.adapters.clouds.notices import SqsInbox
 from ebbtide.adapters.kube.connection import connect
 from ebbtide.adapters.kube.events import Events, Subject
 from ebbtide.adapters.kube.kept_nodes import NodeTeller

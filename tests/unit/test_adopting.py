@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ebbtide.adapters.clouds.adoption import AUTO_SCALING_GROUP, Machine
+from ebbtide.adapters.clouds.looking import AUTO_SCALING_GROUP, Machine
 from ebbtide.entrypoints.setup.adopting import Case, State, Wish, adopt, look
 from ebbtide.errors import Unanswered, Usage
 from ebbtide.model import names

@@ -17,8 +17,7 @@ import pytest
 from ebbtide import bootstrap
 from ebbtide.adapters.clouds.aws import Ec2Cloud
 from ebbtide.adapters.clouds.hetzner import HetznerCloud
-from ebbtide.adapters.clouds.inbox import HandedInbox
-from ebbtide.adapters.clouds.sqs import SqsInbox
+from ebbtide.adapters.clouds.notices import HandedInbox, SqsInbox
 from ebbtide.adapters.kube.cluster import KubeCluster
 from ebbtide.adapters.kube.usage import MetricsServer
 from ebbtide.adapters.prometheus import FirstKnown

@@ -19,8 +19,8 @@ from ebbtide.errors import ConfigError, Usage
 from ebbtide.ports import Clock, Cloud, Declarations, Inbox, Metrics, Players, Services, Signals
 
 if TYPE_CHECKING:
-    from ebbtide.adapters.clouds.adoption import Adopter
     from ebbtide.adapters.clouds.joins import Join
+    from ebbtide.adapters.clouds.looking import Adopter
     from ebbtide.adapters.kube.cluster import KubeCluster
     from ebbtide.adapters.kube.connection import Connection
     from ebbtide.adapters.prometheus import PrometheusMetrics, Source
@@ -126,7 +126,7 @@ def open_cloud(config: Config) -> Cloud:
 
 def open_adopter(config: Config) -> Adopter:
     """Who finds and tags machines that others launched."""
-    from ebbtide.adapters.clouds.adoption import Ec2Adopter, HetznerAdopter
+    from ebbtide.adapters.clouds.looking import Ec2Adopter, HetznerAdopter
 
     client = cloud_client(config)
     return Ec2Adopter(client) if config.adapters.cloud.kind == "aws" else HetznerAdopter(client)
@@ -201,10 +201,10 @@ def _prometheus_source(config: Config) -> Source | None:
 
 def _open_inbox(config: Config, clock: Clock) -> Inbox:
     if config.adapters.aws.queue_url:
-        from ebbtide.adapters.clouds.sqs import SqsInbox
+        from ebbtide.adapters.clouds.notices import SqsInbox
 
         return SqsInbox(cloud_client(config, "sqs"), config.adapters.aws.queue_url, clock)
-    from ebbtide.adapters.clouds.inbox import HandedInbox
+    from ebbtide.adapters.clouds.notices import HandedInbox
 
     return HandedInbox()
 

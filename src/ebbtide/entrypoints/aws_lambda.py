@@ -18,8 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from ebbtide.adapters.clouds.events import read_event
-from ebbtide.adapters.clouds.inbox import HandedInbox
+from ebbtide.adapters.clouds.notices import HandedInbox, read_event
 from ebbtide.engine.ports import Ports
 from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.engine.single_run import alarm_if_blind, run_once

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ebbtide.adapters.clouds.list_prices import read_ec2_spot, read_hetzner
+from ebbtide.adapters.clouds.looking import read_ec2_spot, read_hetzner
 from ebbtide.config.prices import read_price_file, write_price_file
 from ebbtide.core.prices.book import PriceBook
 from ebbtide.errors import Usage

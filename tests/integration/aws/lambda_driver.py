@@ -16,7 +16,7 @@ from typing import Any
 sys.path.insert(0, sys.argv[1])
 
 from ebbtide.adapters.clouds.aws import Ec2Cloud, Ec2Settings, make_client
-from ebbtide.adapters.clouds.inbox import HandedInbox
+from ebbtide.adapters.clouds.notices import HandedInbox
 from ebbtide.adapters.stores.dynamodb.store import DynamoStore
 from ebbtide.adapters.stores.dynamodb.tables import create_tables
 from ebbtide.bootstrap import LineNotifier, SystemClock, TimeOrderedIds

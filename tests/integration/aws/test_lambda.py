@@ -91,7 +91,7 @@ def test_everything_that_the_configuration_may_ask_for_is_in_the_package(package
         f"import sys; sys.path.insert(0, {str(package / 'task')!r})\n"
         "import ebbtide.bootstrap, ebbtide.config, boto3, kubernetes.client, kubernetes.config\n"
         "import ebbtide.adapters.kube.cluster, ebbtide.adapters.stores.dynamodb.store\n"
-        "import ebbtide.adapters.clouds.aws, ebbtide.adapters.clouds.sqs, ebbtide.adapters.prometheus\n"
+        "import ebbtide.adapters.clouds.aws, ebbtide.adapters.clouds.notices, ebbtide.adapters.prometheus\n"
         "import zoneinfo; from ebbtide.core.schedule import check_zone\n"
         "zoneinfo.reset_tzpath(())  # a function has no time zones of its own\n"
         "assert not check_zone('Europe/Berlin')"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ebbtide.adapters.clouds.list_prices import read_ec2_spot
+from ebbtide.adapters.clouds.looking import read_ec2_spot
 from ebbtide.config.prices import read_book
 from ebbtide.entrypoints import prices
 from ebbtide.errors import Throttled, Usage

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ebbtide.adapters.clouds.aws import make_client
-from ebbtide.adapters.clouds.sqs import SqsInbox
+from ebbtide.adapters.clouds.notices import SqsInbox
 from ebbtide.errors import Final
 from ebbtide.model.operation import SpotKind
 from ebbtide.simulator.world.clock import VirtualClock

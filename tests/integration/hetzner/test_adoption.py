@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ebbtide.adapters.clouds.adoption import HetznerAdopter
 from ebbtide.adapters.clouds.hetzner import make_client
+from ebbtide.adapters.clouds.looking import HetznerAdopter
 from ebbtide.errors import EbbtideError, Unanswered
 from tests.builders import make_node
 from tests.servers.clouds import HetznerBench

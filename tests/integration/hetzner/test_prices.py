@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ebbtide.adapters.clouds.list_prices import read_hetzner
+from ebbtide.adapters.clouds.looking import read_hetzner
 from ebbtide.config.prices import read_book
 from ebbtide.entrypoints import prices
 from ebbtide.errors import Final

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ebbtide.adapters.clouds.events import EventKind, read_event
+from ebbtide.adapters.clouds.notices import EventKind, read_event
 from ebbtide.model.operation import SpotKind, SpotNotice
 from tests.servers import aws_events
 from tests.servers.aws_events import INSTANCE

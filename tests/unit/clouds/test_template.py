@@ -10,7 +10,7 @@ import yaml
 
 from ebbtide.adapters.clouds import identity
 from ebbtide.adapters.clouds.aws import Ec2Settings, run_request
-from ebbtide.adapters.clouds.events import EventKind, read_event
+from ebbtide.adapters.clouds.notices import EventKind, read_event
 from ebbtide.adapters.stores.dynamodb import tables
 from ebbtide.entrypoints import aws_lambda
 from ebbtide.model.effect import Launch

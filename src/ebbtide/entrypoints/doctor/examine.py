@@ -181,7 +181,7 @@ def examine_queue(config: Config) -> Finding | None:
     url = config.adapters.aws.queue_url
     if not url:
         return None
-    from ebbtide.adapters.clouds.sqs import count_messages
+    from ebbtide.adapters.clouds.notices import count_messages
     from ebbtide.bootstrap.kubernetes import cloud_client
 
     try:

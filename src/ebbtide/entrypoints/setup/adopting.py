@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from ebbtide.adapters.clouds.adoption import Adopter, Machine
+from ebbtide.adapters.clouds.looking import Adopter, Machine
 from ebbtide.core.nodes.unclaimed import location_of, pool_for
 from ebbtide.errors import Usage
 from ebbtide.model import names
