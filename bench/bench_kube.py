@@ -29,8 +29,7 @@ from urllib.parse import quote
 import yaml
 
 from ebbtide.adapters.kube.cluster import KubeCluster
-from ebbtide.adapters.kube.connection import connect
-from ebbtide.adapters.kube.lists import PAGE
+from ebbtide.adapters.kube.connection import PAGE, connect
 from ebbtide.adapters.stores.sql.store import SqlStore
 from ebbtide.bootstrap import SystemClock
 from ebbtide.config import Config, load

@@ -22,8 +22,7 @@ import yaml
 from ebbtide import bootstrap, redact
 from ebbtide.adapters.clouds.notices import SqsInbox
 from ebbtide.adapters.kube.connection import connect
-from ebbtide.adapters.kube.events import Events, Subject
-from ebbtide.adapters.kube.kept_nodes import NodeTeller
+from ebbtide.adapters.kube.events import Events, NodeTeller, Subject
 from ebbtide.adapters.stores.sql.store import SqlStore
 from ebbtide.bootstrap.kubernetes import cloud_client, open_cloud, open_prometheus
 from ebbtide.config import load

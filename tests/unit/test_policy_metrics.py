@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from ebbtide.adapters.metrics_export.metrics import MetricsRegistry
-from ebbtide.adapters.metrics_export.policies import FRESH_SECONDS, PolicyStates
+from ebbtide.adapters.metrics_export.states import FRESH_SECONDS, PolicyStates
 from ebbtide.bootstrap.metrics import watched
 from ebbtide.config.document import Read
 from ebbtide.config.load import build_config

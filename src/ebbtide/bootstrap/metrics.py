@@ -13,7 +13,7 @@ from ebbtide.engine.observers import Observers
 from ebbtide.engine.ports import Ports
 
 if TYPE_CHECKING:
-    from ebbtide.adapters.metrics_export.health import Health
+    from ebbtide.adapters.metrics_export.serving import Health
     from ebbtide.engine.scale_to_zero.scaling import Scaling
 
 OFF = "off"
@@ -40,8 +40,8 @@ def watched(clusters: Sequence[Cluster], say: Callable[[str], None], ticks: bool
     if all(config.metrics_addr == OFF and config.api.listen == OFF for config, _ in clusters) and ticks:
         return Watched(opened)
     try:
-        from ebbtide.adapters.metrics_export.health import Health
         from ebbtide.adapters.metrics_export.metrics import MetricsRegistry
+        from ebbtide.adapters.metrics_export.serving import Health
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("ebbtide"):
             raise

@@ -8,8 +8,7 @@ import time
 import pytest
 
 from ebbtide.adapters.kube.cluster import KubeCluster
-from ebbtide.adapters.kube.connection import Connection
-from ebbtide.adapters.kube.lists import NODES, read_list
+from ebbtide.adapters.kube.connection import NODES, Connection, read_list
 from ebbtide.adapters.kube.reading import Readers
 from ebbtide.adapters.kube.usage import MetricsServer
 from ebbtide.errors import EbbtideError, Final, Retryable, Throttled, Unanswered, Usage

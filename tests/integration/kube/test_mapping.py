@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ebbtide.adapters.kube.quantities import read_quantity
+from ebbtide.adapters.kube.objects import read_quantity
 from ebbtide.adapters.kube.scalable import WireWorkload, read_workload
 from ebbtide.model.node import Market, Ownership
 from ebbtide.model.resources import Resources

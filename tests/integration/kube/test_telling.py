@@ -9,8 +9,7 @@ import pytest
 
 from ebbtide.adapters.kube.cluster import KubeCluster
 from ebbtide.adapters.kube.connection import connect
-from ebbtide.adapters.kube.events import Events
-from ebbtide.adapters.kube.kept_nodes import MOST_AT_ONCE, NodeTeller
+from ebbtide.adapters.kube.events import MOST_AT_ONCE, Events, NodeTeller
 from ebbtide.model.decision import Action, Check, Decision, Refusal, Verdict
 from ebbtide.model.operation import RemovalState
 from tests.builders import NOW, make_removal, make_scale_down, make_spot

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from ebbtide.adapters.kube.cluster import KubeCluster
-from ebbtide.adapters.kube.lists import NODES
+from ebbtide.adapters.kube.connection import NODES
 from ebbtide.adapters.kube.objects import PodSeen
 from ebbtide.adapters.kube.reading import Readers, became_unschedulable
 from ebbtide.adapters.kube.watch import Follower

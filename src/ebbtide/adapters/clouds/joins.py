@@ -6,7 +6,8 @@
                of the cluster's certificate is in the user data: it is public, and without it a machine could
                be led to another API server.
     eks        a `NodeConfig` for nodeadm, which the images of Amazon Linux 2023 run at boot. There is no
-               token: a node proves who it is with its instance profile. nodeadm sets its name and provider id.
+               token: a node proves who it is with its instance profile. nodeadm sets its name and provider
+               id.
     custom     a template of the user's own: `{{ name }}` stands for a value, `{{ name | sh }}` quotes it as
                one word of shell, `{{ name | json }}` as a string of JSON, which YAML reads, too. Everything
                else stays to the letter, so a script needs no escaping.

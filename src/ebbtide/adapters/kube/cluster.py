@@ -12,8 +12,7 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from ebbtide.adapters.kube.connection import Connection
-from ebbtide.adapters.kube.events import Events
-from ebbtide.adapters.kube.kept_nodes import NodeTeller
+from ebbtide.adapters.kube.events import Events, NodeTeller
 from ebbtide.adapters.kube.reading import Watches, list_pods_on, list_view
 from ebbtide.adapters.kube.wire import WireNode
 from ebbtide.adapters.kube.writer import Actor

@@ -11,11 +11,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ebbtide.adapters.kube.connection import MERGE_PATCH, Call, Connection
+from ebbtide.adapters.kube.connection import MERGE_PATCH, Call, Connection, Resource, read_list
 from ebbtide.adapters.kube.declared_status import WireStatus, read_report, write_report
 from ebbtide.adapters.kube.errors import CONFLICT, NOT_FOUND, Refused, refused_acting
 from ebbtide.adapters.kube.events import Events, Subject
-from ebbtide.adapters.kube.lists import Resource, read_list
 from ebbtide.adapters.kube.objects import read_time
 from ebbtide.adapters.kube.wire import Meta, Struct
 from ebbtide.errors import Usage

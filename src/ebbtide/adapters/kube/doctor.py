@@ -1,4 +1,5 @@
-"""Whether the cluster can be reached and may be worked with: what `ebbtide doctor` asks of Kubernetes.
+"""Whether the cluster can be reached and may be worked with, and whether wake on request can work: what
+`ebbtide doctor` asks of Kubernetes.
 
 Read-only: the server is asked what we may do, and nothing of it is tried.
 """
@@ -6,27 +7,32 @@ Read-only: the server is asked what we may do, and nothing of it is tried.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
 import msgspec
 
 from ebbtide import typed
-from ebbtide.adapters.kube.connection import Call, Connection
+from ebbtide.adapters.kube.connection import NODES, Call, Connection, Page, read_list
 from ebbtide.adapters.kube.declared import PATH as SLEEP_PATH
 from ebbtide.adapters.kube.errors import NOT_FOUND, Refused
-from ebbtide.adapters.kube.lists import NODES, Page, read_list
 from ebbtide.adapters.kube.reading import Readers
+from ebbtide.adapters.kube.services import KubeServices
 from ebbtide.adapters.kube.usage import PATH as USAGE_PATH
 from ebbtide.core.nodes.unclaimed import claimable, says_uncounted, uncounted
+from ebbtide.core.scale_to_zero.takeover import may_not_take_over
+from ebbtide.core.words import count_of
 from ebbtide.errors import UNREADABLE, EbbtideError
+from ebbtide.model.gate import ServiceRef
 from ebbtide.model.node import Node
 from ebbtide.model.pool import Pool
 from ebbtide.model.snapshot import ClusterView
 
 REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 MOST_SKEW_SECONDS = 10
+SLICES = "endpointslices"
+DISCOVERY = "discovery.k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,3 +203,74 @@ def _metrics_server(connection: Connection, needed: bool) -> Finding:
             return Finding(False, says, "install metrics-server, or set metrics.prometheus_url")
         return Finding(True, "there is no metrics-server: CPU comes from Prometheus alone")
     return Finding(True, "metrics-server answers")
+
+
+GATE_RIGHTS = (
+    Right("get", "services"),
+    *(Right(verb, SLICES, DISCOVERY) for verb in ("list", "watch", "create", "patch", "delete")),
+)
+MEMBERS = (Right("list", SLICES, DISCOVERY),)
+"""On the Service of the gates."""
+FIX = "apply deploy/manifests/gate.yaml, with the Role for each namespace of gate.namespaces"
+ANY_GATE = ("a gate",)
+
+
+def examine_gate(
+    connection: Connection,
+    gate: ServiceRef | None,
+    namespaces: Sequence[str],
+    wanted: Mapping[str, Sequence[ServiceRef]],
+) -> Iterator[Finding]:
+    """`gate` is the Service of the gates, `wanted` the Services of each policy that has a gate."""
+    if gate is None:
+        for policy in wanted:
+            says = f"policy {policy} has a gate, and gate.service is empty: it stays up"
+            yield Finding(
+                False, says, "set gate.service and gate.namespaces, or remove the gate of the policy"
+            )
+        return
+    try:
+        missing = [
+            f"{right} in {gate.namespace}" for right in missing_rights(connection, MEMBERS, gate.namespace)
+        ]
+        for namespace in namespaces:
+            missing += [
+                f"{right} in {namespace}" for right in missing_rights(connection, GATE_RIGHTS, namespace)
+            ]
+    except (EbbtideError, *UNREADABLE) as error:
+        yield Finding(False, f"what the gate may do cannot be asked: {error}", FIX)
+        return
+    if missing:
+        yield Finding(False, f"not allowed for wake on request: {', '.join(missing)}", FIX)
+        return
+    yield Finding(True, "all permissions that wake on request needs are there")
+    services = KubeServices(connection, gate, namespaces)
+    yield _gates(services, gate)
+    for policy, refs in wanted.items():
+        for ref in refs:
+            yield _service(services, policy, ref)
+
+
+def _gates(services: KubeServices, gate: ServiceRef) -> Finding:
+    fix = f"see why with `kubectl --namespace {gate.namespace} get pods,endpointslices`"
+    try:
+        ready = len(services.gates())
+    except EbbtideError as error:
+        return Finding(False, f"which gates are ready cannot be read: {error}", fix)
+    if not ready:
+        return Finding(False, f"no gate is ready behind {gate}: policies with a gate stay up", fix)
+    alone = "; run two, so one may die" if ready == 1 else ""
+    return Finding(True, f"{count_of(ready, 'gate')} {'is' if ready == 1 else 'are'} ready{alone}")
+
+
+def _service(services: KubeServices, policy: str, ref: ServiceRef) -> Finding:
+    fix = f"choose another Service in the gate of policy {policy}; without one it stays up"
+    try:
+        seen = services.read(ref)
+    except EbbtideError as error:
+        return Finding(False, f"policy {policy}: {error}", fix)
+    # Whether any gate is ready has been said already.
+    if why := may_not_take_over(seen, ANY_GATE):
+        return Finding(False, f"policy {policy}: {why}", fix)
+    leads = "leads to the gates now" if seen.takeover is not None else "can be taken over"
+    return Finding(True, f"policy {policy}: {ref} {leads}")

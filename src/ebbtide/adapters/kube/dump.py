@@ -15,9 +15,8 @@ import msgspec
 
 from ebbtide import typed
 from ebbtide.adapters.kube.objects import PodSeen
-from ebbtide.adapters.kube.reading import Readers, assemble
+from ebbtide.adapters.kube.reading import Readers, Storage, assemble
 from ebbtide.adapters.kube.usage import NodeUsage, used_by
-from ebbtide.adapters.kube.volumes import Storage
 from ebbtide.adapters.kube.wire import Struct, WireBudget, WireClaim, WireNode, WirePod, WireVolume
 from ebbtide.errors import UNREADABLE, Usage
 from ebbtide.model.pod import Pod

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from ebbtide.adapters.kube.lists import Resource
+from ebbtide.adapters.kube.connection import Resource
 from ebbtide.adapters.kube.objects import read_pod_requests, read_time
 from ebbtide.adapters.kube.scheduling import Understanding
 from ebbtide.adapters.kube.wire import ABSENT, Meta, PodSpec, Struct, WirePod

@@ -18,9 +18,8 @@ from urllib.parse import quote
 import msgspec
 
 from ebbtide import typed
-from ebbtide.adapters.kube.connection import MERGE_PATCH, Call, Connection
+from ebbtide.adapters.kube.connection import MERGE_PATCH, Call, Connection, Resource, read_list
 from ebbtide.adapters.kube.errors import CONFLICT, NOT_FOUND, Refused, refused_acting, refused_reading
-from ebbtide.adapters.kube.lists import Resource, read_list
 from ebbtide.adapters.kube.wire import Meta, Struct
 from ebbtide.errors import UNREADABLE, Conflict, EbbtideError, NotFound, NotOurs, Retryable, Unanswered
 from ebbtide.model.gate import GatePort, Service, ServicePort, ServiceRef, Takeover

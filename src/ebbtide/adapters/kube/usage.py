@@ -13,8 +13,7 @@ from contextlib import suppress
 from ebbtide import typed
 from ebbtide.adapters.kube.connection import Connection
 from ebbtide.adapters.kube.errors import NOT_FOUND, Refused, refused_reading
-from ebbtide.adapters.kube.objects import read_time
-from ebbtide.adapters.kube.quantities import MIB, read_quantity
+from ebbtide.adapters.kube.objects import MIB, read_quantity, read_time
 from ebbtide.adapters.kube.wire import Meta, Struct
 from ebbtide.core.nodes.capacity import why_unknown
 from ebbtide.errors import UNREADABLE, EbbtideError

@@ -18,9 +18,8 @@ import msgspec
 import urllib3
 
 from ebbtide import typed
-from ebbtide.adapters.kube.connection import Connection
+from ebbtide.adapters.kube.connection import Connection, Resource, read_list
 from ebbtide.adapters.kube.errors import GONE, Refused, Status
-from ebbtide.adapters.kube.lists import Resource, read_list
 from ebbtide.adapters.kube.wire import Meta, Struct
 from ebbtide.errors import UNREADABLE, EbbtideError
 

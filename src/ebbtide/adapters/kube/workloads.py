@@ -25,10 +25,9 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ebbtide import typed
-from ebbtide.adapters.kube.connection import APPLY, MERGE_PATCH, Call, Connection
+from ebbtide.adapters.kube.connection import APPLY, MERGE_PATCH, Call, Connection, read_list
 from ebbtide.adapters.kube.errors import CONFLICT, NOT_FOUND, Refused, refused_acting, refused_reading
 from ebbtide.adapters.kube.events import Events, Subject
-from ebbtide.adapters.kube.lists import read_list
 from ebbtide.adapters.kube.scalable import (
     AUTOSCALERS,
     WireAutoscaler,

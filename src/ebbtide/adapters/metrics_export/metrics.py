@@ -22,8 +22,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from ebbtide import __version__
 from ebbtide.adapters.metrics_export.consolidations import ConsolidationMetrics
-from ebbtide.adapters.metrics_export.policies import PolicyStates, WakeMetrics
-from ebbtide.adapters.metrics_export.states import Look, States
+from ebbtide.adapters.metrics_export.states import Look, PolicyStates, States, WakeMetrics
 from ebbtide.core.nodes.gates import REPLACED
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Outcome

@@ -1,5 +1,7 @@
-"""`/metrics`, `/healthz` and `/readyz` over plain HTTP, in threads of their own. Nothing can be changed by
-them, and no secret is in them."""
+"""`/metrics`, `/healthz` and `/readyz` over plain HTTP, in threads of their own: whether this process is
+alive (it ticks) and ready (its last tick reached the store and the cluster). Nothing can be changed by
+them, and no secret is in them.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +9,68 @@ import socket
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any, Protocol
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
+from ebbtide.adapters.metrics_export.metrics import ClusterMetrics, MetricsRegistry
+from ebbtide.core.words import a_while
+
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
+SLACK_SECONDS = 300.0
+"""Beyond three intervals: a tick may last as long as its slowest calls together."""
+MISSED_TICKS = 3
 IDLE_SECONDS = 10.0
 """How long a client may be silent in the middle of its request."""
 MOST_CONNECTIONS = 32
 """Probes and Prometheus need a few. Each has a descriptor and a thread of the process that scales."""
 PLAIN = ("Content-Type", "text/plain; charset=utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    metrics: MetricsRegistry
+    interval_seconds: float
+    """The longest of all clusters."""
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        return self.metrics.registry
+
+    @property
+    def limit_seconds(self) -> float:
+        """A replica of a fleet reaches for a cluster less often the more it holds."""
+        return MISSED_TICKS * self.interval_seconds * max(1, len(self.metrics.clusters)) + SLACK_SECONDS
+
+    def why_dead(self) -> str:
+        """Empty where every loop ticks."""
+        now = self.metrics.now()
+        for name, cluster in self.metrics.clusters.items():
+            silent = now - max(cluster.ticked_at, cluster.started_at)
+            if silent > self.limit_seconds:
+                limit = a_while(int(self.limit_seconds))
+                return f"{name}: no tick for {a_while(int(silent))}, the limit is {limit}"
+        return ""
+
+    def why_not_ready(self) -> str:
+        for name, cluster in self.metrics.clusters.items():
+            if why := _why_not_ready(cluster):
+                return f"{name}: {why}"
+        return ""
+
+
+def _why_not_ready(cluster: ClusterMetrics) -> str:
+    """Kinds, not sentences: who may ask need not know what stands in our log."""
+    if not cluster.ticked_at:
+        return "no tick has ended yet"
+    if cluster.error:
+        return f"the last tick failed ({cluster.error}); the log says why"
+    return "" if cluster.sees_cluster else "the cluster could not be read at the last tick; the log says why"
 
 
 class Told(Protocol):

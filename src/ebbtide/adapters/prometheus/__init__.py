@@ -2,8 +2,7 @@
 
 from ebbtide.adapters.prometheus.asking import Source
 from ebbtide.adapters.prometheus.cpu import CPU_QUERY, FirstKnown, PrometheusMetrics
-from ebbtide.adapters.prometheus.players import PrometheusPlayers
-from ebbtide.adapters.prometheus.signals import NoSignals, PrometheusSignals
+from ebbtide.adapters.prometheus.signals import NoSignals, PrometheusPlayers, PrometheusSignals
 
 __all__ = [
     "CPU_QUERY",

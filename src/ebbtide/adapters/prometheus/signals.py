@@ -1,17 +1,19 @@
-"""Whether workloads are used, by PromQL: many queries at once, each with a value or the reason for none.
+"""Whether workloads are used, by PromQL: many queries at once, each with a value or the reason for none; and
+players of game servers, a sample for each pod, told by its labels `namespace` and `pod`.
 
 A value is the sum over the series of a query. Known is only what is answered in full: no series at all, a
-sample that is no number, or fewer series than there were within the last hours are no value, since what is
-missing may be what is used. How many there were is asked of Prometheus itself, once, and remembered; so it
-outlives a restart, and a Lambda. A query that aggregates has one series, and vouches for itself.
+sample that is no number, or fewer series than there were within the last hours are no value, since what
+is missing may be what is used. How many there were is asked of Prometheus itself, once, and remembered;
+so it outlives a restart, and a Lambda. A query that aggregates has one series, and vouches for itself.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from math import ceil
 
 from ebbtide.adapters.prometheus.asking import Prometheus, Sample, Source, Unknown, number
 from ebbtide.model.snapshot import Reading
@@ -100,3 +102,25 @@ class _Failures:
     @property
     def too_many(self) -> bool:
         return self._in_a_row >= MOST_FAILURES
+
+
+class PrometheusPlayers:
+    def __init__(self, source: Source) -> None:
+        self._server = Prometheus(source)
+
+    def read_players(self, query: str) -> Mapping[str, int] | None:
+        """Several samples of one pod are added. One that names no pod, or is no number, may be anybody's."""
+        found: dict[str, int] = {}
+        try:
+            for sample in self._server.ask(query):
+                namespace, pod = sample.metric.get("namespace", ""), sample.metric.get("pod", "")
+                count = number(sample.value[1], f"{namespace}/{pod}")
+                if not namespace or not pod or count < 0:
+                    return None
+                found[f"{namespace}/{pod}"] = found.get(f"{namespace}/{pod}", 0) + ceil(count)
+        except Unknown:
+            return None
+        return found
+
+    def close(self) -> None:
+        self._server.close()

@@ -14,7 +14,7 @@ from ebbtide.entrypoints.api.site import Site
 from ebbtide.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ebbtide.adapters.metrics_export.health import Health
+    from ebbtide.adapters.metrics_export.serving import Health
     from ebbtide.config import Config
     from ebbtide.engine.ports import Ports
     from ebbtide.engine.scale_to_zero.scaling import Scaling

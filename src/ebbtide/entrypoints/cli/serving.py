@@ -17,7 +17,7 @@ from ebbtide.entrypoints.cli.writing import write_json, write_lines
 from ebbtide.errors import Usage
 
 if TYPE_CHECKING:
-    from ebbtide.adapters.metrics_export.health import Health
+    from ebbtide.adapters.metrics_export.serving import Health
     from ebbtide.config import Config
     from ebbtide.engine.ports import Ports
     from ebbtide.engine.scale_to_zero.scaling import Scaling

@@ -58,11 +58,11 @@ def _cluster(config: Config, workers: list[str]) -> Iterator[Finding]:
     from ebbtide.adapters.kube.doctor import (
         Finding,
         examine,
+        examine_gate,
         examine_sleep_policies,
         read_nodes,
         uncounted_nodes,
     )
-    from ebbtide.adapters.kube.gate_doctor import examine_gate
     from ebbtide.bootstrap.kubernetes import connect_kubernetes
     from ebbtide.entrypoints.doctor.examine import gated_services, scales_workloads
 
