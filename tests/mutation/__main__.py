@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import random
 import sys
 import time
@@ -10,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.mutation.chosen import ROOT, files
+from tests.mutation.chosen import GROUPS, ROOT, files, group_of
 from tests.mutation.equivalent import EQUIVALENT
 from tests.mutation.judging import Verdict, judge
 from tests.mutation.mutants import Mutant, mutants_of
@@ -23,13 +24,13 @@ PROGRESS = 50
 
 @dataclass
 class Tally:
-    """What became of the mutants of each module."""
+    """What became of the mutants of each group."""
 
     of: dict[str, Counter[Verdict]] = field(default_factory=dict)
     survivors: list[str] = field(default_factory=list)
 
     def tell(self, mutant: Mutant, verdict: Verdict) -> None:
-        self.of.setdefault(mutant.module, Counter())[verdict] += 1
+        self.of.setdefault(group_of(mutant.module), Counter())[verdict] += 1
         if verdict in (Verdict.SURVIVED, Verdict.UNREACHED):
             self.survivors.append(str(mutant))
             word = "not reached by a test" if verdict is Verdict.UNREACHED else "survived"
@@ -48,9 +49,11 @@ class Tally:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--sample", type=int, default=0, help="so many, drawn from all; 0: every mutant")
+    parser.add_argument("--each", type=int, default=0, help="so many of each group")
     parser.add_argument("--module", default="", help="only modules whose dotted name begins with this")
     parser.add_argument("--seed", type=int, default=None, help="of the sample; a new one unless given")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--record", action="store_true", help="again which tests reach which lines")
     parser.add_argument("--at-least", type=float, default=97.0, help="percent killed, or the run fails")
     parser.add_argument(
         "--only", type=Path, help="a file with the mutants to judge, as survivors are written"
@@ -60,42 +63,68 @@ def main() -> int:
     mutants = [mutant for file in files(arguments.module) for mutant in mutants_of(file)]
     listed = {(one.function, one.old, one.new) for one in EQUIVALENT}
     kept = [one for one in mutants if (f"{one.module}.{one.function}", one.old, one.new) not in listed]
-    chosen = _chosen(kept, arguments.sample, seed, arguments.only)
+    if arguments.each:
+        chosen = _of_each(kept, arguments.each, seed)
+    else:
+        chosen = _chosen(kept, arguments.sample, seed, arguments.only)
     print(
         f"{len(mutants)} mutants in {len(files(arguments.module))} modules, "
         f"{len(mutants) - len(kept)} of them listed as equivalent; {len(chosen)} are judged (seed {seed})",
         flush=True,
     )
-    began, tally = time.monotonic(), Tally()
-    judge(chosen, read_reach(), arguments.workers, tally.tell)
+    reach, tally = read_reach(arguments.record), Tally()
+    began = time.monotonic()
+    judge(chosen, reach, arguments.workers, tally.tell)
     SURVIVORS.write_text("".join(f"{one}\n" for one in tally.survivors))
     return _conclude(tally, time.monotonic() - began, arguments.at_least)
+
+
+def _of_each(mutants: list[Mutant], number: int, seed: int) -> list[Mutant]:
+    groups: dict[str, list[Mutant]] = {}
+    for mutant in mutants:
+        groups.setdefault(group_of(mutant.module), []).append(mutant)
+    return [one for found in groups.values() for one in drawn(found, number, seed)]
 
 
 def _chosen(mutants: list[Mutant], sample: int, seed: int, only: Path | None) -> list[Mutant]:
     if only is not None:
         named = set(only.read_text().splitlines())
         return [mutant for mutant in mutants if str(mutant) in named]
-    if sample == 0 or sample >= len(mutants):
-        return mutants
-    return random.Random(seed).sample(mutants, sample)
+    return drawn(mutants, sample, seed) if sample else mutants
+
+
+def drawn(mutants: list[Mutant], number: int, seed: int) -> list[Mutant]:
+    """Each by a number made of its text: what is drawn stays drawn while other code changes."""
+
+    def lot(mutant: Mutant) -> bytes:
+        return hashlib.sha256(f"{seed} {mutant}".encode()).digest()
+
+    return sorted(mutants, key=lot)[:number]
 
 
 def _conclude(tally: Tally, seconds: float, at_least: float) -> int:
-    print("| module | killed | timed out | survived | not reached | not planted |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    print("| group | killed | timed out | survived | not reached | not planted | score |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
     columns = (Verdict.KILLED, Verdict.TIMED_OUT, Verdict.SURVIVED, Verdict.UNREACHED, Verdict.LEFT_OUT)
-    for module, counts in sorted(tally.of.items()):
-        print(f"| {module} | {' | '.join(str(counts[column]) for column in columns)} |")
+    for group in GROUPS:
+        if counts := tally.of.get(group):
+            cells = " | ".join(str(counts[column]) for column in columns)
+            print(f"| {group} | {cells} | {_score(counts):.1f} % |")
     total = tally.total()
     caught = sum(total[verdict] for verdict in CAUGHT)
     judged = sum(total.values()) - total[Verdict.LEFT_OUT]
-    score = 100 * caught / judged if judged else 100.0
+    score = _score(total)
     print(
         f"{judged} mutants judged, {caught} killed ({total[Verdict.TIMED_OUT]} of them by time), "
         f"{judged - caught} survived: {score:.1f} % in {seconds / 60:.1f} min"
     )
     return 0 if score >= at_least else 1
+
+
+def _score(counts: Counter[Verdict]) -> float:
+    """Percent killed of those that could be planted."""
+    judged = sum(counts.values()) - counts[Verdict.LEFT_OUT]
+    return 100 * sum(counts[verdict] for verdict in CAUGHT) / judged if judged else 100.0
 
 
 if __name__ == "__main__":

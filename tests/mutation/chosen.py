@@ -7,41 +7,47 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "ebbtide"
 
-MODULES = (
-    "core/operations",
-    "core/nodes/gates",
-    "core/nodes/drain",
-    "core/nodes/capacity",
-    "core/nodes/sizing",
-    "engine",
-    "adapters/stores/guards",
-    "adapters/stores/policy_guards",
-    "adapters/stores/memory",
-    "adapters/stores/memory_policies",
-    "adapters/stores/sql/statements",
-    "adapters/stores/sql/policy_statements",
-    "adapters/stores/sql/store",
-    "adapters/stores/sql/policies",
-    "adapters/stores/dynamodb/record",
-    "adapters/stores/dynamodb/store",
-    "adapters/stores/dynamodb/policies",
-    "adapters/stores/dynamodb/policy_table",
-    "adapters/kube/signing",
-    "adapters/kube/watch",
-    "adapters/kube/lists",
-    "adapters/kube/reading",
-    "adapters/kube/writer",
-    "adapters/webhooks",
-    "entrypoints/api/guard",
-    "entrypoints/api/scopes",
-    "entrypoints/api/limiting",
-    "entrypoints/api/opening",
-    "entrypoints/api/connections",
-    "entrypoints/api/waiting",
-    "entrypoints/api/wakes",
-    "outgoing",
-)
-"""Below the package: a module, or a folder with all that is in it."""
+GROUPS: dict[str, tuple[str, ...]] = {
+    "operations": ("core/operations",),
+    "gates, drain, capacity, sizing": (
+        "core/nodes/gates",
+        "core/nodes/drain",
+        "core/nodes/capacity",
+        "core/nodes/sizing",
+    ),
+    "engine": ("engine",),
+    "conditions of every store": (
+        "adapters/stores/guards",
+        "adapters/stores/policy_guards",
+        "adapters/stores/memory",
+        "adapters/stores/memory_policies",
+    ),
+    "SQL": (
+        "adapters/stores/sql/statements",
+        "adapters/stores/sql/policy_statements",
+        "adapters/stores/sql/store",
+        "adapters/stores/sql/policies",
+    ),
+    "DynamoDB": (
+        "adapters/stores/dynamodb/record",
+        "adapters/stores/dynamodb/store",
+        "adapters/stores/dynamodb/policies",
+        "adapters/stores/dynamodb/policy_table",
+    ),
+    "node signing and writing": ("adapters/kube/signing", "adapters/kube/writer"),
+    "watch and list reading": ("adapters/kube/watch", "adapters/kube/lists", "adapters/kube/reading"),
+    "guards, scopes and limits of the API": (
+        "entrypoints/api/guard",
+        "entrypoints/api/scopes",
+        "entrypoints/api/limiting",
+        "entrypoints/api/opening",
+        "entrypoints/api/connections",
+        "entrypoints/api/waiting",
+        "entrypoints/api/wakes",
+    ),
+    "webhooks and outgoing": ("adapters/webhooks", "outgoing"),
+}
+"""Below the package: modules, or folders with all that is in them. The score is told for each group."""
 
 TESTS = (
     "tests/unit",
@@ -76,12 +82,21 @@ LEFT_OUT = (
 
 
 def files(only: str = "") -> list[Path]:
-    """Those of MODULES, or those of them whose dotted name begins with `only`."""
+    """Those of GROUPS, or those of them whose dotted name begins with `only`."""
     found = []
-    for each in MODULES:
+    for each in (each for group in GROUPS.values() for each in group):
         place = PACKAGE / each
         found += sorted(place.rglob("*.py")) if place.is_dir() else [place.with_suffix(".py")]
     return [file for file in found if name_of(file).startswith(only)]
+
+
+def group_of(module: str) -> str:
+    """By its dotted name below the package."""
+    path = module.replace(".", "/")
+    for group, places in GROUPS.items():
+        if any(path == place or path.startswith(f"{place}/") for place in places):
+            return group
+    raise LookupError(f"{module} belongs to no group")
 
 
 def name_of(file: Path) -> str:

@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import coverage
 import pytest
 
-from tests.mutation.chosen import LEFT_OUT, PACKAGE, ROOT, TESTS, files, name_of
+from tests.mutation.chosen import LEFT_OUT, ROOT, TESTS, files, name_of
 
 KEPT = ROOT / "build" / "mutation" / "reach.json"
 PYTEST = ["-q", "-s", "-p", "no:cacheprovider", "--no-header", "--no-summary"]
@@ -90,29 +90,43 @@ class Recorder:
         return {"tests": reached, "modules": sorted(sys.modules)}
 
 
-def read_reach() -> Reach:
-    """From the last recording; what has changed since is recorded first."""
-    source, now = _digest(*sorted(PACKAGE.rglob("*.py"))), {str(one): _digest(ROOT / one) for one in _tests()}
-    kept: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
-    if kept.get("source") != source:
-        kept = {"source": source, "files": {}, "tests": {}, "modules": []}
-    stale = [one for one, digest in now.items() if kept["files"].get(one) != digest]
+def read_reach(again: bool = False) -> Reach:
+    """From the last recording; what has changed since is recorded first, and all of it with `again`."""
+    tests = {str(one): _digest(ROOT / one) for one in _tests()}
+    modules = {name_of(file): _digest(file) for file in files()}
+    kept: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.exists() and not again else {}
+    if not modules.keys() <= kept.get("digests", {}).keys():
+        kept = {"digests": {}, "files": {}, "tests": {}, "modules": []}
+    stale = stale_files(kept, tests, modules)
     if stale:
         kept["tests"] = {
             name: reached
             for name, reached in kept["tests"].items()
-            if name.partition("::")[0] not in stale and name.partition("::")[0] in now
+            if name.partition("::")[0] not in stale and name.partition("::")[0] in tests
         }
-        found = _recorded(stale)
+        found = _recorded(sorted(stale))
         kept["tests"] |= found["tests"]
         kept["modules"] = sorted({*kept["modules"], *found["modules"]})
-        kept["files"] = now
-        KEPT.write_text(json.dumps(kept))
-    tests = {
+        KEPT.write_text(json.dumps(kept | {"files": tests, "digests": modules}))
+    reached = {
         name: Reached(seconds, {module: frozenset(found) for module, found in lines.items()})
         for name, (seconds, lines) in kept["tests"].items()
     }
-    return Reach(tests, tuple(kept["modules"]))
+    return Reach(reached, tuple(kept["modules"]))
+
+
+def stale_files(kept: Mapping[str, Any], tests: Mapping[str, str], modules: Mapping[str, str]) -> set[str]:
+    """Files of tests that are new or changed, or that reach one of the modules that changed.
+
+    A change elsewhere can lead a test to other lines of these modules. It is then asked where it need not be,
+    or left out where it might kill: no mutant is called killed by that.
+    """
+    changed = {name for name, digest in modules.items() if kept["digests"].get(name) != digest}
+    stale = {one for one, digest in tests.items() if kept["files"].get(one) != digest}
+    for name, (_, lines) in kept["tests"].items():
+        if not changed.isdisjoint(lines):
+            stale.add(name.partition("::")[0])
+    return stale & tests.keys()
 
 
 def _recorded(tests: list[str]) -> dict[str, Any]:

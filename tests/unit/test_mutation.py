@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from ebbtide.core.nodes import sizing
-from tests.mutation.chosen import files, name_of
+from tests.mutation.__main__ import drawn
+from tests.mutation.chosen import files, group_of, name_of
 from tests.mutation.equivalent import EQUIVALENT
 from tests.mutation.mutants import Mutant, mutants_of
 from tests.mutation.planting import Functions
-from tests.mutation.reach import Reach, Reached
+from tests.mutation.reach import Reach, Reached, stale_files
 
 EXAMPLE = '''
 LIMIT = 3
@@ -88,6 +89,38 @@ def test_the_quickest_tests_that_reach_a_line_come_first() -> None:
     }
     assert Reach(tests, ()).of("door", range(5, 8)) == ["quick", "slow"]
     assert Reach(tests, ()).of("door", range(6, 8)) == []
+
+
+def test_every_module_that_is_to_be_changed_is_there_and_belongs_to_a_group() -> None:
+    assert [file for file in files() if not file.is_file()] == []
+    assert all(group_of(name_of(file)) for file in files())
+
+
+def test_a_sample_keeps_what_was_drawn_when_other_code_changes(example: list[Mutant]) -> None:
+    first = drawn(example, 5, seed=7)
+    assert len(first) == 5
+    assert drawn(list(reversed(example)), 5, seed=7) == first
+    assert drawn([one for one in example if one is not first[0]], 4, seed=7) == first[1:]
+    assert drawn(example, 5, seed=8) != first
+
+
+def test_only_tests_that_changed_or_reach_what_changed_are_recorded_again() -> None:
+    kept = {
+        "digests": {"door": "a", "window": "b"},
+        "files": {"test_door.py": "1", "test_window.py": "2", "test_gone.py": "3"},
+        "tests": {
+            "test_door.py::test_opens": [0.1, {"door": [4]}],
+            "test_window.py::test_opens": [0.1, {"window": [4]}],
+            "test_gone.py::test_opens": [0.1, {"door": [4]}],
+        },
+    }
+    now = {"test_door.py": "1", "test_window.py": "2"}
+    assert stale_files(kept, now, {"door": "a", "window": "b"}) == set()
+    assert stale_files(kept, now, {"door": "A", "window": "b"}) == {"test_door.py"}
+    assert stale_files(kept, now | {"test_window.py": "9"}, {"door": "a", "window": "b"}) == {
+        "test_window.py"
+    }
+    assert stale_files(kept, now | {"test_new.py": "1"}, {"door": "a", "window": "b"}) == {"test_new.py"}
 
 
 def test_what_is_called_equivalent_is_there_and_says_why() -> None:
