@@ -13,7 +13,7 @@ import sys
 import time
 
 MUTATION_SEED = "16"
-"""The same small changes each time while their statements are there: a survivor then means a test got lost."""
+"""The same small changes each time, so a survivor means that a test was lost or code was added."""
 
 
 def main() -> int:
