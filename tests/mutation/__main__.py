@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.mutation.chosen import GROUPS, ROOT, files, group_of
+from tests.mutation.clauses import clauses_of
 from tests.mutation.equivalent import EQUIVALENT
-from tests.mutation.judging import Verdict, judge
-from tests.mutation.mutants import Mutant, mutants_of
+from tests.mutation.judging import Judged, Verdict, judge
+from tests.mutation.mutants import mutants_of
 from tests.mutation.reach import read_reach
 
 SURVIVORS = ROOT / "build" / "mutation" / "survivors.txt"
@@ -29,7 +30,7 @@ class Tally:
     of: dict[str, Counter[Verdict]] = field(default_factory=dict)
     survivors: list[str] = field(default_factory=list)
 
-    def tell(self, mutant: Mutant, verdict: Verdict) -> None:
+    def tell(self, mutant: Judged, verdict: Verdict) -> None:
         self.of.setdefault(group_of(mutant.module), Counter())[verdict] += 1
         if verdict in (Verdict.SURVIVED, Verdict.UNREACHED):
             self.survivors.append(str(mutant))
@@ -60,7 +61,9 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(10**6)
-    mutants = [mutant for file in files(arguments.module) for mutant in mutants_of(file)]
+    mutants: list[Judged] = []
+    for file in files(arguments.module):
+        mutants += [*mutants_of(file), *clauses_of(file)]
     listed = {(one.function, one.old, one.new) for one in EQUIVALENT}
     kept = [one for one in mutants if (f"{one.module}.{one.function}", one.old, one.new) not in listed]
     if arguments.each:
@@ -79,24 +82,24 @@ def main() -> int:
     return _conclude(tally, time.monotonic() - began, arguments.at_least)
 
 
-def _of_each(mutants: list[Mutant], number: int, seed: int) -> list[Mutant]:
-    groups: dict[str, list[Mutant]] = {}
+def _of_each(mutants: list[Judged], number: int, seed: int) -> list[Judged]:
+    groups: dict[str, list[Judged]] = {}
     for mutant in mutants:
         groups.setdefault(group_of(mutant.module), []).append(mutant)
     return [one for found in groups.values() for one in drawn(found, number, seed)]
 
 
-def _chosen(mutants: list[Mutant], sample: int, seed: int, only: Path | None) -> list[Mutant]:
+def _chosen(mutants: list[Judged], sample: int, seed: int, only: Path | None) -> list[Judged]:
     if only is not None:
         named = set(only.read_text().splitlines())
         return [mutant for mutant in mutants if str(mutant) in named]
     return drawn(mutants, sample, seed) if sample else mutants
 
 
-def drawn(mutants: list[Mutant], number: int, seed: int) -> list[Mutant]:
+def drawn(mutants: list[Judged], number: int, seed: int) -> list[Judged]:
     """Each by a number made of its text: what is drawn stays drawn while other code changes."""
 
-    def lot(mutant: Mutant) -> bytes:
+    def lot(mutant: Judged) -> bytes:
         return hashlib.sha256(f"{seed} {mutant}".encode()).digest()
 
     return sorted(mutants, key=lot)[:number]

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.mutation.clauses import Clause
 from tests.mutation.mutants import Mutant
 from tests.mutation.planting import CannotBePlanted, Functions
 from tests.mutation.reach import PYTEST, Reach
@@ -27,6 +28,9 @@ GRACE_SECONDS = 20.0
 TIMES = 8
 """How much longer than when they were recorded the tests of a mutant may take."""
 POLL_SECONDS = 0.005
+
+
+Judged = Mutant | Clause
 
 
 class Verdict(enum.Enum):
@@ -41,7 +45,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    mutant: Mutant
+    mutant: Judged
     until: float
     place: str
 
@@ -50,7 +54,7 @@ class Judge:
     """A plugin of pytest: instead of running the tests, it judges mutants with them."""
 
     def __init__(
-        self, mutants: Iterable[Mutant], reach: Reach, workers: int, tell: Callable[[Mutant, Verdict], None]
+        self, mutants: Iterable[Judged], reach: Reach, workers: int, tell: Callable[[Judged, Verdict], None]
     ) -> None:
         self._waiting = list(reversed(list(mutants)))
         self._reach = reach
@@ -73,7 +77,7 @@ class Judge:
             self._end()
         return True
 
-    def _begin(self, mutant: Mutant) -> None:
+    def _begin(self, mutant: Judged) -> None:
         items: list[pytest.Item] = []
         seconds = 0.0
         for name in self._reach.of(mutant.module, mutant.lines):
@@ -107,7 +111,7 @@ class Judge:
             del self._running[child]
             shutil.rmtree(running.place, ignore_errors=True)
 
-    def _judge(self, mutant: Mutant, items: list[pytest.Item], place: str) -> None:
+    def _judge(self, mutant: Judged, items: list[pytest.Item], place: str) -> None:
         """In the fork: it ends here."""
         os.setsid()
         nowhere = os.open(os.devnull, os.O_RDWR)
@@ -133,7 +137,7 @@ class _EndsAtOnce:
             os._exit(Verdict.KILLED.value)
 
 
-def judge(mutants: list[Mutant], reach: Reach, workers: int, tell: Callable[[Mutant, Verdict], None]) -> None:
+def judge(mutants: list[Judged], reach: Reach, workers: int, tell: Callable[[Judged, Verdict], None]) -> None:
     """Tells of each as soon as it is judged."""
     os.environ["CI"] = "1"  # the same examples for each
     needed = {name.partition("::")[0] for mutant in mutants for name in reach.of(mutant.module, mutant.lines)}

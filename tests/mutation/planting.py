@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType
 
 from tests.mutation.chosen import PACKAGE
+from tests.mutation.clauses import Clause
 from tests.mutation.mutants import Mutant
 
 Key = tuple[str, str, int]
@@ -29,8 +30,17 @@ class Functions:
             elif isinstance(thing, functools._lru_cache_wrapper) and thing.__module__.startswith("ebbtide"):
                 self._kept.append(thing)
 
-    def plant(self, mutant: Mutant) -> None:
-        """In this process. Functions defined inside of others are made from the code of the outermost."""
+    def plant(self, mutant: Mutant | Clause) -> None:
+        """In this process."""
+        if isinstance(mutant, Clause):
+            mutant.plant()
+        else:
+            self._replace(mutant)
+        for kept in self._kept:
+            kept.cache_clear()  # what the original answered says nothing of the mutant
+
+    def _replace(self, mutant: Mutant) -> None:
+        """Functions defined inside of others are made from the code of the outermost."""
         planted = False
         for code in _codes(mutant.code()):
             name = code.co_qualname
@@ -44,8 +54,6 @@ class Functions:
                 planted = True
         if not planted:
             raise CannotBePlanted(f"there is no function {mutant.function} in this process")
-        for kept in self._kept:
-            kept.cache_clear()  # what the original answered says nothing of the mutant
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ class Reach:
     modules: tuple[str, ...]
     """All that the tests had imported in the end."""
 
-    def of(self, module: str, lines: range) -> list[str]:
+    def of(self, module: str, lines: Iterable[int]) -> list[str]:
         """The tests that reach one of the lines, the quickest first."""
         found = [
             (reached.seconds, name)

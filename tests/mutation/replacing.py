@@ -7,6 +7,8 @@ import copy
 from collections.abc import Iterator
 from typing import TypeVar
 
+from tests.mutation.clauses import clauses
+
 T = TypeVar("T")
 COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -120,6 +122,8 @@ def _constants(node: ast.Constant, holder: ast.AST, field: str) -> Iterator[ast.
             yield ast.Constant(node.value + 1)
         case str() if isinstance(holder, ast.Compare) or field in ("slice", "keys"):
             yield ast.Constant(f"{node.value}~")
+        case str():
+            yield from (ast.Constant(new) for new in clauses(node.value))
 
 
 def _calls(node: ast.Call) -> Iterator[ast.expr]:

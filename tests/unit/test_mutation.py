@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from ebbtide.adapters.stores.dynamodb import record
 from ebbtide.core.nodes import sizing
+from ebbtide.model.record import Lease
 from tests.mutation.__main__ import drawn
 from tests.mutation.chosen import files, group_of, name_of
+from tests.mutation.clauses import clauses, clauses_of
 from tests.mutation.equivalent import EQUIVALENT
 from tests.mutation.mutants import Mutant, mutants_of
 from tests.mutation.planting import Functions
@@ -80,6 +83,31 @@ def test_a_change_is_planted_where_the_function_is_already_held() -> None:
         held.__code__ = kept
 
 
+def test_every_comparison_in_the_text_of_a_condition_is_changed() -> None:
+    assert list(clauses("attribute_not_exists(pk) OR until < :now")) == [
+        "(attribute_not_exists(pk) OR attribute_exists(pk)) OR until < :now",
+        "(attribute_not_exists(pk) AND attribute_exists(pk)) OR until < :now",
+        "attribute_not_exists(pk) OR (until < :now OR until = :now OR until <> :now)",
+        "attribute_not_exists(pk) OR (until < :now AND until = :now AND until <> :now)",
+        "attribute_not_exists(pk) OR until <= :now",
+    ]
+    assert list(clauses("SET owner = :owner, until = :until")) == []
+    assert list(clauses("the record is at rev")) == []
+    assert list(clauses("UPDATE s SET a = 1 WHERE s.rev = v.rev RETURNING id")) == [
+        "UPDATE s SET a = 1 WHERE (s.rev = v.rev OR s.rev = v.rev OR s.rev <> v.rev) RETURNING id",
+        "UPDATE s SET a = 1 WHERE (s.rev = v.rev AND s.rev = v.rev AND s.rev <> v.rev) RETURNING id",
+    ]
+
+
+def test_a_condition_that_is_a_constant_is_planted_in_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record, "OURS", record.OURS)
+    found = [clause for clause in clauses_of(Path(record.__file__)) if clause.function == "OURS"]
+    assert {clause.old for clause in found} == {"lockOwner = :owner AND lockToken = :token"}
+    Functions().plant(found[0])
+    assert record.OURS == found[0].value != found[0].old
+    assert record.release_lease(Lease("a", "b", 1, 2))["ConditionExpression"] == found[0].value
+
+
 def test_the_quickest_tests_that_reach_a_line_come_first() -> None:
     lines = frozenset({4, 5})
     tests = {
@@ -129,7 +157,7 @@ def test_what_is_called_equivalent_is_there_and_says_why() -> None:
     found = {
         (f"{mutant.module}.{mutant.function}", mutant.old, mutant.new)
         for file in modules
-        for mutant in mutants_of(file)
+        for mutant in (*mutants_of(file), *clauses_of(file))
     }
     assert [one for one in EQUIVALENT if (one.function, one.old, one.new) not in found] == []
     assert all(len(one.reason.split()) >= 4 for one in EQUIVALENT)

@@ -41,6 +41,7 @@ STEPS_IN_TRANSACTION = 100
 KEY_PLACE = 1
 """Of the key that a state is written with, among the steps."""
 RENAMED_AT_MOST = 8
+LAPSED = f"attribute_not_exists(pk) OR {TTL_ATTRIBUTE} < :now"
 
 
 class DynamoPolicies:
@@ -205,9 +206,8 @@ class DynamoPolicies:
         return repeat(self._clock, keep)
 
     def _keep(self, once: Once) -> Step:
-        lapsed = Condition(f"attribute_not_exists(pk) OR {TTL_ATTRIBUTE} < :now", {"now": once.now})
         item = {"value": once.value, TTL_ATTRIBUTE: once.expires_at}
-        return self._table.put(self._keys.once(once.key), item, lapsed)
+        return self._table.put(self._keys.once(once.key), item, Condition(LAPSED, {"now": once.now}))
 
     def _creating(self, policy: Policy, item: Item) -> list[Step]:
         return [

@@ -18,6 +18,7 @@ from ebbtide.adapters.stores.guards import Attempt, action_ids
 from ebbtide.model.record import CLUSTER_LEASE, Lease
 
 OUTBOX = "logOutbox"
+NOTHING_IN_OUTBOX = f"attribute_not_exists({OUTBOX})"
 
 TAKE = "SET lockOwner = :owner, lockUntilEpoch = :until"
 OURS = "lockOwner = :owner AND lockToken = :token"
@@ -104,7 +105,7 @@ def record_update(attempt: Attempt, now: int, outbox: list[Wire]) -> dict[str, A
         conditions.append(check["ConditionExpression"])
         values |= check["ExpressionAttributeValues"]
     if outbox:
-        conditions.append(f"attribute_not_exists({OUTBOX})")
+        conditions.append(NOTHING_IN_OUTBOX)
         wanted[OUTBOX] = {"L": [{"M": head} for head in outbox]}
     sets = ", ".join(f"#{name} = :new_{name}" for name in wanted)
     gone = [name for name in OPTIONAL_ATTRIBUTES if name not in wanted]
