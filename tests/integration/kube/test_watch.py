@@ -56,6 +56,12 @@ def change(kind: str, name: str, version: str) -> Json:
     return {"type": kind, "object": made}
 
 
+def wire_node(name: str, version: str) -> WireNode:
+    """Cordoned."""
+    made = node(name, metadata={"resourceVersion": version}, spec={"unschedulable": True})
+    return msgspec.json.decode(json.dumps(made), type=WireNode)
+
+
 def test_a_watch_is_resumed_where_it_ended_and_listed_anew_when_that_is_forgotten() -> None:
     nodes = WatchedNodes()
     with api_server(nodes.answer) as connection:
@@ -141,6 +147,44 @@ def test_an_older_object_never_replaces_a_newer_one() -> None:
         follower.put(wire("100", True))
         assert [found.unschedulable for found in follower.items()] == [True], "versions are numbers"
         assert follower.changes == 3
+
+
+def test_an_answer_that_is_older_than_a_deletion_brings_no_node_back() -> None:
+    """Somebody deletes the node that we have just cordoned, and the watch tells it before our own answer is
+    read: nothing would ever take the node out of the view again."""
+    nodes = WatchedNodes()
+    with api_server(nodes.answer) as connection:
+        follower = Follower(connection, NODES, Readers().node, threading.Condition())
+        follower.start()
+        eventually(lambda: len(follower.items()) == 1, 60, "the list")
+        nodes.says = [change("ADDED", "a2", "9"), change("DELETED", "a1", "12")]
+        eventually(lambda: [found.name for found in follower.items()] == ["a2"], 60, "the deletion")
+        follower.put(wire_node("a1", "10"))
+        assert [found.name for found in follower.items()] == ["a2"]
+        follower.put(wire_node("a2", "11"))
+        assert [found.unschedulable for found in follower.items()] == [True], "what is there is still shown"
+        follower.put(wire_node("a1", "13"))
+        assert len(follower.items()) == 2, "made again, under the same name"
+        follower.stop()
+
+
+def test_a_list_does_not_take_back_what_an_answer_newer_than_it_has_shown() -> None:
+    """The list is of version 7. What it lacks although it is older was deleted before."""
+    nodes = WatchedNodes()
+
+    def answer(path: str, query: dict[str, str]) -> Answer:
+        if "watch" not in query:
+            follower.put(wire_node("a1", "10"))
+            follower.put(wire_node("a2", "6"))
+        return nodes.answer(path, query)
+
+    with api_server(answer) as connection:
+        follower = Follower(connection, NODES, Readers().node, threading.Condition())
+        follower.put(wire_node("a3", "30"))  # of a server that was restored from a backup since
+        follower.start()
+        eventually(lambda: nodes.lists == 1 and follower.current, 60, "the list")
+        assert [(found.name, found.unschedulable) for found in follower.items()] == [("a1", True)]
+        follower.stop()
 
 
 def test_many_who_read_at_the_same_time_share_the_watches() -> None:

@@ -69,6 +69,10 @@ class Follower(Generic[Wire, Item]):
         self._urgent = urgent
         self._decoder = typed.decoder(resource.wire)
         self._items: dict[str, tuple[int, Item]] = {}
+        self._shown: dict[str, tuple[int, Item]] = {}
+        """What answers to calls of our own showed since the last list was asked for."""
+        self._gone_at = 0
+        """What is not known and not newer than this version has been deleted."""
         self._changed = changed
         self._version = ""
         self._heard_at = -QUIET_SECONDS
@@ -113,8 +117,14 @@ class Follower(Generic[Wire, Item]):
         return found[1] if found else None
 
     def put(self, wire: Wire) -> None:
-        """What an answer to a call of our own showed, ahead of the watch."""
-        self._take("MODIFIED", wire)
+        """What an answer to a call of our own showed, ahead of the watch; or behind it, where another deleted
+        the object before we read the answer: then it must not come back, as nothing would delete it again."""
+        key, kept = self._kept(wire)
+        with self._changed:
+            if key not in self._items and kept[0] <= self._gone_at:
+                return
+            self._shown[key] = kept
+            self._take("MODIFIED", wire)
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -143,9 +153,13 @@ class Follower(Generic[Wire, Item]):
         self._stop.wait(PAUSE_SECONDS[min(self.failures, len(PAUSE_SECONDS)) - 1])
 
     def _list(self) -> None:
+        with self._changed:
+            self._shown = {}
         pairs, version = read_list(self._connection, self._resource, self._kept, self._only)
         with self._changed:
-            self._items = dict(pairs)
+            self._gone_at = _number(version)
+            newer = {key: kept for key, kept in self._shown.items() if kept[0] > self._gone_at}
+            self._items = {**dict(pairs), **newer}
             self._version = version
             self._heard()
             self.changes += 1
@@ -195,6 +209,7 @@ class Follower(Generic[Wire, Item]):
                 return  # older than what we know already
             if kind == "DELETED":
                 self._items.pop(key, None)
+                self._gone_at = number
             else:
                 self._items[key] = (number, item)
                 if self._urgent is not None and self._urgent(known[1] if known else None, item):
