@@ -79,6 +79,27 @@ def test_a_watch_is_resumed_where_it_ended_and_listed_anew_when_that_is_forgotte
         cluster.close()
 
 
+def test_a_version_that_the_server_never_had_is_given_up_for_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """etcd was restored from a backup: its versions begin again below the one we heard last, and the server
+    refuses to go on from a version of the future. It does not say 410."""
+    monkeypatch.setattr("ebbtide.adapters.kube.watch.PAUSE_SECONDS", (0.01, 0.02, 0.03))
+    nodes = WatchedNodes()
+
+    def answer(path: str, query: dict[str, str]) -> Answer:
+        if "watch" in query and int(query["resourceVersion"]) > 7:
+            return status(504, "Too large resource version: 900, current: 7")
+        return nodes.answer(path, query)
+
+    with api_server(answer) as connection:
+        follower = Follower(connection, NODES, Readers().node, threading.Condition())
+        nodes.says = [change("ADDED", "a2", "900")]
+        follower.start()
+        eventually(lambda: len(follower.items()) == 2, 60, "the change")
+        eventually(lambda: [found.name for found in follower.items()] == ["a1"], 60, "a new list")
+        eventually(lambda: follower.current, 60, "a watch that goes on from it")
+        follower.stop()
+
+
 def test_while_a_watch_is_broken_lists_are_read_and_their_error_is_the_callers() -> None:
     nodes = WatchedNodes()
     with api_server(nodes.answer) as connection:

@@ -2,6 +2,7 @@
 
     list -> watch -> (connection ends: resume from the last version heard)
                   -> (410: that version is forgotten: list again)
+                  -> (several failures: a restored server may never have had that version: list again)
 
 `current` is false from the first failure until it recovers, and when nothing at all
 was heard for a while: the server sends a bookmark about every minute, so silence is a dead connection.
@@ -141,9 +142,9 @@ class Follower(Generic[Wire, Item]):
                 Refused,
                 *UNREADABLE,
             ) as error:
-                if isinstance(error, Refused) and error.code == GONE:
-                    self._version = ""
                 self._fail()
+                if (isinstance(error, Refused) and error.code == GONE) or self.failures >= len(PAUSE_SECONDS):
+                    self._version = ""
 
     def _fail(self) -> None:
         with self._changed:
