@@ -15,7 +15,7 @@ from tests.chaos_real.nursery import Child, Nursery
 from tests.chaos_real.runner import Order
 from tests.chaos_real.setting import INTERVAL_SECONDS, PLAIN
 from tests.chaos_real.stand import Stand
-from tests.chaos_real.witness import BUSY, repeatedly
+from tests.chaos_real.witness import BUSY, patiently, repeatedly
 
 MORTAL = 7
 """Runners that are killed, of which some are of the other version; one more is only frozen."""
@@ -173,8 +173,8 @@ class Drive:
         stand = self._stand
         self._thaw(float("inf"))
         stand.network.calm()
-        stand.weather.settle(stand.witness)
-        stand.machines.recover()
+        patiently(lambda: stand.weather.settle(stand.witness))
+        patiently(stand.machines.recover)
         started, quiet_since = time.monotonic(), 0.0
         unsettled = ["nothing was looked at"]
         while not quiet_since or time.monotonic() < quiet_since + QUIET_SECONDS:

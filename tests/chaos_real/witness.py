@@ -28,6 +28,7 @@ INTENTS = (RemovalState.TERMINATING, SlotState.RECLAIMING)
 WATCH_SECONDS = 20
 UNSEEN_LOSS_SECONDS = 15
 """A machine lost this shortly before the intent cannot have been known to whoever wrote it."""
+PATIENCE = 30
 FOREIGN_NODES = ("server", "somebody-elses")
 BUSY = (urllib3.exceptions.HTTPError, OSError, ApiRefused, EbbtideError, BotoCoreError, ClientError)
 """Servers that do not answer just now. Anything else ends the thread that looks, which is a violation."""
@@ -219,6 +220,16 @@ def repeatedly(look: Callable[[], None], seconds: float, stop: threading.Event) 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     return thread
+
+
+def patiently(act: Callable[[], None]) -> None:
+    """Once it succeeds: on a busy machine a server may take longer than its caller waits."""
+    for _ in range(PATIENCE):
+        try:
+            return act()
+        except BUSY:
+            time.sleep(1)
+    return act()
 
 
 def _counts(pod: Mapping[str, Any]) -> bool:
