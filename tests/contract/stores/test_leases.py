@@ -122,6 +122,20 @@ def test_giving_back_a_lease_that_another_holds_does_nothing(store: Store, lab: 
     assert store.renew(held, 30) == held
 
 
+@on_both_kinds
+def test_giving_back_a_lease_of_an_earlier_token_does_nothing_even_by_its_owner(
+    store: Store, lab: StoreLab, name: str
+) -> None:
+    """A call that was frozen until its own process had taken the lease again."""
+    first = store.acquire(name, "a", 30)
+    store.release(first)
+    held = store.acquire(name, "a", 30)
+    store.release(first)
+    assert store.renew(held, 30) == held
+    with pytest.raises(LeaseLost):
+        store.acquire(name, "b", 30)
+
+
 def test_giving_back_twice_is_harmless(store: Store) -> None:
     lease = store.acquire(CLUSTER_LEASE, "a", 30)
     store.release(lease)

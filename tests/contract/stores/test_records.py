@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ebbtide.errors import Conflict, LeaseLost, NewerRecord
+from ebbtide.model.operation import Consolidate, ScaleDown
 from ebbtide.model.record import CLUSTER_LEASE, FORMAT_VERSION, Record, Refused, spot_lease_name
 from ebbtide.ports import Store
 from tests.builders import asides, lanes
@@ -194,6 +195,25 @@ def test_both_lanes_are_open_next_to_each_other_and_end_on_their_own(store: Stor
     record = store.write(replace(record, removing=CONSOLIDATION), None)
     record = store.write(replace(record, launching=None), None)
     assert store.load() == replace(make_record(cluster, operation=CONSOLIDATION), rev=5)
+
+
+@pytest.mark.parametrize("removing", [SCALE_DOWN, CONSOLIDATION], ids=["scale-down", "consolidation"])
+def test_in_neither_lane_an_operation_takes_the_place_of_another_next_to_one_that_stays(
+    store: Store, cluster: str, removing: ScaleDown | Consolidate
+) -> None:
+    record = store.write(make_record(cluster, operation=removing), None)
+    record = store.write(replace(record, launching=SCALE_UP), None)
+    for swapped in (
+        replace(record, launching=replace(SCALE_UP, id="another")),
+        replace(record, removing=replace(removing, id="another")),
+        replace(record, removing=CONSOLIDATION if removing == SCALE_DOWN else SCALE_DOWN),
+        replace(record, launching=replace(SCALE_UP, id="another"), removing=None),
+        replace(record, launching=None, removing=replace(removing, id="another")),
+    ):
+        with pytest.raises(Conflict, match="in the middle of"):
+            store.write(swapped, None)
+    assert store.load() == record
+    assert store.write(replace(record, launching=None, removing=None), None).rev == 3
 
 
 def test_what_was_refused_and_both_that_were_set_aside_come_back(store: Store, cluster: str) -> None:
