@@ -21,6 +21,7 @@ from tests.mutation.clauses import Clause
 from tests.mutation.mutants import Mutant
 from tests.mutation.planting import CannotBePlanted, Functions
 from tests.mutation.reach import PYTEST, Reach
+from tests.mutation.servers import Databases
 
 BUDGET_SECONDS = 60.0
 """Of the tests that reach a mutant, the quickest that together take this long when recorded are run."""
@@ -48,6 +49,7 @@ class Running:
     mutant: Judged
     until: float
     place: str
+    databases: Databases
 
 
 class Judge:
@@ -58,7 +60,8 @@ class Judge:
     ) -> None:
         self._waiting = list(reversed(list(mutants)))
         self._reach = reach
-        self._workers = workers
+        self._free = [Databases() for _ in range(workers)]
+        """Those of each worker that is not busy."""
         self._tell = tell
         self._running: dict[int, Running] = {}
 
@@ -71,10 +74,14 @@ class Judge:
         self._items = {item.nodeid: item for item in session.items}
         self._functions = Functions()
         gc.freeze()
-        while self._waiting or self._running:
-            while self._waiting and len(self._running) < self._workers:
-                self._begin(self._waiting.pop())
-            self._end()
+        try:
+            while self._waiting or self._running:
+                while self._waiting and self._free:
+                    self._begin(self._waiting.pop())
+                self._end()
+        finally:
+            for databases in self._free:
+                databases.close()
         return True
 
     def _begin(self, mutant: Judged) -> None:
@@ -87,12 +94,15 @@ class Judge:
         if not items:
             self._tell(mutant, Verdict.UNREACHED)
             return
-        place = tempfile.mkdtemp(prefix="ebm-")
+        place, databases = tempfile.mkdtemp(prefix="ebm-"), self._free.pop()
+        databases.prepare(items)
         sys.stdout.flush()
         child = os.fork()
         if child == 0:
+            databases.lend(items[0].session)
             self._judge(mutant, items, place)
-        self._running[child] = Running(mutant, time.monotonic() + GRACE_SECONDS + TIMES * seconds, place)
+        until = time.monotonic() + GRACE_SECONDS + TIMES * seconds
+        self._running[child] = Running(mutant, until, place, databases)
 
     def _end(self) -> None:
         time.sleep(POLL_SECONDS)
@@ -109,6 +119,7 @@ class Judge:
             known = [verdict for verdict in Verdict if verdict.value == code]
             self._tell(running.mutant, known[0] if known else Verdict.KILLED)
             del self._running[child]
+            self._free.append(running.databases)
             shutil.rmtree(running.place, ignore_errors=True)
 
     def _judge(self, mutant: Judged, items: list[pytest.Item], place: str) -> None:

@@ -1,0 +1,74 @@
+"""The databases of the store contract, started once for all mutants of a worker and emptied in between.
+
+A fork that started its own would spend most of its time on that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import ExitStack, nullcontext
+from typing import Any
+
+import psycopg
+import pytest
+
+from ebbtide.adapters.stores.dynamodb.tables import make_client, parse_tables
+from tests.servers.dynamodb import CREDENTIALS, DynamoServer, dynamodb_server
+from tests.servers.postgres import PostgresServer, postgres_server
+
+NEEDED_BY = ("tests/contract/stores/",)
+
+
+class Databases:
+    """Those of one worker. They are started for the first mutant that needs them."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._postgres: PostgresServer | None = None
+        self._dynamodb: DynamoServer | None = None
+
+    def prepare(self, items: Iterable[pytest.Item]) -> None:
+        """In the parent, before a fork."""
+        if not any(item.nodeid.startswith(NEEDED_BY) for item in items):
+            return
+        if self._postgres is None or self._dynamodb is None:
+            os.environ.update(CREDENTIALS)
+            self._postgres = self._stack.enter_context(postgres_server())
+            self._dynamodb = self._stack.enter_context(dynamodb_server())
+        _empty_postgres(self._postgres)
+        _empty_dynamodb(self._dynamodb)
+
+    def lend(self, session: pytest.Session) -> None:
+        """In the fork: the fixtures of that name give out what is running."""
+        for name, server in (("postgres", self._postgres), ("dynamodb", self._dynamodb)):
+            found: Any = session._fixturemanager._arg2fixturedefs.get(name)
+            if server is not None and found:
+                found[-1].func.__globals__[f"{name}_server"] = lambda *_, server=server: nullcontext(server)
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+def _empty_postgres(server: PostgresServer) -> None:
+    try:
+        server.run("SELECT 1")
+    except psycopg.OperationalError:  # a test, or its mutant, has ended it
+        server.restart()
+    with psycopg.connect(
+        host=str(server.socket_folder), dbname="postgres", user="postgres", autocommit=True
+    ) as connection:
+        named = "SELECT datname FROM pg_database WHERE NOT datistemplate AND datname <> 'postgres'"
+        for (name,) in connection.execute(named).fetchall():
+            connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)'.encode())
+        roles = "SELECT rolname FROM pg_roles WHERE rolname !~ '^pg_' AND rolname <> 'postgres'"
+        for (name,) in connection.execute(roles).fetchall():
+            connection.execute(f'DROP ROLE "{name}"'.encode())
+
+
+def _empty_dynamodb(server: DynamoServer) -> None:
+    client = make_client(parse_tables(server.url("any", "any")))
+    for page in client.get_paginator("list_tables").paginate():
+        for name in page["TableNames"]:
+            client.delete_table(TableName=name)
+    client.close()
