@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -31,12 +31,19 @@ ASLEEP = LogEntry("id-1", 100, LogKind.IDLE, "policy web: is at zero", "p-1", ZE
 QUICK = (0.01, 0.01, 0.01)
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a message may take longer than a process waits at its end."""
+    monkeypatch.setattr(webhooks, "CLOSE_SECONDS", 60.0)
+
+
 @dataclass
 class Receiver:
     """Answers with these codes in turn, and from then on with 204."""
 
     codes: list[int] = field(default_factory=list)
     got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
     hold: threading.Event = field(default_factory=threading.Event)
     url: str = ""
 
@@ -51,6 +58,7 @@ def receiver(*codes: int, held: bool = False) -> Iterator[Receiver]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             found.hold.wait(30)
+            found.paths.append(self.path)
             found.got.append(({name.lower(): value for name, value in self.headers.items()}, body))
             self.send_response(found.codes.pop(0) if found.codes else 204)
             self.send_header("location", "/elsewhere")
@@ -130,6 +138,66 @@ def test_nobody_waits_for_a_receiver_that_hangs_and_the_queue_has_an_end(
         assert notifier.dropped >= 7
         notifier.close()
         notifier.notify(ASLEEP)
+
+
+def test_a_message_says_what_when_and_of_whom_and_goes_where_the_url_says() -> None:
+    with receiver() as found:
+        notifier = WebhookNotifier(SimNotifier(), found.url, SECRET, QUICK)
+        notifier.notify(ASLEEP)
+        notifier.close()
+    ((headers, body),) = found.got
+    assert json.loads(body) == {
+        "type": "policy.asleep",
+        "timestamp": "1970-01-01T00:01:40Z",
+        "data": {"policy_id": "p-1", "says": "policy web: is at zero", **ZERO},
+    }
+    assert found.paths == ["/hook?to=us"]
+    assert headers["host"] == found.url.split("/")[2]
+    assert headers["content-type"] == "application/json"
+    assert headers["user-agent"].startswith("ebbtide/")
+
+
+class Closed(SimNotifier):
+    closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_after_its_end_nothing_is_sent_any_more_and_the_next_notifier_has_ended_too() -> None:
+    inner = Closed()
+    with receiver() as found:
+        notifier = WebhookNotifier(inner, found.url, SECRET, QUICK)
+        notifier.close()
+        notifier.notify(ASLEEP)
+        notifier.close()
+    assert (found.got, notifier.dropped) == ([], 0)
+    assert inner.closed == 2
+    assert [entry.id for entry in inner.entries] == ["id-1"], "the log and the terminal still have it"
+
+
+def test_a_bug_in_one_message_does_not_hold_up_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    sends = post
+
+    def broken(url: str, body: bytes, headers: dict[str, str]) -> int:
+        if headers["webhook-id"] == "id-1":
+            raise RuntimeError("a bug")
+        return sends(url, body, headers)
+
+    monkeypatch.setattr(webhooks, "post", broken)
+    with receiver() as found:
+        notifier = WebhookNotifier(SimNotifier(), found.url, SECRET, QUICK)
+        notifier.notify(ASLEEP)
+        notifier.notify(replace(ASLEEP, id="id-2"))
+        notifier.close()
+    assert [headers["webhook-id"] for headers, _ in found.got] == ["id-2"]
+    assert notifier.dropped == 1
+
+
+def test_a_secret_that_cannot_sign_is_refused_at_the_start() -> None:
+    for secret in ("", "whsec_", "whsec_not base64!"):
+        with pytest.raises(ConfigError, match="cannot be used to sign; nothing was touched"):
+            WebhookNotifier(SimNotifier(), "http://127.0.0.1:1/", secret, QUICK)
 
 
 def test_only_sleep_and_wake_are_told() -> None:
