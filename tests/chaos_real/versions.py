@@ -1,7 +1,7 @@
 """The other version of the code: sources of an earlier revision, next to those of today.
 
-By default that of the newest tag; where there is none, the oldest revision that has the tables and the
-format of the record as they are now.
+By default that of the newest tag; where there is none, or its records have another format, the oldest
+revision that has the tables and the format of the record as they are now.
 """
 
 from __future__ import annotations
@@ -48,10 +48,16 @@ def other_version(wanted: str, folder: Path) -> Other:
 
 def _default() -> str:
     try:
-        return _git("describe", "--tags", "--abbrev=0").decode().strip()
+        tagged = _git("describe", "--tags", "--abbrev=0").decode().strip()
     except subprocess.CalledProcessError:
-        added = _git("log", "--diff-filter=A", "--format=%H", "--", NEWEST_MIGRATION).decode().split()
-        return added[-1] if added else "HEAD~1"
+        tagged = ""
+    if tagged and _format(tagged) == _format("HEAD"):
+        return tagged
+    tables = _git("log", "--diff-filter=A", "--format=%H", "--", NEWEST_MIGRATION).decode().split()
+    formats = _git("log", f"-S{_format('HEAD')}", "--format=%H", "--", RECORD).decode().split()
+    both = [each[-1] for each in (tables, formats) if each]
+    # The later of the two has both.
+    return _git("rev-list", "--no-walk", *both).decode().split()[0] if both else "HEAD~1"
 
 
 def _format(revision: str) -> str:

@@ -8,6 +8,7 @@ import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -96,7 +97,7 @@ def _chosen(mutants: list[Judged], sample: int, seed: int, only: Path | None) ->
     return drawn(mutants, sample, seed) if sample else mutants
 
 
-def drawn(mutants: list[Judged], number: int, seed: int) -> list[Judged]:
+def drawn(mutants: Iterable[Judged], number: int, seed: int) -> list[Judged]:
     """Each by a number made of its text: what is drawn stays drawn while other code changes."""
 
     def lot(mutant: Judged) -> bytes:

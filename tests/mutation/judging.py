@@ -99,7 +99,7 @@ class Judge:
         sys.stdout.flush()
         child = os.fork()
         if child == 0:
-            databases.lend(items[0].session)
+            databases.lend(items)
             self._judge(mutant, items, place)
         until = time.monotonic() + GRACE_SECONDS + TIMES * seconds
         self._running[child] = Running(mutant, until, place, databases)

@@ -39,12 +39,15 @@ class Databases:
         _empty_postgres(self._postgres)
         _empty_dynamodb(self._dynamodb)
 
-    def lend(self, session: pytest.Session) -> None:
+    def lend(self, items: Iterable[pytest.Item]) -> None:
         """In the fork: the fixtures of that name give out what is running."""
+        asks = next((item for item in items if item.nodeid.startswith(NEEDED_BY)), None)
+        if asks is None:
+            return
         for name, server in (("postgres", self._postgres), ("dynamodb", self._dynamodb)):
-            found: Any = session._fixturemanager._arg2fixturedefs.get(name)
-            if server is not None and found:
-                found[-1].func.__globals__[f"{name}_server"] = lambda *_, server=server: nullcontext(server)
+            for found in asks.session._fixturemanager.getfixturedefs(name, asks) or ():
+                known: dict[str, Any] = found.func.__globals__
+                known[f"{name}_server"] = lambda *_, server=server: nullcontext(server)
 
     def close(self) -> None:
         self._stack.close()

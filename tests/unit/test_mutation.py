@@ -13,6 +13,7 @@ from tests.mutation.__main__ import drawn
 from tests.mutation.chosen import files, group_of, name_of
 from tests.mutation.clauses import clauses, clauses_of
 from tests.mutation.equivalent import EQUIVALENT
+from tests.mutation.judging import Judged
 from tests.mutation.mutants import Mutant, mutants_of
 from tests.mutation.planting import Functions
 from tests.mutation.reach import Reach, Reached, stale_files
@@ -154,11 +155,8 @@ def test_only_tests_that_changed_or_reach_what_changed_are_recorded_again() -> N
 def test_what_is_called_equivalent_is_there_and_says_why() -> None:
     named = {one.function.rsplit(".", 1)[0] for one in EQUIVALENT}
     modules = [file for file in files() if any(name.startswith(name_of(file)) for name in named)]
-    found = {
-        (f"{mutant.module}.{mutant.function}", mutant.old, mutant.new)
-        for file in modules
-        for mutant in (*mutants_of(file), *clauses_of(file))
-    }
+    changes: list[Judged] = [one for file in modules for one in (*mutants_of(file), *clauses_of(file))]
+    found = {(f"{one.module}.{one.function}", one.old, one.new) for one in changes}
     assert [one for one in EQUIVALENT if (one.function, one.old, one.new) not in found] == []
     assert all(len(one.reason.split()) >= 4 for one in EQUIVALENT)
     assert len({(one.function, one.old, one.new) for one in EQUIVALENT}) == len(EQUIVALENT)
