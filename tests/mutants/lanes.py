@@ -7,6 +7,7 @@ from tests.mutants.plant import Mutant
 UNIT = "unit:tests/unit/test_lanes.py tests/unit/test_refused.py"
 MACHINES = "unit:tests/unit/operations"
 TICKS = "unit:tests/unit/engine/test_lanes.py"
+UNDERUSED = "unit:tests/unit/test_next_to_launches.py"
 
 OF_LANES = (
     Mutant(
@@ -15,6 +16,27 @@ OF_LANES = (
         "_none_open(q.record.operation)",
         "_none_open(q.record.removing)",
         (UNIT,),
+    ),
+    Mutant(
+        "pods are moved next to a launch that counts on the room",
+        "underused._why_not_now",
+        "launching is not None and not carries_nothing(node, self._snapshot)",
+        "False",
+        (UNDERUSED,),
+    ),
+    Mutant(
+        "a node that a launch still follows has two owners",
+        "underused._is_launched",
+        "instance is not None and instance.id in followed",
+        "False",
+        (UNDERUSED,),
+    ),
+    Mutant(
+        "an empty node goes although a pending pod may go there",
+        "gates.none_pending_for",
+        "wanted = wanted_by_pending(node, snapshot)",
+        'wanted = ""',
+        (UNDERUSED,),
     ),
     Mutant(
         "a machine that never joined is counted on",

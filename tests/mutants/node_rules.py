@@ -47,7 +47,7 @@ OF_NODES = (
     Mutant(
         "a pod that is pending by then is not waited for",
         "gates._load",
-        "yield no_pod_pending(snapshot)",
+        "yield none_pending_for(node, snapshot, settings)",
         "",
         ("unit:tests/unit/rows",),
     ),

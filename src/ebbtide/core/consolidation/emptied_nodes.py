@@ -13,6 +13,7 @@ from dataclasses import replace
 from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.capacity import standing
 from ebbtide.core.nodes.headroom import keeps_headroom
+from ebbtide.core.words import short_id
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Check, Refusal
 from ebbtide.model.node import Node
@@ -109,7 +110,7 @@ def _why_stays(
     if node.unschedulable and not node.cordoned_by_us:
         return "it was cordoned by someone else"
     if node.owner is not None and node.owner.operation_id != leaving.operation_id:
-        return f"it belongs to operation {node.owner.operation_id}"
+        return f"it belongs to operation {short_id(node.owner.operation_id)}"
     return next((f"it rests: {one.reason}" for one in record.rests if one.instance_id == instance.id), "")
 
 

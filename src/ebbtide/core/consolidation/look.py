@@ -16,7 +16,7 @@ from ebbtide.core.consolidation.scene import Scene, Size
 from ebbtide.core.nodes.capacity import doomed
 from ebbtide.core.nodes.drain import Disruptions, Treatment, judge
 from ebbtide.core.nodes.neighbours import Neighbours
-from ebbtide.core.words import a_time, a_while
+from ebbtide.core.words import a_time, a_while, short_id
 from ebbtide.model.check import Refusal
 from ebbtide.model.consolidation import NodeAnalysis
 from ebbtide.model.money import Price
@@ -109,7 +109,7 @@ class _Judging:
         if node.unschedulable:
             return "it is cordoned"
         if node.owner is not None and each.target:
-            return f"it still carries the mark of operation {node.owner.operation_id}"
+            return f"it still carries the mark of operation {short_id(node.owner.operation_id)}"
         if instance.id in self._rests:
             rest = self._rests[instance.id]
             each.kept = f"it is skipped until {a_time(rest.until)}: {rest.reason}"

@@ -15,6 +15,7 @@ from ebbtide.core.consolidation.evaluate import evaluate
 from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.budgets import allowed
 from ebbtide.core.nodes.question import Answer, Question, backed_off, no_operation
+from ebbtide.core.words import short_id
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Check, Refusal
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport
@@ -35,7 +36,7 @@ def _go_on(q: Question, answer: Answer) -> Iterator[Check]:
     yield Check("a node that leaves can go", bool(removals), _said(len(removals), answer.refusals))
     answer.removals = removals
     names = ", ".join(removal.node_name for removal in removals)
-    answer.reason = f"remove {names}: emptied by consolidation {q.record.leaving[0].operation_id}"
+    answer.reason = f"remove {names}: emptied by consolidation {short_id(q.record.leaving[0].operation_id)}"
 
 
 def _begin(q: Question, answer: Answer) -> Iterator[Check]:

@@ -35,6 +35,7 @@ from ebbtide.core.nodes.underused import choose_underused
 from ebbtide.core.scale_to_zero.policy_overrides import needed_by_wakes
 from ebbtide.core.words import a_while, count_of, two_shares
 from ebbtide.model.budget import RemovalReason
+from ebbtide.model.check import Gate
 from ebbtide.model.decision import Action, Check, Decision, Verdict
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Removal, RemovalState, Slot, SlotState
@@ -251,12 +252,13 @@ def _excuse(q: Question) -> str:
 
 def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     settings, record, snapshot = q.settings, q.record, q.snapshot
-    yield no_operation(q)
+    one_by_one = settings.scale_down_by == JudgedBy.NODE
+    # Judged one by one, what carries nothing may go next to a launch: `choose_underused` sees to that.
+    yield no_removal(q) if one_by_one else no_operation(q)
     yield gates.not_paused(record)
     yield gates.complete(snapshot)
     yield gates.plausible(snapshot, record, settings)
     yield gates.healthy(snapshot, record, settings)
-    one_by_one = settings.scale_down_by == JudgedBy.NODE
     yield from _calm(q) if one_by_one else _idle(q)
     yield cooled_down(q, settings.cooldown_down_seconds, "COOLDOWN_DOWN_SEC")
     yield backed_off(record.removal_failures, record.removal_backoff_until, q.now)
@@ -303,7 +305,17 @@ def _nothing_leaves(q: Question) -> Check:
 def _calm(q: Question) -> Iterator[Check]:
     """What is asked of the cluster where nodes are judged one by one."""
     yield gates.load_known(q.snapshot)
-    yield gates.no_pod_pending(q.snapshot)
+    pending = gates.no_pod_pending(q.snapshot)
+    if pending.passed:
+        yield pending
+        return
+    free = [node for node in standing(q.snapshot, q.record) if _is_free(node, q)]
+    says = f"{pending.says}; none may go onto {count_of(len(free), 'worker')} that carry nothing"
+    yield Check(Gate.NO_POD_PENDING, bool(free), says if free else pending.says)
+
+
+def _is_free(node: Node, q: Question) -> bool:
+    return gates.none_pending_for(node, q.snapshot, q.settings).passed
 
 
 def _idle(q: Question) -> Iterator[Check]:

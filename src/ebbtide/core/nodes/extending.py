@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from ebbtide.core.nodes.question import Question
 from ebbtide.core.operations.closing import backoff_until
+from ebbtide.core.words import short_id
 from ebbtide.model.check import Check
 from ebbtide.model.operation import Slot, SlotState
 from ebbtide.model.record import Record
@@ -27,7 +28,8 @@ def can_launch(q: Question) -> Check:
     if operation is None:
         return Check(name, True, "no launch is in progress")
     slots = len(operation.slots)
-    says = f"{operation.id} is in progress with {slots} slots, at most {MOST_SLOTS} are extended"
+    says = f"operation {short_id(operation.id)} is in progress with {slots} slots, "
+    says += f"at most {MOST_SLOTS} are extended"
     return Check(name, slots < MOST_SLOTS, says)
 
 

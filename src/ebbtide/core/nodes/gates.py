@@ -14,14 +14,17 @@ from typing import Protocol
 from ebbtide.core.nodes.budgets import allowed
 from ebbtide.core.nodes.capacity import removals_in_progress, standing
 from ebbtide.core.nodes.headroom import keeps_headroom
+from ebbtide.core.nodes.room import given_back, refused_by_node, room_of
 from ebbtide.core.nodes.unwell import pool_well
-from ebbtide.core.words import count_of, two_shares
+from ebbtide.core.words import count_of, short_id, two_shares
 from ebbtide.model.budget import Allowance, RemovalReason
 from ebbtide.model.check import Check, Gate
+from ebbtide.model.node import Node
 from ebbtide.model.operation import Consolidate, Removal, ScaleDown
 from ebbtide.model.pool import Pool
 from ebbtide.model.record import Record
-from ebbtide.model.settings import Settings
+from ebbtide.model.resources import NOTHING
+from ebbtide.model.settings import JudgedBy, Settings
 from ebbtide.model.snapshot import Snapshot
 
 TRANSIENT = frozenset(
@@ -46,9 +49,8 @@ def not_paused(record: Record) -> Check:
         why = f" ({record.pause_reason})" if record.pause_reason else ""
         return Check(Gate.NOT_PAUSED, False, f"removals are paused{why}")
     if record.set_aside is not None:
-        return Check(
-            Gate.NOT_PAUSED, False, f"operation {record.set_aside.id} was set aside and waits for resume"
-        )
+        aside = short_id(record.set_aside.id)
+        return Check(Gate.NOT_PAUSED, False, f"operation {aside} was set aside and waits for resume")
     return Check(Gate.NOT_PAUSED, True, "removals are not paused")
 
 
@@ -139,6 +141,43 @@ def no_pod_pending(snapshot: Snapshot) -> Check:
         return Check(name, True, "no pod is pending")
     are = "is" if len(pending) == 1 else "are"
     return Check(name, False, f"{count_of(len(pending), 'pod')} {are} pending, {pending[0].full_name} first")
+
+
+def wanted_by_pending(node: Node, snapshot: Snapshot) -> str:
+    """The first pending pod that may yet go onto this node; empty where none may.
+
+    Spread and affinity are not asked: what they forbid now, they may allow once other pods have their nodes.
+    A pod whose needs nobody knows may go anywhere."""
+    room = room_of(given_back(node), snapshot.cluster.pods_on.get(node.name, ()))
+    asked: set[tuple[int, int]] = set()
+    for pod in snapshot.cluster.waiting_pods:
+        alike = id(pod.requests), id(pod.scheduling)
+        if pod.tied_to_node or alike in asked:
+            continue
+        asked.add(alike)
+        unknown = pod.requests == NOTHING or pod.scheduling.unsupported
+        if unknown or not (room.lacks(pod.requests) or refused_by_node(pod.scheduling, room)):
+            return pod.full_name
+    return ""
+
+
+def none_pending_for(node: Node | None, snapshot: Snapshot, settings: Settings) -> Check:
+    """Judged one by one, a node that carries nothing may go next to pods that are pending elsewhere: one pod
+    that no node will ever take held up every removal. By the documents, none goes while any pod is."""
+    pending = no_pod_pending(snapshot)
+    if pending.passed or node is None or settings.scale_down_by != JudgedBy.NODE:
+        return pending
+    if not carries_nothing(node, snapshot):
+        return pending
+    wanted = wanted_by_pending(node, snapshot)
+    if wanted:
+        return Check(Gate.NO_POD_PENDING, False, f"{wanted} is pending and may go onto {node.name}")
+    return Check(Gate.NO_POD_PENDING, True, f"no pod that is pending may go onto {node.name}")
+
+
+def carries_nothing(node: Node, snapshot: Snapshot) -> bool:
+    """No pod is on it but those that come and go with it."""
+    return all(pod.tied_to_node for pod in snapshot.cluster.pods_on.get(node.name, ()))
 
 
 def all_matched(snapshot: Snapshot) -> Check:
@@ -315,7 +354,7 @@ def _load(
     node = snapshot.cluster.node_named.get(removal.node_name)
     if removal.unhealthy and node is not None and not node.ready:
         return  # it carries nothing: what is pending may even wait for it to make room within the maximum
-    yield no_pod_pending(snapshot)
+    yield none_pending_for(node, snapshot, settings)
     if snapshot.cpu.value is None and reason is RemovalReason.EMPTY:
         return
     yield load_known(snapshot)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from ebbtide.core.words import short_id
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Check, Refusal
 from ebbtide.model.consolidation import ConsolidationReport
@@ -55,5 +56,7 @@ def no_removal(q: Question) -> Check:
 
 
 def _none_open(operation: Operation | None) -> Check:
-    says = f"operation {operation.id} is in progress" if operation else "no operation is in progress"
+    says = (
+        f"operation {short_id(operation.id)} is in progress" if operation else "no operation is in progress"
+    )
     return Check("no operation in progress", operation is None, says)

@@ -15,7 +15,7 @@ from ebbtide.core.nodes.gates import pool_room, sleeping_pools
 from ebbtide.core.nodes.headroom import Spare, Wanted, wanted_now
 from ebbtide.core.nodes.room import Room
 from ebbtide.core.prices.costs import price_of
-from ebbtide.core.words import a_time
+from ebbtide.core.words import a_time, short_id
 from ebbtide.model.budget import Allowance, RemovalReason
 from ebbtide.model.decision import Refusal
 from ebbtide.model.node import Node
@@ -96,7 +96,7 @@ def why_kept(node: Node, snapshot: Snapshot, record: Record) -> str:
     if node.unschedulable:
         return "it was cordoned by someone else"
     if node.owner is not None:
-        return f"it still carries the mark of operation {node.owner.operation_id}"
+        return f"it still carries the mark of operation {short_id(node.owner.operation_id)}"
     for rest in record.rests:
         if rest.instance_id == instance.id:
             return f"it is skipped until {a_time(rest.until)}: {rest.reason}"

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from ebbtide.core.nodes.capacity import doomed, staying
+from ebbtide.core.nodes.capacity import doomed, expected_slots, staying
 from ebbtide.core.nodes.demand import settled
 from ebbtide.core.nodes.drain import Disruptions
 from ebbtide.core.nodes.fit import placement_of
-from ebbtide.core.nodes.gates import pool_room, sleeping_pools
+from ebbtide.core.nodes.gates import carries_nothing, none_pending_for, pool_room, sleeping_pools
 from ebbtide.core.nodes.headroom import Spare, wanted_now
 from ebbtide.core.nodes.room import Room
 from ebbtide.core.nodes.targets import (
@@ -23,7 +23,7 @@ from ebbtide.core.nodes.targets import (
     why_not_drainable,
     why_pool_keeps,
 )
-from ebbtide.core.words import a_while
+from ebbtide.core.words import a_while, short_id
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Refusal
 from ebbtide.model.node import Node
@@ -128,12 +128,29 @@ class _Choice:
             return f"it has been underused for {a_while(waited)}, IDLE_DOWN_SEC is {asked}"
         if self._share[node.name] and waited < self._patience and not self._settled.passed:
             return f"it has been underused for {a_while(waited)} only, and {self._settled.says}"
-        reason = why_kept(node, self._snapshot, self._record)
+        reason = self._why_not_now(node) or why_kept(node, self._snapshot, self._record)
         if not reason and self._several_zones and node.pool not in self._asleep:
             reason = f"it is the last ready worker in zone {node.zone}" if self._zones[node.zone] == 1 else ""
         reason = reason or why_pool_keeps(node, self._pools[node.pool] - 1, self._settings)
         reason = reason or why_budget_keeps(node, self.chosen, self._rooms_left)
         return reason or why_not_drainable(node, self._snapshot, self._settings, self._disruptions)
+
+    def _why_not_now(self, node: Node) -> str:
+        """What competes with a launch waits for it: pods that would move take room that the launch counts on.
+        What carries nothing competes with nobody, unless a pod that is pending may go there."""
+        launching = self._record.launching
+        if launching is not None and not carries_nothing(node, self._snapshot):
+            return f"it carries pods, and operation {short_id(launching.id)} is in progress"
+        if launching is not None and self._is_launched(node):
+            return f"operation {short_id(launching.id)} still follows it"
+        pending = none_pending_for(node, self._snapshot, self._settings)
+        return "" if pending.passed else pending.says
+
+    def _is_launched(self, node: Node) -> bool:
+        """Whether a launch is not done with it: a node has one owner."""
+        instance = self._snapshot.instance_of.get(node.name)
+        followed = {slot.instance_id for slot in expected_slots(self._record) if slot.instance_id}
+        return instance is not None and instance.id in followed
 
     def _why_no_place(self, node: Node) -> str:
         """The first pod that would have no place, or headroom that would be lost; where there is neither,

@@ -18,7 +18,7 @@ from ebbtide.core.nodes.orphans import cordon_id
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown, SpotKind
 from ebbtide.model.record import Lease, Record
-from ebbtide.model.settings import Settings
+from ebbtide.model.settings import JudgedBy, Settings
 from ebbtide.simulator.checker.acts import judge
 from ebbtide.simulator.checker.consolidation import Repacking
 from ebbtide.simulator.checker.crowding import Crowding
@@ -182,13 +182,19 @@ class Checker:
         self._ended[act.instance_id] = self._world.disturbances
 
     def _check_lanes(self, before: Record, after: Record) -> None:
-        for sentence in lane_faults(before, after, self._serves):
+        for sentence in lane_faults(before, after, self._competes):
             self.say(sentence)
 
-    def _serves(self, instance_id: str) -> bool:
-        nodes = self._world.inventory.nodes.values()
-        machines = [self._world.nodes.machine_of(node.name) for node in nodes if node.worker and node.ready]
-        return any(machine is not None and machine.instance.id == instance_id for machine in machines)
+    def _competes(self, instance_id: str) -> bool:
+        """Its node is ready, and by the documents nothing is chosen to go next to a launch. Judged one by
+        one, what carries no pod may go; a pod that was only just made may not have been seen."""
+        nodes = [node for node in self._world.inventory.nodes.values() if node.worker and node.ready]
+        machines = [(node, self._world.nodes.machine_of(node.name)) for node in nodes]
+        found = [node for node, machine in machines if machine and machine.instance.id == instance_id]
+        if not found or self._settings.scale_down_by != JudgedBy.NODE:
+            return bool(found)
+        pods = (pod for pod in self._world.pods_on(found[0].name) if not (pod.tied_to_node or pod.finished))
+        return any(self._world.now - pod.created_at >= UNSEEN_LOSS_SECONDS for pod in pods)
 
     def _check_is_written(self, act: Act) -> None:
         """Nothing is done to a node, and nothing terminated, before the work behind it is in a record."""

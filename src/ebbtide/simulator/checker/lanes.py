@@ -8,16 +8,16 @@ from ebbtide.model.operation import Operation, RemovalState, Removing, ScaleDown
 from ebbtide.model.record import Record
 
 
-def lane_faults(before: Record, after: Record, serves: Callable[[str], bool]) -> Iterator[str]:
-    """Sentences about what is wrong with this write; none when all is well. `serves` tells whether an
-    instance has a node that is ready."""
+def lane_faults(before: Record, after: Record, competes: Callable[[str], bool]) -> Iterator[str]:
+    """Sentences about what is wrong with this write; none when all is well. `competes` tells whether an
+    instance may not be removed next to a launch."""
     yield from _swapped(before.launching, after.launching)
     yield from _swapped(before.removing, after.removing)
     if before.launching is not None and after.launching is not None:
         yield from _shrunk(before.launching, after.launching)
     if before.removing is not None or after.removing is None or after.launching is None:
         return
-    if any(serves(instance_id) for instance_id in _chosen(after.removing)):
+    if any(competes(instance_id) for instance_id in _chosen(after.removing)):
         yield f"{after.removing.id} began to remove nodes while {after.launching.id} launches some"
 
 
