@@ -23,6 +23,20 @@ OF_HEADROOM = (
         (HEADROOM, "story:headroom-comes-after-pods"),
     ),
     Mutant(
+        "headroom keeps its nodes although a maximum keeps pods from theirs",
+        "headroom.gives_way",
+        "at_maximum and held_up",
+        "False",
+        (HEADROOM, "story:headroom-gives-way"),
+    ),
+    Mutant(
+        "all that is kept for headroom goes for one pod",
+        "_Choice._why_no_place",
+        "self._way = frozenset()",
+        "",
+        (HEADROOM,),
+    ),
+    Mutant(
         "a scale-down takes a node that holds headroom",
         "Elsewhere.why_not",
         "self._spare.why_less(self._spare_before)",

@@ -10,7 +10,15 @@ import pytest
 
 from ebbtide.core.nodes.decide import decide
 from ebbtide.core.nodes.gates import may_terminate
-from ebbtide.core.nodes.headroom import described, keeps_headroom, lacking, look, phantoms, wanted_now
+from ebbtide.core.nodes.headroom import (
+    described,
+    gives_way,
+    keeps_headroom,
+    lacking,
+    look,
+    phantoms,
+    wanted_now,
+)
 from ebbtide.core.nodes.sizing import plan_launch
 from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.core.nodes.timers import track
@@ -22,6 +30,7 @@ from ebbtide.model.decision import Action, Decision
 from ebbtide.model.headroom import Headroom, HeadroomSeen
 from ebbtide.model.operation import RemovalState, SlotState
 from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pool import PoolLimits
 from ebbtide.model.record import Emptied, Record
 from ebbtide.model.schedule import CronWindow
 from ebbtide.model.scheduling import Scheduling, Taint, TaintEffect
@@ -334,3 +343,68 @@ def test_nothing_is_launched_in_place_of_a_node_that_is_being_given_back() -> No
     snapshot = make_snapshot((*make_nodes("a1"), cordoned("a2")), [])
     assert plan_launch(snapshot, make_record(), settings_with(), 0).offers == ()
     assert not keeps_headroom(snapshot, make_record(), settings_with(), ["a2"]).passed
+
+
+GPU = Scheduling(node_selector=(("gpu", "yes"),))
+TWO_POOLS = (
+    make_pool(zones=("a",)),
+    make_pool("gpu", zones=("a",), labels=(("gpu", "yes"),), max_workers=2),
+)
+EMPTY = make_record(
+    underused=tuple(Emptied(f"uid-a{n}", NOW - 600) for n in (1, 2, 3)), worker_count=3, pod_count=1
+)
+
+
+def at_the_maximum(**overrides: Any) -> Settings:
+    given = {"scale_down_by": JudgedBy.NODE, "idle_down_seconds": 60, "max_workers": 3, "pools": TWO_POOLS}
+    return settings_with(Headroom(3000, 4096, 3), **{**given, **overrides})
+
+
+def test_at_the_maximum_headroom_gives_way_to_a_pod_that_needs_another_pool() -> None:
+    nodes = make_nodes("a1", "a2", "a3")
+    needy = make_snapshot(nodes, [*busy("a1", cpu_milli=100), waiting("train", 500, scheduling=GPU)])
+    settings = at_the_maximum(max_batch_down=9, budget_fraction=1.0)
+    assert gives_way(needy, EMPTY, settings) == {"workers", "gpu"}
+    decision = decided(needy, settings, EMPTY)
+    assert decision.action is Action.SCALE_DOWN
+    assert [one.node_name for one in decision.removals] == ["a2"], "one at a time: it may be enough"
+    removal = make_removal("a2", state=RemovalState.DRAINED)
+    going = replace(EMPTY, removing=make_scale_down(removal))
+    assert may_terminate(removal, needy, going, settings) is None
+    calm = make_snapshot(nodes, busy("a1", cpu_milli=100))
+    kept = may_terminate(removal, calm, going, settings)
+    assert kept is not None
+    assert kept.name == Gate.HEADROOM_KEPT, "the pod has gone: headroom counts again"
+
+
+@pytest.mark.parametrize(
+    ("pods", "overrides"),
+    [
+        ([waiting("train", 500, scheduling=GPU)], {"max_workers": 4}),
+        ([waiting("train", 500, scheduling=GPU)], {"headroom": ()}),
+        ([waiting("huge", 99_000, scheduling=GPU)], {}),
+        ([waiting("fits", 500)], {}),
+        ([waiting("agent", 500, controller="DaemonSet")], {}),
+        ([], {}),
+    ],
+)
+def test_headroom_gives_way_only_where_a_maximum_keeps_a_pod_from_a_node(
+    pods: list[Pod], overrides: dict[str, Any]
+) -> None:
+    snapshot = make_snapshot(make_nodes("a1", "a2", "a3"), [*busy("a1"), *pods])
+    assert gives_way(snapshot, EMPTY, at_the_maximum(**overrides)) == frozenset()
+
+
+def test_at_the_maximum_of_a_pool_only_its_own_headroom_gives_way() -> None:
+    own = Scheduling(node_selector=(("ebbtide.dev/pool", "gpu"), ("disk", "fast")))
+    pools = (TWO_POOLS[0], replace(TWO_POOLS[1], labels=(("disk", "fast"),)))
+    nodes = (*make_nodes("a1", "a2", "a3"), *make_nodes("a4", "a5", pool="gpu"))
+    needy = make_snapshot(nodes, [*busy("a1"), waiting("train", 500, scheduling=own)])
+    settings = at_the_maximum(max_workers=20, pools=pools)
+    assert gives_way(needy, EMPTY, settings) == {"gpu"}
+    limited = (pools[0], replace(pools[1], max_workers=None, limits=PoolLimits(cpu_milli=10_000)))
+    assert gives_way(needy, EMPTY, replace(settings, pools=limited)) == {"gpu"}
+    roomy = (pools[0], replace(pools[1], max_workers=None, limits=PoolLimits(cpu_milli=12_000)))
+    assert gives_way(needy, EMPTY, replace(settings, pools=roomy)) == frozenset()
+    kept = keeps_headroom(needy, EMPTY, replace(settings, headroom=(Headroom(3000, 4096, 9),)), ["a2", "a4"])
+    assert not kept.passed, "the node of the other pool is kept"

@@ -2,7 +2,8 @@
 
 What stands for it are phantoms: pods that exist only on the scratch paper of a plan. They are placed after
 all real pods, so they never take a node from one, and nothing pending is ever counted for them. A scale-up
-makes up what is missing; a removal that would leave less than there is does not happen.
+makes up what is missing; a removal that would leave less than there is does not happen, unless a maximum
+keeps a pending pod from a node: then what is kept for headroom gives way, one node at a time.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, MutableMap
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ebbtide.core.nodes.capacity import doomed
+from ebbtide.core.nodes.capacity import doomed, held_by_pool, total
 from ebbtide.core.nodes.expected import expected_placement
 from ebbtide.core.nodes.launching import Launching, Limits
+from ebbtide.core.nodes.offers import all_offers
 from ebbtide.core.nodes.pending import MIB_PER_CPU
 from ebbtide.core.nodes.room import ZONE_LABEL, Room, given_back, refused_by_node, room_of
 from ebbtide.core.schedule import is_open
@@ -23,6 +25,7 @@ from ebbtide.model.check import Check, Gate
 from ebbtide.model.headroom import Headroom, HeadroomSeen
 from ebbtide.model.names import POOL
 from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pool import Pool
 from ebbtide.model.record import Record
 from ebbtide.model.resources import Resources
 from ebbtide.model.scheduling import Operator, Requirement, Scheduling, Toleration
@@ -230,6 +233,10 @@ def keeps_headroom(snapshot: Snapshot, record: Record, settings: Settings, nodes
 
 def why_headroom_needs(snapshot: Snapshot, record: Record, settings: Settings, nodes: Sequence[str]) -> str:
     """Which headroom these nodes hold, with both numbers; empty where the others hold all of it."""
+    way, known = gives_way(snapshot, record, settings), snapshot.cluster.node_named
+    nodes = [name for name in nodes if name not in known or known[name].pool not in way]
+    if not nodes:
+        return ""
     spare = expected_spare(snapshot, record, settings, nodes)
     if not spare.wanted:
         return ""
@@ -240,3 +247,33 @@ def why_headroom_needs(snapshot: Snapshot, record: Record, settings: Settings, n
     back = [view.node_named[name] for name in nodes if name in view.node_named]
     rooms = [room_of(given_back(node), view.pods_on.get(node.name, ())) for node in back if node.ready]
     return spare.why_more_with(rooms, without)
+
+
+def gives_way(snapshot: Snapshot, record: Record, settings: Settings) -> frozenset[str]:
+    """Pools whose nodes are not kept for headroom now: a pod is pending that the maximum of the cluster, or
+    of these pools, keeps from a node. Pods come first, and headroom may have filled all of the maximum."""
+    pending = [pod for pod in snapshot.cluster.waiting_pods if pod.controller != "DaemonSet"]
+    if not settings.headroom or not pending:
+        return frozenset()
+    # What is gone already makes room: the last look, which may still count it, must not cost a second node.
+    at_maximum = total(snapshot, record) >= settings.max_workers
+    full = frozenset(pool.name for pool in settings.pools if _is_full(pool, snapshot, record))
+    if not at_maximum and not full:
+        return frozenset()
+    placement = expected_placement(snapshot, record, settings, pending)
+    nothing_new = Limits(0, 0, Counter(), Counter())
+    launching = Launching(placement, all_offers(snapshot, record, settings), nothing_new, settings)
+    launching.serve(pending)
+    held_up = [launching.pools_for(pod) for pod in launching.unserved]
+    if at_maximum and held_up:
+        return frozenset(pool.name for pool in settings.pools)
+    return frozenset(name for pools in held_up if pools <= full for name in pools)
+
+
+def _is_full(pool: Pool, snapshot: Snapshot, record: Record) -> bool:
+    if not pool.takes_more(total(snapshot, record, pool.name)):
+        return True
+    if pool.limits is None:
+        return False
+    held, limits = held_by_pool(snapshot, record, pool, cautious=False), pool.limits
+    return all(limits.why_over(held.plus(node_type.allocatable)) for node_type in pool.types)

@@ -108,6 +108,8 @@ class Launching:
         self._spare: frozenset[str] = frozenset()
         """UIDs of what stands for headroom: no pod is ever pending under them."""
         self.hopeless: list[str] = []
+        self.unserved: list[Pod] = []
+        """One of each class of pods that another node would take, and that got none within the limits."""
         self.stopped = ""
         self.bound = 0.0
 
@@ -123,6 +125,11 @@ class Launching:
     def spared(self) -> tuple[int, ...]:
         """For each node that was chosen, how many pods of headroom are planned for it."""
         return tuple(sum(pod.uid in self._spare for pod in node.pods) for node in self._nodes)
+
+    def pools_for(self, pod: Pod) -> frozenset[str]:
+        """Pools with a type that would take the pod."""
+        admitted = self._admission.admitted(pod)
+        return frozenset(each.offer.pool.name for each in admitted if not each.room.lacks(pod.requests))
 
     def open_offers(self) -> list[Offer]:
         """Offers of pools below their maximum, the zones with the fewest workers first."""
@@ -157,9 +164,9 @@ class Launching:
             for each in left:
                 self._place_rest(each, self._candidates)
         self.bound = self.bound if self._nodes else 0.0
-        unserved = next((each for each in left if each.pods), None)
-        if unserved is not None:
-            self._note_stopped(unserved.sample.full_name)
+        self.unserved = [each.sample for each in left if each.pods]
+        if self.unserved:
+            self._note_stopped(self.unserved[0].full_name)
 
     def make_room(self, phantoms: Sequence[Pod]) -> None:
         """Plan nodes for headroom that nothing has room for, with what pods leave of the limits."""

@@ -14,7 +14,7 @@ from ebbtide.core.nodes.demand import settled
 from ebbtide.core.nodes.drain import Disruptions
 from ebbtide.core.nodes.fit import placement_of
 from ebbtide.core.nodes.gates import carries_nothing, none_pending_for, pool_room, sleeping_pools
-from ebbtide.core.nodes.headroom import Spare, wanted_now
+from ebbtide.core.nodes.headroom import Spare, gives_way, wanted_now
 from ebbtide.core.nodes.room import Room
 from ebbtide.core.nodes.targets import (
     removal_of,
@@ -97,6 +97,7 @@ class _Choice:
         self._into = sorted(self._placement.rooms.values(), key=lambda room: -self._share[room.name])
         self._spare = Spare(self._placement.rooms, wanted_now(settings, snapshot.at))
         self._spare_before = self._spare.there()
+        self._way = gives_way(snapshot, record, settings)
         self.chosen: list[Node] = []
         self.refusals: dict[str, str] = {}
 
@@ -169,6 +170,10 @@ class _Choice:
             self._placement.place(pod, room)
             placed.append((pod, room))
         less = self._spare.why_less(self._spare_before)
+        if less and node.pool in self._way and not placed:
+            self._way = frozenset()  # one at a time: it may be enough
+            self._spare_before = self._spare.there()
+            return ""
         if less:
             self._put_back(closed, placed)
         return less

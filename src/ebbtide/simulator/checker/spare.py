@@ -37,6 +37,8 @@ class SpareRoom:
             return
         if reason_of(removal, record) in REPLACED:
             return  # its successor is there
+        if self._gives_way(node, settings):
+            return  # pods come first
         for headroom in settings.headroom:
             if self._asleep_or_closed(headroom, settings) or not self._counts(headroom, node, settings):
                 continue
@@ -47,6 +49,16 @@ class SpareRoom:
                     f"removing {node.name} leaves headroom for {without} pods of {headroom.cpu_milli}m CPU "
                     f"and {headroom.memory_mib} MiB, {headroom.count} are asked for"
                 )
+
+    def _gives_way(self, node: Node, settings: Settings) -> bool:
+        """A pod is pending, and no more machines are allowed in the cluster or in the pool of this node."""
+        book = self._world.machines.book.machines.values()
+        alive = [machine.instance.pool for machine in book if machine.ours and machine.instance.alive]
+        pool = settings.pool_named(node.pool)
+        most = None if pool is None else pool.max_workers
+        full = len(alive) >= settings.max_workers or (most is not None and alive.count(node.pool) >= most)
+        limited = pool is not None and pool.limits is not None
+        return bool(self._world.inventory.waiting) and (full or limited)
 
     def _asleep_or_closed(self, headroom: Headroom, settings: Settings) -> bool:
         pool = settings.pool_named(headroom.pool)
