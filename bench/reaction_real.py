@@ -4,7 +4,9 @@ A kube-apiserver with etcd and a kube-scheduler that finds no place for the pods
 profile `eager` in a process of its own, and moto as EC2. Each pod needs a node of its own, so the first
 launch belongs to the first pod, and so on. Pods come in groups of up to four, groups some seconds apart. The
 benchmark plays the machines: each joins some seconds after its launch, so ticks for nodes that became
-Ready and for the heartbeat are part of what is measured.
+Ready and for the heartbeat are part of what is measured. It prints where the time went: until a watch of its
+own heard the refusal of the scheduler, until the tick began, for the list of instances, and from there to the
+call.
 """
 
 from __future__ import annotations
@@ -25,6 +27,12 @@ from urllib.parse import parse_qsl
 
 import yaml
 
+from ebbtide.adapters.kube.connection import connect
+from ebbtide.adapters.kube.lists import PODS
+from ebbtide.adapters.kube.objects import PodSeen
+from ebbtide.adapters.kube.reading import Readers
+from ebbtide.adapters.kube.watch import Follower
+from ebbtide.adapters.kube.wire import WirePod
 from tests.integration.kube import objects
 from tests.servers.kube import KubeServer, kube_server
 from tests.servers.kube_api import Api
@@ -44,20 +52,46 @@ LONGEST_SECONDS = 60.0
 
 
 class Launches(FaultyProxy):
-    """EC2, and when each launch call arrived."""
+    """EC2, and when each call of the daemon arrived and was answered."""
 
     def __init__(self, moto: MotoServer) -> None:
         self.at: list[float] = []
+        self.lists: list[tuple[float, float]] = []
+        """Of every list of instances, when it was asked for and when answered."""
         self.spent: list[float] = []
         super().__init__(moto.port)
 
     def answer(self, body: bytes, path: str, headers: list[tuple[str, str]]) -> Answer | None:
         arrived = time.time()
-        if dict(parse_qsl(body.decode())).get("Action") == "RunInstances":
+        action = dict(parse_qsl(body.decode())).get("Action")
+        if action == "RunInstances":
             self.at.append(arrived)
         answer = super().answer(body, path, headers)
+        if action == "DescribeInstances":
+            self.lists.append((arrived, time.time()))
         self.spent.append(time.time() - arrived)
         return answer
+
+
+class Refusals:
+    """When a watch first heard that the scheduler finds no node for a pod."""
+
+    def __init__(self, kube: KubeServer) -> None:
+        connection = connect(kube.kubeconfig("bench-watch", token=token_of_ebbtide(kube)))
+        self._readers = Readers()
+        self._pods = Follower(connection, PODS, self._heard, threading.Condition())
+        self.at: dict[str, float] = {}
+        self._pods.start()
+
+    def _heard(self, wire: WirePod) -> PodSeen:
+        seen = self._readers.pod(wire)
+        if seen.unschedulable:
+            self.at.setdefault(seen.pod.name, time.time())
+        return seen
+
+    def end(self) -> None:
+        self._pods.stop()
+        self._pods.join(10)
 
 
 class Machines(threading.Thread):
@@ -116,6 +150,8 @@ def measure(pods: int, seed: int) -> int:
         machines = Machines(moto, kube.api, seed)
         machines.start()
         stack.callback(machines.end)
+        refusals = Refusals(kube)
+        stack.callback(refusals.end)
         log = Path(os.environ.get("EBBTIDE_BENCH_LOG", folder / "log"))
         daemon = stack.enter_context(_daemon(_config(folder, kube, launches, moto.image, pods), log))
         eventually(lambda: machines.joined >= 1, 120, "the first node of the minimum")
@@ -128,7 +164,9 @@ def measure(pods: int, seed: int) -> int:
         if daemon.poll() is not None:
             raise RuntimeError(f"ebbtide run ended by itself: {log.read_text()[-2000:]}")
         cpu = _cpu_seconds(daemon.pid)
-        return _judge(created, launches.at[known:], launches.spent, cpu)
+        launched = sorted(launches.at[known:])
+        _show_parts(created, launched, refusals, launches.lists)
+        return _judge(created, launched, launches.spent, cpu)
 
 
 def fill(api: Api) -> None:
@@ -145,11 +183,40 @@ def _create(api: Api, pods: int, chance: random.Random) -> list[float]:
     while len(created) < pods:
         for _ in range(min(chance.randint(*GROUP), pods - len(created))):
             created.append(time.time())
-            pod = objects.bare_pod(f"p{next(numbers):04d}", cpu=POD_CPU)
+            pod = objects.bare_pod(_name(next(numbers)), cpu=POD_CPU)
             api.post("/api/v1/namespaces/default/pods", pod)
             time.sleep(chance.uniform(0, GROUP_SECONDS))
         time.sleep(chance.uniform(*GAP_SECONDS))
     return created
+
+
+def _show_parts(
+    created: list[float], launched: list[float], refusals: Refusals, lists: list[tuple[float, float]]
+) -> None:
+    """Where the time went, pod by pod: the last list of instances before a launch is that of its tick."""
+    parts: dict[str, list[float]] = {
+        "until the scheduler's refusal was heard": [],
+        "then until the tick began (batch window, a tick before it)": [],
+        "the cloud's list of instances in the tick": [],
+        "from there to the launch call (decide, write)": [],
+    }
+    for number, (began, done) in enumerate(zip(created, launched, strict=False)):
+        asked, answered = max((each for each in lists if each[0] < done), default=(done, done))
+        refused = min(refusals.at.get(_name(number), asked), asked)
+        steps = (refused - began, asked - refused, answered - asked, done - answered)
+        for spent, step in zip(parts.values(), steps, strict=True):
+            spent.append(step)
+    for what, spent in parts.items():
+        ordered = sorted(spent) or [0.0]
+        print(f"  {what}: p50 {median(ordered):.2f} s, p99 {_p99(ordered):.2f} s")
+
+
+def _p99(ordered: list[float]) -> float:
+    return ordered[max(0, -(-99 * len(ordered) // 100) - 1)]
+
+
+def _name(number: int) -> str:
+    return f"p{number:04d}"
 
 
 def _judge(created: list[float], launched: list[float], spent: list[float], cpu: float) -> int:
@@ -162,7 +229,7 @@ def _judge(created: list[float], launched: list[float], spent: list[float], cpu:
     if missing or too_many:
         print(f"bench_reaction --real: {missing} pods without a launch, {too_many} launches too many: BAD")
         return 1
-    p50, p99 = median(lasted), lasted[max(0, -(-99 * len(lasted) // 100) - 1)]
+    p50, p99 = median(lasted), _p99(lasted)
     good = p50 < P50_LIMIT_SECONDS and p99 < P99_LIMIT_SECONDS
     print(
         f"bench_reaction --real: from the creation of a pod to the launch call: p50 {p50:.2f} s"

@@ -85,6 +85,7 @@ def assemble(config: Config, store: Store, world: ClusterPorts) -> Ports:
         players=world.players,
         urgencies=world.urgencies,
         arrived_at=world.arrived_at,
+        launches_at_once=world.launches_at_once,
         services=world.services,
         declarations=world.declarations,
     )

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 5
 """Of `request_timeout_sec`, what a connection to the API server may take; the rest is for its answer."""
 PROMETHEUS_SECONDS = 10
+LAUNCHES_AT_ONCE = 8
+"""Of EC2, whose client may be used by several threads; it keeps ten connections."""
 HETZNER_TOKEN = "HCLOUD_TOKEN"
 LAST_TO_CLOSE_FIRST = (
     "store",
@@ -67,6 +69,7 @@ def open_kubernetes(config: Config, watching: bool = False, asking: bool = False
             open_services(config, connection),
             open_declarations(config, connection),
             cluster.arrived_at,
+            LAUNCHES_AT_ONCE if config.adapters.cloud.kind == "aws" else 1,
         )
         if asking:
             connection.get("/version", "the version")

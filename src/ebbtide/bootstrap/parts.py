@@ -50,6 +50,7 @@ class ClusterPorts:
     services: Services | None = None
     declarations: Declarations | None = None
     arrived_at: Callable[[], float] = never
+    launches_at_once: int = 1
 
 
 class SystemClock:

@@ -6,7 +6,9 @@ instance is terminated the pods on its node are asked for once more, past any ca
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 
 from ebbtide.core.nodes.drain import Disruptions, Treatment, judge
 from ebbtide.core.nodes.unwell import is_lost
@@ -34,19 +36,28 @@ def perform(
     effects: Sequence[Effect], ports: Ports, settings: Settings, lease: Lease, last_moment: float
 ) -> tuple[Outcome, ...]:
     def attempt(effect: Effect) -> Outcome:
+        # Crash table: lease-expires.
+        if ports.clock.now() >= last_moment:
+            return Outcome(effect, OutcomeKind.SKIPPED, NO_TIME)
         try:
             return _do(effect, ports, settings, lease)
         except EbbtideError as error:
             return Outcome(effect, failure(error), str(error))
 
-    def skip(effect: Effect) -> Outcome:
-        return Outcome(effect, OutcomeKind.SKIPPED, NO_TIME)
+    outcomes: list[Outcome] = []
+    for launches, group in groupby(effects, key=lambda effect: isinstance(effect, Launch)):
+        outcomes += _at_once(attempt, list(group), ports.launches_at_once if launches else 1)
+    return tuple(outcomes)
 
-    return tuple(
-        # Crash table: lease-expires.
-        skip(effect) if ports.clock.now() >= last_moment else attempt(effect)
-        for effect in effects
-    )
+
+def _at_once(attempt: Callable[[Effect], Outcome], effects: Sequence[Effect], most: int) -> Iterable[Outcome]:
+    """In the order of the effects. Each launch has its key in the record already, so several calls at a time
+    are as safe as one: a hundred nodes must not wait for a hundred answers, one after the other."""
+    threads_needed = min(most, len(effects))
+    if threads_needed == 1:
+        return map(attempt, effects)
+    with ThreadPoolExecutor(threads_needed, thread_name_prefix="launch") as threads:
+        return list(threads.map(attempt, effects))
 
 
 def failure(error: EbbtideError) -> OutcomeKind:

@@ -62,6 +62,8 @@ class Ports:
     Ready, a policy that wakes. Asked often, so it must cost nothing; who cannot know leaves it at 0."""
     arrived_at: Callable[[], float] = never
     """When the last pod came that no node takes; 0 where none did, or nobody knows. More may follow it."""
+    launches_at_once: int = 1
+    """How many launch calls may be in flight: more than one only where the cloud's client allows it."""
     services: Services | None = None
     """For wake on request; as `workloads`, for `engine.scaling`."""
     declarations: Declarations | None = None

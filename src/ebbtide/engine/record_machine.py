@@ -186,9 +186,9 @@ class RecordMachine:
     def goes_on(self, state: Work, outcomes: Sequence[Outcome]) -> bool:
         if machine.is_settled(state):
             return False
-        self.run.look()
         if self.run.is_waited_for():
-            return False
+            return False  # the next tick looks by itself: a pod would wait for one more list of the cloud
+        self.run.look()
         # What was put off, or got no answer, is not asked again in the same breath.
         answers = (OutcomeKind.DONE, OutcomeKind.NO_CAPACITY, OutcomeKind.REFUSED)
         return not outcomes or any(outcome.kind in answers for outcome in outcomes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -110,6 +111,31 @@ def test_time_is_looked_at_before_each_effect_and_not_once() -> None:
     first, second = (Launch(make_slot(f"op-{n}"), "op") for n in (0, 1))
     outcomes = do(small, first, second, ports=slow)
     assert [outcome.kind for outcome in outcomes] == [OutcomeKind.DONE, OutcomeKind.SKIPPED]
+
+
+class MeetingCloud(SimCloud):
+    """Answers a launch only when all three are asked for."""
+
+    def __init__(self, small: Small) -> None:
+        super().__init__(small.world, small.clock)
+        self._all_are_here = threading.Barrier(3)
+        self._one_answers = threading.Lock()
+
+    def launch(self, effect: Launch) -> Instance:
+        self._all_are_here.wait(60)
+        with self._one_answers:
+            return super().launch(effect)
+
+
+def test_launches_do_not_wait_for_each_other_where_the_cloud_allows_it() -> None:
+    small = Small()
+    ports = replace(small.ports, cloud=MeetingCloud(small), launches_at_once=8)
+    launches = [Launch(make_slot(f"op-{n}"), "op") for n in range(3)]
+    node = small.nodes[0]
+    outcomes = do(small, *launches, Cordon(node.name, node.uid, "op"), ports=ports)
+    assert [outcome.effect for outcome in outcomes][:3] == launches, "in the order they were asked for"
+    assert [outcome.kind for outcome in outcomes] == [OutcomeKind.DONE] * 4
+    assert [outcome.instance.key for outcome in outcomes[:3] if outcome.instance] == ["op-0", "op-1", "op-2"]
 
 
 class SlowCloud(SimCloud):

@@ -84,6 +84,25 @@ def test_the_rest_is_left_to_the_next_tick_when_a_pod_comes_that_no_node_takes()
     assert state_of(other.record) == RemovalState.TERMINATING
 
 
+class CountingCloud(SimCloud):
+    lists = 0
+
+    def list_instances(self) -> Sequence[Instance]:
+        self.lists += 1
+        return super().list_instances()
+
+
+@pytest.mark.parametrize("came_at", [0.0, float("inf")])
+def test_the_cloud_is_not_asked_once_more_while_a_pod_waits_for_the_next_tick(came_at: float) -> None:
+    small = Small(replicas=0)
+    small.put(operation=removal_of(small))
+    cloud = CountingCloud(small.world, small.clock)
+    leased_run = small.leased_run(replace(small.ports, cloud=cloud, arrived_at=lambda: came_at))
+    leased_run.decides_since, cloud.lists = small.clock.now(), 0
+    run(leased_run)
+    assert (cloud.lists == 0) is (came_at > 0)
+
+
 def test_nothing_is_begun_without_time_in_the_tick() -> None:
     small = Small()
     small.put(operation=removal_of(small))
