@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lanes import pieces
+from tests import lanes
+from tests.lanes import Piece, pieces
 from tests.servers import control_plane
 from tests.servers.having import ALL, control_plane_being_built, leave_out
 
@@ -88,3 +89,61 @@ def test_where_there_is_nothing_to_build_nothing_is_said(
     monkeypatch.setenv("PATH", "")
     with control_plane_being_built() as says:
         assert says == ""
+
+
+ONCE = """
+from pathlib import Path
+def test_passes_at_the_second_attempt():
+    mark = Path(__file__).with_name("mark")
+    there = mark.exists()
+    mark.touch()
+    assert there
+def test_passes():
+    pass
+"""
+
+
+@pytest.fixture
+def shaky(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
+    monkeypatch.setattr(lanes, "TESTS", tmp_path / "tests")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they take seconds to import
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "test_shaky.py"
+    path.write_text(ONCE)
+    return path
+
+
+def ran(name: str, path: Path) -> Piece:
+    piece = Piece(name, [[sys.executable, "-m", "pytest", path.name]])
+    lanes.run(piece)
+    assert len(piece.failed) == 1
+    return piece
+
+
+def test_a_browser_test_that_passes_by_itself_is_named_and_does_not_fail_the_run(shaky: Path) -> None:
+    piece = ran("e2e", shaky)
+    assert lanes.again(piece) == ["test_shaky.py::test_passes_at_the_second_attempt"]
+    assert piece.failed == []
+
+
+def test_a_test_that_fails_twice_fails_the_run(shaky: Path) -> None:
+    shaky.write_text("def test_fails():\n    assert False\n")
+    piece = ran("e2e", shaky)
+    assert lanes.again(piece) == []
+    assert len(piece.failed) == 1
+
+
+@pytest.mark.parametrize("name", ["simulation", "contract"])
+def test_a_rule_or_a_race_gets_no_second_attempt(shaky: Path, name: str) -> None:
+    piece = ran(name, shaky)
+    assert lanes.again(piece) == []
+    assert len(piece.failed) == 1
+
+
+def test_where_many_fail_none_is_run_again(shaky: Path) -> None:
+    tests = [f"def test_{number}():\n    assert False\n" for number in range(lanes.FEW + 1)]
+    shaky.write_text("\n".join(tests))
+    piece = ran("e2e", shaky)
+    assert lanes.again(piece) == []
+    assert len(piece.failed) == 1
