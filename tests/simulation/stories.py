@@ -34,6 +34,8 @@ from ebbtide.simulator.world.world import World
 
 START = 1_700_000_000
 TICK_SECONDS = 30
+QUIET_TICKS = 12
+"""A struck story ends after so many ticks in which all was well: longer than any timer of these settings."""
 ZONES = ("a", "b")
 PLAIN = Rules()
 SMALL = NodeType("small", Resources(2000, 4096), 20, Price(Decimal("0.01"), "EUR", "test"))
@@ -106,9 +108,10 @@ class StoryRun:
     def _disturbed(self) -> None:
         self.world.disturbances += 1
 
-    def tell(self, plan: Plan) -> None:
+    def tell(self, plan: CrashPlan) -> None:
         """The first runner has the plan; any later one is undisturbed."""
         runner, owner = self.ports(plan), f"runner-{next(self._owners)}"
+        quiet = 0
         for _ in range(self.story.ticks):
             self.story.before_tick(self.world, self.store)
             try:
@@ -118,6 +121,9 @@ class StoryRun:
                 self.sentences.append(str(crash))
                 runner, owner = self.ports(CrashPlan()), f"runner-{next(self._owners)}"
             self.wait(TICK_SECONDS)
+            quiet = quiet + 1 if plan.struck and not self.problems() else 0
+            if quiet == QUIET_TICKS:
+                break
         self.checker.finish(self.store.load())
 
     def tick(self, runner: Ports | None = None, owner: str = "runner") -> str:
