@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.mutation.chosen import GROUPS, ROOT, files, group_of
+from tests.mutation.chosen import GROUPS, ROOT, files, gone, group_of
 from tests.mutation.clauses import clauses_of
 from tests.mutation.equivalent import EQUIVALENT
 from tests.mutation.judging import Judged, Verdict, judge
@@ -56,11 +56,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="of the sample; a new one unless given")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--record", action="store_true", help="again which tests reach which lines")
+    parser.add_argument("--tests", nargs="+", default=[""], help="ask only tests whose paths begin so")
     parser.add_argument("--at-least", type=float, default=97.0, help="percent killed, or the run fails")
     parser.add_argument(
         "--only", type=Path, help="a file with the mutants to judge, as survivors are written"
     )
     arguments = parser.parse_args()
+    if lost := gone():
+        parser.error(f"tests/mutation/chosen.py names modules that are no longer there: {', '.join(lost)}")
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(10**6)
     mutants: list[Judged] = []
     for file in files(arguments.module):
@@ -76,7 +79,7 @@ def main() -> int:
         f"{len(mutants) - len(kept)} of them listed as equivalent; {len(chosen)} are judged (seed {seed})",
         flush=True,
     )
-    reach, tally = read_reach(arguments.record), Tally()
+    reach, tally = read_reach(arguments.record, tuple(arguments.tests)), Tally()
     began = time.monotonic()
     judge(chosen, reach, arguments.workers, tally.tell)
     SURVIVORS.write_text("".join(f"{one}\n" for one in tally.survivors))

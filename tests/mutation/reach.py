@@ -90,27 +90,25 @@ class Recorder:
         return {"tests": reached, "modules": sorted(sys.modules)}
 
 
-def read_reach(again: bool = False) -> Reach:
-    """From the last recording; what has changed since is recorded first, and all of it with `again`."""
-    tests = {str(one): _digest(ROOT / one) for one in _tests()}
+def read_reach(again: bool = False, only: tuple[str, ...] = ("",)) -> Reach:
+    """From the last recording; what has changed since is recorded first, and all of it with `again`. `only`
+    tests whose paths begin so are asked."""
+    tests = {str(one): _digest(ROOT / one) for one in _tests() if str(one).startswith(only)}
     modules = {name_of(file): _digest(file) for file in files()}
     kept: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.exists() and not again else {}
-    if not modules.keys() <= kept.get("digests", {}).keys():
-        kept = {"digests": {}, "files": {}, "tests": {}, "modules": []}
+    kept = {"files": {}, "tests": {}, "modules": []} | kept
     stale = stale_files(kept, tests, modules)
     if stale:
-        kept["tests"] = {
-            name: reached
-            for name, reached in kept["tests"].items()
-            if name.partition("::")[0] not in stale and name.partition("::")[0] in tests
-        }
         found = _recorded(sorted(stale))
-        kept["tests"] |= found["tests"]
+        others = {name: one for name, one in kept["tests"].items() if name.partition("::")[0] not in stale}
+        kept["tests"] = others | found["tests"]
         kept["modules"] = sorted({*kept["modules"], *found["modules"]})
-        KEPT.write_text(json.dumps(kept | {"files": tests, "digests": modules}))
+        kept["files"] |= {one: {"digest": tests[one], "modules": modules} for one in stale}
+        KEPT.write_text(json.dumps(kept))
     reached = {
         name: Reached(seconds, {module: frozenset(found) for module, found in lines.items()})
         for name, (seconds, lines) in kept["tests"].items()
+        if name.partition("::")[0] in tests
     }
     return Reach(reached, tuple(kept["modules"]))
 
@@ -121,12 +119,17 @@ def stale_files(kept: Mapping[str, Any], tests: Mapping[str, str], modules: Mapp
     A change elsewhere can lead a test to other lines of these modules. It is then asked where it need not be,
     or left out where it might kill: no mutant is called killed by that.
     """
-    changed = {name for name, digest in modules.items() if kept["digests"].get(name) != digest}
-    stale = {one for one, digest in tests.items() if kept["files"].get(one) != digest}
+    reached: dict[str, set[str]] = {}
     for name, (_, lines) in kept["tests"].items():
-        if not changed.isdisjoint(lines):
-            stale.add(name.partition("::")[0])
-    return stale & tests.keys()
+        reached.setdefault(name.partition("::")[0], set()).update(lines)
+    stale = set()
+    for one, digest in tests.items():
+        known = kept["files"].get(one, {"digest": "", "modules": {}})
+        changed = {name for name, now in modules.items() if known["modules"].get(name) != now}
+        unknown = modules.keys() - known["modules"].keys()
+        if known["digest"] != digest or unknown or not changed.isdisjoint(reached.get(one, ())):
+            stale.add(one)
+    return stale
 
 
 def _recorded(tests: list[str]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from ebbtide.adapters.stores.dynamodb import record
 from ebbtide.core.nodes import sizing
 from ebbtide.model.record import Lease
 from tests.mutation.__main__ import drawn
-from tests.mutation.chosen import files, group_of, name_of
+from tests.mutation.chosen import GROUPS, files, group_of, name_of
 from tests.mutation.clauses import clauses, clauses_of
 from tests.mutation.equivalent import EQUIVALENT
 from tests.mutation.judging import Judged
@@ -120,9 +120,8 @@ def test_the_quickest_tests_that_reach_a_line_come_first() -> None:
     assert Reach(tests, ()).of("door", range(6, 8)) == []
 
 
-def test_every_module_that_is_to_be_changed_is_there_and_belongs_to_a_group() -> None:
-    assert [file for file in files() if not file.is_file()] == []
-    assert all(group_of(name_of(file)) for file in files())
+def test_every_group_has_modules_and_every_module_a_group() -> None:
+    assert {group_of(name_of(file)) for file in files()} == set(GROUPS)
 
 
 def test_a_sample_keeps_what_was_drawn_when_other_code_changes(example: list[Mutant]) -> None:
@@ -134,9 +133,13 @@ def test_a_sample_keeps_what_was_drawn_when_other_code_changes(example: list[Mut
 
 
 def test_only_tests_that_changed_or_reach_what_changed_are_recorded_again() -> None:
+    modules = {"door": "a", "window": "b"}
     kept = {
-        "digests": {"door": "a", "window": "b"},
-        "files": {"test_door.py": "1", "test_window.py": "2", "test_gone.py": "3"},
+        "files": {
+            "test_door.py": {"digest": "1", "modules": modules},
+            "test_window.py": {"digest": "2", "modules": modules},
+            "test_gone.py": {"digest": "3", "modules": modules},
+        },
         "tests": {
             "test_door.py::test_opens": [0.1, {"door": [4]}],
             "test_window.py::test_opens": [0.1, {"window": [4]}],
@@ -144,12 +147,11 @@ def test_only_tests_that_changed_or_reach_what_changed_are_recorded_again() -> N
         },
     }
     now = {"test_door.py": "1", "test_window.py": "2"}
-    assert stale_files(kept, now, {"door": "a", "window": "b"}) == set()
-    assert stale_files(kept, now, {"door": "A", "window": "b"}) == {"test_door.py"}
-    assert stale_files(kept, now | {"test_window.py": "9"}, {"door": "a", "window": "b"}) == {
-        "test_window.py"
-    }
-    assert stale_files(kept, now | {"test_new.py": "1"}, {"door": "a", "window": "b"}) == {"test_new.py"}
+    assert stale_files(kept, now, modules) == set()
+    assert stale_files(kept, now, modules | {"door": "A"}) == {"test_door.py"}
+    assert stale_files(kept, now, modules | {"roof": "c"}) == set(now), "who reaches it is not known"
+    assert stale_files(kept, now | {"test_window.py": "9"}, modules) == {"test_window.py"}
+    assert stale_files(kept, now | {"test_new.py": "1"}, modules) == {"test_new.py"}
 
 
 def test_what_is_called_equivalent_is_there_and_says_why() -> None:
