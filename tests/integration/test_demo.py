@@ -10,11 +10,14 @@ import pytest
 from fastapi.testclient import TestClient
 
 from ebbtide.core.scale_to_zero.savings import fold
+from ebbtide.core.scale_to_zero.wake import KEPT_WAKES
 from ebbtide.engine.scale_to_zero.context import read_stretch
 from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.cli.demo_page import demo_live, demo_site
+from ebbtide.model.events import PolicyStep
 from ebbtide.model.log import LogKind
 from ebbtide.model.node import Market
+from ebbtide.narrate import fact_in
 from ebbtide.simulator.run.history import WEEK_SECONDS, read_history, start_before
 from ebbtide.simulator.run.live import Live
 from ebbtide.simulator.run.replicas import Replicas
@@ -101,6 +104,27 @@ def test_the_ledger_is_what_the_stretches_of_the_month_come_to(demo: tuple[Live,
         entries = live.ports.store.read_log([LogKind.STRETCH], policy.id, limit=10_000)
         expected = fold([read_stretch(entry) for entry in reversed(entries)])
         assert list(live.scaling.ports.policies.list_days(policy.id)) == list(expected)
+
+
+def test_the_time_of_a_wake_is_learned_from_the_wakes_of_the_month(demo: tuple[Live, TestClient]) -> None:
+    """The page said "about 30 s, not measured yet" next to a strip full of wakes."""
+    live, client = demo
+    shown = {
+        each["name"]: each["state"] for each in client.get("/api/v1/scaling/policies").json()["policies"]
+    }
+    for policy in live.scaling.ports.policies.list_policies():
+        entries = reversed(live.ports.store.read_log([LogKind.WAKE], policy.id, limit=1000))
+        steps = [fact for entry in entries if (fact := fact_in(entry, PolicyStep)) is not None]
+        timed = [step for step in steps if step.seconds is not None][-KEPT_WAKES:]
+        assert len(timed) >= 5, policy.name
+        wakes = shown[policy.name]["wakes"]
+        told = [(step.seconds, step.node_seconds, step.wake_reason) for step in timed]
+        assert [(one["seconds"], one["node_seconds"], one["reason"]) for one in wakes] == told
+        pods = sorted(one["seconds"] - one["node_seconds"] for one in wakes)
+        assert shown[policy.name]["estimated_ready_seconds"] >= pods[len(pods) // 2]
+        state = live.scaling.ports.policies.find_state(policy.id)
+        assert state is not None
+        assert all(one.slept_seconds > one.seconds for one in state.wakes[1:]), "the flap guard weighs them"
 
 
 def test_what_the_demo_paid_and_saved_is_a_believable_amount(demo: tuple[Live, TestClient]) -> None:

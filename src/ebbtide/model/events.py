@@ -305,6 +305,8 @@ class PolicyStep:
     """Of a wake."""
     seconds: float | None = None
     """From the wake until ready, once it is."""
+    node_seconds: float | None = None
+    """How many of them it waited for a node."""
 
 
 @dataclass(frozen=True, slots=True)

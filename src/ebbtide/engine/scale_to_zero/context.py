@@ -150,12 +150,15 @@ def step_of(policy: Policy, state: IdleState, kind: LogKind, detail: str) -> Pol
     if kind is not LogKind.WAKE:
         return step
     last = state.wakes[-1] if state.wakes else None
-    ready = last is not None and state.phase is Phase.ACTIVE and last.at == state.last_wake_at
+    timed = (
+        last if state.phase is Phase.ACTIVE and last is not None and last.at == state.last_wake_at else None
+    )
     return replace(
         step,
         wake_reason=state.wake_reason or WakeReason.MANUAL,
         wake_id=wake_id(policy.id, state.wake_count),
-        seconds=last.seconds if last is not None and ready else None,
+        seconds=timed.seconds if timed else None,
+        node_seconds=timed.node_seconds if timed else None,
     )
 
 

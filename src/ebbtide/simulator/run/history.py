@@ -4,24 +4,28 @@ slept.
 The file was made by `scripts/make_demo_history.py`, which plays the month with the real engine. It is laid
 before any start that has the same time of day and day of the week: all times in it move by the same number of
 weeks. The ledger is not in the file; it is built from the stretches in the log, as `ebbtide savings rebuild`
-does.
+does. Nor are the states of the policies: their last wakes, from which the next one is estimated, are read
+from the log.
 """
 
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import resources
 from typing import Any
 
 import msgspec
 
 from ebbtide import typed
+from ebbtide.core.scale_to_zero.wake import KEPT_WAKES
 from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.errors import StoreUnusable
-from ebbtide.model.events import FACTS, Event
+from ebbtide.model.events import FACTS, Event, PolicyStep
+from ebbtide.model.idle import IdleState, Phase, WakeReason, WakeTime
 from ebbtide.model.log import LogEntry, LogKind
-from ebbtide.narrate import entry_of
+from ebbtide.narrate import entry_of, fact_in
 from ebbtide.ports import Store
 
 FILE = "history.json.gz"
@@ -75,15 +79,41 @@ def start_before(history: History, now: float) -> float:
 
 
 def remember(history: History, store: Store, scaling: Scaling, start: float) -> None:
-    """Write the month before `start` into the log, and build the ledger from it."""
-    batch: list[LogEntry] = []
-    for number, entry in enumerate(_entries(history, int(start) - history.end)):
-        batch.append(entry)
-        if number % AT_ONCE == AT_ONCE - 1:
-            store.append(batch)
-            batch = []
-    store.append(batch)
+    """Write the month before `start` into the log, and build the ledger and the last wakes from it."""
+    entries = list(_entries(history, int(start) - history.end))
+    for number in range(0, len(entries), AT_ONCE):
+        store.append(entries[number : number + AT_ONCE])
     scaling.rebuild()
+    policies, known = scaling.ports.policies, wakes_in(entries)
+    states = [state for state in policies.list_states() if state.policy_id in known]
+    policies.write_states([_with_wakes(state, known[state.policy_id]) for state in states])
+
+
+def _with_wakes(state: IdleState, wakes: Sequence[WakeTime]) -> IdleState:
+    return replace(state, wakes=tuple(wakes[-KEPT_WAKES:]), last_wake_at=wakes[-1].at)
+
+
+def wakes_in(entries: Iterable[LogEntry]) -> dict[str, list[WakeTime]]:
+    """The wakes of each policy that ended, by its id, oldest first. A wake is logged when it begins and when
+    it is ready; how long the target slept before is known from when it was put to zero."""
+    found: dict[str, list[WakeTime]] = {}
+    zero_at: dict[str, int] = {}
+    began_at: dict[str, int] = {}
+    for entry in entries:
+        step = fact_in(entry, PolicyStep)
+        if step is None:
+            continue
+        if step.phase is Phase.ZERO:
+            zero_at[entry.subject] = entry.at
+        elif step.wake_id is not None and step.seconds is None:
+            began_at[step.wake_id] = entry.at
+        elif step.wake_id is not None and step.seconds is not None and step.wake_id in began_at:
+            at = began_at[step.wake_id]
+            slept = float(at - zero_at.get(entry.subject, at))
+            reason = step.wake_reason or WakeReason.MANUAL
+            one = WakeTime(at, step.seconds, step.node_seconds or 0.0, reason, slept)
+            found.setdefault(entry.subject, []).append(one)
+    return found
 
 
 def _entries(history: History, later: int) -> Iterator[LogEntry]:
