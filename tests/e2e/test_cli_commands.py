@@ -194,7 +194,9 @@ def test_the_demo_prints_plain_lines_without_a_terminal(shell: Shell) -> None:
     told = shell.run("demo", "--terminal", "--speed", "0").out
     assert "; another takes over" in told
     assert "interruption of" in told
-    assert "launch cpx32" in told
+    assert "launch m7i.xlarge" in told
+    assert "cpx" not in told, "Hetzner sells no spot"
+    assert " USD" in told
     assert "removed" in told
     assert told.endswith("No safety rule was violated.\n")
     assert shell.files() == []

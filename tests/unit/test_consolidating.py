@@ -136,7 +136,7 @@ def test_what_the_budgets_leave_of_it_must_still_be_worth_it() -> None:
         loaded(*NAMES), make_record(), replace(SETTINGS, budgets=(one,), consolidation=pricier)
     )
     assert failed(decision).name == "still worth it"
-    assert failed(decision).says == "0.05 EUR/h are saved within the budgets, 0.06 are asked for"
+    assert failed(decision).says == "0.05 EUR/h are saved within the budgets, 0.06 are required"
 
 
 def test_a_plan_that_launches_nodes_is_taken_as_a_whole_or_not_at_all() -> None:

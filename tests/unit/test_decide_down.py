@@ -121,7 +121,7 @@ def test_reading_26_control_plane_system_and_foreign_nodes_are_neither_counted_n
 
 def test_precondition_4_no_other_scaling_is_in_progress() -> None:
     check = failed(decided(make_snapshot(NODES), calm(operation=make_scale_down(id="op-7"))))
-    assert check == Check("no operation in progress", False, "operation op-7 is in progress")
+    assert check == Check("no operation in progress", False, "a scale-down is in progress (operation op-7)")
 
 
 def test_a_scale_down_never_races_a_spot_notice() -> None:

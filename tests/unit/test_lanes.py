@@ -147,7 +147,7 @@ def test_no_node_is_chosen_to_go_while_nodes_are_launched() -> None:
     idle = make_snapshot(make_nodes("a1", "a2", "b1"))
     record = make_record(idle_since=NOW - 600, worker_count=3, pod_count=3, launching=launch(make_slot()))
     check = failed(decided(idle, record), Action.SCALE_DOWN)
-    assert check == Check("no operation in progress", False, "operation op is in progress")
+    assert check == Check("no operation in progress", False, "a scale-up is in progress (operation op)")
 
 
 def test_an_operation_is_put_into_its_lane_and_taken_out_of_it_alone() -> None:

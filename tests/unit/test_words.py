@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 
-from ebbtide.core.words import a_time, a_while, count_of, names_of, short_id, time_of_day
+from ebbtide.core.words import a_price, a_time, a_while, count_of, names_of, short_id, time_of_day, two_prices
 
 
 @pytest.mark.parametrize(
@@ -43,3 +45,35 @@ def test_long_lists_are_cut_and_say_so() -> None:
 def test_ids_are_short() -> None:
     assert short_id("op") == "op"
     assert short_id("1793602800-01kq7x3v9pzzz0a1b2c") == "…0a1b2c"
+
+
+@pytest.mark.parametrize(
+    ("amount", "said"),
+    [
+        ("0", "0.00"),
+        ("2", "2.00"),
+        ("0.100", "0.10"),
+        ("0.1368", "0.1368"),
+        ("0.084672", "0.0847"),
+        ("9.386496", "9.39"),
+        ("-0.018528", "-0.0185"),
+        ("0.0000512", "0.000051"),
+        ("1234.5", "1234.50"),
+    ],
+)
+def test_money_has_as_many_digits_as_people_read(amount: str, said: str) -> None:
+    assert a_price(Decimal(amount)) == said
+
+
+@pytest.mark.parametrize(
+    ("amount", "limit", "said"),
+    [
+        ("0.084672", "0.1032", ("0.0847", "0.1032")),
+        ("0.10318", "0.1032", ("0.10318", "0.1032")),
+        ("1.001", "1", ("1.001", "1.00")),
+        ("0.1", "0.1", ("0.10", "0.10")),
+        ("0.10000001", "0.1", ("0.10", "0.10")),
+    ],
+)
+def test_two_amounts_that_differ_are_told_apart(amount: str, limit: str, said: tuple[str, str]) -> None:
+    assert two_prices(Decimal(amount), Decimal(limit)) == said

@@ -1,13 +1,15 @@
-"""Times, durations, counts and shares as people read them."""
+"""Times, durations, counts, shares and money as people read them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 MOST_DIGITS = 6
 SHORT_ID_CHARACTERS = 6
+CENTS, PRICE_DIGITS = 2, 4
 
 
 def a_time(epoch: int) -> str:
@@ -60,3 +62,29 @@ def two_shares(value: float, limit: float) -> tuple[str, str]:
     while digits < MOST_DIGITS and value != limit and f"{value:.{digits}f}" == f"{limit:.{digits}f}":
         digits += 1
     return f"{value:.{digits}f}", f"{limit:.2f}"
+
+
+def a_price(amount: Decimal) -> str:
+    """Cents from one unit on, hundredths of them below, and two digits of what is smaller still: prices an
+    hour are small, and nobody reads six digits."""
+    return _rounded(amount, _price_digits(amount))
+
+
+def two_prices(amount: Decimal, limit: Decimal) -> tuple[str, str]:
+    """Both with as many digits as it takes to tell them apart."""
+    one, other = _price_digits(amount), _price_digits(limit)
+    while amount != limit and _rounded(amount, one) == _rounded(limit, other) and one < MOST_DIGITS:
+        one, other = one + 1, other + 1
+    return _rounded(amount, one), _rounded(limit, other)
+
+
+def _price_digits(amount: Decimal) -> int:
+    if abs(amount) >= 1 or not amount:
+        return CENTS
+    return max(PRICE_DIGITS, 1 - amount.adjusted())
+
+
+def _rounded(amount: Decimal, digits: int) -> str:
+    """Without the zeros at its end, but for cents."""
+    whole, _, part = f"{amount:.{digits}f}".partition(".")
+    return f"{whole}.{part.rstrip('0').ljust(CENTS, '0')}"

@@ -9,6 +9,7 @@ A sentence begins with what it is about; ids come last and short.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import TypeVar, assert_never
 
 import msgspec
@@ -16,7 +17,7 @@ import msgspec
 from ebbtide import typed
 from ebbtide.core.operations.facts import kind_of, part_name, parts
 from ebbtide.core.operations.machine import Work
-from ebbtide.core.words import a_while, count_of
+from ebbtide.core.words import a_price, a_while, count_of
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.events import (
     FACTS,
@@ -130,6 +131,8 @@ def _switch(fact: SwitchSet | FaultStruck) -> str:
 
 
 def _cost(fact: CostNoted) -> str:
-    amounts = ", ".join(f"{amount} {currency}" for currency, amount in sorted(fact.perHour.items()))
+    amounts = ", ".join(
+        f"{a_price(Decimal(amount))} {currency}" for currency, amount in sorted(fact.perHour.items())
+    )
     unpriced = f"; {count_of(fact.unpriced, 'worker')} without a known price" if fact.unpriced else ""
     return f"the workers cost {amounts or 'nothing that is known'} an hour{unpriced}"

@@ -123,7 +123,7 @@ def test_a_node_that_rests_stays_but_takes_pods_in() -> None:
     assert report.refusals == (Refusal("a3", "it is skipped until 2023-11-14 22:14 UTC: it would not drain"),)
     assert (
         fate(report, "a3")
-        == "it is skipped until 2023-11-14 22:14 UTC: it would not drain; it takes in 1 pods"
+        == "it is skipped until 2023-11-14 22:14 UTC: it would not drain; it takes in 1 pod"
     )
 
 

@@ -42,7 +42,7 @@ def test_nothing_is_looked_at_while_it_is_off() -> None:
             "cooled down",
             "7199 s since the last consolidation, the cooldown is 7200 s",
         ),
-        (lanes(make_scale_up(id="up-1")), "stable", "operation up-1 is in progress"),
+        (lanes(make_scale_up(id="up-1")), "stable", "a scale-up is in progress (operation up-1)"),
         ({"spots": (make_spot("a1"),)}, "stable", "1 spot notice is being answered"),
         ({"paused": True}, "not paused", "removals are paused"),
         ({"worker_count": 20}, "plausible", "2 workers are seen where there were 20 just before"),

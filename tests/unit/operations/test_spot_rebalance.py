@@ -95,7 +95,7 @@ def test_a_gate_that_fails_when_terminating_is_entered_gives_the_node_back() -> 
 @pytest.mark.parametrize(
     ("record", "why"),
     [
-        ({"operation": make_scale_up(make_slot())}, "operation op is in progress"),
+        ({"operation": make_scale_up(make_slot())}, "a scale-up is in progress (operation op)"),
         ({"paused": True}, "removals are paused"),
         ({"worker_count": 40}, "4 workers are seen where there were 40 just before"),
         (

@@ -21,7 +21,7 @@ from ebbtide.core.nodes.capacity import count_against_max, held_by_pool
 from ebbtide.core.nodes.headroom import wanted_now
 from ebbtide.core.nodes.question import Question
 from ebbtide.core.packing.budget import Budget
-from ebbtide.core.words import count_of
+from ebbtide.core.words import a_price, a_while, count_of, two_prices
 from ebbtide.model.check import Check, Gate
 from ebbtide.model.consolidation import (
     ConsolidationPlan,
@@ -134,14 +134,20 @@ class Choice:
     def _permits(self, draft: Draft) -> Iterator[Check]:
         rules, savings, moves = self._rules, self._scene.cost - draft.cost, len(draft.moves)
         least, currency = self._least, self._found.currency
-        short = f"fall short of {least} by {plain(least - savings)}"
+        saved, asked = two_prices(savings, least)
         enough = savings >= least
-        says = f"reach the {least} asked for" if enough else short
-        yield Check("savings", enough, f"savings {plain(savings)} {currency}/h {says}")
+        says = (
+            f"reach the {asked} required"
+            if enough
+            else f"fall short of {asked} by {a_price(least - savings)}"
+        )
+        yield Check("savings", enough, f"savings {saved} {currency}/h {says}")
         cost = moves * rules.move_cost
         returned = savings * rules.payback_seconds / SECONDS_PER_HOUR
+        spent, gained = two_prices(cost, returned)
+        over = a_while(rules.payback_seconds)
         says = (
-            f"{moves} moves are held to cost {plain(cost)}, {rules.payback_seconds} s save {plain(returned)}"
+            f"{count_of(moves, 'move')} cost about {spent} {currency}, {over} of the savings bring {gained}"
         )
         yield Check("pays back", cost <= returned, says)
         done = evicted_lately(self._record, self._now)
@@ -222,14 +228,14 @@ class Choice:
         for node in self._found.nodes:
             site = gone.get(node.node_name)
             if site is not None and site.parcels:
-                why = f"its {node.pods} pods fit elsewhere"
-                yield replace(node, kept=False, why=why)
+                fit = "its pod fits" if node.pods == 1 else f"its {node.pods} pods fit"
+                yield replace(node, kept=False, why=f"{fit} elsewhere")
             elif site is not None:
-                says = f"empty for {node.idle_seconds} s, at least {rules.min_idle_seconds} s"
+                says = f"empty for {a_while(node.idle_seconds)}, at least {a_while(rules.min_idle_seconds)}"
                 yield replace(node, kept=False, why=says)
             elif taken_in[node.node_name]:
                 before = f"{node.why}; " if node.why else ""
-                yield replace(node, why=f"{before}it takes in {taken_in[node.node_name]} pods")
+                yield replace(node, why=f"{before}it takes in {count_of(taken_in[node.node_name], 'pod')}")
             elif node.why:
                 yield node
             else:
@@ -247,7 +253,7 @@ class Choice:
         return "nothing is gained without it"
 
     def _money(self, amount: Decimal) -> str:
-        return f"{plain(amount)} {self._found.currency}/h"
+        return f"{a_price(amount)} {self._found.currency}/h"
 
 
 def _frontier(found: Sequence[tuple[int, Decimal]]) -> tuple[FrontierPoint, ...]:
@@ -262,9 +268,3 @@ def _frontier(found: Sequence[tuple[int, Decimal]]) -> tuple[FrontierPoint, ...]
 def _slot(fresh: Fresh) -> Slot:
     offer = fresh.offer
     return Slot(fresh.key, offer.pool.name, offer.zone, offer.node_type.name, offer.pool.market)
-
-
-def plain(amount: Decimal) -> str:
-    """A sum of money without the noughts at its end."""
-    text = f"{amount:.6f}".rstrip("0")
-    return text + "00" if text.endswith(".") else text

@@ -22,9 +22,9 @@ from ebbtide.core.consolidation.pace import cooled_down
 from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.capacity import standing
 from ebbtide.core.nodes.demand import settled
-from ebbtide.core.nodes.question import Question
+from ebbtide.core.nodes.question import Question, in_progress
 from ebbtide.core.packing.budget import Budget, CountingClock
-from ebbtide.core.words import count_of, short_id
+from ebbtide.core.words import count_of
 from ebbtide.model.check import Check
 from ebbtide.model.consolidation import ConsolidationReport
 from ebbtide.model.record import Record
@@ -101,7 +101,7 @@ def _with_reason(checks: tuple[Check, ...], found: Look) -> tuple[Check, ...]:
 
 def _stable(record: Record) -> Check:
     if record.operation is not None:
-        return Check("stable", False, f"operation {short_id(record.operation.id)} is in progress")
+        return Check("stable", False, in_progress(record.operation))
     if record.spots:
         are = "is" if len(record.spots) == 1 else "are"
         says = f"{count_of(len(record.spots), 'spot notice')} {are} being answered"

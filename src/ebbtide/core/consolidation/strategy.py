@@ -15,7 +15,7 @@ from ebbtide.core.consolidation.evaluate import evaluate
 from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.budgets import allowed
 from ebbtide.core.nodes.question import Answer, Question, backed_off, no_operation
-from ebbtide.core.words import short_id
+from ebbtide.core.words import a_price, count_of, names_of, short_id, two_prices
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Check, Refusal
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport
@@ -71,7 +71,8 @@ def _empty(
     says = f"{asked} nodes may be emptied" + (f", no more: {over}" if over else "")
     yield Check("within budget", asked > 0, says)
     least = q.settings.consolidation.least_savings(plan.cost_before)
-    says = f"{plan.savings_per_hour} {plan.currency}/h are saved within the budgets, {least} are asked for"
+    saved, asked = two_prices(plan.savings_per_hour, least)
+    says = f"{saved} {plan.currency}/h are saved within the budgets, {asked} are required"
     yield Check("still worth it", plan.savings_per_hour >= least, says)
     answer.consolidation = replace(report, plan=plan)
     answer.slots, answer.reason = plan.slots, _in_words(plan)
@@ -140,9 +141,9 @@ def _said(count: int, refusals: tuple[Refusal, ...]) -> str:
 
 
 def _in_words(plan: ConsolidationPlan) -> str:
-    nodes = ", ".join(one.node_name for one in (*plan.sources, *plan.empties))
-    saves = f"saves {plan.savings_per_hour} {plan.currency}/h"
+    nodes = names_of([one.node_name for one in (*plan.sources, *plan.empties)])
+    saves = f"saves {a_price(plan.savings_per_hour)} {plan.currency}/h"
     if not plan.sources:
         return f"consolidation: remove {nodes}, empty and idle; {saves}"
     launched = f", {len(plan.slots)} launched first" if plan.slots else ""
-    return f"consolidation: empty {nodes} by {len(plan.moves)} moves{launched}; {saves}"
+    return f"consolidation: empty {nodes} by {count_of(len(plan.moves), 'move')}{launched}; {saves}"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from ebbtide.core.nodes.question import Question
 from ebbtide.core.operations.closing import backoff_until
-from ebbtide.core.words import short_id
 from ebbtide.model.check import Check
 from ebbtide.model.operation import Slot, SlotState
 from ebbtide.model.record import Record
@@ -28,8 +27,7 @@ def can_launch(q: Question) -> Check:
     if operation is None:
         return Check(name, True, "no launch is in progress")
     slots = len(operation.slots)
-    says = f"operation {short_id(operation.id)} is in progress with {slots} slots, "
-    says += f"at most {MOST_SLOTS} are extended"
+    says = f"a scale-up of {slots} nodes is in progress; one of fewer than {MOST_SLOTS} can be extended"
     return Check(name, slots < MOST_SLOTS, says)
 
 

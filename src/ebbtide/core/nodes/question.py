@@ -9,7 +9,7 @@ from ebbtide.core.words import short_id
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Check, Refusal
 from ebbtide.model.consolidation import ConsolidationReport
-from ebbtide.model.operation import Operation, Removal, Slot
+from ebbtide.model.operation import Consolidate, Operation, Removal, ScaleUp, Slot
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -56,7 +56,12 @@ def no_removal(q: Question) -> Check:
 
 
 def _none_open(operation: Operation | None) -> Check:
-    says = (
-        f"operation {short_id(operation.id)} is in progress" if operation else "no operation is in progress"
-    )
+    says = in_progress(operation) if operation else "no operation is in progress"
     return Check("no operation in progress", operation is None, says)
+
+
+def in_progress(operation: Operation) -> str:
+    """What it does says more than its id, which comes last."""
+    adds, packs = isinstance(operation, ScaleUp), isinstance(operation, Consolidate)
+    kind = "scale-up" if adds else "consolidation" if packs else "scale-down"
+    return f"a {kind} is in progress (operation {short_id(operation.id)})"

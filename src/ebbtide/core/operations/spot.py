@@ -20,12 +20,12 @@ from ebbtide.core.nodes import gates, refused
 from ebbtide.core.nodes.capacity import condemned, open_removals, total
 from ebbtide.core.nodes.drain import Disruptions
 from ebbtide.core.nodes.offers import replacement_offer
+from ebbtide.core.nodes.question import in_progress
 from ebbtide.core.nodes.targets import why_kept, why_not_drainable
 from ebbtide.core.operations import removals, slots
 from ebbtide.core.operations.closing import Closed, handed_over, rest_offers
 from ebbtide.core.operations.situation import Situation
 from ebbtide.core.step import Step
-from ebbtide.core.words import short_id
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.effect import Effect, Outcome
 from ebbtide.model.events import SpotAnswer
@@ -201,7 +201,7 @@ def _why_wait(spot: Spot, situation: Situation) -> str:
     """The first gate that keeps a recommendation from being followed now."""
     snapshot, record, settings = situation.snapshot, situation.record, situation.settings
     if record.operation is not None:
-        return f"operation {short_id(record.operation.id)} is in progress"
+        return in_progress(record.operation)
     checks = (
         gates.not_paused(record),
         gates.plausible(snapshot, record, settings),

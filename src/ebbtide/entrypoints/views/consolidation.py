@@ -9,8 +9,8 @@ from typing import Any
 
 from rich.table import Table
 
-from ebbtide.core.consolidation.choose import plain
 from ebbtide.core.consolidation.summary import CENT, HOURS_PER_MONTH, evaluated
+from ebbtide.core.words import a_price
 from ebbtide.entrypoints.cli.writing import span
 from ebbtide.model.consolidation import (
     ConsolidationPlan,
@@ -40,7 +40,7 @@ def _cells(node: NodeAnalysis) -> tuple[str, ...]:
         span(node.age_seconds),
         span(node.idle_seconds) if node.idle_seconds else "-",
         str(node.pods),
-        "unknown" if node.cost_per_hour is None else plain(node.cost_per_hour),
+        "unknown" if node.cost_per_hour is None else a_price(node.cost_per_hour),
         "kept" if node.kept else "removed",
     )
 
@@ -76,7 +76,7 @@ def _sums(plan: ConsolidationPlan) -> Iterator[str]:
     points = plan.frontier
     step = max(1, -(-len(points) // POINTS_SHOWN))
     shown = [*points[:-1:step], points[-1]]
-    texts = ", ".join(f"{point.pods_moved} moves: {plain(point.cost_per_hour)}" for point in shown)
+    texts = ", ".join(f"{point.pods_moved} moves: {a_price(point.cost_per_hour)}" for point in shown)
     yield f"For more moves it could cost less: {texts}."
 
 
@@ -87,7 +87,7 @@ def _gap(plan: ConsolidationPlan) -> str:
 
 
 def _money(amount: Decimal, plan: ConsolidationPlan) -> str:
-    return f"{plain(amount)} {plan.currency}/h"
+    return f"{a_price(amount)} {plan.currency}/h"
 
 
 def _month(amount: Decimal) -> str:

@@ -58,7 +58,7 @@ def shop_scene() -> Scene:
 def shop_settings() -> Settings:
     """The profile `balanced`, with a maximum, and with drains that are given up sooner than by default:
     people watch them."""
-    types = tuple(_priced(EC2[name]) for name in TYPES)
+    types = tuple(with_spot(EC2[name]) for name in TYPES)
     pools = (
         Pool("general", types, ZONES, Market.ON_DEMAND, weight=1),
         Pool("spot", types, ZONES, Market.SPOT, labels=(("capacity", "spot"),), max_workers=16),
@@ -99,7 +99,8 @@ def shop_settings() -> Settings:
     )
 
 
-def _priced(listed: NodeType) -> NodeType:
+def with_spot(listed: NodeType) -> NodeType:
+    """The type with a price for spot, which the list has none of: EC2 sells spot, Hetzner does not."""
     price = listed.price
     spot = price and replace(price, per_hour=price.per_hour * SPOT_SHARE, source=SPOT_SOURCE)
     return replace(listed, spot_price=spot)

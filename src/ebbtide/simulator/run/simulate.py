@@ -17,6 +17,7 @@ from math import ceil
 
 import msgspec
 
+from ebbtide.core.nodes.offers import currencies
 from ebbtide.engine.rounds import InvariantBroken
 from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.errors import EbbtideError
@@ -237,7 +238,7 @@ class Simulation:
                 operation=describe(record),
                 says=says,
                 cost=self._cost(),
-                currency=CURRENCY,
+                currency=self._currency(),
                 quiet=quiet,
                 faulty=faulty,
                 events=tuple(self._events),
@@ -251,6 +252,9 @@ class Simulation:
             return self._store.load()
         except EbbtideError:
             return self.stage.checker.record or Record(self.scenario.settings.cluster)
+
+    def _currency(self) -> str:
+        return next(iter(currencies(self.scenario.settings.pools)), CURRENCY)
 
     def _cost(self) -> Decimal:
         return self.stage.world.machines.cost() - self._before[1]
@@ -269,7 +273,7 @@ class Simulation:
             interruptions=world.incidents.mail.interruptions,
             node_hours=round((world.machines.node_seconds() - self._before[0]) / 3600, 3),
             cost=str(self._cost().quantize(Decimal("0.0001"))),
-            currency=CURRENCY,
+            currency=self._currency(),
             pending_pod_seconds=round(world.inventory.pending_pod_seconds),
             crashes=self.crashes,
             failed_ticks=self.failed_ticks,
