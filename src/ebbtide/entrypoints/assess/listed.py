@@ -1,9 +1,11 @@
 """Prices for reading only: machine types of clouds that Ebbtide launches nothing in, and how far the prices
 of regions and of spot lie from the listed ones. Nothing is launched by any of it.
 
-GKE and AKS: list prices on demand for Linux of us-central1 and eastus, USD an hour. Regions of EC2: what an
-m5.large costs there compared with us-east-1. Typed in by hand and not checked against the clouds: good for a
-first look, not for a bill. A report names the list and its date next to every price.
+GKE and AKS: list prices on demand for Linux of us-central1 and eastus, USD an hour. Hetzner: types that are
+not built in, from the price a month that was listed at the end of 2025 to the one in 2026, EUR; the first is
+below the second for each, and which of them a server costs depends on when and where it was ordered. Regions
+of EC2: what an m5.large costs there compared with us-east-1. Typed in by hand and not checked against the
+clouds: good for a first look, not for a bill. A report names the list and its date next to every price.
 """
 
 from __future__ import annotations
@@ -87,6 +89,45 @@ Standard_F4s_v2     4    8   0.1690
 Standard_F8s_v2     8   16   0.3380
 """)
 
+
+@dataclass(frozen=True, slots=True)
+class Ranged:
+    """EUR a month, from and to."""
+
+    low: Decimal
+    high: Decimal
+
+
+def _ranges(text: str) -> dict[str, Ranged]:
+    rows = (line.split() for line in text.strip().splitlines())
+    return {name: Ranged(Decimal(low), Decimal(high)) for name, low, high in rows}
+
+
+HETZNER = _ranges("""
+cx22     3.79    5.99
+cx32     6.80    8.99
+cx42    14.99   16.49
+cx52    29.49   29.99
+cx23     3.49    5.99
+cx33     5.49    8.99
+cx43     9.49   16.49
+cx53    17.49   29.99
+cax11    3.79    6.49
+cax21    6.49   10.99
+cax31   12.49   21.49
+cax41   24.49   41.49
+cpx11    4.99   17.99
+cpx21    9.49   32.49
+cpx31   16.49   62.99
+cpx41   30.49  120.99
+cpx51   60.49  238.49
+ccx13   12.49   43.49
+ccx23   24.49   86.49
+ccx33   48.49  138.99
+ccx43   96.49  276.49
+ccx53  192.49  533.99
+ccx63  288.49  853.99
+""")
 EC2_REGIONS: Mapping[str, Decimal] = {
     region: Decimal(factor)
     for region, factor in {

@@ -8,18 +8,21 @@ from decimal import Decimal
 
 from ebbtide.core.prices import catalogue, ec2_types
 from ebbtide.core.prices.book import PriceBook
+from ebbtide.entrypoints.assess.ec2_families import ec2_price
 from ebbtide.entrypoints.assess.listed import (
     AKS,
     ANYWHERE,
     AS_OF,
     EC2_REGIONS,
     GKE,
+    HETZNER,
     HOME,
     NEAR,
     PREFIXES,
     SPOT,
     Cloud,
     Listed,
+    Ranged,
 )
 from ebbtide.model.money import Price
 from ebbtide.model.node import Market, Node
@@ -30,6 +33,7 @@ MIB_PER_GIB = 1024
 GIB_PER_CPU = 4
 """Memory that counts as much as one CPU, to compare sizes."""
 MICRO = Decimal("0.000001")
+HOURS_A_MONTH = 730
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +64,10 @@ def cloud_of(node: Node) -> Cloud:
     found = next((cloud for prefix, cloud in PREFIXES.items() if node.provider_id.startswith(prefix)), None)
     if found is not None:
         return found
-    if node.instance_type in catalogue.EC2:
+    if ec2_price(node.instance_type) is not None:
         return Cloud.EC2
-    return Cloud.HETZNER if node.instance_type in catalogue.HETZNER else Cloud.UNKNOWN
+    hetzner = node.instance_type in catalogue.HETZNER or node.instance_type in HETZNER
+    return Cloud.HETZNER if hetzner else Cloud.UNKNOWN
 
 
 def region_of(node: Node) -> str:
@@ -96,12 +101,31 @@ def _on_demand(node: Node, book: PriceBook) -> NodePrice | None:
     if known is not None:
         listed = _as_listed(known)
         return listed if known.source != ec2_types.SOURCE else _in_region(listed, Cloud.EC2, region)
-    found = (GKE if cloud is Cloud.GKE else AKS if cloud is Cloud.AKS else {}).get(node.instance_type)
-    if found is not None:
-        listed = NodePrice(found.per_hour, found.per_hour, "USD", f"{cloud} list price, {AS_OF}")
-        return _in_region(listed, cloud, region)
-    sized = _by_size(node, cloud)
-    return None if sized is None else _in_region(sized, cloud, region)
+    found = _listed(node.instance_type, cloud) or _by_size(node, cloud)
+    return None if found is None else _in_region(found, cloud, region)
+
+
+def _listed(name: str, cloud: Cloud) -> NodePrice | None:
+    match cloud:
+        case Cloud.EC2:
+            price = ec2_price(name)
+            basis = f"{ec2_types.SOURCE}, {ec2_types.AS_OF}"
+            return None if price is None else NodePrice(price, price, "USD", basis)
+        case Cloud.HETZNER:
+            known = HETZNER.get(name)
+            return None if known is None else _a_month(known)
+        case Cloud.GKE | Cloud.AKS:
+            found = (GKE if cloud is Cloud.GKE else AKS).get(name)
+            basis = f"{cloud} list price, {AS_OF}"
+            return None if found is None else NodePrice(found.per_hour, found.per_hour, "USD", basis)
+        case _:
+            return None
+
+
+def _a_month(found: Ranged) -> NodePrice:
+    low, high = ((each / HOURS_A_MONTH).quantize(MICRO) for each in (found.low, found.high))
+    basis = f"Hetzner changed its prices in 2026: from {found.low} to {found.high} EUR a month"
+    return NodePrice(low, high, "EUR", basis)
 
 
 def _in_region(price: NodePrice, cloud: Cloud, region: str) -> NodePrice:
