@@ -75,8 +75,8 @@ def test_standard_input_a_price_book_and_a_page(
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
     assert assess_command("-", read_book(prices), False, page) == 0
     said = capsys.readouterr().out
-    assert "They cost 4.0000 USD an hour (2920.00 a month)." in said
-    assert "2 could be removed now, which saves 2.5000 USD an hour" in said
+    assert "The nodes cost 4.00 USD an hour (2,920.00 a month)." in said
+    assert "2 nodes could be removed now, which saves 2.50 USD an hour" in said
     assert "Nothing was touched." in said
     assert "could be removed" in page.read_text()
 

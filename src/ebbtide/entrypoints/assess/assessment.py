@@ -108,6 +108,8 @@ class Assessment:
     """What packing all pods again would come to; none where nothing cheaper was found."""
     pending: tuple[tuple[str, str], ...] = ()
     """Pods that are pending, each with why no node takes it."""
+    requested: tuple[float, float] = (0.0, 0.0)
+    """Of the CPU and of the memory of all nodes together, what pods ask for."""
 
     @property
     def unpriced(self) -> tuple[str, ...]:
@@ -175,7 +177,16 @@ def assess(
         figures.append(found)
     pods, waiting = sum(map(len, view.pods_on.values())), view.waiting_pods
     again = repacked(view, estimated_book(view.workers, prices), now, clock)
-    return Assessment(tuple(figures), pods, len(waiting), (*notes, *more), again, judged.pending())
+    notes, pending = (*notes, *more), judged.pending()
+    return Assessment(tuple(figures), pods, len(waiting), notes, again, pending, _requested(view))
+
+
+def _requested(view: ClusterView) -> tuple[float, float]:
+    rooms = [node.allocatable for node in view.nodes]
+    asked = [pod.requests for pods in view.pods_on.values() for pod in pods]
+    cpu = sum(each.cpu_milli for each in asked) / max(sum(each.cpu_milli for each in rooms), 1)
+    memory = sum(each.memory_mib for each in asked) / max(sum(each.memory_mib for each in rooms), 1)
+    return cpu, memory
 
 
 def _settings(view: ClusterView) -> Settings:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from ebbtide.entrypoints.assess.assessment import Assessment
-from ebbtide.entrypoints.assess.words import a_month, cells, price, share, summary
+from ebbtide.entrypoints.assess.words import cells, headline, price, share, summary
 
 SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|!~])")
 
@@ -35,12 +35,7 @@ def as_markdown(result: Assessment) -> str:
 
 
 def _numbers(result: Assessment) -> str:
-    rows = [
-        ("cost", a_month(result.cost())),
-        ("for what no pod asks for", a_month(result.waste())),
-        ("could be saved by removing nodes now", a_month(result.saving())),
-    ]
-    return "\n" + table(("a month", "amount"), rows) + "\n"
+    return "\n" + table(("a month", "amount"), headline(result)) + "\n"
 
 
 def _moves(goes_to: Sequence[tuple[str, str]]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from ebbtide.entrypoints.assess.assessment import Assessment, NodeFigures
-from ebbtide.entrypoints.assess.words import COLUMNS, NUMERIC, a_month, cells, exactly, price, summary
+from ebbtide.entrypoints.assess.words import COLUMNS, NUMERIC, cells, headline, price, summary
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 STYLE = """
@@ -86,15 +86,8 @@ def _section(title: str, inside: str) -> str:
 
 
 def _numbers(result: Assessment) -> str:
-    again = result.repacked
-    pairs = [
-        ("cost a month", a_month(result.cost())),
-        ("not asked for", a_month(result.waste())),
-        ("saved by removing nodes now", a_month(result.saving())),
-    ]
-    if again is not None:
-        pairs.append(("saved by repacking", a_month(exactly(again.currency, again.savings))))
-    return f"<dl>{''.join(f'<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>' for k, v in pairs)}</dl>"
+    pairs = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in headline(result))
+    return f"<dl>{pairs}</dl>"
 
 
 def _bars(nodes: Sequence[NodeFigures]) -> str:
