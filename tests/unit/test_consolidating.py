@@ -170,7 +170,7 @@ def test_what_leaves_by_an_earlier_plan_goes_without_cooldown_or_threshold() -> 
     decision = decided(MARKED, leaving(900))
     assert decision.action is Action.CONSOLIDATE
     assert [removal.node_name for removal in decision.removals] == ["a1"]
-    assert decision.reason == "remove a1: emptied by consolidation …arlier"
+    assert decision.reason == "remove a1: emptied by consolidation (operation …arlier)"
     assert decision.consolidation is None
 
 

@@ -240,3 +240,5 @@ def test_a_tick_says_what_was_decided_or_why_nothing_was() -> None:
 def test_an_operation_that_does_not_move_says_what_it_waits_for() -> None:
     work = make_scale_up(make_slot(reason="throttled"), make_slot("op-1"))
     assert goes_on(work) == "scale-up goes on: op-0 RESERVED (throttled), op-1 RESERVED (operation op)"
+    many = make_scale_up(*(make_slot(f"op-{number}") for number in range(11)))
+    assert goes_on(many) == "scale-up goes on: 11 nodes RESERVED (operation op)"

@@ -85,6 +85,6 @@ def _price_digits(amount: Decimal) -> int:
 
 
 def _rounded(amount: Decimal, digits: int) -> str:
-    """Without the zeros at its end, but for cents."""
+    """Without the zeros at its end, except for cents."""
     whole, _, part = f"{amount:.{digits}f}".partition(".")
     return f"{whole}.{part.rstrip('0').ljust(CENTS, '0')}"

@@ -8,7 +8,7 @@ A sentence begins with what it is about; ids come last and short.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import TypeVar, assert_never
 
@@ -39,9 +39,11 @@ from ebbtide.model.events import (
     Transition,
 )
 from ebbtide.model.log import LogEntry, LogKind
-from ebbtide.model.operation import Consolidate
+from ebbtide.model.operation import Consolidate, Move
 from ebbtide.narrate import alarms, operations
 from ebbtide.narrate.operations import operation_tail
+
+MOST_NAMED = 3
 
 Fact = TypeVar("Fact", bound=Event)
 KINDS: Mapping[type[Event], LogKind] = {
@@ -113,13 +115,21 @@ def tick_of(decision: Decision) -> str:
 
 
 def goes_on(work: Work) -> str:
-    """What an operation that did not move is waiting for."""
-    steps = [
-        f"{part_name(part)} {part.state}" + (f" ({part.reason})" if part.reason else "")
-        for part in parts(work)
-        if not (isinstance(work, Consolidate) and part.settled)
-    ]
-    return f"{kind_of(work)} goes on: {', '.join(steps)}{operation_tail(work.id)}"
+    """What an operation that did not move is waiting for. Many parts at the same step are counted."""
+    steps: dict[tuple[str, str], list[str]] = {}
+    for part in parts(work):
+        if not (isinstance(work, Consolidate) and part.settled):
+            why = f" ({part.reason})" if part.reason else ""
+            noun = "pod" if isinstance(part, Move) else "node"
+            steps.setdefault((noun, f"{part.state}{why}"), []).append(part_name(part))
+    told = ", ".join(_at_a_step(names, noun, state) for (noun, state), names in steps.items())
+    return f"{kind_of(work)} goes on: {told}{operation_tail(work.id)}"
+
+
+def _at_a_step(names: Sequence[str], noun: str, state: str) -> str:
+    if len(names) > MOST_NAMED:
+        return f"{count_of(len(names), noun)} {state}"
+    return ", ".join(f"{name} {state}" for name in names)
 
 
 def _switch(fact: SwitchSet | FaultStruck) -> str:

@@ -40,6 +40,7 @@ def test_nodes_have_states_prices_and_use(client: TestClient) -> None:
     assert {node["zone"] for node in workers} == {"a", "b", "c"}
     assert all(node["price_per_hour"] for node in workers)
     assert all(0 <= node["cpu_requested"] <= 1 for node in workers)
+    assert all(node["cpu_milli"] > 0 and node["memory_mib"] > 0 for node in workers)
 
 
 def test_every_worker_says_why_it_is_kept(live: Live, client: TestClient) -> None:

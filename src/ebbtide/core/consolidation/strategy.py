@@ -35,8 +35,9 @@ def _go_on(q: Question, answer: Answer) -> Iterator[Check]:
     removals, answer.refusals = choose_leaving(q.snapshot, q.record, q.settings, q.now)
     yield Check("a node that leaves can go", bool(removals), _said(len(removals), answer.refusals))
     answer.removals = removals
-    names = ", ".join(removal.node_name for removal in removals)
-    answer.reason = f"remove {names}: emptied by consolidation {short_id(q.record.leaving[0].operation_id)}"
+    names = names_of([removal.node_name for removal in removals])
+    operation = short_id(q.record.leaving[0].operation_id)
+    answer.reason = f"remove {names}: emptied by consolidation (operation {operation})"
 
 
 def _begin(q: Question, answer: Answer) -> Iterator[Check]:

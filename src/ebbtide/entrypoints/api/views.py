@@ -252,6 +252,8 @@ def node_shape(
         pods=len(pods),
         cpu_requested=round(cpu, 3),
         memory_requested=round(memory, 3),
+        cpu_milli=node.allocatable.cpu_milli,
+        memory_mib=node.allocatable.memory_mib,
         price_per_hour=str(price.per_hour) if price else None,
         currency=price.currency if price else "",
         price_source=price.source if price else "",

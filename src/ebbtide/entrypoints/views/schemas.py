@@ -153,6 +153,8 @@ class NodeShape(Shape):
     pods: int
     cpu_requested: float = Field(description="Share of its CPU that pods ask for, 0 to 1.")
     memory_requested: float
+    cpu_milli: int = Field(default=0, description="CPU that pods can use on it, in thousandths.")
+    memory_mib: int = Field(default=0, description="Memory that pods can use on it.")
     price_per_hour: str | None
     currency: str
     price_source: str

@@ -4,6 +4,11 @@ import { ask } from "./api.js";
 import { h, source } from "./dom.js";
 import { plural } from "./words.js";
 
+const NAMES = {
+  adopt: "Follow unknown instances", forget: "Forget dead nodes", release: "Lift old cordons", retry: "Terminate again", scale_up: "Scale-up",
+  repair: "Repair", scale_down: "Scale-down", replace: "Replace expired nodes", consolidate: "Consolidation",
+};
+
 export function decisionDetail(found) {
   const seen = found.snapshot;
   const replay = h("span", { class: "quiet", role: "status" });
@@ -16,17 +21,29 @@ export function decisionDetail(found) {
   return [
     h("p", { class: "quiet" }, `Seen: ${plural(seen.nodes, "node")} (${plural(seen.workers, "worker")}), ${plural(seen.pods, "pod")} (${seen.waiting} pending), CPU ${seen.cpu === null ? "unknown" : seen.cpu.toFixed(2)}.`,
       seen.problems.length ? h("span", { class: "bad" }, ` Problems: ${seen.problems.join("; ")}.`) : ""),
-    ...found.decision.verdicts.map((verdict) => verdictPart(found, verdict, seen.problems.length > 0)),
+    ...ordered(found.decision.verdicts).map((verdict) => verdictPart(found, verdict, seen.problems.length > 0)),
     h("p", {}, button, replay),
     source(`/api/v1/decisions/${found.id}`),
   ];
 }
 
+const failedIn = (verdict) => verdict.checks.filter((check) => !check.passed);
+
+// What was done comes first, in full; what was not is a line with its reason, which opens.
+function ordered(verdicts) {
+  return [...verdicts].sort((one, other) => Number(failedIn(one).length > 0) - Number(failedIn(other).length > 0));
+}
+
 function verdictPart(found, verdict, blind) {
-  const failed = verdict.checks.filter((check) => !check.passed);
+  const failed = failedIn(verdict);
+  const name = NAMES[verdict.action] ?? verdict.action;
+  if (!failed.length) return h("div", {}, h("h3", {}, `${name}: yes`), checksOf(found, verdict, blind));
+  return h("details", { "data-key": `${found.id}-${verdict.action}-all` },
+    h("summary", {}, h("strong", {}, `${name}: no. `), `${failed.map((check) => check.says).join("; ")}.`), checksOf(found, verdict, blind));
+}
+
+function checksOf(found, verdict, blind) {
   return h("div", {},
-    h("h3", {}, verdict.action.replace("_", "-"), failed.length ? ": no" : ": yes"),
-    failed.length ? h("p", {}, `Because ${failed.map((check) => check.says).join("; ")}.`) : null,
     h("ul", { class: "checks" }, verdict.checks.map((check) => h("li", {}, mark(check.passed, blind),
       h("strong", {}, check.name), ": ", check.says))),
     verdict.refusals.length ? h("details", { "data-key": `${found.id}-${verdict.action}` }, h("summary", {}, `${plural(verdict.refusals.length, "node")} skipped`),

@@ -37,7 +37,7 @@ export function now(main, { say, refresh, drawn }) {
     h("div", { class: "desk" },
       h("div", { class: "side" }, faults.panel, parts.operation, parts.waiting, parts.brakes),
       h("div", {},
-        of("cluster", card("Nodes", parts.unknown, tiles.element, legend(), parts.picked, source("/api/v1/nodes"))),
+        of("cluster", card("Nodes", tiles.choice, parts.unknown, tiles.element, legend(), parts.picked, source("/api/v1/nodes"))),
         of("cluster", card("Last hours", h("p", { class: "row", role: "group", "aria-label": "Range" }, ranges), trend.element, source("/api/v1/costs"))),
         feed.element)),
   );
@@ -73,7 +73,7 @@ export function now(main, { say, refresh, drawn }) {
         ? h("p", { class: "warn" }, `Alarm at ${clock(status.last_alarm.at)}: ${status.last_alarm.says}`) : null,
       ...status.stale.length ? [] : status.problems.map((problem) => h("p", { class: "bad" }, problem))].flat());
     redraw(parts.numbers, stats([
-      ["workers", counted(`${status.workers} of ${status.min_workers} to ${status.max_workers}`)],
+      ["workers", counted(`${status.workers} of ${status.max_workers}`)],
       ["pods", counted(status.pods)], ["pending", counted(status.waiting.length), status.waiting.length ? "warn" : ""],
       ["CPU", status.cpu === null && status.last_cpu !== null ? `${share(status.last_cpu)} before` : share(status.cpu)],
       ["cost an hour", money(status.cost_per_hour, status.currency), status.unpriced ? "warn" : ""],
@@ -102,7 +102,7 @@ export function now(main, { say, refresh, drawn }) {
     const idle = node.idle_since ? `${span(status.now - node.idle_since)}` : "it has pods";
     return [h("h3", {}, node.name), stats([
       ["state", node.state, node.state === "ready" ? "good" : "warn"], ["type", node.instance_type], ["zone", node.zone], ["pods", node.pods],
-      ["CPU asked for", share(node.cpu_requested)], ["memory asked for", share(node.memory_requested)],
+      ["CPU requested", share(node.cpu_requested)], ["memory requested", share(node.memory_requested)],
       ["age", span(status.now - node.created_at)], ["empty for", idle],
       ["price an hour", money(node.price_per_hour, node.currency)],
     ]), node.kept_because ? h("p", {}, `Not removed: ${node.kept_because}.`) : null,

@@ -98,7 +98,7 @@ export function sleep(main, { say, refresh }) {
         h("button", { type: "button", "data-key": `keep-${policy.id}`, "aria-label": `Keep ${policy.name} up`, onclick: () => keepUp(policy, hours) }, "Keep up")),
       problem ? h("p", { class: "bad", id: `wrong-${policy.id}`, role: "alert" }, problem) : null,
       demo ? opening(policy) : null,
-      past.length ? h("details", { "data-key": `wakes-${policy.id}` }, h("summary", {}, `Last wakes (expected: ${Math.round(state.estimated_ready_seconds)} s)`),
+      past.length ? h("details", { "data-key": `wakes-${policy.id}` }, h("summary", {}, `Last ${plural(past.length, "wake")}`),
         table(`Wakes of ${policy.name}`, [["when"], ["reason"], ["seconds", "number"], ["for a node", "number"]],
           past.map((each) => [moment(each.at), each.reason, each.seconds.toFixed(1), each.node_seconds.toFixed(1)]))) : null,
       source(`/api/v1/scaling/policies/${policy.id}`));

@@ -1,36 +1,51 @@
-// Nodes as a picture, by zone. A tile is made once for each node and then only changed where something changed,
+// Nodes as a picture, by zone or by pool; a larger node is a wider tile. A tile is made once for each node and then only changed where something changed,
 // so a thousand of them can be kept up to date.
 
 import { h } from "./dom.js";
-import { share, span } from "./words.js";
+import { plural, share, span } from "./words.js";
 
 const MANY = 120;
+const WIDEST = 4;
+const GROUPS = [["zone", "Zone"], ["pool", "Pool"]];
 const LONGEST = 15;
 const SLICE_MS = 6;
 
 export class Tiles {
   constructor(onPick) {
     this.onPick = onPick;
-    this.zones = new Map();
+    this.by = "zone";
+    this.groups = new Map();
     this.tiles = new Map();
     this.picked = "";
     this.todo = [];
     this.working = false;
     this.element = h("div", { class: "zones" });
+    this.chips = GROUPS.map(([by, name]) => h("button", { type: "button", class: "chip", "aria-pressed": String(by === this.by), onclick: () => this.group(by) }, `By ${name.toLowerCase()}`));
+    this.choice = h("p", { class: "row", role: "group", "aria-label": "Group nodes" }, this.chips);
+  }
+
+  group(by) {
+    this.by = by;
+    this.chips.forEach((chip, at) => chip.setAttribute("aria-pressed", String(GROUPS[at][0] === by)));
+    this.groups.clear();
+    this.element.replaceChildren();
+    if (this.last) this.update(...this.last);
   }
 
   update(nodes, now) {
+    this.last = [nodes, now];
     const many = nodes.length > MANY;
+    const least = Math.min(...nodes.map((node) => node.cpu_milli || Infinity));
     const shared = many ? 0 : sharedStart(nodes.map((node) => node.name));
     const seen = new Set();
     const order = new Map();
     this.todo = [];
     for (const node of nodes) {
-      const zone = this.zone(node.zone || "no zone");
+      const zone = this.place(node[this.by] || `no ${this.by}`);
       const key = node.uid || node.name;
       seen.add(key);
       const tile = this.tile(key, node);
-      this.todo.push([tile, node, now, shared]);
+      this.todo.push([tile, node, now, shared, Math.min(WIDEST, Math.max(1, Math.round(node.cpu_milli / least) || 1))]);
       if (tile.element.parentElement !== zone.list) zone.list.append(tile.element);
       order.set(zone, (order.get(zone) ?? 0) + 1);
     }
@@ -39,10 +54,10 @@ export class Tiles {
       tile.element.remove();
       this.tiles.delete(key);
     }
-    for (const [name, zone] of this.zones) {
+    for (const [name, zone] of this.groups) {
       const count = order.get(zone) ?? 0;
       zone.element.hidden = count === 0;
-      text(zone.title, `Zone ${name}: ${count} ${count === 1 ? "node" : "nodes"}`);
+      text(zone.title, `${GROUPS.find(([by]) => by === this.by)[1]} ${name}: ${count} ${count === 1 ? "node" : "nodes"}`);
       zone.list.classList.toggle("many", many);
     }
     if (!this.working) this.work(many ? SLICE_MS : Infinity);
@@ -57,16 +72,16 @@ export class Tiles {
     if (this.working) requestAnimationFrame(() => this.work(most));
   }
 
-  zone(name) {
-    if (!this.zones.has(name)) {
+  place(name) {
+    if (!this.groups.has(name)) {
       const title = h("h3", {});
       const list = h("ul", { class: "tiles" });
       const element = h("div", { class: "zone" }, title, list);
-      this.zones.set(name, { title, list, element });
-      const after = [...this.zones.keys()].sort().indexOf(name);
+      this.groups.set(name, { title, list, element });
+      const after = [...this.groups.keys()].sort().indexOf(name);
       this.element.insertBefore(element, this.element.children[after] ?? null);
     }
-    return this.zones.get(name);
+    return this.groups.get(name);
   }
 
   tile(key, node) {
@@ -80,13 +95,13 @@ export class Tiles {
     return this.tiles.get(key);
   }
 
-  paint(tile, node, now, shared) {
+  paint(tile, node, now, shared, wide) {
     const idle = node.idle_since && node.state === "ready" ? now - node.idle_since : 0;
     const state = idle ? "idle" : node.state;
     const full = Math.min(1, Math.max(node.cpu_requested, node.memory_requested));
     const clock = idle ? `, empty for ${span(idle)}` : "";
-    const says = `${node.name}: ${node.state}${clock}, ${share(full)} asked for, ${node.pods} pods, ${node.instance_type}${node.market === "spot" ? ", spot" : ""}`;
-    const is = `${says}|${shared}|${this.picked === node.name}`;
+    const says = `${node.name}: ${node.state}${clock}, ${share(full)} requested, ${plural(node.pods, "pod")}, ${node.instance_type}${node.market === "spot" ? ", spot" : ""}`;
+    const is = `${says}|${shared}|${wide}|${this.picked === node.name}`;
     if (tile.was === is) return;
     tile.was = is;
     tile.button.dataset.state = state;
@@ -94,6 +109,7 @@ export class Tiles {
     tile.button.setAttribute("aria-label", says);
     tile.button.setAttribute("aria-pressed", String(this.picked === node.name));
     tile.button.title = says;
+    tile.element.style.setProperty("--wide", wide);
     tile.fill.style.setProperty("--fill", full.toFixed(2));
     text(tile.label, shortened(node.name.slice(shared)));
     text(tile.note, idle ? `empty ${span(idle)}` : node.state === "ready" ? share(full) : node.state);
@@ -118,5 +134,5 @@ function text(element, value) {
 
 export function legend() {
   const states = [["ready", "ready"], ["idle", "empty, with its clock"], ["joining", "joining"], ["draining", "chosen or draining"], ["terminating", "terminating, lost or not ready"]];
-  return h("ul", { class: "legend" }, states.map(([state, says]) => h("li", { "data-state": state }, says)), h("li", { "data-market": "spot" }, "spot (dashed)"));
+  return h("ul", { class: "legend" }, states.map(([state, says]) => h("li", { "data-state": state }, says)), h("li", { "data-market": "spot" }, "spot (dashed)"), h("li", { class: "plain" }, "fill: requested; width: CPU"));
 }

@@ -5,6 +5,8 @@ import { h, s } from "./dom.js";
 import { clock, money, moment } from "./words.js";
 
 const ROWS = [["workers", "nodes"], ["pending", "pending pods"], ["cost", "cost an hour"]];
+const MARK_WIDE = 5;
+const TONES = ["", "good", "warn", "bad"];
 const TALL = 64;
 const GAP = 18;
 const LEFT = 8;
@@ -15,6 +17,7 @@ const HEIGHT = TOP + ROWS.length * (TALL + GAP) + 8;
 export class Trend {
   constructor() {
     this.points = [];
+    this.all = [];
     this.marks = [];
     this.chosen = null;
     this.values = h("p", { class: "trend-values", "aria-live": "polite" });
@@ -29,7 +32,7 @@ export class Trend {
     this.since = now - hours * 3600;
     this.currency = costs.currency;
     this.points = costs.points.map((point) => ({ at: point.at, workers: point.workers, pending: point.pending, cost: Number(point.per_hour) }));
-    this.marks = marks.filter((mark) => mark.at >= this.since);
+    this.all = marks;
     this.draw();
   }
 
@@ -40,6 +43,7 @@ export class Trend {
     if (!this.wide || !this.until) return;
     const svg = s("svg", { class: "chart", width: this.wide, height: HEIGHT, viewBox: `0 0 ${this.wide} ${HEIGHT}`, "aria-hidden": "true" });
     ROWS.forEach(([field, name], row) => this.row(svg, field, name, TOP + row * (TALL + GAP)));
+    this.marks = thinned(this.all.filter((mark) => mark.at >= this.since), (mark) => this.x(mark.at));
     for (const mark of this.marks) {
       const x = this.x(mark.at).toFixed(1);
       svg.append(s("line", { class: `mark-line ${mark.tone}`, x1: x, x2: x, y1: 12, y2: HEIGHT - 14 }), s("circle", { class: `mark-dot ${mark.tone}`, cx: x, cy: 8, r: 4 }));
@@ -91,11 +95,23 @@ export class Trend {
     const parts = point
       ? [`${point.workers ?? "?"} nodes`, `${point.pending ?? "?"} pending`, `${money(point.cost, this.currency)} an hour`]
       : ["not known"];
-    this.values.textContent = `${at === null ? "Now" : moment(when)}: ${parts.join(", ")}${near ? ` · ${near.title}` : ""}`;
+    this.values.textContent = `${at === null ? "Now" : moment(when)}: ${parts.join(", ")}${near ? ` · ${near.title}${near.count > 1 ? ` and ${near.count - 1} more` : ""}` : ""}`;
     if (!this.hair) return;
     this.hair.setAttribute("visibility", at === null ? "hidden" : "visible");
     for (const end of ["x1", "x2"]) this.hair.setAttribute(end, this.x(when));
   }
+}
+
+// Marks that would lie on each other are one, with the worst tone: thousands of dots tell no more than a few.
+function thinned(marks, place) {
+  const found = new Map();
+  for (const mark of marks) {
+    const key = Math.round(place(mark) / MARK_WIDE);
+    const known = found.get(key);
+    if (!known) found.set(key, { ...mark, count: 1 });
+    else found.set(key, { ...(TONES.indexOf(mark.tone) > TONES.indexOf(known.tone) ? mark : known), count: known.count + 1 });
+  }
+  return [...found.values()];
 }
 
 // What held when the window begins is drawn from its edge.

@@ -97,9 +97,11 @@ export function why(main, { rest, query, say }) {
       now = status.now;
       const found = await ask(PATH);
       const first = found.entries[0]?.id ?? "";
-      if (!entries.length) { entries = found.entries; more = found.next_page_token; } else if (first !== newest) {
+      if (first !== newest) {
         const known = new Set(entries.map((entry) => entry.id));
-        entries = [...found.entries.filter((entry) => !known.has(entry.id)), ...entries];
+        const news = found.entries.filter((entry) => !known.has(entry.id));
+        // Where nothing of the page is known, more happened than it holds: what was shown before does not join on.
+        if (news.length === found.entries.length) { entries = news; more = found.next_page_token; } else entries = [...news, ...entries];
       }
       if (wanted && !entries.some((entry) => entry.id === wanted)) {
         const one = await ask(`/api/v1/decisions/${encodeURIComponent(wanted)}`);

@@ -1,0 +1,188 @@
+"""Each fault of the demo on the page, while time stands still between the steps that a test makes: what is to
+be seen is there for as long as it takes to look."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from ebbtide.entrypoints.api.app import make_app
+from ebbtide.entrypoints.api.serving import served
+from ebbtide.entrypoints.cli.demo_page import demo_live, demo_site
+from ebbtide.model.record import Record
+from ebbtide.simulator.run.live import RUSH_BUSY_SECONDS, RUSH_SECONDS, Live
+from tests.e2e.pages import HOST, SECONDS, TOKEN, Watched, opened
+
+MOST_STEPS = 400
+SETTLING_STEPS = 40
+SPEED = 60.0
+PAGES = {"now": "Nodes", "why": "Decisions, newest first", "money": "Prices", "sleep": "reports"}
+TIMELINES: dict[str, tuple[str, Callable[[Record], bool]]] = {
+    "Burst": ("Adding nodes", lambda record: record.launching is not None),
+    "Spot loss": ("Spot node taken back", lambda record: bool(record.spots)),
+    "Stuck drain": ("Spot node at risk", lambda record: bool(record.spots)),
+    "Crash": ("Spot node taken back", lambda record: bool(record.spots)),
+}
+"""The faults that something is done about, with the title of its timeline and whether the record has it."""
+OUTAGES = {
+    "Metrics gone": "The metrics cannot be read",
+    "API server gone": "The cluster cannot be read. The values shown are",
+}
+
+expect.set_options(timeout=SECONDS)
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[tuple[str, Live]]:
+    """It goes on by the steps of the tests alone."""
+    live = demo_live(1, time.time())
+    for _ in range(SETTLING_STEPS):
+        live.step(RUSH_SECONDS, RUSH_BUSY_SECONDS)
+    with served(make_app(demo_site(live, TOKEN, SPEED)), HOST, 0) as port:
+        yield f"http://{HOST}:{port}/#/now?token={TOKEN}", live
+
+
+@pytest.fixture
+def watched(browser: Browser, demo: tuple[str, Live]) -> Iterator[Watched]:
+    with opened(browser, demo[0]) as found:
+        expect(found.page.locator("#live")).to_have_text("live")
+        yield found
+        assert found.errors == []
+
+
+def step_until(live: Live, reached: Callable[[], bool]) -> None:
+    for _ in range(MOST_STEPS):
+        if reached():
+            return
+        live.step()
+    raise AssertionError(f"never: {live.situation and live.situation.lines}")
+
+
+def is_over(live: Live) -> bool:
+    return live.situation is not None and live.situation.over
+
+
+def strike(page: Page, fault: str) -> None:
+    page.get_by_role("button", name=fault, exact=True).click()
+    heading = page.get_by_role("heading", name=f"What is being survived: {fault}")
+    expect(heading).to_be_visible()
+
+
+def events(page: Page) -> Locator:
+    return page.get_by_role("list", name="Events, newest first").locator("li")
+
+
+@pytest.mark.parametrize("fault", TIMELINES)
+def test_what_is_done_about_a_fault_is_a_timeline_and_its_end_an_event(
+    watched: Watched, demo: tuple[str, Live], fault: str
+) -> None:
+    page, live = watched.page, demo[1]
+    title, begun = TIMELINES[fault]
+    strike(page, fault)
+    expect(events(page).first).to_contain_text("A person broke something")
+    step_until(live, lambda: begun(live.ports.store.load()))
+    shown = page.locator(".operation").filter(has_text=title).first
+    expect(shown).to_be_visible()
+    expect(shown.locator(".track .here").first).to_be_visible()
+    expect(page.locator(".situation .here").first).to_be_visible()
+    assert serious(page) == []
+    step_until(live, lambda: is_over(live))
+    expect(page.locator(".situation .pill.good")).to_contain_text("survived after")
+    expect(page.locator(".situation li.past")).to_have_count(
+        len(live.situation.lines) if live.situation else 0
+    )
+    step_until(live, lambda: not begun(live.ports.store.load()))
+    expect(page.locator(".operation").filter(has_text=title)).to_have_count(0)
+    expect(events(page).first).not_to_contain_text("A person broke something")
+
+
+def serious(page: Page) -> list[str]:
+    found = Axe().run(page).response["violations"]
+    return [f"{each['id']}: {each['nodes'][0]['html'][:120]}" for each in found]
+
+
+NUMBERS = """() => [...document.querySelectorAll("main dl.stats > div, main tbody tr")].flatMap((row) => {
+  const named = row.querySelector("dt, td:not(.number)")?.textContent ?? "";
+  const place = row.closest("section")?.querySelector("h2")?.textContent ?? "";
+  const cells = [...row.querySelectorAll("dd, td.number")];
+  return cells.map((cell, at) => [`${place} / ${named} / ${at}`, cell.textContent]);
+})"""
+
+
+def numbers(watched: Watched) -> dict[str, str]:
+    """Every number of every page, by where it stands."""
+    found: dict[str, str] = {}
+    for name, title in PAGES.items():
+        watched.show(name)
+        expect(watched.page.get_by_role("heading", name=title, exact=True)).to_be_visible()
+        found |= {f"{name} / {place}": text for place, text in watched.page.evaluate(NUMBERS)}
+    watched.show("now")
+    return found
+
+
+def is_zero(text: str) -> bool:
+    first = re.search(r"\d+(?:\.\d+)?", text)
+    return first is not None and float(first[0]) == 0
+
+
+@pytest.mark.parametrize("fault", OUTAGES)
+def test_an_outage_has_its_banner_and_turns_no_number_into_zero(
+    watched: Watched, demo: tuple[str, Live], fault: str
+) -> None:
+    """An empty answer would look like a cluster without nodes that costs nothing."""
+    page, live = watched.page, demo[1]
+    before = numbers(watched)
+    expect(page.get_by_role("heading", name="Nodes", exact=True)).to_be_visible()
+    strike(page, fault)
+    live.step()
+    trouble = page.locator("#trouble")
+    expect(trouble).to_contain_text(OUTAGES[fault])
+    expect(page.locator("#live")).to_have_text("stale")
+    assert serious(page) == []
+    during = numbers(watched)
+    assert len(during) > len(before) // 2
+    assert [
+        name for name, text in during.items() if is_zero(text) and not is_zero(before.get(name, "0"))
+    ] == []
+    step_until(live, lambda: is_over(live))
+    expect(trouble).to_be_hidden()
+    expect(page.locator("#live")).to_have_text("live")
+    expect(page.locator(".situation .pill.good")).to_contain_text("survived after")
+
+
+SHIFTS = """() => new Promise((resolve) => {
+  let sum = 0;
+  const moved = [];
+  new PerformanceObserver((list) => {
+    for (const each of list.getEntries()) if (!each.hadRecentInput) {
+      sum += each.value;
+      for (const one of each.sources) moved.push(one.node?.className || one.node?.nodeName);
+    }
+  }).observe({ type: "layout-shift", buffered: true });
+  const [painted] = performance.getEntriesByName("first-contentful-paint");
+  setTimeout(() => resolve([sum, moved, painted.startTime]), 200);
+})"""
+MOST_SHIFT = 0.02
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_jumps_while_it_loads_and_axe_finds_nothing(
+    browser: Browser, demo: tuple[str, Live], scheme: str
+) -> None:
+    with opened(browser, demo[0], scheme="dark" if scheme == "dark" else "light") as watched:
+        page = watched.page
+        for name, title in PAGES.items():
+            watched.show(name)
+            page.reload()
+            expect(page.get_by_role("heading", name=title, exact=True)).to_be_visible()
+            assert serious(page) == []
+            shift, moved, painted = page.evaluate(SHIFTS)
+            print(f"{name}, {scheme}: first paint after {painted:.0f} ms, layout shift {shift:.4f}")
+            assert shift < MOST_SHIFT, (name, moved)
+        assert all(asked.startswith(watched.base) for asked in watched.asked)
+        assert watched.errors == []
