@@ -32,8 +32,8 @@ export function card(title, ...children) {
   return h("section", { class: "card" }, h("h2", {}, title), ...children);
 }
 
-export function source(path) {
-  return h("p", { class: "source" }, h("a", { href: path }, `from ${path.split("?")[0]}`));
+export function source(path, text) {
+  return h("p", { class: "source" }, h("a", { href: path }, text ?? `from ${path.split("?")[0]}`));
 }
 
 export function stats(pairs) {

@@ -1,5 +1,5 @@
-// What happened, newest first, with icons; filtered by buttons. A row is made once: with thousands of events,
-// what comes is put before the others, and what is asked for after them, a slice for each frame.
+// What happened, newest first, with icons; filtered by buttons. A row is made once, and only when somebody has
+// scrolled near it: of thousands of events most are never looked at.
 
 import { ask } from "./api.js";
 import { card, h, source } from "./dom.js";
@@ -9,7 +9,7 @@ import { moment } from "./words.js";
 
 const PATH = `/api/v1/log?limit=100&${KINDS.map((kind) => `kind=${kind}`).join("&")}`;
 const OLDER = PATH.replace("limit=100", "limit=500");
-const SLICE_MS = 6;
+const STEP = 100;
 // A page that is open for weeks begins again.
 const MOST = 20000;
 
@@ -20,9 +20,8 @@ export class Feed {
     this.group = "";
     this.more = "";
     this.newest = null;
-    this.todo = [];
-    this.working = false;
-    this.list = h("ol", { class: "feed", tabindex: "0", "aria-label": "Events, newest first" });
+    this.fitting = [];
+    this.list = h("ol", { class: "feed", tabindex: "0", "aria-label": "Events, newest first", onscroll: () => this.scrolled() });
     this.none = h("p", { class: "quiet", hidden: true }, "Nothing of this kind happened.");
     this.button = h("button", { type: "button", hidden: true, onclick: () => this.older() }, "Older events");
     this.buttons = GROUPS.map(([group, name]) => h("button", { type: "button", class: "chip", "aria-pressed": String(!group), onclick: () => this.choose(group) }, name));
@@ -32,7 +31,7 @@ export class Feed {
   choose(group) {
     this.group = group;
     this.buttons.forEach((button, at) => button.setAttribute("aria-pressed", String(GROUPS[at][0] === group)));
-    this.start(this.events);
+    this.draw();
   }
 
   async refresh() {
@@ -46,11 +45,13 @@ export class Feed {
     if (news.length === found.entries.length || this.events.length > MOST) {
       this.events = found.entries.map(happening);
       this.more = found.next_page_token;
-      this.start(this.events);
+      this.draw();
     } else {
+      const fitting = news.filter((event) => this.fits(event));
       this.events = [...news, ...this.events];
-      this.list.prepend(...news.filter((event) => this.fits(event)).map(row));
-      this.tell();
+      this.fitting = [...fitting, ...this.fitting];
+      this.list.prepend(...fitting.map(row));
+      this.none.hidden = this.fitting.length > 0;
     }
     return true;
   }
@@ -61,36 +62,30 @@ export class Feed {
       const events = found.entries.map(happening);
       this.events = [...this.events, ...events];
       this.more = found.next_page_token;
-      this.add(events);
+      for (const event of events) if (this.fits(event)) this.fitting.push(event);
+      this.grow();
     } catch (error) { this.say(error.message); }
   }
 
   fits(event) { return !this.group || event.group === this.group; }
 
-  start(events) {
+  draw() {
+    this.fitting = this.events.filter((event) => this.fits(event));
     this.list.replaceChildren();
-    this.todo = [];
-    this.add(events);
+    this.grow();
   }
 
-  add(events) {
-    for (const event of events) if (this.fits(event)) this.todo.push(event);
-    if (!this.working) this.work();
-    this.tell();
-  }
-
-  work() {
-    const end = performance.now() + SLICE_MS;
-    let at = 0;
-    while (at < this.todo.length && performance.now() < end) this.list.append(row(this.todo[at++]));
-    this.todo.splice(0, at);
-    this.working = this.todo.length > 0;
-    if (this.working) requestAnimationFrame(() => this.work());
-  }
-
-  tell() {
-    this.none.hidden = this.list.children.length + this.todo.length > 0;
+  // The next rows, as somebody scrolls down to them.
+  grow() {
+    const drawn = this.list.children.length;
+    this.list.append(...this.fitting.slice(drawn, drawn + STEP).map(row));
+    this.none.hidden = this.fitting.length > 0;
     this.button.hidden = !this.more;
+  }
+
+  scrolled() {
+    const { scrollTop, clientHeight, scrollHeight } = this.list;
+    if (scrollTop + 2 * clientHeight > scrollHeight && this.list.children.length < this.fitting.length) this.grow();
   }
 }
 

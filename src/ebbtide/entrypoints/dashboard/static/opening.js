@@ -27,6 +27,7 @@ export function opener(refresh) {
 
   return (policy) => {
     const known = opened.get(policy.id);
+    if (!known && policy.state.phase !== "zero") return null;
     const held = known?.since !== undefined;
     const says = held ? `Held for ${seconds(known.since)}: the app is waking.` : known?.says ?? "";
     return h("p", { class: "row" },

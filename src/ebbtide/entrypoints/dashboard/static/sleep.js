@@ -56,7 +56,7 @@ export function sleep(main, { say, refresh }) {
     const { wakes, eta, estimated_ready_seconds: seconds, phase } = policy.state;
     // Asleep, the line above says how long a wake takes.
     const takes = phase === "zero" && eta ? "" : `A wake takes about ${span(seconds)}${wakes.length ? `, by its last ${plural(wakes.length, "wake")}` : ", not measured yet"}.`;
-    return h("p", { class: "quiet" }, change ? `Next scheduled: ${change.does} at ${moment(change.at)}, in ${span(change.at - now)}. ` : "No schedule. ", takes);
+    return h("p", { class: "quiet" }, change ? `Next scheduled: ${change.does} at ${moment(change.at, true)}, in ${span(change.at - now)}. ` : "No schedule. ", takes);
   }
 
   function strip(policy) {
@@ -90,7 +90,7 @@ export function sleep(main, { say, refresh }) {
       h("p", { class: "row" }, h("span", { class: `pill ${state.phase === "zero" ? "" : state.phase === "active" ? "good" : "warn"}` }, PHASES[state.phase] ?? state.phase), h("span", {}, policy.target_says),
         state.left_alone ? h("span", { class: "warn" }, `left alone: ${state.left_alone}`) : null),
       strip(policy),
-      h("p", {}, `Last activity ${moment(state.last_activity_at)}; ${until(state, now)}.`, state.keep_up_until > now ? ` Kept up until ${moment(state.keep_up_until)}.` : ""),
+      h("p", {}, `Last activity ${moment(state.last_activity_at, true)}; ${until(state, now)}.`, state.keep_up_until > now ? ` Kept up until ${moment(state.keep_up_until, true)}.` : ""),
       next(policy, now),
       h("p", { class: "row" },
         h("button", { type: "button", "data-key": `wake-${policy.id}`, disabled: waking.has(policy.id) || !["zero", "falling"].includes(state.phase), "aria-label": `Wake ${policy.name}`, onclick: () => wake(policy) }, waking.has(policy.id) ? "Waking" : "Wake"),
@@ -101,7 +101,7 @@ export function sleep(main, { say, refresh }) {
       past.length ? h("details", { "data-key": `wakes-${policy.id}` }, h("summary", {}, `Last ${plural(past.length, "wake")}`),
         table(`Wakes of ${policy.name}`, [["when"], ["reason"], ["seconds", "number"], ["for a node", "number"]],
           past.map((each) => [moment(each.at), each.reason, each.seconds.toFixed(1), each.node_seconds.toFixed(1)]))) : null,
-      source(`/api/v1/scaling/policies/${policy.id}`));
+      source(`/api/v1/scaling/policies/${policy.id}`, "from the API"));
   }
 
   return {

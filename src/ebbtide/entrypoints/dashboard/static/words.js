@@ -8,9 +8,9 @@ export function plural(count, noun) {
   return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-export function moment(seconds) {
+export function moment(seconds, short) {
   if (!seconds) return "never";
-  return new Date(seconds * 1000).toLocaleString([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  return new Date(seconds * 1000).toLocaleString([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", ...(short ? {} : { second: "2-digit" }) });
 }
 
 export function span(seconds) {
@@ -24,8 +24,9 @@ export function span(seconds) {
 export function money(amount, currency) {
   if (amount === null || amount === undefined) return "unknown";
   const value = Number(amount);
-  const text = value.toFixed(Math.abs(value) < 1 ? 4 : Math.abs(value) < 1000 ? 2 : 0);
-  return `${Number(text) === 0 ? "0" : text} ${currency ?? ""}`.trim();
+  const digits = Math.abs(value) < 1 ? 4 : Math.abs(value) < 1000 ? 2 : 0;
+  const text = Number(value.toFixed(digits)) === 0 ? "0" : value.toLocaleString([], { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return `${text} ${currency ?? ""}`.trim();
 }
 
 // What a decision says begins with its action; "nothing" alone would be no sentence.
