@@ -72,8 +72,8 @@ def _empty(
     says = f"{asked} nodes may be emptied" + (f", no more: {over}" if over else "")
     yield Check("within budget", asked > 0, says)
     least = q.settings.consolidation.least_savings(plan.cost_before)
-    saved, asked = two_prices(plan.savings_per_hour, least)
-    says = f"{saved} {plan.currency}/h are saved within the budgets, {asked} are required"
+    saved, required = two_prices(plan.savings_per_hour, least)
+    says = f"{saved} {plan.currency}/h are saved within the budgets, {required} are required"
     yield Check("still worth it", plan.savings_per_hour >= least, says)
     answer.consolidation = replace(report, plan=plan)
     answer.slots, answer.reason = plan.slots, _in_words(plan)
