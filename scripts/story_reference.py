@@ -9,8 +9,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from ebbtide.config.problems import allowed, model_in
-from ebbtide.simulator.story.event_schemas import CapacityKeys, EventKeys
-from ebbtide.simulator.story.expect_schemas import FORMS, EndKeys
+from ebbtide.simulator.story.event_schemas import FORMS, CapacityKeys, EndKeys, EventKeys
 from ebbtide.simulator.story.schemas import (
     CloudKeys,
     DemandKeys,

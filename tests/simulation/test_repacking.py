@@ -29,9 +29,8 @@ from ebbtide.model.settings import Settings
 from ebbtide.simulator.checker.checker import Checker
 from ebbtide.simulator.checker.consolidation import Bookkeeper, Repacking
 from ebbtide.simulator.checker.watch import WatchedStore
-from ebbtide.simulator.run.comparison import compared, needs_consolidation, without_consolidation
 from ebbtide.simulator.run.scenarios import build
-from ebbtide.simulator.run.simulate import Simulation
+from ebbtide.simulator.run.simulate import Simulation, compared, needs_consolidation, without_consolidation
 from ebbtide.simulator.world.clock import VirtualClock
 from ebbtide.simulator.world.rules import Rules, WorkloadSpec, pod_template
 from ebbtide.simulator.world.workload import Demand

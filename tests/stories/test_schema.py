@@ -11,7 +11,7 @@ import pytest
 
 from ebbtide.config.document import parse_document
 from ebbtide.simulator.story.event_schemas import KINDS
-from ebbtide.simulator.story.schema import schema_text, story_schema
+from ebbtide.simulator.story.schemas import schema_text, story_schema
 from tests.e2e.shell import Shell
 from tests.stories.playing import text_of
 from tests.stories.test_stories import STORIES

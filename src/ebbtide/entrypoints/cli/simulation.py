@@ -49,7 +49,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - one for each option
     """Play a story or a scenario on a virtual clock. Exit code 1 when an expectation does not hold or a
     safety rule was violated, 2 when the file is wrong."""
     if schema:
-        from ebbtide.simulator.story.schema import schema_text
+        from ebbtide.simulator.story.schemas import schema_text
 
         print(schema_text())
         return
@@ -60,9 +60,14 @@ def simulate(  # noqa: PLR0913, PLR0917 - one for each option
     from ebbtide.engine.steady import Steady
     from ebbtide.engine.thinking import Always
     from ebbtide.simulator.faults.catalogue import check_names
-    from ebbtide.simulator.run.comparison import compared, needs_consolidation, without_consolidation
     from ebbtide.simulator.run.scenarios import Scenario, build, play
-    from ebbtide.simulator.run.simulate import Result, Simulation
+    from ebbtide.simulator.run.simulate import (
+        Result,
+        Simulation,
+        compared,
+        needs_consolidation,
+        without_consolidation,
+    )
     from ebbtide.simulator.world.workload import read_recording
 
     named = fault_names(faults)

@@ -23,8 +23,7 @@ from ebbtide.simulator.checker.acts import judge
 from ebbtide.simulator.checker.consolidation import Repacking
 from ebbtide.simulator.checker.crowding import Crowding
 from ebbtide.simulator.checker.lanes import lane_faults
-from ebbtide.simulator.checker.replacing import Replacing
-from ebbtide.simulator.checker.spare import SpareRoom
+from ebbtide.simulator.checker.spare import Replacing, SpareRoom
 from ebbtide.simulator.world.world import Act, ActKind, World
 
 SLACK_SECONDS = 600.0

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 
 from ebbtide.model.node import Market
 from ebbtide.model.operation import SpotKind, SpotNotice
+from ebbtide.simulator.world.clock import Timeline
 from ebbtide.simulator.world.controllers import Controllers
 from ebbtide.simulator.world.inventory import Inventory
 from ebbtide.simulator.world.machines import Machine, Machines
 from ebbtide.simulator.world.nodes import Nodes
 from ebbtide.simulator.world.rules import Rules
-from ebbtide.simulator.world.timeline import Timeline
 
 
 @dataclass(slots=True)

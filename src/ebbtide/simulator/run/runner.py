@@ -24,8 +24,7 @@ from ebbtide.simulator.faults.policy_ports import faulty_scaling
 from ebbtide.simulator.faults.ports import faulty_ports
 from ebbtide.simulator.world.clock import SkewedClock, VirtualClock
 from ebbtide.simulator.world.ports import SimCloud, SimCluster, SimInbox, SimMetrics, SimNotifier
-from ebbtide.simulator.world.scaling import SimSignals, SimWorkloads
-from ebbtide.simulator.world.services import SimServices
+from ebbtide.simulator.world.scaling import SimServices, SimSignals, SimWorkloads
 from ebbtide.simulator.world.world import World
 
 GATE_PORTS = range(20_000, 20_016)

@@ -4,25 +4,28 @@
     print(result.to_json())
 
 The same scenario, seed and faults give the same bytes. A runner that crashes is followed by a new one
-with a new owner id after a pause; it must wait for the lease of the dead one like anybody else.
+with a new owner id after a pause; it must wait for the lease of the dead one like anybody else. `compared`
+says what consolidation saves in the same story, and what it stirs up for that.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from math import ceil
+from typing import Any
 
 import msgspec
 
 from ebbtide.core.nodes.offers import currencies
 from ebbtide.engine.rounds import InvariantBroken
 from ebbtide.engine.scale_to_zero.scaling import Scaling
-from ebbtide.errors import EbbtideError
+from ebbtide.errors import EbbtideError, Usage
 from ebbtide.model.log import LogKind
 from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
 from ebbtide.simulator.checker.consolidation import Repacked
 from ebbtide.simulator.checker.sleepers import Visitor, Watchman
 from ebbtide.simulator.faults.catalogue import check_names, mend, plan_for, spoil
@@ -44,6 +47,8 @@ NESTED = 2
 """How many runners may be frozen at once: the one that took over freezes as well, and a third takes over."""
 
 OnTick = Callable[[Frame], None]
+COMPARED = ("cost", "node_hours", "launched", "removed", "evictions", "pending_pod_seconds", "violations")
+"""What is told of the run without it; all else is the same or means nothing there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,3 +287,35 @@ class Simulation:
             consolidation=self.stage.bookkeeper.totals,
             violations=tuple(self.stage.checker.violations),
         )
+
+
+def needs_consolidation(scenario: Scenario) -> None:
+    if not scenario.settings.consolidation.enabled:
+        raise Usage(
+            f"scenario {scenario.name} has no consolidation, so there is nothing to compare: nothing "
+            "was played; leave out --compare, or take --scenario consolidation"
+        )
+
+
+def without_consolidation(scenario: Scenario) -> Scenario:
+    """Nodes then go by scale-down alone, which a story may have switched off in favour of consolidation."""
+    settings = scenario.settings
+    return replace(
+        scenario,
+        settings=replace(
+            settings,
+            cpu_down=settings.cpu_down or Settings().cpu_down,
+            consolidation=replace(settings.consolidation, enabled=False),
+        ),
+    )
+
+
+def compared(result: Result, without: Result) -> str:
+    """The JSON of the first, with the numbers of the second and what is saved compared to them."""
+    data: dict[str, Any] = msgspec.to_builtins(result)
+    other: dict[str, Any] = msgspec.to_builtins(without)
+    saved = Decimal(without.cost) - Decimal(result.cost)
+    data["without_consolidation"] = {name: other[name] for name in COMPARED}
+    data["saved"] = str(saved)
+    data["saved_percent"] = round(float(100 * saved / Decimal(without.cost)), 2)
+    return msgspec.json.encode(data).decode()

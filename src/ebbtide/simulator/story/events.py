@@ -21,10 +21,10 @@ from ebbtide.model.pod import Pod
 from ebbtide.model.policy import FROM_CONFIGURATION
 from ebbtide.model.pool import Pool
 from ebbtide.simulator.run.runner import Stage, policies_of, store_of
+from ebbtide.simulator.story.build import with_players
 from ebbtide.simulator.story.event_schemas import ON_NODES, ON_ZONES, CapacityKeys, EventKeys
-from ebbtide.simulator.story.names import Workloads
+from ebbtide.simulator.story.recorder import Workloads
 from ebbtide.simulator.story.trouble import Trouble
-from ebbtide.simulator.story.workloads import with_players
 from ebbtide.simulator.world.machines import Machine
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ebbtide.model.pod import Phase
 from ebbtide.model.record import Record
 from ebbtide.simulator.run.runner import Stage
-from ebbtide.simulator.story.expect_schemas import (
+from ebbtide.simulator.story.event_schemas import (
     AtEndKeys,
     AtKeys,
     EndKeys,
@@ -17,10 +17,9 @@ from ebbtide.simulator.story.expect_schemas import (
     NeverKeys,
     SaysKeys,
 )
-from ebbtide.simulator.story.names import Workloads
 from ebbtide.simulator.story.output import Failed, Said
 from ebbtide.simulator.story.parse import Story
-from ebbtide.simulator.story.recorder import Done
+from ebbtide.simulator.story.recorder import Done, Workloads
 
 MOST_SHOWN = 5
 

@@ -17,8 +17,7 @@ from ebbtide.config.load import ConfigProblems, build_config
 from ebbtide.config.problems import Problem, path_text
 from ebbtide.errors import ConfigError
 from ebbtide.simulator.recording.file import Recording, is_recording, read_recording
-from ebbtide.simulator.story.checks import check
-from ebbtide.simulator.story.problems import problems_in
+from ebbtide.simulator.story.checks import check, problems_in
 from ebbtide.simulator.story.schemas import StoryKeys
 from ebbtide.simulator.world.workload import Curve, Demand
 

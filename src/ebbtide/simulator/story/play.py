@@ -18,15 +18,13 @@ from ebbtide.simulator.faults.catalogue import plan_for
 from ebbtide.simulator.faults.ports import RunnerCrashed
 from ebbtide.simulator.run.runner import stage_of, store_of
 from ebbtide.simulator.story.build import build_world, roll_out
-from ebbtide.simulator.story.clock import StoryClock
+from ebbtide.simulator.story.event_schemas import AtKeys
 from ebbtide.simulator.story.events import Happenings
-from ebbtide.simulator.story.expect_schemas import AtKeys
 from ebbtide.simulator.story.judge import Judge
-from ebbtide.simulator.story.names import Workloads, new_node
 from ebbtide.simulator.story.output import Said, StoryResult, StoryTotals, totals_of
 from ebbtide.simulator.story.parse import Story
-from ebbtide.simulator.story.recorder import Recorder, story_time
-from ebbtide.simulator.story.runners import LAMBDA_SECONDS, Backstage, Process
+from ebbtide.simulator.story.recorder import Recorder, Workloads, new_node, story_time
+from ebbtide.simulator.story.runners import LAMBDA_SECONDS, Backstage, Process, StoryClock
 from ebbtide.simulator.story.schemas import epoch_of
 from ebbtide.simulator.story.trouble import Trouble
 

@@ -1,20 +1,25 @@
-"""Every key of a story: its type, its bounds and what it means. Parser and JSON schema come from here."""
+"""Every key of a story: its type, its bounds and what it means. The parser and the JSON schema for editors
+come from here.
+"""
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic.json_schema import models_json_schema
 
+from ebbtide.config.schema import Document
 from ebbtide.config.section import Section
-from ebbtide.simulator.story.event_schemas import EventKeys
-from ebbtide.simulator.story.expect_schemas import Expectation
-from ebbtide.simulator.story.values import (
+from ebbtide.simulator.story.event_schemas import (
     NAME_ALLOWED,
     NODE_NAME,
     WORKLOAD_NAME,
     CpuMilli,
+    EventKeys,
+    Expectation,
     MemoryMib,
     Seconds,
     TextMap,
@@ -24,6 +29,7 @@ from ebbtide.simulator.story.values import (
 START = "2026-01-01T00:00:00Z"
 MOST_PODS = 1_000_000
 MOST_NODES = 100_000
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def _instant(value: Any) -> Any:
@@ -224,3 +230,18 @@ class StoryKeys(Section):
     workloads: tuple[WorkloadKeys, ...] = Field((), description="What runs on them.")
     events: tuple[EventKeys, ...] = Field((), description="What happens, in the order of time.")
     expect: tuple[Expectation, ...] = Field((), description="What must and must not follow.")
+
+
+def story_schema() -> dict[str, Any]:
+    """`settings` has the keys of ebbtide.yaml, none of them required."""
+    _, both = models_json_schema([(StoryKeys, "validation"), (Document, "validation")])
+    definitions = both["$defs"]
+    story = definitions.pop(StoryKeys.__name__)
+    for shape in (story, definitions[EventKeys.__name__]):
+        said = shape["properties"]["settings"]["description"]
+        shape["properties"]["settings"] = {"$ref": f"#/$defs/{Document.__name__}", "description": said}
+    return {"$schema": DRAFT, **story, "$defs": definitions}
+
+
+def schema_text() -> str:
+    return json.dumps(story_schema(), indent=2, ensure_ascii=False)

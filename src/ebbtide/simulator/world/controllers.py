@@ -11,10 +11,10 @@ from dataclasses import replace
 from ebbtide.errors import BudgetExhausted, Final
 from ebbtide.model.pod import Budget, Phase, Pod
 from ebbtide.model.scheduling import LabelSelector, Operator, Requirement
+from ebbtide.simulator.world.clock import Timeline
 from ebbtide.simulator.world.inventory import Inventory
 from ebbtide.simulator.world.pods import Pods, Workload
 from ebbtide.simulator.world.rules import BudgetSpec, Kind, Rules, WorkloadSpec
-from ebbtide.simulator.world.timeline import Timeline
 from ebbtide.simulator.world.workload import Curve, Demand
 
 

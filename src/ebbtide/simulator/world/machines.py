@@ -16,8 +16,8 @@ from ebbtide.errors import Final, NoCapacity
 from ebbtide.model.node import Instance, InstanceState, Market, Node
 from ebbtide.model.operation import Slot
 from ebbtide.model.pool import Pool
+from ebbtide.simulator.world.clock import Timeline
 from ebbtide.simulator.world.rules import Identity, Rules
-from ebbtide.simulator.world.timeline import Timeline
 
 
 @dataclass(slots=True)

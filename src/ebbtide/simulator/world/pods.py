@@ -14,10 +14,9 @@ from dataclasses import dataclass, field, replace
 from ebbtide.core.nodes.room import refused_by_node, room_of
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Phase, Pod
-from ebbtide.simulator.world.inventory import Inventory
+from ebbtide.simulator.world.clock import Timeline
+from ebbtide.simulator.world.inventory import Inventory, Scheduler
 from ebbtide.simulator.world.rules import CONTROLLER_OF, Kind, Rules, WorkloadSpec
-from ebbtide.simulator.world.scheduler import Scheduler
-from ebbtide.simulator.world.timeline import Timeline
 
 
 @dataclass(slots=True)

@@ -17,10 +17,10 @@ from ebbtide.errors import UNREADABLE, StoreUnusable
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod
 from ebbtide.simulator.faults.world import Mailbox
+from ebbtide.simulator.world.clock import Event
 from ebbtide.simulator.world.machines import CloudBook
 from ebbtide.simulator.world.pods import PodBook
 from ebbtide.simulator.world.rules import BudgetSpec, Rules
-from ebbtide.simulator.world.timeline import Event
 from ebbtide.simulator.world.world import World
 
 FORMAT = 1

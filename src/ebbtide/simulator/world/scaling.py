@@ -1,4 +1,5 @@
-"""Deployments and StatefulSets of a simulated world as `Workloads`, and what they do as `Signals`.
+"""Deployments and StatefulSets of a simulated world as `Workloads`, what they do as `Signals`, and a Service
+for each, of its name, with gates that stand in for it.
 
 Scaling changes how many pods the simulated controller keeps, so pods really end and nodes really empty. A
 workload whose demand moves by itself is scaled by somebody else: it shows an autoscaler.
@@ -17,6 +18,7 @@ import re
 from collections.abc import Sequence
 
 from ebbtide.errors import Conflict, NotFound
+from ebbtide.model.gate import GatePort, Service, ServicePort, ServiceRef, Takeover
 from ebbtide.model.pod import Phase
 from ebbtide.model.snapshot import Reading
 from ebbtide.model.workload import Workload, WorkloadKind, WorkloadRef
@@ -31,6 +33,7 @@ CONSTANT = re.compile(r"(?:vector|scalar)?\(?\s*(-?\d+(?:\.\d+)?)\s*\)?")
 QUERY = re.compile(r'(requests|cpu)\{workload="([^"]+)"\}')
 AVERAGE_CPU = re.compile(r'1-avg\(rate\(node_cpu_seconds_total\{mode="idle"\}(?:\[\w+\])?\)\)')
 """Without its spaces."""
+PORTS = (ServicePort("http", 80),)
 
 
 class SimWorkloads:
@@ -126,3 +129,46 @@ class SimSignals:
         pods = (self._world.inventory.pods[uid] for uid in self._world.pods.members[found.spec.key])
         busy = sum(pod.requests.cpu_milli for pod in pods if pod.phase is Phase.RUNNING)
         return busy * found.spec.use_fraction / 1000
+
+
+class SimServices:
+    def __init__(self, world: World, clock: VirtualClock, gates: Sequence[str]) -> None:
+        self._world = world
+        self._clock = clock
+        self._gates = tuple(gates)
+
+    def read(self, ref: ServiceRef) -> Service:
+        self._spend()
+        found = self._world.pods.book.workloads.get(f"{ref.namespace}/{ref.name}")
+        if found is None:
+            raise NotFound(f"there is no {ref}")
+        return Service(ref, PORTS, ready=found.ready, takeover=self._world.takeovers.get(ref))
+
+    def gates(self) -> Sequence[str]:
+        self._spend()
+        return self._gates
+
+    def take_over(self, seen: Service, ports: Sequence[GatePort], gates: Sequence[str]) -> Takeover:
+        self._spend()
+        world = self._world
+        if world.takeovers.get(seen.ref) != seen.takeover:
+            raise Conflict(f"the takeover of {seen.ref} changed since it was seen")
+        world.takeovers_written += 1
+        made = Takeover(seen.ref, str(world.takeovers_written), tuple(ports), tuple(gates))
+        world.takeovers[seen.ref] = made
+        return made
+
+    def release(self, seen: Takeover) -> None:
+        self._spend()
+        there = self._world.takeovers.get(seen.service)
+        if there is not None and there != seen:
+            raise Conflict(f"the takeover of {seen.service} changed since it was seen")
+        self._world.takeovers.pop(seen.service, None)
+
+    def list_taken(self) -> Sequence[Takeover]:
+        self._spend()
+        return tuple(self._world.takeovers.values())
+
+    def _spend(self) -> None:
+        self._clock.sleep(self._world.rules.call_seconds)
+        self._world.advance_to(self._clock.now())

@@ -24,14 +24,13 @@ from ebbtide.model.resources import Resources
 from ebbtide.model.scheduling import Taint, TaintEffect
 from ebbtide.model.snapshot import ClusterView
 from ebbtide.simulator.faults.world import Incidents
+from ebbtide.simulator.world.clock import Timeline
 from ebbtide.simulator.world.controllers import Controllers
 from ebbtide.simulator.world.inventory import Inventory
 from ebbtide.simulator.world.machines import Machine, Machines, new_machine
-from ebbtide.simulator.world.nodes import Nodes
+from ebbtide.simulator.world.nodes import Nodes, Usage
 from ebbtide.simulator.world.pods import Pods
 from ebbtide.simulator.world.rules import BudgetSpec, Rules, WorkloadSpec
-from ebbtide.simulator.world.timeline import Timeline
-from ebbtide.simulator.world.usage import Usage
 
 CONTROL_PLANE_TAINT = Taint("node-role.kubernetes.io/control-plane", TaintEffect.NO_SCHEDULE)
 CONTROL_PLANE_LABELS = (("node-role.kubernetes.io/control-plane", "true"),)
