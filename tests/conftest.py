@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from ebbtide import redact
 from tests.servers.control_plane import await_build
+from tests.servers.having import ALL
 
 ON_A_CONTROL_PLANE = (
     "tests/integration/kube/",
@@ -24,7 +25,7 @@ ON_A_CONTROL_PLANE = (
 ANY_TIME = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("busy", ANY_TIME)
 settings.register_profile("ci", ANY_TIME, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "busy")
+settings.load_profile("ci" if os.environ.get("CI") or os.environ.get(ALL) else "busy")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

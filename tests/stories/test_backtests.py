@@ -51,7 +51,7 @@ def test_each_file_and_profile_is_a_candidate_and_all_keys_are_one(tmp_path: Pat
     assert found[3].settings["consolidation"] == {"enabled": True, "cooldown_sec": 60}
 
 
-@pytest.mark.parametrize("change", ["max_workers", "=3", ".a=3", "a=[1"])
+@pytest.mark.parametrize("change", ["max_workers", "=3", ".a=3", "a=[1", "a=2026-13-01"])
 def test_a_change_that_is_none_is_refused(change: str) -> None:
     with pytest.raises(Usage, match="nothing ran"):
         candidates(SETTINGS, [], [], [change])

@@ -109,7 +109,9 @@ def test_a_named_file_counts_instead_of_the_one_beside_by_key_and_by_variable(fo
             "currency: EUR\nprices: {cpx22: free, cpx32: 0}",
             "'free' is not allowed; allowed: a number above 0; prices",
         ),
-        ("a: [", "is no YAML"),
+        ("a: [", "is not valid YAML"),
+        ("as_of: 2026-13-01\nprices: {}", "is not valid YAML: month must be in 1..12"),
+        (f"prices: {'1' * 5000}", "is not valid YAML"),
     ],
 )
 def test_a_named_file_that_is_missing_or_wrong_is_refused_in_one_sentence(

@@ -100,9 +100,10 @@ def read_price_file(path: Path) -> PriceBook:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"the price file {path} cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        # ValueError: no UTF-8, a day such as 2026-13-01, a number of thousands of digits.
         told = " ".join(str(error).split())
-        raise ConfigError(f"the price file {path} is no YAML: {told}") from error
+        raise ConfigError(f"the price file {path} is not valid YAML: {told}") from error
     problems: list[str] = []
     prices = dict(_entries(document, path.name, problems))
     if problems:

@@ -59,7 +59,7 @@ def _parted(change: str) -> tuple[list[str], Any]:
         raise Usage(f"--set {change!r} is not key=value; nothing ran. Write it as --set max_workers=20.")
     try:
         return key.split("."), yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise Usage(f"--set {change!r}: the value cannot be read; nothing ran.") from error
 
 
