@@ -229,3 +229,32 @@ def test_a_pod_that_no_offer_takes_in_does_not_keep_cpu_pressure_from_being_answ
     there = [make_pod(f"w-{name}", node_name=name, labels=labels) for name in ("a1", "b1")]
     pod = waiting(labels=labels, scheduling=wish)
     assert len(plan(make_snapshot(make_nodes("a1", "b1"), [*there, pod]), at_least=1).offers) == 1
+
+
+def woken_next_to_pods(batch: int, cpu_milli: int = 3000, **woken: Any) -> list[str]:
+    """The pools of what is launched while one is woken, and pods are pending that a cheaper one takes."""
+    plain = make_pool("plain", types=(make_type("cheap", price="0.01"),))
+    types = (make_type("own"), make_type("large", cpu_milli=8000, price="0.2"))
+    asleep = make_pool("asleep", types=types, min_workers=1, waking=True, **woken)
+    settings = make_settings(pools=(plain, asleep), max_batch_up=batch, min_workers=0)
+    pods = [waiting(f"p{number}", cpu_milli) for number in range(2)]
+    plan = plan_launch(make_snapshot([], pods), make_record(), settings, 1)
+    return sorted(f"{offer.pool.name}/{offer.node_type.name}" for offer in plan.offers)
+
+
+def test_a_pool_that_is_being_woken_gets_its_node_next_to_those_for_pods() -> None:
+    assert woken_next_to_pods(4) == ["asleep/own", "plain/cheap", "plain/cheap"]
+
+
+def test_pods_of_other_pools_do_not_use_up_the_batch_that_a_woken_pool_needs() -> None:
+    assert woken_next_to_pods(2) == ["asleep/own", "plain/cheap"]
+    assert woken_next_to_pods(1) == ["asleep/own"]
+
+
+def test_a_woken_pool_at_its_maximum_holds_up_no_pod() -> None:
+    assert woken_next_to_pods(2, max_workers=0) == ["plain/cheap", "plain/cheap"]
+
+
+def test_a_node_for_a_pod_is_also_the_node_of_its_woken_pool() -> None:
+    """Only the large type takes these pods: with a batch of one, the cheapest would serve none of them."""
+    assert woken_next_to_pods(1, 7000) == ["asleep/large"]

@@ -44,13 +44,26 @@ class LaunchPlan:
 
 
 def plan_launch(snapshot: Snapshot, record: Record, settings: Settings, at_least: int) -> LaunchPlan:
-    """Offers for the pods that are pending, and further ones up to `at_least`, in pools below their minimum
-    first; within batch and maxima."""
+    """Offers for pending pods, for pools that are being woken, and further ones up to `at_least`, in
+    pools below their minimum first; within batch and maxima."""
+    plan, unwoken = _plan(snapshot, record, settings, at_least, 0)
+    if unwoken:
+        # Pods of other pools used up the batch. Who woke a pool waits for it now, so its nodes come first.
+        plan, _ = _plan(snapshot, record, settings, at_least, unwoken)
+    return plan
+
+
+def _plan(
+    snapshot: Snapshot, record: Record, settings: Settings, at_least: int, kept: int
+) -> tuple[LaunchPlan, int]:
+    """With so many nodes of the batch kept for pools that are being woken; and how many these still lack."""
     free = settings.max_workers - count_against_max(snapshot, record)
     sizes = Counter({pool.name: count_against_max(snapshot, record, pool.name) for pool in settings.pools})
     batch = settings.batch_up(len(standing(snapshot, record)))
     held = {p.name: held_by_pool(snapshot, record, p) for p in settings.pools if p.limits is not None}
-    limits = Limits(min(batch, free), free, workers_by_zone(snapshot, record), sizes, held)
+    now = min(batch, free)
+    kept = min(kept, now)
+    limits = Limits(now - kept, free - kept, workers_by_zone(snapshot, record), sizes, held)
     pending = [pod for pod in snapshot.cluster.waiting_pods if pod.controller != "DaemonSet"]
     placement = expected_placement(snapshot, record, settings, pending)
     launching = Launching(placement, all_offers(snapshot, record, settings), limits, settings)
@@ -63,6 +76,8 @@ def plan_launch(snapshot: Snapshot, record: Record, settings: Settings, at_least
     _add_spares(launching, spares(record, settings, snapshot.at, len(launching.chosen)), limits)
     lack = missing_by_pool(snapshot, record, settings.pools)
     lack.subtract(Counter(offer.pool.name for offer in launching.chosen))
+    limits.now, limits.ever = now, free
+    unwoken = _add_woken(launching, lack, limits)
     stopped = launching.stopped
     while len(launching.chosen) < min(at_least, limits.now):
         candidates = launching.open_offers()
@@ -73,7 +88,7 @@ def plan_launch(snapshot: Snapshot, record: Record, settings: Settings, at_least
             break
         launching.choose(best)
         lack[best.pool.name] -= 1
-    return LaunchPlan(
+    plan = LaunchPlan(
         tuple(launching.chosen),
         tuple(launching.hopeless),
         stopped,
@@ -81,6 +96,20 @@ def plan_launch(snapshot: Snapshot, record: Record, settings: Settings, at_least
         launching.bound,
         launching.spared(),
     )
+    return plan, unwoken
+
+
+def _add_woken(launching: Launching, lack: Counter[str], limits: Limits) -> int:
+    """The nodes that pools lack that are being woken; and how many did not fit into the batch."""
+    while True:
+        wanted = [o for o in launching.open_offers() if o.pool.waking and lack[o.pool.name] > 0]
+        best = _cheapest_cpu(wanted)
+        if best is None:
+            return 0
+        if len(launching.chosen) >= limits.now:
+            return sum(lack[name] for name in {offer.pool.name for offer in wanted})
+        launching.choose(best)
+        lack[best.pool.name] -= 1
 
 
 def _add_spares(launching: Launching, count: int, limits: Limits) -> None:
