@@ -17,7 +17,7 @@ OF_HEADROOM = (
     ),
     Mutant(
         "headroom is planned before pending pods",
-        "sizing.plan_launch",
+        "sizing._plan",
         "launching.serve(pending)",
         "launching.make_room(phantoms(settings, snapshot.at)); launching.serve(pending)",
         (HEADROOM, "story:headroom-comes-after-pods"),
