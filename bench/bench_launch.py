@@ -26,7 +26,7 @@ from ebbtide.core.nodes.offers import all_offers
 from ebbtide.core.nodes.sizing import LaunchPlan, plan_launch
 from ebbtide.model.decision import Decision
 from ebbtide.model.money import Price
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.pool import NodeType, Pool
 from ebbtide.model.record import Record
 from ebbtide.model.resources import Resources
@@ -103,7 +103,7 @@ def _pod(number: int, requests: Resources, rules: Scheduling, labels: tuple[tupl
         "default",
         f"p{number}",
         f"u{number:06d}",
-        phase=Phase.PENDING,
+        phase=PodPhase.PENDING,
         requests=requests,
         controller="ReplicaSet",
         scheduling=rules,

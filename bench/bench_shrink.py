@@ -16,7 +16,7 @@ import time
 import yaml
 
 from ebbtide.core.packing import Item, NodeType, pack
-from ebbtide.core.prices.catalogue import CATALOGUE
+from ebbtide.core.prices import CATALOGUE
 from ebbtide.simulator.story import parse_story, play
 from ebbtide.simulator.story.output import StoryResult
 

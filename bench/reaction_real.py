@@ -27,8 +27,7 @@ from urllib.parse import parse_qsl
 
 import yaml
 
-from ebbtide.adapters.kube.connection import connect
-from ebbtide.adapters.kube.lists import PODS
+from ebbtide.adapters.kube.connection import PODS, connect
 from ebbtide.adapters.kube.objects import PodSeen
 from ebbtide.adapters.kube.reading import Readers
 from ebbtide.adapters.kube.watch import Follower

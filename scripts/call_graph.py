@@ -71,7 +71,7 @@ WALKS = (
             "choose.plain",
             "why_not_fitting",
             "cooled_down",
-            "sources.mark",
+            "moves.mark",
             "next_moves",
             "eviction",
             "note_leaving",

@@ -14,8 +14,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from ebbtide.core.operations import moves, removals, slots, sources, spot
-from ebbtide.core.scale_to_zero import phases
+from ebbtide.core.operations import moves, removals, slots, spot
+from ebbtide.core.scale_to_zero import machine
 
 Table = Mapping[Any, frozenset[Any]]
 """Of the members of one enum."""
@@ -48,10 +48,10 @@ def machines() -> tuple[Machine, ...]:
         ),
         Machine(
             "Source",
-            "core/operations/sources.py",
+            "core/operations/moves.py",
             "One node that a consolidation empties.",
-            next(iter(sources.ALLOWED)),
-            dict(sources.ALLOWED),
+            next(iter(moves.SOURCE_ALLOWED)),
+            dict(moves.SOURCE_ALLOWED),
         ),
         Machine(
             "Move",
@@ -70,11 +70,11 @@ def machines() -> tuple[Machine, ...]:
         ),
         Machine(
             "Policy",
-            "core/scale_to_zero/phases.py",
+            "core/scale_to_zero/machine.py",
             "The phase of a workload or pool that may be scaled to zero. A wake that is written is never "
             "skipped: WAKING leads only to ACTIVE.",
-            next(iter(phases.ALLOWED)),
-            dict(phases.ALLOWED),
+            next(iter(machine.ALLOWED)),
+            dict(machine.ALLOWED),
         ),
     )
 
@@ -86,9 +86,9 @@ def page() -> str:
         "Made from the transition tables in the code by `make reference`; do not edit.",
         "[ARCHITECTURE.md](../ARCHITECTURE.md) describes how a tick advances them.",
     ]
-    for machine in machines():
-        lines += ["", f"## {machine.title}", "", f"{machine.what} (`{machine.module}`)", ""]
-        lines += ["```mermaid", "stateDiagram-v2", *_edges(machine), "```"]
+    for each in machines():
+        lines += ["", f"## {each.title}", "", f"{each.what} (`{each.module}`)", ""]
+        lines += ["```mermaid", "stateDiagram-v2", *_edges(each), "```"]
     return "\n".join(lines) + "\n"
 
 

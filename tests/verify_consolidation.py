@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from ebbtide.model.consolidation import ConsolidationPlan
 from ebbtide.model.node import Node
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.scheduling import LabelSelector, Operator, Requirement, TaintEffect
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -72,7 +72,7 @@ def _machine(node: Node, snapshot: Snapshot) -> _Machine:
         [
             p
             for p in snapshot.cluster.pods
-            if p.node_name == node.name and p.phase in (Phase.RUNNING, Phase.PENDING)
+            if p.node_name == node.name and p.phase in (PodPhase.RUNNING, PodPhase.PENDING)
         ],
     )
 

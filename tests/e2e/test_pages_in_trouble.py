@@ -14,7 +14,7 @@ from ebbtide.entrypoints.api.scopes import Scope, Token, digest_of
 from ebbtide.errors import Retryable
 from ebbtide.model.events import OperationBegun, OperationKind
 from ebbtide.model.log import LogEntry, LogKind
-from ebbtide.model.pod import Phase
+from ebbtide.model.pod import PodPhase
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import ClusterView, Reading, Snapshot
 from ebbtide.narrate import entry_of
@@ -97,7 +97,7 @@ def test_a_node_is_chosen_by_the_keyboard_and_its_life_is_shown(
 
 
 def test_a_pending_pod_says_why_it_is_pending(browser: Browser, clock: VirtualClock) -> None:
-    huge = make_pod("huge", 900_000, phase=Phase.PENDING)
+    huge = make_pod("huge", 900_000, phase=PodPhase.PENDING)
     cluster = Synthetic(clock, make_snapshot([make_node("a1"), make_node("b1")], [huge]))
     with serving(cluster.site()) as url, opened(browser, url) as watched:
         page = watched.page
@@ -194,7 +194,7 @@ def test_an_outage_of_the_cluster_shows_the_last_values_with_their_age_and_never
     pods = [
         make_pod("web", node_name="a1"),
         make_pod("api", node_name="b1"),
-        make_pod("new", phase=Phase.PENDING),
+        make_pod("new", phase=PodPhase.PENDING),
     ]
     seen = make_snapshot([make_node(name) for name in ("a1", "b1", "c1")], pods, cpu=Reading(0.41, NOW))
     cluster = Synthetic(clock, seen)
@@ -310,7 +310,7 @@ SHIFTS = """() => {
 
 
 def test_pages_are_light_ask_nobody_else_and_do_not_jump(browser: Browser, clock: VirtualClock) -> None:
-    pods = [make_pod("web", node_name="a1"), make_pod("new", phase=Phase.PENDING)]
+    pods = [make_pod("web", node_name="a1"), make_pod("new", phase=PodPhase.PENDING)]
     cluster = Synthetic(clock, make_snapshot([make_node("a1"), make_node("b1")], pods))
     begun = OperationBegun("op", OperationKind.SCALE_UP, "scale_up", "d", 1, (), 0, "because")
     cluster.store.append([entry_of("1", NOW - 60, begun, "op")])

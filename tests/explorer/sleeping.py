@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from ebbtide.adapters.stores.codec.policies import Bodies
-from ebbtide.core.scale_to_zero.phases import check_invariants
+from ebbtide.core.scale_to_zero.machine import check_invariants
 from ebbtide.model.gate import Gate, ServiceRef, Takeover
 from ebbtide.model.idle import IdleState, Phase
 from ebbtide.model.policy import Policy, Signal, SignalKind, Target

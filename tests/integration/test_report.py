@@ -11,7 +11,7 @@ import pytest
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.core.operations.facts import closed, transitions
 from ebbtide.core.operations.spot import close
-from ebbtide.core.prices.costs import CostPoint
+from ebbtide.core.prices import CostPoint
 from ebbtide.core.scale_to_zero.savings import Saved, SavingsDay
 from ebbtide.entrypoints.report.collect import ReportData, collect, period_of
 from ebbtide.entrypoints.report.page import page

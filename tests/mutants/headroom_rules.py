@@ -59,7 +59,7 @@ OF_HEADROOM = (
     ),
     Mutant(
         "a removal does not give way to headroom",
-        "yielding.why_yield",
+        "stopping.why_yield",
         "why_headroom_needs(snapshot, record, settings, [node.name for node in nodes])",
         '""',
         (HEADROOM, "story:headroom-is-needed-again"),

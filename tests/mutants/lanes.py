@@ -75,7 +75,7 @@ OF_LANES = (
     ),
     Mutant(
         "a removal that the rest cannot do without is a failure",
-        "yielding.why_yield",
+        "stopping.why_yield",
         "drained and snapshot.cpu.value is not None and not fits.passed",
         "False",
         ("unit:tests/unit/operations/test_yielding.py",),

@@ -22,7 +22,7 @@ OF_NODES = (
     ),
     Mutant(
         "load that is back does not release a scale-down",
-        "yielding.why_yield",
+        "stopping.why_yield",
         "load_is_high(snapshot, settings)",
         '""',
         ("unit:tests/unit/rows",),

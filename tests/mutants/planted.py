@@ -122,7 +122,7 @@ OF_REMOVALS = (
     ),
     Mutant(
         "pending pods do not stop a removal",
-        "yielding.why_yield",
+        "stopping.why_yield",
         "pod is not None",
         "False",
         ("unit:tests/unit/operations",),
@@ -200,7 +200,7 @@ OF_SLOTS = (
     Mutant(
         "a ready node that matches no instance is not thought of",
         "_joining",
-        "node is None and reclaims.may_be_there(slot.since, situation)",
+        "node is None and may_be_there(slot.since, situation)",
         "False",
         (
             "table:unregistered",

@@ -93,7 +93,7 @@ OF_THE_DOCUMENTS = (
     Mutant(
         "a game server is moved while it starts or stops",
         "why_not_movable",
-        "status != RUNNING or pod.phase is not Phase.RUNNING",
+        "status != RUNNING or pod.phase is not PodPhase.RUNNING",
         "False",
         ("oracle:decisions", "oracle:drains"),
     ),
@@ -197,7 +197,7 @@ OF_THE_DOCUMENTS = (
     ),
     Mutant(
         "load that ends the removal of a node that is not Ready is a failure",
-        "yielding.why_yield",
+        "stopping.why_yield",
         "not nodes and not drained",
         "not nodes",
         ("unit:tests/unit/operations/test_yielding.py",),

@@ -66,7 +66,7 @@ OF_ZERO_RULES = (
     ),
     Mutant(
         "a node that takes no pods makes a pool awake",
-        "policy_overrides.ready_nodes",
+        "node_first.ready_nodes",
         "node.pool == pool and node.ready and not node.unschedulable",
         "node.pool == pool and node.ready",
         ("unit:tests/unit/scaling/test_floor.py",),

@@ -33,7 +33,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "`signed_by` is false without an owner; the check is there for the type of the next line",
     ),
     Equivalent(
-        "core.operations.sources.advance_release",
+        "core.operations.moves.advance_release",
         "if node is None or node.owner is None or (not same):",
         "if node is None or not same:",
         "`same` is false without an owner; the check is there for the type of the next line",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ebbtide.model.node import Market, Node
-from ebbtide.model.pod import Budget, Phase, Pod
+from ebbtide.model.pod import Budget, Pod, PodPhase
 from ebbtide.model.scheduling import ANYWHERE
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -61,8 +61,8 @@ PLAIN: tuple[PodKind, ...] = (
     lambda name: make_pod(name, 200, 256, labels=(("app", "web"),)),
 )
 PASSED_OVER: tuple[PodKind, ...] = (
-    lambda name: make_pod(name, phase=Phase.SUCCEEDED),
-    lambda name: make_pod(name, phase=Phase.FAILED, priority_class="system-node-critical"),
+    lambda name: make_pod(name, phase=PodPhase.SUCCEEDED),
+    lambda name: make_pod(name, phase=PodPhase.FAILED, priority_class="system-node-critical"),
     lambda name: make_pod(name, mirror=True, controller="Node", namespace="kube-system"),
     lambda name: make_pod(name, controller="DaemonSet", priority_class="system-node-critical"),
 )
@@ -112,7 +112,7 @@ SERVERS: tuple[PodKind, ...] = (
     lambda name: server(name, "payperplay", "0", 32768),
     lambda name: server(name, "payperplay", "0", tier="large"),
     lambda name: server(name, "payperplay", "0", tier="custom"),
-    lambda name: replace(server(name, "payperplay", "0"), phase=Phase.UNKNOWN),
+    lambda name: replace(server(name, "payperplay", "0"), phase=PodPhase.UNKNOWN),
 )
 GROUPS: tuple[tuple[PodKind, ...], ...] = (
     PLAIN,
@@ -123,10 +123,10 @@ GROUPS: tuple[tuple[PodKind, ...], ...] = (
     SERVERS,
 )
 PENDING: tuple[PodKind, ...] = (
-    lambda name: make_pod(name, 500, 512, phase=Phase.PENDING),
-    lambda name: make_pod(name, 3500, 512, phase=Phase.PENDING),
-    lambda name: make_pod(name, 3500, 7000, phase=Phase.PENDING, created_at=NOW - 30),
-    lambda name: make_pod(name, 90_000, 512, phase=Phase.PENDING),
+    lambda name: make_pod(name, 500, 512, phase=PodPhase.PENDING),
+    lambda name: make_pod(name, 3500, 512, phase=PodPhase.PENDING),
+    lambda name: make_pod(name, 3500, 7000, phase=PodPhase.PENDING, created_at=NOW - 30),
+    lambda name: make_pod(name, 90_000, 512, phase=PodPhase.PENDING),
 )
 BUDGETS: tuple[tuple[Budget, ...], ...] = (
     (),

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Move
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 from tests.oracle import eviction, nodes, servers
 from tests.oracle.answers import Ruling, either, no, rule, strictest, yes
 from tests.oracle.facts import By, Moment
@@ -45,7 +45,7 @@ def calm(moment: Moment) -> Ruling:
     for pod in moment.pods:
         if eviction.passed_over(pod).answer == "yes" or pod.terminating:
             continue
-        if servers.words_of(pod).get("status") == "starting" or pod.phase is Phase.PENDING:
+        if servers.words_of(pod).get("status") == "starting" or pod.phase is PodPhase.PENDING:
             return no(f"{pod.full_name} is starting")
         if not pod.ready:
             return either(f"{pod.full_name} is not ready")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from ebbtide.core.nodes.decide import decide
-from ebbtide.core.scale_to_zero.policy_overrides import settings_for
+from ebbtide.core.scale_to_zero.node_first import settings_for
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.idle import Phase
 from ebbtide.model.node import Market

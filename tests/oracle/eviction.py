@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ebbtide.model.pod import Budget, Phase, Pod
+from ebbtide.model.pod import Budget, Pod, PodPhase
 from ebbtide.model.scheduling import LabelSelector, Operator
 from tests.oracle import servers
 from tests.oracle.answers import Ruling, either, no, rule, yes
@@ -17,7 +17,7 @@ CRITICAL = ("system-node-critical", "system-cluster-critical")
 @rule("row 6", "yes", "no")
 def passed_over(pod: Pod) -> Ruling:
     """ "finished, mirror and DaemonSet pods are passed over first; only then is a pod judged critical"."""
-    if pod.phase in (Phase.SUCCEEDED, Phase.FAILED):
+    if pod.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED):
         return yes("finished")
     if pod.mirror or pod.controller == "DaemonSet":
         return yes("belongs to its node")

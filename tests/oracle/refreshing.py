@@ -8,7 +8,7 @@ from typing import Any
 from ebbtide.core.nodes.decide import decide
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.node import Node
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.record import Record, Unwell
 from ebbtide.model.scheduling import Taint, TaintEffect
 from ebbtide.model.settings import Settings
@@ -72,7 +72,7 @@ def cases(source: Source) -> Refreshing:
     pods = [make_daemon(node.name) for node in drawn]
     pods += [_pod(source, node, number) for number, node in enumerate(drawn) if source.number(0, 1)]
     if source.number(0, 7) == 7:
-        pods.append(make_pod("queued", phase=Phase.PENDING, created_at=NOW - 30))
+        pods.append(make_pod("queued", phase=PodPhase.PENDING, created_at=NOW - 30))
     snapshot = make_snapshot(
         drawn,
         pods,

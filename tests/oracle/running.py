@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from ebbtide.core.nodes.timers import track
 from ebbtide.core.operations import scale_down
-from ebbtide.core.scale_to_zero.policy_overrides import ready_nodes
+from ebbtide.core.scale_to_zero.node_first import ready_nodes
 from ebbtide.engine.ports import Ports
 from ebbtide.engine.single_run import fail_if_blind, run_once
 from ebbtide.errors import Retryable

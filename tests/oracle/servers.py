@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 from tests.oracle.answers import Meaning, Ruling, no, rule, yes
 
 SIZES_MIB = {"micro": 2048, "small": 4096, "medium": 8192, "large": 16384, "xlarge": 32768}
@@ -42,7 +42,7 @@ def movable(pod: Pod, players: Mapping[str, int]) -> Ruling:
     size = words.get("tier") or str(tier(pod.requests.memory_mib).value)
     if size not in ("micro", "small", "medium") or pod.requests.memory_mib > SIZES_MIB["medium"]:
         return no(f"tier {size}, {pod.requests.memory_mib} MiB")
-    if words.get("status", "running") != "running" or pod.phase is not Phase.RUNNING:
+    if words.get("status", "running") != "running" or pod.phase is not PodPhase.RUNNING:
         return no(f"status {words.get('status')}, phase {pod.phase}")
     counts = [words["players"]] if "players" in words else []
     counts += [str(players[pod.full_name])] if pod.full_name in players else []

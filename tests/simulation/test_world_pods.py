@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ebbtide.core.nodes.fit import placement_of
 from ebbtide.errors import BudgetExhausted, ConfigError, Final
 from ebbtide.model.effect import Cordon, Evict
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.snapshot import ClusterView
 from ebbtide.simulator.world.catalogue import add_system, database, deployment, guarded, pool
 from ebbtide.simulator.world.clock import VirtualClock
@@ -125,8 +125,8 @@ def test_a_job_ends_and_is_not_started_again() -> None:
         pod_template("job", 100, 100), Kind.JOB, Demand(Curve.BATCH, 0, 2, every_seconds=1000)
     )
     site.world.add_workload(replace(spec, run_seconds=100))
-    assert [pod.phase for pod in named(site.after(60), "job")] == [Phase.RUNNING] * 2
-    assert [pod.phase for pod in named(site.after(60), "job")] == [Phase.SUCCEEDED] * 2
+    assert [pod.phase for pod in named(site.after(60), "job")] == [PodPhase.RUNNING] * 2
+    assert [pod.phase for pod in named(site.after(60), "job")] == [PodPhase.SUCCEEDED] * 2
     assert not named(site.after(300), "job")
     assert len(named(site.after(640), "job")) == 2
 
@@ -147,7 +147,7 @@ def test_a_pod_with_a_volume_stays_in_its_zone_and_the_volume_is_detached_after_
     view = site.after(60)
     (again,) = named(view, "db")
     assert view.node_named[home.name].volumes_attached == ()
-    assert (again.name, again.volumes, again.phase) == (pod.name, pod.volumes, Phase.RUNNING)
+    assert (again.name, again.volumes, again.phase) == (pod.name, pod.volumes, PodPhase.RUNNING)
     assert view.node_named[again.node_name].zone == home.zone
 
 

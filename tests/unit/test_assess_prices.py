@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ebbtide.config.prices import read_book
-from ebbtide.core.prices.catalogue import EC2
+from ebbtide.core.prices import EC2
 from ebbtide.entrypoints.assess.ec2_families import ec2_price
 from ebbtide.entrypoints.assess.pricing import NodePrice, price_node
 from tests.builders import make_node

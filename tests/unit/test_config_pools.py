@@ -9,7 +9,7 @@ import pytest
 
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
-from ebbtide.core.prices.catalogue import CATALOGUE
+from ebbtide.core.prices import CATALOGUE
 from ebbtide.errors import ConfigError
 from ebbtide.model.money import Price
 from ebbtide.model.node import Market

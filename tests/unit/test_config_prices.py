@@ -10,7 +10,7 @@ import pytest
 
 from ebbtide.config import Config, load
 from ebbtide.config.prices import price_file_to_write, price_warnings
-from ebbtide.core.prices.catalogue import CATALOGUE
+from ebbtide.core.prices import CATALOGUE
 from ebbtide.errors import ConfigError
 from ebbtide.model.money import Price
 from ebbtide.model.node import Market

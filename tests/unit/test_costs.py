@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from ebbtide.core.prices.costs import CostPoint, cost_point, paid, price_of
+from ebbtide.core.prices import CostPoint, cost_point, paid, price_of
 from ebbtide.model.money import Price
 from ebbtide.model.node import Market, Node
 from ebbtide.model.pool import NodeType, Pool

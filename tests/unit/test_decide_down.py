@@ -9,7 +9,7 @@ import pytest
 from ebbtide.core.nodes.decide import decide
 from ebbtide.model.decision import Action, Check, Decision, Verdict
 from ebbtide.model.node import Node
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -77,7 +77,7 @@ def test_unknown_cpu_is_not_idle() -> None:
 
 
 def test_precondition_1_no_pod_is_pending() -> None:
-    check = failed(decided(with_pod(make_pod("web", phase=Phase.PENDING))))
+    check = failed(decided(with_pod(make_pod("web", phase=PodPhase.PENDING))))
     assert check == Check("no pod pending", False, "1 pod is pending, default/web first")
 
 

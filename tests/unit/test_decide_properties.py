@@ -20,7 +20,7 @@ from ebbtide.model.decision import Action, Decision
 from ebbtide.model.events import Inputs
 from ebbtide.model.node import Node
 from ebbtide.model.operation import ScaleDown
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.record import DrainBackoff, Missing, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -79,7 +79,7 @@ def pods(draw: st.DrawFn, cluster: list[Node], queue: int) -> list[Pod]:
             )
         )
     for number in range(queue):
-        found.append(make_pod(f"wait-{number}", draw(st.integers(0, 9000)), phase=Phase.PENDING))
+        found.append(make_pod(f"wait-{number}", draw(st.integers(0, 9000)), phase=PodPhase.PENDING))
     return found
 
 

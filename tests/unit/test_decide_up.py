@@ -10,7 +10,7 @@ from ebbtide.core.nodes.decide import decide
 from ebbtide.model.decision import Action, Check, Decision
 from ebbtide.model.node import Market
 from ebbtide.model.operation import SlotState
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.record import Counted, Record
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
@@ -32,7 +32,7 @@ FULL = [make_pod(f"full-{node.name}", 4000, node_name=node.name) for node in NOD
 
 
 def waiting(name: str = "web", cpu_milli: int = 1000) -> Pod:
-    return make_pod(name, cpu_milli, phase=Phase.PENDING)
+    return make_pod(name, cpu_milli, phase=PodPhase.PENDING)
 
 
 QUEUE = make_snapshot(NODES, [*FULL, waiting()])

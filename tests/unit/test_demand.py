@@ -9,7 +9,7 @@ from ebbtide.core.nodes.demand import PARTS, settled, track_demand
 from ebbtide.core.nodes.timers import track
 from ebbtide.core.nodes.underused import choose_underused
 from ebbtide.model.consolidation import ConsolidationSettings
-from ebbtide.model.pod import Phase
+from ebbtide.model.pod import PodPhase
 from ebbtide.model.record import Demand, Emptied
 from ebbtide.model.settings import JudgedBy, Settings
 from tests.builders import NOW, make_nodes, make_pod, make_record, make_settings, make_snapshot
@@ -30,10 +30,10 @@ def seen(*cpus: int, memory_mib: int = 1000) -> tuple[Demand, ...]:
 def test_what_is_asked_for_is_what_runs_or_is_pending_and_is_not_tied_to_a_node() -> None:
     pods = [
         make_pod("runs", 500, 100, node_name="a1"),
-        make_pod("pending", 300, 50, phase=Phase.PENDING),
+        make_pod("pending", 300, 50, phase=PodPhase.PENDING),
         make_pod("agent", 999, 999, controller="DaemonSet", node_name="a1"),
         make_pod("ends", 999, 999, node_name="a1", terminating=True),
-        make_pod("ended", 999, 999, node_name="a1", phase=Phase.SUCCEEDED),
+        make_pod("ended", 999, 999, node_name="a1", phase=PodPhase.SUCCEEDED),
     ]
     snapshot = make_snapshot(make_nodes("a1"), pods)
     assert track_demand(snapshot, (), an_hour(), NOW) == (Demand(NOW, 800, 150),)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ebbtide.core.nodes.drain import Disruptions, DrainReason, Judgement, Treatment, judge, plan_drain
-from ebbtide.model.pod import Budget, Phase, Pod
+from ebbtide.model.pod import Budget, Pod, PodPhase
 from ebbtide.model.scheduling import Scheduling
 from tests.builders import make_budget, make_node, make_pod, make_settings
 
@@ -38,8 +38,8 @@ def test_a_mirror_pod_is_never_touched() -> None:
     assert judged(make_pod(mirror=True, controller="Node")) == (Treatment.SKIP, DrainReason.MIRROR)
 
 
-@pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED])
-def test_a_finished_pod_is_passed_over(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [PodPhase.SUCCEEDED, PodPhase.FAILED])
+def test_a_finished_pod_is_passed_over(phase: PodPhase) -> None:
     assert judged(make_pod(phase=phase)) == (Treatment.SKIP, DrainReason.FINISHED)
 
 
@@ -52,7 +52,9 @@ def test_a_kube_system_pod_outside_a_daemonset_is_treated_as_critical() -> None:
     assert judged(make_pod(namespace="kube-system")) == blocked(DrainReason.KUBE_SYSTEM)
 
 
-@pytest.mark.parametrize("kind", [{"mirror": True}, {"controller": "DaemonSet"}, {"phase": Phase.SUCCEEDED}])
+@pytest.mark.parametrize(
+    "kind", [{"mirror": True}, {"controller": "DaemonSet"}, {"phase": PodPhase.SUCCEEDED}]
+)
 def test_reading_6_finished_mirror_and_daemonset_pods_are_passed_over_before_any_is_judged_critical(
     kind: dict[str, Any],
 ) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ebbtide.core.nodes.fit import Placement, placement_of
 from ebbtide.core.nodes.room import Room, refused_by_node, room_of, room_of_new, tolerates
 from ebbtide.model.node import Node
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.resources import Resources
 from ebbtide.model.scheduling import (
     Operator,
@@ -183,7 +183,7 @@ def test_only_ready_nodes_that_are_not_cordoned_take_pods() -> None:
 
 
 def test_a_finished_pod_takes_no_room() -> None:
-    done = make_pod("done", cpu_milli=4000, node_name="a1", phase=Phase.SUCCEEDED)
+    done = make_pod("done", cpu_milli=4000, node_name="a1", phase=PodPhase.SUCCEEDED)
     busy = make_pod("busy", cpu_milli=1000, node_name="a1")
     rooms = placement_of(make_snapshot([make_node()], [done, busy]).cluster).rooms
     assert rooms["a1"].cpu_milli == 3000

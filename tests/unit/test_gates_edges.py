@@ -7,7 +7,7 @@ import pytest
 from ebbtide.core.nodes import gates
 from ebbtide.model.budget import RemovalBudget, RemovalReason
 from ebbtide.model.check import Gate
-from ebbtide.model.pod import Phase
+from ebbtide.model.pod import PodPhase
 from ebbtide.model.pool import Pool
 from tests.builders import (
     make_daemon,
@@ -111,7 +111,7 @@ def test_a_removal_is_a_rebalance_only_where_the_notice_is_for_its_own_instance(
 
 def test_pods_that_are_pending_keep_an_idle_node_that_is_not_ready_but_not_one_that_is_repaired() -> None:
     nodes = (make_node("a1", ready=False), *make_nodes("a2", "a3", "b1", "b2"))
-    pods = [*(make_daemon(node.name) for node in nodes), make_pod("waits", phase=Phase.PENDING)]
+    pods = [*(make_daemon(node.name) for node in nodes), make_pod("waits", phase=PodPhase.PENDING)]
     snapshot = make_snapshot(nodes, pods)
     settings = make_settings(min_workers=1)
     for unhealthy, expected in ((False, Gate.NO_POD_PENDING), (True, None)):

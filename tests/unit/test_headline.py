@@ -10,7 +10,7 @@ from ebbtide.entrypoints.views.headline import Situation, headline, usual_second
 from ebbtide.model.events import OperationClosed, OperationKind
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Move, MoveState, Removal, RemovalState, SlotState
-from ebbtide.model.pod import Phase
+from ebbtide.model.pod import PodPhase
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import ClusterView
 from tests.builders import (
@@ -31,7 +31,7 @@ from tests.builders import (
 def cluster(*nodes: Node, pending: int = 0) -> ClusterView:
     running = [make_pod(f"web-{node.name}", node_name=node.name) for node in nodes]
     fixed = [make_pod(f"log-{node.name}", node_name=node.name, controller="DaemonSet") for node in nodes]
-    new = [make_pod(f"new-{number}", phase=Phase.PENDING) for number in range(pending)]
+    new = [make_pod(f"new-{number}", phase=PodPhase.PENDING) for number in range(pending)]
     return ClusterView(nodes, (*running, *fixed, *new))
 
 

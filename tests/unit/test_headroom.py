@@ -23,13 +23,13 @@ from ebbtide.core.nodes.sizing import plan_launch
 from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.core.nodes.timers import track
 from ebbtide.core.nodes.underused import choose_underused
-from ebbtide.core.operations.yielding import why_yield
+from ebbtide.core.operations.stopping import why_yield
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Gate
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.headroom import Headroom, HeadroomSeen
 from ebbtide.model.operation import RemovalState, SlotState
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.pool import PoolLimits
 from ebbtide.model.record import Emptied, Record
 from ebbtide.model.schedule import CronWindow
@@ -69,7 +69,7 @@ def busy(*names: str, cpu_milli: int = 2000) -> list[Pod]:
 
 
 def waiting(name: str, cpu_milli: int, **overrides: Any) -> Pod:
-    return make_pod(name, cpu_milli, 128, phase=Phase.PENDING, **overrides)
+    return make_pod(name, cpu_milli, 128, phase=PodPhase.PENDING, **overrides)
 
 
 def seen(

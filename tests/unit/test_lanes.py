@@ -12,7 +12,7 @@ from ebbtide.core.nodes.decide import decide
 from ebbtide.core.nodes.extending import MOST_SLOTS, launch_backoff
 from ebbtide.model.decision import Action, Check, Decision
 from ebbtide.model.operation import RemovalState, ScaleUp, SlotState
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.record import Record, Refused, closed, in_lane
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
@@ -36,7 +36,7 @@ HOUR_AGO = NOW - 3600
 
 
 def pending(name: str, cpu_milli: int = 3000) -> Pod:
-    return make_pod(name, cpu_milli, phase=Phase.PENDING)
+    return make_pod(name, cpu_milli, phase=PodPhase.PENDING)
 
 
 QUEUE = make_snapshot(NODES, [*FULL, pending("one"), pending("two")])

@@ -10,7 +10,7 @@ from ebbtide.core.nodes.extending import launch_backoff
 from ebbtide.core.nodes.late import is_late, spares
 from ebbtide.core.nodes.sizing import plan_launch
 from ebbtide.model.operation import Slot, SlotState
-from ebbtide.model.pod import Phase
+from ebbtide.model.pod import PodPhase
 from tests.builders import (
     NOW,
     make_pod,
@@ -32,7 +32,7 @@ def slot(state: SlotState, age: int, number: int = 0) -> Slot:
 
 def launches(pods: int, *slots: Slot, **overrides: Any) -> int:
     """How many nodes are launched for so many pods that fill one each."""
-    pending = [make_pod(f"p{number}", 2000, phase=Phase.PENDING) for number in range(pods)]
+    pending = [make_pod(f"p{number}", 2000, phase=PodPhase.PENDING) for number in range(pods)]
     defaults = {"pools": POOLS, "late_join_seconds": 90, "batch_up_fraction": 1.0, "max_workers": 50}
     settings = make_settings(**{**defaults, **overrides})
     record = make_record(operation=make_scale_up(*slots)) if slots else make_record()

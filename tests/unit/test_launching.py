@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ebbtide.core.nodes.fit import Placement
 from ebbtide.core.nodes.sizing import LaunchPlan, plan_launch
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.record import Record
 from ebbtide.model.resources import NOTHING, Resources
 from ebbtide.model.scheduling import AntiAffinity, PodNearby, Scheduling, Spread
@@ -44,7 +44,7 @@ def group(name: str, count: int, cpu_milli: int = 1000, **rules: Any) -> list[Po
             f"{name}-{n:03}",
             cpu_milli,
             512,
-            phase=Phase.PENDING,
+            phase=PodPhase.PENDING,
             labels=labels,
             scheduling=wishes,
             uid=f"{name}-{n:03}",
@@ -146,7 +146,7 @@ def test_one_pod_a_zone_is_planned_although_the_packer_knows_no_such_rule() -> N
 def test_devices_bound_what_shares_a_node() -> None:
     gpus = replace(LARGE, name="gpu", allocatable=Resources(16000, 65536, ((GPU, 4),)))
     pods = [
-        make_pod(f"train-{n}", phase=Phase.PENDING, uid=f"t{n}", requests=Resources(500, 512, ((GPU, 2),)))
+        make_pod(f"train-{n}", phase=PodPhase.PENDING, uid=f"t{n}", requests=Resources(500, 512, ((GPU, 2),)))
         for n in range(6)
     ]
     found = plan(pods, pools=(make_pool(types=(SMALL, gpus)),))
@@ -175,7 +175,7 @@ def test_near_the_maximum_fewer_and_larger_nodes_serve_more() -> None:
 
 
 def test_pods_of_unknown_size_count_on_nodes_that_are_on_their_way() -> None:
-    pods = [make_pod(f"p{n}", phase=Phase.PENDING, uid=f"p{n}", requests=NOTHING) for n in range(15)]
+    pods = [make_pod(f"p{n}", phase=PodPhase.PENDING, uid=f"p{n}", requests=NOTHING) for n in range(15)]
     assert [len(uids) for uids in plan(pods).pods] == [10, 5]
     coming = make_scale_up(make_slot(zone="a", pool=THREE_ZONES[0].name, instance_type="small"))
     assert [len(uids) for uids in plan(pods, record=make_record(operation=coming)).pods] == [5]

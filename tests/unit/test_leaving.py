@@ -17,7 +17,7 @@ from ebbtide.core.consolidation.emptied_nodes import (
 from ebbtide.core.nodes.orphans import stray_cordons
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.node import Node, Ownership
-from ebbtide.model.pod import Phase
+from ebbtide.model.pod import PodPhase
 from ebbtide.model.record import DrainBackoff, Emptied, Leaving, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -173,7 +173,7 @@ def test_nothing_goes_while_pods_wait_or_a_notice_is_answered() -> None:
         return [check.name for check in stable(snapshot, record, SETTINGS) if not check.passed]
 
     assert failed(make_snapshot(NODES), record_of("a1")) == []
-    waiting = make_pod(phase=Phase.PENDING)
+    waiting = make_pod(phase=PodPhase.PENDING)
     assert failed(make_snapshot(NODES, [waiting, make_daemon("a1")]), record_of("a1")) == ["no pod pending"]
     spots = make_record(spots=(make_spot("b1"),), paused=True)
     assert failed(make_snapshot(NODES), spots) == ["not paused", "no spot notice open"]

@@ -11,7 +11,7 @@ from ebbtide.model.effect import Cordon, Outcome, OutcomeKind
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.node import InstanceState, Market
 from ebbtide.model.operation import RemovalState, SlotState, SpotKind, SpotNotice, spot_id
-from ebbtide.model.pod import Phase
+from ebbtide.model.pod import PodPhase
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record, spot_lease_name
 from ebbtide.model.snapshot import Reading, Snapshot
 from tests.builders import (
@@ -61,17 +61,17 @@ def test_an_instance_is_alive_until_it_is_being_terminated(state: InstanceState,
 
 
 def test_a_pod_waits_when_it_is_accepted_not_placed_and_not_on_its_way_out() -> None:
-    assert make_pod(phase=Phase.PENDING).waiting
-    assert not make_pod(phase=Phase.PENDING, node_name="a1").waiting
-    assert not make_pod(phase=Phase.PENDING, terminating=True).waiting
+    assert make_pod(phase=PodPhase.PENDING).waiting
+    assert not make_pod(phase=PodPhase.PENDING, node_name="a1").waiting
+    assert not make_pod(phase=PodPhase.PENDING, terminating=True).waiting
     assert not make_pod().waiting
     assert make_pod("web").full_name == "default/web"
 
 
 def test_pods_are_found_by_node_without_the_finished_ones() -> None:
     pods = [make_pod("p1", node_name="a1"), make_pod("p2", node_name="a1"), make_pod("p3", node_name="a2")]
-    done = make_pod("p4", node_name="a1", phase=Phase.FAILED)
-    found = make_snapshot(pods=[*pods, done, make_pod("p5", phase=Phase.PENDING)]).cluster.pods_on
+    done = make_pod("p4", node_name="a1", phase=PodPhase.FAILED)
+    found = make_snapshot(pods=[*pods, done, make_pod("p5", phase=PodPhase.PENDING)]).cluster.pods_on
     assert {name: [pod.name for pod in on] for name, on in found.items()} == {
         "a1": ["p1", "p2"],
         "a2": ["p3"],

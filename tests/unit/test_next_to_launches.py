@@ -11,7 +11,7 @@ from ebbtide.core.nodes.decide import decide
 from ebbtide.model.check import Gate
 from ebbtide.model.decision import Action, Check, Decision
 from ebbtide.model.operation import RemovalState, SlotState
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.record import Emptied, Record
 from ebbtide.model.resources import NOTHING
 from ebbtide.model.scheduling import Scheduling
@@ -63,7 +63,7 @@ def down(decision: Decision) -> tuple[list[str], dict[str, str], Check | None]:
 
 
 def pending(cpu_milli: int = 500, **overrides: Any) -> Pod:
-    return make_pod("late", cpu_milli, **{"phase": Phase.PENDING, **overrides})
+    return make_pod("late", cpu_milli, **{"phase": PodPhase.PENDING, **overrides})
 
 
 ELSEWHERE = Scheduling(node_selector=(("gpu", "yes"),))

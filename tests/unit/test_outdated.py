@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ebbtide.core.nodes.outdated import (
+from ebbtide.core.nodes.unwell import (
     MOST_NAMED,
+    NOT_READY,
     outdated,
     track_unfit,
     unfit_workers,
     why_drifted,
     why_expired,
 )
-from ebbtide.core.nodes.unwell import NOT_READY
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.record import Unwell
 from ebbtide.model.scheduling import Taint, TaintEffect

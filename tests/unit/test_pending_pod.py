@@ -5,7 +5,7 @@ from __future__ import annotations
 from ebbtide.entrypoints.views.pending_pod import PodAnswer, why_pending
 from ebbtide.model.decision import Action, Check, Verdict
 from ebbtide.model.operation import SlotState
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.record import Record
 from tests.builders import (
     make_node,
@@ -22,7 +22,7 @@ HELD = Verdict(Action.SCALE_UP, (Check("cooldown", False, "the cooldown has 20 s
 
 
 def pending(cpu_milli: int = 1000) -> Pod:
-    return make_pod("new", cpu_milli, phase=Phase.PENDING)
+    return make_pod("new", cpu_milli, phase=PodPhase.PENDING)
 
 
 def asked(pod: Pod, others: list[Pod], record: Record | None = None) -> PodAnswer:

@@ -13,7 +13,7 @@ from ebbtide.core.nodes.sizing import plan_launch
 from ebbtide.core.operations.slots import advance_slot
 from ebbtide.model.node import Market
 from ebbtide.model.operation import SlotState
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.pool import PoolLimits
 from ebbtide.model.record import CapacityBackoff, Counted, Record
 from ebbtide.model.resources import Resources
@@ -38,7 +38,7 @@ SPOT = make_pool("spot", zones=("a", "b"), types=(make_type("s", spot_price="0.0
 
 
 def pending(count: int, cpu_milli: int = 3000) -> list[Pod]:
-    return [make_pod(f"p-{n}", cpu_milli, 512, phase=Phase.PENDING) for n in range(count)]
+    return [make_pod(f"p-{n}", cpu_milli, 512, phase=PodPhase.PENDING) for n in range(count)]
 
 
 def launched(pods: int, *pools: Any, record: Record | None = None, **overrides: Any) -> list[str]:

@@ -10,7 +10,7 @@ from ebbtide.model.budget import RemovalBudget, RemovalReason
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.node import Node
 from ebbtide.model.operation import SpotKind
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.pool import PoolLimits
 from ebbtide.model.record import CapacityBackoff, DrainBackoff, Leaving, Unwell
 from ebbtide.model.snapshot import Snapshot
@@ -96,7 +96,7 @@ def test_what_keeps_a_node_is_asked_before_anything_is_launched() -> None:
 
 
 def test_gates_of_every_removal_hold_for_a_replacement() -> None:
-    waits = make_pod("new", phase=Phase.PENDING)
+    waits = make_pod("new", phase=PodPhase.PENDING)
     held: list[tuple[str, Snapshot, dict[str, Any]]] = [
         ("the metrics were not read", expired(cpu=None), {}),
         ("1 pod is pending", expired([on("a1"), waits]), {}),
@@ -191,7 +191,7 @@ ENDED: dict[str, Any] = {"terminating": True, "ends_at": NOW - 300}
 def test_a_silent_node_is_replaced_whatever_is_pending_or_busy() -> None:
     for seen in (
         silent([on("a1", **ENDED)]),
-        silent([on("a1", **ENDED), make_pod("p", phase=Phase.PENDING)]),
+        silent([on("a1", **ENDED), make_pod("p", phase=PodPhase.PENDING)]),
     ):
         decision, why = repair(seen, {"pending_since": NOW})
         assert (decision.action, why) == (Action.REPAIR, "")

@@ -9,7 +9,7 @@ import pytest
 from ebbtide.core.nodes.sizing import LaunchPlan, nodes_for_cpu, plan_launch
 from ebbtide.model.node import Market
 from ebbtide.model.operation import SlotState
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.record import Record
 from ebbtide.model.resources import NOTHING
 from ebbtide.model.scheduling import AntiAffinity, Scheduling
@@ -31,7 +31,7 @@ from tests.builders import (
 
 
 def waiting(name: str = "web", cpu_milli: int = 1000, **overrides: Any) -> Pod:
-    return make_pod(name, cpu_milli, phase=Phase.PENDING, **overrides)
+    return make_pod(name, cpu_milli, phase=PodPhase.PENDING, **overrides)
 
 
 def unsized(count: int, **overrides: Any) -> list[Pod]:

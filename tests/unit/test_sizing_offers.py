@@ -8,7 +8,7 @@ from ebbtide.core.nodes.offers import currencies, next_offer, offer_name, replac
 from ebbtide.core.nodes.sizing import plan_launch
 from ebbtide.model.node import Market
 from ebbtide.model.operation import Slot
-from ebbtide.model.pod import Phase
+from ebbtide.model.pod import PodPhase
 from ebbtide.model.pool import Pool
 from ebbtide.model.record import CapacityBackoff, Record
 from ebbtide.model.resources import Resources
@@ -85,7 +85,7 @@ def test_a_replacement_of_a_type_that_is_no_longer_offered_takes_the_first_one_o
 
 
 def test_an_offer_that_had_no_capacity_lately_is_chosen_only_where_nothing_else_will_do() -> None:
-    waiting = make_pod("web", phase=Phase.PENDING, requests=Resources(500, 512))
+    waiting = make_pod("web", phase=PodPhase.PENDING, requests=Resources(500, 512))
     snapshot = make_snapshot(make_nodes("b1", allocatable=Resources(0, 0)), [waiting])
     pools = (make_pool(zones=("a", "b")),)
     settings = make_settings(pools=pools)
@@ -125,7 +125,7 @@ def test_prices_of_two_currencies_are_never_compared() -> None:
     euro, yen = make_type("euro", price="0.9"), make_type("yen", price="0.1")
     assert yen.price is not None
     yen = replace(yen, price=replace(yen.price, currency="JPY"))
-    pods = [make_pod("web", 1000, phase=Phase.PENDING)]
+    pods = [make_pod("web", 1000, phase=PodPhase.PENDING)]
     for types, chosen in (((euro, yen), "euro"), ((yen, euro), "yen")):
         settings = make_settings(pools=(make_pool(types=types),))
         plan = plan_launch(make_snapshot((), pods), make_record(), settings, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from ebbtide.core.prices.costs import CostPoint
+from ebbtide.core.prices import CostPoint
 from ebbtide.entrypoints.views.shares import Share, shares_of
 from ebbtide.entrypoints.views.spending import (
     DAYS_A_MONTH,

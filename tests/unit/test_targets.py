@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ebbtide.core.nodes.targets import choose_targets
-from ebbtide.core.prices.catalogue import CATALOGUE
+from ebbtide.core.prices import CATALOGUE
 from ebbtide.model.node import Node, Ownership
 from ebbtide.model.pod import Budget, Pod
 from ebbtide.model.record import DrainBackoff, Record

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ebbtide.core.nodes.timers import BACKOFFS, STAMPS, clamp_stamps, is_idle, pressing_at, track
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.record import Counted, DrainBackoff, Emptied, Record
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
@@ -29,7 +29,7 @@ from tests.builders import (
 
 NODES = make_nodes("a1", "a2", "b1")
 CALM = make_snapshot(NODES)
-WAITING = make_pod("web", phase=Phase.PENDING)
+WAITING = make_pod("web", phase=PodPhase.PENDING)
 BUSY = make_snapshot(NODES, [*(make_daemon(node.name) for node in NODES), WAITING])
 HOME = make_pod("home", node_name="a1")
 
@@ -185,7 +185,7 @@ def emptied(snapshot: Snapshot, **record: Any) -> dict[str, int]:
 
 
 def test_a_worker_is_empty_from_the_first_look_without_a_pod_that_counts() -> None:
-    done = make_pod("done", node_name="b1", phase=Phase.SUCCEEDED)
+    done = make_pod("done", node_name="b1", phase=PodPhase.SUCCEEDED)
     mirror = make_pod("mirror", node_name="a2", mirror=True)
     busy = make_snapshot(NODES, [*(make_daemon(node.name) for node in NODES), HOME, done, mirror])
     assert emptied(busy) == {"uid-a2": NOW, "uid-b1": NOW}
@@ -197,7 +197,7 @@ def test_a_worker_is_empty_from_the_first_look_without_a_pod_that_counts() -> No
 
 @pytest.mark.parametrize(
     "pod",
-    [HOME, make_pod("new", node_name="a1", phase=Phase.PENDING), replace(HOME, terminating=True)],
+    [HOME, make_pod("new", node_name="a1", phase=PodPhase.PENDING), replace(HOME, terminating=True)],
     ids=["running", "being started", "being stopped"],
 )
 def test_a_pod_that_comes_ends_the_emptiness_of_its_worker(pod: Pod) -> None:

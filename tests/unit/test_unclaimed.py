@@ -10,7 +10,7 @@ from ebbtide.core.nodes.decide import decide
 from ebbtide.core.nodes.unclaimed import claimable, says_uncounted, uncounted
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.node import Market, Node
-from ebbtide.model.pod import Phase
+from ebbtide.model.pod import PodPhase
 from ebbtide.model.snapshot import ClusterView
 from tests.builders import (
     NOW,
@@ -100,7 +100,7 @@ def test_nodes_that_are_marked_or_that_no_pool_could_claim_count_for_nothing() -
 def test_pods_that_are_pending_get_a_node_all_the_same() -> None:
     nodes = (loose("a1"), loose("b1"))
     full = [make_pod(f"full-{node.name}", 4000, node_name=node.name) for node in nodes]
-    snapshot = make_snapshot(nodes, [*full, make_pod("web", 1000, phase=Phase.PENDING)])
+    snapshot = make_snapshot(nodes, [*full, make_pod("web", 1000, phase=PodPhase.PENDING)])
     record = make_record(short_since=NOW - 3600, pending_since=NOW - 3600)
     decision = decide(snapshot, record, make_settings(min_workers=2), NOW, "d1")
     assert decision.action is Action.SCALE_UP

@@ -28,8 +28,7 @@ from ebbtide.config.schema import Document
 from ebbtide.core.nodes import headroom
 from ebbtide.core.nodes.budgets import described
 from ebbtide.core.packing.pack import installed_packer
-from ebbtide.core.prices.book import PriceBook, book_of_pools
-from ebbtide.core.prices.catalogue import CATALOGUE
+from ebbtide.core.prices import CATALOGUE, PriceBook, book_of_pools
 from ebbtide.core.words import a_while
 from ebbtide.errors import ConfigError
 from ebbtide.model.packer import Packer

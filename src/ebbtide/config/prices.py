@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from ebbtide.core.nodes.offers import currencies
-from ebbtide.core.prices.book import PriceBook, built_in_book
+from ebbtide.core.prices import PriceBook, built_in_book
 from ebbtide.errors import ConfigError
 from ebbtide.model.money import Price
 from ebbtide.model.node import Market

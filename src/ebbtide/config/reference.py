@@ -27,7 +27,7 @@ from ebbtide.config.policies import (
 from ebbtide.config.pools import LimitKeys, PoolKeys, TaintKeys, TypeKeys
 from ebbtide.config.problems import allowed, variable_of
 from ebbtide.config.schema import NESTED, SECTIONS
-from ebbtide.core.prices.catalogue import CATALOGUE
+from ebbtide.core.prices import CATALOGUE
 
 BEGIN = "<!-- keys: begin (made by python -m ebbtide.config.reference) -->"
 END = "<!-- keys: end -->"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
-from ebbtide.core.prices.costs import CostPoint, cost_point
+from ebbtide.core.prices import CostPoint, cost_point
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Outcome
 from ebbtide.model.events import CostNoted

@@ -11,8 +11,8 @@ from typing import Protocol
 from ebbtide.core.consolidation.emptied_nodes import track_leaving
 from ebbtide.core.nodes import decide
 from ebbtide.core.nodes.orphans import track_orphans
-from ebbtide.core.nodes.outdated import track_unfit
 from ebbtide.core.nodes.timers import track
+from ebbtide.core.nodes.unwell import track_unfit
 from ebbtide.model.decision import Decision
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from ebbtide.core.prices.costs import CostPoint
+from ebbtide.core.prices import CostPoint
 from ebbtide.core.scale_to_zero.rates import owner_of
 from ebbtide.engine.journal import read_inputs
 from ebbtide.entrypoints.report.collect import Period, ReportData, collect, entries_in

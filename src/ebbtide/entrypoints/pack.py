@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from ebbtide.core.packing import Item, NodeType, Plan
-from ebbtide.core.packing.budget import Budget
 from ebbtide.core.packing.pack import installed_packer, pack_within
+from ebbtide.core.packing.types import Budget
 from ebbtide.errors import Usage
 
 _POD_COLUMNS = ("name", "cpu_milli", "memory_mib")

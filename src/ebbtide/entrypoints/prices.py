@@ -10,7 +10,7 @@ from typing import Any
 
 from ebbtide.adapters.clouds.looking import read_ec2_spot, read_hetzner
 from ebbtide.config.prices import read_price_file, write_price_file
-from ebbtide.core.prices.book import PriceBook
+from ebbtide.core.prices import PriceBook
 from ebbtide.errors import Usage
 from ebbtide.model.money import Price
 from ebbtide.model.node import Market

@@ -9,7 +9,7 @@ from ebbtide.model.resources import NOTHING, Resources
 from ebbtide.model.scheduling import ANYWHERE, Labels, LabelSelector, Scheduling
 
 
-class Phase(StrEnum):
+class PodPhase(StrEnum):
     PENDING = "Pending"
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"
@@ -23,7 +23,7 @@ class Pod:
     name: str
     uid: str
     node_name: str = ""
-    phase: Phase = Phase.RUNNING
+    phase: PodPhase = PodPhase.RUNNING
     ready: bool = True
     created_at: int = 0
     terminating: bool = False
@@ -52,7 +52,7 @@ class Pod:
 
     @property
     def finished(self) -> bool:
-        return self.phase in (Phase.SUCCEEDED, Phase.FAILED)
+        return self.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
     @property
     def tied_to_node(self) -> bool:
@@ -62,7 +62,7 @@ class Pod:
     @property
     def waiting(self) -> bool:
         """Waits for a node: accepted, not placed, not on its way out."""
-        return self.phase is Phase.PENDING and not self.node_name and not self.terminating
+        return self.phase is PodPhase.PENDING and not self.node_name and not self.terminating
 
 
 @dataclass(frozen=True, slots=True)

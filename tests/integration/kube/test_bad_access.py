@@ -10,7 +10,7 @@ import pytest
 from ebbtide.adapters.kube.cluster import KubeCluster
 from ebbtide.adapters.kube.connection import connect
 from ebbtide.adapters.kube.doctor import Finding, examine, examine_gate
-from ebbtide.core.prices.book import built_in_book
+from ebbtide.core.prices import built_in_book
 from ebbtide.entrypoints.assess.command import assess_command
 from ebbtide.errors import ConfigError, EbbtideError, Final, Retryable, Usage
 from ebbtide.model.effect import Cordon, Evict

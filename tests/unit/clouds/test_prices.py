@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from ebbtide.config.prices import read_book, read_price_file, write_price_file
-from ebbtide.core.prices.book import PriceBook, built_in_book
-from ebbtide.core.prices.catalogue import CATALOGUE
+from ebbtide.core.prices import CATALOGUE, PriceBook, built_in_book
 from ebbtide.entrypoints import prices
 from ebbtide.errors import ConfigError, Usage
 from ebbtide.model.money import Price

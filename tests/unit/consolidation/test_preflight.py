@@ -9,7 +9,7 @@ import pytest
 from ebbtide.core.consolidation.evaluate import explore
 from ebbtide.core.consolidation.game_servers import STATUS
 from ebbtide.core.nodes.question import Question
-from ebbtide.model.pod import Phase
+from ebbtide.model.pod import PodPhase
 from ebbtide.model.record import Record
 from tests.builders import NOW, lanes, make_pod, make_scale_up, make_spot
 from tests.unit.consolidation.builders import (
@@ -64,14 +64,14 @@ def test_an_incomplete_look_forbids_it() -> None:
 @pytest.mark.parametrize(
     ("given", "starts"),
     [
-        ({"phase": Phase.PENDING}, True),
+        ({"phase": PodPhase.PENDING}, True),
         ({"ready": False, "created_at": NOW - 299}, True),
         ({"ready": False, "created_at": NOW - 300}, False),
         ({"labels": ((STATUS, "starting"),)}, True),
         ({"annotations": ((STATUS, "starting"),)}, True),
-        ({"phase": Phase.PENDING, "terminating": True}, False),
-        ({"phase": Phase.PENDING, "controller": "DaemonSet"}, False),
-        ({"phase": Phase.SUCCEEDED, "labels": ((STATUS, "starting"),)}, False),
+        ({"phase": PodPhase.PENDING, "terminating": True}, False),
+        ({"phase": PodPhase.PENDING, "controller": "DaemonSet"}, False),
+        ({"phase": PodPhase.SUCCEEDED, "labels": ((STATUS, "starting"),)}, False),
     ],
 )
 def test_a_pod_that_is_starting_forbids_it(given: dict[str, Any], starts: bool) -> None:
@@ -82,7 +82,7 @@ def test_a_pod_that_is_starting_forbids_it(given: dict[str, Any], starts: bool) 
 
 
 def test_a_daemon_that_waits_for_its_node_does_not_forbid_it() -> None:
-    waiting = make_pod("agent", phase=Phase.PENDING, controller="DaemonSet")
+    waiting = make_pod("agent", phase=PodPhase.PENDING, controller="DaemonSet")
     assert removed(report_on(cluster(NODES, [waiting]), idle(*NODES))) == ["a2"]
 
 

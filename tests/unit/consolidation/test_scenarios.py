@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from ebbtide.core.consolidation.summary import evaluated
-from ebbtide.model.pod import Phase
+from ebbtide.model.pod import PodPhase
 from tests.builders import NOW, make_pod
 from tests.unit.consolidation.builders import (
     cluster,
@@ -54,7 +54,7 @@ def test_scenario_2_container_just_removed() -> None:
 
 def test_scenario_3_queue_has_servers() -> None:
     nodes = [node("a1"), node("a2", "cpx62")]
-    waiting = make_pod("server", phase=Phase.PENDING)
+    waiting = make_pod("server", phase=PodPhase.PENDING)
     report = report_on(cluster(nodes, [waiting]), idle(*nodes, seconds=1000))
     says = "1 pod is pending (default/server first)"
     assert refusal(report) == ("queue empty", says)

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from ebbtide.core.consolidation.game_servers import PLAN, PLAYERS, STATUS, TIER, tier_of, why_not_movable
-from ebbtide.model.pod import Phase
+from ebbtide.model.pod import PodPhase
 from tests.builders import make_pod
 
 SERVER = {PLAN: "payperplay", PLAYERS: "0"}
 
 
 def why(
-    memory_mib: int = 2048, counted: int | None = None, phase: Phase = Phase.RUNNING, **labels: str
+    memory_mib: int = 2048, counted: int | None = None, phase: PodPhase = PodPhase.RUNNING, **labels: str
 ) -> str:
     given = {f"ebbtide.dev/{key}": value for key, value in labels.items()}
     server = make_pod("server", 500, memory_mib, labels=tuple(sorted((SERVER | given).items())), phase=phase)
@@ -44,7 +44,7 @@ def test_small_empty_running_servers_move(memory_mib: int, plan: str) -> None:
         ({"plan": ""}, "has no plan; only payperplay and balanced are moved"),
         ({"status": "starting"}, "is starting; only what is running is moved"),
         ({"status": "stopping"}, "is stopping; only what is running is moved"),
-        ({"phase": Phase.PENDING}, "is Pending; only what is running is moved"),
+        ({"phase": PodPhase.PENDING}, "is Pending; only what is running is moved"),
         ({"players": "1"}, "has 1 players; only what has 0 is moved"),
         ({"players": "many"}, "has 'many' players, which is no number"),
         ({"plan": "balanced", "status": "running", "tier": "small"}, ""),

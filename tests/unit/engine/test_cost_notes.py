@@ -4,11 +4,11 @@ from decimal import Decimal
 from itertools import count
 
 from ebbtide.adapters.stores.memory import MemoryStore
-from ebbtide.core.prices.costs import CostPoint
+from ebbtide.core.prices import CostPoint
 from ebbtide.engine.cost_notes import REPEAT_SECONDS, CostNotes, read_points
 from ebbtide.model.events import CostNoted
 from ebbtide.model.log import LogKind
-from ebbtide.model.pod import Phase
+from ebbtide.model.pod import PodPhase
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import ClusterView, Snapshot
 from ebbtide.narrate import entry_of, facts_in
@@ -61,7 +61,7 @@ def test_a_count_of_pending_pods_is_noted_at_most_once_a_minute() -> None:
     store = MemoryStore(Still(), "cluster")
     watching = notes(store)
     for at, pending in ((0, 0), (30, 5), (60, 7), (70, 0), (130, 0)):
-        pods = tuple(make_pod(f"new-{number}", phase=Phase.PENDING) for number in range(pending))
+        pods = tuple(make_pod(f"new-{number}", phase=PodPhase.PENDING) for number in range(pending))
         watching.looked(Snapshot(at, ClusterView((node("n0", "small"),), pods)), Record())
     assert [(point.at, point.pending) for point in read_points(store, 10)] == [(0, 0), (60, 7), (130, 0)]
 

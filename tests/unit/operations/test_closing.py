@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ebbtide.core.operations.closing import backoff_until, rest_offers
+from ebbtide.core.operations.situation import backoff_until, rest_offers
 from ebbtide.model.record import CapacityBackoff
 from tests.builders import NOW, make_record, make_settings, make_slot
 

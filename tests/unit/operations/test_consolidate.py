@@ -23,7 +23,7 @@ from ebbtide.model.operation import (
     SlotState,
     SourceState,
 )
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.record import Leaving
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
@@ -188,7 +188,7 @@ def test_a_node_is_emptied_when_only_what_belongs_to_it_is_left() -> None:
         [MoveState.MOVED],
         SourceState.MARKED,
     )
-    finished = replace(late, phase=Phase.SUCCEEDED)
+    finished = replace(late, phase=PodPhase.SUCCEEDED)
     done = consolidate.advance(step.state, at(seen(replace(new, uid="n"), finished), step.state))
     assert done.state.sources[0].state is SourceState.EMPTIED
     assert machine.is_settled(done.state)
@@ -232,7 +232,7 @@ def test_nothing_is_evicted_while_many_nodes_are_not_ready() -> None:
 def test_nothing_is_evicted_while_a_pod_waits() -> None:
     (pod,) = pods_of("web")
     operation = planned(pod)
-    waiting = make_pod("other", phase=Phase.PENDING, ready=False)
+    waiting = make_pod("other", phase=PodPhase.PENDING, ready=False)
     step = consolidate.advance(operation, at(seen(pod, waiting), operation, pending_since=NOW))
     assert (step.state, step.effects) == (operation, ())
 

@@ -12,7 +12,7 @@ from ebbtide.core.words import a_while
 from ebbtide.model.effect import Evict, Launch, Outcome, OutcomeKind, SoftTaint
 from ebbtide.model.node import InstanceState, Ownership
 from ebbtide.model.operation import AbortCause, Consolidate, MoveState, SlotState, SourceState, Stop
-from ebbtide.model.pod import Phase
+from ebbtide.model.pod import PodPhase
 from ebbtide.model.record import Leaving, Record
 from ebbtide.model.snapshot import Reading, Snapshot
 from tests.builders import (
@@ -169,7 +169,7 @@ def test_a_pod_that_takes_too_long_to_end_stops_it() -> None:
 def test_a_successor_that_fits_nowhere_stops_it_and_one_that_fits_is_waited_for() -> None:
     (pod,) = pods_of("web")
     operation = replace(planned(pod), moves=(evicting(pod),))
-    new = make_pod("web-9", 9000, phase=Phase.PENDING, ready=False, owner_uid="web")
+    new = make_pod("web-9", 9000, phase=PodPhase.PENDING, ready=False, owner_uid="web")
     assert stopped(operation, seen(new)).abort_reason == "default/web-9 waits, and fits on no node"
     small = replace(new, requests=replace(new.requests, cpu_milli=100))
     assert consolidate.advance(operation, at(seen(small), operation)).state == operation
@@ -178,7 +178,7 @@ def test_a_successor_that_fits_nowhere_stops_it_and_one_that_fits_is_waited_for(
 def test_a_successor_does_not_fit_where_nodes_are_leaving() -> None:
     (pod,) = pods_of("web")
     operation = replace(planned(pod), moves=(evicting(pod),))
-    new = make_pod("web-9", 100, phase=Phase.PENDING, ready=False, owner_uid="web")
+    new = make_pod("web-9", 100, phase=PodPhase.PENDING, ready=False, owner_uid="web")
     leaving = (Leaving("a2", "uid-a2", "i-a2", "x", NOW + 9),)
     doomed = (make_spot("b1"),)
     after = stopped(operation, seen(new), leaving=leaving)

@@ -10,7 +10,7 @@ from ebbtide.core.operations import scale_down
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.effect import Evict
 from ebbtide.model.operation import RemovalState, ScaleDown
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.record import Emptied
 from tests.builders import NOW, make_pod, make_removal, make_scale_down
 from tests.unit.operations.builders import cordoned, fleet, make_situation, with_pods, with_work
@@ -40,7 +40,7 @@ def test_a_pod_that_came_is_not_evicted_but_keeps_its_node() -> None:
 
 
 def test_a_pod_that_waits_for_a_node_keeps_it() -> None:
-    waiting = make_pod("other", phase=Phase.PENDING, ready=False)
+    waiting = make_pod("other", phase=PodPhase.PENDING, ready=False)
     operation, _ = after(make_scale_down(DRAINING, only_empty=True), waiting)
     assert operation.abort_reason == "default/other is pending"
 

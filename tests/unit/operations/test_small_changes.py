@@ -13,7 +13,7 @@ from ebbtide.core.nodes.drain import (
     Treatment,
     put_off,
 )
-from ebbtide.core.operations import consolidate, machine, scale_down, scale_up, sources, spot
+from ebbtide.core.operations import consolidate, machine, moves, scale_down, scale_up, spot
 from ebbtide.core.operations.spot import check_invariants, take_in
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.effect import Cordon, Evict
@@ -126,7 +126,7 @@ def test_what_is_adopted_was_not_asked_for() -> None:
 
 def test_a_source_whose_node_is_gone_is_released_from_that_moment() -> None:
     source = make_source("a1", state=SourceState.RELEASING, since=NOW - 500, reason="why")
-    after, effects = sources.advance_release(source, "op", make_situation(token=source.fence_token))
+    after, effects = moves.advance_release(source, "op", make_situation(token=source.fence_token))
     assert (after.state, after.since, after.reason, effects) == (SourceState.RELEASED, NOW, "why", ())
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from ebbtide.core.operations import machine, scale_down
 from ebbtide.model.operation import RemovalState, ScaleDown
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.resources import Resources
 from ebbtide.model.scheduling import Scheduling, Taint, TaintEffect
 from ebbtide.model.snapshot import Snapshot
@@ -31,7 +31,7 @@ ONE = make_scale_down(make_removal("a1", state=DRAINING, attempts=1, drain_deadl
 
 
 def pending(name: str = "new", cpu_milli: int = 1000, **overrides: Any) -> Pod:
-    return make_pod(name, cpu_milli, phase=Phase.PENDING, **overrides)
+    return make_pod(name, cpu_milli, phase=PodPhase.PENDING, **overrides)
 
 
 def seen(*pods: Pod, cpu: float | None = 0.1) -> Snapshot:

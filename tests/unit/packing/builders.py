@@ -8,10 +8,9 @@ from itertools import count
 from hypothesis import strategies as st
 
 from ebbtide.core.packing import Item, NodeType, Plan, Rules, pack
-from ebbtide.core.packing.budget import Budget
-from ebbtide.core.packing.frame import frame
-from ebbtide.core.packing.improve import improve
-from ebbtide.core.packing.solve import FEW
+from ebbtide.core.packing.improve import FEW, improve
+from ebbtide.core.packing.pack import frame
+from ebbtide.core.packing.types import Budget
 
 
 def make_type(

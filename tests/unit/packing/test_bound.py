@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ebbtide.core.packing import Item, NodeType, Rules, pack
-from ebbtide.core.packing.budget import Dice
-from ebbtide.core.packing.coupled import coupled_bound
 from ebbtide.core.packing.fill import arrays_of
-from ebbtide.core.packing.fluid import Vector, fluid_bound, fluid_prices
-from ebbtide.core.packing.frame import frame
+from ebbtide.core.packing.improve import coupled_bound
+from ebbtide.core.packing.pack import frame
+from ebbtide.core.packing.problem import Vector, fluid_bound, fluid_prices
+from ebbtide.core.packing.types import Dice
 from tests.unit.packing.builders import item_lists, make_item, make_type, packed, solved, ticking
 from tests.unit.packing.builders import types as any_types
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ebbtide.core.packing import Rules
-from ebbtide.core.packing.frame import frame
+from ebbtide.core.packing.pack import frame
 from ebbtide.core.packing.problem import undominated
 from tests.unit.packing.builders import make_item, make_type
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ebbtide.core.packing.pricing import Columns
-from ebbtide.core.packing.rounding import fix
+from ebbtide.core.packing.columns import Columns
+from ebbtide.core.packing.improve import fix
 
 VALUE = np.array([1.0, 1.0])
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ebbtide.core.packing.budget import Budget
 from ebbtide.core.packing.fill import arrays_of
-from ebbtide.core.packing.frame import frame
 from ebbtide.core.packing.improve import ruin
+from ebbtide.core.packing.pack import frame
 from ebbtide.core.packing.problem import Bin
+from ebbtide.core.packing.types import Budget
 from tests.unit.packing.builders import make_item, make_type, ticking
 from tests.verify_plan import verify_plan
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ebbtide.core.packing import Item, NodeType, Plan, Rules
-from ebbtide.core.packing.budget import Dice
+from ebbtide.core.packing.types import Dice
 from tests.unit.packing.builders import make_item, make_type, packed, solved
 from tests.verify_plan import verify_plan
 

@@ -11,7 +11,7 @@ from ebbtide.core.operations import scale_down
 from ebbtide.model.effect import Terminate
 from ebbtide.model.node import Node
 from ebbtide.model.operation import RemovalState
-from ebbtide.model.pod import Phase
+from ebbtide.model.pod import PodPhase
 from ebbtide.model.snapshot import Reading, Snapshot
 from tests.builders import (
     NOW,
@@ -80,7 +80,7 @@ def test_the_write_that_enters_terminating_asks_that_the_rest_can_carry_the_load
 
 
 def test_a_pod_that_is_pending_by_then_is_waited_for() -> None:
-    pending = make_pod("new", phase=Phase.PENDING, node_name="")
+    pending = make_pod("new", phase=PodPhase.PENDING, node_name="")
     seen = with_pods(fleet(cordoned()), pending)
     assert advanced(at(0.1, seen=seen)) == (DRAINED, "1 pod is pending, default/new first", False)
 

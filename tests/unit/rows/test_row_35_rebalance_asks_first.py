@@ -10,7 +10,7 @@ import pytest
 from ebbtide.core.consolidation.game_servers import PLAN, PLAYERS
 from ebbtide.core.operations import spot
 from ebbtide.model.operation import Spot, SpotEnd, SpotKind
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.record import DrainBackoff
 from ebbtide.model.snapshot import Reading, Snapshot
 from tests.builders import (
@@ -76,7 +76,7 @@ def test_nothing_is_launched_while_the_load_is_unknown_or_would_not_fit(cpu: flo
 
 
 def test_nothing_is_launched_while_a_pod_is_pending() -> None:
-    assert advanced(with_pods(SEEN, make_pod("new", phase=Phase.PENDING, node_name=""))).slot is None
+    assert advanced(with_pods(SEEN, make_pod("new", phase=PodPhase.PENDING, node_name=""))).slot is None
 
 
 def test_the_minimum_and_the_zones_are_asked_as_if_the_replacement_were_there() -> None:

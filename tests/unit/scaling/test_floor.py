@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ebbtide.core.scale_to_zero.policy_overrides import needed_by_wakes, ready_nodes, settings_for
+from ebbtide.core.scale_to_zero.node_first import needed_by_wakes, ready_nodes, settings_for
 from ebbtide.model.idle import Phase
-from ebbtide.model.pod import Phase as PodPhase
+from ebbtide.model.pod import PodPhase
 from ebbtide.model.policy import Policy, Target
 from ebbtide.model.snapshot import ClusterView
 from tests.builders import make_node, make_pod, make_pool, make_record, make_settings, make_snapshot

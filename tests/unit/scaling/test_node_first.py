@@ -8,7 +8,7 @@ from typing import Any
 from ebbtide.core.scale_to_zero.node_first import NodeRoom
 from ebbtide.model.idle import NodeFirst, NodeNeed, Phase, Remembered
 from ebbtide.model.operation import SlotState
-from ebbtide.model.pod import Phase as PodPhase
+from ebbtide.model.pod import PodPhase
 from ebbtide.model.policy import Target
 from ebbtide.model.record import Record
 from ebbtide.model.resources import Resources

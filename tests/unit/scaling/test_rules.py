@@ -10,8 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ebbtide.core.scale_to_zero.cost_cap import price_each, with_base
-from ebbtide.core.scale_to_zero.rules import due, fired, follow, holds, rule_key, scale_for, scale_to
+from ebbtide.core.scale_to_zero.rules import (
+    due,
+    fired,
+    follow,
+    holds,
+    price_each,
+    rule_key,
+    scale_for,
+    scale_to,
+    with_base,
+)
 from ebbtide.model.idle import IdleState, Priced, Rate, Remembered, RuleTimer
 from ebbtide.model.policy import Operator, Policy, Rule, Schedule
 from ebbtide.model.snapshot import Reading

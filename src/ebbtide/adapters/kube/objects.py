@@ -32,7 +32,7 @@ from ebbtide.adapters.kube.wire import (
 from ebbtide.core.consolidation import game_servers
 from ebbtide.model import names
 from ebbtide.model.node import Market, Node, Ownership
-from ebbtide.model.pod import Budget, Phase, Pod
+from ebbtide.model.pod import Budget, Pod, PodPhase
 from ebbtide.model.resources import Resources
 from ebbtide.model.scheduling import LabelSelector, Taint, TaintEffect
 
@@ -241,8 +241,8 @@ def _priority_class(spec: PodSpec) -> str:
     return spec.priority_class_name or ""
 
 
-def _phase(text: str) -> Phase:
-    return Phase(text) if text in Phase.__members__.values() else Phase.UNKNOWN
+def _phase(text: str) -> PodPhase:
+    return PodPhase(text) if text in PodPhase.__members__.values() else PodPhase.UNKNOWN
 
 
 def _taint(taint: WireTaint) -> Taint:

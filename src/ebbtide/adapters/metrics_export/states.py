@@ -22,8 +22,8 @@ from prometheus_client.registry import Collector
 
 from ebbtide.core.nodes.capacity import doomed
 from ebbtide.core.nodes.gates import REPLACED
-from ebbtide.core.nodes.outdated import unfit_workers
-from ebbtide.core.prices.costs import cost_point
+from ebbtide.core.nodes.unwell import unfit_workers
+from ebbtide.core.prices import cost_point
 from ebbtide.errors import EbbtideError
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.events import PolicyStep

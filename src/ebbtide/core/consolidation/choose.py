@@ -20,7 +20,7 @@ from ebbtide.core.consolidation.validate import free_after, why_headroom_lost, w
 from ebbtide.core.nodes.capacity import count_against_max, held_by_pool
 from ebbtide.core.nodes.headroom import wanted_now
 from ebbtide.core.nodes.question import Question
-from ebbtide.core.packing.budget import Budget
+from ebbtide.core.packing.types import Budget
 from ebbtide.core.words import a_price, a_while, count_of, two_prices
 from ebbtide.model.check import Check, Gate
 from ebbtide.model.consolidation import (

@@ -23,7 +23,7 @@ from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.capacity import standing
 from ebbtide.core.nodes.demand import settled
 from ebbtide.core.nodes.question import Question, in_progress
-from ebbtide.core.packing.budget import Budget, CountingClock
+from ebbtide.core.packing.types import Budget, CountingClock
 from ebbtide.core.words import count_of
 from ebbtide.model.check import Check
 from ebbtide.model.consolidation import ConsolidationReport

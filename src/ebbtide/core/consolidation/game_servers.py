@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 
 TIER = "ebbtide.dev/tier"
 PLAN = "ebbtide.dev/plan"
@@ -42,12 +42,12 @@ def is_starting(pod: Pod, now: int, within_seconds: int) -> bool:
     if pod.terminating or pod.tied_to_node or not pod.node_name:
         return False
     if (
-        pod.phase is Phase.PENDING
+        pod.phase is PodPhase.PENDING
         or (STATUS, STARTING) in pod.annotations
         or (STATUS, STARTING) in pod.labels
     ):
         return True
-    return pod.phase is Phase.RUNNING and not pod.ready and now - pod.created_at < within_seconds
+    return pod.phase is PodPhase.RUNNING and not pod.ready and now - pod.created_at < within_seconds
 
 
 def tier_of(pod: Pod) -> str:
@@ -78,7 +78,7 @@ def why_not_movable(pod: Pod, players: Mapping[str, int]) -> str:
         known = f"is on plan {plan}" if plan in PLANS else f"has the plan {plan!r}" if plan else "has no plan"
         return f"{known}; only {' and '.join(MOVABLE_PLANS)} are moved"
     status = says.get(STATUS, RUNNING)
-    if status != RUNNING or pod.phase is not Phase.RUNNING:
+    if status != RUNNING or pod.phase is not PodPhase.RUNNING:
         state = status if status != RUNNING else pod.phase.value
         return f"is {state}; only what is {RUNNING} is moved"
     return _why_players_forbid(players.get(pod.full_name), says.get(PLAYERS))

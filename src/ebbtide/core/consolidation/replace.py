@@ -16,8 +16,8 @@ from ebbtide.core.consolidation.fill import Content, fill
 from ebbtide.core.consolidation.scene import Offered, Scene
 from ebbtide.core.nodes.room import Room, room_of_new
 from ebbtide.core.packing import Item, NodeType, Rules
-from ebbtide.core.packing.budget import Budget
 from ebbtide.core.packing.pack import PLAIN_UNITS, needing_solver, pack_within
+from ebbtide.core.packing.types import Budget
 from ebbtide.model.packer import Packer
 
 Keys = Callable[[int], str]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ebbtide.core.nodes.neighbours import Profile
 from ebbtide.core.nodes.room import Room
-from ebbtide.core.packing.fluid import Vector, fluid_bound, fluid_prices
+from ebbtide.core.packing.problem import Vector, fluid_bound, fluid_prices
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod
 from ebbtide.model.pool import NodeType, Pool

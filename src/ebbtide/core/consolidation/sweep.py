@@ -24,7 +24,7 @@ from ebbtide.core.consolidation.replace import Keys, replaced
 from ebbtide.core.consolidation.scene import Scene
 from ebbtide.core.nodes.headroom import Wanted
 from ebbtide.core.nodes.neighbours import Neighbours
-from ebbtide.core.packing.budget import Budget
+from ebbtide.core.packing.types import Budget
 
 FEW_SITES = 12
 """Up to so many, every beginning of the order and every single site is tried."""

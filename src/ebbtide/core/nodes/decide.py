@@ -32,7 +32,7 @@ from ebbtide.core.nodes.sizing import nodes_for_cpu, plan_launch
 from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.core.nodes.unclaimed import claimable, in_place_of_minimum, says_uncounted
 from ebbtide.core.nodes.underused import choose_underused
-from ebbtide.core.scale_to_zero.policy_overrides import needed_by_wakes
+from ebbtide.core.scale_to_zero.node_first import needed_by_wakes
 from ebbtide.core.words import a_while, count_of, two_shares
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Gate

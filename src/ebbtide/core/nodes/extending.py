@@ -9,7 +9,7 @@ Ready starts the growing back-off while the operation is still open.
 from __future__ import annotations
 
 from ebbtide.core.nodes.question import Question
-from ebbtide.core.operations.closing import backoff_until
+from ebbtide.core.operations.situation import backoff_until
 from ebbtide.model.check import Check
 from ebbtide.model.operation import Slot, SlotState
 from ebbtide.model.record import Record

@@ -24,7 +24,7 @@ from ebbtide.core.words import a_while
 from ebbtide.model.check import Check, Gate
 from ebbtide.model.headroom import Headroom, HeadroomSeen
 from ebbtide.model.names import POOL
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.pool import Pool
 from ebbtide.model.record import Record
 from ebbtide.model.resources import Resources
@@ -94,7 +94,7 @@ def phantoms(settings: Settings, now: int) -> list[Pod]:
             NAMESPACE,
             f"headroom-{one.number}",
             f"headroom-{one.number}-{each}",
-            phase=Phase.PENDING,
+            phase=PodPhase.PENDING,
             requests=requests,
             scheduling=one.scheduling,
         )

@@ -29,8 +29,8 @@ from ebbtide.core.nodes.pending import (
 )
 from ebbtide.core.nodes.room import Room
 from ebbtide.core.packing import Item, NodeType, Plan, PlannedNode
-from ebbtide.core.packing.budget import Budget, CountingClock
 from ebbtide.core.packing.pack import pack_within
+from ebbtide.core.packing.types import Budget, CountingClock
 from ebbtide.model.packer import Packer
 from ebbtide.model.pod import Pod
 from ebbtide.model.resources import NOTHING, Resources

@@ -14,11 +14,19 @@ from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.capacity import count_against_max, staying
 from ebbtide.core.nodes.drain import Disruptions, Treatment, plan_drain
 from ebbtide.core.nodes.extending import cooled_down
-from ebbtide.core.nodes.outdated import Unfit, may_be_outdated, outdated
 from ebbtide.core.nodes.question import Answer, Question, backed_off, no_operation
 from ebbtide.core.nodes.replacement import Successors
 from ebbtide.core.nodes.targets import removal_of, why_kept
-from ebbtide.core.nodes.unwell import is_due, longest_unwell, pool_well, still_there, why_unwell
+from ebbtide.core.nodes.unwell import (
+    Unfit,
+    is_due,
+    longest_unwell,
+    may_be_outdated,
+    outdated,
+    pool_well,
+    still_there,
+    why_unwell,
+)
 from ebbtide.core.words import count_of
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Check, Refusal

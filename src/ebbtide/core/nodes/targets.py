@@ -14,7 +14,7 @@ from ebbtide.core.nodes.fit import placement_of
 from ebbtide.core.nodes.gates import pool_room, sleeping_pools
 from ebbtide.core.nodes.headroom import Spare, Wanted, wanted_now
 from ebbtide.core.nodes.room import Room
-from ebbtide.core.prices.costs import price_of
+from ebbtide.core.prices import price_of
 from ebbtide.core.words import a_time, short_id
 from ebbtide.model.budget import Allowance, RemovalReason
 from ebbtide.model.decision import Refusal

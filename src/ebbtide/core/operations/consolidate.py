@@ -21,9 +21,8 @@ from dataclasses import replace
 from ebbtide.core.consolidation import pace
 from ebbtide.core.consolidation.emptied_nodes import note_leaving
 from ebbtide.core.nodes import gates
-from ebbtide.core.operations import moves, scale_down, slots, sources
-from ebbtide.core.operations.closing import Closed, handed_over, rest_offers, stubborn_rests
-from ebbtide.core.operations.situation import Situation
+from ebbtide.core.operations import moves, scale_down, slots
+from ebbtide.core.operations.situation import Closed, Situation, handed_over, rest_offers, stubborn_rests
 from ebbtide.core.operations.stopping import why_stop
 from ebbtide.core.step import Step
 from ebbtide.model.consolidation import ConsolidationPlan
@@ -99,7 +98,7 @@ def advance(operation: Consolidate, situation: Situation) -> Step[Consolidate, E
 def _release(
     operation: Consolidate, effects: tuple[Effect, ...], situation: Situation
 ) -> Step[Consolidate, Effect]:
-    released = [sources.advance_release(source, operation.id, situation) for source in operation.sources]
+    released = [moves.advance_release(source, operation.id, situation) for source in operation.sources]
     lifted = tuple(effect for _, wanted in released for effect in wanted)
     return Step(replace(operation, sources=tuple(source for source, _ in released)), effects + lifted)
 
@@ -122,8 +121,8 @@ def _empty(operation: Consolidate, situation: Situation) -> Step[Consolidate, Ef
     return _move(operation, following, situation)
 
 
-def _marked(source: Source, operation_id: str, situation: Situation) -> sources.Advance:
-    return (source, ()) if source.settled else sources.mark(source, operation_id, situation)
+def _marked(source: Source, operation_id: str, situation: Situation) -> moves.Advance:
+    return (source, ()) if source.settled else moves.mark(source, operation_id, situation)
 
 
 def _move(operation: Consolidate, following: moves.Next, situation: Situation) -> Step[Consolidate, Effect]:
@@ -135,7 +134,7 @@ def _move(operation: Consolidate, following: moves.Next, situation: Situation) -
             operation,
             moves=tuple(started.get(move.pod_uid, move) for move in operation.moves),
             sources=tuple(
-                sources.fence(source, situation) if source.node_name in nodes else source
+                moves.fence(source, situation) if source.node_name in nodes else source
                 for source in operation.sources
             ),
         ),
@@ -150,7 +149,7 @@ def give_up(operation: Consolidate, situation: Situation, stop: Stop) -> Consoli
         abort_reason=stop.says,
         abort_cause=stop.cause,
         slots=tuple(_without(slot, stop.says) for slot in operation.slots),
-        sources=tuple(sources.release(source, situation, stop.says) for source in operation.sources),
+        sources=tuple(moves.release(source, situation, stop.says) for source in operation.sources),
         moves=tuple(
             move if move.settled else moves.to(move, MoveState.LEFT, situation, stop.says)
             for move in operation.moves
@@ -171,7 +170,7 @@ def absorb(operation: Consolidate, outcomes: Sequence[Outcome], situation: Situa
                 slots.absorb_slot(slot, outcome, situation.settings, situation.now)
                 for slot in operation.slots
             ),
-            sources=tuple(sources.absorb_source(one, outcome, situation) for one in operation.sources),
+            sources=tuple(moves.absorb_source(one, outcome, situation) for one in operation.sources),
             moves=tuple(_told(move, outcome) for move in operation.moves),
         )
         stops = isinstance(outcome.effect, SoftTaint | Evict) and outcome.kind is OutcomeKind.REFUSED
@@ -208,9 +207,7 @@ def check_invariants(before: Consolidate, after: Consolidate) -> tuple[str, ...]
         text for pair in zip(before.slots, after.slots, strict=True) for text in slots.check_invariants(*pair)
     ]
     broken += [
-        text
-        for pair in zip(before.sources, after.sources, strict=True)
-        for text in sources.check_invariants(*pair)
+        text for pair in zip(before.sources, after.sources, strict=True) for text in moves.check_source(*pair)
     ]
     broken += [
         text for pair in zip(before.moves, after.moves, strict=True) for text in moves.check_invariants(*pair)

@@ -8,8 +8,7 @@ from typing import assert_never
 
 from ebbtide.core.consolidation import pace
 from ebbtide.core.operations import consolidate, scale_down, scale_up, spot
-from ebbtide.core.operations.closing import Closed
-from ebbtide.core.operations.situation import Situation
+from ebbtide.core.operations.situation import Closed, Situation
 from ebbtide.core.step import Step
 from ebbtide.model.effect import Effect, Outcome
 from ebbtide.model.operation import Consolidate, Removing, ScaleDown, ScaleUp, Spot

@@ -22,10 +22,15 @@ from ebbtide.core.consolidation.emptied_nodes import why_not_idle
 from ebbtide.core.nodes import refused
 from ebbtide.core.nodes.drain import Disruptions
 from ebbtide.core.operations import removals, slots
-from ebbtide.core.operations.closing import Closed, backoff_until, handed_over, rest_offers, stubborn_rests
-from ebbtide.core.operations.replaced import why_not_replaced
-from ebbtide.core.operations.situation import Situation
-from ebbtide.core.operations.yielding import REVOCABLE, why_yield
+from ebbtide.core.operations.situation import (
+    Closed,
+    Situation,
+    backoff_until,
+    handed_over,
+    rest_offers,
+    stubborn_rests,
+)
+from ebbtide.core.operations.stopping import REVOCABLE, why_not_replaced, why_yield
 from ebbtide.core.step import Step
 from ebbtide.core.words import a_while
 from ebbtide.model.decision import Decision

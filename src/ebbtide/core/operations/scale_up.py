@@ -16,8 +16,7 @@ from dataclasses import replace
 
 from ebbtide.core.nodes.extending import launch_backoff
 from ebbtide.core.operations import slots
-from ebbtide.core.operations.closing import Closed, handed_over, rest_offers, stubborn_rests
-from ebbtide.core.operations.situation import Situation
+from ebbtide.core.operations.situation import Closed, Situation, handed_over, rest_offers, stubborn_rests
 from ebbtide.core.step import Step
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Effect, Outcome

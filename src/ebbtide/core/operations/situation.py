@@ -1,13 +1,16 @@
-"""What every machine of the record sees when it is advanced."""
+"""What every machine of the record sees when it is advanced, and what its end does to the record: cooldown
+after success, back-off after failure, and what cannot be undone goes on.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 from ebbtide.core.nodes import capacity
-from ebbtide.model.operation import Spot, SpotKind
+from ebbtide.model.operation import Removal, RemovalState, Slot, SlotState, Spot, SpotKind
 from ebbtide.model.pool import Pool
-from ebbtide.model.record import Lease, Record
+from ebbtide.model.record import CapacityBackoff, DrainBackoff, Lease, Record, Refused
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 
@@ -42,3 +45,57 @@ class Situation:
         if spot is None or spot.kind is not SpotKind.INTERRUPTION:
             return None
         return spot if self.now < spot.deadline + self.settings.gone_grace_seconds else None
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    record: Record
+    succeeded: bool
+    reason: str = ""
+    """Why the answer to a notice ended so, where that is not plain."""
+
+
+def rest_offers(record: Record, slots: Iterable[Slot], settings: Settings, now: int) -> Record:
+    """Remember what had no capacity, so the next launch asks for it last."""
+    refused = dict.fromkeys(offer for slot in slots for offer in slot.refused)
+    kept = tuple(rest for rest in record.offer_rests if rest.offer not in refused)
+    until = now + settings.offer_rest_seconds
+    return replace(record, offer_rests=kept + tuple(CapacityBackoff(offer, until) for offer in refused))
+
+
+def stubborn_rests(slots: Iterable[Slot], settings: Settings, now: int) -> tuple[DrainBackoff, ...]:
+    """What could not be reclaimed is left alone for a while instead of being adopted again at once."""
+    until = now + settings.node_rest_seconds
+    return tuple(
+        DrainBackoff(slot.instance_id, until, slot.reason)
+        for slot in slots
+        if slot.state is SlotState.FAILED and slot.instance_id and not slot.terminated
+    )
+
+
+def handed_over(slots: Iterable[Slot], operation_id: str, now: int) -> tuple[Refused, ...]:
+    """The removals that follow an operation whose machines the cloud would not terminate. They have the
+    same id, since their nodes, if they joined meanwhile, are cordoned in its name; they are taken up as
+    soon as the lane of removals is free."""
+    return tuple(
+        Refused(
+            operation_id,
+            Removal(
+                slot.instance_id,
+                zone=slot.zone,
+                pool=slot.pool,
+                state=RemovalState.TERMINATING,
+                since=now,
+                terminated=True,
+                reason=slot.reason,
+            ),
+            now,
+        )
+        for slot in slots
+        if slot.state is SlotState.FAILED and slot.terminated
+    )
+
+
+def backoff_until(failures: int, settings: Settings, now: int) -> int:
+    """Until when to wait after so many failures in a row: each doubles it, up to a limit."""
+    return now + min(settings.backoff_max_seconds, settings.backoff_seconds << min(failures - 1, 20))

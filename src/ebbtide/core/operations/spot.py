@@ -23,8 +23,7 @@ from ebbtide.core.nodes.offers import replacement_offer
 from ebbtide.core.nodes.question import in_progress
 from ebbtide.core.nodes.targets import why_kept, why_not_drainable
 from ebbtide.core.operations import removals, slots
-from ebbtide.core.operations.closing import Closed, handed_over, rest_offers
-from ebbtide.core.operations.situation import Situation
+from ebbtide.core.operations.situation import Closed, Situation, handed_over, rest_offers
 from ebbtide.core.step import Step
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.effect import Effect, Outcome

@@ -1,17 +1,47 @@
-"""Why a consolidation must stop: what cannot wait for its end, and what has made its plan untrue."""
+"""Why an operation gives up what it has begun: a consolidation must stop (what cannot wait for its end, or
+has made its plan untrue), a removal gives way to demand (pods are pending that a node on its way out
+could take, headroom needs it, or load is back), or a node is not replaced after all.
+
+What is TERMINATING cannot be given back; it rolls forward next to the launches. What was launched for a
+node that is not replaced stays as a worker: an ordinary scale-down takes it when it is not needed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 from ebbtide.core.nodes import gates
-from ebbtide.core.operations import moves, sources
-from ebbtide.core.operations.removals import signed_by
+from ebbtide.core.nodes.fit import Placement, placement_of
+from ebbtide.core.nodes.gates import REPLACED, load_fits, load_is_high
+from ebbtide.core.nodes.headroom import why_headroom_needs
+from ebbtide.core.nodes.room import given_back, room_of
+from ebbtide.core.nodes.targets import Elsewhere
+from ebbtide.core.nodes.unwell import conditions_of, outdated
+from ebbtide.core.operations import moves
+from ebbtide.core.operations.removals import observed_node, signed_by
 from ebbtide.core.operations.situation import Situation
 from ebbtide.core.words import a_while
-from ebbtide.model.operation import AbortCause, Consolidate, SlotState, SourceState, Stop
+from ebbtide.model.budget import RemovalReason
+from ebbtide.model.node import Node
+from ebbtide.model.operation import (
+    AbortCause,
+    Consolidate,
+    Removal,
+    RemovalState,
+    ScaleDown,
+    SlotState,
+    SourceState,
+    Stop,
+)
+from ebbtide.model.pod import Pod
+from ebbtide.model.resources import NOTHING
 
 LONGEST = 3
 """After so many times the longest that another operation may take, it is given up; the shell would set
 aside what takes longer still."""
+REVOCABLE = (RemovalState.PLANNED, RemovalState.DRAINING, RemovalState.DRAINED)
+UNTOUCHED = RemovalState.PLANNED
 
 
 def why_stop(operation: Consolidate, situation: Situation) -> Stop | None:
@@ -46,7 +76,7 @@ def _why_sources_changed(operation: Consolidate, situation: Situation) -> Stop |
     for source in operation.sources:
         if source.settled:
             continue
-        node = sources.observed_node(source, situation)
+        node = moves.observed_node(source, situation)
         if node is None:
             return Stop(AbortCause.CHANGED, f"{source.node_name} is not the node it was")
         if node.unschedulable:
@@ -54,7 +84,7 @@ def _why_sources_changed(operation: Consolidate, situation: Situation) -> Stop |
         if node.owner is not None and not signed_by(node, operation.id):
             owner = node.owner.operation_id
             return Stop(AbortCause.CHANGED, f"{source.node_name} belongs to operation {owner}")
-        for pod in sources.counting_pods(source.node_name, situation):
+        for pod in moves.counting_pods(source.node_name, situation):
             if pod.uid not in planned and not pod.terminating:
                 return Stop(AbortCause.CHANGED, f"{pod.full_name} came onto {source.node_name}")
     return None
@@ -74,3 +104,137 @@ def _why_moves_stop(operation: Consolidate, situation: Situation) -> Stop | None
         return following.forbids
     why = f": {following.waits}" if following.waits else ""
     return Stop(AbortCause.STUCK, f"nothing could be moved for {a_while(seconds)}{why}")
+
+
+def why_yield(operation: ScaleDown, situation: Situation) -> str:
+    """Why its nodes are needed after all; empty where giving up would bring back nothing that is asked
+    for."""
+    nodes = list(_could_come_back(operation, situation))
+    drained = [removal for removal in operation.removals if removal.state is RemovalState.DRAINED]
+    if not nodes and not drained:
+        return ""
+    snapshot, record, settings = situation.snapshot, situation.record, situation.settings
+    high = load_is_high(snapshot, settings)
+    if high and nodes:
+        return high
+    fits = load_fits(snapshot, record, settings, drained)
+    if drained and snapshot.cpu.value is not None and not fits.passed:
+        # The last gate before it is irrevocable would say so too, also of a node that is not Ready: load ends
+        # it, so no back-off follows.
+        return fits.says
+    pod = _pod_that_needs(nodes, situation)
+    if pod is not None:
+        return f"{pod.full_name} is pending and would fit there"
+    if operation.cause in REPLACED:
+        return ""  # its successor holds the headroom
+    return why_headroom_needs(snapshot, record, settings, [node.name for node in nodes])
+
+
+def _could_come_back(operation: ScaleDown, situation: Situation) -> Iterator[Node]:
+    for removal in operation.removals:
+        node = _node(removal, situation)
+        if removal.state in REVOCABLE and node is not None and node.ready:
+            yield node
+
+
+def _node(removal: Removal, situation: Situation) -> Node | None:
+    node = situation.snapshot.node_of.get(removal.instance_id)
+    return node if node is not None and removal.node_uid in ("", node.uid) else None
+
+
+def _pod_that_needs(nodes: list[Node], situation: Situation) -> Pod | None:
+    """A pod that no node takes as things are, and that one of these would take. A pod that was just
+    evicted, or just made, fits elsewhere and needs nothing."""
+    view = situation.snapshot.cluster
+    rooms = [room_of(given_back(node), view.pods_on.get(node.name, ())) for node in nodes]
+    placement: Placement | None = None
+    for pod in view.waiting_pods:
+        if pod.tied_to_node:
+            continue
+        if _cannot_be_judged(pod):
+            if _has_been_pending_long(situation):
+                return pod
+            continue
+        if all(room.lacks(pod.requests) for room in rooms):
+            continue
+        if placement is None:
+            placement = placement_of(view, [node.name for node in nodes])
+            elsewhere = list(placement.rooms.values())
+            for room in rooms:
+                placement.open(room)
+        fits_here = any(not placement.why_not(pod, room) for room in rooms)
+        if fits_here and placement.first_fit(pod, elsewhere) is None:
+            return pod
+    return None
+
+
+def _cannot_be_judged(pod: Pod) -> bool:
+    return pod.requests == NOTHING or bool(pod.scheduling.unsupported)
+
+
+def _has_been_pending_long(situation: Situation) -> bool:
+    since = situation.record.pending_since
+    return bool(since) and situation.now - since >= situation.settings.pending_up_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class NotReplaced:
+    says: str
+    blamed: bool = False
+    """The node is left alone for a while."""
+    excused: bool = False
+    """That is no failure."""
+
+
+def why_not_replaced(operation: ScaleDown, situation: Situation) -> NotReplaced | None:
+    if operation.cause not in gates.REPLACED:
+        return None
+    for slot in operation.slots:
+        # Crash table: replacement-never-joins.
+        if slot.terminated or (slot.settled and not operation.replaced):
+            return NotReplaced(f"{slot.key} did not come: {slot.reason}")
+    if not gates.plausible(situation.snapshot, situation.record, situation.settings).passed:
+        return None  # what is missing may only be hidden by a list that is old or not whole
+    for removal in operation.removals:
+        node = observed_node(removal, situation)
+        # Crash table: replacement-interrupted.
+        if node is None or removal.state not in REVOCABLE or situation.notice_for(removal.instance_id):
+            continue
+        why = _why_stays(operation, removal, node, situation)
+        if why is not None:
+            return why
+    return None
+
+
+def _why_stays(
+    operation: ScaleDown, removal: Removal, node: Node, situation: Situation
+) -> NotReplaced | None:
+    # Crash table: unwell-recovers.
+    if _is_fit_again(operation.cause, node, situation):
+        again = "well again" if operation.cause is RemovalReason.UNHEALTHY else f"no longer {operation.cause}"
+        return NotReplaced(f"{node.name} is {again}", excused=True)
+    # Crash table: replacement-crash.
+    if removal.state is not UNTOUCHED or not operation.slots or not operation.replaced:
+        return None
+    # Another offer than the planned one may have come, or pods that waited may have taken its room.
+    snapshot, record, settings = situation.snapshot, situation.record, situation.settings
+    checks = (
+        gates.keeps_minimum(snapshot, record, settings, (removal,)),
+        gates.keeps_zones(snapshot, record, settings, (removal,)),
+    )
+    why = next((check.says for check in checks if not check.passed), "")
+    if not why and node.ready:
+        why = Elsewhere(snapshot, record).why_not([node])
+    return NotReplaced(f"{node.name} cannot go: {why}", blamed=True) if why else None
+
+
+def _is_fit_again(cause: RemovalReason, node: Node, situation: Situation) -> bool:
+    if cause is RemovalReason.UNHEALTHY:
+        instance = situation.snapshot.instance_of.get(node.name)
+        return (
+            instance is not None
+            and instance.alive
+            and not conditions_of(node, situation.snapshot, situation.settings)
+        )
+    found = outdated(node, situation.snapshot, situation.settings, situation.now)
+    return node.name in situation.snapshot.instance_of and all(one.cause is not cause for one in found)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ebbtide.core.packing.budget import Budget, Dice
 from ebbtide.core.packing.problem import Bin, Content, Kind, Problem
+from ebbtide.core.packing.types import Budget, Dice
 
 _PATIENCE = 300
 """Rounds without any gain after which a search of this kind rarely finds more."""

@@ -1,8 +1,9 @@
 """What a policy does to its target, as a state machine: a schedule that is due, then idleness, then rules.
 
-Its state is one row, the phases are those of `phases`. Every step is written before its effects are
-performed, and every effect can be performed again, so a runner that dies leaves a state that the next one
-goes on from: FALLING until everything is at zero, WAKING until the calls of the wake were answered.
+Its state is one row, and every state that is written obeys the table of phases: a wake is answered before
+its target can sleep again. Every step is written before its effects are performed, and every effect can
+be performed again, so a runner that dies leaves a state that the next one goes on from: FALLING until
+everything is at zero, WAKING until the calls of the wake were answered.
 """
 
 from __future__ import annotations
@@ -14,18 +15,10 @@ from enum import StrEnum
 from ebbtide.core.scale_to_zero import idle, rules
 from ebbtide.core.scale_to_zero import wake as waking
 from ebbtide.core.scale_to_zero.activity import Look, may_not_fall
-from ebbtide.core.scale_to_zero.cost_cap import price_each, with_base
 from ebbtide.core.scale_to_zero.idle import IdleStep, Wanted
-from ebbtide.core.scale_to_zero.rules import Due, replicas_in
+from ebbtide.core.scale_to_zero.rules import Due, price_each, replicas_in, with_base
 from ebbtide.core.step import Step
-from ebbtide.model.effect import (
-    OutcomeKind,
-    Restore,
-    SetReplicas,
-    ToZero,
-    WorkloadEffect,
-    WorkloadOutcome,
-)
+from ebbtide.model.effect import OutcomeKind, Restore, SetReplicas, ToZero, WorkloadEffect, WorkloadOutcome
 from ebbtide.model.idle import IdleState, NodeFirst, Phase, RuleTimer, WakeReason
 from ebbtide.model.ledger import Stretch
 from ebbtide.model.log import LogKind
@@ -33,6 +26,13 @@ from ebbtide.model.policy import Policy, Rule, ZeroDefaults
 from ebbtide.model.workload import Workload
 
 AWAKE = (Phase.ACTIVE, Phase.IDLE)
+ALLOWED: dict[Phase, frozenset[Phase]] = {
+    Phase.ACTIVE: frozenset({Phase.IDLE, Phase.FALLING, Phase.WAKING}),
+    Phase.IDLE: frozenset({Phase.ACTIVE, Phase.FALLING, Phase.WAKING}),
+    Phase.FALLING: frozenset({Phase.ZERO, Phase.WAKING}),
+    Phase.ZERO: frozenset({Phase.WAKING, Phase.ACTIVE}),
+    Phase.WAKING: frozenset({Phase.ACTIVE}),
+}
 
 
 class StepResult(StrEnum):
@@ -287,3 +287,13 @@ def _with_timers(step: IdleStep, observed: Observed, now: int) -> IdleStep:
     if observed.timers == step.state.timers and not (observed.timers and old):
         return step
     return replace(step, state=replace(step.state, timers=observed.timers, checked_at=now))
+
+
+def check_invariants(before: IdleState, after: IdleState) -> tuple[str, ...]:
+    broken: tuple[str, ...] = ()
+    if after.phase is not before.phase and after.phase not in ALLOWED[before.phase]:
+        broken += (f"policy {before.policy_id} went from {before.phase} to {after.phase}",)
+    # Crash table: wake-while-falling. A wake that was counted is never forgotten by a later write.
+    if after.wake_count < before.wake_count:
+        broken += (f"policy {before.policy_id} forgot {before.wake_count - after.wake_count} wakes",)
+    return broken

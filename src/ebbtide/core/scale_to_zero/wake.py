@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ebbtide.core.scale_to_zero.cost_cap import most_allowed, price_each, with_base, within_cap
+from ebbtide.core.scale_to_zero.rules import most_allowed, price_each, with_base, within_cap
 from ebbtide.core.scale_to_zero.savings import open_stretch
 from ebbtide.model.idle import IdleState, Phase, Remembered, WakeReason, WakeTime
 from ebbtide.model.ledger import Stretch

@@ -11,8 +11,7 @@ from decimal import Decimal
 from itertools import chain
 
 from ebbtide.core.scale_to_zero.activity import Look, idle_threshold, not_watched
-from ebbtide.core.scale_to_zero.node_first import NodeRoom
-from ebbtide.core.scale_to_zero.policy_overrides import ready_nodes
+from ebbtide.core.scale_to_zero.node_first import NodeRoom, ready_nodes
 from ebbtide.core.scale_to_zero.rates import Rates, empty_room_price, rate_of, realised_share, with_realised
 from ebbtide.engine.scale_to_zero.context import PolicyContext
 from ebbtide.engine.scale_to_zero.gating import Gating

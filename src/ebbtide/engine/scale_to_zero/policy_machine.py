@@ -14,8 +14,7 @@ from math import inf
 from typing import assert_never
 
 from ebbtide.core.scale_to_zero import machine
-from ebbtide.core.scale_to_zero.machine import Observed, StepResult, TargetStep
-from ebbtide.core.scale_to_zero.phases import check_invariants
+from ebbtide.core.scale_to_zero.machine import Observed, StepResult, TargetStep, check_invariants
 from ebbtide.engine.leased import Leased
 from ebbtide.engine.perform import NO_TIME, failure
 from ebbtide.engine.rounds import refuse_if_broken

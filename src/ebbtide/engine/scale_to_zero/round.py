@@ -19,9 +19,8 @@ from functools import partial
 from ebbtide.collector import collector_paused
 from ebbtide.core.scale_to_zero import machine, rules
 from ebbtide.core.scale_to_zero.activity import Look, needs_workloads, not_watched
-from ebbtide.core.scale_to_zero.machine import AWAKE, Observed, StepResult
-from ebbtide.core.scale_to_zero.phases import check_invariants
-from ebbtide.core.scale_to_zero.policy_overrides import settings_for
+from ebbtide.core.scale_to_zero.machine import AWAKE, Observed, StepResult, check_invariants
+from ebbtide.core.scale_to_zero.node_first import settings_for
 from ebbtide.engine.leased import Leased, released
 from ebbtide.engine.rounds import InvariantBroken, advance_work, refuse_if_broken
 from ebbtide.engine.scale_to_zero.context import PolicyContext

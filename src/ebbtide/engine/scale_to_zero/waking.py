@@ -18,7 +18,7 @@ from ebbtide.core.scale_to_zero import machine
 from ebbtide.core.scale_to_zero import wake as core
 from ebbtide.core.scale_to_zero.activity import Look
 from ebbtide.core.scale_to_zero.machine import Observed, TargetStep, WakeOrder
-from ebbtide.core.scale_to_zero.policy_overrides import ready_nodes
+from ebbtide.core.scale_to_zero.node_first import ready_nodes
 from ebbtide.core.scale_to_zero.rules import replicas_in
 from ebbtide.engine.rounds import advance_work
 from ebbtide.engine.scale_to_zero.context import MOST_TRIES, PolicyContext

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 
 from ebbtide.core.consolidation.evaluate import evaluate
-from ebbtide.core.prices.costs import cost_point, paid
+from ebbtide.core.prices import cost_point, paid
 from ebbtide.engine.cost_notes import read_points
 from ebbtide.entrypoints.api.guard import Needs
 from ebbtide.entrypoints.api.money_schemas import (

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 
-from ebbtide.core.prices.costs import CostPoint, cost_point
+from ebbtide.core.prices import CostPoint, cost_point
 from ebbtide.engine.cost_notes import point_of
 from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.entrypoints.api.guard import Needs

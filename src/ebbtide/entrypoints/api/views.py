@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from ebbtide.core.consolidation.pace import cooled_down, wait_seconds
 from ebbtide.core.operations.facts import Part, part_name, parts
-from ebbtide.core.prices.costs import CostPoint, cost_point, price_of
+from ebbtide.core.prices import CostPoint, cost_point, price_of
 from ebbtide.core.words import a_while
 from ebbtide.entrypoints.api.sight import Origin, Seen
 from ebbtide.entrypoints.views.headline import TO_LEAVE, Situation, headline, pods_to_leave

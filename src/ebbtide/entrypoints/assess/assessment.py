@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from ebbtide.core.nodes.targets import choose_targets
-from ebbtide.core.prices.book import PriceBook
+from ebbtide.core.prices import PriceBook
 from ebbtide.entrypoints.assess.blockers import Blockers
 from ebbtide.entrypoints.assess.pricing import NodePrice, estimated_book, price_node
 from ebbtide.entrypoints.assess.repacking import Repacked, repacked

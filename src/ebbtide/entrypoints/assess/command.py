@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ebbtide.adapters.kube.dump import Dump, read_dump
-from ebbtide.core.prices.book import PriceBook
+from ebbtide.core.prices import PriceBook
 from ebbtide.entrypoints.assess.assessment import Used, assess
 from ebbtide.entrypoints.assess.markdown import as_markdown
 from ebbtide.entrypoints.assess.page import as_page

@@ -2,7 +2,7 @@
 
 Within a family the price follows the size: an xlarge costs twice as much, a 4xlarge eight times. Families
 with accelerators do not keep to that, and their types are listed one by one. Bare metal is not listed.
-Checked against 1,204 prices of the same origin and date as those in `core/prices/ec2_types.py`: 1,195 differ
+Checked against 1,204 prices of the same origin and date as those in `core/prices.py`: 1,195 differ
 by less than 0.1 %, the others by at most 0.9 %, which is how the cloud rounds the prices of small types.
 """
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from ebbtide.core.prices import catalogue, ec2_types
-from ebbtide.core.prices.book import PriceBook
+from ebbtide.core import prices
+from ebbtide.core.prices import PriceBook
 from ebbtide.entrypoints.assess.ec2_families import ec2_price
 from ebbtide.entrypoints.assess.listed import (
     AKS,
@@ -66,7 +66,7 @@ def cloud_of(node: Node) -> Cloud:
         return found
     if ec2_price(node.instance_type) is not None:
         return Cloud.EC2
-    hetzner = node.instance_type in catalogue.HETZNER or node.instance_type in HETZNER
+    hetzner = node.instance_type in prices.HETZNER or node.instance_type in HETZNER
     return Cloud.HETZNER if hetzner else Cloud.UNKNOWN
 
 
@@ -78,7 +78,7 @@ def region_of(node: Node) -> str:
 
 def price_node(node: Node, book: PriceBook) -> NodePrice | None:
     exact = book.price(node.instance_type, node.market)
-    if exact is not None and exact.source != ec2_types.SOURCE:
+    if exact is not None and exact.source != prices.EC2_SOURCE:
         return _as_listed(exact)
     on_demand = _on_demand(node, book)
     if on_demand is None or node.market is Market.ON_DEMAND:
@@ -100,7 +100,7 @@ def _on_demand(node: Node, book: PriceBook) -> NodePrice | None:
     known = book.price(node.instance_type)
     if known is not None:
         listed = _as_listed(known)
-        return listed if known.source != ec2_types.SOURCE else _in_region(listed, Cloud.EC2, region)
+        return listed if known.source != prices.EC2_SOURCE else _in_region(listed, Cloud.EC2, region)
     found = _listed(node.instance_type, cloud) or _by_size(node, cloud)
     return None if found is None else _in_region(found, cloud, region)
 
@@ -109,7 +109,7 @@ def _listed(name: str, cloud: Cloud) -> NodePrice | None:
     match cloud:
         case Cloud.EC2:
             price = ec2_price(name)
-            basis = f"{ec2_types.SOURCE}, {ec2_types.AS_OF}"
+            basis = f"{prices.EC2_SOURCE}, {prices.EC2_AS_OF}"
             return None if price is None else NodePrice(price, price, "USD", basis)
         case Cloud.HETZNER:
             known = HETZNER.get(name)
@@ -156,7 +156,7 @@ def _by_size(node: Node, cloud: Cloud) -> NodePrice | None:
 def _sizes(cloud: Cloud) -> list[tuple[Decimal, Decimal]]:
     if cloud in (Cloud.GKE, Cloud.AKS):
         return [(each.per_hour, _listed_size(each)) for each in (GKE if cloud is Cloud.GKE else AKS).values()]
-    types = {Cloud.EC2: catalogue.EC2, Cloud.HETZNER: catalogue.HETZNER}.get(cloud, {})
+    types = {Cloud.EC2: prices.EC2, Cloud.HETZNER: prices.HETZNER}.get(cloud, {})
     return [(each.price.per_hour, _size(each.allocatable)) for each in types.values() if each.price]
 
 

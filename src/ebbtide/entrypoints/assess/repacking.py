@@ -14,7 +14,7 @@ from ebbtide.core.consolidation.evaluate import explore
 from ebbtide.core.nodes.question import Question
 from ebbtide.core.nodes.room import HOSTNAME_LABEL, ZONE_LABEL
 from ebbtide.core.packing.pack import installed_packer
-from ebbtide.core.prices.book import PriceBook
+from ebbtide.core.prices import PriceBook
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.node import Instance, Market, Node
 from ebbtide.model.pool import NodeType, Pool

@@ -6,7 +6,7 @@ the cloud takes spot nodes back; in the evening the cluster shrinks. It is on EC
 
 from __future__ import annotations
 
-from ebbtide.core.prices.catalogue import EC2
+from ebbtide.core.prices import EC2
 from ebbtide.model.node import Market
 from ebbtide.model.pool import Pool
 from ebbtide.model.settings import Settings

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import islice
 
-from ebbtide.core.prices.costs import CostPoint, paid
+from ebbtide.core.prices import CostPoint, paid
 from ebbtide.core.scale_to_zero.savings import SavingsDay
 from ebbtide.engine.cost_notes import point_of
 from ebbtide.engine.journal import read_decision

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ebbtide.config.problems import FILL_IN
-from ebbtide.core.prices.catalogue import CATALOGUE
+from ebbtide.core.prices import CATALOGUE
 from ebbtide.core.words import count_of
 from ebbtide.entrypoints.setup.access import FILE_NAME as RBAC_FILE
 from ebbtide.entrypoints.setup.access import KUBECONFIG, kubeconfig_steps

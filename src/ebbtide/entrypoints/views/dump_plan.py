@@ -18,7 +18,7 @@ from ebbtide.core.nodes.headroom import look
 from ebbtide.core.nodes.offers import Offer
 from ebbtide.core.nodes.sizing import LaunchPlan, plan_launch
 from ebbtide.core.nodes.underused import track_underused
-from ebbtide.core.prices.book import PriceBook
+from ebbtide.core.prices import PriceBook
 from ebbtide.entrypoints.assess.repacking import instance_of, settings_of
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.headroom import HeadroomSeen

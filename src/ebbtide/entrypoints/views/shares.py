@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from ebbtide.core.prices.costs import price_of
+from ebbtide.core.prices import price_of
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod
 from ebbtide.model.settings import Settings

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from ebbtide.core.prices.costs import CostPoint
+from ebbtide.core.prices import CostPoint
 from ebbtide.model.events import OperationClosed, OperationKind
 
 HOUR_SECONDS = 3600

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ebbtide.config import Config
-from ebbtide.core.prices.catalogue import CATALOGUE
+from ebbtide.core.prices import CATALOGUE
 from ebbtide.model.pool import NodeType
 
 LEFT_OUT = frozenset(

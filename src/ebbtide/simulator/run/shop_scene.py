@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from ebbtide.core.consolidation.game_servers import PLAN, PLAYERS
 from ebbtide.core.packing.pack import installed_packer
-from ebbtide.core.prices.catalogue import EC2
+from ebbtide.core.prices import EC2
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.node import Market
 from ebbtide.model.policy import Policy, Schedule, Signal, SignalKind, Target, ZeroDefaults

@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from ebbtide.core.consolidation import game_servers
 from ebbtide.core.nodes.room import HOSTNAME_LABEL, ZONE_LABEL
-from ebbtide.core.prices.catalogue import CATALOGUE
+from ebbtide.core.prices import CATALOGUE
 from ebbtide.model import names
 from ebbtide.model.node import Market
 from ebbtide.model.pod import Pod

@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 
 from ebbtide.config import Config
 from ebbtide.config.problems import KeyPath, Problem, allowed, model_in, shown
-from ebbtide.core.prices.catalogue import CATALOGUE
+from ebbtide.core.prices import CATALOGUE
 from ebbtide.simulator.faults.catalogue import OF_CALLS
 from ebbtide.simulator.story.event_schemas import (
     FORMS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ebbtide.model.pod import Phase
+from ebbtide.model.pod import PodPhase
 from ebbtide.model.record import Record
 from ebbtide.simulator.run.runner import Stage
 from ebbtide.simulator.story.event_schemas import (
@@ -123,7 +123,7 @@ class Judge:
     def _running(self, name: str) -> int:
         world, key = self._stage.world, self._workloads.key_of(name)
         pods = (world.inventory.pods[uid] for uid in world.pods.members[key])
-        return sum(pod.phase is Phase.RUNNING and pod.ready for pod in pods)
+        return sum(pod.phase is PodPhase.RUNNING and pod.ready for pod in pods)
 
 
 def _differs(expected: AtKeys, look: _Look) -> str:

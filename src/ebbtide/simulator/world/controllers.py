@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ebbtide.errors import BudgetExhausted, Final
-from ebbtide.model.pod import Budget, Phase, Pod
+from ebbtide.model.pod import Budget, Pod, PodPhase
 from ebbtide.model.scheduling import LabelSelector, Operator, Requirement
 from ebbtide.simulator.world.clock import Timeline
 from ebbtide.simulator.world.inventory import Inventory
@@ -81,7 +81,7 @@ class Controllers:
         specs = [spec for spec in self.budget_specs if spec.workload == key]
         if len(specs) > 1:
             raise Final(f"{pod.full_name} is under {len(specs)} disruption budgets: keep one of them")
-        counts = pod.ready and pod.phase is Phase.RUNNING
+        counts = pod.ready and pod.phase is PodPhase.RUNNING
         if specs and counts and self._allowed(specs[0]) < 1:
             raise BudgetExhausted(
                 f"disruption budget {specs[0].name} allows no eviction of {pod.full_name} now"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ebbtide.model.node import InstanceState
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.simulator.world.clock import Timeline
 from ebbtide.simulator.world.controllers import give_up
 from ebbtide.simulator.world.inventory import Inventory
@@ -210,7 +210,7 @@ class Usage:
             used = self.rules.node_overhead_milli + sum(
                 pod.requests.cpu_milli * self._pods.workload_of(pod.uid).spec.use_fraction
                 for pod in self._inventory.on(node_name)
-                if pod.phase is Phase.RUNNING
+                if pod.phase is PodPhase.RUNNING
             )
             known = self._fraction[node_name] = min(used / max(node.allocatable.cpu_milli, 1), 1.0)
         return known

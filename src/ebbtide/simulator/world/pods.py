@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from ebbtide.core.nodes.room import refused_by_node, room_of
 from ebbtide.model.node import Node
-from ebbtide.model.pod import Phase, Pod
+from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.simulator.world.clock import Timeline
 from ebbtide.simulator.world.inventory import Inventory, Scheduler
 from ebbtide.simulator.world.rules import CONTROLLER_OF, Kind, Rules, WorkloadSpec
@@ -95,7 +95,7 @@ class Pods:
             spec.template,
             name=f"{spec.template.name}-{suffix}",
             uid=f"pod-{number:09d}",
-            phase=Phase.PENDING,
+            phase=PodPhase.PENDING,
             ready=False,
             created_at=int(self._timeline.now),
             controller=CONTROLLER_OF[spec.kind],
@@ -165,9 +165,9 @@ class Pods:
         for pod in self._inventory.on(node_name):
             if pod.terminating:
                 self._timeline.after(self.rules.react_seconds, "end", pod.uid)
-            elif pod.phase is Phase.PENDING:
+            elif pod.phase is PodPhase.PENDING:
                 self._timeline.after(self.workload_of(pod.uid).spec.start_seconds, "start", pod.uid)
-            elif pod.phase is Phase.RUNNING and not pod.ready:
+            elif pod.phase is PodPhase.RUNNING and not pod.ready:
                 self.set_ready(pod, True)
         self.reschedule()
 
@@ -183,7 +183,7 @@ class Pods:
         if self.works(bound.node_name):
             self._start(bound.uid)
         else:
-            self._inventory.put_pod(replace(bound, phase=Phase.RUNNING, ready=False))
+            self._inventory.put_pod(replace(bound, phase=PodPhase.RUNNING, ready=False))
 
     def place_all(self) -> None:
         """Let the scheduler look now, and not a moment later."""
@@ -214,14 +214,19 @@ class Pods:
 
     def _start(self, uid: str) -> None:
         pod = self._inventory.pods.get(uid)
-        if pod is None or pod.terminating or pod.phase is not Phase.PENDING or not self.works(pod.node_name):
+        if (
+            pod is None
+            or pod.terminating
+            or pod.phase is not PodPhase.PENDING
+            or not self.works(pod.node_name)
+        ):
             return
         if not all(self._attach(name, pod.node_name) for name in pod.volumes):
             self._timeline.after(5.0, "start", uid)
             return
         workload = self.workload_of(uid)
         workload.ready += 1
-        self._inventory.put_pod(replace(pod, phase=Phase.RUNNING, ready=True))
+        self._inventory.put_pod(replace(pod, phase=PodPhase.RUNNING, ready=True))
         if uid in self._unplaced:
             self.waits.append(self._timeline.now - self._unplaced.pop(uid))
         spec = workload.spec
@@ -241,7 +246,7 @@ class Pods:
         workload.wanted = max(workload.wanted - 1, 0)
         self._leave_ready(pod)
         self.members[workload.spec.key].pop(uid, None)
-        self._inventory.put_pod(replace(pod, phase=Phase.SUCCEEDED, ready=False))
+        self._inventory.put_pod(replace(pod, phase=PodPhase.SUCCEEDED, ready=False))
         self._timeline.after(120.0, "end", uid)
         self.reschedule()
 

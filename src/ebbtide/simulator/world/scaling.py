@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from ebbtide.errors import Conflict, NotFound
 from ebbtide.model.gate import GatePort, Service, ServicePort, ServiceRef, Takeover
-from ebbtide.model.pod import Phase
+from ebbtide.model.pod import PodPhase
 from ebbtide.model.snapshot import Reading
 from ebbtide.model.workload import Workload, WorkloadKind, WorkloadRef
 from ebbtide.simulator.world.clock import VirtualClock
@@ -127,7 +127,7 @@ class SimSignals:
 
     def _cores(self, found: Simulated) -> float:
         pods = (self._world.inventory.pods[uid] for uid in self._world.pods.members[found.spec.key])
-        busy = sum(pod.requests.cpu_milli for pod in pods if pod.phase is Phase.RUNNING)
+        busy = sum(pod.requests.cpu_milli for pod in pods if pod.phase is PodPhase.RUNNING)
         return busy * found.spec.use_fraction / 1000
 
 
