@@ -10,8 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from ebbtide.engine.steady import Steady
+from ebbtide.engine.thinking import Tracked
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
 from ebbtide.simulator.run.runner import Runner, stage_of
-from ebbtide.simulator.story import read_story
+from ebbtide.simulator.story import play, read_story
+from ebbtide.simulator.story.parse import Story
 from ebbtide.simulator.world.catalogue import add_system, deployment, pool
 from ebbtide.simulator.world.rules import Rules
 from ebbtide.simulator.world.workload import Demand
@@ -31,6 +37,56 @@ def test_a_story_comes_out_the_same(path: Path) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_swarm_comes_out_the_same(seed: int) -> None:
     compare_seed(seed)
+
+
+DAY = """
+name: demand that comes and goes
+until: 14400
+tick_sec: 15
+settings:
+  profile: balanced
+  min_workers: 1
+  max_workers: 8
+  settled_sec: 3600
+  pools: [{name: general, types: [cpx32, cpx42], zones: [a, b]}]
+nodes:
+  - {name: a1, pool: general, type: cpx42, zone: a, age_sec: 86400}
+  - {name: b1, pool: general, type: cpx42, zone: b, age_sec: 86400}
+workloads:
+  - {name: web, replicas: 6, cpu: 1000m, memory: 512Mi}
+  - {name: api, replicas: 3, cpu: 700m, memory: 256Mi, pdb: {max_unavailable: 1}}
+events:
+  - {at: 2000, replicas: {web: 20}}
+  - {at: 6000, replicas: {web: 5, api: 1}}
+  - {at: 9005, replicas: {api: 9}}
+  - {at: 10000, metrics: gone}
+  - {at: 10300, metrics: back}
+  - {at: 12000, replicas: {web: 2, api: 2}}
+"""
+
+
+@pytest.fixture
+def day(tmp_path: Path) -> Story:
+    path = tmp_path / "day.yaml"
+    path.write_text(DAY)
+    return read_story(path)
+
+
+def test_a_day_with_consolidation_comes_out_the_same(day: Story) -> None:
+    compare_story(day)
+
+
+def test_ticks_in_which_nothing_can_change_are_passed_over_and_still_told(day: Story) -> None:
+    asked: list[int] = []
+
+    class Counted(Steady):
+        def track(self, snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Tracked:
+            asked.append(now)
+            return super().track(snapshot, record, settings, now)
+
+    told = play(day, Counted).ticks
+    assert len(told) >= 14400 // 15
+    assert len(asked) < len(told) / 2
 
 
 def test_a_quiet_cluster_is_decided_on_once_until_its_log_is_due() -> None:

@@ -4,9 +4,12 @@
     passed = moment - since >= 600       # False, and the moment notes: this changes at since + 600
     moment.holds_until                   # the first second at which a comparison may come out otherwise
 
-It stands in for the `now` of a pure function. It can be compared, and seconds can be added and subtracted;
-that is all the core does with the time. Anything else raises TypeError, so a use that is not understood is
-never taken for one that changes nothing. A text made of it carries `MARK`: it changes with every second.
+It stands in for the `now` of a pure function. It can be compared, seconds can be added and subtracted, and
+a duration can be split into minutes or hours; that is all the core does with the time. Anything else raises
+TypeError, so a use that is not understood is never taken for one that changes nothing.
+
+A text made of it carries, between two `MARK`, what the number before it was made of: `said_at` writes the
+same text for another time.
 """
 
 from __future__ import annotations
@@ -18,12 +21,19 @@ MARK = "\x00"
 """In every text that says a time or a duration counted from now; no other text has it."""
 
 
-def is_marked(text: str) -> bool:
-    return MARK in text
-
-
 def unmarked(text: str) -> str:
-    return text.replace(MARK, "")
+    """As it would have been made of the plain time."""
+    return "".join(text.split(MARK)[::2])
+
+
+def said_at(text: str, now: int) -> str:
+    """The same text, made at another time for which the moment holds."""
+    parts = text.split(MARK)
+    for place in range(1, len(parts), 2):
+        length, sign, fixed, spec = parts[place].split(",", 3)
+        number = format(int(sign) * now + int(fixed), spec)
+        parts[place - 1] = parts[place - 1][: -int(length)] + number
+    return "".join(parts[::2])
 
 
 class Moment:
@@ -66,6 +76,23 @@ class Moment:
             return self._with(-self._sign, other - self._fixed)
         return NotImplemented
 
+    def __floordiv__(self, seconds: object) -> Moment | int:
+        """How many whole spans of so many seconds; noted is when it becomes one more or one less."""
+        if seconds == 1:
+            return self
+        if type(seconds) is not int or seconds < 1:
+            return NotImplemented
+        spans, more = divmod(self._value(), seconds)
+        self._notes.ends_in(seconds - more if self._sign > 0 else more + 1)
+        return spans
+
+    def __divmod__(self, seconds: object) -> tuple[int, Moment]:
+        if type(seconds) is not int or seconds <= 1:
+            return NotImplemented
+        spans = self // seconds
+        assert isinstance(spans, int)
+        return spans, self._with(self._sign, self._fixed - spans * seconds)
+
     def _compared(self, other: object) -> float:
         """How much larger it is; what comes of a comparison stays so until the difference becomes 0."""
         if isinstance(other, Moment):
@@ -75,11 +102,10 @@ class Moment:
         if not isinstance(other, int | float):
             raise TypeError(f"a moment is compared with {type(other).__name__}")
         more = self._value() - other
-        notes = self._notes
         if more == 0:
-            notes.until = notes.now + 1
+            self._notes.ends_in(1)
         elif isfinite(more) and (more < 0) == (self._sign > 0):
-            notes.until = min(notes.until, max(notes.now + 1, notes.now + floor(abs(more))))
+            self._notes.ends_in(max(1, floor(abs(more))))
         return more
 
     def __lt__(self, other: object) -> bool:
@@ -104,7 +130,9 @@ class Moment:
         return self._compared(0) != 0
 
     def __format__(self, spec: str) -> str:
-        return MARK + format(self._value(), spec)
+        said = format(self._value(), spec)
+        # After the number: texts that begin with it are sorted as they are without the mark.
+        return f"{said}{MARK}{len(said)},{self._sign},{self._fixed},{spec}{MARK}"
 
     def __str__(self) -> str:
         return format(self)
@@ -119,3 +147,6 @@ class _Notes:
     def __init__(self, now: int) -> None:
         self.now = now
         self.until: float = inf
+
+    def ends_in(self, seconds: int) -> None:
+        self.until = min(self.until, self.now + seconds)

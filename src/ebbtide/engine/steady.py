@@ -7,9 +7,9 @@ The last answer is used where all of this holds, and is computed again otherwise
 - The record is the same, except for what neither step reads.
 - No comparison with the time that the last computation made comes out otherwise by now. That computation ran
   with a `Moment` as its time, which notes them all; where it could not, its answer is not used again.
-- Its sentence says no duration that changes with every second.
-
-Only a decision to do nothing is used again, and never one that goes to the log.
+Only a decision to do nothing is used again, and never one that goes to the log. Nobody is shown the single
+checks of any other: where they say durations, those are not made for people. Its sentence is, and is written
+again for each tick.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from typing import Any, cast
 
-from ebbtide.engine.moment import Moment, is_marked, unmarked
+from ebbtide.core.nodes.decide import decide
+from ebbtide.engine.moment import Moment, said_at, unmarked
 from ebbtide.engine.thinking import ALWAYS, Tracked
-from ebbtide.model.check import Check, Refusal
-from ebbtide.model.decision import Action, Decision, Verdict
+from ebbtide.model.decision import Action, Decision
 from ebbtide.model.pod import Budget
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
@@ -57,6 +57,8 @@ class _Known:
     until: float
     reads_budgets: bool
     decision: Decision | None = None
+    says: str = ""
+    """The sentence of the decision, with what its durations were made of."""
 
     def holds(self, snapshot: Snapshot, record: Record, settings: Settings, now: int) -> bool:
         """The time of the computation is the earliest it holds for: a clock that went back ends it. The time
@@ -71,8 +73,21 @@ class _Known:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Still:
+    """What every tick before `until` does that sees what the last one saw: nothing, and says so."""
+
+    until: float
+    _decision: Decision
+    _says: str
+
+    def decision_at(self, now: int) -> Decision:
+        return replace(self._decision, at=now, reason=said_at(self._says, now))
+
+
 class Steady:
     def __init__(self) -> None:
+        self._still: Still | None = None
         self._tracked: _Known | None = None
         self._decided: _Known | None = None
         self._seen: Snapshot | None = None
@@ -80,7 +95,12 @@ class Steady:
         self.repeated = 0
         """How many decisions were computed, and how many were used again."""
 
+    def still(self) -> Still | None:
+        """For how long the next ticks would use both answers of the last one; None where they would not."""
+        return self._still
+
     def track(self, snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Tracked:
+        self._still = None
         known, seen, self._seen = self._tracked, self._seen, snapshot
         if seen is not None:
             _derive_from(seen, snapshot)
@@ -106,14 +126,23 @@ class Steady:
             and known.holds(snapshot, record, settings, now)
         ):
             self.repeated += 1
-            return replace(known.decision, id=decision_id, at=now)
+            self._still = self._stands(known, known.decision, record, settings)
+            return replace(known.decision, id=decision_id, at=now, reason=said_at(known.says, now))
         self.computed += 1
-        self._decided = None
-        if not record.scaling_in_progress:
-            self._decided = _decided(snapshot, record, settings, now, decision_id)
-            if self._decided is not None and self._decided.decision is not None:
-                return self._decided.decision
+        asked = None if record.scaling_in_progress else _decided(snapshot, record, settings, now, decision_id)
+        self._decided = asked
+        found = asked.decision if asked is not None else None
+        if asked is not None and found is not None and not _goes_to_log(found, record, settings, now):
+            self._still = self._stands(asked, found, record, settings)
+            return found
         return ALWAYS.decide(snapshot, record, settings, now, decision_id)
+
+    def _stands(self, known: _Known, decision: Decision, record: Record, settings: Settings) -> Still | None:
+        """Where the timers stand as well."""
+        if self._tracked is None:
+            return None
+        logged = record.decision_logged_at + settings.decision_log_seconds
+        return Still(min(known.until, self._tracked.until, logged), decision, known.says)
 
 
 def _same_sight(one: Snapshot, other: Snapshot) -> bool:
@@ -188,22 +217,12 @@ def _decided(
     moment = Moment(now)
     (seen, view), same = _at(snapshot, moment, now), replace(record, ticked_at=cast(int, moment))
     try:
-        found = ALWAYS.decide(seen, same, settings, cast(int, moment), decision_id)
+        found = decide(seen, same, settings, cast(int, moment), decision_id, brief=True)
     except NOT_UNDERSTOOD:
         return None
     _derive_from(seen, snapshot)
-    if found.action is not Action.NOTHING or found.consolidation is not None:
+    if found.action is not Action.NOTHING:
         return None
-    until = now if is_marked(found.reason) else moment.holds_until
-    verdicts = tuple(map(_unmarked, found.verdicts))
-    decision = replace(found, at=now, reason=unmarked(found.reason), verdicts=verdicts)
-    return _Known(snapshot, settings, _values(record), now, until, view.asked, decision)
-
-
-def _unmarked(verdict: Verdict) -> Verdict:
-    marked = any(is_marked(check.says) for check in verdict.checks)
-    if not marked and not any(is_marked(refusal.reason) for refusal in verdict.refusals):
-        return verdict
-    checks = tuple(Check(one.name, one.passed, unmarked(one.says)) for one in verdict.checks)
-    refusals = tuple(Refusal(one.node_name, unmarked(one.reason)) for one in verdict.refusals)
-    return Verdict(verdict.action, checks, refusals)
+    until, says = moment.holds_until, found.reason
+    decision = replace(found, at=now, reason=unmarked(says))
+    return _Known(snapshot, settings, _values(record), now, until, view.asked, decision, says)

@@ -8,6 +8,7 @@ import pytest
 
 from ebbtide.core.consolidation.evaluate import explore
 from ebbtide.core.consolidation.game_servers import STATUS
+from ebbtide.core.nodes.decide import decide
 from ebbtide.core.nodes.question import Question
 from ebbtide.model.pod import PodPhase
 from ebbtide.model.record import Record
@@ -50,6 +51,20 @@ def test_nothing_is_looked_at_while_it_is_off() -> None:
 )
 def test_a_record_that_forbids_it(record: dict[str, Any], name: str, says: str) -> None:
     assert refusal(report_on(cluster(NODES), idle(*NODES, **record))) == (name, says)
+
+
+@pytest.mark.parametrize("since", [7199, 7200])
+def test_a_brief_decision_is_the_same_and_only_leaves_out_what_it_need_not_look_at(since: int) -> None:
+    snapshot, record = cluster(NODES), idle(*NODES, last_consolidation_at=NOW - since)
+    settings = settings_with(scale_down_by="node", idle_down_seconds=9 * HOUR)
+    whole, brief = (decide(snapshot, record, settings, NOW, "d", brief=short) for short in (False, True))
+    assert whole.consolidation is not None
+    assert brief.consolidation is not None
+    assert whole.consolidation.nodes
+    assert bool(brief.consolidation.nodes) == (since == 7200)
+    assert (brief.action, brief.reason, brief.key) == (whole.action, whole.reason, whole.key)
+    assert brief.consolidation.checks == whole.consolidation.checks
+    assert brief.removals == whole.removals
 
 
 def test_two_hours_are_cooldown_enough() -> None:

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ebbtide.engine.moment import MARK, Moment
+from ebbtide.core.words import a_while
+from ebbtide.engine.moment import Moment, said_at, unmarked
 
 NOW = 1_000
 times = st.integers(900, 1_100)
@@ -26,6 +27,9 @@ QUESTIONS: tuple[Callable[[Any, Any, Any], bool], ...] = (
     lambda now, since, limit: min(since, now) == since and max(0, now - limit) < since,
     lambda now, since, limit: limit - (now - since) > 0 and now - since < limit / 2,
     lambda now, since, limit: (now - 5) - (now - since) > limit,
+    lambda now, since, limit: (now - since) // 7 == limit // 70,
+    lambda now, since, limit: divmod(since - now, 9)[0] < limit // 90,
+    lambda now, since, limit: divmod(now - since, 9)[1] < limit // 200,
 )
 
 
@@ -48,11 +52,27 @@ def test_a_question_that_time_cannot_answer_otherwise_holds_for_ever() -> None:
     assert moment.holds_until == inf
 
 
-def test_a_text_made_of_it_is_marked() -> None:
+def test_a_text_made_of_it_can_be_made_again_for_another_time() -> None:
     moment = Moment(NOW)
-    assert f"{moment - 900:d} s" == f"{MARK}100 s"
-    assert str(1_010 - moment) == f"{MARK}10"
+    said = f"{moment - 900:d} s of {1_010 - moment:04d}, {moment}"
+    assert unmarked(said) == "100 s of 0010, 1000"
+    assert said_at(said, 1_007) == "107 s of 0003, 1007"
+    assert said_at("no time in it", NOW) == unmarked("no time in it") == "no time in it"
     assert moment.holds_until == inf
+
+
+def test_a_text_that_begins_with_it_is_sorted_as_the_plain_time_is() -> None:
+    names = [f"{Moment(NOW)}-b", "0-first", "2-last", f"{Moment(NOW)}-a"]
+    assert [unmarked(name) for name in sorted(names)] == ["0-first", "1000-a", "1000-b", "2-last"]
+
+
+@given(st.integers(0, 3 * 86_400), st.booleans())
+def test_a_duration_in_words_is_made_again_for_as_long_as_the_moment_holds(length: int, ahead: bool) -> None:
+    now = 1_000_000
+    moment, fixed = cast(Any, Moment(now)), now + length if ahead else now - length
+    said = a_while(fixed - moment if ahead else moment - fixed)
+    for later in range(now, int(min(cast(Moment, moment).holds_until, now + 300))):
+        assert said_at(said, later) == a_while(fixed - later if ahead else later - fixed)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +80,9 @@ def test_a_text_made_of_it_is_marked() -> None:
     [
         lambda moment: datetime.fromtimestamp(moment, UTC),
         lambda moment: {moment: 1},
-        lambda moment: moment // 60,
+        lambda moment: moment // 0,
+        lambda moment: moment // 1.5,
+        lambda moment: divmod(moment, 1),
         lambda moment: moment * 2,
         lambda moment: moment + 0.5,
         lambda moment: moment - 0.5,

@@ -45,11 +45,17 @@ def evaluate(
     players: Mapping[str, int] | None = None,
 ) -> ConsolidationReport:
     """All that was asked and found; a plan is looked for only where every check before it passes."""
-    question = Question(snapshot, record, settings, now, operation_id)
+    return evaluated(Question(snapshot, record, settings, now, operation_id), players or {})
+
+
+def evaluated(question: Question, players: Mapping[str, int]) -> ConsolidationReport:
+    settings = question.settings
     checks = tuple(_preflight(question))
     if not settings.consolidation.enabled:
         return ConsolidationReport(checks)
-    found = look(snapshot, record, settings, now, players or {})
+    if question.brief and any(not check.passed for check in checks[:-1]):
+        return ConsolidationReport(checks)
+    found = look(question.snapshot, question.record, settings, question.now, players)
     if any(not check.passed for check in checks):
         return ConsolidationReport(_with_reason(checks, found), found.nodes, found.refusals)
     rules = settings.consolidation

@@ -11,7 +11,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from ebbtide.core.consolidation.emptied_nodes import choose_leaving, note_leaving, stable
-from ebbtide.core.consolidation.evaluate import evaluate
+from ebbtide.core.consolidation.evaluate import evaluated
 from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.budgets import allowed
 from ebbtide.core.nodes.question import Answer, Question, backed_off, no_operation
@@ -41,8 +41,7 @@ def _go_on(q: Question, answer: Answer) -> Iterator[Check]:
 
 
 def _begin(q: Question, answer: Answer) -> Iterator[Check]:
-    players = q.snapshot.players_of
-    report = evaluate(q.snapshot, q.record, q.settings, q.now, q.operation_id, players=players)
+    report = evaluated(q, q.snapshot.players_of)
     answer.refusals, answer.consolidation = report.refusals, report
     yield from report.checks
     if report.plan is None:

@@ -44,8 +44,11 @@ from ebbtide.model.settings import JudgedBy, Settings
 from ebbtide.model.snapshot import Snapshot
 
 
-def decide(snapshot: Snapshot, record: Record, settings: Settings, now: int, decision_id: str) -> Decision:
-    question = Question(snapshot, record, settings, now, operation_id(now, decision_id))
+def decide(
+    snapshot: Snapshot, record: Record, settings: Settings, now: int, decision_id: str, brief: bool = False
+) -> Decision:
+    """Where it is `brief`, the report on a consolidation that was not looked into says less."""
+    question = Question(snapshot, record, settings, now, operation_id(now, decision_id), brief)
     verdicts: list[Verdict] = []
     for action, strategy in STRATEGIES:
         answer = Answer()

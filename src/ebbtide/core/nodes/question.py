@@ -22,6 +22,9 @@ class Question:
     settings: Settings
     now: int
     operation_id: str
+    brief: bool = False
+    """Whether what is not done for want of a simple precondition need not be looked into: the decision and
+    its reason are the same, the report on it says less."""
 
 
 @dataclass(slots=True)

@@ -3,8 +3,10 @@ as soon as it is there, so a backtest that was stopped goes on where it was."""
 
 from __future__ import annotations
 
+import gc
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
@@ -67,9 +69,24 @@ def story_for(work: Work) -> Story:
     return replace(story, keys=keys, expected=())
 
 
+RARE = (100_000, 50, 50)
+"""Thresholds of the garbage collector: a simulation makes a lot, and little of it refers to itself."""
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    before = gc.get_threshold()
+    gc.set_threshold(*RARE)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
 def play_work(work: Work) -> Run:
     player = Player(story_for(work))
-    result = player.run()
+    with _rare_collections():
+        result = player.run()
     world = player.stage.world
     waits = sorted(world.pods.waits)
     days = policies_of(player.stage).list_days()

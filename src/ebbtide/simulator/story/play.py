@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 
+from ebbtide import narrate
 from ebbtide.config import Config
 from ebbtide.engine.loop import Nudge, sooner
 from ebbtide.engine.rounds import InvariantBroken
@@ -148,7 +149,7 @@ class Player:
     def _tick(self, due: _Due) -> None:
         process = self._process
         assert process is not None
-        crashes = self.crashes
+        crashes, ids = self.crashes, self.stage.ids
         nudge, self._nudge = process.nudge(), None
         if self._stays:
             due.tick = min(due.grid, self.clock.now() + RESTART_SECONDS)  # where it dies over this one
@@ -163,6 +164,29 @@ class Player:
         if not self._stays and crashes == self.crashes:
             self._round()
         process.finish(report)
+        waits = report.spots_open or report.due_at is not None or due.tick != due.grid
+        if report.quiet and not waits and not self._keys.faults:
+            self._pass_over(process, due, self.stage.ids - ids)
+
+    def _pass_over(self, process: Process, due: _Due, ids: int) -> None:
+        """The ticks that come before anything happens, and before an answer of the last one may change: they
+        say what it said, use as many ids, and leave no more behind than that they looked."""
+        still = process.still()
+        world, nudged = self.stage.world, self._nudge is not None and self._nudge.due_at() < inf
+        if still is None or nudged or world.incidents.mail.arrived or self._trouble.crash:
+            return
+        until = min(world.timeline.next_at, self.clock.next_at, self._end)
+        ticks = 0
+        while due.grid < until and int(due.grid) < still.until:
+            says = narrate.tick_of(still.decision_at(int(due.grid)))
+            self._said.append(Said(story_time(due.grid - self._start), says))
+            self._pass_to(due.grid)
+            due.grid += self._keys.tick_sec
+            ticks += 1
+        if ticks:
+            due.tick = due.grid
+            self.stage.ids += ticks * ids
+            process.stand()
 
     def _round(self) -> None:
         assert self._process is not None

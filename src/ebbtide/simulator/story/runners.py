@@ -17,7 +17,9 @@ from ebbtide.engine.loop import Nudge, for_a_daemon
 from ebbtide.engine.ports import Ports
 from ebbtide.engine.scale_to_zero.scaling import RoundReport, Scaling, ScalingPorts
 from ebbtide.engine.single_run import fail_if_blind, run_once
+from ebbtide.engine.steady import Steady, Still
 from ebbtide.engine.tick import TickReport, tick
+from ebbtide.model.record import CLUSTER_LEASE
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.faults.calls import RandomPlan
 from ebbtide.simulator.faults.policy_ports import faulty_scaling
@@ -121,6 +123,19 @@ class Process:
         if self._stays:
             return tick(self._ports, self._settings, self.owner, deadline, keeps_lease=True)
         return run_once(self._ports, self._settings, self.owner, deadline)
+
+    def still(self) -> Still | None:
+        """What the next ticks do where nothing happens meanwhile; None where that is not known, as where
+        policies have a say or calls may fail."""
+        thinking = self._ports.thinking
+        sound = self.scaling is None and not self._stage.world.rules.call_seconds
+        return thinking.still() if sound and self._stays and isinstance(thinking, Steady) else None
+
+    def stand(self) -> None:
+        """Leave behind what a tick of now would that sees what the last one saw."""
+        store = self._ports.store
+        lease = store.acquire(CLUSTER_LEASE, self.owner, self._settings.lock_ttl_seconds)
+        store.write(replace(store.load(), ticked_at=int(self._ports.clock.now())), lease)
 
     def finish(self, report: TickReport) -> None:
         """A Lambda that could not see its cluster or cloud fails."""
