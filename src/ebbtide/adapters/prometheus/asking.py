@@ -15,11 +15,20 @@ from ebbtide.outgoing import checked, guarded
 from ebbtide.redact import keep, redact
 
 MOST_BYTES = 64 * 2**20
+MOST_POINTS = 11_000
+"""Of one series in one answer: Prometheus refuses more."""
 
 
 class Sample(msgspec.Struct, frozen=True):
     metric: dict[str, str]
     value: tuple[float, str]
+
+
+class Curve(msgspec.Struct, frozen=True):
+    """One series over a range of time."""
+
+    metric: dict[str, str]
+    values: list[tuple[float, str]]
 
 
 class Data(msgspec.Struct, frozen=True, rename="camel"):
@@ -61,12 +70,22 @@ class Prometheus:
 
     def ask(self, query: str) -> list[Sample]:
         """`Unknown` where there is no answer, or not all of one."""
+        code, body = self._post("query", {"query": query})
+        return read_answer(code, body)
+
+    def ask_range(self, query: str, start: int, end: int, step: int) -> list[Curve]:
+        """The values at `start`, a step later and so on up to `end`; at most `MOST_POINTS` of a series."""
+        asked = {"query": query, "start": str(start), "end": str(end), "step": str(step)}
+        code, body = self._post("query_range", asked)
+        return read_curves(code, body)
+
+    def _post(self, path: str, fields: dict[str, str]) -> tuple[int, bytes]:
         seconds = self._source.timeout_seconds
         try:
             response = self._pool.request(
                 "POST",
-                f"{checked(self._source.url).rstrip('/')}/api/v1/query",
-                fields={"query": query, "timeout": f"{seconds:g}s"},
+                f"{checked(self._source.url).rstrip('/')}/api/v1/{path}",
+                fields={**fields, "timeout": f"{seconds:g}s"},
                 encode_multipart=False,
                 headers=self._headers(),
                 timeout=urllib3.Timeout(total=seconds),
@@ -81,7 +100,7 @@ class Prometheus:
             raise Unknown(
                 f"Prometheus at {self._source.url} cannot be reached ({_short(cause)})", failed=True
             ) from cause
-        return read_answer(response.status, response.data[:MOST_BYTES])
+        return response.status, response.data[:MOST_BYTES]
 
     def _headers(self) -> dict[str, str]:
         if self._source.token_file is None:
@@ -93,6 +112,30 @@ class Prometheus:
 
 
 def read_answer(code: int, body: bytes) -> list[Sample]:
+    data = _data(code, body)
+    try:
+        if data.result_type == "scalar":
+            stamp, text = typed.decode(data.result, tuple[float, str])
+            return [Sample({}, (stamp, text))]
+        return typed.decode(data.result, list[Sample])
+    except UNREADABLE as cause:
+        kind = data.result_type
+        raise Unknown(f"the query gives a {kind} where one sample for each node is needed") from cause
+
+
+def read_curves(code: int, body: bytes) -> list[Curve]:
+    if len(body) >= MOST_BYTES:
+        raise Unknown(f"the answer is longer than {MOST_BYTES // 2**20} MiB", failed=True)
+    data = _data(code, body)
+    try:
+        return typed.decode(data.result, list[Curve])
+    except UNREADABLE as cause:
+        raise Unknown(
+            f"the query gives a {data.result_type} where a matrix is needed", failed=True
+        ) from cause
+
+
+def _data(code: int, body: bytes) -> Data:
     try:
         answer = typed.decode(body, Answer)
     except UNREADABLE as cause:
@@ -103,14 +146,7 @@ def read_answer(code: int, body: bytes) -> list[Sample]:
         raise Unknown(f"Prometheus answered {code} {answer.error}".rstrip(), failed=True)
     if answer.warnings:
         raise Unknown(f"Prometheus answered only in part ({answer.warnings[0]})")
-    try:
-        if answer.data.result_type == "scalar":
-            stamp, text = typed.decode(answer.data.result, tuple[float, str])
-            return [Sample({}, (stamp, text))]
-        return typed.decode(answer.data.result, list[Sample])
-    except UNREADABLE as cause:
-        kind = answer.data.result_type
-        raise Unknown(f"the query gives a {kind} where one sample for each node is needed") from cause
+    return answer.data
 
 
 def number(text: str, whose: str) -> float:

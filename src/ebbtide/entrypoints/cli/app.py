@@ -21,6 +21,7 @@ from ebbtide.entrypoints.cli import (
     helping,
     look,
     policies,
+    recording,
     reporting,
     running,
     savings,
@@ -73,7 +74,7 @@ app.command(rich_help_panel=helping.LOOK)(decisions.replay)
 app.command(rich_help_panel=helping.RUN)(switch.pause)
 app.command(rich_help_panel=helping.RUN)(switch.resume)
 app.command(rich_help_panel=helping.PLAN)(simulation.simulate)
-app.command(rich_help_panel=helping.PLAN)(foresight.record)
+app.command(rich_help_panel=helping.PLAN)(recording.record)
 app.command(rich_help_panel=helping.PLAN)(foresight.backtest)
 app.command(rich_help_panel=helping.PLAN)(foresight.forecast)
 app.command(rich_help_panel=helping.PLAN)(consolidating.consolidate)

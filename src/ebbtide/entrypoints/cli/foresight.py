@@ -1,15 +1,11 @@
-"""`ebbtide record`, `backtest` and `forecast`: what was asked of a cluster, what other settings would have
-cost, and what to expect next."""
+"""`ebbtide backtest` and `forecast`: what other settings would have cost on a recording, and what to expect
+next."""
 
 from __future__ import annotations
 
-import os
 import sys
-import time
-from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,92 +14,11 @@ from ebbtide.entrypoints.cli.writing import write_json, write_lines
 from ebbtide.errors import ConfigError, Usage
 
 if TYPE_CHECKING:
-    from ebbtide.config import Config
     from ebbtide.simulator.backtest.runs import Results, Run, Work
-    from ebbtide.simulator.recording.file import Recording
 
 RecordingPath = Annotated[Path, typer.Argument(help="A recording, made by `ebbtide record`.")]
-START = "2026-01-01T00:00:00Z"
 UNITS = {"m": 60, "h": 3600, "d": 86_400}
 LONGEST_SECONDS = 7 * 86_400
-
-
-def record(  # noqa: PLR0913, PLR0917 - one for each option
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write, such as month.ebb.")],
-    csv: Annotated[
-        Path | None, typer.Option(help="A CSV trace: seconds in the first column, one column a workload.")
-    ] = None,
-    log: Annotated[
-        bool, typer.Option("--log", help="Ebbtide's own log, in the store of the configuration.")
-    ] = False,
-    days: Annotated[int, typer.Option(min=1, max=366, help="How many days of the log, up to now.")] = 30,
-    config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="Configuration with the pools; else ebbtide.yaml.")
-    ] = None,
-    cpu: Annotated[str, typer.Option(help="CPU that each pod of a trace requests, such as 500m.")] = "",
-    memory: Annotated[str, typer.Option(help="Memory that each pod requests, such as 512Mi.")] = "",
-    per_pod: Annotated[
-        float, typer.Option(min=0.000001, help="How much of a value of the trace one pod handles.")
-    ] = 1.0,
-    start: Annotated[str, typer.Option(help="What time 0 of a trace is.")] = START,
-    anonymise: Annotated[
-        bool, typer.Option("--anonymise", help="Number workloads, namespaces and nodes; write no name.")
-    ] = False,
-) -> None:
-    """Record what was asked of a cluster as one file, for `simulate`, `backtest` and `forecast`."""
-    from ebbtide.config.document import Read, read_document
-    from ebbtide.config.load import FILE_NAME, build_config
-    from ebbtide.entrypoints.views.backtests import said_of
-    from ebbtide.simulator.recording.anonymous import anonymised
-    from ebbtide.simulator.recording.file import write_recording
-    from ebbtide.simulator.recording.scope import settings_of
-    from ebbtide.simulator.recording.start import with_first_nodes
-    from ebbtide.simulator.recording.trace import Pods, record_trace
-    from ebbtide.simulator.story.parse import story_of
-
-    if (csv is None) == (not log):
-        raise Usage(
-            "there must be one source to record from; nothing was written. Name a trace with --csv, or take "
-            "the log of Ebbtide with --log."
-        )
-    file = config or (Path(FILE_NAME) if Path(FILE_NAME).exists() else None)
-    read = read_document(file) if file is not None else Read()
-    built = build_config(read, os.environ)
-    written = settings_of(read.values, built)
-    if csv is None:
-        recording = _from_log(built, written, days)
-    elif cpu and memory:
-        trace = record_trace(csv, Pods(cpu, memory, per_pod), written, start)
-        recording = with_first_nodes(trace, built)
-    else:
-        raise Usage(
-            "a trace does not say what its pods request, and without memory requests no packing is right; "
-            "nothing was written. Give --cpu and --memory, such as --cpu 500m --memory 512Mi."
-        )
-    recording = anonymised(recording) if anonymise else recording
-    story_of(recording, str(output))  # what would not play is not written
-    size = write_recording(output, recording)
-    seconds, workloads = recording.story["until"], len(recording.demand)
-    print(f"{output}: {said_of(recording.recorded, seconds, workloads, size)}")
-
-
-def _from_log(config: Config, written: Mapping[str, Any], days: int) -> Recording:
-    from ebbtide.entrypoints.cli.options import existing_store
-    from ebbtide.entrypoints.own_log import record_log
-    from ebbtide.entrypoints.report.collect import Period
-
-    store = existing_store(config)
-    if store is None:
-        raise Usage(
-            f"there is no store at {config.store_url}, so there is no log; nothing was written. Name the "
-            "configuration that Ebbtide runs with in --config."
-        )
-    now = int(time.time())
-    first, last = (datetime.fromtimestamp(at, UTC).date().isoformat() for at in (now - days * 86_400, now))
-    try:
-        return record_log(store, config.settings, written, Period(first, last, now - days * 86_400, now))
-    finally:
-        store.close()
 
 
 def backtest(  # noqa: PLR0913, PLR0917 - one for each option
@@ -190,7 +105,7 @@ def forecast(
     """Say what demand to expect after a recording, and how wrong that would have been before."""
     from ebbtide.core.words import a_while
     from ebbtide.simulator.recording.file import read_recording
-    from ebbtide.simulator.story.schemas import epoch_of
+    from ebbtide.simulator.story.schemas import START, epoch_of
 
     seconds = _seconds(horizon)
     try:

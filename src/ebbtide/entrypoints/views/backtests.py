@@ -113,6 +113,9 @@ def cells_of(row: Row) -> tuple[str, ...]:
 
 def said_of(recorded: Recorded, seconds: float, workloads: int, size: int) -> str:
     """What a recording holds, in a sentence."""
-    parts = ", ".join(f"{name} {share:.1%}" for name, share in recorded.coverage.items())
-    known = f"; known: {parts} of the time" if parts else ""
+    parts = ", ".join(
+        f"{name} {share:.1%}" + " of the time" * (name == "demand")
+        for name, share in recorded.coverage.items()
+    )
+    known = f"; known: {parts}" if parts else ""
     return f"{count_of(workloads, 'workload')} over {a_while(round(seconds))}, {size:,} bytes{known}"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ebbtide.config.section import read_cpu_milli, read_memory_mib
 from ebbtide.core.forecast.members import Floats
 from ebbtide.errors import Usage
 from ebbtide.simulator.recording.file import Recording, Series
-from ebbtide.simulator.recording.start import FILL
+from ebbtide.simulator.recording.start import FILL, requests_of
 from ebbtide.simulator.story.parse import story_of
 
 STEP_SECONDS = 900
@@ -35,7 +34,7 @@ def demand_of(recording: Recording, name: str) -> dict[str, Floats]:
     for workload in recording.story["workloads"]:
         wanted = found.get(f"{workload.get('namespace', 'default')}/{workload['name']}")
         if wanted is not None:
-            cpu = cpu + wanted * read_cpu_milli(workload["cpu"])
-            memory = memory + wanted * read_memory_mib(workload["memory"])
+            asked = requests_of(workload)
+            cpu, memory = cpu + wanted * asked[0], memory + wanted * asked[1]
     share = np.maximum(cpu / max(offered.cpu_milli, 1), memory / max(offered.memory_mib, 1))
     return {**found, NODES: np.asarray(np.ceil(share / FILL))}
