@@ -118,7 +118,9 @@ def wait_for_next(nudge: Nudge, owner: str, seconds: float, stop: threading.Even
     renew_at = ports.clock.now() + ttl / RENEWALS_IN_A_LEASE
     look_at = ports.clock.now() + LOOK_SECONDS
     while not stop.is_set() and ports.clock.now() < until:
-        stop.wait(min(NUDGE_SECONDS, max(0.0, until - ports.clock.now())))
+        # Not a moment later than the tick is due by what is known now: a pod is pending for it.
+        wake_at = min(until, nudge.due_at()) if ttl else until
+        stop.wait(min(NUDGE_SECONDS, max(0.0, wake_at - ports.clock.now())))
         if ttl and nudge.due():
             return
         if ports.clock.now() < look_at:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 
 from ebbtide.core.labels import matches
 from ebbtide.core.nodes.room import HOSTNAME_LABEL, Room, unwanted
@@ -98,10 +99,14 @@ class Neighbours:
         self._spread: list[int] = []
         """Rules of a spread, the only ones that ask which domains there are."""
         self._profiles: dict[tuple[object, ...], Profile] = {}
-        for pod in coming:
-            self._know(pod)
-        for _, pods in there:
-            for pod in pods:
+        self._alike: dict[tuple[int, int, str], tuple[Pod, Profile]] = {}
+        """By identity: pods of one template share their values, and comparing those takes long. Each entry
+        keeps its pod, so no identity is used twice."""
+        known: set[tuple[int, str]] = set()
+        for pod in chain(tuple(coming), *(pods for _, pods in there)):
+            told_by = (id(pod.scheduling), pod.namespace)
+            if told_by not in known:
+                known.add(told_by)
                 self._know(pod)
         if self._rules:
             for room, pods in there:
@@ -112,11 +117,16 @@ class Neighbours:
         rules = pod.scheduling if pod.scheduling.carries_rules else None
         if rules is None and not self._rules:
             return FREE
+        told_by = (id(pod.scheduling), id(pod.labels), pod.namespace)
+        alike = self._alike.get(told_by)
+        if alike is not None:
+            return alike[1]
         key = (pod.namespace, pod.labels, rules)
         known = self._profiles.get(key)
         if known is None:
             self._learn(pod)
             known = self._profiles[key] = self._profile(pod)
+        self._alike[told_by] = pod, known
         return known
 
     def open_room(self, room: Room) -> None:
@@ -226,6 +236,7 @@ class Neighbours:
         if not new:
             return
         self._profiles.clear()
+        self._alike.clear()
         for room in self._rooms.values():
             for other in room.pods:
                 labels = dict(other.labels)
