@@ -4,9 +4,9 @@
 
 Each line: catalogue, pods, how constrained they are, seconds, seconds of CPU (on a machine with other work
 only those tell), cost over the proven bound, and how much cheaper that is than first-fit-decreasing under the
-same rules, in the same run, next to the most that any plan could be by the bound. Constrained pods are a sixth each: spread over zones, spread over hosts, anti-affinity to
-themselves, affinity to another workload, a zone selector, plain. Every placement is confirmed by the fit
-rules once more, one by one.
+same rules, in the same run, next to the most that any plan could be by the bound. Constrained pods are a
+sixth each: spread over zones, spread over hosts, anti-affinity to themselves, affinity to another workload, a
+zone selector, plain. Every placement is confirmed by the fit rules once more, one by one.
 """
 
 from __future__ import annotations

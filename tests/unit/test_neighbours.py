@@ -181,3 +181,19 @@ def test_the_first_of_a_group_that_asks_for_its_own_kind_is_excused() -> None:
     placement = Placement(rooms)
     placement.place(group[0], rooms[1])
     assert placement.first_fit(group[1]) is rooms[1], "the zone of the first"
+
+
+def test_rules_that_are_learned_later_count_for_pods_that_were_asked_about_before() -> None:
+    """Pods are told by identity, also after the rules have changed."""
+    room = room_of(make_node("a1"), ())
+    neighbours = Neighbours([(room, ())])
+    web = make_pod("web", labels=(("app", "web"),))
+    assert neighbours.profile(web).matched == ()
+    guard = make_pod("guard", scheduling=Scheduling(anti_affinity=(AntiAffinity(HOST, WEB),)))
+    neighbours.profile(guard)
+    assert neighbours.profile(web).matched == (0,)
+    assert neighbours.profile(
+        make_pod("twin", labels=web.labels, scheduling=web.scheduling)
+    ) is neighbours.profile(web)
+    other = make_pod("other", labels=web.labels, scheduling=web.scheduling, namespace="other")
+    assert neighbours.profile(other).matched == ()
