@@ -173,6 +173,7 @@ class Drive:
         stand = self._stand
         self._thaw(float("inf"))
         stand.network.calm()
+        self._doze()
         patiently(lambda: stand.weather.settle(stand.witness))
         patiently(stand.machines.recover)
         started, quiet_since = time.monotonic(), 0.0
@@ -189,6 +190,14 @@ class Drive:
             except BUSY:
                 continue
             quiet_since = 0.0 if unsettled else quiet_since or time.monotonic()
+
+    def _doze(self) -> None:
+        """Until the sleeper sleeps and a node was removed: a run that was short, or on a busy machine, has
+        otherwise nothing to wake when it is asked for again."""
+        patiently(self._stand.weather.doze)
+        witness, until = self._stand.witness, time.monotonic() + SETTLE_SECONDS
+        while not (witness.asleep and witness.removals) and time.monotonic() < until:
+            time.sleep(0.4)
 
     def _judge(self, seconds: float) -> None:
         found, witness = self._found, self._stand.witness

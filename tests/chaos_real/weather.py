@@ -99,6 +99,12 @@ class Weather:
             self._say()
         self._take(witness, now)
 
+    def doze(self) -> None:
+        """Nobody wants anything: what may sleep can sleep, and the cluster can shrink."""
+        self._demand(LOW)
+        self._asked = False
+        self._use(CPU_CALM)
+
     def settle(self, witness: Witness) -> None:
         """No more bursts and interruptions; who was told that it goes is taken now."""
         self._demand(LOW)

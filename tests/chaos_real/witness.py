@@ -46,7 +46,7 @@ class Witness:
         self._lost_at: list[float] = []
         self._ended: set[str] = set()
         self._launched: set[str] = set()
-        self._asleep = False
+        self.asleep = False
         self.sleeps = 0
         self.violations: list[str] = []
         self.changes = 0
@@ -136,8 +136,8 @@ class Witness:
         """A Service must lead somewhere at any time: to pods, to the gates, or to both."""
         scaled = self._api.get(f"/apis/apps/v1/namespaces/default/deployments/{SLEEPER}")
         asleep = not scaled["spec"]["replicas"]
-        self.sleeps += asleep and not self._asleep
-        self._asleep = asleep
+        self.sleeps += asleep and not self.asleep
+        self.asleep = asleep
         pods = scaled["status"].get("readyReplicas", 0)
         if asleep and not pods and not self._gated():
             again = self._api.get(f"/apis/apps/v1/namespaces/default/deployments/{SLEEPER}")

@@ -22,6 +22,7 @@ from ebbtide.entrypoints.api.connections import (
     Patience,
     Room,
     places,
+    waited_for_core,
 )
 from ebbtide.entrypoints.api.serving import AT_A_TIME, served
 from ebbtide.simulator.run.live import Live
@@ -166,15 +167,18 @@ def test_the_places_are_well_below_the_limit_of_descriptors() -> None:
 
 
 class Thread:
-    """A clock, and the time that the thread had of the interpreter."""
+    """A clock, and the time that the thread had of the interpreter, or waited for a core."""
 
     def __init__(self) -> None:
-        self.now = self.used = 0.0
+        self.now = self.used = self.waited = 0.0
         self.rests: list[float] = []
+        self.governor = Governor(lambda: self.now, lambda: self.used, self.rest, lambda: self.waited)
 
-    def work(self, seconds: float, share: float) -> None:
+    def work(self, seconds: float, share: float, waits: float = 0.0) -> None:
         self.now += seconds
         self.used += seconds * share
+        self.waited += seconds * waits
+        self.governor.turn()
 
     def rest(self, seconds: float) -> None:
         self.now += seconds
@@ -183,16 +187,26 @@ class Thread:
 
 def test_the_thread_of_the_api_rests_when_it_has_had_its_share() -> None:
     thread = Thread()
-    governor = Governor(lambda: thread.now, lambda: thread.used, thread.rest)
     for _ in range(20):
         thread.work(0.02, share=1.0)
-        governor.turn()
     assert thread.used / thread.now == pytest.approx(SHARE, abs=0.01)
     before = list(thread.rests)
     for _ in range(20):
         thread.work(0.02, share=SHARE / 2)
-        governor.turn()
     assert thread.rests == before
+
+
+def test_in_a_container_with_a_tenth_of_a_core_the_api_has_its_share_of_that_tenth() -> None:
+    """A flood would otherwise take all of it, since the whole is less than the share of a core."""
+    thread = Thread()
+    for _ in range(50):
+        thread.work(0.05, share=0.1, waits=0.9)
+    assert thread.used / thread.now == pytest.approx(SHARE * 0.1, abs=0.005)
+
+
+def test_time_that_a_thread_waited_for_a_core_only_grows() -> None:
+    first = waited_for_core()
+    assert waited_for_core() >= first >= 0.0
 
 
 def test_a_newcomer_waits_at_the_door_until_a_silent_one_has_had_its_grace(app: FastAPI) -> None:

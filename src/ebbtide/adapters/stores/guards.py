@@ -70,6 +70,8 @@ def given_back(lease: Lease) -> int:
 
 
 def held_by_another(name: str, held: Held) -> LeaseLost:
+    if not held.owner:
+        return LeaseLost(f"the lease {name!r} is taken and given back by others again and again: try again")
     return LeaseLost(f"the lease {name!r} is held by {held.owner} until {a_time(held.until)}")
 
 

@@ -14,6 +14,7 @@ import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -25,6 +26,7 @@ SHARE = 0.4
 """Of one core: the rest is left to the ticks, also while the API is flooded."""
 TURN_SECONDS = 0.01
 MOST_REST_SECONDS = 0.1
+SCHEDULED = Path("/proc/thread-self/schedstat")
 FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 Clock = Callable[[], float]
@@ -51,25 +53,42 @@ class Patience:
     """While the caller does not take what was sent."""
 
 
+def waited_for_core() -> float:
+    """For how many seconds this thread could have run while other processes had the cores, or while the
+    container was beyond its limit; 0 where the system does not tell."""
+    try:
+        return int(SCHEDULED.read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
 class Governor:
     """Keeps the thread of the event loop to its share of the interpreter, which ticks need too: when it has
-    had more, it rests, and callers wait."""
+    had more, it rests, and callers wait. What it waited for a core counts as had: in a container with a tenth
+    of a core it gets its share of that tenth, or nothing would be left for the ticks."""
 
     def __init__(
-        self, clock: Clock = time.monotonic, used: Clock = time.thread_time, rest: DrainBackoff = time.sleep
+        self,
+        clock: Clock = time.monotonic,
+        used: Clock = time.thread_time,
+        rest: DrainBackoff = time.sleep,
+        waited: Clock = waited_for_core,
     ):
-        self._clock, self._used, self._rest = clock, used, rest
+        self._clock, self._rest, self._used, self._waited = clock, rest, used, waited
         self._at, self._before = clock(), 0.0
 
     def turn(self) -> None:
-        """At every event. Looks at the clock of the thread a hundred times a second at most."""
+        """At every event. Looks at the clocks of the thread a hundred times a second at most."""
         passed = self._clock() - self._at
         if passed < TURN_SECONDS:
             return
-        used = self._used() - self._before
-        if used / SHARE - passed > 0:
-            self._rest(min(used / SHARE - passed, MOST_REST_SECONDS))
-        self._at, self._before = self._clock(), self._used()
+        due = (self._had() - self._before) / SHARE - passed
+        if due > 0:
+            self._rest(min(due, MOST_REST_SECONDS))
+        self._at, self._before = self._clock(), self._had()
+
+    def _had(self) -> float:
+        return self._used() + self._waited()
 
 
 class Room:

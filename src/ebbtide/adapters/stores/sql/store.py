@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ebbtide.adapters.stores.sql.policies import SqlPolicies
 
 PRUNED_AT_ONCE = 1000
+TAKES = 3
 COLUMN_ATTRIBUTES = ("pk", "rev", "lockOwner", "lockUntilEpoch", "lockToken")
 T = TypeVar("T")
 
@@ -83,11 +84,16 @@ class SqlStore:
         values = self._values(key=self._pk(name), owner=owner, ttl=ttl_seconds)
 
         def take(lent: Lent) -> Lease:
-            taken = lent.run(self._sql.take, values).fetchone()
-            if taken is None:
-                raise held_by_another(name, _held(self._row(lent, self._pk(name))))
-            token, until = taken
-            return Lease(name, owner, token, until)
+            held = Held()
+            for _ in range(TAKES):
+                taken = lent.run(self._sql.take, values).fetchone()
+                if taken is not None:
+                    token, until = taken
+                    return Lease(name, owner, token, until)
+                held = _held(self._row(lent, self._pk(name)))
+                if held.owner:
+                    break  # else it was given back between our two looks
+            raise held_by_another(name, held)
 
         return self._ask(take)
 
