@@ -22,7 +22,7 @@ from pathlib import Path
 VERSION = "3.1.0"
 MAIN_CLASS = "software.amazon.dynamodb.services.local.main.ServerRunner"
 FETCH_SECONDS = 100
-START_SECONDS = 30
+START_SECONDS = 180
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>ebbtide</groupId><artifactId>dynamodb-local</artifactId><version>1</version>

@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 import psycopg
 
-START_SECONDS = 30
+START_SECONDS = 180
 TEST_SETTINGS = ("listen_addresses=", "max_connections=60", "shared_buffers=32MB")
 
 

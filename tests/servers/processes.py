@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-START_SECONDS = 60
+START_SECONDS = 240
+"""More than a busy machine needs: one that ends by itself is not waited for."""
 STOP_SECONDS = 3
 
 
