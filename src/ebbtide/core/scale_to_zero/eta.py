@@ -27,6 +27,8 @@ LATE_SECONDS = 10
 """What is said of a wake that takes longer than expected: ask again after so long."""
 KEPT_NODES = 50
 """The newest so many nodes count."""
+ROUGH_FROM_SECONDS = 120
+"""From here on an estimate is said to ten seconds."""
 
 
 class Learned(StrEnum):
@@ -83,11 +85,16 @@ class Eta:
         if self.late:
             return "it takes longer than expected"
         sources = [_learned_says(self.pods, "wake")]
-        told = f"about {a_while(self.seconds)}"
+        told = f"about {_roughly(self.seconds)}"
         if self.node is not None:
-            told += f", {a_while(ceil(self.node.seconds))} of them for {_node_says(self.first)}"
+            told += f", {_roughly(ceil(self.node.seconds))} of them for {_node_says(self.first)}"
             sources = [f"pods {sources[0]}", f"node {_learned_says(self.node, 'node')}"]
         return f"{told} ({'; '.join(sources)})"
+
+
+def _roughly(seconds: int) -> str:
+    """To ten seconds where it is minutes: more would claim to know more."""
+    return a_while(seconds if seconds < ROUGH_FROM_SECONDS else round(seconds, -1))
 
 
 def eta(

@@ -90,7 +90,10 @@ def remember(history: History, store: Store, scaling: Scaling, start: float) -> 
 
 
 def _with_wakes(state: IdleState, wakes: Sequence[WakeTime]) -> IdleState:
-    return replace(state, wakes=tuple(wakes[-KEPT_WAKES:]), last_wake_at=wakes[-1].at)
+    last = wakes[-1]
+    active_at = max(state.last_activity_at, int(last.at + last.seconds))
+    kept = tuple(wakes[-KEPT_WAKES:])
+    return replace(state, wakes=kept, last_wake_at=last.at, last_activity_at=active_at)
 
 
 def wakes_in(entries: Iterable[LogEntry]) -> dict[str, list[WakeTime]]:

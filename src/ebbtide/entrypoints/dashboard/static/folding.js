@@ -1,9 +1,11 @@
-// Decisions, newest first, in groups: what was done stands alone; what led to nothing folds into one row with its span.
+// Decisions, newest first, in groups: what was done stands alone; what led to nothing folds into one row with its span,
+// and so do notices of the cloud that follow each other.
 
 export const FILTERS = [
   ["", "All"], ["done", "What was done"], ["scale_up", "Scale-up"], ["scale_down", "Scale-down"], ["consolidate", "Consolidation"],
   ["spot", "Spot"], ["cleanup", "Clean-up"], ["nothing", "Nothing to do"],
 ];
+const FOLDS = ["nothing", "spot"];
 const CLEANUP = ["adopt", "forget", "release"];
 
 export function kindOf(entry) {
@@ -23,10 +25,11 @@ export function folded(entries, now) {
   let until = now;
   for (const entry of entries) {
     const last = groups.at(-1);
-    if (kindOf(entry) === "nothing" && last?.idle) {
+    const kind = kindOf(entry);
+    if (FOLDS.includes(kind) && last?.kind === kind) {
       last.entries.push(entry);
       last.since = entry.at;
-    } else groups.push({ idle: kindOf(entry) === "nothing", entries: [entry], since: entry.at, until });
+    } else groups.push({ kind, entries: [entry], since: entry.at, until: kind === "spot" ? entry.at : until });
     until = entry.at;
   }
   return groups;

@@ -57,9 +57,9 @@ export function money(main, { refresh }) {
   function drawShares(spending) {
     const cost = (each) => sum(each.per_hour, spending.currency);
     const row = (each) => [each.name, each.count, cost(each), `${each.unpriced ? "at least " : ""}${sum(Number(each.per_hour) * HOURS_A_MONTH, spending.currency)}`];
-    redraw(parts.pools, card("By pool", table("Cost by pool", [["pool"], ["nodes", "number"], ["an hour", "number"], ["a month", "number"], ["not asked for", "number"]],
+    redraw(parts.pools, card("By pool", table("Cost by pool", [["pool"], ["nodes", "number"], ["an hour", "number"], ["a month", "number"], ["not requested", "number"]],
       spending.pools.map((each) => [...row(each), Number(each.per_hour) ? share(Number(each.idle_per_hour) / Number(each.per_hour)) : "–"])),
-    h("p", { class: "quiet" }, "Not asked for: the share of the cost that no pod's requests use."), source("/api/v1/spending")));
+    h("p", { class: "quiet" }, "Not requested: the share of the cost that no pod's requests use."), source("/api/v1/spending")));
     redraw(parts.namespaces, card("By namespace", table("Cost by namespace", [["namespace"], ["pods", "number"], ["an hour", "number"], ["a month", "number"], ["saved by sleep", "number"]],
       spending.namespaces.map((each) => [...row(each), Number(each.slept) ? sum(each.slept, spending.currency) : "–"])),
     h("p", { class: "quiet" }, "A pod costs the larger of its CPU and memory share of its node."), source("/api/v1/spending")));

@@ -3,7 +3,7 @@
 import { NO_POLICIES, ask, askScaling } from "./api.js";
 import { card, h, redraw, source, table } from "./dom.js";
 import { opener } from "./opening.js";
-import { moment, plural, span } from "./words.js";
+import { about, moment, plural, span } from "./words.js";
 
 const DAYS = 7;
 const MOST_HOURS = 168;
@@ -55,7 +55,7 @@ export function sleep(main, { say, refresh }) {
     const change = strips?.policies.find((each) => each.policy_id === policy.id)?.next_change;
     const { wakes, eta, estimated_ready_seconds: seconds, phase } = policy.state;
     // Asleep, the line above says how long a wake takes.
-    const takes = phase === "zero" && eta ? "" : `A wake takes about ${span(seconds)}${wakes.length ? `, by its last ${plural(wakes.length, "wake")}` : ", not measured yet"}.`;
+    const takes = phase === "zero" && eta ? "" : `A wake takes ${about(seconds)}${wakes.length ? `, by its last ${plural(wakes.length, "wake")}` : ", not measured yet"}.`;
     return h("p", { class: "quiet" }, change ? `Next scheduled: ${change.does} at ${moment(change.at, true)}, in ${span(change.at - now)}. ` : "No schedule. ", takes);
   }
 
@@ -93,7 +93,8 @@ export function sleep(main, { say, refresh }) {
       h("p", {}, `Last activity ${moment(state.last_activity_at, true)}; ${until(state, now)}.`, state.keep_up_until > now ? ` Kept up until ${moment(state.keep_up_until, true)}.` : ""),
       next(policy, now),
       h("p", { class: "row" },
-        h("button", { type: "button", "data-key": `wake-${policy.id}`, disabled: waking.has(policy.id) || !["zero", "falling"].includes(state.phase), "aria-label": `Wake ${policy.name}`, onclick: () => wake(policy) }, waking.has(policy.id) ? "Waking" : "Wake"),
+        waking.has(policy.id) || ["zero", "falling"].includes(state.phase)
+          ? h("button", { type: "button", "data-key": `wake-${policy.id}`, disabled: waking.has(policy.id), "aria-label": `Wake ${policy.name}`, onclick: () => wake(policy) }, waking.has(policy.id) ? "Waking" : "Wake") : null,
         h("label", { for: `hours-${policy.id}` }, "Keep up for"), hours, "hours",
         h("button", { type: "button", "data-key": `keep-${policy.id}`, "aria-label": `Keep ${policy.name} up`, onclick: () => keepUp(policy, hours) }, "Keep up")),
       problem ? h("p", { class: "bad", id: `wrong-${policy.id}`, role: "alert" }, problem) : null,

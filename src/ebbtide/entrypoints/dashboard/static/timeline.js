@@ -9,6 +9,7 @@ const STEPS = {
   removal: [["PLANNED", "planned"], ["DRAINING", "draining"], ["DRAINED", "drained"], ["TERMINATING", "terminating"], ["GONE", "gone"]],
   emptying: [["PLANNED", "planned"], ["MARKED", "emptying"], ["EMPTIED", "empty"]],
 };
+const NAMED = 3;
 const ICONS = { "scale-up": "add", "scale-down": "remove", consolidation: "pack" };
 const TITLES = { "scale-up": "Adding nodes", "scale-down": "Removing nodes", consolidation: "Consolidation", "spot interruption": "Spot node taken back", "spot rebalance": "Spot node at risk" };
 
@@ -21,31 +22,41 @@ export function timeline(operation, now, setAside) {
     operation.abort_reason ? h("p", { class: "warn" }, `Aborting: ${operation.abort_reason}`) : null,
     setAside ? h("p", { class: "bad" }, "Set aside until `ebbtide resume`.") : null,
     moves.length ? h("p", {}, h("progress", { max: moves.length, value: moved, "aria-label": "Pods moved" }), ` ${moved} of ${plural(moves.length, "pod")} moved`) : null,
-    h("ul", { class: "steps" }, together(operation.steps.filter((step) => step.kind !== "move")).map(({ step, count }) => part(step, now, count))),
+    h("ul", { class: "steps" }, together(operation.steps.filter((step) => step.kind !== "move")).map((each) => part(each, now))),
     h("p", { class: "quiet id" }, `Operation ${operation.id}`));
 }
 
-// New nodes of one zone at the same step are one line: eleven equal lines say no more than "4 new nodes" three times.
+// Nodes at the same step are one line: forty equal lines say no more than "23 nodes", and push all else off the page.
 function together(steps) {
   const found = new Map();
   for (const step of steps) {
     const nameless = step.kind === "launch" && ["RESERVED", "LAUNCHING", "LAUNCHED"].includes(step.state);
-    const key = nameless ? `${step.state} ${step.zone}` : `${step.kind} ${step.name}`;
-    const known = found.get(key);
-    if (known) known.count += 1;
-    else found.set(key, { step, count: 1 });
+    const key = nameless ? `${step.state} ${step.zone}` : `${step.kind} ${step.state} ${step.reason ?? ""}`;
+    found.set(key, [...(found.get(key) ?? []), { step, nameless }]);
   }
-  return [...found.values()];
+  return [...found.values()].flatMap((group) => (group[0].nameless || group.length > NAMED ? [merged(group.map(({ step }) => step))] : group.map(({ step }) => merged([step]))));
 }
 
-function part(step, now, count) {
+// How many pods are left is added up; the longest wait counts.
+function merged(steps) {
+  const left = steps.some((step) => step.left) ? steps.reduce((sum, step) => sum + (step.left ?? 0), 0) : null;
+  const since = Math.min(...steps.map((step) => step.since || Infinity));
+  return { step: { ...steps[0], left, since: Number.isFinite(since) ? since : 0 }, count: steps.length, names: steps.map((step) => step.name) };
+}
+
+function titled(step, count, names, fresh) {
+  if (fresh) return `${count > 1 ? `${count} new nodes` : "New node"}${step.zone ? ` in ${step.zone}` : ""}`;
+  return count > 1 ? h("span", { title: names.join(", ") }, plural(count, "node")) : step.name;
+}
+
+function part({ step, count, names }, now) {
   const track = STEPS[step.kind] ?? [];
   const at = track.findIndex(([state]) => state === step.state);
   const word = at < 0 ? step.state.toLowerCase().replace("_", " ") : track[at][1];
   const left = step.left === null || step.left === undefined || !step.left ? "" : `, ${plural(step.left, "pod")} still to move`;
   const since = step.since ? (step.kind === "launch" && ["JOINED", "READY"].includes(step.state) ? `, launched ${span(now - step.since)} ago` : ` for ${span(now - step.since)}`) : "";
   return h("li", {},
-    h("strong", {}, step.kind === "launch" && at < 3 ? `${count > 1 ? `${count} new nodes` : "New node"}${step.zone ? ` in ${step.zone}` : ""}` : step.name),
+    h("strong", {}, titled(step, count, names, step.kind === "launch" && at < 3)),
     h("span", { class: at < 0 ? "warn" : "quiet" }, ` ${word}${left}${since}`, step.reason ? `: ${step.reason}` : ""),
     at < 0 ? null : h("ol", { class: "track", "aria-hidden": "true" }, track.map(([, name], number) =>
       h("li", { class: number < at ? "past" : number === at ? "here" : "" }, name))));

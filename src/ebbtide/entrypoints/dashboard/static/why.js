@@ -10,6 +10,7 @@ import { icon } from "./icons.js";
 import { clock, moment, plural, sentence, span } from "./words.js";
 
 const PATH = "/api/v1/log?limit=100&kind=decision&kind=spot.event";
+const NOTICES = 3;
 const ICONS = { scale_up: "add", scale_down: "remove", consolidate: "pack", spot: "spot", cleanup: "done" };
 
 export function why(main, { rest, query, say }) {
@@ -42,7 +43,7 @@ export function why(main, { rest, query, say }) {
     const shown = entries.filter((entry) => fits(entry, filter));
     open = new Set([...list.querySelectorAll("details[open]")].map((each) => each.dataset.key));
     const groups = folded(shown, now);
-    redraw(list, [...groups.map((group) => (group.idle && group.entries.length > 1 ? foldedRow(group) : row(group.entries[0]))),
+    redraw(list, [...groups.flatMap((group) => (group.entries.length > (group.kind === "spot" ? NOTICES : 1) ? [foldedRow(group)] : group.entries.map(row))),
       groups.length ? null : h("p", { class: "quiet" }, "No decision of this kind among those loaded."),
       more ? h("p", {}, h("button", { type: "button", "data-key": "more", onclick: () => load().catch((error) => say(error.message)) }, "Older decisions")) : null]);
   }
@@ -50,10 +51,12 @@ export function why(main, { rest, query, say }) {
   function foldedRow(group) {
     const body = h("div", { class: "inner" });
     const fill = () => { if (!body.children.length) body.append(...group.entries.map(row)); };
-    const key = `idle-${group.entries.at(-1).id}`;
-    const element = h("details", { "data-key": key, class: "idle", ontoggle: () => { if (element.open) fill(); } },
-      h("summary", {}, h("time", {}, `${moment(group.since)} to ${clock(group.until)}`), "Nothing to do ",
-        h("span", { class: "quiet" }, `for ${span(group.until - group.since)} (${plural(group.entries.length, "decision")}): ${reasonOf(group.entries[0])}`)), body);
+    const key = `${group.kind}-${group.entries.at(-1).id}`;
+    const said = group.kind === "spot" ? [h("time", {}, `${moment(group.since)} to ${moment(group.until)}`), icon("spot"), ` ${plural(group.entries.length, "notice")} for spot nodes`]
+      : [h("time", {}, `${moment(group.since)} to ${clock(group.until)}`), "Nothing to do ",
+        h("span", { class: "quiet" }, `for ${span(group.until - group.since)} (${plural(group.entries.length, "decision")}): ${reasonOf(group.entries[0])}`)];
+    const element = h("details", { "data-key": key, class: group.kind === "spot" ? "notices" : "idle", ontoggle: () => { if (element.open) fill(); } },
+      h("summary", {}, said), body);
     // A row that somebody is reading stays open when its group folds.
     const read = (entry) => open.has(entry.id) || (entry.id === wanted && !details.has(`${wanted}-shown`));
     if (open.has(key) || group.entries.some(read)) { fill(); element.open = true; }

@@ -21,6 +21,11 @@ export function span(seconds) {
   return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
 }
 
+// Of what is estimated, to ten seconds: "5 min 1 s" would claim to know more.
+export function about(seconds) {
+  return `about ${span(seconds < 100 ? seconds : Math.round(seconds / 10) * 10)}`;
+}
+
 export function money(amount, currency) {
   if (amount === null || amount === undefined) return "unknown";
   const value = Number(amount);
@@ -31,7 +36,7 @@ export function money(amount, currency) {
 
 // What a decision says begins with its action; "nothing" alone would be no sentence.
 export function sentence(says) {
-  return says.replace(/^nothing(?: to do)?: /, "Nothing to do: ").replace(/^(scale)_(\w+): /, "$1-$2: ");
+  return says.replace(/^nothing(?: to do)?: /, "Nothing to do: ").replace(/^(scale)_(\w+): /, "$1-$2: ").replace(/^consolidate: (?:consolidation: )?/, "consolidation: ");
 }
 
 export function share(value) {
