@@ -24,7 +24,7 @@ SPEED = 60.0
 PAGES = {"now": "Nodes", "why": "Decisions, newest first", "money": "Prices", "sleep": "reports"}
 TIMELINES: dict[str, tuple[str, Callable[[Record], bool]]] = {
     "Burst": ("Adding nodes", lambda record: record.launching is not None),
-    "Spot loss": ("Spot node taken back", lambda record: bool(record.spots)),
+    "Spot loss": ("spot nodes taken back", lambda record: bool(record.spots)),
     "Stuck drain": ("Spot node at risk", lambda record: bool(record.spots)),
     "Crash": ("Spot node taken back", lambda record: bool(record.spots)),
 }

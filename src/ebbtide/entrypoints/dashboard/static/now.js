@@ -5,7 +5,7 @@ import { card, stats, h, redraw, source } from "./dom.js";
 import { Faults } from "./faults.js";
 import { Feed } from "./feed.js";
 import { Tiles, legend } from "./tiles.js";
-import { timeline } from "./timeline.js";
+import { joined, timeline } from "./timeline.js";
 import { Trend } from "./trend.js";
 import { clock, money, sentence, share, span } from "./words.js";
 
@@ -110,7 +110,7 @@ export function now(main, { say, refresh, drawn }) {
   }
 
   function operations() {
-    const all = [status.launching, status.removing, ...status.spots, status.set_aside].filter(Boolean);
+    const all = [status.launching, status.removing, ...joined(status.spots), status.set_aside].filter(Boolean);
     if (!all.length) return [h("p", { class: "quiet" }, "Nothing is in progress.")];
     return all.map((each) => timeline(each, status.now, each === status.set_aside));
   }

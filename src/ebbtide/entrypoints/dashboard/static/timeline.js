@@ -1,6 +1,7 @@
 // Operations in progress, each node with the steps it has passed, the one it is at, and those to come.
 
 import { h } from "./dom.js";
+import { capital } from "./happenings.js";
 import { icon } from "./icons.js";
 import { plural, span } from "./words.js";
 
@@ -12,18 +13,27 @@ const STEPS = {
 const NAMED = 3;
 const ICONS = { "scale-up": "add", "scale-down": "remove", consolidation: "pack" };
 const TITLES = { "scale-up": "Adding nodes", "scale-down": "Removing nodes", consolidation: "Consolidation", "spot interruption": "Spot node taken back", "spot rebalance": "Spot node at risk" };
+const SEVERAL = { "spot interruption": "spot nodes taken back", "spot rebalance": "spot nodes at risk" };
+
+// Notices of one kind that come together are one timeline: the cloud often takes many nodes at once.
+export function joined(spots) {
+  const kinds = new Map();
+  for (const spot of spots) kinds.set(spot.kind, [...(kinds.get(spot.kind) ?? []), spot]);
+  return [...kinds.values()].flatMap((group) => (group.length > NAMED
+    ? [{ ...group[0], count: group.length, steps: group.flatMap((spot) => spot.steps), started_at: Math.min(...group.map((spot) => spot.started_at)) }] : group));
+}
 
 export function timeline(operation, now, setAside) {
   const moves = operation.steps.filter((step) => step.kind === "move");
   const moved = moves.filter((step) => step.state === "MOVED").length;
   return h("article", { class: "operation" },
-    h("h3", {}, icon(ICONS[operation.kind] ?? "spot"), ` ${TITLES[operation.kind] ?? operation.kind}`, h("small", { class: "quiet" }, ` started ${span(now - operation.started_at)} ago`)),
-    h("p", {}, operation.reason),
+    h("h3", {}, icon(ICONS[operation.kind] ?? "spot"), ` ${operation.count ? `${operation.count} ${SEVERAL[operation.kind] ?? operation.kind}` : TITLES[operation.kind] ?? operation.kind}`, h("small", { class: "quiet" }, ` started ${span(now - operation.started_at)} ago`)),
+    operation.count ? null : h("p", {}, capital(operation.reason.replace(/^consolidation: /, ""))),
     operation.abort_reason ? h("p", { class: "warn" }, `Aborting: ${operation.abort_reason}`) : null,
     setAside ? h("p", { class: "bad" }, "Set aside until `ebbtide resume`.") : null,
     moves.length ? h("p", {}, h("progress", { max: moves.length, value: moved, "aria-label": "Pods moved" }), ` ${moved} of ${plural(moves.length, "pod")} moved`) : null,
     h("ul", { class: "steps" }, together(operation.steps.filter((step) => step.kind !== "move")).map((each) => part(each, now))),
-    h("p", { class: "quiet id" }, `Operation ${operation.id}`));
+    operation.count ? null : h("p", { class: "quiet id", title: operation.id }, `Operation …${operation.id.slice(-6)}`));
 }
 
 // Nodes at the same step are one line: forty equal lines say no more than "23 nodes", and push all else off the page.
