@@ -77,7 +77,7 @@ def test_an_empty_node_goes_while_a_launch_is_open_and_one_with_pods_stays() -> 
     alone = decided([small, make_pod("other", 500, node_name="a1")])
     gone, kept, failed = down(alone)
     assert gone == []
-    assert kept["a1"] == "it carries pods, and operation …abcdef is in progress"
+    assert kept["a1"] == "it carries pods, and a scale-up is in progress (operation …abcdef)"
     assert failed is not None
     assert failed.name == "a node can go"
 
@@ -85,7 +85,7 @@ def test_an_empty_node_goes_while_a_launch_is_open_and_one_with_pods_stays() -> 
 def test_an_open_removal_still_comes_first() -> None:
     open_removal = make_scale_down(make_removal("b9", state=RemovalState.TERMINATING))
     failed = down(decided([], record(removing=open_removal)))[2]
-    assert failed == Check("no operation in progress", False, "operation op is in progress")
+    assert failed == Check("no operation in progress", False, "a scale-down is in progress (operation op)")
 
 
 def test_a_node_that_the_launch_still_follows_has_one_owner() -> None:
@@ -94,13 +94,13 @@ def test_a_node_that_the_launch_still_follows_has_one_owner() -> None:
     )
     gone, kept, _ = down(decided([], record(launching=followed)))
     assert gone == ["a2"]
-    assert kept["a1"] == "operation op still follows it"
+    assert kept["a1"] == "a scale-up still follows it (operation op)"
 
 
 def test_by_the_documents_nothing_goes_next_to_a_launch_or_a_pod_that_is_pending() -> None:
     idle = record(idle_since=NOW - 9000)
     failed = down(decided([], idle, scale_down_by=JudgedBy.AVERAGE))[2]
-    assert failed == Check("no operation in progress", False, "operation …abcdef is in progress")
+    assert failed == Check("no operation in progress", False, "a scale-up is in progress (operation …abcdef)")
     lone = make_record(idle_since=NOW - 9000, worker_count=4, pod_count=3)
     unfit = pending(scheduling=ELSEWHERE)
     failed = down(decided([unfit], lone, scale_down_by=JudgedBy.AVERAGE))[2]

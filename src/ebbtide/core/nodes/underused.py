@@ -15,6 +15,7 @@ from ebbtide.core.nodes.drain import Disruptions
 from ebbtide.core.nodes.fit import placement_of
 from ebbtide.core.nodes.gates import carries_nothing, none_pending_for, pool_room, sleeping_pools
 from ebbtide.core.nodes.headroom import Spare, gives_way, wanted_now
+from ebbtide.core.nodes.question import in_progress
 from ebbtide.core.nodes.room import Room
 from ebbtide.core.nodes.targets import (
     removal_of,
@@ -141,9 +142,9 @@ class _Choice:
         What carries nothing competes with nobody, unless a pod that is pending may go there."""
         launching = self._record.launching
         if launching is not None and not carries_nothing(node, self._snapshot):
-            return f"it carries pods, and operation {short_id(launching.id)} is in progress"
+            return f"it carries pods, and {in_progress(launching)}"
         if launching is not None and self._is_launched(node):
-            return f"operation {short_id(launching.id)} still follows it"
+            return f"a scale-up still follows it (operation {short_id(launching.id)})"
         pending = none_pending_for(node, self._snapshot, self._settings)
         return "" if pending.passed else pending.says
 
