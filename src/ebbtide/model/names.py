@@ -24,7 +24,14 @@ MIRROR = "kubernetes.io/config.mirror"
 
 HETZNER_PROVIDER = "hcloud://"
 ZONES = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
-VOLUME_ZONES = (*ZONES, "topology.ebs.csi.aws.com/zone", "topology.gke.io/zone")
+VOLUME_ZONES = (
+    *ZONES,
+    "topology.ebs.csi.aws.com/zone",
+    "topology.gke.io/zone",
+    "csi.hetzner.cloud/location",
+)
+ON_ANY_MACHINE = {"instance.hetzner.cloud/provided-by": "cloud"}
+"""Labels that volumes ask for and that every machine of the cloud has once it has joined."""
 TYPES = (INSTANCE_TYPE, "node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 OS = "kubernetes.io/os"
 CONTROL_PLANE = (

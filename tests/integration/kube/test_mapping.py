@@ -180,6 +180,20 @@ def test_a_volume_binds_its_pod_to_its_zone_and_is_known_by_one_name_on_node_and
     assert view.pods[0].volumes == view.nodes[0].volumes_attached == ("pv-1",)
 
 
+def test_a_volume_of_hetzner_binds_its_pod_to_a_location_and_to_no_label_of_joined_nodes() -> None:
+    volume = _volume("pv-1", "csi.hetzner.cloud/location", "fsn1")
+    terms = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    by_cloud = {"key": "instance.hetzner.cloud/provided-by", "operator": "In", "values": ["cloud"]}
+    for more in ([], [by_cloud]):
+        terms[0]["matchExpressions"] = [*terms[0]["matchExpressions"][:1], *more]
+        pod = view_of(node("a1"), _mounting("data"), _claim("data", "pv-1"), volume).pods[0]
+        assert pod.scheduling.volume_zones == ("fsn1",)
+        assert not pod.scheduling.node_affinity
+    by_cloud["values"] = ["robot"]
+    pod = view_of(node("a1"), _mounting("data"), _claim("data", "pv-1"), volume).pods[0]
+    assert pod.scheduling.node_affinity, "a machine that is not of the cloud is never launched for it"
+
+
 def test_a_volume_on_one_node_binds_its_pod_to_that_node() -> None:
     volume = _volume("pv-1", "kubernetes.io/hostname", "a1", local={"path": "/data"})
     pod = view_of(node("a1"), _mounting("data"), _claim("data", "pv-1"), volume).pods[0]

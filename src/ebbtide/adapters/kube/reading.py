@@ -212,10 +212,17 @@ def _zones(terms: Terms) -> tuple[str, ...]:
     """The zones, where the terms say nothing but zones."""
     found: set[str] = set()
     for term in terms:
-        if len(term) != 1 or term[0].key not in names.VOLUME_ZONES or term[0].operator is not Operator.IN:
+        said = [each for each in term if not _on_any_machine(each)]
+        if len(said) != 1 or said[0].key not in names.VOLUME_ZONES or said[0].operator is not Operator.IN:
             return ()
-        found.update(term[0].values)
+        found.update(said[0].values)
     return tuple(sorted(found))
+
+
+def _on_any_machine(asked: Requirement) -> bool:
+    """A machine that is still to be launched has no labels of a driver yet, but will have these."""
+    has = names.ON_ANY_MACHINE.get(asked.key)
+    return asked.operator is Operator.IN and has is not None and has in asked.values
 
 
 def complete_pod(seen: PodSeen, storage: Storage) -> Pod:
