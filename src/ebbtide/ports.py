@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from ebbtide.errors import EbbtideError
 from ebbtide.model.decision import Decision
 from ebbtide.model.declared import Declaration, Declarer, Report
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, Outcome, SoftTaint, Uncordon
@@ -23,6 +24,8 @@ from ebbtide.model.policy import Policy
 from ebbtide.model.record import Lease, Record
 from ebbtide.model.snapshot import ClusterView, Reading, Snapshot
 from ebbtide.model.workload import Workload, WorkloadRef
+
+PolicyPut = tuple[Policy, Entries]
 
 
 class Clock(Protocol):
@@ -99,6 +102,11 @@ class PolicyStore(Protocol):
         policy gets its state (rev 1, ACTIVE, last activity and stretch from `created_at`) in the same
         write. `Usage` for what no store could give back: an id that is no UUID in small letters, a name
         that is empty, too long or not printable, a number that is not finite."""
+
+    def put_policies(self, puts: Sequence[PolicyPut]) -> Sequence[Policy | EbbtideError]:
+        """Many at once, in any order, each with its entries and under its own conditions, as `put_policy`
+        writes one. For each, in their order: the policy as written, or why it was not. Where the store
+        fails half-way, the rest gets that error. One put for each policy."""
 
     def delete_policy(self, policy_id: str, version: int, entries: Sequence[LogEntry] = ()) -> None:
         """With its state; its ledger and log stay. `Conflict` as above; gone already is success, and then

@@ -109,6 +109,30 @@ def test_a_policy_is_made_once_wherever_its_runner_is_struck(strike: Strike) -> 
         assert stand.objects.report().ready is Readiness.APPLIED, label
 
 
+def three() -> Stand:
+    """Three objects, which one round writes together."""
+    stand = fresh()
+    stand.objects.there += [make_object(name, name, number=each) for each, name in enumerate("ab", 102)]
+    return stand
+
+
+@by_strike
+def test_of_many_made_together_each_is_made_once_wherever_their_runner_is_struck(strike: Strike) -> None:
+    calls = calls_of(three())
+    assert "policies.put_policy#3" in calls
+    for number, label in enumerate(calls, start=1):
+        stand = three()
+        plan = CrashPlan(number, strike, on_stall=partial(stand.rounds, 1200))
+        with suppress(RunnerCrashed, EbbtideError):
+            round_of(stand, stand.scaling(plan))
+        assert plan.struck == label
+        stand.rounds()
+        made = [(each.name, each.version) for each in stand.harness.rows.list_policies()]
+        assert made == [("default.a", 1), ("default.b", 1), ("default.nights", 1)], label
+        for name in ("a", "b", "nights"):
+            assert stand.objects.report(name).ready is Readiness.APPLIED, label
+
+
 @by_strike
 def test_what_sleeps_is_woken_before_its_policy_goes_wherever_its_runner_is_struck(strike: Strike) -> None:
     calls = calls_of(forsaken())

@@ -91,6 +91,23 @@ class PolicyMachine(RuleBasedStateMachine):
         policy = replace(base, name=name, version=version)
         self.both(lambda store: store.put_policy(policy, told), handle)
 
+    @rule(chosen=st.sets(numbers), stale=numbers, told=entries, handle=handles)
+    def put_many(self, chosen: set[int], stale: int, told: list[LogEntry], handle: int) -> None:
+        """Names of their own: they may be written in any order, so none may depend on another."""
+        puts = []
+        for number in sorted(chosen):
+            known = self.stores[0].find_policy(policy_id(number))
+            version = (known.version if known else 0) + (number == stale)
+            puts.append((replace(make_policy(number, f"many-{number}"), version=version), told))
+
+        def put(store: PolicyStore) -> list[Any]:
+            return [
+                (type(each), str(each)) if isinstance(each, EbbtideError) else each
+                for each in store.put_policies(puts)
+            ]
+
+        self.both(put, handle)
+
     @rule(number=numbers, offset=offsets, told=entries, handle=handles)
     def delete(self, number: int, offset: int, told: list[LogEntry], handle: int) -> None:
         known = self.stores[0].find_policy(policy_id(number))

@@ -285,3 +285,41 @@ def test_an_object_that_could_not_be_told_is_told_by_the_next_round() -> None:
     deaf.deaf = False
     stand.round()
     assert deaf.report().ready is Readiness.APPLIED
+
+
+def test_more_objects_than_are_written_together_are_all_applied_in_one_round_and_then_left_alone() -> None:
+    stand = Stand()
+    for number in range(230):
+        stand.objects.put(make_object(f"p{number:03d}", f"w{number:03d}", number=200 + number))
+    stand.round()
+    policies = list(stand.harness.rows.list_policies(limit=1000))
+    assert [each.name for each in policies] == [f"default.p{number:03d}" for number in range(230)]
+    told = len(stand.objects.told)
+    assert told == 230
+    stand.rounds(2)
+    assert list(stand.harness.rows.list_policies(limit=1000)) == policies
+    assert len(stand.objects.told) == told
+
+
+def test_what_a_sleeping_policy_may_not_take_is_left_to_others() -> None:
+    """The object of a policy that sleeps asks for another target, in vain; a third may still have it."""
+    stand = Stand()
+    stand.objects.put(make_object("a", "web"))
+    stand.asleep()
+    stand.objects.put(make_object("a", "api", generation=2))
+    stand.objects.put(make_object("b", "api", number=102))
+    stand.round()
+    assert stand.objects.report("a").ready is Readiness.TARGET_ASLEEP
+    assert stand.objects.report("b").ready is Readiness.APPLIED
+    assert [each.target.workloads[0].name for each in stand.all] == ["web", "api"]
+
+
+def test_one_round_moves_a_policy_and_gives_its_target_to_another() -> None:
+    stand = Stand()
+    stand.objects.put(make_object("a", "web"))
+    stand.round()
+    stand.objects.put(make_object("a", "api", generation=2))
+    stand.objects.put(make_object("b", "web", number=102))
+    stand.round()
+    assert [each.target.workloads[0].name for each in stand.all] == ["api", "web"]
+    assert {stand.objects.report(name).ready for name in "ab"} == {Readiness.APPLIED}

@@ -19,23 +19,26 @@ from ebbtide.adapters.stores.codec.policies import (
     one_for_each,
     policy_body,
     refuse_too_many,
+    refuse_twice,
     state_body,
     targets_of,
 )
 from ebbtide.adapters.stores.policy_guards import (
     NOT_THERE,
     Stored,
+    each_alone,
     key_refusal,
     policy_refusal,
     state_refusal,
     target_refusal,
     version_refusal,
 )
-from ebbtide.errors import Conflict
+from ebbtide.errors import Conflict, EbbtideError
 from ebbtide.model.idle import IdleState, Once
 from ebbtide.model.ledger import Days, LedgerDay
 from ebbtide.model.log import Entries, LogEntry
 from ebbtide.model.policy import Policy
+from ebbtide.ports import PolicyPut
 
 if TYPE_CHECKING:
     from threading import RLock
@@ -105,6 +108,10 @@ class MemoryPolicies:
                 self._tables.states[policy.id] = (first.rev, state_body(first))
             self._log.append(entries)
         return written
+
+    def put_policies(self, puts: Sequence[PolicyPut]) -> Sequence[Policy | EbbtideError]:
+        refuse_twice(policy.id for policy, _ in puts)
+        return each_alone(lambda put: self.put_policy(*put), puts)
 
     def delete_policy(self, policy_id: str, version: int, entries: Sequence[LogEntry] = ()) -> None:
         refuse_too_many(entries)

@@ -5,11 +5,24 @@ Nothing here talks to a database: a store finds out what is there and comes here
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from ebbtide.errors import Conflict, EbbtideError, KeyUsed, NameTaken, TargetTaken, Unanswered
+from ebbtide.errors import (
+    Conflict,
+    EbbtideError,
+    KeyUsed,
+    NameTaken,
+    StoreUnusable,
+    TargetTaken,
+    Unanswered,
+    Usage,
+)
 from ebbtide.model.idle import IdleState
 from ebbtide.model.policy import Policy
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +99,22 @@ def state_refusal(state: IdleState, stored: Stored) -> Conflict:
 
 def changed_meanwhile(what: str) -> Conflict:
     return Conflict(f"{what} changed while it was being written: read it again")
+
+
+def each_alone(put: Callable[[T], Policy], puts: Sequence[T]) -> list[Policy | EbbtideError]:
+    """One after the other. One that is refused is no reason to leave the others out; a store that fails is:
+    each of them would wait for it again."""
+    found: list[Policy | EbbtideError] = []
+    for each in puts:
+        try:
+            found.append(put(each))
+        except EbbtideError as error:
+            found.append(error)
+            if not is_refusal(error):
+                break
+    return found + found[-1:] * (len(puts) - len(found))
+
+
+def is_refusal(error: EbbtideError) -> bool:
+    """Whether it is about this one policy, not about the store."""
+    return isinstance(error, Conflict | Usage) and not isinstance(error, StoreUnusable)

@@ -20,9 +20,9 @@ LONGEST_PAUSE_SECONDS = 3.0
 T = TypeVar("T")
 
 
-def repeat(clock: Clock, call: Callable[[bool], T]) -> T:
-    """`call` is told whether an earlier reply was lost, so whether it may have been done already."""
-    lost: Unanswered | None = None
+def repeat(clock: Clock, call: Callable[[bool], T], lost: Unanswered | None = None) -> T:
+    """`call` is told whether an earlier reply was lost, so whether it may have been done already; `lost` is
+    one that was lost before."""
     failures = throttles = 0
     while True:
         try:

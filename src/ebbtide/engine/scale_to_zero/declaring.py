@@ -31,6 +31,10 @@ from ebbtide.model.idle import IdleState, Phase, WakeReason
 from ebbtide.model.policy import Policy
 
 ASLEEP = (Phase.FALLING, Phase.ZERO)
+AT_ONCE = 100
+"""Policies that are written together. The lease is looked at in between."""
+
+_Wanted = tuple[Declaration, Change]
 
 
 @dataclass(slots=True)
@@ -70,41 +74,62 @@ class Declaring:
         states = {state.policy_id: state for state in self._store.list_states()}
         stored = {policy.name: policy for policy in self._book.all()}
         said = [*self._end_orphans(found, stored, states, leased)]
-        known = {policy.origin: policy for policy in stored.values() if declared_by(policy)}
-        claims = declared.Claims(stored.values())
-        for one in found:
-            policy = known.get(one.ref.origin)
-            if policy is not None:
-                seen.applied[one.ref.origin] = policy
-            if _has_time(leased):
-                said += self._apply(one, policy, stored, claims)
-        return said
+        seen.applied |= {policy.origin: policy for policy in stored.values() if declared_by(policy)}
+        return [*said, *self._bring_in(found, stored, leased)]
 
-    def _apply(
-        self, one: Declaration, known: Policy | None, stored: dict[str, Policy], claims: declared.Claims
+    def _bring_in(
+        self, found: Sequence[Declaration], stored: dict[str, Policy], leased: Leased
     ) -> Iterator[str]:
+        claims = declared.Claims(stored.values())
+        wanted: list[_Wanted] = []
+        for one in found:
+            change = self._change(one, stored, claims)
+            if change is None:
+                continue
+            wanted.append((one, change))
+            if change.moves or len(wanted) >= AT_ONCE:
+                yield from self._write(wanted, leased)
+                wanted = []
+            # What sleeps cannot be moved: others get what it asks for until it is written.
+            if not change.moves or self._is_written(one, change):
+                stored[change.policy.name] = change.policy
+                claims.put(change.policy)
+        yield from self._write(wanted, leased)
+
+    def _change(
+        self, one: Declaration, stored: Mapping[str, Policy], claims: declared.Claims
+    ) -> Change | None:
+        """What the object asks for, if anything."""
         origin = one.ref.origin
+        known = self._seen.applied.get(origin)
         if one.policy is None:
             self._seen.refused[origin] = (Readiness.INVALID, one.problem)
-            return
+            return None
         wanted = declared.merged(one.policy, known, origin)
         if wanted == known:
-            return
+            return None
         if problem := _problem_with(wanted, stored.get(wanted.name), claims):
             self._seen.refused[origin] = (
                 Readiness.CONFLICT if problem.taken else Readiness.INVALID,
                 problem.says,
             )
+            return None
+        return Change(wanted, known)
+
+    def _is_written(self, one: Declaration, change: Change) -> bool:
+        policy = self._seen.applied.get(one.ref.origin)
+        return policy is not None and policy.target == change.policy.target
+
+    def _write(self, some: Sequence[_Wanted], leased: Leased) -> Iterator[str]:
+        if not some or not _has_time(leased):
             return
-        change = Change(wanted, known)
-        try:
-            written = self._book.carry_out(change)
-        except EbbtideError as error:
-            self._seen.refused[origin] = _why_refused(error)
-            return
-        self._seen.applied[origin] = stored[written.name] = written
-        claims.put(written)
-        yield f"policy {written.name}: {change.says}, as {one.ref} says"
+        outcomes = self._book.carry_out_all([change for _, change in some])
+        for (one, change), written in zip(some, outcomes, strict=True):
+            if isinstance(written, EbbtideError):
+                self._seen.refused[one.ref.origin] = _why_refused(written)
+                continue
+            self._seen.applied[one.ref.origin] = written
+            yield f"policy {written.name}: {change.says}, as {one.ref} says"
 
     def _end_orphans(
         self,

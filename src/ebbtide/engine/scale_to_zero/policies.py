@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from ebbtide.core.scale_to_zero.policy_checks import PolicyProblem, check_policy, stamped, stranded
 from ebbtide.core.scale_to_zero.rules import written_at
-from ebbtide.errors import Conflict, NotFound, Usage
+from ebbtide.errors import Conflict, EbbtideError, NotFound, Usage
 from ebbtide.model.declared import declared_by
 from ebbtide.model.events import PolicyChange, PolicyWritten
 from ebbtide.model.idle import IdleState
@@ -51,6 +52,11 @@ class Change:
             return PolicyChange.CREATED
         same = replace(self.policy, origin=self.known.origin) == self.known
         return None if same else PolicyChange.CHANGED
+
+    @property
+    def moves(self) -> bool:
+        """Whether it changes the target, which depends on the state, too."""
+        return self.known is not None and self.known.target != self.policy.target
 
     @property
     def says(self) -> str:
@@ -99,6 +105,15 @@ class Policies:
             return self._create(change.policy)
         return change.known if change.policy == change.known else self._replace(change.policy)
 
+    def carry_out_all(self, changes: Sequence[Change]) -> list[Policy | EbbtideError]:
+        """In their order, as `carry_out` does one, but neighbours that need no more than one write each are
+        written together. For each: the policy as written, or why it was not."""
+        done: list[Policy | EbbtideError] = []
+        for moves, neighbours in groupby(changes, lambda change: change.moves):
+            some = list(neighbours)
+            done += map(self._tried, some) if moves else self._put_all(some)
+        return done
+
     def delete(self, policy: Policy) -> None:
         self.store.delete_policy(policy.id, policy.version, [self._entry(policy, PolicyChange.DELETED)])
 
@@ -142,22 +157,42 @@ class Policies:
     def _state(self, policy_id: str) -> IdleState:
         return self.store.find_state(policy_id) or IdleState(policy_id)
 
+    def _put_all(self, changes: Sequence[Change]) -> Sequence[Policy | EbbtideError]:
+        made = (
+            self._fresh(each.policy) if each.known is None else self._changed(each.policy, each.known)
+            for each in changes
+        )
+        return self.store.put_policies([(policy, [entry]) for policy, entry in made])
+
+    def _tried(self, change: Change) -> Policy | EbbtideError:
+        try:
+            return self.carry_out(change)
+        except EbbtideError as error:
+            return error
+
     def _create(self, policy: Policy) -> Policy:
-        now = int(self._clock.now())
-        schedules = stamped(policy.schedules, (), now)
-        fresh = replace(policy, version=0, created_at=now, updated_at=now, schedules=schedules)
-        return self.store.put_policy(fresh, [self._entry(fresh, PolicyChange.CREATED)])
+        fresh, entry = self._fresh(policy)
+        return self.store.put_policy(fresh, [entry])
 
     def _replace(self, policy: Policy) -> Policy:
-        stored = self.store.find_policy(policy.id)
-        known, now = stored or policy, int(self._clock.now())
-        # What is not enabled counts nothing: it must not fire for the time in which it was switched off.
-        counted = _written(known) if known.enabled else ()
-        changed = replace(policy, updated_at=now, schedules=stamped(policy.schedules, counted, now))
-        entry = self._entry(changed, PolicyChange.CHANGED)
+        known = self.store.find_policy(policy.id) or policy
+        changed, entry = self._changed(policy, known)
         if known.target == policy.target:
             return self.store.put_policy(changed, [entry])
         return self._retarget(changed, entry)
+
+    def _fresh(self, policy: Policy) -> tuple[Policy, LogEntry]:
+        now = int(self._clock.now())
+        schedules = stamped(policy.schedules, (), now)
+        fresh = replace(policy, version=0, created_at=now, updated_at=now, schedules=schedules)
+        return fresh, self._entry(fresh, PolicyChange.CREATED)
+
+    def _changed(self, policy: Policy, known: Policy) -> tuple[Policy, LogEntry]:
+        now = int(self._clock.now())
+        # What is not enabled counts nothing: it must not fire for the time in which it was switched off.
+        counted = _written(known) if known.enabled else ()
+        changed = replace(policy, updated_at=now, schedules=stamped(policy.schedules, counted, now))
+        return changed, self._entry(changed, PolicyChange.CHANGED)
 
     def _retarget(self, policy: Policy, entry: LogEntry) -> Policy:
         """Written together with the state, on the condition that nothing fell asleep since it was read."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from ebbtide.adapters.stores.policy_guards import each_alone
 from ebbtide.engine.scale_to_zero.scaling import ScalingPorts
+from ebbtide.errors import EbbtideError
 from ebbtide.model.gate import GatePort, Service, ServiceRef, Takeover
 from ebbtide.model.idle import IdleState, Once
 from ebbtide.model.ledger import Days, LedgerDay
 from ebbtide.model.log import Entries, LogEntry
 from ebbtide.model.policy import Policy
 from ebbtide.model.workload import Workload, WorkloadRef
-from ebbtide.ports import PolicyStore, Services, Workloads
+from ebbtide.ports import PolicyPut, PolicyStore, Services, Workloads
 from ebbtide.simulator.faults.calls import Plan
 from ebbtide.simulator.faults.ports import FaultyStore, Gate
 
@@ -50,6 +52,10 @@ class FaultyPolicies:
         self, policy: Policy, entries: Sequence[LogEntry] = (), state: IdleState | None = None
     ) -> Policy:
         return self._gate.act("policies.put_policy", lambda: self._inner.put_policy(policy, entries, state))
+
+    def put_policies(self, puts: Sequence[PolicyPut]) -> Sequence[Policy | EbbtideError]:
+        """One after the other: a runner may die, and a store fail, between any two of them."""
+        return each_alone(lambda put: self.put_policy(*put), puts)
 
     def delete_policy(self, policy_id: str, version: int, entries: Sequence[LogEntry] = ()) -> None:
         self._gate.act(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
@@ -165,6 +165,12 @@ def one_for_each(states: Sequence[IdleState]) -> Sequence[IdleState]:
     if len({state.policy_id for state in states}) != len(states):
         raise ValueError("a policy has two states in one write; only one can be meant")
     return states
+
+
+def refuse_twice(policy_ids: Iterable[str]) -> None:
+    found = list(policy_ids)
+    if len(set(found)) != len(found):
+        raise ValueError("a policy is written twice in one call; only one can be meant")
 
 
 def refuse_too_many(entries: Sequence[LogEntry]) -> None:

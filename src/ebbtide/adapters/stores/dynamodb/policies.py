@@ -26,7 +26,7 @@ from ebbtide.adapters.stores.dynamodb.policy_table import (
     PolicyTable,
     Step,
 )
-from ebbtide.adapters.stores.dynamodb.policy_targets import DynamoTargets
+from ebbtide.adapters.stores.dynamodb.policy_targets import DynamoTargets, first_shard
 from ebbtide.adapters.stores.dynamodb.tables import TTL_ATTRIBUTE, Tables
 from ebbtide.adapters.stores.dynamodb.values import from_wire_item
 from ebbtide.adapters.stores.repeat import repeat
@@ -35,7 +35,7 @@ from ebbtide.model.idle import IdleState, Once
 from ebbtide.model.ledger import Days, LedgerDay
 from ebbtide.model.log import Entries, LogEntry
 from ebbtide.model.policy import Policy
-from ebbtide.ports import Clock
+from ebbtide.ports import Clock, PolicyPut
 
 STEPS_IN_TRANSACTION = 100
 KEY_PLACE = 1
@@ -99,6 +99,24 @@ class DynamoPolicies:
             return written
 
         return repeat(self._clock, put)
+
+    def put_policies(self, puts: Sequence[PolicyPut]) -> Sequence[Policy | EbbtideError]:
+        """At once but for those that claim targets of one item: they would only get in each other's way."""
+        codec.refuse_twice(policy.id for policy, _ in puts)
+        together: dict[str, list[int]] = {}
+        for place, (policy, _) in enumerate(puts):
+            together.setdefault(first_shard(policy), []).append(place)
+
+        def put(places: list[int]) -> list[Policy | EbbtideError]:
+            return guards.each_alone(lambda place: self.put_policy(*puts[place]), places)
+
+        outcomes = self._table.at_once(put, together.values())
+        found = {
+            place: outcome
+            for places, some in zip(together.values(), outcomes, strict=True)
+            for place, outcome in zip(places, some, strict=True)
+        }
+        return [found[place] for place in range(len(puts))]
 
     def delete_policy(self, policy_id: str, version: int, entries: Sequence[LogEntry] = ()) -> None:
         codec.refuse_too_many(entries)

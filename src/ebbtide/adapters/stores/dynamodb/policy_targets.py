@@ -69,6 +69,11 @@ class DynamoTargets:
         return self.table.put(self.keys.targets(shard), {"rev": rev + 1, "body": body}, unchanged(rev))
 
 
+def first_shard(policy: Policy) -> str:
+    """Of the items that hold its targets; "" where it claims none."""
+    return min((_shard(target) for target in targets_of(policy)), default="")
+
+
 def _shard(target: str) -> str:
     return f"{zlib.crc32(target.encode()) % SHARDS:02d}"
 

@@ -19,47 +19,34 @@ from ebbtide.adapters.stores.codec.policies import (
     KEYS_OUTLIVE_SECONDS,
     Bodies,
     Row,
-    first_state,
     is_policy_id,
-    next_policy,
     next_state,
     one_for_each,
-    policy_body,
-    policy_columns,
     refuse_too_many,
-    state_body,
-    state_columns,
 )
 from ebbtide.adapters.stores.policy_guards import (
     NOT_THERE,
     Attempt,
     Stored,
-    changed_meanwhile,
     key_refusal,
-    policy_refusal,
     state_refusal,
     version_refusal,
 )
 from ebbtide.adapters.stores.repeat import repeat
 from ebbtide.adapters.stores.sql.driver import Driver, Lent, Statement
 from ebbtide.adapters.stores.sql.policy_ledger import add_day, read_day
+from ebbtide.adapters.stores.sql.policy_puts import PolicyPuts, RowRefused, demand_one_row, state_values
 from ebbtide.adapters.stores.sql.policy_statements import PolicyStatements
-from ebbtide.adapters.stores.sql.policy_targets import claim_targets
-from ebbtide.errors import Conflict, Retryable, StoreUnusable
+from ebbtide.errors import EbbtideError, Retryable, StoreUnusable
 from ebbtide.model.idle import IdleState, Once
 from ebbtide.model.ledger import Days, LedgerDay
 from ebbtide.model.log import Entries, LogEntry
 from ebbtide.model.policy import Policy
-from ebbtide.ports import Clock
+from ebbtide.ports import Clock, PolicyPut
 
 STATES_IN_TRANSACTION = 1000
 """More would keep a wake of one of them waiting for long."""
-_NAME_WAS_TAKEN = "23505"
 T = TypeVar("T")
-
-
-class _Refused(Conflict):
-    """The condition of a write did not hold; the transaction is rolled back."""
 
 
 class SqlPolicies:
@@ -68,6 +55,7 @@ class SqlPolicies:
         self._cluster = cluster
         self._driver = driver
         self._sql = PolicyStatements(driver.dialect)
+        self._puts = PolicyPuts(driver, self._sql, clock, cluster)
         self._policies = Bodies(Policy)
         self._states = Bodies(IdleState)
 
@@ -90,36 +78,10 @@ class SqlPolicies:
     def put_policy(
         self, policy: Policy, entries: Sequence[LogEntry] = (), state: IdleState | None = None
     ) -> Policy:
-        refuse_too_many(entries)
-        written = next_policy(policy)
-        nonce = uuid.uuid4().hex
-        values = self._values(policy_id=policy.id, expected=policy.version, nonce=nonce)
-        values |= policy_columns(written) | {"body": policy_body(written)}
-        log = log_rows(self._cluster, entries)
+        return self._puts.put(policy, entries, state)
 
-        statement = self._sql.update_policy if policy.version else self._sql.insert_policy
-
-        def write(lent: Lent) -> None:
-            _demand_one_row(lent.run(statement, values))
-            claim_targets(lent, self._sql, self._cluster, written)
-            if not policy.version:
-                lent.run(self._sql.insert_state, self._first_state(policy, nonce))
-            elif state is not None:
-                after = next_state(state)
-                changed = self._values(rev=after.rev, nonce=nonce) | _state_values(state, after)
-                _demand_one_row(lent.run(self._sql.update_state, changed))
-            self._append(lent, log)
-
-        def put(reply_lost: bool) -> Policy:
-            try:
-                self._driver.ask_as_one(write)
-            except (_Refused, StoreUnusable) as refused:
-                if not _is_refusal(refused):
-                    raise
-                self._settle_policy(policy, Attempt(nonce, reply_lost))
-            return written
-
-        return repeat(self._clock, put)
+    def put_policies(self, puts: Sequence[PolicyPut]) -> Sequence[Policy | EbbtideError]:
+        return self._puts.put_all(puts)
 
     def delete_policy(self, policy_id: str, version: int, entries: Sequence[LogEntry] = ()) -> None:
         refuse_too_many(entries)
@@ -128,7 +90,7 @@ class SqlPolicies:
         values, log = self._values(policy_id=policy_id, expected=version), log_rows(self._cluster, entries)
 
         def write(lent: Lent) -> None:
-            _demand_one_row(lent.run(self._sql.delete_policy, values))
+            demand_one_row(lent.run(self._sql.delete_policy, values))
             lent.run(self._sql.delete_state, values)
             lent.run(self._sql.release_targets, values)
             self._append(lent, log)
@@ -136,7 +98,7 @@ class SqlPolicies:
         def delete(_: bool) -> None:
             try:
                 self._driver.ask_as_one(write)
-            except _Refused:
+            except RowRefused:
                 stored = self._stored(self._sql.stored_policy, policy_id)
                 if stored is not NOT_THERE:
                     raise version_refusal(policy_id, version, stored) from None
@@ -159,12 +121,12 @@ class SqlPolicies:
         checked, log = checked_days(state.policy_id, days), log_rows(self._cluster, entries)
         written = next_state(state)
         nonce = uuid.uuid4().hex
-        values = self._values(rev=written.rev, nonce=nonce) | _state_values(state, written)
+        values = self._values(rev=written.rev, nonce=nonce) | state_values(state, written)
 
         def write(reply_lost: bool) -> IdleState:
             try:
                 self._write_once(values, checked, log, once)
-            except _Refused:
+            except RowRefused:
                 stored = self._stored(self._sql.stored_state, state.policy_id)
                 what = f"the state of policy {state.policy_id}"
                 if not Attempt(nonce, reply_lost).was_carried_out(stored, state.rev, what):
@@ -226,7 +188,7 @@ class SqlPolicies:
         self, values: Row, days: Sequence[LedgerDay], log: Sequence[Row], once: Once | None
     ) -> None:
         def write(lent: Lent) -> None:
-            _demand_one_row(lent.run(self._sql.update_state, values))
+            demand_one_row(lent.run(self._sql.update_state, values))
             if once is not None:
                 self._use_up(lent, once)
             for day in days:
@@ -245,7 +207,7 @@ class SqlPolicies:
 
     def _write_many(self, states: Sequence[IdleState]) -> list[IdleState]:
         after = {state.policy_id: next_state(state) for state in states}
-        rows = [_state_values(state, after[state.policy_id]) for state in states]
+        rows = [state_values(state, after[state.policy_id]) for state in states]
         values = self._values(nonce=uuid.uuid4().hex, rows=msgspec.json.encode(rows).decode())
         values["ids"] = f"{{{','.join(after)}}}"
 
@@ -259,23 +221,6 @@ class SqlPolicies:
         done = repeat(self._clock, lambda lost: self._driver.ask_as_one(lambda lent: write(lent, lost)))
         written = {policy_id for (policy_id,) in done}
         return [state for policy_id, state in after.items() if policy_id in written]
-
-    def _settle_policy(self, policy: Policy, attempt: Attempt) -> None:
-        """Say why it was refused; return when it was not, but is our own of which the reply was lost."""
-        stored = self._stored(self._sql.stored_policy, policy.id)
-        if attempt.was_carried_out(stored, policy.version, f"policy {policy.name!r}"):
-            return
-        holder = self._rows(self._sql.holder_of_name, name=policy.name)
-        raise policy_refusal(policy, stored, holder[0][0] if holder else "") or changed_meanwhile(
-            f"policy {policy.name!r}"
-        )
-
-    def _first_state(self, policy: Policy, nonce: str) -> Row:
-        first = first_state(policy)
-        known = policy_columns(policy)
-        values = self._values(policy_id=policy.id, row_id=str(uuid.uuid4()), rev=first.rev, nonce=nonce)
-        moments = {"created_at": known["created_at"], "updated_at": known["created_at"]}
-        return values | moments | state_columns(first) | {"body": state_body(first)}
 
     def _append(self, lent: Lent, rows: Sequence[Row]) -> None:
         if rows:
@@ -293,18 +238,3 @@ class SqlPolicies:
 
     def _ask(self, question: Callable[[Lent], T]) -> T:
         return repeat(self._clock, lambda _: self._driver.ask(question))
-
-
-def _state_values(state: IdleState, written: IdleState) -> Row:
-    body = state_body(written)
-    return {"policy_id": state.policy_id, "expected": state.rev, **state_columns(state), "body": body}
-
-
-def _is_refusal(error: Exception) -> bool:
-    """A name that another took between our look and our write is refused by its index."""
-    return isinstance(error, _Refused) or getattr(error.__cause__, "sqlstate", "") == _NAME_WAS_TAKEN
-
-
-def _demand_one_row(changed: Any) -> None:
-    if changed.rowcount != 1:
-        raise _Refused
