@@ -18,6 +18,7 @@ from ebbtide.bootstrap import SystemClock
 from ebbtide.config import Config
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
+from ebbtide.entrypoints.doctor.command import sentences
 from ebbtide.entrypoints.doctor.examine import (
     examine_metrics,
     examine_prices,
@@ -194,3 +195,11 @@ def test_types_without_a_price_and_old_prices_are_wrong(tmp_path: Path) -> None:
     config = config_of(f"prices: {{file: {file}}}\n")
     late = date(2026, 1, 1) + timedelta(days=90)
     assert [ok for ok, _ in says(examine_prices(config, lambda: late))] == [True, False]
+
+
+def test_a_finding_names_one_next_step() -> None:
+    refused = "the cloud does not answer: listing: refused (unauthorized). Next: check HCLOUD_TOKEN."
+    assert sentences(Finding(False, refused, "check the access to hetzner")) == refused
+    plain = Finding(False, "no pool claims 2 nodes.", "run `ebbtide adopt`")
+    assert sentences(plain) == "no pool claims 2 nodes. Next: run `ebbtide adopt`"
+    assert sentences(Finding(True, "the store is ready")) == "the store is ready"

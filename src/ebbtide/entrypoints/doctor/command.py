@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ebbtide.adapters.kube.doctor import Finding
     from ebbtide.config import Config
 
+NEXT = "Next: "
+
 
 def doctor(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
     """Examine cluster, cloud, store, metrics and prices; say what to fix. Code 1 when there is something."""
@@ -89,4 +91,11 @@ def _cluster(config: Config, workers: list[str]) -> Iterator[Finding]:
 
 def _line(finding: Finding) -> Text:
     mark = ("good ", GOOD) if finding.ok else ("wrong", BAD)
-    return Text.assemble(mark, f"  {finding.says}", f". Next: {finding.fix}" if finding.fix else "")
+    return Text.assemble(mark, f"  {sentences(finding)}")
+
+
+def sentences(finding: Finding) -> str:
+    """What was found, and the next step. An error may name its own, which is more exact than ours."""
+    if not finding.fix or NEXT in finding.says:
+        return finding.says
+    return f"{finding.says.rstrip('.')}. {NEXT}{finding.fix}"
