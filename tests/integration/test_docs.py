@@ -111,6 +111,35 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
+ANCHOR = re.compile(r"\]\(([^)#\s]*)#([^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+
+
+def slugs(page: Path) -> set[str]:
+    """The anchors of a page, as the site and GitHub both make them of its headings."""
+    text = BLOCK.sub("", page.read_text())
+    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in HEADING.findall(text))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_anchor_of_a_link_is_a_heading_there(page: Path) -> None:
+    found = [(target, anchor) for target, anchor in ANCHOR.findall(page.read_text()) if "://" not in target]
+    places = [((page.parent / target) if target else page, anchor) for target, anchor in found]
+    assert [anchor for place, anchor in places if place.suffix == ".md" and anchor not in slugs(place)] == []
+
+
+def test_every_page_of_the_docs_is_in_the_navigation_of_the_site_and_in_the_list_of_pages() -> None:
+    """`make docs` builds the site and is an error for a link that leads nowhere, but needs its tools. This
+    needs nothing, so a page that nobody finds is noticed with every change."""
+    pages = {page.relative_to(ROOT).as_posix() for page in (ROOT / "docs").rglob("*.md")}
+    named = re.findall(r"(?:- |: )([\w./-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert [name for name in named if not (ROOT / name).exists()] == []
+    assert sorted(pages - set(named)) == []
+    listed = set(LINK.findall((ROOT / "docs/README.md").read_text()))
+    assert sorted(name for name in pages - {"docs/README.md"} if name[len("docs/") :] not in listed) == []
+
+
 def test_the_settings_named_next_to_those_of_other_autoscalers_are_there() -> None:
     known = {key for path, _ in leaf_fields() for key in (path_text(path), path[-1])}
     known |= set(PoolKeys.model_fields) | {"pools", "budgets"}
