@@ -101,7 +101,7 @@ class DynamoPolicies:
         return repeat(self._clock, put)
 
     def put_policies(self, puts: Sequence[PolicyPut]) -> Sequence[Policy | EbbtideError]:
-        """At once but for those that claim targets of one item: they would only get in each other's way."""
+        """At once, except those that claim targets of one item: they would only get in each other's way."""
         codec.refuse_twice(policy.id for policy, _ in puts)
         together: dict[str, list[int]] = {}
         for place, (policy, _) in enumerate(puts):
