@@ -25,9 +25,8 @@ from ebbtide.core.nodes.fit import Placement
 from ebbtide.core.nodes.offers import all_offers
 from ebbtide.core.nodes.sizing import LaunchPlan, plan_launch
 from ebbtide.model.decision import Decision
-from ebbtide.model.money import Price
 from ebbtide.model.pod import Pod, PodPhase
-from ebbtide.model.pool import NodeType, Pool
+from ebbtide.model.pool import NodeType, Pool, Price
 from ebbtide.model.record import Record
 from ebbtide.model.resources import Resources
 from ebbtide.model.scheduling import (

@@ -46,13 +46,13 @@ WALKS = (
             "within_budget",
             "removals._evict",
             "rounds._round",
-            "perform._do",
+            "rounds._do",
         ),
     ),
     Walk(
         "spot notice to launch",
         "notices.answer_notices",
-        ("observe", "spot.take_in", "_with_replacement", "slots._launching", "rounds._round", "perform._do"),
+        ("observe", "spot.take_in", "_with_replacement", "slots._launching", "rounds._round", "rounds._do"),
     ),
     Walk(
         "wake to replicas",
@@ -65,10 +65,10 @@ WALKS = (
         (
             "evaluate",
             "look.look",
-            "build.build",
+            "look.build",
             "sweep",
             "replaced",
-            "choose.plain",
+            "choose._frontier",
             "why_not_fitting",
             "cooled_down",
             "moves.mark",
@@ -76,7 +76,7 @@ WALKS = (
             "eviction",
             "note_leaving",
             "rounds._round",
-            "perform._do",
+            "rounds._do",
         ),
     ),
 )

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
-from ebbtide.model.money import Price
 from ebbtide.model.node import Instance, Node
 from ebbtide.model.operation import (
     Consolidate,
@@ -26,7 +25,7 @@ from ebbtide.model.operation import (
     spot_id,
 )
 from ebbtide.model.pod import Budget, Pod
-from ebbtide.model.pool import NodeType, Pool
+from ebbtide.model.pool import NodeType, Pool, Price
 from ebbtide.model.record import Record
 from ebbtide.model.resources import Resources
 from ebbtide.model.scheduling import LabelSelector, Operator, Requirement

@@ -12,8 +12,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from ebbtide.engine.ports import ALWAYS, Always, Tracked
 from ebbtide.engine.steady import Steady
-from ebbtide.engine.thinking import ALWAYS, Always, Tracked
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from ebbtide.model.money import Price
 from ebbtide.model.node import Market
-from ebbtide.model.pool import NodeType, Pool
+from ebbtide.model.pool import NodeType, Pool, Price
 from ebbtide.model.resources import Resources
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.world.rules import BudgetSpec, Kind, Rules, Span, WorkloadSpec, pod_template

@@ -73,7 +73,7 @@ def _with_policies(config: Config, ports: Ports, owner: str) -> Ports:
     if not config.policies:
         return ports
     from ebbtide.bootstrap.scaling import with_scaling
-    from ebbtide.engine.scale_to_zero.loop import run_rounds
+    from ebbtide.engine.scale_to_zero.scaling import run_rounds
 
     while True:
         try:

@@ -10,7 +10,7 @@ from typing import get_args, get_type_hints
 
 from ebbtide.core.operations import facts
 from ebbtide.core.operations.machine import Work
-from ebbtide.engine.observers import Observers
+from ebbtide.engine.ports import Observers
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.idle import Phase
 from ebbtide.model.operation import Operation, Spot

@@ -101,7 +101,7 @@ OF_HEADROOM = (
     ),
     Mutant(
         "consolidation replaces nodes by those of another weight",
-        "replace._of_same_weight",
+        "sweep._of_same_weight",
         "weights == {offer.pool.weight}",
         "True",
         ("unit:tests/unit/consolidation/test_choice.py", "story:a-pool-whose-weight-flips"),

@@ -138,7 +138,7 @@ OF_LANES = (
     ),
     Mutant(
         "a crash in one lane is held against the other",
-        "lanes._count_run",
+        "record_machine._count_run",
         "with_runs(lane, clean(record), runs_in(lane, record))",
         "with_runs(Lane.REMOVING, record, record.unclean_removal_runs + 1)",
         (TICKS,),

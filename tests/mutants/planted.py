@@ -496,7 +496,7 @@ OF_THE_ENGINE = (
     ),
     Mutant(
         "runs are not counted",
-        "lanes._count_run",
+        "record_machine._count_run",
         "with_runs(lane, others, runs_in(lane, record) + 1)",
         "others",
         ("table:always_crashes",),

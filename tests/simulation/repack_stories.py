@@ -10,10 +10,9 @@ from dataclasses import replace
 from decimal import Decimal
 
 from ebbtide.model.consolidation import ConsolidationSettings
-from ebbtide.model.money import Price
 from ebbtide.model.node import Market
 from ebbtide.model.operation import Consolidate
-from ebbtide.model.pool import NodeType
+from ebbtide.model.pool import NodeType, Price
 from ebbtide.model.resources import Resources
 from ebbtide.ports import Store
 from ebbtide.simulator.world.rules import BudgetSpec, Kind, Rules, WorkloadSpec, pod_template

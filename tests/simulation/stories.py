@@ -14,10 +14,9 @@ from itertools import count
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.engine.loop import guarded_tick
 from ebbtide.engine.ports import Ports
-from ebbtide.model.money import Price
 from ebbtide.model.node import LEAVING, Market
 from ebbtide.model.operation import ScaleDown
-from ebbtide.model.pool import NodeType, Pool
+from ebbtide.model.pool import NodeType, Pool, Price
 from ebbtide.model.record import Record
 from ebbtide.model.resources import Resources
 from ebbtide.model.settings import Settings

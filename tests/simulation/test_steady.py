@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ebbtide.engine.ports import Tracked
 from ebbtide.engine.steady import Steady
-from ebbtide.engine.thinking import Tracked
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot

@@ -8,10 +8,9 @@ from decimal import Decimal
 
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.headroom import Headroom
-from ebbtide.model.money import Price
 from ebbtide.model.node import Market
 from ebbtide.model.policy import Policy, ZeroDefaults
-from ebbtide.model.pool import NodeType, Pool, PoolLimits
+from ebbtide.model.pool import NodeType, Pool, PoolLimits, Price
 from ebbtide.model.resources import Resources
 from ebbtide.model.schedule import CronWindow
 from ebbtide.model.settings import Settings

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ebbtide.entrypoints.views.budgets import budget_lines
-from ebbtide.entrypoints.views.decisions import budget_text
+from ebbtide.entrypoints.views.decisions import budget_lines, budget_text
 from ebbtide.model.budget import RemovalBudget
 from ebbtide.model.schedule import CronWindow
 from tests.builders import make_pool, make_record, make_removal, make_scale_down, make_settings

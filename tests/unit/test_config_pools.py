@@ -11,9 +11,8 @@ from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
 from ebbtide.core.prices import CATALOGUE
 from ebbtide.errors import ConfigError
-from ebbtide.model.money import Price
 from ebbtide.model.node import Market
-from ebbtide.model.pool import NodeType, Pool
+from ebbtide.model.pool import NodeType, Pool, Price
 from ebbtide.model.resources import Resources
 from ebbtide.model.scheduling import Taint, TaintEffect
 

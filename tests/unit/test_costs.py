@@ -4,9 +4,8 @@ from dataclasses import replace
 from decimal import Decimal
 
 from ebbtide.core.prices import CostPoint, cost_point, paid, price_of
-from ebbtide.model.money import Price
 from ebbtide.model.node import Market, Node
-from ebbtide.model.pool import NodeType, Pool
+from ebbtide.model.pool import NodeType, Pool, Price
 from ebbtide.model.resources import Resources
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import ClusterView, Snapshot

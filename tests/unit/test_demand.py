@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ebbtide.core.consolidation.evaluate import evaluate
-from ebbtide.core.nodes.demand import PARTS, settled, track_demand
+from ebbtide.core.consolidation.pace import PARTS, settled, track_demand
 from ebbtide.core.nodes.timers import track
 from ebbtide.core.nodes.underused import choose_underused
 from ebbtide.model.consolidation import ConsolidationSettings

@@ -18,8 +18,7 @@ from ebbtide.bootstrap.metrics import metrics_served
 from ebbtide.config.document import Read
 from ebbtide.config.load import build_config
 from ebbtide.engine.loop import guarded_tick
-from ebbtide.engine.observers import Observers
-from ebbtide.engine.ports import Ports
+from ebbtide.engine.ports import Observers, Ports
 from ebbtide.errors import ConfigError, Retryable
 from ebbtide.model.decision import Decision
 from ebbtide.model.record import CLUSTER_LEASE

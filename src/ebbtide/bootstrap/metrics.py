@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ebbtide.config import Config
-from ebbtide.engine.observers import Observers
-from ebbtide.engine.ports import Ports
+from ebbtide.engine.ports import Observers, Ports
 
 if TYPE_CHECKING:
     from ebbtide.adapters.metrics_export.serving import Health

@@ -17,9 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
-from ebbtide.model.money import Price
 from ebbtide.model.node import Market, Node
-from ebbtide.model.pool import NodeType, Pool
+from ebbtide.model.pool import NodeType, Pool, Price
 from ebbtide.model.resources import Resources
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot

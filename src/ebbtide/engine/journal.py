@@ -1,4 +1,6 @@
-"""Decisions in the log, with all their inputs, and read back to be explained and computed again."""
+"""Decisions in the log, with all their inputs; read back to be explained, and computed again from everything
+that they depended on.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from typing import Any, get_type_hints
 
 from ebbtide import typed
 from ebbtide.core.consolidation.summary import evaluated
-from ebbtide.errors import UNREADABLE, StoreUnusable, Usage
+from ebbtide.core.nodes.decide import decide
+from ebbtide.core.packing.pack import why_missing
+from ebbtide.errors import UNREADABLE, SolverMissing, StoreUnusable, Usage
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.decision import Decision
 from ebbtide.model.events import DecisionMade, Inputs
@@ -97,3 +101,16 @@ def _part(entry: LogEntry, name: str) -> Any:
     if entry.kind is not LogKind.DECISION or name not in entry.data:
         raise Usage(f"log entry {entry.id} is no decision but {entry.kind}: take an id from `ebbtide log`")
     return entry.data[name]
+
+
+def decide_again(entry: LogEntry) -> tuple[Decision, Decision]:
+    """As it is stored, and as it comes out now. `SolverMissing` where it was packed with what is not
+    installed here: another packer gives another plan, which would say nothing about the stored one."""
+    stored, inputs = read_decision(entry), read_inputs(entry)
+    why = why_missing(inputs.settings.packer)
+    if why:
+        raise SolverMissing(
+            f"decision {stored.id} cannot be computed again here: {why}; nothing was touched. "
+            "Run: pip install 'ebbtide[solver]'"
+        )
+    return stored, decide(inputs.snapshot, inputs.record, inputs.settings, inputs.now, stored.id)

@@ -1,13 +1,29 @@
-"""All ports to the outside in one value, so a tick can run against a simulated world."""
+"""All ports to the outside in one value, so a tick can run against a simulated world; several observers as
+one; and the two pure steps of a tick: bring the record up to date, and decide.
+
+A fault of an observer that only watches must never become one of the tick. `ports.thinking` carries out
+the pure steps. `ALWAYS` computes every time. A simulation may use `engine.steady`, which does not compute
+again what provably comes out the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from ebbtide.engine.observers import Observers
-from ebbtide.engine.thinking import ALWAYS, Thinking
+from ebbtide.core.consolidation.emptied_nodes import track_leaving
+from ebbtide.core.nodes import decide
+from ebbtide.core.nodes.orphans import track_orphans
+from ebbtide.core.nodes.timers import track
+from ebbtide.core.nodes.unwell import track_unfit
+from ebbtide.model.decision import Decision
+from ebbtide.model.effect import Outcome
+from ebbtide.model.operation import Operation, Spot
+from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
 from ebbtide.ports import (
     Clock,
     Cloud,
@@ -24,8 +40,72 @@ from ebbtide.ports import (
     Workloads,
 )
 
-NOBODY = Observers()
+_log = logging.getLogger(__name__)
 SettingsNow = Callable[[Settings], Settings]
+Tracked = tuple[Record, tuple[str, ...]]
+"""The record with its timers brought up to now, and warnings to say aloud."""
+
+
+class Observers:
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def looked(self, snapshot: Snapshot, record: Record) -> None:
+        self._tell(lambda each: each.looked(snapshot, record))
+
+    def decided(self, decision: Decision) -> None:
+        self._tell(lambda each: each.decided(decision))
+
+    def began(self, work: Operation | Spot) -> None:
+        self._tell(lambda each: each.began(work))
+
+    def advanced(self, before: Operation | Spot, after: Operation | Spot) -> None:
+        self._tell(lambda each: each.advanced(before, after))
+
+    def performed(self, outcomes: Sequence[Outcome]) -> None:
+        self._tell(lambda each: each.performed(outcomes))
+
+    def closed(self, work: Operation | Spot, succeeded: bool) -> None:
+        self._tell(lambda each: each.closed(work, succeeded))
+
+    def ticked(self, seconds: float, held: bool, error: str) -> None:
+        self._tell(lambda each: each.ticked(seconds, held, error))
+
+    def _tell(self, tell: Callable[[Observer], None]) -> None:
+        for each in self._observers:
+            try:
+                tell(each)
+            except Exception as error:  # whatever it is: deciding does not depend on it
+                _log.warning("%s failed: %s: %s", type(each).__name__, type(error).__name__, error)
+
+
+NOBODY = Observers()
+
+
+class Thinking(Protocol):
+    def track(self, snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Tracked: ...
+
+    def decide(
+        self, snapshot: Snapshot, record: Record, settings: Settings, now: int, decision_id: str
+    ) -> Decision: ...
+
+
+class Always:
+    """Computes every time."""
+
+    def track(self, snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Tracked:
+        record, warnings = track(snapshot, record, settings, now)
+        record = track_leaving(snapshot, record, now)
+        record = track_orphans(snapshot, record, settings, now)
+        return track_unfit(snapshot, record, settings, now), warnings
+
+    def decide(
+        self, snapshot: Snapshot, record: Record, settings: Settings, now: int, decision_id: str
+    ) -> Decision:
+        return decide.decide(snapshot, record, settings, now, decision_id)
+
+
+ALWAYS = Always()
 
 
 def as_they_are(settings: Settings) -> Settings:

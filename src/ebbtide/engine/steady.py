@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from ebbtide.core.nodes.decide import decide
 from ebbtide.engine.moment import Moment, said_at, unmarked
-from ebbtide.engine.thinking import ALWAYS, Tracked
+from ebbtide.engine.ports import ALWAYS, Tracked
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.pod import Budget
 from ebbtide.model.record import Record

@@ -17,12 +17,11 @@ from ebbtide.core.nodes.refused import taken_up_again
 from ebbtide.core.nodes.timers import pressing_at
 from ebbtide.core.operations import consolidate, facts, machine, scale_down, scale_up
 from ebbtide.engine.journal import consolidation_entry, decision_entry
-from ebbtide.engine.lanes import Lane, clean, open_in, run_lane, with_runs
 from ebbtide.engine.leased import Leased, released
 from ebbtide.engine.notices import answer_notices
 from ebbtide.engine.observe import observe
 from ebbtide.engine.ports import Ports
-from ebbtide.engine.record_machine import LeasedRun
+from ebbtide.engine.record_machine import Lane, LeasedRun, clean, open_in, run_lane, with_runs
 from ebbtide.engine.rounds import refuse_if_broken
 from ebbtide.errors import Conflict, EbbtideError, LeaseLost
 from ebbtide.model.decision import Action, Decision

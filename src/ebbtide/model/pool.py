@@ -1,11 +1,13 @@
-"""Pools: groups of nodes that Ebbtide may launch and remove, and the types each may launch."""
+"""Pools: groups of nodes that Ebbtide may launch and remove, the types each may launch, and prices. A price
+that is not known is None wherever it may appear, never zero.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 
 from ebbtide.model.budget import RemovalBudget
-from ebbtide.model.money import Price
 from ebbtide.model.node import Market
 from ebbtide.model.resources import Resources
 from ebbtide.model.scheduling import Labels, Taint
@@ -70,3 +72,12 @@ class Pool:
 
     def type_named(self, name: str) -> NodeType | None:
         return next((node_type for node_type in self.types if node_type.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    per_hour: Decimal
+    currency: str
+    source: str
+    as_of: str = ""
+    """The day the price was read, ISO 8601; empty where the source does not say."""

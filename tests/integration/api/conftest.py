@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.entrypoints.api.app import make_app
-from ebbtide.entrypoints.api.limiting import Limiter
+from ebbtide.entrypoints.api.guard import Limiter
 from ebbtide.entrypoints.api.scopes import Scope, Token, digest_of
 from ebbtide.entrypoints.api.sight import Sight
 from ebbtide.entrypoints.api.site import Site

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ebbtide.entrypoints.api.limiting import Limiter, address_key
+from ebbtide.entrypoints.api.guard import Limiter, address_key
 from ebbtide.entrypoints.api.scopes import Scope
 from ebbtide.simulator.run.live import Live
 from tests.integration.api.conftest import TOKENS, client_of, make_site

@@ -10,9 +10,9 @@ import pytest
 
 from ebbtide.core.consolidation.game_servers import PLAN, TIER
 from ebbtide.model.decision import Refusal
-from ebbtide.model.money import Price
 from ebbtide.model.node import Ownership
 from ebbtide.model.operation import SpotKind
+from ebbtide.model.pool import Price
 from ebbtide.model.record import CapacityBackoff, DrainBackoff, Emptied, Leaving, Record
 from ebbtide.model.resources import Resources
 from tests.builders import NOW, make_budget, make_instance_of, make_pool, make_spot, make_type

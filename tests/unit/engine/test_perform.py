@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ebbtide.engine.perform import perform
+from ebbtide.engine.rounds import perform
 from ebbtide.errors import (
     BudgetExhausted,
     EbbtideError,

@@ -11,8 +11,7 @@ from ebbtide.bootstrap import refuse_without_packer
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
 from ebbtide.core.nodes.decide import decide
-from ebbtide.engine.journal import decision_entry, read_inputs
-from ebbtide.engine.replaying import decide_again
+from ebbtide.engine.journal import decide_again, decision_entry, read_inputs
 from ebbtide.errors import SolverMissing
 from ebbtide.model.events import Inputs
 from ebbtide.model.log import LogEntry

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ebbtide.engine.lanes import ENDLESS
 from ebbtide.engine.notices import answer_notices
-from ebbtide.engine.observers import Observers
+from ebbtide.engine.ports import Observers
+from ebbtide.engine.record_machine import ENDLESS
 from ebbtide.engine.scale_to_zero.context import step_of
 from ebbtide.engine.scale_to_zero.policies import Policies
 from ebbtide.model.idle import Phase, WakeReason

@@ -17,7 +17,7 @@ from ebbtide.core.operations import machine
 from ebbtide.core.operations.machine import Work
 from ebbtide.core.operations.situation import Situation
 from ebbtide.engine.observe import observe
-from ebbtide.engine.perform import perform
+from ebbtide.engine.rounds import perform
 from ebbtide.model.effect import Cordon
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Removal, RemovalState, SpotKind

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from ebbtide.engine.scale_to_zero.loop import LEAST_BUDGET_SECONDS, guarded_round
 from ebbtide.engine.scale_to_zero.round import SENTENCES
-from ebbtide.engine.scale_to_zero.scaling import RoundReport, Scaling
+from ebbtide.engine.scale_to_zero.scaling import LEAST_BUDGET_SECONDS, RoundReport, Scaling, guarded_round
 from ebbtide.errors import Retryable
 from ebbtide.model.idle import Phase
 from ebbtide.model.policy import Schedule, Signal, SignalKind

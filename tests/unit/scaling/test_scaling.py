@@ -10,7 +10,7 @@ import pytest
 
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.core.scale_to_zero.eta import Learned
-from ebbtide.engine.scale_to_zero.loop import guarded_round
+from ebbtide.engine.scale_to_zero.scaling import guarded_round
 from ebbtide.errors import NotFound, Retryable, Usage
 from ebbtide.model.events import OperationKind, PartKind, Transition
 from ebbtide.model.idle import NodeFirst, NodeNeed, Phase, WakeReason

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from ebbtide.engine.scale_to_zero.loop import run_rounds
-from ebbtide.engine.scale_to_zero.scaling import Scaling
+from ebbtide.engine.scale_to_zero.scaling import Scaling, run_rounds
 from ebbtide.errors import NotFound
 from ebbtide.model.events import OperationKind, PartKind, Transition
 from ebbtide.model.idle import Phase, WakeReason, WakeTime, wake_id

@@ -18,8 +18,8 @@ from ebbtide.adapters.clouds.aws_errors import GONE, Answered, translated
 from ebbtide.adapters.clouds.hetzner_errors import translated as translated_hetzner
 from ebbtide.adapters.clouds.identity import label_value, read_label_value
 from ebbtide.core.prices import PriceBook
-from ebbtide.model.money import Price
 from ebbtide.model.node import Market, Node
+from ebbtide.model.pool import Price
 
 if TYPE_CHECKING:
     from hcloud import Client

@@ -18,10 +18,9 @@ from dataclasses import replace
 from ebbtide.core.consolidation.choose import Choice, first_reason
 from ebbtide.core.consolidation.game_servers import is_starting
 from ebbtide.core.consolidation.look import Look, look
-from ebbtide.core.consolidation.pace import cooled_down
+from ebbtide.core.consolidation.pace import cooled_down, settled
 from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.capacity import standing
-from ebbtide.core.nodes.demand import settled
 from ebbtide.core.nodes.question import Question, in_progress
 from ebbtide.core.packing.types import Budget, CountingClock
 from ebbtide.core.words import count_of

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ebbtide.core.consolidation.drafts import Space
-from ebbtide.core.consolidation.fill import Content, fill
+from ebbtide.core.consolidation.drafts import Content, Space, fill
 from ebbtide.core.consolidation.scene import Scene
 from ebbtide.core.packing.fill import Arrays, Bools, Combos, Floats, Ints
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ebbtide.core.consolidation.pace import forget_evictions
+from ebbtide.core.consolidation.pace import forget_evictions, track_demand
 from ebbtide.core.nodes import headroom
 from ebbtide.core.nodes.capacity import coming_slots, counted, enlisted, missing_by_pool
-from ebbtide.core.nodes.demand import track_demand
 from ebbtide.core.nodes.gates import placed_pods, plausible
 from ebbtide.core.nodes.underused import track_underused
 from ebbtide.core.nodes.unwell import track_unwell

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from ebbtide.core.consolidation.pace import settled
 from ebbtide.core.nodes.capacity import doomed, expected_slots, staying
-from ebbtide.core.nodes.demand import settled
 from ebbtide.core.nodes.drain import Disruptions
 from ebbtide.core.nodes.fit import placement_of
 from ebbtide.core.nodes.gates import carries_nothing, none_pending_for, pool_room, sleeping_pools

@@ -16,8 +16,7 @@ from typing import assert_never
 from ebbtide.core.scale_to_zero import machine
 from ebbtide.core.scale_to_zero.machine import Observed, StepResult, TargetStep, check_invariants
 from ebbtide.engine.leased import Leased
-from ebbtide.engine.perform import NO_TIME, failure
-from ebbtide.engine.rounds import refuse_if_broken
+from ebbtide.engine.rounds import NO_TIME, failure, refuse_if_broken
 from ebbtide.engine.scale_to_zero.context import MOST_TRIES, PolicyContext
 from ebbtide.engine.scale_to_zero.gating import Gating
 from ebbtide.errors import Conflict, EbbtideError, NotFound, Unanswered

@@ -1,12 +1,16 @@
-"""Scale to zero and back: everything that the API, the command line and the loop ask of policies at work.
+"""Scale to zero and back: everything that the API, the command line and the loop ask of policies at work;
+and the idle loop of a process that stays: a round every so often, next to the ticks, until asked to stop.
 
-Writing a policy is the business of `PolicyStore`; here is what happens to its target. Safe to use from many
-threads, and from many processes over one store.
+Writing a policy is the business of `PolicyStore`; here is what happens to its target. Safe to use from
+many threads, and from many processes over one store. The loop is one of its own, since a slow metric must
+not delay a node, nor a slow cloud a wake.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -21,10 +25,13 @@ from ebbtide.engine.scale_to_zero.ledger import Ledger, Rebuilt, Summary
 from ebbtide.engine.scale_to_zero.round import IdleRounds, RoundReport
 from ebbtide.engine.scale_to_zero.waking import Waking, Woken
 from ebbtide.errors import EbbtideError, Usage
+from ebbtide.model.events import Alarm, AlarmKind
 from ebbtide.model.idle import IdleState, Once, Phase, WakeReason
 from ebbtide.model.log import LogKind
 from ebbtide.model.policy import Policy, ZeroDefaults
 from ebbtide.model.settings import Settings
+from ebbtide.narrate import entry_of
+from ebbtide.redact import redact
 
 __all__ = ["RoundReport", "Scaling", "ScalingPorts", "Summary", "Woken"]
 
@@ -37,6 +44,10 @@ REPORTED_SECONDS = 10
 YEAR_SECONDS = 31_536_000
 NO_TIME_LEFT = 0.001
 """Of a wake that takes longer than expected: it is not over, and no new promise is made."""
+JITTER = 0.1
+LEAST_BUDGET_SECONDS = 30.0
+
+OnRound = Callable[[RoundReport], None]
 
 
 class Scaling:
@@ -213,3 +224,27 @@ def _used(policy: Policy, state: IdleState, at: int, now: int) -> TargetStep:
         step = stay_up(policy, state, "", now, at)
         return TargetStep(replace(step.state, last_activity_at=at), stretches=step.stretches)
     return TargetStep(replace(state, last_activity_at=max(at, state.last_activity_at)))
+
+
+def guarded_round(scaling: Scaling, owner: str) -> RoundReport:
+    """A round that turns any error into an alarm; the next one starts from the states."""
+    ports = scaling.ports
+    now = ports.clock.now()
+    deadline = now + max(scaling.defaults.check_interval_seconds, LEAST_BUDGET_SECONDS)
+    try:
+        return scaling.round(owner, deadline)
+    except EbbtideError as error:
+        alarm = Alarm(AlarmKind.ROUND_FAILED, str(error))
+    except Exception as error:  # a daemon must outlive a bug in one round
+        detail = redact(f"{type(error).__name__}: {error}")
+        alarm = Alarm(AlarmKind.ROUND_FAILED, detail, unexpected=True)
+    entry = entry_of(ports.new_id(), int(now), alarm)
+    ports.notifier.notify(entry)
+    return RoundReport(int(now), entry.says, held=False)
+
+
+def run_rounds(scaling: Scaling, owner: str, stop: threading.Event, on_round: OnRound) -> None:
+    chance = random.Random(owner)
+    while not stop.is_set():
+        on_round(guarded_round(scaling, owner))
+        stop.wait(scaling.defaults.check_interval_seconds * (1 + JITTER * chance.uniform(-1, 1)))

@@ -1,19 +1,36 @@
-"""The application: guard, routes, errors, and an OpenAPI document that names the scope of every route."""
+"""The application: guard, routes in the order of the document, errors, and an OpenAPI document that names
+the scope of every route; and `/healthz`, `/readyz` and `/metrics`, for probes and for Prometheus.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, Depends, FastAPI
+from fastapi.responses import PlainTextResponse, Response
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 
 from ebbtide import __version__
+from ebbtide.engine.scale_to_zero.policies import Policies
 from ebbtide.entrypoints.api import problems
-from ebbtide.entrypoints.api.guard import BodyLimit, Guard, scopes_of
-from ebbtide.entrypoints.api.limiting import Limiter
-from ebbtide.entrypoints.api.routers import routers
+from ebbtide.entrypoints.api.cluster import router as cluster_routes
+from ebbtide.entrypoints.api.context import RouteContext
+from ebbtide.entrypoints.api.demo import router as demo_routes
+from ebbtide.entrypoints.api.events import router as event_routes
+from ebbtide.entrypoints.api.guard import BodyLimit, Guard, Limiter, Needs, scopes_of
+from ebbtide.entrypoints.api.hold import router as hold_routes
+from ebbtide.entrypoints.api.money import router as money_routes
+from ebbtide.entrypoints.api.pods import router as pod_routes
+from ebbtide.entrypoints.api.policies import router as policy_routes
+from ebbtide.entrypoints.api.problems import Problem
+from ebbtide.entrypoints.api.savings import router as saving_routes
+from ebbtide.entrypoints.api.scopes import Scope
 from ebbtide.entrypoints.api.site import Site
+from ebbtide.entrypoints.api.spending import router as spending_routes
+from ebbtide.entrypoints.api.strips import router as strip_routes
+from ebbtide.entrypoints.api.wakes import router as wake_routes
+from ebbtide.entrypoints.dashboard import router as pages
 
 PREFIX = "/api/v1"
 
@@ -46,3 +63,46 @@ def _say_scopes(routes: list[BaseRoute]) -> None:
             scopes = scopes_of(route.dependencies)
             extra: dict[str, Any] = {"x-scope": scopes[0].spoken if scopes else "none"}
             route.openapi_extra = {**(route.openapi_extra or {}), **extra}
+
+
+def routers(site: Site) -> list[APIRouter]:
+    found = [pages(), router(site), cluster_routes(site), pod_routes(site), money_routes(site)]
+    found += [spending_routes(site), event_routes(site)]
+    if site.scaling is not None:
+        pools = [pool.name for pool in site.settings.pools]
+        book = Policies(site.scaling.ports.policies, site.clock, site.new_id, pools)
+        context = RouteContext(site, site.scaling, book)
+        found += [policy_routes(context), wake_routes(context), saving_routes(context), strip_routes(context)]
+        found.append(hold_routes(context))
+    if site.demo is not None:
+        found.append(demo_routes(site.demo))
+    return found
+
+
+def router(site: Site) -> APIRouter:
+    routes = APIRouter(tags=["health"])
+
+    @routes.get("/healthz", response_class=PlainTextResponse)
+    def healthz() -> str:
+        """Whether the process is alive. Needs no token."""
+        if problem := site.healthy():
+            raise Problem(503, problem)
+        return "ok\n"
+
+    @routes.get("/readyz", response_class=PlainTextResponse)
+    def readyz() -> str:
+        """Whether it can do its work. Needs no token."""
+        if problem := site.ready():
+            raise Problem(503, problem)
+        return "ok\n"
+
+    if site.metrics is not None:
+        export = site.metrics
+
+        @routes.get("/metrics", dependencies=[Depends(Needs(Scope.READ))], response_class=PlainTextResponse)
+        def metrics() -> Response:
+            """Metrics for Prometheus."""
+            text, media_type = export()
+            return Response(text, media_type=media_type)
+
+    return routes

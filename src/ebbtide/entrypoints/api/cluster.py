@@ -7,10 +7,9 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Depends, Query
 
-from ebbtide.engine.journal import read_decision, read_inputs
-from ebbtide.engine.replaying import decide_again
+from ebbtide.engine.journal import decide_again, read_decision, read_inputs
 from ebbtide.engine.switch import resumed, set_switch
-from ebbtide.entrypoints.api import paging
+from ebbtide.entrypoints.api import context
 from ebbtide.entrypoints.api.guard import Needs
 from ebbtide.entrypoints.api.problems import Problem
 from ebbtide.entrypoints.api.scopes import Scope
@@ -158,10 +157,10 @@ def launches_took(site: Site) -> int:
 def page_of(
     site: Site, name: str, kinds: tuple[LogKind, ...], subject: str, limit: int, token: str
 ) -> EntriesShape:
-    before = paging.unpack(name, token)
+    before = context.unpack(name, token)
     entries = site.store.read_log(kinds, subject, limit + 1, before, brief=True)
     shown = entries[:limit]
-    more = paging.pack(name, shown[-1].id) if len(entries) > limit else ""
+    more = context.pack(name, shown[-1].id) if len(entries) > limit else ""
     started = began(site, limit, before) if any(entry.kind is LogKind.DECISION for entry in shown) else {}
     return EntriesShape(entries=[entry_shape(entry, started) for entry in shown], next_page_token=more)
 

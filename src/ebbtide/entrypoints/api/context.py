@@ -1,7 +1,12 @@
-"""What routes about policies share: the ports, finding a policy, versions as ETags, days as bounds."""
+"""What routes share: the ports, finding a policy, versions as ETags, days as bounds, and pages of a list,
+each with an opaque token for the next one.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 from dataclasses import dataclass
 
 from fastapi import Request
@@ -62,3 +67,27 @@ def bounds(first: str, last: str, now: int) -> tuple[str, str, str, str]:
         field, says = wrong
         raise Problem(422, f"{field}: {says}", [{"field": field, "says": says}])
     return days.bounds(first, last, now)
+
+
+def pack(kind: str, last: str) -> str:
+    return base64.urlsafe_b64encode(json.dumps([kind, last]).encode()).decode().rstrip("=")
+
+
+def unpack(kind: str, token: str) -> str:
+    """Where the page begins; empty for the first."""
+    if not token:
+        return ""
+    try:
+        found = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    except (binascii.Error, ValueError, RecursionError) as error:
+        raise _unknown() from error
+    match found:
+        # A store takes no NUL and no half of a surrogate pair, and no token of ours has either.
+        case [name, str(last)] if name == kind and not why_not_plain(last):
+            return last
+    raise _unknown()
+
+
+def _unknown() -> Problem:
+    says = "is not a page token of this list: take `next_page_token` of the page before"
+    return Problem(422, f"page_token {says}", [{"field": "page_token", "says": says}])

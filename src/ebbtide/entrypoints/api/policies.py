@@ -9,8 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from ebbtide.config.policies import PolicyKeys
-from ebbtide.entrypoints.api import paging
-from ebbtide.entrypoints.api.context import RouteContext, etag, seen_version
+from ebbtide.entrypoints.api.context import RouteContext, etag, pack, seen_version, unpack
 from ebbtide.entrypoints.api.guard import Needs
 from ebbtide.entrypoints.api.scopes import Scope
 from ebbtide.entrypoints.views.policy_schemas import (
@@ -38,14 +37,14 @@ def router(context: RouteContext) -> APIRouter:
         page_token: Annotated[str, Query(max_length=500)] = "",
     ) -> PoliciesShape:
         """Policies by name, each with its state."""
-        after = paging.unpack("policies", page_token)
+        after = unpack("policies", page_token)
         found = context.policies.store.list_policies(after, limit + 1)
         shown = found[:limit]
         shapes = []
         for policy in shown:
             state = context.policies.store.find_state(policy.id) or IdleState(policy.id)
             shapes.append(context.shape(policy, state))
-        more = paging.pack("policies", shown[-1].name) if len(found) > limit else ""
+        more = pack("policies", shown[-1].name) if len(found) > limit else ""
         return PoliciesShape(now=context.now, policies=shapes, next_page_token=more)
 
     @routes.post("", dependencies=ADMIN, status_code=201)

@@ -22,7 +22,7 @@ from ebbtide.entrypoints.api.money_schemas import (
 )
 from ebbtide.entrypoints.api.scopes import Scope
 from ebbtide.entrypoints.api.site import Site
-from ebbtide.entrypoints.views.logged import logged_between
+from ebbtide.entrypoints.views.days import logged_between
 from ebbtide.entrypoints.views.shares import Share, shares_of
 from ebbtide.entrypoints.views.spending import (
     Projection,

@@ -11,7 +11,7 @@ from ebbtide.engine.scale_to_zero.context import read_stretch
 from ebbtide.entrypoints.api.context import RouteContext
 from ebbtide.entrypoints.api.guard import Needs
 from ebbtide.entrypoints.api.scopes import Scope
-from ebbtide.entrypoints.views.logged import logged_between
+from ebbtide.entrypoints.views.days import logged_between
 from ebbtide.entrypoints.views.policy_schemas import (
     NextChangeShape,
     PieceShape,

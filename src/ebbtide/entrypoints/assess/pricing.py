@@ -24,8 +24,8 @@ from ebbtide.entrypoints.assess.listed import (
     Listed,
     Ranged,
 )
-from ebbtide.model.money import Price
 from ebbtide.model.node import Market, Node
+from ebbtide.model.pool import Price
 from ebbtide.model.resources import Resources
 
 REGION_LABEL = "topology.kubernetes.io/region"

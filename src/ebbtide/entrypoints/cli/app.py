@@ -11,7 +11,6 @@ from ebbtide import __version__
 from ebbtide.entrypoints.cli import (
     adoption,
     configuration,
-    consolidating,
     costs,
     db,
     decisions,
@@ -77,7 +76,7 @@ app.command(rich_help_panel=helping.PLAN)(simulation.simulate)
 app.command(rich_help_panel=helping.PLAN)(recording.record)
 app.command(rich_help_panel=helping.PLAN)(foresight.backtest)
 app.command(rich_help_panel=helping.PLAN)(foresight.forecast)
-app.command(rich_help_panel=helping.PLAN)(consolidating.consolidate)
+app.command(rich_help_panel=helping.PLAN)(decisions.consolidate)
 app.command(rich_help_panel=helping.SLEEP)(policies.wake)
 app.command(rich_help_panel=helping.SLEEP)(savings.savings)
 app.command(rich_help_panel=helping.LOOK)(reporting.report)

@@ -1,7 +1,10 @@
-"""`ebbtide plan`, `explain` and `replay`: what would be done, what was decided, and whether that holds."""
+"""`ebbtide plan`, `explain`, `replay` and `consolidate --dry-run`: what would be done, what was decided and
+whether that holds, and which nodes could go.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +13,7 @@ from rich.text import Text
 
 from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, existing_store, looking_only, read_config
 from ebbtide.entrypoints.cli.plan_dump import plan_dump
-from ebbtide.entrypoints.cli.writing import BAD, GOOD, QUIET, write_json, write_lines
+from ebbtide.entrypoints.cli.writing import BAD, GOOD, QUIET, console, write_json, write_lines
 from ebbtide.errors import Usage
 from ebbtide.model.decision import Action
 from ebbtide.model.log import LogEntry, LogKind
@@ -121,7 +124,7 @@ def explain(ctx: typer.Context, id: DecisionId, config: ConfigPath = None, as_js
 
 def replay(ctx: typer.Context, id: DecisionId, config: ConfigPath = None, as_json: AsJson = False) -> None:
     """Compute a stored decision again from its stored inputs. Exit code 1 when it differs."""
-    from ebbtide.engine.replaying import decide_again
+    from ebbtide.engine.journal import decide_again
     from ebbtide.entrypoints.views.decisions import decision_lines
 
     stored, again = decide_again(_find(read_config(ctx, config), id))
@@ -175,3 +178,35 @@ def _find(config: Config, wanted: str) -> LogEntry:
             "only repeats the last is stored again after decision_log_sec."
         )
     return entry
+
+
+def consolidate(
+    ctx: typer.Context,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only look; there is no other way.")] = False,
+    config: ConfigPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show each node with its fate, each move, the savings and the proven bound. Writes nothing."""
+    if not dry_run:
+        raise Usage(
+            "`ebbtide consolidate` only looks: add --dry-run. To have it done, set consolidation.enabled and "
+            "let `ebbtide run` or `ebbtide once` begin it."
+        )
+    from ebbtide.core.consolidation.evaluate import explore
+    from ebbtide.core.nodes.question import Question
+    from ebbtide.core.nodes.timers import track
+    from ebbtide.engine.observe import observe
+    from ebbtide.entrypoints.views.consolidation import as_data, node_table, said
+
+    found = read_config(ctx, config)
+    with looking_only(found) as ports:
+        snapshot = observe(ports, found.settings)
+        record, warnings = track(snapshot, ports.store.load(), found.settings, snapshot.at)
+    question = Question(snapshot, record, found.settings, snapshot.at, "dry-run")
+    report = explore(question, dict(snapshot.players), time.perf_counter)
+    if as_json:
+        write_json(as_data(report, found.settings.consolidation) | {"warnings": list(warnings)})
+        return
+    write_lines(f"! {warning}" for warning in (*snapshot.problems, *warnings))
+    console().print(node_table(report))
+    write_lines(said(report))

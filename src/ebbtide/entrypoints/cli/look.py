@@ -36,12 +36,12 @@ def status(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = Fals
         write_json({**_as_json(found, record, last, alarm), "asleep": asleep})
         return
     from ebbtide.entrypoints import prices
-    from ebbtide.entrypoints.views import budgets
+    from ebbtide.entrypoints.views import decisions
     from ebbtide.entrypoints.views.decisions import budget_text, record_lines
 
     now = time.time()
     lines = [_title(found), *record_lines(record, found.settings, now), Text()]
-    held = budgets.budget_lines(found.settings, record, int(now))
+    held = decisions.budget_lines(found.settings, record, int(now))
     known = prices.in_short(prices.rows_of(found.settings.pools, found.prices))
     lines += rows([*(("budget", budget_text(line, now)) for line in held), ("prices", known)])
     if asleep:
@@ -96,14 +96,14 @@ def _write_nothing_yet(config: Config, as_json: bool) -> None:
 def _as_json(config: Config, record: Record, last: LogEntry | None, alarm: LogEntry | None) -> dict[str, Any]:
     from ebbtide.adapters.stores.codec.record import to_item
     from ebbtide.entrypoints import prices
-    from ebbtide.entrypoints.views import budgets
+    from ebbtide.entrypoints.views import decisions
 
-    held = budgets.budget_lines(config.settings, record, int(time.time()))
+    held = decisions.budget_lines(config.settings, record, int(time.time()))
     return {
         "cluster": config.settings.cluster,
         "kind": config.cluster_kind,
         "record": to_item(record),
-        "budgets": [budgets.as_data(line) for line in held],
+        "budgets": [decisions.as_data(line) for line in held],
         "headroom": [
             {"says": one.says, "wanted": one.wanted, "there": one.there, "missing": one.missing}
             for one in record.headroom

@@ -139,7 +139,7 @@ def _api(config: Config, both: Runtime, watched: Watched, out: Console) -> Itera
 
 @contextmanager
 def _rounds(scaling: Scaling | None, owner: str, stop: threading.Event, out: Console) -> Iterator[None]:
-    from ebbtide.engine.scale_to_zero.loop import run_rounds
+    from ebbtide.engine.scale_to_zero.scaling import run_rounds
 
     if scaling is None:
         yield

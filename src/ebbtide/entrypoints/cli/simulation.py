@@ -57,8 +57,8 @@ def simulate(  # noqa: PLR0913, PLR0917 - one for each option
         refuse_others(ctx)
         play_story(story, as_json, skip)
         return
+    from ebbtide.engine.ports import Always
     from ebbtide.engine.steady import Steady
-    from ebbtide.engine.thinking import Always
     from ebbtide.simulator.faults.catalogue import check_names
     from ebbtide.simulator.run.scenarios import Scenario, build, play
     from ebbtide.simulator.run.simulate import (
@@ -112,8 +112,8 @@ def refuse_others(ctx: typer.Context) -> None:
 
 
 def play_story(path: Path, as_json: bool, skip: bool = True) -> None:
+    from ebbtide.engine.ports import Always
     from ebbtide.engine.steady import Steady
-    from ebbtide.engine.thinking import Always
     from ebbtide.simulator.story import play, read_story
 
     result = play(read_story(path), Steady if skip else Always)

@@ -1,10 +1,17 @@
-"""Days as bounds of a report, as the API and the command line take them. Pure."""
+"""Days as bounds of a report, as the API and the command line take them, and entries of the log within a
+time, page by page, however many there are.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from datetime import UTC, date, datetime, timedelta
 
+from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.ports import Store
+
 DEFAULT_DAYS = 30
+PAGE = 500
 
 
 def wrong_day(first: str, last: str) -> tuple[str, str] | None:
@@ -32,3 +39,20 @@ def _is_day(text: str) -> bool:
         return date.fromisoformat(text).isoformat() == text
     except ValueError:
         return False
+
+
+def logged_between(
+    store: Store, kinds: Collection[LogKind], since: int, until: int, brief: bool = False
+) -> Iterator[LogEntry]:
+    """Newest first, up to the beginning. What came after the end is skipped."""
+    before = ""
+    while True:
+        page = store.read_log(kinds, limit=PAGE, before=before, brief=brief)
+        for entry in page:
+            if entry.at < since:
+                return
+            if entry.at <= until:
+                yield entry
+        if len(page) < PAGE:
+            return
+        before = page[-1].id

@@ -13,7 +13,7 @@ from decimal import Decimal
 from math import inf
 
 from ebbtide.core.nodes.capacity import doomed
-from ebbtide.engine.observers import Observers
+from ebbtide.engine.ports import Observers
 from ebbtide.model.operation import (
     Consolidate,
     MoveState,

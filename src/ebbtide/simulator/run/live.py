@@ -19,7 +19,7 @@ from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.engine.cost_notes import CostNotes
 from ebbtide.engine.loop import for_a_daemon
 from ebbtide.engine.observe import observe
-from ebbtide.engine.observers import Observers
+from ebbtide.engine.ports import Observers
 from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.engine.tick import tick
 from ebbtide.errors import EbbtideError, NotFound

@@ -7,10 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
-from ebbtide.engine.ports import Ports
+from ebbtide.engine.ports import Ports, Thinking
 from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.engine.steady import Steady
-from ebbtide.engine.thinking import Thinking
 from ebbtide.engine.tick import TickReport, tick
 from ebbtide.errors import EbbtideError
 from ebbtide.model.policy import Policy, ZeroDefaults

@@ -10,9 +10,9 @@ from math import inf
 from ebbtide import narrate
 from ebbtide.config import Config
 from ebbtide.engine.loop import Nudge, sooner
+from ebbtide.engine.ports import Thinking
 from ebbtide.engine.rounds import InvariantBroken
 from ebbtide.engine.steady import Steady
-from ebbtide.engine.thinking import Thinking
 from ebbtide.errors import EbbtideError
 from ebbtide.model.log import LogKind
 from ebbtide.simulator.faults.catalogue import plan_for
