@@ -63,7 +63,7 @@ WALKS = (
         "consolidation to moved pod",
         "tick.tick",
         (
-            "evaluate",
+            "evaluate.evaluated",
             "look.look",
             "look.build",
             "sweep",
