@@ -25,8 +25,10 @@ from ebbtide.entrypoints.doctor.examine import (
     examine_queue,
     examine_store,
     gated_services,
+    refused,
     scales_workloads,
 )
+from ebbtide.errors import Final
 from ebbtide.model.gate import Gate, ServiceRef
 from tests.policy_harness import make_policy
 from tests.servers.dynamodb import CREDENTIALS, DynamoServer, dynamodb_server
@@ -198,8 +200,15 @@ def test_types_without_a_price_and_old_prices_are_wrong(tmp_path: Path) -> None:
 
 
 def test_a_finding_names_one_next_step() -> None:
-    refused = "the cloud does not answer: listing: refused (unauthorized). Next: check HCLOUD_TOKEN."
-    assert sentences(Finding(False, refused, "check the access to hetzner")) == refused
-    plain = Finding(False, "no pool claims 2 nodes.", "run `ebbtide adopt`")
-    assert sentences(plain) == "no pool claims 2 nodes. Next: run `ebbtide adopt`"
+    """That of the error where it has one: it is more exact than ours."""
+    error = Final("listing: refused (unauthorized). Next: check HCLOUD_TOKEN.")
+    found = refused("the cloud does not answer", error, "check the access to hetzner")
+    assert found.fix == "check HCLOUD_TOKEN"
+    assert sentences(found) == (
+        "the cloud does not answer: listing: refused (unauthorized). Next: check HCLOUD_TOKEN"
+    )
+    plain = refused("the cloud does not answer", Final("no route to host"), "check the access to hetzner")
+    assert (
+        sentences(plain) == "the cloud does not answer: no route to host. Next: check the access to hetzner"
+    )
     assert sentences(Finding(True, "the store is ready")) == "the store is ready"

@@ -21,7 +21,7 @@ READS = re.compile(
 STORIES = PACKAGE / "simulator" / "story" / "judge.py"
 """A story may say which words somebody must have read."""
 ENTRIES_ARE_MADE_IN = {
-    "narrate/__init__.py",
+    "narrate.py",
     "adapters/stores/sql/store.py",
     "adapters/stores/dynamodb/log.py",
 }

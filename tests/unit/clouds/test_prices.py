@@ -80,7 +80,7 @@ def test_the_users_file_wins_over_the_built_in_list(tmp_path: Path) -> None:
         ("currency: USD\nprice: {a: 1}\nprices: {}", "price: unknown key"),
         ("currency: USD", "prices: missing"),
         ("- a", "prices: missing"),
-        ("a: [", "no YAML"),
+        ("a: [", "not valid YAML"),
     ],
 )
 def test_a_wrong_price_file_is_refused_whole_with_the_place(tmp_path: Path, text: str, says: str) -> None:

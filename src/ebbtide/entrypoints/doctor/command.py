@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ebbtide.adapters.kube.doctor import Finding
     from ebbtide.config import Config
 
-NEXT = "Next: "
-
 
 def doctor(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
     """Examine cluster, cloud, store, metrics and prices; say what to fix. Code 1 when there is something."""
@@ -95,7 +93,5 @@ def _line(finding: Finding) -> Text:
 
 
 def sentences(finding: Finding) -> str:
-    """What was found, and the next step. An error may name its own, which is more exact than ours."""
-    if not finding.fix or NEXT in finding.says:
-        return finding.says
-    return f"{finding.says.rstrip('.')}. {NEXT}{finding.fix}"
+    """What was found, and the next step."""
+    return f"{finding.says}. Next: {finding.fix}" if finding.fix else finding.says

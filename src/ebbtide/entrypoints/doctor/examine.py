@@ -88,8 +88,14 @@ def examine_cloud(config: Config) -> Finding:
     try:
         count = len(open_cloud(config).list_instances())
     except EbbtideError as error:
-        return Finding(False, f"the cloud does not answer: {error}", f"check the access to {kind}")
+        return refused("the cloud does not answer", error, f"check the access to {kind}")
     return Finding(True, f"{kind} shows {count} instances of cluster {config.settings.cluster!r}")
+
+
+def refused(what: str, error: EbbtideError, fix: str) -> Finding:
+    """An error of a cloud may name the next step itself, which is more exact than ours."""
+    message, _, step = str(error).partition(" Next: ")
+    return Finding(False, f"{what}: {message.rstrip('.')}", step.rstrip(".") or fix)
 
 
 def examine_store(config: Config) -> Iterator[Finding]:
@@ -188,7 +194,7 @@ def examine_queue(config: Config) -> Finding | None:
         count = count_messages(cloud_client(config, "sqs"), url)
     except EbbtideError as error:
         fix = "check aws.queue_url, and allow sqs:GetQueueAttributes, ReceiveMessage and DeleteMessage on it"
-        return Finding(False, f"the queue of spot notices does not answer: {error}", fix)
+        return refused("the queue of spot notices does not answer", error, fix)
     return Finding(True, f"the queue of spot notices answers, {count} messages wait")
 
 
