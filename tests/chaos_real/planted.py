@@ -20,7 +20,7 @@ BUGS = (
     ),
     Mutant(
         "the Node object of what is gone is never deleted",
-        "perform._do",
+        "rounds._do",
         "ports.cluster.delete_node(effect)",
         "pass",
     ),
