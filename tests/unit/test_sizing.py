@@ -258,3 +258,14 @@ def test_a_woken_pool_at_its_maximum_holds_up_no_pod() -> None:
 def test_a_node_for_a_pod_is_also_the_node_of_its_woken_pool() -> None:
     """Only the large type takes these pods: with a batch of one, the cheapest would serve none of them."""
     assert woken_next_to_pods(1, 7000) == ["asleep/large"]
+
+
+def test_a_node_that_joined_is_no_second_room_before_its_slot_says_so() -> None:
+    """The scheduler filled it between two ticks; a pod that came meanwhile waited for the heartbeat."""
+    slot = make_slot(state=SlotState.LAUNCHED, instance_id="i-a1")
+    record = make_record(launching=make_scale_up(slot))
+    pods = [make_pod("first", 3500, node_name="a1"), waiting("second", 3500)]
+    plan = plan_launch(make_snapshot(make_nodes("a1"), pods), record, make_settings(), 0)
+    assert len(plan.offers) == 1
+    not_there = plan_launch(make_snapshot([], [waiting("second", 3500)]), record, make_settings(), 0)
+    assert not_there.offers == ()

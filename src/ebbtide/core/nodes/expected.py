@@ -27,7 +27,10 @@ def expected_placement(
             continue
         pool = settings.pool_named(slot.pool)
         node_type = pool.type_named(slot.instance_type) if pool else None
-        if pool and node_type and slot.node_name not in placement.rooms:
+        # A node that joined since the last tick may be full already: its slot is no second room.
+        node = snapshot.node_of.get(slot.instance_id)
+        name = node.name if node is not None else slot.node_name
+        if pool and node_type and name not in placement.rooms:
             residents = residents_of(snapshot.cluster, pool)
             placement.open(Offer(pool, node_type, slot.zone, residents).room(slot.key))
     return placement
