@@ -11,6 +11,7 @@ Lines with `*` in minute or hour follow the time that really passes. A duration 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
@@ -66,8 +67,10 @@ def is_open(window: CronWindow, at: int) -> bool:
     return start is not None and at < start + window.duration_seconds
 
 
+@lru_cache(maxsize=4096)
 def check_cron(cron: str) -> str:
-    """What is wrong with a cron line and in which of its fields; nothing where it is right."""
+    """What is wrong with a cron line and in which of its fields; nothing where it is right. Kept: the same
+    few lines stand in thousands of policies, which are read every round."""
     line = NAMED.get(cron.strip().lower(), cron)
     fields = line.split()
     if cron.strip().startswith("@") and line == cron:

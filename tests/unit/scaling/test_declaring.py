@@ -301,6 +301,45 @@ def test_more_objects_than_are_written_together_are_all_applied_in_one_round_and
     assert len(stand.objects.told) == told
 
 
+def test_objects_that_there_was_no_time_to_tell_are_told_by_the_next_round() -> None:
+    """An API server that answers slowly must not hold the round past its lease."""
+    stand = Stand()
+
+    class Slow(MemoryDeclarations):
+        seconds = 25.0
+
+        def tell(self, declaration: Any, report: Any) -> None:
+            stand.harness.clock.sleep(self.seconds)
+            super().tell(declaration, report)
+
+    slow = Slow()
+    stand.scaling = stand.harness.runner(declarations=slow)
+    for number in range(5):
+        slow.put(make_object(f"p{number}", f"w{number}", number=200 + number))
+    assert "there was no time: 2 objects were not told how the policy is doing" in stand.round()
+    assert len(slow.told) == 3
+    slow.seconds = 0.0
+    assert "there was no time" not in stand.round()
+    assert sorted(name for name, _ in slow.told) == ["p0", "p1", "p2", "p3", "p4"], "each once"
+
+
+def test_objects_with_nothing_new_ask_the_ledger_for_nothing() -> None:
+    stand, asked = Stand(), []
+    listing = stand.harness.rows.list_days
+
+    def counted(policy_id: str = "", first: str = "", last: str = "") -> Any:
+        asked.append(policy_id)
+        return listing(policy_id, first, last)
+
+    stand.harness.rows.list_days = counted  # type: ignore[method-assign]
+    for number in range(30):
+        stand.objects.put(make_object(f"p{number}", f"w{number}", number=200 + number))
+    stand.round()
+    assert len(asked) == len(set(asked)) == 30
+    stand.rounds(2)
+    assert len(asked) == 30
+
+
 def test_what_a_sleeping_policy_may_not_take_is_left_to_others() -> None:
     """The object of a policy that sleeps asks for another target, in vain; a third may still have it."""
     stand = Stand()

@@ -15,18 +15,16 @@ Nothing is written where nothing changed, neither to the store nor to an object.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass, field
 
 from ebbtide.core.scale_to_zero import declared
 from ebbtide.core.scale_to_zero.policy_checks import PolicyProblem, check_policy
 from ebbtide.engine.leased import Leased
 from ebbtide.engine.scale_to_zero.context import PolicyContext
 from ebbtide.engine.scale_to_zero.policies import Change, Policies, PolicyRefused
+from ebbtide.engine.scale_to_zero.reporting import Reporting, Seen, has_time
 from ebbtide.engine.scale_to_zero.waking import Waking
 from ebbtide.errors import EbbtideError, NameTaken, TargetTaken
-from ebbtide.model.declared import Declaration, Readiness, Report, declared_by, declaring_kind
+from ebbtide.model.declared import Declaration, Readiness, declared_by, declaring_kind
 from ebbtide.model.idle import IdleState, Phase, WakeReason
 from ebbtide.model.policy import Policy
 
@@ -37,39 +35,27 @@ AT_ONCE = 100
 _Wanted = tuple[Declaration, Change]
 
 
-@dataclass(slots=True)
-class _Seen:
-    """What one round knows of the objects and their policies."""
-
-    declarations: Sequence[Declaration] = ()
-    applied: dict[str, Policy] = field(default_factory=dict)
-    """By origin."""
-    refused: dict[str, tuple[Readiness, str]] = field(default_factory=dict)
-    """By origin: why not."""
-
-
 class Declaring:
     def __init__(self, context: PolicyContext, waking: Waking) -> None:
         ports = context.ports
-        self._context = context
         self._waking = waking
         self._declarations = ports.declarations
         self._store = ports.policies
         self._book = Policies(ports.policies, ports.clock, ports.new_id)
-        self._threads = max(1, ports.threads)
-        self._seen = _Seen()
+        self._reporting = Reporting(context)
+        self._seen = Seen()
 
     def apply(self, leased: Leased) -> list[str]:
         """Bring the store to what the objects say; what was done, in sentences. To be called under the lease
         `policies`. Where the objects cannot all be read, everything stays as it is."""
-        self._seen = _Seen()
+        self._seen = Seen()
         if self._declarations is None:
             return []
         try:
             found = declared.in_order(self._declarations.read())
         except EbbtideError as error:
             return [f"policies of Kubernetes objects were left as they are: {error}"]
-        seen = self._seen = _Seen(found)
+        seen = self._seen = Seen(found)
         # States before policies, as in a round. Crash table: target-changes.
         states = {state.policy_id: state for state in self._store.list_states()}
         stored = {policy.name: policy for policy in self._book.all()}
@@ -121,7 +107,7 @@ class Declaring:
         return policy is not None and policy.target == change.policy.target
 
     def _write(self, some: Sequence[_Wanted], leased: Leased) -> Iterator[str]:
-        if not some or not _has_time(leased):
+        if not some or not has_time(leased):
             return
         outcomes = self._book.carry_out_all([change for _, change in some])
         for (one, change), written in zip(some, outcomes, strict=True):
@@ -148,7 +134,7 @@ class Declaring:
         ]
         for policy in lost:
             state = states.get(policy.id)
-            if state is None or not _has_time(leased):
+            if state is None or not has_time(leased):
                 continue
             try:
                 left, says = self._end(policy, state)
@@ -176,55 +162,9 @@ class Declaring:
         self._book.delete(policy)
         return None, "deleted"
 
-    def report(self) -> list[str]:
+    def report(self, leased: Leased) -> list[str]:
         """Tell each object how its policy is doing, where it does not say so already."""
-        seen, port = self._seen, self._declarations
-        if port is None or not seen.declarations:
-            return []
-        states = {state.policy_id: state for state in self._store.list_states()}
-        news = [
-            (one, report)
-            for one in seen.declarations
-            if (report := self._report(one, states)) is not None and report != one.told
-        ]
-
-        def tell(item: tuple[Declaration, Report]) -> str:
-            try:
-                port.tell(*item)
-            except EbbtideError as error:
-                return f"{item[0].ref} was not told how its policy is doing: {error}"
-            return ""
-
-        with ThreadPoolExecutor(self._threads) as pool:
-            return [says for says in pool.map(tell, news) if says]
-
-    def _report(self, one: Declaration, states: Mapping[str, IdleState]) -> Report | None:
-        """What the object says already where there is nothing to tell yet."""
-        policy = self._seen.applied.get(one.ref.origin)
-        state = states.get(policy.id) if policy is not None else None
-        refused = self._seen.refused.get(one.ref.origin)
-        report = None
-        if policy is not None and state is not None:
-            report = self._of_policy(one, policy, state)
-        if refused is not None:
-            return declared.not_applied(report, one, *refused)
-        return report or one.told
-
-    def _of_policy(self, one: Declaration, policy: Policy, state: IdleState) -> Report:
-        now, told = self._context.now, one.told
-        saved = told.saved if told is not None else None
-        if declared.is_due(told, policy, state, now):
-            first, last = declared.first_day(policy.zone, now)
-            saved = declared.saved_lately(policy, self._store.list_days(policy.id, first, last), now)
-        return declared.report_of(one, policy, state, saved, now)
-
-
-def _has_time(leased: Leased) -> bool:
-    """Thousands of new objects may take longer than a lease lasts."""
-    if leased.half_over():
-        with suppress(EbbtideError):
-            leased.renew()
-    return leased.has_time()
+        return self._reporting.tell(self._seen, leased)
 
 
 def _problem_with(wanted: Policy, named: Policy | None, claims: declared.Claims) -> PolicyProblem | None:

@@ -103,7 +103,7 @@ class IdleRounds:
     def _round(self, leased: Leased) -> RoundReport:
         said = self._declaring.apply(leased)
         report = self._over_all(leased)
-        return _with(report, [*said, *self._declaring.report()])
+        return _with(report, [*said, *self._declaring.report(leased)])
 
     def _over_all(self, leased: Leased) -> RoundReport:
         # States first: a change of target raises the rev of its state, so what is done for the old target by
