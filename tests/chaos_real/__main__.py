@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.chaos_real.drive import Drive, RunTotals
+from tests.chaos_real.drive import Drive
 from tests.chaos_real.nursery import ROOT, Nursery, nursery
-from tests.chaos_real.planted import of_the_night, plant
+from tests.chaos_real.planted import of_the_night, plant, sightings
 from tests.chaos_real.stand import stand
+from tests.chaos_real.totals import RunTotals
 from tests.chaos_real.versions import other_version
 from tests.servers.control_plane import Unavailable
 from tests.servers.dynamodb import CREDENTIALS
@@ -81,14 +82,15 @@ def caught(given: argparse.Namespace, place: Path) -> int:
     """0 where the judge sees what a bug does."""
     bug, name = of_the_night(given.plant), STORES[given.plant % len(STORES)]
     store = name if given.store == "both" else given.store
-    sources = plant(bug, place / "planted")
+    sources = plant(bug.mutant, place / "planted")
     with stand(store, given.seed, place) as stood, nurseries([sources], place) as born:
-        found = Drive(stood, born, given.seed, place, hunts=True).run(given.seconds)
-    print(f"planted on {store}: {bug.name}")
+        found = Drive(stood, born, given.seed, place, hunts=bug.shows).run(given.seconds)
+    seen = sightings(bug, found.violations)
+    print(f"planted on {store}: {bug.mutant.name}")
     for violation in found.violations[:SHOWN]:
-        print(f"  seen: {violation}")
-    print(f"{'caught' if found.violations else 'NOT caught'} after {found.kills} kills")
-    return 0 if found.violations else 1
+        print(f"  {'seen' if violation in seen else 'not by this bug'}: {violation}")
+    print(f"{'caught' if seen else 'NOT caught'} after {found.kills} kills")
+    return 0 if seen else 1
 
 
 @contextmanager

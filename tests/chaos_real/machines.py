@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.chaos_real.fleet import Fleet, Machine
+from tests.chaos_real.reading import pods_on, ready
 from tests.chaos_real.setting import MIN_WORKERS
 from tests.integration.kube import objects
 from tests.servers.kube_api import Api, ApiRefused
@@ -28,8 +29,12 @@ UNREACHABLE = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
 
 
 class Machines:
-    def __init__(self, fleet: Fleet, api: Api, kubelets: Kubelets, seed: int) -> None:
+    def __init__(
+        self, fleet: Fleet, api: Api, kubelets: Kubelets, seed: int, silent: Callable[[], None]
+    ) -> None:
+        """`silent` is told of each kubelet before it falls silent."""
         self._fleet = fleet
+        self._silent = silent
         self._api = api
         self._kubelets = kubelets
         self._chance = random.Random(f"{seed}-machines")
@@ -45,7 +50,7 @@ class Machines:
         machines = self._fleet.machines()
         nodes = {item["metadata"]["name"]: item for item in self._api.items("/api/v1/nodes")}
         self._choose_sick(
-            [m for m in machines if m.alive and m.node_name in nodes and _ready(nodes[m.node_name])]
+            [m for m in machines if m.alive and m.node_name in nodes and ready(nodes[m.node_name])]
         )
         for machine in machines:
             if machine.alive and machine.node_name in self._sick and machine.node_name in nodes:
@@ -89,6 +94,8 @@ class Machines:
     def _fall_silent(self, machine: Machine, node: Mapping[str, Any]) -> None:
         name, now = machine.node_name, time.monotonic()
         if name not in self._silent_since:
+            if machine.alive:
+                self._silent()
             self._kubelets.stopped.add(name)
             self._api.patch(f"/api/v1/nodes/{name}/status", {"status": {"conditions": SILENT}})
             self._silent_since[name] = now
@@ -112,11 +119,6 @@ class Machines:
                 raise
 
 
-def _ready(node: Mapping[str, Any]) -> bool:
-    conditions = node["status"].get("conditions", ())
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-
-
 def node_of(machine: Machine) -> objects.Json:
     labels = {
         "node.kubernetes.io/instance-type": "m7i.large",
@@ -132,7 +134,3 @@ def node_of(machine: Machine) -> objects.Json:
         spec={"providerID": machine.provider_id},
         status={"allocatable": offer, "capacity": offer},
     )
-
-
-def pods_on(api: Api, node_name: str) -> list[Any]:
-    return api.items(f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node_name}")

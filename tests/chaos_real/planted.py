@@ -6,29 +6,50 @@ Each shows however the runners are disturbed: at the latest when everything shou
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
+from tests.chaos_real.setting import SLEEPER
 from tests.mutants.anchor import PACKAGE
 from tests.mutants.plant import Mutant, changed
 
+
+@dataclass(frozen=True)
+class Bug:
+    mutant: Mutant
+    shows: str
+    """In what the judge says of it: another violation does not count as catching it."""
+
+
 BUGS = (
-    Mutant(
-        "what is used again is not woken",
-        "idle._asleep",
-        'IdleStep(state, Wanted.WAKE, says=f"activity while at zero: {why}")',
-        "IdleStep(state)",
+    Bug(
+        Mutant(
+            "what is used again is not woken",
+            "idle._asleep",
+            'IdleStep(state, Wanted.WAKE, says=f"activity while at zero: {why}")',
+            "IdleStep(state)",
+        ),
+        shows=f"{SLEEPER}, which is in use, is not up",
     ),
-    Mutant(
-        "the Node object of what is gone is never deleted",
-        "rounds._do",
-        "ports.cluster.delete_node(effect)",
-        "pass",
+    Bug(
+        Mutant(
+            "the Node object of what is gone is never deleted",
+            "rounds._do",
+            "ports.cluster.delete_node(effect)",
+            "pass",
+        ),
+        shows="has no instance",
     ),
 )
 
 
-def of_the_night(number: int) -> Mutant:
+def of_the_night(number: int) -> Bug:
     return BUGS[number % len(BUGS)]
+
+
+def sightings(bug: Bug, violations: Iterable[str]) -> list[str]:
+    return [violation for violation in violations if bug.shows in violation]
 
 
 def plant(bug: Mutant, folder: Path) -> Path:

@@ -94,7 +94,8 @@ def stand(database_name: str, seed: int, folder: Path) -> Iterator[Stand]:
             queue=cloud + urlsplit(weather.queue).path,
             metrics=f"http://127.0.0.1:{ports['metrics']}",
         )
-        yield Stand(config, between, store, witness, weather, Machines(fleet, kube.api, nodes, seed))
+        machines = Machines(fleet, kube.api, nodes, seed, witness.silent)
+        yield Stand(config, between, store, witness, weather, machines)
 
 
 @contextmanager

@@ -8,30 +8,28 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import urllib3
-from botocore.exceptions import BotoCoreError, ClientError
-
-from ebbtide.errors import EbbtideError
 from ebbtide.model.log import LogKind
-from ebbtide.model.operation import RemovalState, SlotState
+from ebbtide.model.operation import RemovalState
 from ebbtide.model.record import Record
 from ebbtide.ports import Store
 from tests.chaos_real.fleet import POOL_TAG, Fleet
-from tests.chaos_real.machines import pods_on
+from tests.chaos_real.reading import Json, counts, name_of, pods_on, ready, seconds
 from tests.chaos_real.setting import GATE_ADDRESS, MAX_WORKERS, MIN_WORKERS, SLEEPER
-from tests.servers.kube_api import Api, ApiRefused
+from tests.servers.kube_api import Api
 
-INTENTS = (RemovalState.TERMINATING, SlotState.RECLAIMING)
+INTENT = RemovalState.TERMINATING
+"""Of a removal and of a launch that is reclaimed alike: before it, either can still be taken back."""
 WATCH_SECONDS = 20
+LOOK_SECONDS = 0.5
+"""Between two looks at the record."""
+LATE_SECONDS = 1.0
+"""The API server tells times in whole seconds."""
 UNSEEN_LOSS_SECONDS = 15
 """A machine lost this shortly before the intent cannot have been known to whoever wrote it."""
-PATIENCE = 30
 FOREIGN_NODES = ("server", "somebody-elses")
-BUSY = (urllib3.exceptions.HTTPError, OSError, ApiRefused, EbbtideError, BotoCoreError, ClientError)
-"""Servers that do not answer just now. Anything else ends the thread that looks, which is a violation."""
 
 
 class Witness:
@@ -44,6 +42,10 @@ class Witness:
         self._cordoned: dict[str, bool] = {}
         self._version = ""
         self._lost_at: list[float] = []
+        self._silent_at: list[float] = []
+        self._looked_at = 0.0
+        self._lag = 0.0
+        """The longest that a look came late: what keeps this thread waiting keeps the runners waiting too."""
         self._ended: set[str] = set()
         self._launched: set[str] = set()
         self.asleep = False
@@ -53,7 +55,8 @@ class Witness:
         """Of Node objects, as they were seen."""
         self.removals = 0
         self.excused = 0
-        """Terminations that left too few ready workers, right after some were lost."""
+        """Terminations that left too few ready workers, right after some were lost or fell silent, and of
+        machines that joined after the intent and got pods: no cloud can terminate on a condition."""
 
     @property
     def launches(self) -> int:
@@ -69,6 +72,10 @@ class Witness:
 
     def lost(self) -> None:
         self._lost_at.append(time.time())
+
+    def silent(self) -> None:
+        """A kubelet says no more: its node is not ready from now on."""
+        self._silent_at.append(time.time())
 
     def launched(self) -> None:
         machines = self._fleet.machines()
@@ -86,27 +93,37 @@ class Witness:
                 self.say(f"{instance_id}, which is not of the cluster, was to be terminated")
             if machine is None or not machine.alive or instance_id in self._ended:
                 continue
-            self._ended.add(instance_id)
+            node = nodes.get(machine.node_name)
+            # Asked for before anything is noted: a server that does not answer ends this call without the
+            # termination, and the next call of the runner is judged as the first.
             intended_at = self._intent(machine.node_name, instance_id)
+            pods = pods_on(self._api, machine.node_name) if node is not None else []
+            self._ended.add(instance_id)
             if intended_at is None:
                 self.say(f"{instance_id} was terminated without an intent in the log")
-            node = nodes.get(machine.node_name)
             if node is None:
                 continue
             self.removals += 1
-            for pod in pods_on(self._api, machine.node_name):
-                if _counts(pod):
-                    self.say(f"{instance_id} was terminated with {_name(pod)} on its node")
+            self._judge_pods(instance_id, node, intended_at, [pod for pod in pods if counts(pod, node)])
             staying = [
                 other.id
                 for other in machines.values()
-                if other.alive and other.id not in self._ended and _ready(nodes.get(other.node_name))
+                if other.alive and other.id not in self._ended and ready(nodes.get(other.node_name))
             ]
-            if _ready(node) and len(staying) < MIN_WORKERS:
+            if ready(node) and len(staying) < MIN_WORKERS:
                 self._too_few(instance_id, len(staying), intended_at or 0)
 
+    def _judge_pods(self, instance_id: str, node: Json, intended_at: float | None, pods: list[Any]) -> None:
+        joined_at = seconds(node["metadata"].get("creationTimestamp"))
+        if pods and intended_at is not None and joined_at is not None and joined_at >= intended_at:
+            self.excused += 1
+            return
+        for pod in pods:
+            self.say(f"{instance_id} was terminated with {name_of(pod)} on its node")
+
     def _too_few(self, instance_id: str, staying: int, intended_at: float) -> None:
-        if any(at >= intended_at - UNSEEN_LOSS_SECONDS for at in self._lost_at):
+        unseen_since = intended_at - UNSEEN_LOSS_SECONDS - self._lag
+        if any(at >= unseen_since for at in (*self._lost_at, *self._silent_at)):
             self.excused += 1
             return
         self.say(f"removing {instance_id} left {staying} ready workers, min_workers is {MIN_WORKERS}")
@@ -118,11 +135,15 @@ class Witness:
             entry.at
             for name in names
             for entry in self._store.read_log(kinds, subject=name, limit=200, brief=True)
-            if entry.data.get("after") in INTENTS
+            if entry.data.get("after") == INTENT
         ]
         return min(found, default=None)
 
     def watch_record(self) -> None:
+        now = time.monotonic()
+        if self._looked_at:
+            self._lag = max(self._lag, now - self._looked_at - LOOK_SECONDS)
+        self._looked_at = now
         record = self._store.load()
         before, self._newest = self._newest, record
         if record.lock_token < before.lock_token:
@@ -166,7 +187,7 @@ class Witness:
             self._version = event["object"]["metadata"]["resourceVersion"]
             self._saw(event["type"], event["object"])
 
-    def _saw(self, kind: str, node: Mapping[str, Any]) -> None:
+    def _saw(self, kind: str, node: Json) -> None:
         self.changes += 1
         name = node["metadata"]["name"]
         cordoned = bool(node["spec"].get("unschedulable"))
@@ -175,8 +196,19 @@ class Witness:
             self.say(
                 f"node {name}, which is not ours, was {'deleted' if kind == 'DELETED' else 'uncordoned'}"
             )
-        if kind == "MODIFIED" and before and not cordoned and self._intent(name) is not None:
+        if kind == "MODIFIED" and before and not cordoned and self._uncordoned_late(node):
             self.say(f"node {name} was uncordoned after the intent to terminate it")
+
+    def _uncordoned_late(self, node: Json) -> bool:
+        """By the time of the change: this event may be read long after it, and after an intent that came
+        after the node had been given back and chosen again."""
+        intended_at = self._intent(node["metadata"]["name"])
+        if intended_at is None:
+            return False
+        written = node["metadata"].get("managedFields", ())
+        times = [seconds(each.get("time")) for each in written if each.get("subresource") != "status"]
+        changed_at = max((at for at in times if at is not None), default=None)
+        return changed_at is None or changed_at + LATE_SECONDS >= intended_at
 
     def unsettled(self, record: Record) -> list[str]:
         """What is not yet as it must be once nothing is disturbed any more."""
@@ -194,56 +226,14 @@ class Witness:
                 "annotations", {}
             ):
                 found.append(f"node {item['metadata']['name']} is still cordoned or marked")
-        ready = sum(1 for item in nodes if _ready(item))
-        if not MIN_WORKERS <= ready <= MAX_WORKERS:
-            found.append(f"{ready} ready workers")
+        workers = sum(1 for item in nodes if ready(item))
+        if not MIN_WORKERS <= workers <= MAX_WORKERS:
+            found.append(f"{workers} ready workers")
         sleeper = self._api.get(f"/apis/apps/v1/namespaces/default/deployments/{SLEEPER}")
         if sleeper["status"].get("readyReplicas", 0) < 1 or self._gated():
             found.append(f"{SLEEPER}, which is in use, is not up, or its Service still leads to the gates")
         waiting = [pod for pod in self._api.items("/api/v1/pods") if not pod["spec"].get("nodeName")]
-        found += [f"{_name(pod)} waits" for pod in waiting]
+        found += [f"{name_of(pod)} waits" for pod in waiting]
         if self._fleet.foreign_alive() != self._fleet.foreign:
             found.append("an instance of somebody else is gone")
         return found
-
-
-def repeatedly(look: Callable[[], None], seconds: float, stop: threading.Event) -> threading.Thread:
-    """A thread that looks again and again; a server that does not answer just then is asked again."""
-
-    def run() -> None:
-        while not stop.wait(seconds):
-            try:
-                look()
-            except BUSY:
-                continue
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    return thread
-
-
-def patiently(act: Callable[[], None]) -> None:
-    """Once it succeeds: on a busy machine a server may take longer than its caller waits."""
-    for _ in range(PATIENCE):
-        try:
-            return act()
-        except BUSY:
-            time.sleep(1)
-    return act()
-
-
-def _counts(pod: Mapping[str, Any]) -> bool:
-    """Whether the pod is lost with its node: neither a DaemonSet's, nor a mirror, nor finished."""
-    owners = {owner["kind"] for owner in pod["metadata"].get("ownerReferences", ())}
-    mirror = "kubernetes.io/config.mirror" in pod["metadata"].get("annotations", {})
-    finished = pod["status"].get("phase") in ("Succeeded", "Failed")
-    return "DaemonSet" not in owners and not mirror and not finished
-
-
-def _ready(node: Mapping[str, Any] | None) -> bool:
-    conditions = node["status"].get("conditions", ()) if node is not None else ()
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-
-
-def _name(pod: Mapping[str, Any]) -> str:
-    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ebbtide.config import load
-from tests.chaos_real.planted import BUGS, of_the_night, plant
+from tests.chaos_real.planted import BUGS, of_the_night, plant, sightings
 from tests.chaos_real.setting import PLAIN, write_config
 from tests.mutants.plant import changed
 
@@ -39,7 +39,16 @@ def test_an_earlier_version_gets_what_it_knows(tmp_path: Path) -> None:
 def test_the_bug_of_the_night_is_in_the_copy_and_nowhere_else(tmp_path: Path) -> None:
     assert [of_the_night(number) for number in range(len(BUGS) + 1)] == [*BUGS, BUGS[0]]
     for number, bug in enumerate(BUGS):
-        sources = plant(bug, tmp_path / str(number))
-        planted = changed(bug)
+        sources = plant(bug.mutant, tmp_path / str(number))
+        planted = changed(bug.mutant)
         assert (sources / "ebbtide" / planted.file).read_text() == planted.source
         compile(planted.source, str(planted.file), "exec")
+
+
+def test_a_bug_of_the_night_is_caught_only_by_what_it_does() -> None:
+    woken, forgotten = BUGS
+    others = ["runner-7-this ended by itself: killed", "the memory of a runner grew from 0 to 9 KiB"]
+    asleep = "reports, which is in use, is not up, or its Service still leads to the gates"
+    assert sightings(woken, [*others, asleep]) == [asleep]
+    assert sightings(forgotten, [*others, asleep]) == []
+    assert sightings(forgotten, ["node node-i-1 has no instance"]) == ["node node-i-1 has no instance"]
