@@ -9,6 +9,7 @@ from multiprocessing.pool import ThreadPool
 from tests.mutants.anchor import DoesNotApply
 from tests.mutants.plant import Mutant, by_stories_and_oracle, by_the_fast_oracle, changed, killer_of
 from tests.mutants.planted import ALL, QUICK, RULES
+from tests.mutants.table import PAGE, write
 
 
 def main() -> int:
@@ -25,7 +26,13 @@ def main() -> int:
         "--fast", action="store_true", help="those that the oracle catches, by its plain generator alone"
     )
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument(
+        "--table", action="store_true", help=f"plant none; write the table of docs/{PAGE.name}"
+    )
     arguments = parser.parse_args()
+    if arguments.table:
+        write()
+        return 0
     group = RULES if arguments.rules else ALL
     chosen = [
         m for m in group if (arguments.only or "") in m.name and (not arguments.quick or m.name in QUICK)

@@ -9,7 +9,7 @@ DEMAND = "unit:tests/unit/test_demand.py"
 
 OF_DEMAND = (
     Mutant(
-        "pods wait for an instance that is late",
+        "pods stay pending for an instance that is late",
         "expected.expected_placement",
         "is_late(slot, settings, snapshot.at)",
         "False",

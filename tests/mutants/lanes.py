@@ -137,7 +137,7 @@ OF_LANES = (
         (TICKS,),
     ),
     Mutant(
-        "a crash in one lane is held against the other",
+        "a crash in one lane counts against the other",
         "record_machine._count_run",
         "with_runs(lane, clean(record), runs_in(lane, record))",
         "with_runs(Lane.REMOVING, record, record.unclean_removal_runs + 1)",

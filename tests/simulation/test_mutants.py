@@ -7,6 +7,7 @@ import pytest
 from tests.mutants.anchor import DoesNotApply, planted
 from tests.mutants.plant import Mutant, changed, killer_of
 from tests.mutants.planted import ALL, QUICK
+from tests.mutants.table import PAGE, with_table
 
 BY_NAME = {mutant.name: mutant for mutant in ALL}
 
@@ -16,6 +17,13 @@ def test_every_planted_bug_still_applies() -> None:
     for mutant in ALL:
         bug = changed(mutant)
         compile(bug.source, str(bug.file), "exec")
+
+
+def test_every_planted_bug_has_its_row_in_the_documents() -> None:
+    """`python -m tests.mutants --table` writes them."""
+    page = PAGE.read_text()
+    assert with_table(page) == page
+    assert all(f"\n| {mutant.name} | " in page for mutant in ALL)
 
 
 def test_a_bug_is_planted_by_function_and_syntax_whatever_the_formatting() -> None:
