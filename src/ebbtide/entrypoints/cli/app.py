@@ -28,6 +28,7 @@ from ebbtide.entrypoints.cli import (
     simulation,
     starting,
     switch,
+    tuning,
 )
 from ebbtide.entrypoints.cli.options import AsJson, ConfigPath
 from ebbtide.entrypoints.doctor import command
@@ -75,6 +76,7 @@ app.command(rich_help_panel=helping.RUN)(switch.resume)
 app.command(rich_help_panel=helping.PLAN)(simulation.simulate)
 app.command(rich_help_panel=helping.PLAN)(recording.record)
 app.command(rich_help_panel=helping.PLAN)(foresight.backtest)
+app.command(rich_help_panel=helping.PLAN)(tuning.tune)
 app.command(rich_help_panel=helping.PLAN)(foresight.forecast)
 app.command(rich_help_panel=helping.PLAN)(decisions.consolidate)
 app.command(rich_help_panel=helping.SLEEP)(policies.wake)

@@ -4,6 +4,8 @@ next."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,9 +16,14 @@ from ebbtide.entrypoints.cli.writing import write_json, write_lines
 from ebbtide.errors import ConfigError, Usage
 
 if TYPE_CHECKING:
-    from ebbtide.simulator.backtest.runs import Results, Run, Work
+    from rich.progress import Progress
 
 RecordingPath = Annotated[Path, typer.Argument(help="A recording, made by `ebbtide record`.")]
+Workers = Annotated[int, typer.Option(min=1, max=10_000, help="How many runs are played at the same time.")]
+Backend = Annotated[
+    str, typer.Option(help="Where: loky (processes of this machine), or a cluster of dask or ray.")
+]
+Address = Annotated[str, typer.Option(help="Address of the Dask or Ray cluster.")]
 UNITS = {"m": 60, "h": 3600, "d": 86_400}
 LONGEST_SECONDS = 7 * 86_400
 
@@ -37,6 +44,9 @@ def backtest(  # noqa: PLR0913, PLR0917 - one for each option
     keep: Annotated[
         Path | None, typer.Option(help="Where finished runs are kept; else next to the recording.")
     ] = None,
+    workers: Workers = 1,
+    backend: Backend = "loky",
+    address: Address = "",
     as_json: AsJson = False,
 ) -> None:
     """Play a recording with other settings and say what each would have cost. Exit code 1 when a safety rule
@@ -46,14 +56,21 @@ def backtest(  # noqa: PLR0913, PLR0917 - one for each option
     from ebbtide.simulator.backtest.candidates import candidates
     from ebbtide.simulator.backtest.compare import agreements, rows_of
     from ebbtide.simulator.backtest.runs import Results, Work, story_for
+    from ebbtide.simulator.backtest.sweep import Machines, Sweep
     from ebbtide.simulator.recording.file import read_recording
 
+    machines = Machines(workers, backend, address)
     found = read_recording(recording)
     tried = candidates(found.story.get("settings", {}), config or [], profile or [], change or [])
     works = [Work(found, recording.name, one, 1 + seed) for one in tried for seed in range(seeds)]
     for work in works[::seeds]:
         story_for(work)  # what is wrong with any of them is said before the first one runs
-    runs = _play(works, Results(keep or recording.with_name(f"{recording.name}.runs")))
+    results = Results(keep or recording.with_name(f"{recording.name}.runs"))
+    with (
+        progress_bar("playing", len(works)) as bar,
+        Sweep(results, machines, lambda _: bar.advance(bar.task_ids[0])) as sweep,
+    ):
+        runs = sweep.play(works)
     rows = rows_of(runs)
     agreed = agreements(found.recorded, rows)
     if html is not None:
@@ -66,25 +83,15 @@ def backtest(  # noqa: PLR0913, PLR0917 - one for each option
         raise typer.Exit(1)
 
 
-def _play(works: list[Work], results: Results) -> list[Run]:
-    """What is known already is not played again. Progress goes to stderr, where that is a terminal."""
+@contextmanager
+def progress_bar(says: str, total: int) -> Iterator[Progress]:
+    """On stderr, where that is a terminal."""
     from rich.console import Console
     from rich.progress import Progress
 
-    from ebbtide.simulator.backtest.runs import play_work
-
-    runs = []
     with Progress(console=Console(file=sys.stderr), disable=not sys.stderr.isatty(), transient=True) as bar:
-        task = bar.add_task("playing", total=len(works))
-        for work in works:
-            bar.update(task, description=f"{work.candidate.name}, seed {work.seed}")
-            run = results.find(work)
-            if run is None:
-                run = play_work(work)
-                results.keep(work, run)
-            runs.append(run)
-            bar.advance(task)
-    return runs
+        bar.add_task(says, total=total)
+        yield bar
 
 
 def _write(path: Path, text: str) -> None:

@@ -14,6 +14,7 @@ from ebbtide.simulator.recording.file import Recorded
 
 COUNTS = ("evictions", "launches", "spot losses", "asleep", "wakes")
 HEAD = ("", "cost", "node-hours", "waiting", "p95", "p99", *COUNTS)
+MARK = "* no other row is as good in cost, waiting and evictions and better in one of them"
 NO_CALIBRATION = "calibration: not possible, the recording says nothing of nodes and waiting"
 
 
@@ -33,18 +34,29 @@ def calibration(found: Sequence[Agreement]) -> str:
 def backtest_lines(rows: Sequence[Row], found: Sequence[Agreement], recorded: Recorded) -> list[Text | str]:
     doubtful = any(one.doubtful for one in found)
     lines: list[Text | str] = [Text(calibration(found), "yellow" if doubtful else "")]
-    cells = [HEAD, *([_recorded_cells(recorded)] if found else []), *map(cells_of, rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(HEAD))]
-    for number, cell_row in enumerate(cells):
-        text = "  ".join(
-            cell.ljust(width) if not place else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(cell_row, widths, strict=True))
-        )
-        lines.append(Text(text.rstrip(), "bold" if not number else ""))
-    lines.append("* no other row is as good in cost, waiting and evictions and better in one of them")
+    lines += table([HEAD, *([_recorded_cells(recorded)] if found else []), *map(cells_of, rows)])
+    lines.append(MARK)
     for row in rows:
         lines += [Text(f"violated by {row.name}: {said}", "red") for said in row.violations]
     return lines
+
+
+def table(cells: Sequence[tuple[str, ...]]) -> list[Text]:
+    """In columns, the first row in bold."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = []
+    for number, row in enumerate(cells):
+        text = "  ".join(
+            cell.ljust(width) if not place else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        lines.append(Text(text.rstrip(), "bold" if not number else ""))
+    return lines
+
+
+def row_json(row: Row) -> dict[str, Any]:
+    texts = {"cost": str(row.cost), "cost_low": str(row.cost_low), "cost_high": str(row.cost_high)}
+    return {name: getattr(row, name) for name in Row.__slots__} | texts
 
 
 def backtest_json(rows: Sequence[Row], found: Sequence[Agreement], recorded: Recorded) -> dict[str, Any]:
@@ -69,11 +81,7 @@ def backtest_json(rows: Sequence[Row], found: Sequence[Agreement], recorded: Rec
             "launched": recorded.launched,
             "interruptions": recorded.interruptions,
         },
-        "candidates": [
-            {name: getattr(row, name) for name in Row.__slots__}
-            | {"cost": str(row.cost), "cost_low": str(row.cost_low), "cost_high": str(row.cost_high)}
-            for row in rows
-        ],
+        "candidates": [row_json(row) for row in rows],
     }
 
 

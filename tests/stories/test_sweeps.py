@@ -1,0 +1,72 @@
+"""Sweeps: the same runs on other processes give the same results, bit for bit."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ebbtide.errors import Usage
+from ebbtide.simulator.backtest import sweep as sweeps
+from ebbtide.simulator.backtest.candidates import candidates
+from ebbtide.simulator.backtest.runs import Results, Run, Work
+from ebbtide.simulator.backtest.sweep import Machines, Sweep
+from tests.stories.test_recording_files import recording
+
+
+def works() -> list[Work]:
+    found = candidates(recording().story["settings"], [], ["balanced"], [])
+    return [Work(recording(), "month.ebb", one, 1 + seed) for one in found for seed in range(2)]
+
+
+def hash_of(runs: Sequence[Run]) -> str:
+    return hashlib.sha256(msgspec.json.encode(list(runs))).hexdigest()
+
+
+def test_two_processes_give_what_one_gives_bit_for_bit(tmp_path: Path) -> None:
+    with Sweep(Results(None), Machines()) as alone:
+        expected = alone.play(works())
+    told: list[Work] = []
+    with Sweep(Results(tmp_path / "runs"), Machines(2), told.append) as both:
+        played = both.play(works())
+    assert hash_of(played) == hash_of(expected)
+    assert sorted(work.key for work in told) == sorted(work.key for work in works())
+    # Kept under the same keys: it makes no difference who goes on.
+    with Sweep(Results(tmp_path / "runs"), Machines()) as later:
+        assert later.play(works()) == expected
+    assert len((tmp_path / "runs").read_bytes().splitlines()) == len(works())
+
+
+def test_the_same_work_twice_is_played_once(tmp_path: Path) -> None:
+    with Sweep(Results(tmp_path / "runs"), Machines()) as sweep:
+        first, second = sweep.play([works()[0], works()[0]])
+    assert first == second
+    assert len((tmp_path / "runs").read_bytes().splitlines()) == 1
+
+
+def test_a_result_of_another_version_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Sweep(Results(tmp_path / "runs"), Machines(2)) as sweep:
+        monkeypatch.setattr(sweeps, "__version__", "9.9.9")
+        with pytest.raises(Usage, match=r"this is 9\.9\.9: its result could differ and was not kept"):
+            sweep.play(works()[:1])
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("machines", "absent", "says"),
+    [
+        (Machines(2), "joblib", r"need joblib; nothing ran\. .*pip install 'ebbtide\[foresight\]'"),
+        (Machines(2, "dask"), "distributed", r"need distributed; nothing ran\. .*pip install 'distributed'"),
+        (Machines(2, "ray"), "ray", r"need ray; nothing ran\. .*pip install 'ray'"),
+    ],
+)
+def test_a_library_that_is_missing_is_named_with_its_command(
+    machines: Machines, absent: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, absent, None)
+    with pytest.raises(Usage, match=says), Sweep(Results(None), machines):
+        pass

@@ -1,0 +1,261 @@
+"""Tuning: a search for better settings on two thirds of a recording, judged on the last."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ebbtide.entrypoints.views.tunings import difference, tuning_json, tuning_lines
+from ebbtide.errors import Usage
+from ebbtide.simulator.backtest.compare import rows_of
+from ebbtide.simulator.backtest.runs import Results, Run
+from ebbtide.simulator.backtest.sweep import Machines, Sweep
+from ebbtide.simulator.recording.file import Recording, Series, write_recording
+from ebbtide.simulator.recording.parts import parts_of
+from ebbtide.simulator.story.parse import story_of
+from ebbtide.simulator.tuning.choose import front_of, knee_of, without_idle
+from ebbtide.simulator.tuning.search import Plan, Tried, search, spread
+from ebbtide.simulator.tuning.space import Knob, Point, Space, named
+from ebbtide.simulator.tuning.tune import Asked, Change, Tuned, tune
+from tests.e2e.shell import Shell
+from tests.stories.test_backtests import run
+from tests.stories.test_recording_files import recording
+
+PLAN = Plan(12, 1, ("cost", "waiting"))
+HOUR = 3600.0
+
+
+def three_hours(**keys: Any) -> Recording:
+    """Demand that jumps up every half hour and falls again."""
+    base = recording(**{"until": 3 * HOUR, **keys})
+    at = [900.0 * number for number in range(12)]
+    demand = {"default/web": Series(at, [4 if number % 2 else 24 for number in range(12)])}
+    return Recording(base.ebb, base.story, demand, base.recorded)
+
+
+def space(**settings: Any) -> Space:
+    return Space({**three_hours().story["settings"], **settings}, three_hours())
+
+
+def tried(cost: float, waiting: int, **values: Any) -> Tried:
+    point = (cost, waiting)
+    return Tried(point, run(str(point), cost=str(cost), pending_pod_seconds=waiting, **values))
+
+
+def play_of(points: Sequence[Point]) -> list[Run | None]:
+    """Cheaper with a longer interval, waiting less with a shorter one; no simulation."""
+    return [run(str(one), cost=str(1 / (1 + one[1])), pending_pod_seconds=one[1] + one[2]) for one in points]
+
+
+def test_the_first_two_thirds_are_learned_on_and_the_last_is_as_it_was() -> None:
+    whole = three_hours(start="2026-03-01T00:00:00Z", expect=[{"never": {"act": "terminate"}}])
+    parts = parts_of(whole, story_of(three_hours(), "month.ebb").config, "month.ebb")
+    assert (parts.learn_seconds, parts.held_out_seconds) == (7200, 3600)
+    assert parts.learn.demand["default/web"].at == [900.0 * number for number in range(8)]
+    assert parts.held_out.story["start"] == "2026-03-01T02:00:00Z"
+    assert parts.held_out.demand["default/web"] == Series([0.0, 900.0, 1800.0, 2700.0], [24, 4, 24, 4])
+    # As many nodes as its first pods need, and not those that the recording began with.
+    assert sum(node["count"] for node in parts.held_out.story["nodes"]) > len(whole.story["nodes"])
+    assert "expect" not in parts.learn.story
+
+
+def test_what_holds_at_the_cut_holds_after_it_and_what_comes_later_comes_later() -> None:
+    base = three_hours(
+        workloads=[
+            {"name": name, "cpu": "500m", "memory": "512Mi", "replicas": 1, "on": ["a1"]}
+            for name in ("web", "late")
+        ],
+        events=[{"at": 60, "cpu": 0.5}, {"at": 9000, "cpu": 0.2}],
+    )
+    demand = {"default/web": Series([0.0], [3]), "default/late": Series([8000.0], [5])}
+    whole = Recording(base.ebb, base.story, demand, base.recorded)
+    parts = parts_of(whole, story_of(three_hours(), "month.ebb").config, "month.ebb")
+    assert parts.learn.demand["default/late"] == Series([0.0], [0])
+    assert parts.held_out.demand == {"default/web": Series([0.0], [3]), "default/late": Series([800.0], [5])}
+    assert [event["at"] for event in parts.learn.story["events"]] == [60]
+    assert [event["at"] for event in parts.held_out.story["events"]] == [1800]
+    assert "on" in parts.learn.story["workloads"][0]
+    assert "on" not in parts.held_out.story["workloads"][0]
+    story_of(parts.held_out, "held out")
+
+
+def test_a_recording_that_is_too_short_is_refused() -> None:
+    with pytest.raises(Usage, match=r"lasts 30 min: too short .*nothing ran.*at least 3 h"):
+        parts_of(recording(), story_of(recording(), "month.ebb").config, "month.ebb")
+
+
+def test_only_what_differs_from_the_recording_and_its_profile_is_written() -> None:
+    found = space(pending_up_sec=45)
+    assert found.lines(found.today()) == {}
+    points = list(found.known_points())
+    assert [found.lines(point) for point in points[1:]] == [{}, {"profile": "balanced"}, {"profile": "eager"}]
+    values = dict(zip([knob.key for knob in found.knobs], points[2], strict=True))
+    assert (values["pending_up_sec"], values["interval_sec"]) == (45, 15)
+    assert 45 in next(knob.steps for knob in found.knobs if knob.key == "pending_up_sec")
+    other = tuple((values | {"idle_down_sec": 900, "headroom": 2}).values())
+    lines = found.lines(other)
+    assert lines == {
+        "profile": "balanced",
+        "idle_down_sec": 900,
+        "headroom": [{"cpu": "500m", "memory": "512Mi", "count": 2}],
+    }
+    assert named(lines) == (
+        "profile=balanced, idle_down_sec=900, headroom=[{cpu: 500m, memory: 512Mi, count: 2}]"
+    )
+    assert found.candidate(lines).settings["pending_up_sec"] == 45
+
+
+def test_headroom_that_somebody_wrote_is_left_as_it_is() -> None:
+    written = [{"cpu": "1", "memory": "1Gi", "count": 1}]
+    found = space(headroom=written)
+    assert "headroom" not in [knob.key for knob in found.knobs]
+    assert found.candidate({"idle_down_sec": 60}).settings["headroom"] == written
+
+
+def test_points_are_spread_over_all_values_of_each_knob() -> None:
+    knobs = [Knob("a", tuple(range(4))), Knob("b", tuple(range(6))), Knob("c", tuple(range(3)))]
+    points = list(islice(spread(knobs, 1), 24))
+    for place, knob in enumerate(knobs):
+        counts = [[point[place] for point in points].count(step) for step in knob.steps]
+        assert set(counts) == {24 // len(knob.steps)}
+
+
+def test_the_same_seed_tries_the_same_and_each_once_with_today_first() -> None:
+    first = search(space(), PLAN, play_of)
+    assert first == search(space(), PLAN, play_of)
+    assert len({one.point for one in first}) == len(first) == 12
+    assert first[0].point == space().today()
+    assert [one.point for one in first] != [
+        one.point for one in search(space(), Plan(12, 2, PLAN.objectives), play_of)
+    ]
+    assert len(search(space(), Plan(1, 1, ("cost",)), play_of)) == 1
+
+
+def test_a_search_of_all_there_is_ends_and_refused_settings_are_not_counted() -> None:
+    few = space()
+    few.knobs = few.knobs[:1]
+    all_there_are = search(few, PLAN, lambda points: [run(str(one)) for one in points])
+    assert [one.point for one in all_there_are] == [("classic",), ("balanced",), ("eager",)]
+
+    def refuses(points: Sequence[Point]) -> list[Run | None]:
+        return [None if point[1] == 15 else one for point, one in zip(points, play_of(points), strict=True)]
+
+    found = search(space(), PLAN, refuses)
+    assert len(found) == 12
+    assert all(one.point[1] != 15 for one in found)
+
+
+def test_the_front_leaves_out_what_is_beaten_and_what_violated_a_rule() -> None:
+    cheap, middle, fast = tried(10, 900), tried(11, 300), tried(20, 100)
+    all_tried = [fast, tried(12, 300), middle, tried(9, 50, violations=("a node too many",)), cheap]
+    assert front_of([*all_tried, tried(11, 300)], PLAN) == [cheap, middle, fast]
+
+
+def test_the_knee_is_where_a_further_per_cent_is_not_worth_one() -> None:
+    today = tried(10, 1000)
+    front = [tried(9, 950), tried(10.2, 400), tried(10.4, 398), tried(30, 1)]
+    assert knee_of(front, today, PLAN, 0.05) == front[1]
+    assert knee_of(front, today, PLAN, 10) == front[3]
+    assert knee_of(front, today, PLAN, 0) == front[0]
+    assert knee_of([front[3]], today, PLAN, 0.05) == today
+
+
+def test_changes_that_are_worth_nothing_are_dropped() -> None:
+    lines = {"profile": "eager", "idle_down_sec": 60, "settled_sec": 900}
+
+    def play(fewer: dict[str, Any]) -> Run | None:
+        if "profile" not in fewer:
+            return None
+        return run(pending_pod_seconds=500 if "idle_down_sec" in fewer else 700)
+
+    kept, came = without_idle(lines, run(pending_pod_seconds=500), PLAN, play)
+    assert kept == {"profile": "eager", "idle_down_sec": 60}
+    assert came.pending_pod_seconds == 500
+
+
+def test_a_whole_search_reports_the_held_out_third_and_resumes(tmp_path: Path) -> None:
+    kept = tmp_path / "month.ebb.runs"
+    asked = Asked(Plan(5, 1, PLAN.objectives), 1.0)
+    told: list[tuple[str, int, int]] = []
+
+    def once() -> Tuned:
+        with Sweep(Results(kept), Machines()) as sweep:
+            return tune(three_hours(), "month.ebb", asked, sweep, lambda *one: told.append(one))
+
+    first = once()
+    lines = len(kept.read_bytes().splitlines())
+    assert once() == first
+    assert len(kept.read_bytes().splitlines()) == lines  # nothing was played again
+    assert (first.tried, first.held_out_seconds) == (5, 3600)
+    assert first.changes  # the settings of the documents are slow in such a cluster
+    assert first.violations == ()
+    assert told[-1][0] == "playing what was held out"
+    shown = tuning_json(first)
+    assert shown["proposal"]["settings"] == {one.key: one.proposed for one in first.changes}
+    text = "\n".join(map(str, tuning_lines(first, "month.ebb")))
+    assert "5 settings tried on the first 2 h." in text
+    assert "less than a day" in text
+    assert "Nothing was changed." in text
+
+
+def test_each_change_is_shown_with_what_comes_without_it_and_a_bad_proposal_is_said() -> None:
+    today, proposal, without = rows_of(
+        [run(), run("p", cost="11.00", pending_pod_seconds=900), run("w", pending_pod_seconds=7500)]
+    )
+    change = Change("idle_down_sec", 600, 60, without)
+    told = Tuned(200_000, 100_000, 80, today, proposal, (change,), (({"idle_down_sec": 60}, proposal),))
+    text = [str(line) for line in tuning_lines(told, "month.ebb")]
+    assert (
+        "The proposal against today: cost +1.00 EUR (+10.0%), waiting +5 min (+50.0%), evictions +0." in text
+    )
+    assert any("It does not hold" in line for line in text)
+    assert "-idle_down_sec: 600" in text
+    assert (
+        "+idle_down_sec: 60  # without it: cost -1.00 EUR (-9.1%), waiting +1 h 50 min (+733.3%), "
+        "evictions +0"
+    ) in text
+    assert "  ebbtide backtest month.ebb --set 'idle_down_sec=60'" in text
+    assert difference(today, today) == "no difference"
+    assert tuning_json(told)["proposal"]["changes"][0]["without"]["cost"] == "-1.00"
+    same = Tuned(200_000, 100_000, 80, today, today, (), ())
+    assert "keep the ones of today" in str(tuning_lines(same, "month.ebb")[-1])
+
+
+def test_without_the_extra_the_command_to_install_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(Usage, match=r"needs optuna; nothing ran\. .*pip install 'ebbtide\[foresight\]'"):
+        search(space(), PLAN, play_of)
+
+
+def test_the_command_prints_json_and_changes_no_other_file(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    write_recording(shell.folder / "month.ebb", three_hours())
+    told = json.loads(shell.run("tune", "month.ebb", "--evals", "1", "--json").out)
+    assert told["tried"] == 1
+    assert told["proposal"]["settings"] == {}
+    assert shell.files() == ["month.ebb", "month.ebb.runs"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--evals", "0"), "'--evals'"),
+        (("--objective", "speed"), "Allowed: cost, waiting, p95, evictions, launches"),
+        (("--backend", "spark"), "Allowed: loky, dask, ray"),
+        (("--address", "tcp://nowhere:1"), "Add --backend dask or --backend ray"),
+        ((), "too short"),
+    ],
+)
+def test_wrong_input_is_refused_before_anything_runs(
+    tmp_path: Path, arguments: tuple[str, ...], says: str
+) -> None:
+    shell = Shell(tmp_path)
+    write_recording(shell.folder / "month.ebb", recording())
+    assert says in " ".join(shell.run("tune", "month.ebb", *arguments, code=2).err.split())
+    assert shell.files() == ["month.ebb"]
