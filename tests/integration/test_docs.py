@@ -149,3 +149,23 @@ def test_the_settings_named_next_to_those_of_other_autoscalers_are_there() -> No
     named = [key for row in rows for key in re.findall(r"`([a-z_.]+)(?::[^`]*)?`", row.split("|")[3])]
     assert len(named) > 12
     assert [key for key in named if key not in known] == []
+
+
+NAMED_TEST = re.compile(r"`(?:tests/[\w/]*/)?(test_\w+?)(?:\.py)?(?:\[[^`]*\])?`")
+NAMED_FILE = re.compile(r"`((?:tests|bench|scripts)/[\w/*.-]+\.(?:py|yaml))`")
+
+
+@pytest.fixture(scope="module")
+def tests_there() -> set[str]:
+    """Test functions, and files of tests without their ending."""
+    files = list((ROOT / "tests").rglob("*.py"))
+    defined = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
+    functions = (defined.findall(file.read_text()) for file in files)
+    return {file.stem for file in files} | {name for names in functions for name in names}
+
+
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_test_that_a_page_names_is_there(page: Path, tests_there: set[str]) -> None:
+    text = page.read_text()
+    assert sorted(set(NAMED_TEST.findall(text)) - tests_there) == []
+    assert [name for name in NAMED_FILE.findall(text) if not list(ROOT.glob(name))] == []

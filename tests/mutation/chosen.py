@@ -39,7 +39,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "guards, scopes and limits of the API": (
         "entrypoints/api/guard",
         "entrypoints/api/scopes",
-        "entrypoints/api/limiting",
         "entrypoints/api/opening",
         "entrypoints/api/connections",
         "entrypoints/api/waiting",

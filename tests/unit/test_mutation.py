@@ -10,7 +10,7 @@ from ebbtide.adapters.stores.dynamodb import record
 from ebbtide.core.nodes import sizing
 from ebbtide.model.record import Lease
 from tests.mutation.__main__ import drawn
-from tests.mutation.chosen import GROUPS, files, group_of, name_of
+from tests.mutation.chosen import GROUPS, files, gone, group_of, name_of
 from tests.mutation.clauses import clauses, clauses_of
 from tests.mutation.equivalent import EQUIVALENT
 from tests.mutation.judging import Judged
@@ -164,3 +164,7 @@ def test_what_is_called_equivalent_is_there_and_says_why() -> None:
     assert [one for one in EQUIVALENT if (one.function, one.old, one.new) not in found] == []
     assert all(len(one.reason.split()) >= 4 for one in EQUIVALENT)
     assert len({(one.function, one.old, one.new) for one in EQUIVALENT}) == len(EQUIVALENT)
+
+
+def test_every_module_that_is_to_be_changed_is_there() -> None:
+    assert gone() == []
