@@ -45,6 +45,32 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "without any headroom in the settings `keeps_headroom` finds none missing",
     ),
     Equivalent(
+        "core.nodes.gates.wanted_by_pending",
+        "if pod.tied_to_node or alike in asked:",
+        "if pod.tied_to_node:",
+        "a pod like one that was asked for and does not fit does not fit either: it only saves time",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.round.IdleRounds._around",
+        "if known is None or (known[1] is not None and now >= known[1]) or (known[0] or 0) > now:",
+        "if known is None or (known[1] is not None and now >= known[1]) or (known[0] or 0) >= now:",
+        "at the very second of the last time the same two times are found again",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.round.IdleRounds._observed",
+        "waked = state.phase is Phase.WAKING and "
+        "all((each.ready for each in look.workloads if each.replicas))",
+        "waked = state.phase is Phase.WAKING or "
+        "all((each.ready for each in look.workloads if each.replicas))",
+        "the seconds that a node took are used by the end of a wake; elsewhere they are read for nothing",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.reporting.Reporting._news",
+        "if policy is not None and state is not None:",
+        "if state is not None:",
+        "there is no state without a policy; the check is there for the type of the next lines",
+    ),
+    Equivalent(
         "entrypoints.api.connections.Room.leave",
         "self._taken.discard(connection); self._idle.pop(connection, None)",
         "self._idle.pop(connection, None); self._taken.discard(connection)",

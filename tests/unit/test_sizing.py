@@ -235,7 +235,7 @@ def woken_next_to_pods(batch: int, cpu_milli: int = 3000, **woken: Any) -> list[
     """The pools of what is launched while one is woken, and pods are pending that a cheaper one takes."""
     plain = make_pool("plain", types=(make_type("cheap", price="0.01"),))
     types = (make_type("own"), make_type("large", cpu_milli=8000, price="0.2"))
-    asleep = make_pool("asleep", types=types, min_workers=1, waking=True, **woken)
+    asleep = make_pool("asleep", types=types, waking=True, **({"min_workers": 1} | woken))
     settings = make_settings(pools=(plain, asleep), max_batch_up=batch, min_workers=0)
     pods = [waiting(f"p{number}", cpu_milli) for number in range(2)]
     plan = plan_launch(make_snapshot([], pods), make_record(), settings, 1)
@@ -244,6 +244,10 @@ def woken_next_to_pods(batch: int, cpu_milli: int = 3000, **woken: Any) -> list[
 
 def test_a_pool_that_is_being_woken_gets_its_node_next_to_those_for_pods() -> None:
     assert woken_next_to_pods(4) == ["asleep/own", "plain/cheap", "plain/cheap"]
+
+
+def test_a_woken_pool_gets_all_the_nodes_of_its_minimum() -> None:
+    assert woken_next_to_pods(5, min_workers=3) == [*["asleep/own"] * 3, "plain/cheap", "plain/cheap"]
 
 
 def test_pods_of_other_pools_do_not_use_up_the_batch_that_a_woken_pool_needs() -> None:

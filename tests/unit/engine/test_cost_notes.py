@@ -12,7 +12,7 @@ from ebbtide.model.pod import PodPhase
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import ClusterView, Snapshot
 from ebbtide.narrate import entry_of, facts_in
-from tests.builders import make_pod
+from tests.builders import NOW, make_pod
 from tests.unit.test_costs import SETTINGS, node
 
 
@@ -69,9 +69,9 @@ def test_a_count_of_pending_pods_is_noted_at_most_once_a_minute() -> None:
 def test_an_unchanged_cost_is_noted_again_after_an_hour() -> None:
     store = MemoryStore(Still(), "cluster")
     watching = notes(store)
-    watching.looked(seen(0, "small"), Record())
-    watching.looked(seen(REPEAT_SECONDS, "small"), Record())
-    assert len(read_points(store, 10)) == 2
+    for after in (0, REPEAT_SECONDS - 1, REPEAT_SECONDS):
+        watching.looked(seen(NOW + after, "small"), Record())
+    assert [point.at - NOW for point in read_points(store, 10)] == [0, REPEAT_SECONDS]
 
 
 def test_a_new_process_does_not_repeat_what_the_last_one_noted() -> None:

@@ -44,6 +44,13 @@ def test_an_answer_stays_the_same_until_the_moment_says(
     assert all(asks(later, since, limit) == answer for later in range(NOW, int(last)))
 
 
+@pytest.mark.parametrize("other", [NOW - 1, NOW, NOW + 1])
+def test_it_is_compared_to_the_second(other: int) -> None:
+    moment = Moment(NOW)
+    found = (moment > other, moment >= other, moment < other, moment <= other, moment == other)
+    assert found == (other < NOW, other <= NOW, other > NOW, other >= NOW, other == NOW)
+
+
 def test_a_question_that_time_cannot_answer_otherwise_holds_for_ever() -> None:
     moment = Moment(NOW)
     assert moment >= 900

@@ -12,7 +12,7 @@ from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.engine import notices
 from ebbtide.engine.notices import answer_notices
 from ebbtide.engine.ports import Ports
-from ebbtide.errors import Retryable
+from ebbtide.errors import Retryable, Unanswered
 from ebbtide.model.effect import Cordon
 from ebbtide.model.events import Alarm, AlarmKind, EffectDone, EffectKind, SpotAnswer, SpotEvent
 from ebbtide.model.log import LogEntry
@@ -178,6 +178,21 @@ def test_runs_are_counted_before_they_run_and_the_lease_is_given_back_after_a_cr
     alarms = facts_in(small.notifier.entries, Alarm)
     assert [alarm.alarm for alarm in alarms] == [AlarmKind.SPOT_FAILED] * 3
     assert alarms[0].detail == f"{small.instance_id}: ZeroDivisionError: a bug"
+
+
+class UnansweringLog(MemoryStore):
+    """The log does not answer: everything before it was done and written."""
+
+    def append(self, entries: Sequence[LogEntry]) -> None:
+        raise Unanswered("timed out")
+
+
+def test_a_run_that_a_fault_of_the_store_stopped_does_not_count_against_its_answer() -> None:
+    small = Spotted()
+    small.interrupt()
+    store = UnansweringLog(small.clock, database=small.database)
+    small.answer(replace(small.ports, store=store))
+    assert small.record.spots[0].unclean_runs == 0
 
 
 def test_row_36_a_run_that_was_killed_costs_a_rebalance_no_drain_attempt() -> None:

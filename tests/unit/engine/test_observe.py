@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
-from ebbtide.engine.observe import fresh, observe
+from ebbtide.core.consolidation.game_servers import PLAN, UNKNOWN
+from ebbtide.engine.observe import fresh, observe, read_players
 from ebbtide.errors import Retryable, Throttled
 from ebbtide.model.node import Instance
 from ebbtide.model.snapshot import ClusterView, Reading
 from ebbtide.simulator.world.ports import SimCloud, SimCluster
-from tests.builders import NOW, make_settings
+from tests.builders import NOW, make_pod, make_settings
 from tests.unit.engine.builders import Small
 
 
@@ -79,3 +80,32 @@ def test_a_fresh_reading_is_taken_as_it_is() -> None:
 def test_metrics_missing_stale_or_malformed_are_unknown(reading: Reading, problem: str) -> None:
     after = fresh(reading, make_settings(), NOW)
     assert (after.value, after.problem) == (None, problem)
+
+
+class Crowd:
+    """What the query for players finds, or None where it cannot be asked."""
+
+    def __init__(self, found: Mapping[str, int] | None) -> None:
+        self._found = found
+
+    def read_players(self, query: str) -> Mapping[str, int] | None:
+        return self._found
+
+
+@pytest.mark.parametrize("asked", [Crowd(None), None])
+def test_where_players_cannot_be_asked_for_those_of_every_game_server_are_unknown(
+    asked: Crowd | None,
+) -> None:
+    small = Small()
+    settings = make_settings(consolidation=replace(small.settings.consolidation, players_query="players"))
+    server = make_pod("arena", labels=((PLAN, "reserved"),))
+    view = ClusterView(pods=(server, make_pod("web")))
+    found = read_players(replace(small.ports, players=asked), settings, view)
+    assert found == (("default/arena", UNKNOWN),)
+
+
+def test_players_are_what_the_query_says() -> None:
+    small = Small()
+    settings = make_settings(consolidation=replace(small.settings.consolidation, players_query="players"))
+    ports = replace(small.ports, players=Crowd({"default/b": 2, "default/a": 0}))
+    assert read_players(ports, settings, ClusterView()) == (("default/a", 0), ("default/b", 2))

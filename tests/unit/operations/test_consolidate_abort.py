@@ -150,6 +150,13 @@ def test_what_happens_on_a_node_that_is_empty_already_does_not_stop_the_rest() -
     assert (step.state.abort_reason, len(step.effects)) == ("", 1)
 
 
+def test_a_node_that_is_empty_already_does_not_hide_what_came_onto_the_next() -> None:
+    pod, other = pods_of("web", "new")
+    done = make_source("b1", state=SourceState.EMPTIED)
+    operation = replace(planned(pod), sources=(done, *planned(pod).sources))
+    assert stopped(operation, seen(pod, other)).abort_reason == "default/new-1 came onto a1"
+
+
 def test_a_pod_that_is_not_ready_elsewhere_in_time_stops_it() -> None:
     pod, second = pods_of("web", "two")
     operation = replace(planned(pod), moves=(evicting(pod), make_move(second)))

@@ -109,6 +109,7 @@ def test_nothing_is_terminated_that_the_cloud_does_not_list_because_its_node_may
 def test_a_node_that_joins_late_becomes_a_worker_instead_of_being_reclaimed() -> None:
     after, effects = advance_slot(RECLAIMING, make_situation(seen(make_node("a1")), now=NOW + 30))
     assert (after.state, after.node_name, after.reason, effects) == (SlotState.READY, "a1", "", ())
+    assert after.since == NOW + 30
 
 
 def test_a_late_joiner_is_kept_even_when_it_is_first_seen_after_the_timeout() -> None:
