@@ -8,8 +8,45 @@ from typing import Any
 
 from ebbtide.errors import EbbtideError
 from ebbtide.model.declared import Declaration, Declarer, ObjectRef, Report
+from ebbtide.model.gate import Gate, GateProtocol, HttpRules, NeverWake, ServiceRef, WakeHeader
 from tests.builders import NOW
 from tests.policy_harness import make_policy, make_ref, policy_id
+
+FULL_GATE = {
+    "services": ["web"],
+    "protocol": "http",
+    "hold": "1m30s",
+    "maxHeld": 50,
+    "sources": ["10.0.0.0/8", "fd00::/8"],
+    "http": {
+        "waitingPage": True,
+        "neverWake": {
+            "known": False,
+            "hosts": ["*.example.com"],
+            "paths": ["/robots.txt", "/static/*"],
+            "agents": ["curl"],
+            "requests": ["HEAD /", "GET /healthz"],
+        },
+        "wakeHeader": {"name": "X-Wake", "value": "yes"},
+        "trustedProxies": ["10.1.0.0/16"],
+    },
+}
+"""Every rule that a gate has for HTTP, as a SleepPolicy says it, and as it must arrive."""
+GATE_OF_FULL = Gate(
+    (ServiceRef("default", "web"),),
+    GateProtocol.HTTP,
+    hold_seconds=90,
+    max_held=50,
+    sources=("10.0.0.0/8", "fd00::/8"),
+    http=HttpRules(
+        True,
+        NeverWake(
+            False, ("*.example.com",), ("/robots.txt", "/static/*"), ("curl",), ("HEAD /", "GET /healthz")
+        ),
+        WakeHeader("X-Wake", "yes"),
+        ("10.1.0.0/16",),
+    ),
+)
 
 
 def make_object(name: str = "nights", *workloads: str, number: int = 101, **overrides: Any) -> Declaration:

@@ -8,6 +8,7 @@ its object: workloads and Services are those of its own namespace.
 from __future__ import annotations
 
 import hashlib
+import re
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -26,6 +27,7 @@ from ebbtide.model.workload import WorkloadKind, WorkloadRef
 
 LONGEST_NAME = 63
 HASHED = 8
+CAPITAL, SMALL = re.compile("[A-Z]"), re.compile("_([a-z])")
 DURATIONS = {
     "grace": "grace_seconds",
     "coldStartTimeout": "cold_start_timeout_seconds",
@@ -55,8 +57,8 @@ def policy_of_spec(ref: ObjectRef, spec: Mapping[str, Any], now: int) -> Policy:
     for name, key in DURATIONS.items():
         if name in spec:
             keys[key] = _seconds(name, spec[name])
-    if services := spec.get("gate", {}).get("services"):
-        keys["gate"] = {"services": tuple({"namespace": ref.namespace, "name": one} for one in services)}
+    if gate := spec.get("gate"):
+        keys["gate"] = _gate(gate, ref.namespace)
     return _policy(ref, keys, now)
 
 
@@ -92,7 +94,10 @@ def _policy(ref: ObjectRef, keys: Keys, now: int) -> Policy:
 
 
 def _told(problem: Problem) -> str:
-    place = path_text(problem.path[2:])
+    path = problem.path[2:]
+    if path and path[0] == "gate":
+        path = tuple(_camel(part) if isinstance(part, str) else part for part in path)
+    place = path_text(path)
     return f"{place}: {problem.says}" if place else problem.says
 
 
@@ -112,6 +117,27 @@ def _idle(idle: Mapping[str, Any] | None) -> Keys:
         "keep_alive_window_seconds": _seconds("idle.keepAlive", idle.get("keepAlive", "0s")),
         "signals": tuple({**one, "threshold": float(one.get("threshold", 0))} for one in idle["signals"]),
     }
+
+
+def _gate(gate: Mapping[str, Any], namespace: str) -> Keys:
+    keys = _snake(gate)
+    if "hold" in keys:
+        keys["hold_seconds"] = _seconds("gate.hold", keys.pop("hold"))
+    return {**keys, "services": tuple({"namespace": namespace, "name": one} for one in gate["services"])}
+
+
+def _snake(keys: Mapping[str, Any]) -> Keys:
+    """The same with the names of a policy in a file: `waitingPage` is `waiting_page`."""
+    return {
+        CAPITAL.sub(lambda found: f"_{found[0].lower()}", name): _snake(value)
+        if isinstance(value, Mapping)
+        else value
+        for name, value in keys.items()
+    }
+
+
+def _camel(name: str) -> str:
+    return SMALL.sub(lambda found: found[1].upper(), name)
 
 
 def _nights(nights: Mapping[str, Any] | None, zone: str) -> tuple[Keys, ...]:

@@ -17,6 +17,7 @@ from ebbtide.model.idle import Phase
 from tests.integration.kube.chart import CHART
 from tests.integration.kube.declaring import OBJECTS, Reconciler, reconciler, sleep_policy
 from tests.integration.kube.objects import Json, node, template, workload
+from tests.memory_declarations import FULL_GATE, GATE_OF_FULL
 from tests.policy_harness import make_policy, make_ref
 from tests.servers.kube_api import ApiRefused
 from tests.servers.processes import eventually
@@ -77,6 +78,7 @@ def test_the_chart_and_the_manifest_have_the_same_definition() -> None:
     assert first == yaml.safe_load(CRD.read_text())
 
 
+GATE = {"services": ["web"]}
 IDLE = {"after": "30m", "signals": [{"kind": "reported"}]}
 
 
@@ -119,6 +121,21 @@ IDLE = {"after": "30m", "signals": [{"kind": "reported"}]}
         ({"hourlyCost": {"amount": "cheap"}}, "spec.hourlyCost.amount"),
         ({"enabled": "yes"}, "spec.enabled"),
         ({"gate": {"services": ["web", "web"]}}, "Duplicate value"),
+        ({"gate": {**GATE, "protocol": "udp"}}, 'supported values: "tcp", "http", "minecraft"'),
+        ({"gate": {**GATE, "hold": "2h"}}, "give a duration of more than 0 and at most 1h, such as 90s"),
+        ({"gate": {**GATE, "hold": "0s"}}, "give a duration of more than 0 and at most 1h, such as 90s"),
+        ({"gate": {**GATE, "maxHeld": 0}}, "spec.gate.maxHeld"),
+        ({"gate": {**GATE, "sources": ["everybody"]}}, "spec.gate.sources[0]"),
+        ({"gate": {**GATE, "firstBytes": "fe0"}}, "spec.gate.firstBytes"),
+        ({"gate": {**GATE, "http": {"waitingPage": True}}}, "the rules under http are for the protocol http"),
+        (
+            {"gate": {**GATE, "protocol": "minecraft", "leastBytes": 4}},
+            "firstBytes and leastBytes are for the protocol tcp",
+        ),
+        (
+            {"gate": {**GATE, "protocol": "http", "http": {"neverWake": {"paths": ["robots.txt"]}}}},
+            "spec.gate.http.neverWake.paths[0]",
+        ),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )
@@ -204,6 +221,22 @@ def test_what_only_ebbtide_can_check_is_a_condition(kube: SharedKube, cluster: R
     assert (status, reason) == ("False", "Invalid")
     assert "'Europe/Atlantis' is no time zone" in message
     assert cluster.policies == []
+
+
+def test_every_rule_of_a_gate_can_be_set_and_one_that_is_no_network_is_a_condition(
+    kube: SharedKube, cluster: Reconciler
+) -> None:
+    kube.api.post(OBJECTS, sleep_policy(gate=FULL_GATE))
+    cluster.round()
+    assert condition(kube)[1] == "Applied"
+    (policy,) = cluster.policies
+    assert policy.gate == GATE_OF_FULL
+    wrong = {"spec": {"gate": {"sources": ["10.0.0.0/40"]}}}
+    kube.api.patch(f"{OBJECTS}/nights", wrong)
+    cluster.round()
+    status, reason, says = condition(kube)
+    assert (status, reason) == ("False", "Invalid")
+    assert says.startswith("gate.sources[0]: ")
 
 
 def test_two_policies_for_one_workload_are_a_conflict_that_names_the_other(

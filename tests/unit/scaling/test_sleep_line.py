@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from ebbtide.config.declared import policy_name, policy_of_line, policy_of_spec
+from ebbtide.config.gate import PolicyGateKeys
+from ebbtide.config.gate_http import HttpKeys, NeverWakeKeys, WakeHeaderKeys
 from ebbtide.model.declared import Declarer, ObjectRef
-from ebbtide.model.gate import ServiceRef
+from ebbtide.model.gate import Gate, ServiceRef
 from ebbtide.model.policy import Policy, Schedule, Signal, SignalKind
 from ebbtide.model.workload import WorkloadKind, WorkloadRef
 from tests.builders import NOW
+from tests.memory_declarations import FULL_GATE, GATE_OF_FULL
 
+CRDS = Path(__file__).parents[3] / "deploy" / "helm" / "ebbtide" / "crds"
 WEB = ObjectRef(Declarer.DEPLOYMENT, "shop", "web")
 NIGHTS = ObjectRef(Declarer.SLEEP_POLICY, "shop", "nights")
 
@@ -136,3 +143,34 @@ def test_names_are_unique_and_short_enough() -> None:
     names.add(policy_name(ObjectRef(Declarer.SLEEP_POLICY, "shop", "deployment.web")))
     assert len(names) == 5
     assert max(map(len, names)) == 63
+
+
+def test_a_sleep_policy_can_say_every_rule_of_a_gate() -> None:
+    gate = spec(gate=FULL_GATE).gate
+    assert gate == replace(GATE_OF_FULL, services=(ServiceRef("shop", "web"),))
+    game = {"services": ["web"], "firstBytes": "FE01", "leastBytes": 2}
+    assert spec(gate=game).gate == Gate((ServiceRef("shop", "web"),), first_bytes="fe01", least_bytes=2)
+
+
+def test_what_is_wrong_with_a_gate_is_named_as_the_object_names_it() -> None:
+    http = {"services": ["web"], "protocol": "http", "http": {"neverWake": {"hosts": ["no host"]}}}
+    with pytest.raises(ValueError, match=r'^gate\.http\.neverWake\.hosts\[0\]: "no host" is no host'):
+        spec(gate=http)
+    with pytest.raises(ValueError, match=r'^gate\.hold: "soon" is '):
+        spec(gate={"services": ["web"], "hold": "soon"})
+
+
+def test_the_definition_knows_every_key_that_a_gate_has_in_a_file() -> None:
+    """A rule that is added to one and not to the other could not be set by an object."""
+    crd = yaml.safe_load((CRDS / "sleeppolicies.yaml").read_text())
+    of_spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+
+    def known(schema: Any) -> set[str]:
+        return {re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name) for name in schema["properties"]}
+
+    gate = of_spec["gate"]
+    http = gate["properties"]["http"]
+    assert known(gate) - {"hold"} | {"hold_seconds"} == set(PolicyGateKeys.model_fields)
+    assert known(http) == set(HttpKeys.model_fields)
+    assert known(http["properties"]["neverWake"]) == set(NeverWakeKeys.model_fields)
+    assert known(http["properties"]["wakeHeader"]) == set(WakeHeaderKeys.model_fields)
