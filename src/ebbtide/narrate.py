@@ -245,7 +245,8 @@ def _effect_name(fact: EffectDone) -> str:
 
 
 def spot(fact: SpotEvent) -> str:
-    about = f"{fact.notice} of {fact.instance_id}"
+    which = f"{fact.node_name} ({fact.instance_id})" if fact.node_name else fact.instance_id
+    about = f"{fact.notice} of {which}"
     match fact.answer:
         case SpotAnswer.TAKEN_IN if fact.notice is SpotKind.INTERRUPTION:
             return f"{about} taken in: it will be gone at {time_of_day(fact.deadline)}"
@@ -253,7 +254,7 @@ def spot(fact: SpotEvent) -> str:
             return f"{about} taken in"
         case SpotAnswer.UPGRADED:
             gone = time_of_day(fact.deadline)
-            return f"rebalance of {fact.instance_id} became an interruption: it will be gone at {gone}"
+            return f"rebalance of {which} became an interruption: it will be gone at {gone}"
         case SpotAnswer.KNOWN:
             return f"{about} is known already"
         case SpotAnswer.NOT_OURS:

@@ -61,11 +61,23 @@ def test_every_page_shows_its_data_and_has_no_serious_fault_for_those_who_see_or
                 page.locator("details.scale_up > summary").first.click()
                 expect(page.get_by_role("button", name="Compute it again").first).to_be_visible()
             assert serious(page) == []
+            assert cut_off(page) == []
             wide = page.evaluate(
                 "document.documentElement.scrollWidth - document.documentElement.clientWidth"
             )
             assert wide == 0, f"{name} is wider than the window"
         assert watched.errors == []
+
+
+CUT_OFF = """() => [...document.querySelectorAll(".scroll")]
+  .filter((each) => each.checkVisibility() && each.scrollWidth > each.clientWidth + 1)
+  .map((each) => each.getAttribute("aria-label"))"""
+
+
+def cut_off(page: Page) -> list[str]:
+    """Tables of which a part is out of sight."""
+    found: list[str] = page.evaluate(CUT_OFF)
+    return found
 
 
 def serious(page: Page) -> list[str]:
@@ -86,7 +98,7 @@ def test_a_sleeping_workload_is_woken_by_its_button(watched: Watched) -> None:
     one = card(page, name)
     expect(one.locator(".pill")).to_have_text(AWAKE)
     one.locator("summary").click()
-    expect(one.locator("tbody tr").first).to_contain_text("manual")
+    expect(one.locator("tbody tr").first).to_contain_text("hand")
     one.get_by_label("Keep up for").fill("2")
     one.get_by_role("button", name=f"Keep {name} up").click()
     expect(one).to_contain_text("Kept up until")
@@ -102,7 +114,7 @@ def test_a_request_to_a_sleeping_app_is_held_and_answered(watched: Watched) -> N
     expect(one).to_contain_text("and then answered. In the cluster's time the wake took")
     expect(one.locator(".pill")).to_have_text(AWAKE)
     one.locator("summary").click()
-    expect(one.locator("tbody tr").first).to_contain_text("api_request")
+    expect(one.locator("tbody tr").first).to_contain_text("a request")
 
 
 PRESSED = """async () => {
@@ -173,6 +185,40 @@ def test_the_last_hours_are_read_by_pointer_and_by_arrow_keys(watched: Watched) 
     chart.focus()
     page.keyboard.press("ArrowLeft")
     expect(values).not_to_have_text(re.compile("^Now"))
+
+
+def test_the_chart_of_the_last_hours_stands_below_the_headline_and_above_the_nodes(watched: Watched) -> None:
+    page = watched.page
+    expect(page.locator(".tile").first).to_be_visible()
+    titles = page.locator("main h2").all_inner_texts()
+    assert titles.index("Last hours") < titles.index("Nodes") < titles.index("Events")
+
+
+def test_an_event_of_the_clusters_day_shows_its_time_alone_and_an_older_one_its_day(
+    watched: Watched, demo: tuple[str, Live]
+) -> None:
+    page = watched.page
+    times = page.locator(".feed time")
+    expect(times.first).to_be_visible()
+    day = page.evaluate("(at) => new Date(at * 1000).toDateString()", demo[1].stage.clock.now())
+    for time in times.all()[:40]:
+        at = time.get_attribute("datetime")
+        same = page.evaluate("(at) => new Date(at).toDateString()", at) == day
+        assert (time.inner_text() == time.get_attribute("title")) is not same
+
+
+def test_a_printed_page_is_dark_on_white_also_for_those_who_like_it_dark(
+    browser: Browser, demo: tuple[str, Live]
+) -> None:
+    with opened(browser, demo[0], WIDE, "dark") as watched:
+        page = watched.page
+        watched.show("money")
+        expect(heading(page, "Prices")).to_be_visible()
+        page.emulate_media(media="print", color_scheme="dark")
+        colour = "getComputedStyle(document.querySelector('.card')).%s"
+        assert page.evaluate(colour % "backgroundColor") == "rgb(255, 255, 255)"
+        assert page.evaluate(colour % "color") == "rgb(20, 35, 43)"
+        assert watched.errors == []
 
 
 def test_dark_and_light_are_kept_when_the_page_is_loaded_again(watched: Watched) -> None:

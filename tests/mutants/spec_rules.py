@@ -16,8 +16,8 @@ OF_THE_DOCUMENTS = (
     Mutant(
         "a cluster is idle one second too early",
         "decide._idle",
-        "idle >= settings.idle_down_seconds",
-        "idle >= settings.idle_down_seconds - 1",
+        "idle >= least",
+        "idle >= least - 1",
         ("oracle:decisions",),
     ),
     Mutant(

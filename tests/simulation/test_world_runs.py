@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ebbtide.errors import ConfigError, Retryable, StoreUnusable, Throttled, Unanswered
+from ebbtide.model.node import Market
 from ebbtide.simulator.faults.calls import CrashPlan, Distortion, RandomPlan, Strike
 from ebbtide.simulator.faults.catalogue import FAULTS
 from ebbtide.simulator.faults.ports import Gate, RunnerCrashed
@@ -22,6 +23,8 @@ from ebbtide.simulator.world.ports import SimCluster
 from ebbtide.simulator.world.saving import decode, encode, load, save
 from ebbtide.simulator.world.workload import parse_recording
 
+HETZNER = ("cx", "cpx", "cax", "ccx")
+
 
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
 def test_every_scenario_runs_without_a_violation_and_the_same_seed_gives_the_same_bytes(name: str) -> None:
@@ -30,6 +33,15 @@ def test_every_scenario_runs_without_a_violation_and_the_same_seed_gives_the_sam
     assert json.loads(first)["violations"] == []
     wanted = {"ticks", "launched", "removed", "node_hours", "cost", "pending_pod_seconds", "crashes"}
     assert wanted <= set(json.loads(first))
+
+
+@pytest.mark.parametrize("name", sorted(SCENARIOS))
+def test_no_scenario_has_spot_nodes_of_a_type_that_hetzner_sells(name: str) -> None:
+    """Hetzner has no spot market: a demo must not show what the cloud does not offer."""
+    pools = build(name, seed=1).settings.pools
+    spot = [node_type for pool in pools if pool.market is Market.SPOT for node_type in pool.types]
+    assert [one.name for one in spot if one.name.startswith(HETZNER)] == []
+    assert {one.price.currency for one in spot if one.price} <= {"USD"}
 
 
 @pytest.mark.parametrize("fault", sorted(FAULTS))

@@ -70,14 +70,14 @@ def test_cpu_strictly_above_cpu_up_asks_for_a_node(cpu: float, hot: bool) -> Non
 def test_pods_that_have_been_pending_for_pending_up_sec_ask_for_a_node() -> None:
     decision = decided(QUEUE, waited(180))
     assert decision.action is Action.SCALE_UP
-    assert decision.reason == "launch small in a: 1 pod has been pending for 3 min, PENDING_UP_SEC is 180"
+    assert decision.reason == "launch small in a: 1 pod has been pending for 3 min, PENDING_UP_SEC is 3 min"
 
 
 def test_pods_that_have_not_waited_long_enough_are_told_both_figures() -> None:
     check = failed(decided(QUEUE, waited(179)))
     assert (
         check.says
-        == "CPU 0.10 is not above 0.70, 1 pod has been pending for 2 min 59 s, PENDING_UP_SEC is 180"
+        == "CPU 0.10 is not above 0.70, 1 pod has been pending for 2 min 59 s, PENDING_UP_SEC is 3 min"
     )
     assert "pending for 0 s" in failed(decided(QUEUE)).says
 
@@ -134,7 +134,9 @@ def test_workers_on_their_way_are_not_made_up_for_twice() -> None:
 
 def test_a_scale_up_waits_for_its_own_cooldown() -> None:
     check = failed(decided(HOT, make_record(last_scale_at=NOW - 299)))
-    assert check == Check("cooldown over", False, "299 s since the last scaling, COOLDOWN_UP_SEC is 300")
+    assert check == Check(
+        "cooldown over", False, "the last scaling was 4 min 59 s ago, COOLDOWN_UP_SEC is 5 min"
+    )
     assert decided(HOT, make_record(last_scale_at=NOW - 300)).action is Action.SCALE_UP
 
 
@@ -155,7 +157,7 @@ def test_queued_pods_beside_a_worker_do_not_skip_the_cooldown() -> None:
 
 def test_after_failures_a_back_off_is_waited_out() -> None:
     check = failed(decided(HOT, make_record(launch_failures=1, launch_backoff_until=NOW + 60)))
-    assert check == Check("back-off over", False, "1 failures in a row, 60 s of back-off left")
+    assert check == Check("back-off over", False, "1 failure in a row, 60 s of back-off left")
 
 
 def test_nothing_is_launched_at_the_maximum() -> None:

@@ -9,7 +9,7 @@ import pytest
 from ebbtide.entrypoints.views.headline import Situation, headline, usual_seconds
 from ebbtide.model.events import OperationClosed, OperationKind
 from ebbtide.model.node import Node
-from ebbtide.model.operation import Move, MoveState, Removal, RemovalState, SlotState
+from ebbtide.model.operation import Move, MoveState, Removal, RemovalState, SlotState, SpotKind
 from ebbtide.model.pod import PodPhase
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import ClusterView
@@ -55,6 +55,30 @@ def test_at_rest_it_counts_nodes_and_pods() -> None:
 
 def test_pods_for_which_nothing_is_done_are_named() -> None:
     assert said(make_record(), cluster(A, pending=3)) == "3 pods are pending; no node is being added"
+
+
+@pytest.mark.parametrize(
+    ("ticked", "since", "what"),
+    [
+        (NOW - 20, 0, "the next tick decides about nodes"),
+        (NOW - 20, NOW - 24, "the next tick decides about nodes"),
+        (NOW - 20, NOW - 25, "no node is being added"),
+    ],
+    ids=["they came after the tick", "they were too new for it", "they were looked at"],
+)
+def test_pods_that_no_tick_has_decided_about_are_not_called_left_alone(
+    ticked: int, since: int, what: str
+) -> None:
+    record = make_record(ticked_at=ticked, pending_since=since)
+    here = Situation(record, cluster(A, pending=2), NOW, pending_up_seconds=5)
+    assert headline(here) == f"2 pods are pending; {what}"
+
+
+def test_a_removal_that_is_held_says_why_and_not_that_it_goes_on() -> None:
+    why = "the metrics server does not answer"
+    drained = make_removal("a1", state=RemovalState.DRAINED, reason=why)
+    record = make_record(removing=make_scale_down(drained))
+    assert said(record, cluster(A, B)) == f"Not removing a1 yet: {why}"
 
 
 @pytest.mark.parametrize(
@@ -108,6 +132,13 @@ def test_a_consolidation_counts_the_pods_that_were_moved() -> None:
 def test_a_spot_notice_comes_first() -> None:
     record = make_record(spots=(make_spot("a1", deadline=NOW + 100),))
     assert said(record, cluster(A)) == "The cloud takes back 1 spot node in 100 s; moving the pods"
+
+
+def test_a_node_at_risk_is_not_called_taken_back() -> None:
+    risky = make_spot("a1", kind=SpotKind.REBALANCE, deadline=NOW + 500)
+    assert said(make_record(spots=(risky,)), cluster(A)) == (
+        "The cloud may soon take back 1 spot node; moving the pods"
+    )
 
 
 def test_an_outage_is_all_it_says() -> None:

@@ -121,12 +121,12 @@ def test_the_last_node_stays() -> None:
 @pytest.mark.parametrize(
     ("change", "record", "says"),
     [
-        ({"created_at": NOW - 1799}, {}, "it is 1799 s old, min_uptime is 1800"),
+        ({"created_at": NOW - 1799}, {}, "it is 29 min 59 s old, min_uptime is 30 min"),
         ({"uid": "new"}, {}, "it is not the node it was"),
         ({"unschedulable": True, "owner": None}, {}, "it was cordoned by someone else"),
         ({"owner": Ownership("other", 1)}, {}, "it belongs to operation other"),
-        ({}, {"idle": 899}, "it has been empty for 899 s, min_idle is 900"),
-        ({}, {"emptied": ()}, "it has been empty for 0 s, min_idle is 900"),
+        ({}, {"idle": 899}, "it has been empty for 14 min 59 s, min_idle is 15 min"),
+        ({}, {"emptied": ()}, "it has been empty for 0 s, min_idle is 15 min"),
         (
             {},
             {"rests": (DrainBackoff("i-b1", NOW, "x"), DrainBackoff("i-a1", NOW, "failed"))},

@@ -123,6 +123,7 @@ SENTENCES: list[tuple[Event, str]] = [
     (done(EffectKind.DELETE_NODE), "delete node a1: done"),
     (notice(SpotAnswer.TAKEN_IN), "interruption of i-a1 taken in: it will be gone at 07:00 UTC"),
     (notice(SpotAnswer.TAKEN_IN, SpotKind.REBALANCE), "rebalance of i-a1 taken in"),
+    (replace(notice(SpotAnswer.KNOWN), node_name="a1"), "interruption of a1 (i-a1) is known already"),
     (
         notice(SpotAnswer.UPGRADED),
         "rebalance of i-a1 became an interruption: it will be gone at 07:00 UTC",

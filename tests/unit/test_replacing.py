@@ -104,7 +104,7 @@ def test_gates_of_every_removal_hold_for_a_replacement() -> None:
         ("is leaving", expired(), {"leaving": (Leaving("a2", "uid-a2", "i-a2", "op", NOW + 60),)}),
         ("are paused", expired(), {"paused": True}),
         ("back-off left", expired(), {"removal_backoff_until": NOW + 60}),
-        ("1 spot notices", expired(), {"spots": (make_spot("b1", kind=SpotKind.REBALANCE),)}),
+        ("1 spot notice is", expired(), {"spots": (make_spot("b1", kind=SpotKind.REBALANCE),)}),
     ]
     for says, seen, record in held:
         _, why = asked(seen, record=record, **EXPIRY)

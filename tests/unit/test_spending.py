@@ -6,7 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from ebbtide.core.prices import CostPoint
-from ebbtide.entrypoints.views.shares import Share, shares_of
+from ebbtide.entrypoints.views.shares import Share, shares_of, with_sleepers
 from ebbtide.entrypoints.views.spending import (
     DAYS_A_MONTH,
     Removed,
@@ -123,3 +123,9 @@ def test_a_node_is_paid_for_by_the_pods_that_ask_for_it_and_the_rest_is_idle() -
         Share("data", Decimal("0.025"), Decimal(0), 2, 1),
     ]
     assert shares_of(ClusterView(), Settings(), "EUR") == ([], [])
+
+
+def test_a_namespace_in_which_all_sleep_is_listed_with_what_its_sleep_saved() -> None:
+    awake = [Share("shop", Decimal(2), count=1)]
+    slept = {"shop": Decimal(3), "dev": Decimal(5), "idle": Decimal(0)}
+    assert with_sleepers(awake, slept) == [*awake, Share("dev")]

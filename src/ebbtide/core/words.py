@@ -45,6 +45,10 @@ def count_of(number: int, noun: str, plural: str = "") -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
 
 
+def notices_open(number: int) -> str:
+    return f"{count_of(number, 'spot notice')} {'is' if number == 1 else 'are'} being answered"
+
+
 def names_of(names: Sequence[str], most: int = 5) -> str:
     """The names, or the first few of them and how many more there are."""
     more = len(names) - most

@@ -89,6 +89,7 @@ def _take_in(ports: Ports, settings: Settings, notice: SpotNotice, snapshot: Sna
             answer=answer,
             noticed_at=notice.noticed_at,
             deadline=notice.deadline,
+            node_name=_node_on(notice.instance_id, snapshot),
         )
         entry = entry_of(ports.new_id(), now, fact, notice.instance_id)
         try:
@@ -104,6 +105,11 @@ def _take_in(ports: Ports, settings: Settings, notice: SpotNotice, snapshot: Sna
         ports.inbox.acknowledge(notice)
         return [entry.says]
     return [f"{notice.kind} of {notice.instance_id} waits: the record changes too often"]
+
+
+def _node_on(instance_id: str, snapshot: Snapshot) -> str:
+    """People know nodes by name, and by nothing else once the instance is gone."""
+    return next((name for name, one in snapshot.instance_of.items() if one.id == instance_id), "")
 
 
 def _advance(ports: Ports, settings: Settings, owner: str, deadline: float, open_spot: Spot) -> list[str]:

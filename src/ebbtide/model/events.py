@@ -246,6 +246,8 @@ class SpotEvent:
     """When the cloud gave the notice; seconds since the epoch."""
     deadline: int
     """When the instance will be gone; seconds since the epoch."""
+    node_name: str = ""
+    """Of the node on it, where one was known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,6 +136,10 @@ def test_eks_in_frankfurt_with_a_spot_group(tmp_path: Path, capsys: pytest.Captu
     assert "db-budget" in result["page"]
     assert "<svg" in result["page"]
     assert "| a1 |" in result["text"]
+    # Whoever reads a range is told why it is one, on the page and in Markdown.
+    for written in (result["page"], result["text"]):
+        assert "Where the prices come from" in written
+        assert "eu-central-1 is about 20% above it" in written.replace("\\", "")
 
 
 def test_gke_in_iowa_with_a_pod_that_is_pending(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -238,8 +242,10 @@ def test_k3s_on_hetzner_is_priced_exactly(tmp_path: Path, capsys: pytest.Capture
     assert named(result, gone)["podsGoTo"]
     assert named(result, "server-1")["blockers"] == ["it is a node of the control plane"]
     # Five CPUs fit on one cpx42 with three to spare; both cpx32 can go: 0.0312 is left of 0.0648.
-    assert result["repacked"]["costAfterPerHour"] <= "0.0336"
-    assert "54.31 a month" in capsys.readouterr().out or "54.31" in result["text"]
+    repacked = result["repacked"]
+    assert (repacked["costPerHour"], repacked["costAfterPerHour"]) == ("0.0648", "0.0312")
+    assert (repacked["savingPerHour"], repacked["moves"], repacked["removed"]) == ("0.0336", 2, 2)
+    assert "54.31 a month" in result["text"]
 
 
 def test_kubeadm_on_own_machines_has_no_price_and_that_is_said(

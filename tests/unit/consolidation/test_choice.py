@@ -158,7 +158,7 @@ def test_each_node_that_stays_says_why() -> None:
     full = [pod(f"web-{each.name}", each, 9000, 1024) for each in nodes[:3]]
     report = report_on(cluster(nodes, full), idle(nodes[3]), settings_with(rules(replace=False)))
     assert removed(report) == ["a4"]
-    assert fate(report, "a1") == "nothing is gained without it"
+    assert fate(report, "a1") == "no cheaper place was found for its pods"
 
 
 def test_the_scheduler_is_asked_again_before_a_plan_is_given_out() -> None:

@@ -56,8 +56,8 @@ def test_a_consolidation_in_vain_is_said_with_both_figures() -> None:
     record = idle(*NODES, last_consolidation_at=NOW - 14_399, consolidations_in_vain=1)
     assert refusal(report_on(cluster(NODES), record)) == (
         "cooled down",
-        "14399 s since the last consolidation, the cooldown is 7200 s, "
-        "14400 s after 1 without result (too few of their nodes were removed so far)",
+        "the last consolidation was 3 h 59 min ago, the cooldown is 2 h, "
+        "4 h after 1 without result (too few of their nodes were removed so far)",
     )
     later = replace(record, last_consolidation_at=NOW - 14_400)
     assert removed(report_on(cluster(NODES), later)) == ["a2"]

@@ -41,7 +41,7 @@ def test_nothing_is_looked_at_while_it_is_off() -> None:
         (
             {"last_consolidation_at": NOW - 7199},
             "cooled down",
-            "7199 s since the last consolidation, the cooldown is 7200 s",
+            "the last consolidation was 1 h 59 min ago, the cooldown is 2 h",
         ),
         (lanes(make_scale_up(id="up-1")), "stable", "a scale-up is in progress (operation up-1)"),
         ({"spots": (make_spot("a1"),)}, "stable", "1 spot notice is being answered"),

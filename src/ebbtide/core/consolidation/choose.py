@@ -253,7 +253,7 @@ class Choice:
             return f"it is the last worker in zone {node.zone}"
         if left[f"pool {node.pool}"] <= least:
             return f"{least} workers of pool {node.pool} are always kept"
-        return "nothing is gained without it"
+        return "no cheaper place was found for its pods"
 
     def _money(self, amount: Decimal) -> str:
         return f"{a_price(amount)} {self._found.currency}/h"

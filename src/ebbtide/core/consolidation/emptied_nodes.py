@@ -13,7 +13,7 @@ from dataclasses import replace
 from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.capacity import standing
 from ebbtide.core.nodes.headroom import keeps_headroom
-from ebbtide.core.words import short_id
+from ebbtide.core.words import a_while, notices_open, short_id
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Check, Refusal
 from ebbtide.model.node import Node
@@ -70,7 +70,7 @@ def stable(snapshot: Snapshot, record: Record, settings: Settings) -> Iterator[C
     yield gates.no_pod_pending(snapshot)
     yield gates.load_not_high(snapshot, settings)
     spots = len(record.spots)
-    yield Check("no spot notice open", not spots, f"{spots} spot notices are being answered")
+    yield Check("no spot notice open", not spots, notices_open(spots))
 
 
 def choose_leaving(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Chosen:
@@ -103,7 +103,7 @@ def _why_stays(
         return "it is not the node it was"
     age = now - node.created_at
     if age < wanted.min_uptime_seconds:
-        return f"it is {age} s old, min_uptime is {wanted.min_uptime_seconds}"
+        return f"it is {a_while(age)} old, min_uptime is {a_while(wanted.min_uptime_seconds)}"
     not_idle = why_not_idle(node.uid, record, settings, now)
     if not_idle:
         return not_idle
@@ -119,7 +119,7 @@ def why_not_idle(node_uid: str, record: Record, settings: Settings, now: int) ->
     least = settings.consolidation.min_idle_seconds
     since = record.emptied_since(node_uid)
     idle = now - since if since is not None else 0
-    return f"it has been empty for {idle} s, min_idle is {least}" if idle < least else ""
+    return f"it has been empty for {a_while(idle)}, min_idle is {a_while(least)}" if idle < least else ""
 
 
 def _why_gates_hold(removals: list[Removal], snapshot: Snapshot, record: Record, settings: Settings) -> str:

@@ -23,7 +23,7 @@ from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.capacity import standing
 from ebbtide.core.nodes.question import Question, in_progress
 from ebbtide.core.packing.types import Budget, CountingClock
-from ebbtide.core.words import count_of
+from ebbtide.core.words import count_of, notices_open
 from ebbtide.model.check import Check
 from ebbtide.model.consolidation import ConsolidationReport
 from ebbtide.model.record import Record
@@ -108,9 +108,7 @@ def _stable(record: Record) -> Check:
     if record.operation is not None:
         return Check("stable", False, in_progress(record.operation))
     if record.spots:
-        are = "is" if len(record.spots) == 1 else "are"
-        says = f"{count_of(len(record.spots), 'spot notice')} {are} being answered"
-        return Check("stable", False, says)
+        return Check("stable", False, notices_open(len(record.spots)))
     return Check("stable", True, "no operation is in progress")
 
 

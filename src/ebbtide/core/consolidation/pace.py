@@ -36,12 +36,14 @@ def wait_seconds(record: Record, rules: ConsolidationSettings) -> int:
 
 def cooled_down(record: Record, rules: ConsolidationSettings, now: int) -> Check:
     last, wait = record.last_consolidation_at, wait_seconds(record, rules)
-    says = f"{now - last} s since the last consolidation" if last else "none before"
-    says += f", the cooldown is {rules.cooldown_seconds} s"
-    if record.consolidations_in_vain:
-        vain = record.consolidations_in_vain
-        says += f", {wait} s after {vain} without result (too few of their nodes were removed so far)"
-    return Check("cooled down", not last or now - last >= wait, says)
+    if not last or now - last >= wait:
+        over = f"the cooldown of {a_while(wait)} is over" if last else "none before"
+        return Check("cooled down", True, over)
+    cooldown = a_while(rules.cooldown_seconds)
+    says = f"the last consolidation was {a_while(now - last)} ago, the cooldown is {cooldown}"
+    if vain := record.consolidations_in_vain:
+        says += f", {a_while(wait)} after {vain} without result (too few of their nodes were removed so far)"
+    return Check("cooled down", False, says)
 
 
 def charge_cooldown(record: Record, plan: ConsolidationPlan, now: int) -> Record:

@@ -68,7 +68,7 @@ def _empty(
     """The second path: pods are moved first."""
     plan, over = _within_budgets(q, report, plan)
     asked = len(plan.sources)
-    says = f"{asked} nodes may be emptied" + (f", no more: {over}" if over else "")
+    says = f"{count_of(asked, 'node')} may be emptied" + (f", no more: {over}" if over else "")
     yield Check("within budget", asked > 0, says)
     least = q.settings.consolidation.least_savings(plan.cost_before)
     saved, required = two_prices(plan.savings_per_hour, least)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from ebbtide.core.consolidation.strategy import consolidate
 from ebbtide.core.nodes import gates, headroom
 from ebbtide.core.nodes.capacity import coming_slots, count_against_max, missing_by_pool, standing
-from ebbtide.core.nodes.extending import can_launch, cooled_down, launch_backoff
+from ebbtide.core.nodes.extending import can_launch, cooled_down, launch_backoff, nothing_leaves
 from ebbtide.core.nodes.orphans import (
     cordon_id,
     dead_nodes,
@@ -33,7 +33,7 @@ from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.core.nodes.unclaimed import claimable, in_place_of_minimum, says_uncounted
 from ebbtide.core.nodes.underused import choose_underused
 from ebbtide.core.scale_to_zero.node_first import needed_by_wakes
-from ebbtide.core.words import a_while, count_of, two_shares
+from ebbtide.core.words import a_while, count_of, notices_open, two_shares
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Gate
 from ebbtide.model.decision import Action, Check, Decision, Verdict
@@ -104,7 +104,9 @@ def _adopt(q: Question, answer: Answer) -> Iterator[Check]:
     late = [i for i in lone if overdue(q.record, i.id, q.settings, q.now, times)]
     grace = q.settings.orphan_grace_seconds * times
     yield Check(
-        "orphan instance", bool(late), f"{len(late)} of {len(lone)} lone instances are older than {grace} s"
+        "orphan instance",
+        bool(late),
+        f"{len(late)} of {len(lone)} lone instances are older than {a_while(grace)}",
     )
     answer.slots = tuple(
         Slot(
@@ -133,7 +135,9 @@ def _forget(q: Question, answer: Answer) -> Iterator[Check]:
     if not gates.plausible(q.snapshot, q.record, q.settings).passed:
         late = tuple(node for node in late if says_gone(node, q.snapshot))
     grace = q.settings.orphan_grace_seconds
-    yield Check("dead node", bool(late), f"{len(late)} of {len(dead)} dead nodes are older than {grace} s")
+    yield Check(
+        "dead node", bool(late), f"{len(late)} of {len(dead)} dead nodes are older than {a_while(grace)}"
+    )
     answer.removals = tuple(
         Removal(_instance_id(q, node), node.name, node.uid, node.zone, node.pool) for node in late
     )
@@ -155,7 +159,9 @@ def _release(q: Question, answer: Answer) -> Iterator[Check]:
     late = [n for n in stray if overdue(q.record, cordon_id(n), q.settings, q.now)]
     grace = q.settings.orphan_grace_seconds
     yield Check(
-        "stray cordon", bool(late), f"{len(late)} of {len(stray)} stray cordons are older than {grace} s"
+        "stray cordon",
+        bool(late),
+        f"{len(late)} of {len(stray)} stray cordons are older than {a_while(grace)}",
     )
     answer.removals = tuple(
         Removal(
@@ -227,7 +233,7 @@ def _pressure(q: Question, short: str) -> tuple[Check, int]:
         have = "has" if len(waiting) == 1 else "have"
         says.append(
             f"{count_of(len(waiting), 'pod')} {have} been pending for {a_while(waited)}, "
-            f"PENDING_UP_SEC is {settings.pending_up_seconds}"
+            f"PENDING_UP_SEC is {a_while(settings.pending_up_seconds)}"
         )
     if says:
         return Check(name, True, "; ".join(says)), needed
@@ -240,7 +246,7 @@ def _pressure(q: Question, short: str) -> tuple[Check, int]:
     if waiting:
         have = "has" if len(waiting) == 1 else "have"
         heat += f", {count_of(len(waiting), 'pod')} {have} been pending for {a_while(waited)}, "
-        heat += f"PENDING_UP_SEC is {settings.pending_up_seconds}"
+        heat += f"PENDING_UP_SEC is {a_while(settings.pending_up_seconds)}"
     else:
         heat += ", no pod is pending"
     return Check(name, False, heat), 0
@@ -266,8 +272,8 @@ def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     yield cooled_down(q, settings.cooldown_down_seconds, "COOLDOWN_DOWN_SEC")
     yield backed_off(record.removal_failures, record.removal_backoff_until, q.now)
     spots = len(record.spots)
-    yield Check("no spot notice open", not spots, f"{spots} spot notices are being answered")
-    yield _nothing_leaves(q)
+    yield Check("no spot notice open", not spots, notices_open(spots))
+    yield nothing_leaves(q)
     ready = len(standing(snapshot, record))
     spare = ready - settings.min_workers
     says = f"{ready} ready and schedulable workers, MIN_WORKERS is {settings.min_workers}"
@@ -299,12 +305,6 @@ def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     answer.reason = f"remove {names}: {why}"
 
 
-def _nothing_leaves(q: Question) -> Check:
-    """What consolidation has emptied goes first: draining another node would only fill it again."""
-    names = ", ".join(one.node_name for one in q.record.leaving)
-    return Check("nothing leaves", not names, f"{names} is leaving" if names else "no node is leaving")
-
-
 def _calm(q: Question) -> Iterator[Check]:
     """What is asked of the cluster where nodes are judged one by one."""
     yield gates.load_known(q.snapshot)
@@ -329,8 +329,12 @@ def _idle(q: Question) -> Iterator[Check]:
     yield Check("CPU low", low, f"CPU {value} is {'below' if low else 'not below'} {limit}")
     yield gates.no_pod_pending(q.snapshot)
     idle = q.now - q.record.idle_since if q.record.idle_since else 0
-    says = f"idle for {idle} s, IDLE_DOWN_SEC is {settings.idle_down_seconds}"
-    yield Check("idle long enough", bool(q.record.idle_since) and idle >= settings.idle_down_seconds, says)
+    least = settings.idle_down_seconds
+    enough = bool(q.record.idle_since) and idle >= least
+    says = f"idle for at least {a_while(least)}"
+    if not enough:
+        says = f"idle for {a_while(idle)}, IDLE_DOWN_SEC is {a_while(least)}"
+    yield Check("idle long enough", enough, says)
 
 
 STRATEGIES: tuple[tuple[Action, Strategy], ...] = (

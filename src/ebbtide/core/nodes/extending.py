@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from ebbtide.core.nodes.question import Question
 from ebbtide.core.operations.situation import backoff_until
+from ebbtide.core.words import a_while
 from ebbtide.model.check import Check
 from ebbtide.model.operation import Slot, SlotState
 from ebbtide.model.record import Record
@@ -40,6 +41,14 @@ def last_scaling(record: Record) -> int:
     return max(record.last_scale_at, asked_at, operation.ready_at)
 
 
+def nothing_leaves(q: Question) -> Check:
+    """What consolidation has emptied goes first: draining another node would only fill it again."""
+    names = [one.node_name for one in q.record.leaving]
+    are = "is" if len(names) == 1 else "are"
+    says = f"{', '.join(names)} {are} leaving" if names else "no node is leaving"
+    return Check("nothing leaves", not names, says)
+
+
 def cooled_down(q: Question, seconds: int, name: str, excuse: str = "") -> Check:
     last = last_scaling(q.record)
     since = q.now - last
@@ -47,8 +56,10 @@ def cooled_down(q: Question, seconds: int, name: str, excuse: str = "") -> Check
         return Check("cooldown over", True, f"{excuse}: the cooldown is skipped")
     if not last:
         return Check("cooldown over", True, "nothing was scaled yet")
-    says = f"{since} s since the last scaling, {name} is {seconds}"
-    return Check("cooldown over", since >= seconds, says)
+    if since >= seconds:
+        return Check("cooldown over", True, f"{name} ({a_while(seconds)}) is over")
+    says = f"the last scaling was {a_while(since)} ago, {name} is {a_while(seconds)}"
+    return Check("cooldown over", False, says)
 
 
 def _asked_at(slot: Slot, settings: Settings) -> int:

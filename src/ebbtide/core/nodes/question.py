@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ebbtide.core.words import short_id
+from ebbtide.core.words import a_while, count_of, short_id
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Check, Refusal
 from ebbtide.model.consolidation import ConsolidationReport
@@ -44,7 +44,9 @@ Strategy = Callable[[Question, Answer], Iterator[Check]]
 
 def backed_off(failures: int, until: int, now: int) -> Check:
     left = until - now
-    says = f"{failures} failures in a row, {left} s of back-off left" if left > 0 else "no back-off"
+    says = "no back-off"
+    if left > 0:
+        says = f"{count_of(failures, 'failure')} in a row, {a_while(left)} of back-off left"
     return Check("back-off over", left <= 0, says)
 
 

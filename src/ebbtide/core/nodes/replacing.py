@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.capacity import count_against_max, staying
 from ebbtide.core.nodes.drain import Disruptions, Treatment, plan_drain
-from ebbtide.core.nodes.extending import cooled_down
+from ebbtide.core.nodes.extending import cooled_down, nothing_leaves
 from ebbtide.core.nodes.question import Answer, Question, backed_off, no_operation
 from ebbtide.core.nodes.replacement import Successors
 from ebbtide.core.nodes.targets import removal_of, why_kept
@@ -27,7 +27,7 @@ from ebbtide.core.nodes.unwell import (
     still_there,
     why_unwell,
 )
-from ebbtide.core.words import count_of
+from ebbtide.core.words import count_of, notices_open
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Check, Refusal
 from ebbtide.model.node import Node
@@ -73,8 +73,7 @@ def replace_outdated(q: Question, answer: Answer) -> Iterator[Check]:
     yield gates.load_known(q.snapshot)
     yield gates.no_pod_pending(q.snapshot)
     yield cooled_down(q, q.settings.cooldown_down_seconds, "COOLDOWN_DOWN_SEC")
-    leaving = ", ".join(one.node_name for one in q.record.leaving)
-    yield Check("nothing leaves", not leaving, f"{leaving} is leaving" if leaving else "no node is leaving")
+    yield nothing_leaves(q)
     yield from _replace(q, answer, found)
 
 
@@ -87,7 +86,7 @@ def _replace(q: Question, answer: Answer, candidates: Sequence[Unfit]) -> Iterat
     yield gates.healthy(snapshot, record, settings)
     yield backed_off(record.removal_failures, record.removal_backoff_until, q.now)
     spots = len(record.spots)
-    yield Check("no spot notice open", not spots, f"{spots} spot notices are being answered")
+    yield Check("no spot notice open", not spots, notices_open(spots))
     chosen, answer.refusals = _choose(q, candidates)
     if chosen is not None:
         _fill(answer, chosen)

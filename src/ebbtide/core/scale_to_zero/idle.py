@@ -25,6 +25,7 @@ from ebbtide.core.scale_to_zero.activity import (
 )
 from ebbtide.core.scale_to_zero.savings import DAY_SECONDS, open_stretch
 from ebbtide.core.scale_to_zero.wake import REDO_SECONDS, keep_alive
+from ebbtide.core.words import a_while
 from ebbtide.model.idle import IdleState, Phase, Rate, Remembered, WakeReason
 from ebbtide.model.ledger import Stretch
 from ebbtide.model.policy import Policy, ZeroDefaults
@@ -136,7 +137,7 @@ def _idle(policy: Policy, state: IdleState, look: Look, defaults: ZeroDefaults, 
     if now - state.checked_at > look.gap_seconds:
         ended = open_stretch(policy, state, state.checked_at)
         restarted = replace(state, idle_since=now, checked_at=now, stretch_since=now, rate=look.rate)
-        silence = f"nobody looked for {now - state.checked_at} s: that is not idle time"
+        silence = f"nobody looked for {a_while(now - state.checked_at)}: that is not idle time"
         return IdleStep(restarted, stretches=_some(ended), says=silence)
     state, stretches = _roll(policy, state, look.rate, now)
     if _a_day_without_wake(state, now):
@@ -149,9 +150,9 @@ def _idle(policy: Policy, state: IdleState, look: Look, defaults: ZeroDefaults, 
     if now - since < threshold + quiet or now < graced:
         return _keep(state, look, now, stretches)
     if why := may_not_fall(state, look, now):
-        told = "" if why == state.left_alone else f"idle for {now - since} s and left up: {why}"
+        told = "" if why == state.left_alone else f"idle for {a_while(now - since)} and left up: {why}"
         return _keep(replace(state, left_alone=why), look, now, stretches, told)
-    says = f"idle for {threshold} s and quiet for {quiet} s more: going to zero"
+    says = f"idle for {a_while(threshold)} and quiet for {a_while(quiet)} more: going to zero"
     return IdleStep(fall(state, look, now), Wanted.FALL, stretches, says)
 
 

@@ -23,7 +23,7 @@ from ebbtide.entrypoints.api.money_schemas import (
 from ebbtide.entrypoints.api.scopes import Scope
 from ebbtide.entrypoints.api.site import Site
 from ebbtide.entrypoints.views.days import logged_between
-from ebbtide.entrypoints.views.shares import Share, shares_of
+from ebbtide.entrypoints.views.shares import Share, shares_of, with_sleepers
 from ebbtide.entrypoints.views.spending import (
     Projection,
     Removed,
@@ -68,7 +68,10 @@ def router(site: Site) -> APIRouter:
             month=None if month is None else _month(month),
             days=[_day(day) for day in found],
             pools=[_share(pool, {}) for pool in pools],
-            namespaces=[_share(namespace, slept_by_namespace) for namespace in namespaces],
+            namespaces=[
+                _share(namespace, slept_by_namespace)
+                for namespace in with_sleepers(namespaces, slept_by_namespace)
+            ],
         )
 
     return routes

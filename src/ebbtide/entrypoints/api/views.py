@@ -9,7 +9,7 @@ from decimal import Decimal
 from ebbtide.core.consolidation.pace import cooled_down, wait_seconds
 from ebbtide.core.operations.facts import Part, part_name, parts
 from ebbtide.core.prices import CostPoint, cost_point, price_of
-from ebbtide.core.words import a_while
+from ebbtide.core.words import a_while, count_of
 from ebbtide.entrypoints.api.sight import Origin, Seen
 from ebbtide.entrypoints.views.headline import TO_LEAVE, Situation, headline, pods_to_leave
 from ebbtide.entrypoints.views.schemas import (
@@ -96,7 +96,7 @@ def operation_shape(operation: Operation, cluster: ClusterView | None = None) ->
 
 def spot_shape(spot: Spot, now: int) -> OperationShape:
     left = spot.deadline - now
-    when = f"in {left} s" if left > 0 else "now: its time is up"
+    when = f"in {a_while(left)}" if left > 0 else "now: its time is up"
     return OperationShape(
         id=spot.id,
         kind=f"spot {spot.kind}",
@@ -143,7 +143,9 @@ def status_shape(
         now=now,
         rev=record.rev,
         ticked_at=record.ticked_at,
-        headline=headline(Situation(record, snapshot.cluster, now, unread, news.usual_seconds)),
+        headline=headline(
+            Situation(record, snapshot.cluster, now, unread, news.usual_seconds, settings.pending_up_seconds)
+        ),
         says=record.last_said or (decision.says if decision else "nothing was decided yet"),
         last_decision=entry_shape(decision) if decision else None,
         last_alarm=entry_shape(alarm) if alarm else None,
@@ -202,14 +204,14 @@ def brakes(record: Record, settings: Settings, now: int) -> Iterator[Brake]:
     ):
         until = record.last_scale_at + seconds if record.last_scale_at else 0
         left = until - now
-        says = f"{left} s left of {seconds} s" if left > 0 else "over"
+        says = f"{a_while(left)} left of {a_while(seconds)}" if left > 0 else "over"
         yield Brake(name=name, on=left > 0, says=says, until=until if left > 0 else None)
     for name, failures, until in (
         ("launch back-off", record.launch_failures, record.launch_backoff_until),
         ("removal back-off", record.removal_failures, record.removal_backoff_until),
     ):
         on = until > now
-        says = f"{failures} failures in a row, {until - now} s left" if on else "none"
+        says = f"{count_of(failures, 'failure')} in a row, {a_while(until - now)} left" if on else "none"
         yield Brake(name=name, on=on, says=says, until=until if on else None)
     if settings.consolidation.enabled:
         check = cooled_down(record, settings.consolidation, now)

@@ -6,7 +6,16 @@ import re
 from collections.abc import Iterable, Sequence
 
 from ebbtide.entrypoints.assess.assessment import Assessment
-from ebbtide.entrypoints.assess.words import cells, headline, price, share, summary
+from ebbtide.entrypoints.assess.words import (
+    PRICE_COLUMNS,
+    a_sentence,
+    cells,
+    headline,
+    price,
+    price_bases,
+    share,
+    summary,
+)
 
 SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|!~])")
 
@@ -30,7 +39,9 @@ def as_markdown(result: Assessment) -> str:
         for node in result.nodes
     ]
     parts += ["", "## All nodes", "", table(("node", "type", "zone", "CPU", "memory"), shares)]
-    parts += ["", *(f"> {plain(note)}" for note in result.notes), "", "Nothing was touched.", ""]
+    if priced := price_bases(result):
+        parts += ["", "## Where the prices come from", "", table(PRICE_COLUMNS, priced)]
+    parts += ["", *(f"> {plain(a_sentence(note))}" for note in result.notes), "", "Nothing was touched.", ""]
     return "\n".join(parts)
 
 

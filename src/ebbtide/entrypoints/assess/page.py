@@ -8,13 +8,23 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from ebbtide.entrypoints.assess.assessment import Assessment, NodeFigures
-from ebbtide.entrypoints.assess.words import COLUMNS, NUMERIC, cells, headline, price, summary
+from ebbtide.entrypoints.assess.words import (
+    COLUMNS,
+    NUMERIC,
+    PRICE_COLUMNS,
+    a_sentence,
+    cells,
+    headline,
+    price,
+    price_bases,
+    summary,
+)
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 STYLE = """
 :root { --bg: #f6f8f9; --card: #fff; --ink: #14232b; --quiet: #51636d; --line: #d4dde2; --good: #1a7f4b;
   --asked: #2f6fb3; --used: #2f8f6b; --bar: #dfe7eb; --warn: #8a5a00; }
-@media (prefers-color-scheme: dark) { :root { --bg: #0e171c; --card: #16222a; --ink: #e6eef2;
+@media screen and (prefers-color-scheme: dark) { :root { --bg: #0e171c; --card: #16222a; --ink: #e6eef2;
   --quiet: #a3b4bd; --line: #2b3b45; --good: #63c996; --asked: #6aa5e6; --used: #45b68a; --bar: #2a3942;
   --warn: #e3b04b; } }
 body { margin: 0 auto; max-width: 1080px; padding: 16px; background: var(--bg); color: var(--ink);
@@ -31,19 +41,27 @@ th, td { text-align: left; padding: 4px 12px 4px 0; border-bottom: 1px solid var
   vertical-align: top; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 tr.go td:last-child { color: var(--good); font-weight: 600; }
-svg { width: 100%; min-width: 620px; height: auto; display: block; }
-svg text { fill: var(--ink); font: 12px system-ui, sans-serif; }
+.row { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 3fr) minmax(0, 1fr); gap: 0 16px;
+  align-items: center; font-size: 14px; padding: 2px 0; }
+.row span { overflow-wrap: anywhere; } .row span:last-child { text-align: right; }
+svg { width: 100%; height: 14px; display: block; border-radius: 3px; }
 svg .bar { fill: var(--bar); } svg .asked { fill: var(--asked); } svg .used { fill: var(--used); }
 .key { display: inline-block; width: 12px; height: 12px; border-radius: 3px; margin: 0 6px 0 0;
   vertical-align: -1px; }
 .key.asked { background: var(--asked); } .key.used { background: var(--used); }
 .key.bar { background: var(--bar); }
-@media print { body { background: #fff; max-width: none; padding: 0; }
+@media screen and (max-width: 600px) {
+  .row { grid-template-columns: minmax(0, 1fr) auto; padding: 4px 0; }
+  .row svg { grid-row: 2; grid-column: 1 / 3; }
+  thead { display: none; } table, tbody, tr { display: block; }
+  tr { padding: 6px 0; border-bottom: 1px solid var(--line); }
+  td, td.n { display: flex; justify-content: space-between; gap: 16px; padding: 1px 0; border: 0;
+    text-align: right; white-space: normal; overflow-wrap: anywhere; }
+  td::before { content: attr(data-label); color: var(--quiet); text-align: left; flex: none; } }
+@media print { body { background: #fff; max-width: none; padding: 0; print-color-adjust: exact; }
   section { break-inside: avoid; border: 0; padding: 0; } tr { break-inside: avoid; } }
 """
-WIDE, ROW, LEFT, RIGHT = 1000, 22, 250, 200
 MOST_BARS = 60
-LONGEST_NAME = 36
 
 
 def as_page(result: Assessment) -> str:
@@ -71,7 +89,10 @@ def as_page(result: Assessment) -> str:
         rows = [map(escape, row) for row in result.pending]
         parts.append(_section("Pending pods", _table(("pod", "why"), rows)))
     parts.append(_section("All nodes", _nodes(result)))
-    parts += [f'<p class="note">{escape(note)}</p>' for note in result.notes]
+    if priced := price_bases(result):
+        rows = [map(escape, row) for row in priced]
+        parts.append(_section("Where the prices come from", _table(PRICE_COLUMNS, rows)))
+    parts += [f'<p class="note">{escape(a_sentence(note))}</p>' for note in result.notes]
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -91,41 +112,37 @@ def _numbers(result: Assessment) -> str:
 
 
 def _bars(nodes: Sequence[NodeFigures]) -> str:
-    """The scarcer of CPU and memory of each node: asked for, and used where that was measured."""
+    """The scarcer of CPU and memory of each node: requested, and used where that was measured."""
     shown = sorted(nodes, key=lambda node: node.cpu_share + node.memory_share)[:MOST_BARS]
     measured = any(node.unused_share is not None for node in shown)
-    parts = [_bar(node, number * ROW) for number, node in enumerate(shown)]
     used = '<span class="key used"></span>used ' if measured else ""
-    keys = f'<span class="key asked"></span>asked for {used}<span class="key bar"></span>idle'
+    keys = f'<span class="key asked"></span>requested {used}<span class="key bar"></span>idle'
     more = f"<p>The {MOST_BARS} emptiest of {len(nodes)} nodes.</p>" if len(nodes) > MOST_BARS else ""
-    label = "Share of each node that pods ask for"
     return (
-        f'<svg viewBox="0 0 {WIDE} {len(shown) * ROW}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
+        f"{''.join(map(_bar, shown))}"
         f'<p class="quiet">{keys}. Of CPU and memory, the scarcer; the emptiest node first.</p>{more}'
     )
 
 
-def _bar(node: NodeFigures, y: int) -> str:
-    room = WIDE - LEFT - RIGHT
+def _bar(node: NodeFigures) -> str:
+    """Bars take the width there is; words stay as large as they are."""
     asked = float(1 - node.idle_share)
     used = None if node.unused_share is None else float(1 - node.unused_share)
-    return "".join(
-        (
-            f'<text x="0" y="{y + 15}">{escape(_short(node.name))}</text>',
-            _rect("bar", y + 4, 14, room),
-            _rect("asked", y + 4, 14, asked * room),
-            "" if used is None else _rect("used", y + 12, 6, used * room),
-            f'<text x="{WIDE}" y="{y + 15}" text-anchor="end">{asked:.0%}, {escape(price(node))}</text>',
-        )
+    bars = (
+        _rect("bar", 0, 14, 1.0),
+        _rect("asked", 0, 14, asked),
+        "" if used is None else _rect("used", 8, 6, used),
+    )
+    paid = price(node) if node.price is not None else "price unknown"
+    return (
+        f'<div class="row"><span>{escape(node.name)}</span>'
+        f'<svg viewBox="0 0 100 14" preserveAspectRatio="none" aria-hidden="true">{"".join(bars)}</svg>'
+        f"<span>{asked:.0%}, {escape(paid)}</span></div>"
     )
 
 
-def _rect(kind: str, y: int, height: int, width: float) -> str:
-    return f'<rect class="{kind}" x="{LEFT}" y="{y}" width="{width:.1f}" height="{height}" rx="3"/>'
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+def _rect(kind: str, y: int, height: int, share: float) -> str:
+    return f'<rect class="{kind}" x="0" y="{y}" width="{share * 100:.1f}" height="{height}"/>'
 
 
 def _goes(node: NodeFigures) -> Iterable[str]:
@@ -140,8 +157,13 @@ def _stays(node: NodeFigures) -> Iterable[str]:
 def _table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
     """Cells are escaped already."""
     top = "".join(f"<th>{escape(name)}</th>" for name in head)
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(map(_cell, head, row))}</tr>" for row in rows)
     return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(name: str, inside: str, kind: str = "") -> str:
+    """On a phone the name of the column stands in front of it, and the row becomes a block of lines."""
+    return f'<td{kind} data-label="{escape(name)}"><span>{inside}</span></td>'
 
 
 def _nodes(result: Assessment) -> str:
@@ -151,7 +173,9 @@ def _nodes(result: Assessment) -> str:
     head = "".join(f"<th{kind(number)}>{escape(name)}</th>" for number, name in enumerate(COLUMNS))
     rows = "".join(
         f'<tr class="{"go" if node.removable else ""}">'
-        + "".join(f"<td{kind(number)}>{escape(cell)}</td>" for number, cell in enumerate(cells(node)))
+        + "".join(
+            _cell(COLUMNS[number], escape(cell), kind(number)) for number, cell in enumerate(cells(node))
+        )
         + "</tr>"
         for node in result.nodes
     )

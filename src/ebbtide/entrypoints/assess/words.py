@@ -11,6 +11,7 @@ from ebbtide.entrypoints.assess.repacking import Repacked
 
 COLUMNS = ("node", "type", "zone", "CPU", "memory", "pods", "price/h", "wasted/h", "verdict")
 NUMERIC = range(3, 8)
+PRICE_COLUMNS = ("type", "nodes", "an hour", "how it is known")
 
 
 def summary(result: Assessment) -> list[str]:
@@ -143,6 +144,20 @@ def cells(node: NodeFigures) -> tuple[str, ...]:
         wasted(node),
         verdict,
     )
+
+
+def price_bases(result: Assessment) -> list[tuple[str, str, str, str]]:
+    """Each price once, with the number of its nodes and where it comes from."""
+    found: dict[tuple[str, str, str], int] = {}
+    for node in result.nodes:
+        if node.price is not None:
+            key = (cells(node)[1], price(node), a_sentence(node.price.basis))
+            found[key] = found.get(key, 0) + 1
+    return [(kind, str(count), amount, basis) for (kind, amount, basis), count in sorted(found.items())]
+
+
+def a_sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
 
 
 def share(asked: float, used: float | None) -> str:

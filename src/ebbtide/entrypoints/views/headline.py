@@ -21,6 +21,7 @@ from ebbtide.model.operation import (
     ScaleUp,
     SlotState,
     SourceState,
+    SpotKind,
 )
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import ClusterView
@@ -40,6 +41,8 @@ class Situation:
     """What cannot be read now: cluster, cloud."""
     usual_seconds: int = 0
     """How long a launch took lately, until its last node was Ready; 0 where none is known."""
+    pending_up_seconds: int = 0
+    """How long pods are pending before a node is launched for them."""
 
 
 def headline(here: Situation) -> str:
@@ -57,19 +60,30 @@ def _at_rest(here: Situation) -> str:
     paused = ", and removals are paused" if here.record.paused else ""
     if pending:
         verb = "is" if pending == 1 else "are"
-        return f"{count_of(pending, 'pod')} {verb} pending; no node is being added{paused}"
+        what = "the next tick decides about nodes" if _undecided(here) else "no node is being added"
+        return f"{count_of(pending, 'pod')} {verb} pending; {what}{paused}"
     pods = sum(len(found) for found in here.cluster.pods_on.values())
     return f"Nothing to do: {nodes} for {count_of(pods, 'pod')}, none pending{paused}"
 
 
+def _undecided(here: Situation) -> bool:
+    """Whether the pods came after the last tick, or were too new for it."""
+    record = here.record
+    waited = record.ticked_at - record.pending_since
+    return bool(record.ticked_at) and (not record.pending_since or waited < here.pending_up_seconds)
+
+
 def _spots(here: Situation) -> Iterator[str]:
-    lost = [spot for spot in here.record.spots if spot.deadline > here.now]
-    late = len(here.record.spots) - len(lost)
+    sure = [spot for spot in here.record.spots if spot.kind is SpotKind.INTERRUPTION]
+    lost = [spot for spot in sure if spot.deadline > here.now]
+    late, risky = len(sure) - len(lost), len(here.record.spots) - len(sure)
     if lost:
         left = a_while(min(spot.deadline for spot in lost) - here.now)
         yield f"The cloud takes back {count_of(len(lost), 'spot node')} in {left}; moving the pods"
     elif late:
         yield f"The cloud took back {count_of(late, 'spot node')}; replacing what is needed"
+    if risky:
+        yield f"The cloud may soon take back {count_of(risky, 'spot node')}; moving the pods"
 
 
 def _launching(here: Situation) -> Iterator[str]:
@@ -118,6 +132,11 @@ def _scale_down(here: Situation, work: ScaleDown) -> Iterator[str]:
     if back and not going:
         yield f"Keeping {names_of([_name(one) for one in back])} after all: {work.abort_reason}"
     if not going:
+        return
+    held = {one.reason for one in going if one.state is RemovalState.DRAINED}
+    if all(one.state is RemovalState.DRAINED for one in going) and all(held):
+        names = names_of([_name(one) for one in going], 2)
+        yield f"Not removing {names} yet: {'; '.join(sorted(held))}"
         return
     left = pods_to_leave(here.cluster, [one for one in going if one.state in TO_LEAVE])
     how = f"{count_of(left, 'pod')} still to move" if left else "no pod is left on them"

@@ -6,7 +6,7 @@ more than the node, they are scaled down to it; where they add up to less, the r
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -47,6 +47,12 @@ def shares_of(view: ClusterView, settings: Settings, currency: str) -> tuple[lis
         for pod, share in asked:
             _add(namespaces, pod.namespace, known, share * scale, NOTHING)
     return _sorted(pools.values()), _sorted(namespaces.values())
+
+
+def with_sleepers(namespaces: list[Share], slept: Mapping[str, Decimal]) -> list[Share]:
+    """Also those in which nothing runs now: what their sleep saved must not be missing from the list."""
+    known = {one.name for one in namespaces}
+    return [*namespaces, *(Share(name) for name in sorted(slept) if name not in known and slept[name])]
 
 
 def _asked(pod: Pod, node: Node) -> Decimal:

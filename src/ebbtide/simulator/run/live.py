@@ -152,10 +152,10 @@ class Live:
         with self.lock:
             seen = observe(self.ports, self.settings)
             if "api" in self.mood.gone:
-                problem = "cluster: the API server does not answer (a fault of the demo)"
+                problem = "the API server does not answer (a fault of the demo)"
                 unknown = Reading(problem="CPU is unknown")
                 return Snapshot(seen.at, instances=seen.instances, cpu=unknown, problems=(problem,))
-            gone = Reading(problem="metrics: gone (a fault of the demo)")
+            gone = Reading(problem="the metrics server does not answer (a fault of the demo)")
             return replace(seen, cpu=gone) if "metrics" in self.mood.gone else seen
 
     def run(self, stop: threading.Event, speed: float, rush_until: float = 0.0) -> None:

@@ -47,7 +47,8 @@ class Replica:
                 self._pipe.send(served(ports, heard))
         except RunnerCrashed as crash:
             self.kill()
-            raise RunnerCrashed(f"(process {self.pid}) was killed with SIGKILL: it {crash}") from None
+            moment = str(crash).removeprefix("crashed ").replace("cluster.evict", "it evicted a pod")
+            raise RunnerCrashed(f"(process {self.pid}) was killed with SIGKILL {moment}") from None
         except (EOFError, OSError) as error:
             self.kill()
             raise RunnerCrashed(f"(process {self.pid}) is gone: {error}") from error

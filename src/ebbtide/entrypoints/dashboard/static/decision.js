@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { h, source } from "./dom.js";
-import { plural } from "./words.js";
+import { plural, share } from "./words.js";
 
 const NAMES = {
   adopt: "Follow unknown instances", forget: "Forget dead nodes", release: "Lift old cordons", retry: "Terminate again", scale_up: "Scale-up",
@@ -19,7 +19,7 @@ export function decisionDetail(found) {
     } catch (error) { replay.textContent = ` ${error.message}`; }
   } }, "Compute it again");
   return [
-    h("p", { class: "quiet" }, `Seen: ${plural(seen.nodes, "node")} (${plural(seen.workers, "worker")}), ${plural(seen.pods, "pod")} (${seen.waiting} pending), CPU ${seen.cpu === null ? "unknown" : seen.cpu.toFixed(2)}.`,
+    h("p", { class: "quiet" }, `Seen: ${plural(seen.nodes, "node")} (${plural(seen.workers, "worker")}), ${plural(seen.pods, "pod")} (${seen.waiting} pending), CPU ${share(seen.cpu)}.`,
       seen.problems.length ? h("span", { class: "bad" }, ` Problems: ${seen.problems.join("; ")}.`) : ""),
     ...ordered(found.decision.verdicts).map((verdict) => verdictPart(found, verdict, seen.problems.length > 0)),
     h("p", {}, button, replay),

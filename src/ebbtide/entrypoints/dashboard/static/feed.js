@@ -5,7 +5,7 @@ import { ask } from "./api.js";
 import { card, h, source } from "./dom.js";
 import { GROUPS, KINDS, happening } from "./happenings.js";
 import { icon } from "./icons.js";
-import { moment } from "./words.js";
+import { dayOf, moment, when } from "./words.js";
 
 const PATH = `/api/v1/log?limit=100&${KINDS.map((kind) => `kind=${kind}`).join("&")}`;
 const OLDER = PATH.replace("limit=100", "limit=500");
@@ -20,6 +20,7 @@ export class Feed {
     this.group = "";
     this.more = "";
     this.newest = null;
+    this.now = 0;
     this.fitting = [];
     this.list = h("ol", { class: "feed", tabindex: "0", "aria-label": "Events, newest first", onscroll: () => this.scrolled() });
     this.none = h("p", { class: "quiet", hidden: true }, "Nothing of this kind happened.");
@@ -34,7 +35,11 @@ export class Feed {
     this.draw();
   }
 
-  async refresh() {
+  async refresh(now) {
+    // Rows of today leave out the day: when the next one begins, they are written again.
+    const turned = dayOf(now) !== dayOf(this.now);
+    this.now = now;
+    if (turned) this.draw();
     const found = await ask(PATH);
     const newest = found.entries[0]?.id ?? "";
     if (newest === this.newest) return false;
@@ -50,7 +55,7 @@ export class Feed {
       const fitting = news.filter((event) => this.fits(event));
       this.events = [...news, ...this.events];
       this.fitting = [...fitting, ...this.fitting];
-      this.list.prepend(...fitting.map(row));
+      this.list.prepend(...fitting.map((event) => row(event, this.now)));
       this.none.hidden = this.fitting.length > 0;
     }
     return true;
@@ -78,7 +83,7 @@ export class Feed {
   // The next rows, as somebody scrolls down to them.
   grow() {
     const drawn = this.list.children.length;
-    this.list.append(...this.fitting.slice(drawn, drawn + STEP).map(row));
+    this.list.append(...this.fitting.slice(drawn, drawn + STEP).map((event) => row(event, this.now)));
     this.none.hidden = this.fitting.length > 0;
     this.button.hidden = !this.more;
   }
@@ -89,8 +94,8 @@ export class Feed {
   }
 }
 
-function row(event) {
+function row(event, now) {
   return h("li", { class: event.tone, "data-group": event.group }, icon(event.icon),
     h("div", {}, h("strong", {}, event.title), event.why ? h("span", { class: "quiet" }, ` ${event.why}`) : null),
-    h("time", { class: "quiet", datetime: new Date(event.at * 1000).toISOString() }, moment(event.at)));
+    h("time", { class: "quiet", datetime: new Date(event.at * 1000).toISOString(), title: moment(event.at) }, when(event.at, now)));
 }

@@ -1,7 +1,7 @@
 // Entries of the log as people say them: an icon, a group to filter by, a title, and why. Where an older version
 // logged no data, its own sentence is shown.
 
-import { plural, span } from "./words.js";
+import { clock, plural, span } from "./words.js";
 
 export const GROUPS = [["", "All"], ["nodes", "Nodes"], ["spot", "Spot"], ["sleep", "Sleep"], ["alarm", "Alarms"], ["person", "People"]];
 export const KINDS = ["operation.begun", "operation.closed", "spot.event", "alarm", "switch", "wake", "idle"];
@@ -16,7 +16,7 @@ export function happening(entry) {
 const BY_KIND = {
   "operation.begun": (data) => begun(data),
   "operation.closed": (data, entry) => closed(data, entry),
-  "spot.event": () => ({ group: "spot", icon: "spot", tone: "warn" }),
+  "spot.event": (data) => ({ group: "spot", icon: "spot", tone: "warn", title: noticed(data) }),
   alarm: () => ({ group: "alarm", icon: "alarm", tone: "bad" }),
   switch: () => ({ group: "person", icon: "person", tone: "warn" }),
   wake: (data) => ({ group: "sleep", icon: "wake", title: data.policy && (data.seconds === undefined || data.seconds === null
@@ -35,12 +35,23 @@ function begun(data) {
   }
 }
 
+// Only of what is answered; what was not ours or known already is told by its own sentence.
+function noticed(data) {
+  const node = data.node_name || data.instance_id;
+  if (!["taken-in", "upgraded"].includes(data.answer)) return undefined;
+  return data.notice === "interruption" ? `The cloud takes spot node ${node} back at ${clock(data.deadline, true)}` : `The cloud may soon take spot node ${node} back`;
+}
+
 function closed(data, entry) {
   if (!data.operation) return {};
   const took = ` after ${span(entry.at - data.started_at)}`;
   const spot = ["interruption", "rebalance"].includes(data.operation);
   const shape = { group: spot ? "spot" : "nodes", icon: spot ? "spot" : "done", tone: "good" };
   if (!data.succeeded) return { ...shape, icon: spot ? "spot" : "alarm", tone: "warn" };
+  if (spot && data.removed?.length) {
+    const gone = data.operation === "interruption" ? "taken by the cloud" : "emptied before the cloud took it";
+    return { ...shape, title: `Spot node ${listed(data.removed)} ${gone}${data.ready?.length ? `; replacement ${listed(data.ready)} ready` : ""}${took}` };
+  }
   const done = [
     data.ready?.length ? `${listed(data.ready)} ready` : "", data.removed?.length ? `${listed(data.removed)} removed` : "",
     data.emptied?.length ? `${plural(data.moved, "pod")} moved, ${listed(data.emptied)} empty` : "",

@@ -48,8 +48,8 @@ function troubles() {
   if (failure) return [["The server refused", failure.message]];
   return (status?.stale ?? []).map((each) => [NAMES[each.source] ?? each.source,
     each.source === "runner" ? `${capital(each.says)}.` : each.at
-      ? `The values shown are ${span(status.now - each.at)} old, from ${clock(each.at)}.` : "Nothing is known of it since this server started.",
-    `Meanwhile ${lower(each.meanwhile)}`, each.source === "runner" ? "" : `(${each.says})`]);
+      ? `The ${each.source === "metrics" ? "CPU shown is" : "values shown are"} ${span(status.now - each.at)} old, from ${clock(each.at)}.` : "Nothing is known of it since this server started.",
+    `Meanwhile ${lower(each.meanwhile)}`, each.source === "runner" ? "" : `Reason: ${each.says}.`]);
 }
 
 const capital = (text) => text[0].toUpperCase() + text.slice(1);

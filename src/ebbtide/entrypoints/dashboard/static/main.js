@@ -67,7 +67,8 @@ export async function refresh() {
       if (failure.status === 404) say(failure.message);
       else health({ failure });
     }
-    main.classList.remove("unread");
+    // A page that was left while it was read says nothing about the one that is shown now.
+    if (page === shown) main.classList.remove("unread");
   } while (again);
   busy = false;
 }

@@ -37,8 +37,8 @@ export function now(main, { say, refresh, drawn }) {
     h("div", { class: "desk" },
       h("div", { class: "side" }, faults.panel, parts.operation, parts.waiting, parts.brakes),
       h("div", {},
-        of("cluster", card("Nodes", tiles.choice, parts.unknown, tiles.element, legend(), parts.picked, source("/api/v1/nodes"))),
         of("cluster", card("Last hours", h("p", { class: "row", role: "group", "aria-label": "Range" }, ranges), trend.element, source("/api/v1/costs"))),
+        of("cluster", card("Nodes", tiles.choice, parts.unknown, tiles.element, legend(), parts.picked, source("/api/v1/nodes"))),
         feed.element)),
   );
 
@@ -50,7 +50,7 @@ export function now(main, { say, refresh, drawn }) {
   }
 
   async function history() {
-    const news = await feed.refresh();
+    const news = await feed.refresh(status.now);
     if (!news && performance.now() - drawnAt < TREND_MS) return;
     drawnAt = performance.now();
     const marks = feed.events.filter((event) => event.group !== "sleep").map(({ at, title, tone }) => ({ at, title, tone }));
@@ -75,7 +75,7 @@ export function now(main, { say, refresh, drawn }) {
     redraw(parts.numbers, stats([
       ["workers", counted(`${status.workers} of ${status.max_workers}`)],
       ["pods", counted(status.pods)], ["pending", counted(status.waiting.length), status.waiting.length ? "warn" : ""],
-      ["CPU", status.cpu === null && status.last_cpu !== null ? `${share(status.last_cpu)} before` : share(status.cpu)],
+      ["CPU", status.cpu === null && status.last_cpu !== null ? `${share(status.last_cpu)} (old)` : share(status.cpu)],
       ["cost an hour", money(status.cost_per_hour, status.currency), status.unpriced ? "warn" : ""],
       ["last tick", status.ticked_at ? `${span(status.now - status.ticked_at)} ago` : "never"],
     ]));

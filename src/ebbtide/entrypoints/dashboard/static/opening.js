@@ -2,6 +2,7 @@
 
 import { ask } from "./api.js";
 import { h } from "./dom.js";
+import { span } from "./words.js";
 
 const HELD_SECONDS = 25;
 
@@ -16,8 +17,8 @@ export function opener(refresh) {
     try {
       await ask(`/api/v1/hold/${policy.id}?wait=${HELD_SECONDS}&show=problem`);
       const last = (await ask(`/api/v1/scaling/policies/${policy.id}`)).state.wakes.at(-1);
-      const node = last?.node_seconds ? `, ${last.node_seconds.toFixed(0)} s of it for a node` : "";
-      says = `The request was held for ${seconds(since)} and then answered. In the cluster's time the wake took ${last ? last.seconds.toFixed(0) : "?"} s${node}.`;
+      const node = last?.node_seconds ? `, ${span(last.node_seconds)} of it for a node` : "";
+      says = `The request was held for ${seconds(since)} and then answered. In the cluster's time the wake took ${last ? span(last.seconds) : "an unknown time"}${node}.`;
     } catch (error) { says = `The request was held for ${seconds(since)}: ${error.message}.`; }
     opened.set(policy.id, { says });
     await refresh();

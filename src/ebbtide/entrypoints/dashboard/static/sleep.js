@@ -69,7 +69,7 @@ export function sleep(main, { say, refresh }) {
     return h("div", { class: "strip" },
       h("div", { class: "track-bar", role: "img", "aria-label": `Last ${DAYS} days: slept ${span(asleep)}, woken ${plural(found.wakes.length, "time")}` },
         found.pieces.map((piece) => h("span", { class: piece.state, style: `left:${place(piece.since)};width:${(((piece.until - piece.since) / (now - since)) * 100).toFixed(3)}%`, title: `${piece.state} ${moment(piece.since)} for ${span(piece.until - piece.since)}` })),
-        found.wakes.map((woken) => h("i", { style: `left:${place(woken.at)}`, title: `woken ${moment(woken.at)}: ${woken.reason.replaceAll("_", " ")}` }))),
+        found.wakes.map((woken) => h("i", { style: `left:${place(woken.at)}`, title: `woken ${moment(woken.at)} by ${by(woken.reason)}` }))),
       h("div", { class: "strip-days", "aria-hidden": "true" }, days.map((at) => h("small", {}, new Date(at * 1000).toLocaleDateString([], { weekday: "short" })))),
       h("p", { class: "quiet" }, `Slept ${span(asleep)} in the last ${DAYS} days. ${who(found.wakes)}`));
   }
@@ -78,7 +78,7 @@ export function sleep(main, { say, refresh }) {
     if (!wakes.length) return "Not woken.";
     const counts = new Map();
     for (const each of wakes) counts.set(each.reason, (counts.get(each.reason) ?? 0) + 1);
-    return `Woken ${[...counts].map(([reason, count]) => `${plural(count, "time")} by ${{ manual: "hand", scheduled: "schedule", webhook: "webhook", api_request: "a request" }[reason] ?? reason}`).join(", ")}.`;
+    return `Woken ${[...counts].map(([reason, count]) => `${plural(count, "time")} by ${by(reason)}`).join(", ")}.`;
   }
 
   function one(policy, now) {
@@ -100,8 +100,8 @@ export function sleep(main, { say, refresh }) {
       problem ? h("p", { class: "bad", id: `wrong-${policy.id}`, role: "alert" }, problem) : null,
       demo ? opening(policy) : null,
       past.length ? h("details", { "data-key": `wakes-${policy.id}` }, h("summary", {}, `Last ${plural(past.length, "wake")}`),
-        table(`Wakes of ${policy.name}`, [["when"], ["reason"], ["seconds", "number"], ["for a node", "number"]],
-          past.map((each) => [moment(each.at), each.reason, each.seconds.toFixed(1), each.node_seconds.toFixed(1)]))) : null,
+        table(`Wakes of ${policy.name}`, [["when"], ["woken by"], ["took", "number"], ["for a node", "number"]],
+          past.map((each) => [moment(each.at, true), by(each.reason), span(each.seconds), span(each.node_seconds)]))) : null,
       source(`/api/v1/scaling/policies/${policy.id}`, "from the API"));
   }
 
@@ -122,4 +122,8 @@ export function sleep(main, { say, refresh }) {
         : [h("p", { class: "quiet" }, "There is no policy yet. `ebbtide policy apply -f policy.yaml` makes one."), source("/api/v1/scaling/policies")]);
     },
   };
+}
+
+function by(reason) {
+  return { manual: "hand", scheduled: "schedule", webhook: "webhook", api_request: "a request" }[reason] ?? reason.replaceAll("_", " ");
 }

@@ -2,7 +2,7 @@
 // so a thousand of them can be kept up to date.
 
 import { h } from "./dom.js";
-import { plural, share, span } from "./words.js";
+import { brief, plural, share, span } from "./words.js";
 
 const MANY = 120;
 const WIDEST = 4;
@@ -112,7 +112,7 @@ export class Tiles {
     tile.element.style.setProperty("--wide", wide);
     tile.fill.style.setProperty("--fill", full.toFixed(2));
     text(tile.label, shortened(node.name.slice(shared)));
-    text(tile.note, idle ? `empty ${span(idle)}` : node.state === "ready" ? share(full) : node.state);
+    text(tile.note, idle ? `empty ${brief(idle)}` : node.state === "ready" ? share(full) : node.state);
   }
 }
 

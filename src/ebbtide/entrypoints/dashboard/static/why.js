@@ -7,7 +7,7 @@ import { card, h, redraw, source } from "./dom.js";
 import { FILTERS, fits, folded, kindOf } from "./folding.js";
 import { capital } from "./happenings.js";
 import { icon } from "./icons.js";
-import { clock, moment, plural, sentence, span } from "./words.js";
+import { plural, sentence, span, when } from "./words.js";
 
 const PATH = "/api/v1/log?limit=100&kind=decision&kind=spot.event";
 const NOTICES = 3;
@@ -52,8 +52,8 @@ export function why(main, { rest, query, say }) {
     const body = h("div", { class: "inner" });
     const fill = () => { if (!body.children.length) body.append(...group.entries.map(row)); };
     const key = `${group.kind}-${group.entries.at(-1).id}`;
-    const said = group.kind === "spot" ? [h("time", {}, `${moment(group.since)} to ${moment(group.until)}`), icon("spot"), ` ${plural(group.entries.length, "notice")} for spot nodes`]
-      : [h("time", {}, `${moment(group.since)} to ${clock(group.until)}`), "Nothing to do ",
+    const said = group.kind === "spot" ? [h("time", {}, stretch(group)), icon("spot"), ` ${plural(group.entries.length, "notice")} for spot nodes`]
+      : [h("time", {}, stretch(group)), "Nothing to do ",
         h("span", { class: "quiet" }, `for ${span(group.until - group.since)} (${plural(group.entries.length, "decision")}): ${reasonOf(group.entries[0])}`)];
     const element = h("details", { "data-key": key, class: group.kind === "spot" ? "notices" : "idle", ontoggle: () => { if (element.open) fill(); } },
       h("summary", {}, said), body);
@@ -63,10 +63,14 @@ export function why(main, { rest, query, say }) {
     return element;
   }
 
+  function stretch({ since, until }) {
+    return since === until ? when(since, now) : `${when(since, now)} to ${when(until, since)}`;
+  }
+
   function row(entry) {
     const kind = kindOf(entry);
     const title = kind === "nothing" ? [sentence(entry.says)] : [icon(ICONS[kind] ?? "done"), " ", h("strong", {}, capital(sentence(entry.says)))];
-    const time = h("time", { datetime: new Date(entry.at * 1000).toISOString() }, moment(entry.at));
+    const time = h("time", { datetime: new Date(entry.at * 1000).toISOString() }, when(entry.at, now));
     if (kind === "spot") return h("p", { class: "decision warn" }, time, ...title);
     const body = h("div", {});
     const element = h("details", { "data-key": entry.id, class: kind, ontoggle: () => { if (element.open) unfold(entry.id, body); } }, h("summary", {}, time, ...title), body);

@@ -13,6 +13,23 @@ export function moment(seconds, short) {
   return new Date(seconds * 1000).toLocaleString([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", ...(short ? {} : { second: "2-digit" }) });
 }
 
+// The day is left out where it is that of `now`, which is the cluster's time and not always the browser's.
+export function when(seconds, now, short) {
+  return dayOf(seconds) === dayOf(now) ? clock(seconds, short) : moment(seconds, short);
+}
+
+export function dayOf(seconds) {
+  return new Date(seconds * 1000).toDateString();
+}
+
+// In as few letters as fit on a tile.
+export function brief(seconds) {
+  const whole = Math.max(0, Math.round(seconds));
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min`;
+  return whole < 86400 ? `${Math.floor(whole / 3600)} h` : `${Math.floor(whole / 86400)} d`;
+}
+
 export function span(seconds) {
   const whole = Math.max(0, Math.round(seconds));
   if (whole < 60) return `${whole} s`;
@@ -36,7 +53,7 @@ export function money(amount, currency) {
 
 // What a decision says begins with its action; "nothing" alone would be no sentence.
 export function sentence(says) {
-  return says.replace(/^nothing(?: to do)?: /, "Nothing to do: ").replace(/^(scale)_(\w+): /, "$1-$2: ").replace(/^consolidate: (?:consolidation: )?/, "consolidation: ");
+  return says.replace(/^nothing(?: to do)?: /, "Nothing to do: ").replace(/^(scale)_(\w+): /, "$1-$2: ").replace(/^consolidate: (?:consolidation: )?/, "consolidation: ").replace(/^(release|forget|adopt|retry|repair|replace): (?=\1)/, "");
 }
 
 export function share(value) {
