@@ -28,6 +28,8 @@ SPARED_SHARE = 0.07
 KEEPS_LEASE = 0.3
 SETTLE_LOOKS, LOOK_SECONDS = 600, 0.4
 """How long it may take to come to rest, in looks: they take longer on a busy machine, as all else does."""
+HUNT_LOOKS = 150
+"""For a bug that was planted: what it does lasts, and only what it does counts."""
 QUIET_SECONDS = 5.0
 FIRST_LOOK_SECONDS = 180.0
 UNEXPECTED = ("tick failed unexpectedly", "not opened, unexpectedly")
@@ -159,7 +161,8 @@ class Drive:
         patiently(lambda: stand.weather.settle(stand.witness))
         patiently(stand.machines.recover)
         quiet_since, unsettled = 0.0, ["nothing was looked at"]
-        for _ in range(SETTLE_LOOKS):
+        looks = HUNT_LOOKS if self._hunts else SETTLE_LOOKS
+        for _ in range(looks):
             time.sleep(LOOK_SECONDS)
             try:
                 unsettled = stand.witness.unsettled(stand.store.load())
@@ -168,7 +171,7 @@ class Drive:
             quiet_since = 0.0 if unsettled else quiet_since or time.monotonic()
             if quiet_since and time.monotonic() >= quiet_since + QUIET_SECONDS:
                 return
-        late = f"{SETTLE_LOOKS} looks after the last fault"
+        late = f"{looks} looks after the last fault"
         self._found.violations += [f"{late}: {one}" for one in unsettled or ["only now at rest"]]
 
     def _doze(self) -> None:

@@ -80,6 +80,40 @@ def test_the_limits_that_the_pages_name_are_those_of_the_code() -> None:
     assert connections.places() <= soft // 2
 
 
+CHANGED = {
+    "nodes": ("patching nodes", "deleting Node"),
+    "pods/eviction": ("evicting pods",),
+    "events": ("creating Events",),
+    "secrets": ("deleting one kind of secret",),
+    "deployments/scale": ("patching their scale subresource",),
+    "statefulsets/scale": ("patching their scale subresource",),
+    "sleeppolicies/status": ("patching their status",),
+    "endpointslices": ("creating, patching and deleting EndpointSlices",),
+}
+"""What the threat model says of each resource that a manifest lets Ebbtide change."""
+
+
+def test_the_threat_model_names_everything_that_the_manifests_let_us_change() -> None:
+    roles = [
+        role
+        for file in (ROOT / "deploy/manifests").glob("*.yaml")
+        for role in yaml.safe_load_all(file.read_text())
+        if role
+        and role["kind"] in ("Role", "ClusterRole")
+        and not any(label.endswith("/aggregate-to-edit") for label in role["metadata"].get("labels", {}))
+    ]
+    changed = {
+        resource
+        for role in roles
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        if not {"get", "list", "watch"}.issuperset(rule["verbs"])
+    }
+    assert changed == CHANGED.keys()
+    model = " ".join((ROOT / "docs/threat-model.md").read_text().partition("## Least privilege")[2].split())
+    assert [said for each in CHANGED.values() for said in each if said not in model] == []
+
+
 @pytest.mark.parametrize("address", ["0.0.0.0:8808", "[::]:8808", "10.0.0.1:8808", "example.org:8808"])
 def test_nothing_listens_beyond_loopback_without_a_token(tmp_path: Path, address: str) -> None:
     with pytest.raises(ConfigError, match=r"api\.tokens is empty"):
