@@ -9,12 +9,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from ebbtide.errors import Usage
 from ebbtide.simulator.backtest import sweep as sweeps
 from ebbtide.simulator.backtest.candidates import candidates
 from ebbtide.simulator.backtest.runs import Results, Run, Work
-from ebbtide.simulator.backtest.sweep import Machines, Sweep
+from ebbtide.simulator.backtest.sweep import Machines, Sweep, _answers
 from tests.stories.test_recording_files import recording
 
 
@@ -54,6 +55,14 @@ def test_a_result_of_another_version_is_not_kept(tmp_path: Path, monkeypatch: py
         with pytest.raises(Usage, match=r"this is 9\.9\.9: its result could differ and was not kept"):
             sweep.play(works()[:1])
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_worker_that_ends_is_said_with_what_to_do() -> None:
+    def killed(calls: object) -> list[tuple[int, str, Run]]:
+        raise TerminatedWorkerError("A worker process managed by the executor was killed. It had ...")
+
+    with pytest.raises(Usage, match=r"was killed\. Finished runs are kept\. .* with fewer --workers"):
+        list(_answers(killed, [], Machines(2)))
 
 
 @pytest.mark.parametrize(
