@@ -37,7 +37,7 @@ from ebbtide.model.resources import NOTHING, Resources
 from ebbtide.model.settings import Settings
 
 _LEAST_PRICE = 1e-9
-_SECONDS = 1.0
+_SECONDS = 0.5
 """Of the counting clock: how long the packer looks for a cheaper plan."""
 _SETTLE_ROUNDS = 3
 """How often pods that a later node made unfit are planned again."""

@@ -29,7 +29,7 @@ from ebbtide.core.packing.problem import Bin, Problem
 from ebbtide.core.packing.types import Budget
 
 _POOR = 1.05
-_PROVING = 0.3
+_PROVING = 0.6
 """Share of the time that a better bound may take."""
 _SOLVING = 0.8
 """Share of the time for a first plan where classes are too many to plan them well at one go."""
