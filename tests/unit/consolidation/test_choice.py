@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+from ebbtide.model.consolidation import ConsolidationReport
 from ebbtide.model.headroom import Headroom
 from ebbtide.model.operation import Move
 from ebbtide.model.pool import PoolLimits
@@ -99,6 +100,24 @@ def test_a_dear_node_is_replaced_by_a_cheap_one_that_is_launched_first() -> None
     assert verify_consolidation(report.plan, snapshot, settings_with(cheap())) == []
     off = report_on(snapshot, Record(), settings_with(cheap(replace=False)))
     assert refusal(off)[0] == "cheaper packing"
+
+
+def test_a_new_node_must_pay_back_the_time_in_which_the_old_one_still_runs() -> None:
+    """3 min to join, half of one round of moves, 15 min empty: 18.5 min at 0.0096 are 0.00296, and 111 s of
+    0.0960 an hour bring as much."""
+    full = node("a2", "cpx22")
+    snapshot = cluster(
+        [LARGE, full], [pod("web", LARGE, 1000, 2000), pod("db", full, 1390, 2850, controller="")]
+    )
+
+    def within(seconds: int) -> ConsolidationReport:
+        paying = cheap(move_cost=Decimal(0), payback_seconds=seconds)
+        return report_on(snapshot, Record(), settings_with(paying))
+
+    name, says = refusal(within(110))
+    assert name == "pays back"
+    assert "1 new node, next to the old for about 18 min 30 s," in says
+    assert removed(within(111)) == ["a1"]
 
 
 def test_launching_first_must_leave_the_maximum_whole() -> None:

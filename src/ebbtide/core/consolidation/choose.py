@@ -35,6 +35,8 @@ from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 
 SECONDS_PER_HOUR = 3600
+_JOIN_SECONDS, _ROUND_SECONDS = 180, 60
+"""What a new node takes to join, and a round of moves: while old and new nodes run, both are paid."""
 MOST_ASKED = 500
 """Moves that are asked again one by one; more are made over many rounds, each planned again."""
 
@@ -132,7 +134,18 @@ class Choice:
         if draft.fresh:
             saved -= self._least
         hours = Decimal(self._rules.payback_seconds) / SECONDS_PER_HOUR
-        return saved * hours - len(draft.moves) * self._rules.move_cost
+        return saved * hours - len(draft.moves) * self._rules.move_cost - self._paid_twice(draft)
+
+    def _paid_twice(self, draft: Draft) -> Decimal:
+        """What new nodes cost until those that they replace are gone."""
+        price = sum((each.offer.price for each in draft.fresh), Decimal(0))
+        return price * self._overlap(draft) / SECONDS_PER_HOUR
+
+    def _overlap(self, draft: Draft) -> int:
+        running = sum(map(len, self._snapshot.cluster.pods_on.values()))
+        rounds = -(-len(draft.moves) // self._rules.at_once(running))
+        # Old nodes go as they are emptied, so on average half of the rounds count.
+        return _JOIN_SECONDS + rounds * _ROUND_SECONDS // 2 + self._rules.min_idle_seconds
 
     def _permits(self, draft: Draft) -> Iterator[Check]:
         rules, savings, moves = self._rules, self._scene.cost - draft.cost, len(draft.moves)
@@ -145,13 +158,15 @@ class Choice:
             else f"fall short of {asked} by {a_price(least - savings)}"
         )
         yield Check("savings", enough, f"savings {saved} {currency}/h {says}")
-        cost = moves * rules.move_cost
+        cost = moves * rules.move_cost + self._paid_twice(draft)
         returned = savings * rules.payback_seconds / SECONDS_PER_HOUR
         spent, gained = two_prices(cost, returned)
         over = a_while(rules.payback_seconds)
-        says = (
-            f"{count_of(moves, 'move')} cost about {spent} {currency}, {over} of the savings bring {gained}"
-        )
+        spending = count_of(moves, "move")
+        if draft.fresh:
+            new = count_of(len(draft.fresh), "new node")
+            spending += f" and {new}, next to the old for about {a_while(self._overlap(draft))},"
+        says = f"{spending} cost about {spent} {currency}, {over} of the savings bring {gained}"
         yield Check("pays back", cost <= returned, says)
         done = evicted_lately(self._record, self._now)
         most = rules.moves_allowed(sum(map(len, self._snapshot.cluster.pods_on.values())))
