@@ -126,10 +126,10 @@ def test_launching_first_must_leave_the_maximum_whole() -> None:
         [LARGE, full], [pod("web", LARGE, 1000, 2000), pod("db", full, 1390, 2850, controller="")]
     )
     report = report_on(snapshot, Record(), settings_with(cheap(), max_workers=2))
-    assert refusal(report) == ("launches allowed", "1 new nodes next to 2, MAX_WORKERS is 2")
+    assert refusal(report) == ("launches allowed", "1 new node next to 2, MAX_WORKERS is 2")
     pool = make_pool(types=TYPES, zones=("a",), max_workers=2)
     report = report_on(snapshot, Record(), settings_with(cheap(), pools=(pool,)))
-    assert refusal(report) == ("launches allowed", "1 new nodes next to 2 in pool workers, its maximum is 2")
+    assert refusal(report) == ("launches allowed", "1 new node next to 2 in pool workers, its maximum is 2")
 
 
 def test_what_stays_full_keeps_others_from_filling_up() -> None:

@@ -188,18 +188,17 @@ class Choice:
         name, fresh = "launches allowed", len(draft.fresh)
         there, most = count_against_max(self._snapshot, self._record), self._settings.max_workers
         if fresh and there + fresh > most:
-            return Check(name, False, f"{fresh} new nodes next to {there}, MAX_WORKERS is {most}")
+            return Check(name, False, f"{count_of(fresh, 'new node')} next to {there}, MAX_WORKERS is {most}")
         for pool in self._settings.pools:
             new = sum(each.offer.pool.name == pool.name for each in draft.fresh)
             there = count_against_max(self._snapshot, self._record, pool.name)
             if new and pool.max_workers is not None and there + new > pool.max_workers:
-                says = (
-                    f"{new} new nodes next to {there} in pool {pool.name}, its maximum is {pool.max_workers}"
-                )
+                says = f"{count_of(new, 'new node')} next to {there} in pool {pool.name}"
+                says += f", its maximum is {pool.max_workers}"
                 return Check(name, False, says)
             if new and (over := self._over_limits(pool, draft)):
-                return Check(name, False, f"{new} new nodes in pool {pool.name} make {over}")
-        return Check(name, True, f"{fresh} new nodes next to {there}, MAX_WORKERS is {most}")
+                return Check(name, False, f"with {count_of(new, 'new node')}, pool {pool.name} has {over}")
+        return Check(name, True, f"{count_of(fresh, 'new node')} next to {there}, MAX_WORKERS is {most}")
 
     def _over_limits(self, pool: Pool, draft: Draft) -> str:
         if pool.limits is None:
