@@ -266,6 +266,29 @@ def test_a_place_that_was_taken_meanwhile_is_nobodys_fault(others: int, told: in
     assert len(scene.checker.violations) == told
 
 
+@pytest.mark.parametrize(
+    ("cpu", "grown", "told"), [(200, 3, 0), (400, 2, 1)], ids=["more came", "only the moved one came"]
+)
+def test_a_place_that_a_growing_workload_took_is_nobodys_fault_although_one_of_it_was_moved(
+    cpu: int, grown: int, told: int
+) -> None:
+    scene = Scene(pods=1)
+    said: list[str] = []
+    rules = Repacking(scene.world, SETTINGS, said.append)
+    (pod,) = (pod for node in scene.nodes for pod in scene.world.pods_on(node.name))
+    rest = next(node for node in scene.nodes if node.name != pod.node_name)
+    scene.world.inventory.put_node(replace(rest, unschedulable=True))
+    scene.world.add_workload(WorkloadSpec(pod_template("more", cpu, 256), demand=Demand(low=1)))
+    scene.world.advance_to(scene.world.now + 200)
+    (other,) = (one for one in scene.world.pods_on(pod.node_name) if one.uid != pod.uid)
+    for each in (other, pod):
+        rules.evicts(Act(ActKind.EVICT, pod_uid=each.uid), moving(scene, rest, each.uid))
+    scene.world.controllers.set_wanted("default/more", grown)
+    scene.world.controllers.evict(pod, 30, lambda: None)
+    scene.world.advance_to(scene.world.now + 61)
+    assert len(said) == told
+
+
 def test_the_books_are_kept_by_what_is_told() -> None:
     scene = Scene()
     gone, new = map(scene.instance_id, scene.nodes)

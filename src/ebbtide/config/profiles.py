@@ -46,7 +46,7 @@ _EAGER: Mapping[str, Any] = {
     "cooldown_up_sec": 0,
     "batch_up_fraction": 1.0,
     "late_join_sec": 90,
-    "settled_sec": 3400,
+    "settled_sec": 3600,
     "scale_down_by": "node",
     "idle_down_sec": 60,
     "cooldown_down_sec": 0,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from math import inf
+from itertools import islice
 
 from ebbtide.core.nodes.capacity import doomed
 from ebbtide.engine.ports import Observers
@@ -47,8 +47,8 @@ class Repacking:
         self._world = world
         self._settings = settings
         self._say = say
-        self._moved_at: dict[str, float] = {}
-        """When it last evicted a pod of a workload."""
+        self._moved_at: dict[str, list[float]] = {}
+        """When it evicted pods of a workload lately."""
         self._evicted: list[float] = []
         """When it evicted a pod, of the last hour."""
         world.timeline.on(LOOK, self._look_for_place)
@@ -65,7 +65,8 @@ class Repacking:
         if act.pod_uid not in {move.pod_uid for move in moving}:
             return
         key = self._world.pods.book.workload_of[act.pod_uid]
-        self._moved_at[key] = self._world.now
+        lately = (at for at in self._moved_at.get(key, ()) if self._world.now - at <= UNSEEN_SECONDS)
+        self._moved_at[key] = [*lately, self._world.now]
         self._world.timeline.after(PLACE_SECONDS, LOOK, f"{self._placed(key)} {self._losses()} {key}")
         self._count_eviction()
 
@@ -131,18 +132,28 @@ class Repacking:
         """Whether this pod would fit somewhere if those were not there who came so lately that nobody can
         have reckoned with them. What consolidation itself moved must have been reckoned with."""
         pod, now = self._world.inventory.pods[uid], self._world.now
-        workload_of = self._world.pods.book.workload_of
+        moved = {own for key in self._moved_at for own in self._in_place_of_moved(key)}
         for node in self._world.inventory.nodes.values():
             came = {
                 other.uid
                 for other in self._world.pods_on(node.name)
-                if now - other.created_at < UNSEEN_SECONDS
-                and now - self._moved_at.get(workload_of[other.uid], -inf) > UNSEEN_SECONDS
+                if now - other.created_at < UNSEEN_SECONDS and other.uid not in moved
             }
             free = came and node.ready and not node.unschedulable
             if free and not self._world.pods.scheduler.why_not(pod, node.name, came):
                 return True
         return False
+
+    def _in_place_of_moved(self, key: str) -> set[str]:
+        """The pods that were made for those it evicted: the first ones after each. A workload that grows at
+        the same time makes more."""
+        pods = self._world.inventory.pods
+        made = sorted((pods[uid].created_at, uid) for uid in self._world.pods.members[key])
+        found: set[str] = set()
+        for at in (at for at in self._moved_at[key] if self._world.now - at <= UNSEEN_SECONDS):
+            later = (uid for created, uid in made if created >= int(at) and uid not in found)
+            found.update(islice(later, 1))
+        return found
 
 
 @dataclass(slots=True)
