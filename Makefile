@@ -109,7 +109,7 @@ release: $(READY) ## Build wheel, image, chart, notes, SBOM and checksums in bui
 
 docs: $(if $(wildcard $(READY)),$(READY),$(LIGHT)) ## Build the docs as a site in build/site; a link that leads nowhere is an error
 	@rm -rf build/pages && mkdir -p build/pages
-	@cp --parents -r *.md docs deploy/helm/ebbtide/README.md build/pages
+	@cp --parents -r *.md docs deploy/gateways deploy/helm/ebbtide/README.md build/pages
 	@$(BIN)/python $(PIP) install --require-hashes --upgrade --target build/docs-tools -r requirements-docs.lock
 	@PYTHONPATH=build/docs-tools NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 

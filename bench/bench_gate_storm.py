@@ -90,6 +90,8 @@ class Storm:
                 self.results[await self._ask(name, token)] += 1
         except TimeoutError:
             self.results["SILENT after its deadline"] += 1
+        except ConnectionError:
+            self.results["RESET without a reason"] += 1
 
     async def _ask(self, name: str, token: str) -> str:
         host, (reader, writer) = await self._connect(name)
@@ -115,8 +117,14 @@ class Storm:
         """As a proxy does: another endpoint where nobody listens."""
         while True:
             for host, port in random.sample(self.slices.get(name, []), len(self.slices.get(name, []))):
-                with suppress(ConnectionRefusedError):
+                try:
                     return host, await asyncio.open_connection(host, port)
+                except ConnectionRefusedError:
+                    continue
+                except ConnectionResetError:
+                    # A gate that dies before it has accepted: nobody listens there any more.
+                    if host not in self.killed:
+                        raise
             await asyncio.sleep(0.1)
 
 
@@ -191,7 +199,7 @@ def _until_open(host: str, place: Place) -> None:
             return True
         return False
 
-    eventually(open_now, 60, "a gate that listens")
+    eventually(open_now, 180, "a gate that listens")
 
 
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -111,6 +111,18 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_of_a_page_leads_to_what_the_site_has(page: Path) -> None:
+    """The site is built of copies: a link to a file that is not copied works in a clone, and is an error for
+    `make docs`."""
+    recipe = re.search(r"cp --parents -r (.+) build/pages", (ROOT / "Makefile").read_text())
+    assert recipe is not None
+    copied = {found.resolve() for words in recipe[1].split() for found in ROOT.glob(words)}
+    targets = [target for target in LINK.findall(page.read_text()) if target and "://" not in target]
+    resolved = {target: (page.parent / target).resolve() for target in targets}
+    assert [target for target, path in resolved.items() if not copied & {path, *path.parents}] == []
+
+
 ANCHOR = re.compile(r"\]\(([^)#\s]*)#([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
 
