@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
-from playwright.sync_api import Browser, Dialog, expect
+from playwright.sync_api import Browser, Dialog, Route, expect
 
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.entrypoints.api.scopes import Scope, Token, digest_of
@@ -34,6 +34,9 @@ HOSTILE = (
     "\u202eeman-desrever",
     "n" * 300,
 )
+
+PATIENCE = 600
+"""Tenths of a second in which a request must come."""
 
 expect.set_options(timeout=SECONDS)
 
@@ -265,6 +268,34 @@ def test_a_store_that_cannot_be_read_is_named_and_what_was_seen_stays(
         expect(page.locator("#live")).to_have_text("live")
         expect(page.locator("#trouble")).to_be_hidden()
         assert only_said("status of 503", watched.errors)
+
+
+def test_a_page_that_takes_long_to_be_read_says_so_and_is_not_blank(
+    browser: Browser, clock: VirtualClock
+) -> None:
+    cluster = Synthetic(clock, make_snapshot([make_node("a1")]))
+    said = "getComputedStyle(document.querySelector('main'), '::before').content"
+    with serving(cluster.site()) as url, opened(browser, url) as watched:
+        page = watched.page
+        expect(page.locator(".tile")).to_have_count(1)
+        assert page.evaluate(said) == "none"
+        held: list[Route] = []
+
+        def hold(route: Route) -> None:
+            held.append(route)
+
+        page.route("**/api/v1/spending*", hold)
+        watched.show("money")
+        expect(page.locator("main.unread")).to_have_count(1)
+        assert page.evaluate(said) == '"Reading …"'
+        expect(page.locator("h1")).not_to_be_visible()
+        for _ in range(PATIENCE):
+            if held:
+                break
+            page.wait_for_timeout(100)
+        held[0].continue_()
+        expect(page.locator("h1")).to_be_visible()
+        assert page.evaluate(said) == "none"
 
 
 def test_a_runner_that_does_not_tick_is_named(browser: Browser, clock: VirtualClock) -> None:
