@@ -22,7 +22,9 @@ import pytest
 from tests.mutation.chosen import LEFT_OUT, ROOT, TESTS, files, name_of
 
 KEPT = ROOT / "build" / "mutation" / "reach.json"
-PYTEST = ["-q", "-s", "-p", "no:cacheprovider", "--no-header", "--no-summary"]
+IMPORTED = "ignore::pytest.PytestAssertRewriteWarning"
+"""What a changed module imports may bring a plugin along, such as anyio, before pytest looks."""
+PYTEST = ["-q", "-s", "-p", "no:cacheprovider", "--no-header", "--no-summary", "-W", IMPORTED]
 
 
 @dataclass(frozen=True, slots=True)

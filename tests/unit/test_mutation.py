@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from ebbtide.adapters.stores.dynamodb import record
 from ebbtide.core.nodes import sizing
 from ebbtide.model.record import Lease
 from tests.mutation.__main__ import drawn
-from tests.mutation.chosen import GROUPS, files, gone, group_of, name_of
+from tests.mutation.chosen import GROUPS, ROOT, files, gone, group_of, name_of
 from tests.mutation.clauses import clauses, clauses_of
 from tests.mutation.equivalent import EQUIVALENT
 from tests.mutation.judging import Judged
@@ -168,3 +170,13 @@ def test_what_is_called_equivalent_is_there_and_says_why() -> None:
 
 def test_every_module_that_is_to_be_changed_is_there() -> None:
     assert gone() == []
+
+
+def test_modules_that_were_imported_before_do_not_keep_the_tests_from_being_collected() -> None:
+    """Conditions are read from modules of the API too: what these import brings a plugin along."""
+    code = (
+        "import sys, anyio, pytest; from tests.mutation.reach import PYTEST; "
+        "sys.exit(pytest.main([*PYTEST, '--collect-only', 'tests/unit/test_words.py']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -180,18 +180,25 @@ def test_runs_are_counted_before_they_run_and_the_lease_is_given_back_after_a_cr
     assert alarms[0].detail == f"{small.instance_id}: ZeroDivisionError: a bug"
 
 
-class UnansweringLog(MemoryStore):
-    """The log does not answer: everything before it was done and written."""
+class FailsOnce(MemoryStore):
+    """Does not answer the first write after the one that counts the run."""
 
-    def append(self, entries: Sequence[LogEntry]) -> None:
-        raise Unanswered("timed out")
+    counted = failed = False
+
+    def write(self, record: Record, guard: Lease | None, entries: Sequence[LogEntry] = ()) -> Record:
+        if self.counted and not self.failed:
+            self.failed = True
+            raise Unanswered("timed out")
+        self.counted = self.counted or any(spot.unclean_runs for spot in record.spots)
+        return super().write(record, guard, entries)
 
 
 def test_a_run_that_a_fault_of_the_store_stopped_does_not_count_against_its_answer() -> None:
     small = Spotted()
     small.interrupt()
-    store = UnansweringLog(small.clock, database=small.database)
+    store = FailsOnce(small.clock, database=small.database)
     small.answer(replace(small.ports, store=store))
+    assert store.failed
     assert small.record.spots[0].unclean_runs == 0
 
 
