@@ -89,7 +89,7 @@ def caught(given: argparse.Namespace, place: Path) -> int:
     print(f"planted on {store}: {bug.mutant.name}")
     for violation in found.violations[:SHOWN]:
         print(f"  {'seen' if violation in seen else 'not by this bug'}: {violation}")
-    print(f"{'caught' if seen else 'NOT caught'} after {found.kills} kills")
+    print(f"{'caught' if seen else 'NOT caught'} after {found.kills} kills and {found.removals} removals")
     return 0 if seen else 1
 
 
