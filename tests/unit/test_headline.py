@@ -9,7 +9,7 @@ import pytest
 from ebbtide.entrypoints.views.headline import Situation, headline, usual_seconds
 from ebbtide.model.events import OperationClosed, OperationKind
 from ebbtide.model.node import Node
-from ebbtide.model.operation import Move, MoveState, Removal, RemovalState, SlotState, SpotKind
+from ebbtide.model.operation import Move, MoveState, Removal, RemovalState, SlotState, SourceState, SpotKind
 from ebbtide.model.pod import PodPhase
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import ClusterView
@@ -127,6 +127,13 @@ def test_a_consolidation_counts_the_pods_that_were_moved() -> None:
     )
     record = make_record(removing=work)
     assert said(record, cluster(A, B)) == "Consolidating: emptying a1; 1 of 3 pods moved"
+
+
+def test_a_consolidation_that_is_given_up_names_its_reason_and_no_node() -> None:
+    released = make_source("a1", state=SourceState.RELEASED)
+    work = make_consolidate((released,), (), abort_reason="a spot notice is being answered")
+    record = make_record(removing=work)
+    assert said(record, cluster(A)) == "Ending a consolidation: a spot notice is being answered"
 
 
 def test_a_spot_notice_comes_first() -> None:

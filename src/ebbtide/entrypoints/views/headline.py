@@ -148,6 +148,9 @@ def _scale_down(here: Situation, work: ScaleDown) -> Iterator[str]:
 def _consolidation(work: Consolidate) -> Iterator[str]:
     moved = sum(move.state is MoveState.MOVED for move in work.moves)
     open_nodes = [one.node_name for one in work.sources if one.state is not SourceState.RELEASED]
+    if not open_nodes:
+        yield f"Ending a consolidation: {work.abort_reason or 'its nodes are back in service'}"
+        return
     coming = sum(slot.state is not SlotState.READY and not slot.settled for slot in work.slots)
     first = f"{count_of(coming, 'cheaper node')} first, " if coming else ""
     pods = f"{moved} of {count_of(len(work.moves), 'pod')} moved"
