@@ -54,6 +54,7 @@ class Place:
             host=host,
             drain_sec=2,
             grace_sec=60,
+            wakes_per_minute=1_000_000,  # all clients come from one address here
         )
 
     def scaling(self, follows: bool) -> tuple[Scaling, Connection]:
