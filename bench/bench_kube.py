@@ -86,7 +86,7 @@ def compare(server: KubeServer, nodes: int, pods: int, pending: int) -> int:
     ratio = view_seconds / curl_seconds
     print(f"curl reads {size / 1e6:.0f} MB in {curl_seconds:.2f} s")
     print(f"a first view takes {view_seconds:.2f} s and {memory:.0f} MB: {ratio:.2f} times curl")
-    # The first tick of a process learns the cluster. With pods pending it is the one that plans: it counts.
+    # The first tick of a process learns the cluster. With pods pending it is the one that plans, so it counts.
     calm = [max(show_ticks(server, profile, "no pod pending")[1:]) for profile in PROFILES]
     make_pending(server, pods, pending)
     busy = max(show_ticks(server, "eager", f"{pending} pods pending"))
@@ -106,7 +106,9 @@ def show_ticks(server: KubeServer, profile: str, what: str) -> list[float]:
     ticks = ", ".join(
         f"{wall:.2f} s ({cpu:.2f} s CPU)" for wall, cpu in zip(warm["seconds"], warm["cpu"], strict=True)
     )
-    print(f"ticks from the first on, {profile}, {what}: {ticks}; {warm['megabytes']:.0f} MB with the watches")
+    print(
+        f"ticks, the first one first, {profile}, {what}: {ticks}; {warm['megabytes']:.0f} MB with the watches"
+    )
     for says in warm["says"]:
         print(f"  {says}", flush=True)
     seconds: list[float] = warm["seconds"]
