@@ -17,12 +17,12 @@ from ebbtide.model.gate import GatePort, Service, ServiceRef, Takeover
 from ebbtide.model.idle import IdleState, Once
 from ebbtide.model.ledger import Days, LedgerDay
 from ebbtide.model.log import Entries, Kinds, LogEntry
-from ebbtide.model.node import Instance
+from ebbtide.model.node import Instance, Node
 from ebbtide.model.operation import Operation, Spot, SpotNotice
 from ebbtide.model.pod import Pod
 from ebbtide.model.policy import Policy
 from ebbtide.model.record import Lease, Record
-from ebbtide.model.snapshot import ClusterView, Reading, Snapshot
+from ebbtide.model.snapshot import ClusterView, NodeUse, Reading, Snapshot
 from ebbtide.model.workload import Workload, WorkloadRef
 
 PolicyPut = tuple[Policy, Entries]
@@ -245,6 +245,12 @@ class Cloud(Protocol):
 class Metrics(Protocol):
     def read_cpu(self, node_names: Sequence[str]) -> Reading:
         """Average CPU use of these nodes, 0 to 1. Never raises: what is not known says why."""
+
+
+class NodeUses(Protocol):
+    def read_use(self, nodes: Sequence[Node]) -> Mapping[str, NodeUse]:
+        """What each of these nodes really uses, by name, as shares of what it offers. Never raises: a node
+        without a fresh sample is missing. For people: no decision depends on it."""
 
 
 class Players(Protocol):

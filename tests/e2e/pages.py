@@ -17,7 +17,7 @@ from ebbtide.entrypoints.api.serving import served
 from ebbtide.entrypoints.api.sight import Sight
 from ebbtide.entrypoints.api.site import Site
 from ebbtide.model.log import LogEntry, LogKind
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import NodeUse, Snapshot
 from ebbtide.ports import Clock
 from tests.builders import make_settings
 
@@ -79,6 +79,7 @@ class Synthetic:
     clock: Clock
     snapshot: Snapshot
     looked: int = 0
+    uses: dict[str, NodeUse] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.store = MemoryStore(self.clock, "cluster")
@@ -100,7 +101,7 @@ class Synthetic:
         return Site(
             store=self.store,
             settings=make_settings(max_workers=2000),
-            sight=Sight(self.look, self.clock, seconds=0.0),
+            sight=Sight(self.look, self.clock, seconds=0.0, read_use=lambda _: self.uses),
             clock=self.clock,
             new_id=lambda: f"id-{self._told:08d}",
             tokens=tokens or (mine,),

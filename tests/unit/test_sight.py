@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ebbtide.entrypoints.api.sight import Origin, Sight
-from ebbtide.model.snapshot import Reading, Snapshot
+from ebbtide.model.snapshot import NodeUse, Reading, Snapshot
 from ebbtide.simulator.world.clock import VirtualClock
 from tests.builders import NOW, make_instance, make_node, make_pod, make_snapshot
 
@@ -82,3 +82,28 @@ def test_everything_is_fresh_again_with_the_next_answer() -> None:
         seen = sight.seen()
     assert seen.stale == ()
     assert [node.name for node in seen.snapshot.cluster.nodes] == ["b1"]
+
+
+def test_the_use_of_a_node_is_that_of_its_last_sample_and_never_zero_for_want_of_one() -> None:
+    nodes = [make_node("a1"), make_node("a2"), make_node("b1")]
+    first = make_snapshot(nodes, cpu=Reading(0.4, NOW))
+    later = replace(first, at=NOW + 60)
+    looks = iter([first, later, replace(later, cpu=Reading(problem="gone"))])
+    both = {"a1": NodeUse(0.5, 0.25, NOW), "a2": NodeUse(0.1, None, NOW)}
+    answers = iter([both, {"a2": NodeUse(0.2, 0.5, NOW + 60)}])
+    sight = Sight(lambda: next(looks), VirtualClock(NOW), seconds=0.0, read_use=lambda _: next(answers))
+    one, two = nodes[0].uid, nodes[1].uid
+    assert sight.seen().uses == {one: both["a1"], two: both["a2"]}
+    known = {one: both["a1"], two: NodeUse(0.2, 0.5, NOW + 60)}
+    assert sight.seen().uses == known
+    assert sight.seen().uses == known, "metrics that are gone are not asked again, and the last values stay"
+
+
+def test_what_a_node_used_is_forgotten_with_the_node() -> None:
+    """Another that comes under its name has not been measured."""
+    reused = make_node("a1", uid="another")
+    looks = iter([make_snapshot([node], cpu=Reading(0.4, NOW)) for node in (make_node("a1"), reused)])
+    answers = iter([{"a1": NodeUse(0.5, 0.25, NOW)}, {}])
+    sight = Sight(lambda: next(looks), VirtualClock(NOW), seconds=0.0, read_use=lambda _: next(answers))
+    assert len(sight.seen().uses) == 1
+    assert sight.seen().uses == {}

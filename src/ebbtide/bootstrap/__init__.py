@@ -82,6 +82,7 @@ def assemble(config: Config, store: Store, world: ClusterPorts) -> Ports:
         workloads=world.workloads,
         signals=world.signals,
         players=world.players,
+        uses=world.uses,
         urgencies=world.urgencies,
         arrived_at=world.arrived_at,
         launches_at_once=world.launches_at_once,

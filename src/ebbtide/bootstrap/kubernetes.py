@@ -16,14 +16,15 @@ from ebbtide.config import Config
 from ebbtide.config.adapters import INSTALL
 from ebbtide.engine.ports import Ports
 from ebbtide.errors import ConfigError, Usage
-from ebbtide.ports import Clock, Cloud, Declarations, Inbox, Metrics, Players, Services, Signals
+from ebbtide.ports import Clock, Cloud, Declarations, Inbox, Players, Services, Signals
 
 if TYPE_CHECKING:
     from ebbtide.adapters.clouds.joins import Join
     from ebbtide.adapters.clouds.looking import Adopter
     from ebbtide.adapters.kube.cluster import KubeCluster
     from ebbtide.adapters.kube.connection import Connection
-    from ebbtide.adapters.prometheus import PrometheusMetrics, Source
+    from ebbtide.adapters.kube.usage import MetricsServer
+    from ebbtide.adapters.prometheus import FirstKnown, PrometheusMetrics, Source
 
 CONNECT_SECONDS = 5
 """Of `request_timeout_sec`, what a connection to the API server may take; the rest is for its answer."""
@@ -70,6 +71,7 @@ def open_kubernetes(config: Config, watching: bool = False, asking: bool = False
             open_declarations(config, connection),
             cluster.arrived_at,
             LAUNCHES_AT_ONCE if config.adapters.cloud.kind == "aws" else 1,
+            metrics,
         )
         if asking:
             connection.get("/version", "the version")
@@ -159,7 +161,7 @@ def close_ports(opened: ClusterPorts | Ports) -> None:
                 last_first.callback(close)
 
 
-def _open_metrics(config: Config, connection: Connection, cluster: KubeCluster) -> Metrics:
+def _open_metrics(config: Config, connection: Connection, cluster: KubeCluster) -> MetricsServer | FirstKnown:
     from ebbtide.adapters.kube.usage import MetricsServer
     from ebbtide.adapters.prometheus import FirstKnown
 

@@ -20,6 +20,7 @@ from ebbtide.ports import (
     Declarations,
     Inbox,
     Metrics,
+    NodeUses,
     Observer,
     Players,
     Services,
@@ -51,6 +52,7 @@ class ClusterPorts:
     declarations: Declarations | None = None
     arrived_at: Callable[[], float] = never
     launches_at_once: int = 1
+    uses: NodeUses | None = None
 
 
 class SystemClock:

@@ -31,6 +31,7 @@ from ebbtide.ports import (
     Declarations,
     Inbox,
     Metrics,
+    NodeUses,
     Notifier,
     Observer,
     Players,
@@ -137,6 +138,8 @@ class Ports:
     """Both are for `engine.scaling`; a tick asks for neither."""
     players: Players | None = None
     """For `consolidation.players_query`; without it nobody knows whether anybody plays."""
+    uses: NodeUses | None = None
+    """What single nodes really use, for the page; a tick does not ask."""
     urgencies: Callable[[], int] = nothing_urgent
     """Grows with everything that a tick should answer at once: a pod that no node takes, a node that became
     Ready, a policy that wakes. Asked often, so it must cost nothing; who cannot know leaves it at 0."""

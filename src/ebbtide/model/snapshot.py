@@ -25,6 +25,15 @@ class Reading:
     """Nobody answered, or not in a way that can be read; else the answer was there and said too little."""
 
 
+@dataclass(frozen=True, slots=True)
+class NodeUse:
+    """What a node really uses of its CPU and memory, as shares. Shown to people; nothing is decided on it."""
+
+    cpu: float
+    memory: float | None = None
+    at: int = 0
+
+
 @dataclass(frozen=True)
 class ClusterView:
     nodes: tuple[Node, ...] = ()

@@ -31,7 +31,7 @@ def make_site(live: Live, **changes: object) -> Site:
     values: dict[str, object] = {
         "store": live.ports.store,
         "settings": live.settings,
-        "sight": Sight(live.look, live.stage.clock, seconds=0.0),
+        "sight": Sight(live.look, live.stage.clock, seconds=0.0, read_use=live.read_use),
         "clock": live.stage.clock,
         "new_id": live.stage.new_id,
         "scaling": live.scaling,

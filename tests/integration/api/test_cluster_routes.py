@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from ebbtide.entrypoints.api.sight import Sight
 from ebbtide.model.headroom import HeadroomSeen
 from ebbtide.simulator.run.live import Live
 from tests.integration.api.conftest import client_of, make_site
@@ -41,6 +42,31 @@ def test_nodes_have_states_prices_and_use(client: TestClient) -> None:
     assert all(node["price_per_hour"] for node in workers)
     assert all(0 <= node["cpu_requested"] <= 1 for node in workers)
     assert all(node["cpu_milli"] > 0 and node["memory_mib"] > 0 for node in workers)
+
+
+def test_a_node_tells_what_it_really_uses_with_the_last_values_while_metrics_are_gone(
+    live: Live, client: TestClient
+) -> None:
+    used = {node["name"]: node for node in client.get("/api/v1/nodes").json()["nodes"] if node["worker"]}
+    assert all(0 < node["cpu_used"] <= 1 and 0 < node["memory_used"] <= 1 for node in used.values())
+    assert all(node["cpu_used"] != node["cpu_requested"] for node in used.values())
+    before = int(live.stage.clock.now())
+    assert {node["used_at"] for node in used.values()} == {before}
+    live.strike("metrics-gone")
+    live.step()
+    nodes = {node["name"]: node for node in client.get("/api/v1/nodes").json()["nodes"]}
+    stayed = [nodes[name] for name in used if name in nodes]
+    assert stayed
+    assert [node["cpu_used"] for node in stayed] == [used[node["name"]]["cpu_used"] for node in stayed]
+    assert {node["used_at"] for node in stayed} == {before}, "as old as their last sample"
+
+
+def test_a_node_that_was_never_measured_has_no_use_and_not_one_of_zero(live: Live) -> None:
+    site = make_site(live, sight=Sight(live.look, live.stage.clock, seconds=0.0))
+    with client_of(site) as client:
+        nodes = client.get("/api/v1/nodes").json()["nodes"]
+    assert nodes
+    assert all(node["cpu_used"] is node["memory_used"] is node["used_at"] is None for node in nodes)
 
 
 def test_every_worker_says_why_it_is_kept(live: Live, client: TestClient) -> None:

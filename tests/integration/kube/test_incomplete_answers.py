@@ -13,6 +13,9 @@ from ebbtide.adapters.kube.reading import Readers
 from ebbtide.adapters.kube.usage import MetricsServer
 from ebbtide.errors import EbbtideError, Final, Retryable, Throttled, Unanswered, Usage
 from ebbtide.model.effect import Cordon, Evict
+from ebbtide.model.resources import Resources
+from ebbtide.model.snapshot import NodeUse
+from tests.builders import make_node
 from tests.integration.kube.answering import Answer, api_server, page, status
 from tests.integration.kube.objects import node
 
@@ -160,3 +163,25 @@ def test_row_27_metrics_server_leaves_out_one_node_of_three_without_a_sample() -
         metrics = MetricsServer(connection, lambda: offered, now=lambda: 1767225660.0)
         assert metrics.read_cpu(["a1", "a2", "a3"]).value == 0.5
         assert metrics.read_cpu(["a1", "a3"]).value is None
+
+
+def test_metrics_server_tells_what_each_node_uses_and_leaves_out_what_it_does_not_know() -> None:
+    fresh, old = "2026-01-01T00:00:00Z", "2025-12-31T23:00:00Z"
+    items = [
+        {"metadata": {"name": name}, "usage": {"cpu": cpu, "memory": memory}, "timestamp": at}
+        for name, cpu, memory, at in (
+            ("a1", "1000m", "2Gi", fresh),
+            ("a2", "1000m", "2Gi", old),
+            ("a3", "NaN", "2Gi", fresh),
+            ("gone", "1000m", "2Gi", fresh),
+        )
+    ]
+    answers = [(200, json.dumps({"items": items}))]
+    room = Resources(4000, 8192)
+    nodes = [make_node(name, allocatable=room) for name in ("a1", "a2", "a3", "b1")]
+    with api_server(lambda *_: answers[0]) as connection:
+        metrics = MetricsServer(connection, dict, now=lambda: 1767225660.0)
+        assert metrics.read_use(nodes) == {"a1": NodeUse(0.25, 0.25, 1767225600)}
+        for answer in (status(404), status(503, "overloaded"), (200, "{}")):
+            answers[0] = answer
+            assert metrics.read_use(nodes) == {}

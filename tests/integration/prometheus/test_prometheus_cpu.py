@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
@@ -11,7 +11,8 @@ from ebbtide.adapters.prometheus import FirstKnown, PrometheusMetrics, Source
 from ebbtide.core.nodes.decide import decide
 from ebbtide.engine.observe import fresh
 from ebbtide.model.decision import Action
-from ebbtide.model.snapshot import Reading
+from ebbtide.model.node import Node
+from ebbtide.model.snapshot import NodeUse, Reading
 from tests.builders import make_nodes, make_record, make_settings, make_snapshot
 from tests.servers.control_plane import Unavailable, ensure_debian
 from tests.servers.having import leave_out
@@ -136,14 +137,59 @@ def test_a_prometheus_that_is_stopped_slow_or_wrong_is_unknown_with_the_reason()
 
 
 class Known:
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: Reading, **uses: NodeUse) -> None:
         self.reading = reading
+        self.uses = uses
+        self.asked: list[str] = []
 
     def read_cpu(self, node_names: object) -> Reading:
         return self.reading
+
+    def read_use(self, nodes: Sequence[Node]) -> Mapping[str, NodeUse]:
+        self.asked = [node.name for node in nodes]
+        return {name: use for name, use in self.uses.items() if name in self.asked}
 
 
 def test_the_first_source_that_knows_is_believed_and_all_reasons_are_said_where_none_does() -> None:
     lost, also_lost, known = Reading(problem="one"), Reading(problem="two"), Reading(0.5, 7)
     assert FirstKnown(Known(lost), Known(known)).read_cpu(OK) == known
     assert FirstKnown(Known(lost), Known(also_lost)).read_cpu(OK).problem == "one; two"
+
+
+def test_a_second_source_is_asked_for_the_use_of_those_nodes_that_the_first_does_not_know() -> None:
+    nodes = make_nodes("a1", "a2", "b1")
+    first = Known(Reading(), a1=NodeUse(0.1, None, 7))
+    second = Known(Reading(), a1=NodeUse(0.9, 0.9, 8), a2=NodeUse(0.2, 0.4, 8))
+    used = FirstKnown(first, second).read_use(nodes)
+    assert used == {"a1": NodeUse(0.1, None, 7), "a2": NodeUse(0.2, 0.4, 8)}, "b1 is unknown, and not 0"
+    assert second.asked == ["a2", "b1"]
+
+
+def test_each_node_tells_its_own_use_and_one_without_a_fresh_sample_is_missing(prometheus: Both) -> None:
+    scraped, url = prometheus
+    scraped.pages["a2"] = lambda: (200, scraped.text("a2", 0.8) + memory(total=4000, available=1000))
+    metrics = PrometheusMetrics(Source(url, "vector(0.25)"))
+    wanted = make_nodes(*OK, "nan", "old", "empty", "z1")
+
+    def told() -> bool:
+        return metrics.read_use(wanted).get("a2", NodeUse(0.0)).memory is not None
+
+    eventually(told, 60, "the memory of a2")
+    used = metrics.read_use(wanted)
+    metrics.close()
+    assert sorted(used) == OK
+    assert {name: use.cpu for name, use in used.items()} == pytest.approx(
+        {"a1": 0.1, "a2": 0.2, "b1": 0.5}, abs=0.02
+    )
+    assert (used["a1"].memory, used["a2"].memory) == (None, 0.75)
+
+
+def memory(total: int, available: int) -> str:
+    return f"node_memory_MemTotal_bytes {total}\nnode_memory_MemAvailable_bytes {available}\n"
+
+
+def test_a_prometheus_that_does_not_answer_knows_the_use_of_no_node() -> None:
+    with http_server(lambda _: (503, "")) as port:
+        metrics = PrometheusMetrics(Source(f"http://127.0.0.1:{port}"))
+        assert metrics.read_use(make_nodes("a1")) == {}
+        metrics.close()

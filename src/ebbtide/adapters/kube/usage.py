@@ -1,4 +1,4 @@
-"""CPU use of the workers from metrics-server (`metrics.k8s.io`): where there is no Prometheus.
+"""CPU use of the workers, and what each node uses, from metrics-server (`metrics.k8s.io`).
 
 Never raises. A node without a fresh sample is left out; where too many have none, the reading is unknown, as
 with Prometheus (`ebbtide.core.nodes.capacity`).
@@ -17,8 +17,9 @@ from ebbtide.adapters.kube.objects import MIB, read_quantity, read_time
 from ebbtide.adapters.kube.wire import Meta, Struct
 from ebbtide.core.nodes.capacity import why_unknown
 from ebbtide.errors import UNREADABLE, EbbtideError
+from ebbtide.model.node import Node
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Reading
+from ebbtide.model.snapshot import NodeUse, Reading
 
 PATH = "/apis/metrics.k8s.io/v1beta1/nodes"
 WHAT = "node metrics"
@@ -50,8 +51,7 @@ class MetricsServer:
 
     def read_cpu(self, node_names: Sequence[str]) -> Reading:
         try:
-            body = self._connection.try_get(PATH, WHAT)
-            found = {item.metadata.name: item for item in typed.decode(body, Usages).items}
+            found = self._ask()
         except Refused as refused:
             if refused.code == NOT_FOUND:
                 return _unknown("the cluster has no metrics-server")
@@ -70,6 +70,23 @@ class MetricsServer:
             return _unknown(why)
         milli = sum(used for used, _ in known.values()) * 1000
         return Reading(milli / sum(offered[name] for name in known), min(at for _, at in known.values()))
+
+    def read_use(self, nodes: Sequence[Node]) -> Mapping[str, NodeUse]:
+        used: dict[str, NodeUse] = {}
+        with suppress(Refused, EbbtideError, *UNREADABLE):
+            found, now = self._ask(), self._now()
+            for node in nodes:
+                with suppress(ValueError, KeyError, ZeroDivisionError):
+                    item, room = found[node.name], node.allocatable
+                    cpu, memory = used_by(item)
+                    at = read_time(item.timestamp)
+                    if now - at <= self._max_age_seconds:
+                        used[node.name] = NodeUse(cpu / room.cpu_milli, memory / room.memory_mib, at)
+        return used
+
+    def _ask(self) -> dict[str, NodeUsage]:
+        body = self._connection.try_get(PATH, WHAT)
+        return {item.metadata.name: item for item in typed.decode(body, Usages).items}
 
 
 def used_by(item: NodeUsage) -> tuple[int, int]:

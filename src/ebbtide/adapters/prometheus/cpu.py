@@ -4,34 +4,45 @@ One query answers, by node, how many CPUs idled, how many there are (the rate ov
 node whose samples do not yet fill the window is not taken for busy) and when the newest sample was taken.
 Which node that is follows from its labels or from `node_uname_info`. A node whose samples are missing, old or
 not numbers has none. The average is over the others, unless more than a third of the nodes have none
-(`ebbtide.core.nodes.capacity`); anything else is a `problem`, never a zero.
+(`ebbtide.core.nodes.capacity`); anything else is a `problem`, never a zero. What each node uses, memory too,
+is asked for the page alone, by `USE_QUERY`.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
 
 from ebbtide.adapters.prometheus.asking import Prometheus, Sample, Source, Unknown, number
 from ebbtide.core.nodes.capacity import why_unknown
+from ebbtide.model.node import Node
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Reading
-from ebbtide.ports import Metrics
+from ebbtide.model.snapshot import NodeUse, Reading
+from ebbtide.ports import Metrics, NodeUses
 
 PART = "ebbtide"
 NAME_LABELS = ("node", "nodename", "kubernetes_node")
 BY = ", ".join(("instance", *NAME_LABELS))
 IDLE = 'node_cpu_seconds_total{mode="idle"}'
+MEMORY_USED = "1 - node_memory_MemAvailable_bytes / node_memory_MemTotal_bytes"
+
+
+def _labelled(part: str, expression: str) -> str:
+    return f'label_replace({expression}, "{PART}", "{part}", "", "")'
+
+
 CPU_QUERY = " or ".join(
-    f'label_replace({expression}, "{PART}", "{part}", "", "")'
-    for part, expression in (
-        ("idle", f"sum by ({BY}) (rate({IDLE}[5m]))"),
-        ("all", f"sum by ({BY}) (rate(node_cpu_seconds_total[5m]))"),
-        ("at", f"max by ({BY}) (timestamp({IDLE}))"),
-        ("name", "node_uname_info"),
+    (
+        _labelled("idle", f"sum by ({BY}) (rate({IDLE}[5m]))"),
+        _labelled("all", f"sum by ({BY}) (rate(node_cpu_seconds_total[5m]))"),
+        _labelled("at", f"max by ({BY}) (timestamp({IDLE}))"),
+        _labelled("name", "node_uname_info"),
     )
 )
+USE_QUERY = f"{CPU_QUERY} or {_labelled('memory', f'max by ({BY}) ({MEMORY_USED})')}"
 MAX_AGE_SECONDS = Settings().metric_max_age_seconds
+Parts = dict[str, dict[str, float]]
 SLACK = 0.05
 """How far beyond 0 and 1 a rate may be by rounding alone."""
 
@@ -58,6 +69,24 @@ class PrometheusMetrics:
         except Unknown as why:
             return Reading(problem=f"CPU is unknown: {why}")
 
+    def read_use(self, nodes: Sequence[Node]) -> Mapping[str, NodeUse]:
+        """Also where the average comes from a query of the user's own, which need not know single nodes."""
+        names = [node.name for node in nodes]
+        try:
+            parts = _parts(self._server.ask(USE_QUERY), names)
+        except Unknown:
+            return {}
+        now = int(self._now())
+        return {
+            name: NodeUse(
+                min(max(1 - parts["idle"][name] / parts["all"][name], 0.0), 1.0),
+                parts["memory"].get(name),
+                min(int(parts["at"][name]), now),
+            )
+            for name in _sampled(parts, names, now, self._max_age_seconds)
+            if parts["all"][name]
+        }
+
     def why_not(self) -> str:
         """Why it cannot be asked anything at all; empty where it answers."""
         try:
@@ -70,10 +99,14 @@ class PrometheusMetrics:
         self._server.close()
 
 
+class UseSource(Metrics, NodeUses, Protocol):
+    """Knows the average and what single nodes use."""
+
+
 class FirstKnown:
     """The first of several sources that knows; where none does, what the first said."""
 
-    def __init__(self, *sources: Metrics) -> None:
+    def __init__(self, *sources: UseSource) -> None:
         self._sources = sources
 
     def read_cpu(self, node_names: Sequence[str]) -> Reading:
@@ -85,6 +118,14 @@ class FirstKnown:
             problems.append(reading.problem)
         return Reading(problem="; ".join(problems))
 
+    def read_use(self, nodes: Sequence[Node]) -> Mapping[str, NodeUse]:
+        """Of each node from the first source that has a sample of it; the others are asked for the rest."""
+        used: dict[str, NodeUse] = {}
+        for source in self._sources:
+            rest = [node for node in nodes if node.name not in used]
+            used |= source.read_use(rest) if rest else {}
+        return used
+
     def close(self) -> None:
         for source in self._sources:
             if isinstance(source, PrometheusMetrics):
@@ -92,7 +133,19 @@ class FirstKnown:
 
 
 def _read_default(samples: Sequence[Sample], node_names: Sequence[str], now: int, max_age: int) -> Reading:
-    parts: dict[str, dict[str, float]] = {"idle": {}, "all": {}, "at": {}}
+    parts = _parts(samples, node_names)
+    sampled = _sampled(parts, node_names, now, max_age)
+    _refuse_if_too_few(node_names, sampled, max_age)
+    total = sum(parts["all"][name] for name in sampled)
+    if not total:
+        raise Unknown("the counters of all workers stand still")
+    used = 1 - sum(parts["idle"][name] for name in sampled) / total
+    return Reading(_share(used), min(int(min(parts["at"][name] for name in sampled)), now))
+
+
+def _parts(samples: Sequence[Sample], node_names: Sequence[str]) -> Parts:
+    """What was asked for, by part and by node; a node with anything that is no number has nothing."""
+    parts: Parts = {"idle": {}, "all": {}, "at": {}, "memory": {}}
     names_of = _names_by_instance(samples)
     wanted = {name.lower(): name for name in node_names}
     broken: set[str] = set()
@@ -105,21 +158,26 @@ def _read_default(samples: Sequence[Sample], node_names: Sequence[str], now: int
         if value is None:
             broken.add(name)
             continue
-        oldest = found.get(name, value)
-        found[name] = min(oldest, value) if found is parts["at"] else found.get(name, 0.0) + value
-    sampled = [
+        if found is parts["at"]:
+            found[name] = min(found.get(name, value), value)
+        elif found is parts["memory"]:
+            found[name] = max(found.get(name, value), value)
+        else:
+            found[name] = found.get(name, 0.0) + value
+    return {
+        part: {name: value for name, value in found.items() if name not in broken}
+        for part, found in parts.items()
+    }
+
+
+def _sampled(parts: Parts, node_names: Sequence[str], now: int, max_age: int) -> list[str]:
+    """Those whose CPU is known and fresh."""
+    cpu = (parts["idle"], parts["all"], parts["at"])
+    return [
         name
         for name in node_names
-        if name not in broken
-        and all(name in part for part in parts.values())
-        and now - parts["at"][name] <= max_age
+        if all(name in part for part in cpu) and now - parts["at"][name] <= max_age
     ]
-    _refuse_if_too_few(node_names, sampled, max_age)
-    total = sum(parts["all"][name] for name in sampled)
-    if not total:
-        raise Unknown("the counters of all workers stand still")
-    used = 1 - sum(parts["idle"][name] for name in sampled) / total
-    return Reading(_share(used), min(int(min(parts["at"][name] for name in sampled)), now))
 
 
 def _read_own(samples: Sequence[Sample], node_names: Sequence[str], now: int, max_age: int) -> Reading:

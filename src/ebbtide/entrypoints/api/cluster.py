@@ -67,7 +67,7 @@ def router(site: Site) -> APIRouter:
         snapshot = seen.snapshot
         kept, idle = why_kept(site, record), idle_since(record)
         shapes = [
-            node_shape(node, snapshot, record, site.settings, kept, idle) for node in snapshot.cluster.nodes
+            node_shape(node, seen, record, site.settings, kept, idle) for node in snapshot.cluster.nodes
         ]
         read_at = next((each.at for each in seen.stale if each.origin is Origin.CLUSTER), snapshot.at)
         return NodesShape(at=read_at, nodes=shapes, problems=list(snapshot.problems))

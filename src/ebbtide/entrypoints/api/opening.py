@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ebbtide.config.api import ApiKeys, TokenKeys, beyond_loopback, webhook_secrets
 from ebbtide.engine.observe import observe
 from ebbtide.entrypoints.api.scopes import Scope, Token
-from ebbtide.entrypoints.api.sight import Sight
+from ebbtide.entrypoints.api.sight import Sight, nobody_knows
 from ebbtide.entrypoints.api.site import Site
 from ebbtide.errors import ConfigError
 
@@ -35,7 +35,11 @@ def open_site(
     return Site(
         store=ports.store,
         settings=settings,
-        sight=Sight(lambda: observe(ports, settings), ports.clock),
+        sight=Sight(
+            lambda: observe(ports, settings),
+            ports.clock,
+            read_use=ports.uses.read_use if ports.uses is not None else nobody_knows,
+        ),
         clock=ports.clock,
         new_id=ports.new_id,
         scaling=scaling,

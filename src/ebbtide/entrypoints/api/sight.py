@@ -8,14 +8,21 @@ from it is taken for a reason to act.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.node import Node
+from ebbtide.model.snapshot import NodeUse, Snapshot
 from ebbtide.ports import Clock
 
 LOOK_SECONDS = 5.0
+Uses = Mapping[str, NodeUse]
+ReadUse = Callable[[Sequence[Node]], Uses]
+
+
+def nobody_knows(_: Sequence[Node]) -> Uses:
+    return {}
 
 
 class Origin(StrEnum):
@@ -39,6 +46,8 @@ class Seen:
     stale: tuple[Stale, ...] = ()
     last_cpu: float | None = None
     """The CPU use that was known last; also where it is unknown now."""
+    uses: Uses = field(default_factory=dict)
+    """What each node was last known to use, by its UID; one that was never measured is missing."""
 
     def never(self, origin: Origin) -> bool:
         """Whether nothing is known of it at all: then a count of it is unknown, not 0."""
@@ -49,8 +58,15 @@ class Sight:
     """Looks again when the last look is older than a few seconds: however many pages are open, the cluster
     and the cloud are asked no more often than that."""
 
-    def __init__(self, look: Callable[[], Snapshot], clock: Clock, seconds: float = LOOK_SECONDS) -> None:
+    def __init__(
+        self,
+        look: Callable[[], Snapshot],
+        clock: Clock,
+        seconds: float = LOOK_SECONDS,
+        read_use: ReadUse = nobody_knows,
+    ) -> None:
         self._look = look
+        self._read_use = read_use
         self._clock = clock
         self._seconds = seconds
         self._lock = threading.Lock()
@@ -58,6 +74,7 @@ class Sight:
         self._at = 0.0
         self._known = Snapshot(0)
         self._read_at: dict[Origin, int] = {}
+        self._uses: Uses = {}
 
     def snapshot(self) -> Snapshot:
         return self.seen().snapshot
@@ -80,7 +97,17 @@ class Sight:
             kept = replace(kept, instances=self._known.instances)
         self._known = kept if kept.cpu.value is not None else replace(kept, cpu=self._known.cpu)
         stale = tuple(Stale(each, self._read_at.get(each, 0), why) for each, why in unread.items())
-        return Seen(kept, stale, self._known.cpu.value)
+        self._uses = self._used_in(kept)
+        return Seen(kept, stale, self._known.cpu.value, self._uses)
+
+    def _used_in(self, kept: Snapshot) -> Uses:
+        """Fresh where a node has a sample, else what was known of it last, with its time: a sample that is
+        missing is no use of 0. Metrics that cannot say the average are not asked once more in the same look:
+        each question may cost a timeout."""
+        nodes = kept.cluster.nodes
+        fresh = self._read_use(nodes) if kept.cpu.value is not None else {}
+        found = ((node.uid, fresh.get(node.name) or self._uses.get(node.uid)) for node in nodes)
+        return {uid: use for uid, use in found if use is not None}
 
 
 def unread_in(fresh: Snapshot, known: Snapshot) -> dict[Origin, str]:

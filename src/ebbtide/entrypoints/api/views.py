@@ -38,7 +38,7 @@ from ebbtide.model.operation import (
 )
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import ClusterView, Snapshot
+from ebbtide.model.snapshot import ClusterView
 
 DEMO = "demo"
 """The kind of a cluster in which everything is simulated and may be broken."""
@@ -231,9 +231,10 @@ def brakes(record: Record, settings: Settings, now: int) -> Iterator[Brake]:
 
 
 def node_shape(
-    node: Node, snapshot: Snapshot, record: Record, settings: Settings, kept: Kept, idle: Mapping[str, int]
+    node: Node, seen: Seen, record: Record, settings: Settings, kept: Kept, idle: Mapping[str, int]
 ) -> NodeShape:
     """`idle` is `idle_since` of the record, which is the same for all nodes."""
+    snapshot, use = seen.snapshot, seen.uses.get(node.uid)
     pods = snapshot.cluster.pods_on.get(node.name, ())
     price = price_of(node, settings)
     instance = snapshot.instance_of.get(node.name)
@@ -256,6 +257,9 @@ def node_shape(
         memory_requested=round(memory, 3),
         cpu_milli=node.allocatable.cpu_milli,
         memory_mib=node.allocatable.memory_mib,
+        cpu_used=None if use is None else round(use.cpu, 3),
+        memory_used=None if use is None or use.memory is None else round(use.memory, 3),
+        used_at=None if use is None else use.at,
         price_per_hour=str(price.per_hour) if price else None,
         currency=price.currency if price else "",
         price_source=price.source if price else "",

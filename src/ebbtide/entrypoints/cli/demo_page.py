@@ -56,7 +56,7 @@ def demo_site(live: Live, token: str, speed: float) -> Site:
     return Site(
         store=live.ports.store,
         settings=live.settings,
-        sight=Sight(live.look, live.stage.clock, seconds=1.0),
+        sight=Sight(live.look, live.stage.clock, seconds=1.0, read_use=live.read_use),
         clock=live.stage.clock,
         new_id=live.stage.new_id,
         scaling=live.scaling,

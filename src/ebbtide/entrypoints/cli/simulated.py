@@ -69,12 +69,14 @@ def look_at_simulated(config: Config) -> bootstrap.ClusterPorts:
 
 
 def _in_file(file: WorldFile, clock: SystemClock) -> bootstrap.ClusterPorts:
+    metrics = FileMetrics(file)
     return bootstrap.ClusterPorts(
         FileCluster(file),
         FileCloud(file),
-        FileMetrics(file),
+        metrics,
         FileInbox(file),
         clock,
+        uses=metrics,
         workloads=FileWorkloads(file),
         signals=FileSignals(file),
     )

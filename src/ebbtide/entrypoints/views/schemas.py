@@ -155,6 +155,11 @@ class NodeShape(Shape):
     memory_requested: float
     cpu_milli: int = Field(default=0, description="CPU that pods can use on it, in thousandths.")
     memory_mib: int = Field(default=0, description="Memory that pods can use on it.")
+    cpu_used: float | None = Field(
+        default=None, description="Share of its CPU that is really used; unknown where it was never measured."
+    )
+    memory_used: float | None = Field(default=None, description="The same of its memory.")
+    used_at: int | None = Field(default=None, description="When its use was measured.")
     price_per_hour: str | None
     currency: str
     price_source: str

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ebbtide.adapters.stores.memory import MemoryStore
@@ -24,7 +24,8 @@ from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.engine.tick import tick
 from ebbtide.errors import EbbtideError, NotFound
 from ebbtide.model.events import Alarm, AlarmKind, FaultStruck
-from ebbtide.model.snapshot import Reading, Snapshot
+from ebbtide.model.node import Node
+from ebbtide.model.snapshot import NodeUse, Reading, Snapshot
 from ebbtide.narrate import entry_of
 from ebbtide.simulator.faults.calls import CrashPlan, Distortion, Strike
 from ebbtide.simulator.faults.ports import RunnerCrashed, faulty_ports
@@ -34,6 +35,7 @@ from ebbtide.simulator.run.replicas import Replicas
 from ebbtide.simulator.run.runner import ports_of, stage_of
 from ebbtide.simulator.run.situation import KINDS, Evidence, Situation
 from ebbtide.simulator.run.unhurried import Unhurried
+from ebbtide.simulator.world.ports import SimMetrics
 from ebbtide.simulator.world.rules import BudgetSpec
 from ebbtide.simulator.world.scaling import SimSignals, SimWorkloads
 
@@ -157,6 +159,10 @@ class Live:
                 return Snapshot(seen.at, instances=seen.instances, cpu=unknown, problems=(problem,))
             gone = Reading(problem="the metrics server does not answer (a fault of the demo)")
             return replace(seen, cpu=gone) if "metrics" in self.mood.gone else seen
+
+    def read_use(self, nodes: Sequence[Node]) -> Mapping[str, NodeUse]:
+        with self.lock:
+            return SimMetrics(self.stage.world, self.stage.clock).read_use(nodes)
 
     def run(self, stop: threading.Event, speed: float, rush_until: float = 0.0) -> None:
         """Until asked to stop; `speed` is simulated seconds for each real one, 0 is as fast as it goes, and

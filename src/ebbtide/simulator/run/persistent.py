@@ -12,17 +12,17 @@ something, saves it. Reads save nothing: a world that is loaded again catches up
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 from ebbtide.errors import StoreUnusable
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, SoftTaint, Uncordon
-from ebbtide.model.node import Instance
+from ebbtide.model.node import Instance, Node
 from ebbtide.model.operation import SpotNotice
 from ebbtide.model.pod import Pod
-from ebbtide.model.snapshot import ClusterView, Reading
+from ebbtide.model.snapshot import ClusterView, NodeUse, Reading
 from ebbtide.model.workload import Workload, WorkloadRef
 from ebbtide.ports import Clock
 from ebbtide.simulator.world.clock import VirtualClock
@@ -162,6 +162,13 @@ class FileMetrics:
                 return SimMetrics(world, clock).read_cpu(node_names)
         except StoreUnusable as error:
             return Reading(problem=str(error))
+
+    def read_use(self, nodes: Sequence[Node]) -> Mapping[str, NodeUse]:
+        try:
+            with self._file.reading() as (world, clock):
+                return SimMetrics(world, clock).read_use(nodes)
+        except StoreUnusable:
+            return {}
 
 
 class FileInbox:

@@ -169,6 +169,12 @@ class Nodes:
         return None
 
 
+MEMORY_FRACTION = 0.8
+"""How much of the requested memory a pod really uses."""
+NODE_OVERHEAD_MIB = 300
+"""Memory that a node uses for itself."""
+
+
 class Usage:
     def __init__(self, inventory: Inventory, pods: Pods, nodes: Nodes, rules: Rules) -> None:
         self._inventory = inventory
@@ -214,6 +220,14 @@ class Usage:
             )
             known = self._fraction[node_name] = min(used / max(node.allocatable.cpu_milli, 1), 1.0)
         return known
+
+    def of_memory(self, node_name: str) -> float | None:
+        node = self._inventory.nodes.get(node_name)
+        if node is None or not self._nodes.works(node_name):
+            return None
+        pods = (pod for pod in self._inventory.on(node_name) if pod.phase is PodPhase.RUNNING)
+        used = NODE_OVERHEAD_MIB + MEMORY_FRACTION * sum(pod.requests.memory_mib for pod in pods)
+        return min(used / max(node.allocatable.memory_mib, 1), 1.0)
 
     def tell(self, share: float | None) -> None:
         """From now on every node uses this share of its CPU; None: measured from the pods again."""

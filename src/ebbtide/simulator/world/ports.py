@@ -8,7 +8,7 @@ Every call first lets the world catch up with the clock, and takes `Rules.call_s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ebbtide.core.nodes.capacity import why_unknown
@@ -20,7 +20,7 @@ from ebbtide.model.operation import SpotNotice
 from ebbtide.model.pod import Pod
 from ebbtide.model.scheduling import Taint
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import ClusterView, Reading
+from ebbtide.model.snapshot import ClusterView, NodeUse, Reading
 from ebbtide.simulator.world.clock import VirtualClock
 from ebbtide.simulator.world.world import Act, ActKind, World
 
@@ -189,6 +189,11 @@ class SimMetrics:
         if value is None or why:
             return Reading(problem=f"CPU is unknown: {why}")
         return Reading(round(value, 6), int(self._clock.now()))
+
+    def read_use(self, nodes: Sequence[Node]) -> Mapping[str, NodeUse]:
+        usage, now = self._world.usage, int(self._clock.now())
+        shares = ((node.name, usage.of(node.name)) for node in nodes)
+        return {name: NodeUse(cpu, usage.of_memory(name), now) for name, cpu in shares if cpu is not None}
 
 
 class SimInbox:

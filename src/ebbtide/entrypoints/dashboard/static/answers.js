@@ -15,7 +15,8 @@ export async function nodeAnswer(name, now) {
   const lines = [...found.entries].reverse();
   return [card(node ? `Why is ${name} still here?` : `What became of ${name}?`, h("p", { class: "says" }, answer(node)),
     node ? h("p", { class: "quiet" }, `${node.instance_type} in ${node.zone || "no zone"}, ${span(now - node.created_at)} old, ${plural(node.pods, "pod")}, `
-      + `${share(node.cpu_requested)} of its CPU and ${share(node.memory_requested)} of its memory requested.`) : null,
+      + `${share(node.cpu_requested)} of its CPU and ${share(node.memory_requested)} of its memory requested`
+      + `${node.cpu_used === null ? "" : `; ${share(node.cpu_used)} of its CPU${node.memory_used === null ? "" : ` and ${share(node.memory_used)} of its memory`} really used`}.`) : null,
     h("h3", {}, `The life of ${name}`), strip(lines, now),
     lines.length ? h("ol", {}, lines.map((entry) => h("li", {}, h("time", { class: "quiet" }, `${moment(entry.at)} `), entry.says)))
       : h("p", { class: "quiet" }, "The log has nothing about it: no operation has touched it."), source(path))];

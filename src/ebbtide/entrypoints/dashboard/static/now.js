@@ -4,7 +4,7 @@ import { ask } from "./api.js";
 import { card, stats, h, redraw, source } from "./dom.js";
 import { Faults } from "./faults.js";
 import { Feed } from "./feed.js";
-import { Tiles, legend } from "./tiles.js";
+import { OLD_SECONDS, Tiles, legend } from "./tiles.js";
 import { joined, timeline } from "./timeline.js";
 import { Trend } from "./trend.js";
 import { clock, money, sentence, share, span } from "./words.js";
@@ -103,10 +103,17 @@ export function now(main, { say, refresh, drawn }) {
     return [h("h3", {}, node.name), stats([
       ["state", node.state, node.state === "ready" ? "good" : "warn"], ["type", node.instance_type], ["zone", node.zone], ["pods", node.pods],
       ["CPU requested", share(node.cpu_requested)], ["memory requested", share(node.memory_requested)],
+      ["CPU used", used(node, node.cpu_used)], ["memory used", used(node, node.memory_used)],
       ["age", span(status.now - node.created_at)], ["empty for", idle],
       ["price an hour", money(node.price_per_hour, node.currency)],
     ]), node.kept_because ? h("p", {}, `Not removed: ${node.kept_because}.`) : null,
     h("p", {}, h("a", { href: `#/why/?node=${encodeURIComponent(node.name)}` }, "Why is it still here?"))];
+  }
+
+  function used(node, value) {
+    if (value === null || value === undefined) return "unknown";
+    const age = status.now - node.used_at;
+    return age > OLD_SECONDS ? `${share(value)} (${span(age)} ago)` : share(value);
   }
 
   function operations() {

@@ -1,5 +1,5 @@
-// Nodes as a picture, by zone or by pool; a larger node is a wider tile. A tile is made once for each node and then only changed where something changed,
-// so a thousand of them can be kept up to date.
+// Nodes as a picture, by zone or by pool, filled by what is requested or by what is used; a larger node is a wider tile.
+// A tile is made once for each node and then only changed where something changed, so a thousand of them can be kept up to date.
 
 import { h } from "./dom.js";
 import { brief, plural, share, span } from "./words.js";
@@ -7,6 +7,9 @@ import { brief, plural, share, span } from "./words.js";
 const MANY = 120;
 const WIDEST = 4;
 const GROUPS = [["zone", "Zone"], ["pool", "Pool"]];
+const FILLS = [["requested", "requests"], ["used", "use"]];
+// Samples are fresh for three minutes; what is older says its age.
+export const OLD_SECONDS = 300;
 const LONGEST = 15;
 const SLICE_MS = 6;
 
@@ -14,6 +17,7 @@ export class Tiles {
   constructor(onPick) {
     this.onPick = onPick;
     this.by = "zone";
+    this.filled = "requested";
     this.groups = new Map();
     this.tiles = new Map();
     this.picked = "";
@@ -21,7 +25,17 @@ export class Tiles {
     this.working = false;
     this.element = h("div", { class: "zones" });
     this.chips = GROUPS.map(([by, name]) => h("button", { type: "button", class: "chip", "aria-pressed": String(by === this.by), onclick: () => this.group(by) }, `By ${name.toLowerCase()}`));
-    this.choice = h("p", { class: "row", role: "group", "aria-label": "Group nodes" }, this.chips);
+    this.fills = FILLS.map(([by, name]) => h("button", { type: "button", class: "chip", "aria-pressed": String(by === this.filled), onclick: () => this.fill(by) }, `Fill: ${name}`));
+    this.choice = h("div", { class: "row choice" }, h("p", { class: "row", role: "group", "aria-label": "Group nodes" }, this.chips),
+      h("p", { class: "row", role: "group", "aria-label": "Fill nodes" }, this.fills));
+  }
+
+  fill(by) {
+    this.filled = by;
+    this.fills.forEach((chip, at) => chip.setAttribute("aria-pressed", String(FILLS[at][0] === by)));
+    if (by === "used") this.element.dataset.from = "metrics";
+    else delete this.element.dataset.from;
+    if (this.last) this.update(...this.last);
   }
 
   group(by) {
@@ -98,9 +112,9 @@ export class Tiles {
   paint(tile, node, now, shared, wide) {
     const idle = node.idle_since && node.state === "ready" ? now - node.idle_since : 0;
     const state = idle ? "idle" : node.state;
-    const full = Math.min(1, Math.max(node.cpu_requested, node.memory_requested));
+    const [full, told] = this.fullness(node, now);
     const clock = idle ? `, empty for ${span(idle)}` : "";
-    const says = `${node.name}: ${node.state}${clock}, ${share(full)} requested, ${plural(node.pods, "pod")}, ${node.instance_type}${node.market === "spot" ? ", spot" : ""}`;
+    const says = `${node.name}: ${node.state}${clock}, ${told}, ${plural(node.pods, "pod")}, ${node.instance_type}${node.market === "spot" ? ", spot" : ""}`;
     const is = `${says}|${shared}|${wide}|${this.picked === node.name}`;
     if (tile.was === is) return;
     tile.was = is;
@@ -110,9 +124,22 @@ export class Tiles {
     tile.button.setAttribute("aria-pressed", String(this.picked === node.name));
     tile.button.title = says;
     tile.element.style.setProperty("--wide", wide);
-    tile.fill.style.setProperty("--fill", full.toFixed(2));
+    tile.button.classList.toggle("unknown", full === null);
+    tile.fill.style.setProperty("--fill", (full ?? 0).toFixed(2));
     text(tile.label, shortened(node.name.slice(shared)));
-    text(tile.note, idle ? `empty ${brief(idle)}` : node.state === "ready" ? share(full) : node.state);
+    text(tile.note, idle ? `empty ${brief(idle)}` : node.state !== "ready" ? node.state : full === null ? "unknown" : share(full));
+  }
+
+  // How full a node is and how that is said. Use that nobody measured is unknown, and not 0.
+  fullness(node, now) {
+    if (this.filled === "requested") {
+      const full = Math.min(1, Math.max(node.cpu_requested, node.memory_requested));
+      return [full, `${share(full)} requested`];
+    }
+    if (node.cpu_used === null || node.cpu_used === undefined) return [null, "use unknown"];
+    const full = Math.min(1, Math.max(node.cpu_used, node.memory_used ?? 0));
+    const age = now - node.used_at;
+    return [full, `${share(full)} used${age > OLD_SECONDS ? ` ${span(age)} ago` : ""}`];
   }
 }
 
@@ -134,5 +161,5 @@ function text(element, value) {
 
 export function legend() {
   const states = [["ready", "ready"], ["idle", "empty, with its clock"], ["joining", "joining"], ["draining", "chosen or draining"], ["terminating", "terminating, lost or not ready"]];
-  return h("ul", { class: "legend" }, states.map(([state, says]) => h("li", { "data-state": state }, says)), h("li", { "data-market": "spot" }, "spot (dashed)"), h("li", { class: "plain" }, "fill: requested; width: CPU"));
+  return h("ul", { class: "legend" }, states.map(([state, says]) => h("li", { "data-state": state }, says)), h("li", { "data-market": "spot" }, "spot (dashed)"), h("li", { class: "plain" }, "fill: CPU or memory, whichever is more; width: CPU"));
 }
