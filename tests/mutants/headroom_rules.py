@@ -46,7 +46,7 @@ OF_HEADROOM = (
     Mutant(
         "an underused node that holds headroom goes",
         "_Choice._why_no_place",
-        "self._spare.why_less(self._spare_before)",
+        "places.spare.why_less(places.spare_before)",
         '""',
         (HEADROOM,),
     ),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ebbtide import narrate
+from ebbtide.collector import collector_paused
 from ebbtide.core.nodes.decide import operation_id
 from ebbtide.core.nodes.refused import taken_up_again
 from ebbtide.core.nodes.timers import pressing_at
@@ -70,7 +71,7 @@ def tick(
     def left(error: Conflict) -> None:
         sentences.append(f"left the rest to the next tick: {error}")
 
-    with released(leased, left, partial(_forgive, ports), keeps_lease):
+    with released(leased, left, partial(_forgive, ports), keeps_lease), collector_paused():
         settings, began = ports.settings_now(settings), ports.clock.now()
         record, snapshot = ports.store.load(), observe(ports, settings)
         run = LeasedRun(ports, settings, leased, record, snapshot, sentences)

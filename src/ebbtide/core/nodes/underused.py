@@ -7,12 +7,13 @@ its pods must fit on nodes that stay, next to the pods of all that go with it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 from ebbtide.core.consolidation.pace import settled
 from ebbtide.core.nodes.capacity import doomed, expected_slots, staying
 from ebbtide.core.nodes.drain import Disruptions
-from ebbtide.core.nodes.fit import placement_of
+from ebbtide.core.nodes.fit import Placement, placement_of
 from ebbtide.core.nodes.gates import carries_nothing, none_pending_for, pool_room, sleeping_pools
 from ebbtide.core.nodes.headroom import Spare, gives_way, wanted_now
 from ebbtide.core.nodes.question import in_progress
@@ -89,18 +90,24 @@ class _Choice:
             pool.name: pool_room(snapshot, record, pool, RemovalReason.IDLE) for pool in settings.pools
         }
         self._disruptions = Disruptions(snapshot.cluster.budgets, spends=False)
-        lost = doomed(record)
-        leaving = {name for name, instance in snapshot.instance_of.items() if instance.id in lost}
-        self._placement = placement_of(snapshot.cluster, leaving)
         pods_on = snapshot.cluster.pods_on
         self._share = {n.name: used_share(n, pods_on.get(n.name, ())) for n in snapshot.cluster.nodes}
-        # Well used nodes are filled first, so the emptiest stay empty enough to go.
-        self._into = sorted(self._placement.rooms.values(), key=lambda room: -self._share[room.name])
-        self._spare = Spare(self._placement.rooms, wanted_now(settings, snapshot.at))
-        self._spare_before = self._spare.there()
         self._way = gives_way(snapshot, record, settings)
         self.chosen: list[Node] = []
         self.refusals: dict[str, str] = {}
+
+    @cached_property
+    def _places(self) -> _Places:
+        """Made for the first node that might go: at most ticks there is none, and it takes long."""
+        lost = doomed(self._record)
+        instance_of = self._snapshot.instance_of
+        leaving = {name for name, instance in instance_of.items() if instance.id in lost}
+        placement = placement_of(self._snapshot.cluster, leaving)
+        return _Places(
+            placement,
+            sorted(placement.rooms.values(), key=lambda room: -self._share[room.name]),
+            Spare(placement.rooms, wanted_now(self._settings, self._snapshot.at)),
+        )
 
     def candidates(self) -> list[Node]:
         """The least used first; of equal ones the oldest, in the zone with the most workers."""
@@ -157,29 +164,44 @@ class _Choice:
     def _why_no_place(self, node: Node) -> str:
         """The first pod that would have no place, or headroom that would be lost; where there is neither,
         its pods are put there. Those that an earlier choice put on this node move on with the others."""
-        closed = self._placement.rooms[node.name]
-        self._placement.close(node.name)
+        places = self._places
+        closed = places.placement.rooms[node.name]
+        places.placement.close(node.name)
         placed: list[tuple[Pod, Room]] = []
         for pod in closed.pods:
             if pod.tied_to_node:
                 continue
-            rooms = (room for room in self._into if room.name in self._placement.rooms)
-            room = self._placement.first_fit(pod, rooms)
+            room = places.first_fit(pod)
             if room is None:
-                self._put_back(closed, placed)
+                places.put_back(closed, placed)
                 return f"{pod.full_name} would fit on no other node"
-            self._placement.place(pod, room)
+            places.placement.place(pod, room)
             placed.append((pod, room))
-        less = self._spare.why_less(self._spare_before)
+        less = places.spare.why_less(places.spare_before)
         if less and node.pool in self._way and not placed:
             self._way = frozenset()  # one at a time: it may be enough
-            self._spare_before = self._spare.there()
+            places.spare_before = places.spare.there()
             return ""
         if less:
-            self._put_back(closed, placed)
+            places.put_back(closed, placed)
         return less
 
-    def _put_back(self, closed: Room, placed: list[tuple[Pod, Room]]) -> None:
+
+class _Places:
+    """Where the pods of nodes that go would find room."""
+
+    def __init__(self, placement: Placement, into: Sequence[Room], spare: Spare) -> None:
+        self.placement = placement
+        self.spare = spare
+        self.spare_before = spare.there()
+        self._into = into
+        """Well used nodes are filled first, so the emptiest stay empty enough to go."""
+
+    def first_fit(self, pod: Pod) -> Room | None:
+        rooms = (room for room in self._into if room.name in self.placement.rooms)
+        return self.placement.first_fit(pod, rooms)
+
+    def put_back(self, closed: Room, placed: list[tuple[Pod, Room]]) -> None:
         for pod, room in placed:
-            self._placement.take_out(pod, room)
-        self._placement.open(closed)
+            self.placement.take_out(pod, room)
+        self.placement.open(closed)
