@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from ebbtide.bootstrap.scaling import with_scaling
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import Config, build_config
+from ebbtide.engine.observe import observe
+from ebbtide.engine.ports import nothing_expected
 from ebbtide.errors import ConfigError
+from ebbtide.model.forecast import ForecastSettings
 from ebbtide.model.headroom import Headroom
 from ebbtide.model.pool import PoolLimits
 from ebbtide.model.schedule import CronWindow
+from tests.unit.engine.builders import Small
 
 POOLS = """
 pools:
@@ -122,3 +127,18 @@ def test_a_pool_has_a_weight_and_limits() -> None:
 )
 def test_weights_and_limits_that_cannot_be_meant_are_refused(keys: str, says: str) -> None:
     assert says in refusal(pool(keys))
+
+
+def test_looking_ahead_is_off_until_it_is_asked_for() -> None:
+    assert not read("").settings.forecast.enabled
+    found = read("forecast: {enabled: true, ahead_sec: 3600, quantile: 0.95}\n").settings.forecast
+    assert found == ForecastSettings(True, 3600, 0.95)
+    assert "900" in refusal("forecast: {ahead_sec: 60}\n")
+
+
+def test_a_process_that_stays_looks_ahead_where_that_is_configured() -> None:
+    config, small = read("forecast: {enabled: true}\n"), Small()
+    assert with_scaling(config, small.ports).ports.expecting is nothing_expected
+    looking = with_scaling(config, small.ports, stays=True).ports
+    found = looking.expecting(small.settings, observe(small.ports, small.settings))
+    assert "forecast for pool workers: off" in found.headroom[0].expected

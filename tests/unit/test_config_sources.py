@@ -36,7 +36,12 @@ def effective(config: Config) -> dict[str, tuple[object, str]]:
 
 def test_every_setting_has_a_key() -> None:
     keys = {path_text(path) for path, _ in leaf_fields()}
-    names = {key_of(field.name) for field in fields(Settings)} - {"cluster", "consolidation", "waking"}
+    names = {key_of(field.name) for field in fields(Settings)} - {
+        "cluster",
+        "consolidation",
+        "forecast",
+        "waking",
+    }
     assert names <= keys
     assert "cluster.name" in keys
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
+from ebbtide.bootstrap.kubernetes import needing
 from ebbtide.config import Config
 from ebbtide.engine.loop import for_a_daemon
-from ebbtide.engine.ports import Ports
+from ebbtide.engine.ports import Observers, Ports
 from ebbtide.engine.scale_to_zero.policies import Policies
 from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.errors import StoreUnusable
@@ -36,13 +37,23 @@ class Runtime:
 def with_scaling(
     config: Config, ports: Ports, stays: bool = False, say: Callable[[str], object] = lambda _: None
 ) -> Runtime:
-    """Opens it and applies the policies of the file."""
+    """Opens it and applies the policies of the file. A process that stays also looks ahead, where that is
+    configured: a run of its own would read weeks of notes for each tick."""
+    if stays and config.settings.forecast.enabled:
+        ports = looking_ahead(config, ports)
     scaling = open_scaling(config, ports, stays)
     if scaling is None:
         return Runtime(ports)
     for sentence in apply_policies(config, scaling):
         say(sentence)
     return Runtime(woken_by(ports, scaling), scaling)
+
+
+def looking_ahead(config: Config, ports: Ports) -> Ports:
+    with needing("foresight"):
+        from ebbtide.engine.foresight import Foresight
+    foresight = Foresight(ports.store, config.settings, ports.new_id)
+    return replace(ports, observer=Observers(ports.observer, foresight), expecting=foresight.expecting)
 
 
 def woken_by(ports: Ports, scaling: Scaling) -> Ports:

@@ -181,6 +181,7 @@ def _config(document: Document, origins: Origins, prices: tuple[Path | None, Pri
         "budgets": tuple(budget.budget() for budget in document.budgets),
         "headroom": tuple(one.headroom() for one in document.headroom),
         "consolidation": document.consolidation.settings(),
+        "forecast": document.forecast.settings(),
         "packer": _packer(document),
         "waking": (),
     }

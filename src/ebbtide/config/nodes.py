@@ -1,6 +1,6 @@
 """The keys about nodes: budgets (how many workers may leave at a time, for which reasons, and when),
-headroom (the size of a pod, how many, where and when), and consolidation, with the defaults of its
-policy.
+headroom (the size of a pod, how many, where and when), room ahead of expected demand, and consolidation, with
+the defaults of its policy.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from ebbtide.config.section import AMOUNT, Section, read_cpu_milli, read_memory_
 from ebbtide.core.schedule import check_cron, check_zone
 from ebbtide.model.budget import RemovalBudget, RemovalReason
 from ebbtide.model.consolidation import ConsolidationSettings
+from ebbtide.model.forecast import NO_FORECAST, STEP_SECONDS, ForecastSettings
 from ebbtide.model.headroom import Headroom
 from ebbtide.model.schedule import CronWindow
 
@@ -172,6 +173,31 @@ class HeadroomKeys(Section):
             zones=self.zones,
             window=None if window is None else CronWindow(window.cron, window.zone, window.duration),
         )
+
+
+class ForecastKeys(Section):
+    """Room ahead of expected demand."""
+
+    enabled: bool = Field(
+        NO_FORECAST.enabled,
+        description="Whether nodes are launched ahead of expected demand, in pools where that beats a "
+        "constant headroom of equal cost on their own past.",
+    )
+    ahead_sec: int = Field(
+        NO_FORECAST.ahead_seconds,
+        ge=STEP_SECONDS,
+        le=8 * STEP_SECONDS,
+        description="Room is there for what is expected within this time.",
+    )
+    quantile: float = Field(
+        NO_FORECAST.quantile,
+        ge=0.5,
+        le=0.99,
+        description="How much of what may come is prepared for: 0.9 is enough in nine of ten cases.",
+    )
+
+    def settings(self) -> ForecastSettings:
+        return ForecastSettings(self.enabled, self.ahead_sec, self.quantile)
 
 
 def _seconds(default: int, says: str, least: int = 0) -> Any:

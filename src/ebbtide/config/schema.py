@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 from ebbtide.config.adapters import ADAPTERS, AdapterSections
 from ebbtide.config.api import ADDRESS, ApiKeys
 from ebbtide.config.gate import GateKeys
-from ebbtide.config.nodes import BudgetKeys, ConsolidationKeys, HeadroomKeys
+from ebbtide.config.nodes import BudgetKeys, ConsolidationKeys, ForecastKeys, HeadroomKeys
 from ebbtide.config.policies import PolicyKeys
 from ebbtide.config.pools import PoolKeys
 from ebbtide.config.scale_to_zero import ScaleToZeroKeys
@@ -335,6 +335,7 @@ class Document(
     prices: PricesKeys = PricesKeys()
     api: ApiKeys = ApiKeys()
     consolidation: ConsolidationKeys = ConsolidationKeys()
+    forecast: ForecastKeys = ForecastKeys()
     scale_to_zero: ScaleToZeroKeys = ScaleToZeroKeys()
     gate: GateKeys = GateKeys()
     budgets: tuple[BudgetKeys, ...] = Field(
@@ -369,6 +370,7 @@ NESTED: tuple[tuple[str, type[Section]], ...] = (
     ("prices", PricesKeys),
     ("api", ApiKeys),
     ("consolidation", ConsolidationKeys),
+    ("forecast", ForecastKeys),
     ("scale_to_zero", ScaleToZeroKeys),
     ("gate", GateKeys),
     *ADAPTERS,

@@ -65,10 +65,13 @@ def _is_news(last: CostPoint, point: CostPoint) -> bool:
 
 
 def cost_entry(entry_id: str, point: CostPoint) -> LogEntry:
+    return entry_of(entry_id, point.at, cost_of(point))
+
+
+def cost_of(point: CostPoint) -> CostNoted:
     on_demand = None if point.on_demand is None else _texts(point.on_demand)
     pools = None if point.pools is None else {name: _texts(cost) for name, cost in point.pools.items()}
-    noted = CostNoted(_texts(point.per_hour), point.unpriced, point.workers, point.pending, on_demand, pools)
-    return entry_of(entry_id, point.at, noted)
+    return CostNoted(_texts(point.per_hour), point.unpriced, point.workers, point.pending, on_demand, pools)
 
 
 def _texts(amounts: Mapping[str, Decimal]) -> dict[str, str]:

@@ -43,6 +43,7 @@ from ebbtide.ports import (
 
 _log = logging.getLogger(__name__)
 SettingsNow = Callable[[Settings], Settings]
+Expecting = Callable[[Settings, Snapshot], Settings]
 Tracked = tuple[Record, tuple[str, ...]]
 """The record with its timers brought up to now, and warnings to say aloud."""
 
@@ -113,6 +114,10 @@ def as_they_are(settings: Settings) -> Settings:
     return settings
 
 
+def nothing_expected(settings: Settings, _snapshot: Snapshot) -> Settings:
+    return settings
+
+
 def nothing_urgent() -> int:
     return 0
 
@@ -156,5 +161,7 @@ class Ports:
     without: on a large cluster that is a fifth of its time."""
     settings_now: SettingsNow = as_they_are
     """What policies make of the settings of a tick: a pool that sleeps may be empty."""
+    expecting: Expecting = nothing_expected
+    """What a forecast adds to the settings of a tick: room ahead of expected demand. It must not raise."""
     thinking: Thinking = ALWAYS
     """What computes timers and decisions; a simulation need not compute what comes out the same."""

@@ -1,8 +1,8 @@
 """The tick: the same in the daemon, in a Lambda, in `ebbtide once` and in the simulator.
 
-Answer spot notices; take the lease; load the record; observe; let a removal give way to demand; decide, and
-begin or extend an operation; advance what is open, launches first; record; perform; say in a sentence what
-was done and why; release.
+Answer spot notices; take the lease; load the record; observe; add what is expected; let a removal give way to
+demand; decide, and begin or extend an operation; advance what is open, launches first; record; perform; say
+in a sentence what was done and why; release.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ def tick(
     with released(leased, left, partial(_forgive, ports), keeps_lease), collector_paused():
         settings, began = ports.settings_now(settings), ports.clock.now()
         record, snapshot = ports.store.load(), observe(ports, settings)
+        settings = ports.expecting(settings, snapshot)
         run = LeasedRun(ports, settings, leased, record, snapshot, sentences)
         run.decides_since = began
         decision = _run(run)

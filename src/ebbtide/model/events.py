@@ -331,6 +331,10 @@ class CostNoted:
     """What the same workers would cost with every one of them on demand, by currency."""
     pools: dict[str, dict[str, str]] | None = None
     """Cost an hour by pool and currency."""
+    demand: dict[str, tuple[int, int, int]] | None = None
+    """Pods, CPU in milli and memory in MiB that were asked of each pool at most, where demand is forecast."""
+    demandSince: int | None = None
+    """From when, for a quarter of an hour."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ class Headroom:
     """Only room in one of these zones counts; none for any zone."""
     window: CronWindow | None = None
     """None means always."""
+    expected: str = ""
+    """What is expected, of a headroom that a forecast asks for; empty for one of the configuration."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from math import ceil
 
 from ebbtide.model.budget import RemovalBudget
 from ebbtide.model.consolidation import ConsolidationSettings
+from ebbtide.model.forecast import NO_FORECAST, ForecastSettings
 from ebbtide.model.headroom import Headroom
 from ebbtide.model.packer import Packer
 from ebbtide.model.pool import Pool
@@ -96,6 +97,7 @@ class Settings:
     """Of all workers, or one: holds always, whatever `budgets` say."""
     budgets: tuple[RemovalBudget, ...] = ()
     headroom: tuple[Headroom, ...] = ()
+    forecast: ForecastSettings = NO_FORECAST
     unready_fraction: float = 0.45
     unready_count: int = 3
     shrink_accepted_seconds: int = 600

@@ -45,7 +45,9 @@ class Wanted:
 
 
 def described(headroom: Headroom) -> str:
-    """The headroom in words, as it was configured."""
+    """The headroom in words, as it was configured or is expected."""
+    if headroom.expected:
+        return headroom.expected
     pods = "1 pod" if headroom.count == 1 else f"{headroom.count} pods"
     parts = [f"{pods} of {headroom.cpu_milli}m CPU and {headroom.memory_mib} MiB"]
     if headroom.pool:
@@ -63,7 +65,7 @@ def wanted_now(settings: Settings, now: int) -> tuple[Wanted, ...]:
     found = []
     for number, headroom in enumerate(settings.headroom):
         closed = headroom.window is not None and not is_open(headroom.window, now)
-        if not closed and headroom.pool not in asleep:
+        if headroom.count and not closed and headroom.pool not in asleep:
             found.append(Wanted(number, headroom, _scheduling(headroom, settings, asleep)))
     return tuple(sorted(found, key=lambda one: -_weight(one.headroom)))
 

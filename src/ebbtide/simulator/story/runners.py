@@ -14,11 +14,12 @@ from heapq import heappop, heappush
 from math import inf
 
 from ebbtide.engine.loop import Nudge, for_a_daemon
-from ebbtide.engine.ports import Ports
+from ebbtide.engine.ports import Observers, Ports
 from ebbtide.engine.scale_to_zero.scaling import RoundReport, Scaling, ScalingPorts
 from ebbtide.engine.single_run import fail_if_blind, run_once
 from ebbtide.engine.steady import Steady, Still
 from ebbtide.engine.tick import TickReport, tick
+from ebbtide.model.forecast import STEP_SECONDS
 from ebbtide.model.record import CLUSTER_LEASE
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.faults.calls import RandomPlan
@@ -99,6 +100,12 @@ class Process:
         self._settings = for_a_daemon(stage.settings) if stays else stage.settings
         plan = Crashes(backstage.trouble, backstage.plan)
         ports = backstage.opened()
+        if stays and stage.settings.forecast.enabled:
+            # Needs numpy, which few stories do.
+            from ebbtide.engine.foresight import Foresight
+
+            ahead = Foresight(ports.store, stage.settings, ports.new_id)
+            ports = replace(ports, observer=Observers(ports.observer, ahead), expecting=ahead.expecting)
         self.scaling: Scaling | None = None
         if backstage.has_policies:
             opened = faulty_scaling(backstage.scaling_ports(ports), plan, self._disturb)
@@ -126,10 +133,14 @@ class Process:
 
     def still(self) -> Still | None:
         """What the next ticks do where nothing happens meanwhile; None where that is not known, as where
-        policies have a say or calls may fail."""
+        policies have a say or calls may fail. A forecast may ask for something else with its next step."""
         thinking = self._ports.thinking
         sound = self.scaling is None and not self._stage.world.rules.call_seconds
-        return thinking.still() if sound and self._stays and isinstance(thinking, Steady) else None
+        still = thinking.still() if sound and self._stays and isinstance(thinking, Steady) else None
+        if still is None or not self._settings.forecast.enabled:
+            return still
+        step = self._ports.clock.now() // STEP_SECONDS
+        return replace(still, until=min(still.until, (step + 1) * STEP_SECONDS))
 
     def stand(self) -> None:
         """Leave behind what a tick of now would that sees what the last one saw."""

@@ -1,0 +1,43 @@
+"""What is asked of each pool now: the pods on its nodes, and those that are pending for one.
+
+A pod that is pending counts for the first pool that would take it. Pods that come and go with a node count
+nowhere, nor do pods that are done or going.
+"""
+
+from __future__ import annotations
+
+from ebbtide.core.nodes.room import refused_by_node, room_of_new
+from ebbtide.model.forecast import Demand
+from ebbtide.model.pod import Pod
+from ebbtide.model.scheduling import Scheduling
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import ClusterView
+
+NOWHERE = ""
+
+
+def demand_by_pool(view: ClusterView, settings: Settings) -> dict[str, Demand]:
+    """Of every pool that is configured."""
+    found = {pool.name: Demand() for pool in settings.pools}
+    pools: dict[Scheduling, str] = {}
+    for node in view.workers:
+        for pod in view.pods_on.get(node.name, ()):
+            _add(found, node.pool, pod)
+    for pod in view.waiting_pods:
+        if pod.scheduling not in pools:
+            pools[pod.scheduling] = _pool_for(pod.scheduling, settings)
+        _add(found, pools[pod.scheduling], pod)
+    return found
+
+
+def _add(found: dict[str, Demand], pool: str, pod: Pod) -> None:
+    if pool in found and not (pod.tied_to_node or pod.finished or pod.terminating):
+        found[pool] = found[pool].plus(pod.requests.cpu_milli, pod.requests.memory_mib)
+
+
+def _pool_for(scheduling: Scheduling, settings: Settings) -> str:
+    for pool in settings.pools:
+        for zone in pool.zones:
+            if any(not refused_by_node(scheduling, room_of_new("", pool, one, zone)) for one in pool.types):
+                return pool.name
+    return NOWHERE

@@ -1,0 +1,110 @@
+"""What was asked of each pool, a quarter of an hour at a time: noted in the log, and read from there by the
+next process.
+
+A note is one of cost with the demand in it, so every version can read it. The process that dies loses what
+it saw of the quarter in progress; the next one notes the rest. Of two notes of one quarter the higher counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from ebbtide.core.forecast.demand import demand_by_pool
+from ebbtide.core.prices import cost_point
+from ebbtide.engine.cost_notes import cost_of
+from ebbtide.model.events import CostNoted
+from ebbtide.model.forecast import STEP_SECONDS, STEPS_A_DAY, Demand
+from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+from ebbtide.narrate import entry_of, fact_in
+from ebbtide.ports import Store
+
+KEPT_STEPS = 28 * STEPS_A_DAY
+LATE_STEPS = 2
+"""A history whose last quarter is so long ago lacks what another runner noted since."""
+PAGE = 500
+SUBJECT = "demand"
+Pools = Mapping[str, Demand]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Pods of one pool by step, without a gap: what is not known is as a day before, or as it was last."""
+
+    pods: tuple[int, ...]
+    known: float
+    """The share of the last week that was noted."""
+
+
+class DemandNotes:
+    def __init__(self, store: Store, new_id: Callable[[], str]) -> None:
+        self._store = store
+        self._new_id = new_id
+        self._past: dict[int, dict[str, Demand]] = {}
+        self._step = 0
+        self._highest: dict[str, Demand] = {}
+
+    def saw(self, snapshot: Snapshot, settings: Settings) -> None:
+        """Note the last quarter when another has begun."""
+        step = snapshot.at // STEP_SECONDS
+        if step != self._step and self._highest:
+            # Crash table: demand-note. What is lost here is one value of a forecast, and no intent.
+            self._note(snapshot, settings)
+        if step != self._step:
+            self._step, self._highest = step, {}
+        _raise(self._highest, demand_by_pool(snapshot.cluster, settings))
+
+    def _note(self, snapshot: Snapshot, settings: Settings) -> None:
+        _raise(self._past.setdefault(self._step, {}), self._highest)
+        noted = replace(
+            cost_of(cost_point(snapshot, settings)),
+            demand={name: (one.pods, one.cpu_milli, one.memory_mib) for name, one in self._highest.items()},
+            demandSince=self._step * STEP_SECONDS,
+        )
+        self._store.append([entry_of(self._new_id(), snapshot.at, noted, SUBJECT)])
+
+    def last(self, pool: str) -> Demand | None:
+        """The last that was noted with a pod in it."""
+        steps = (self._past[step].get(pool, Demand()) for step in sorted(self._past, reverse=True))
+        return next((found for found in steps if found.pods), None)
+
+    def series(self, pool: str, step: int) -> Series:
+        """All that is known from before this step."""
+        steps = [each for each in self._past if pool in self._past[each] and step - KEPT_STEPS <= each < step]
+        if not steps:
+            return Series((), 0.0)
+        pods: list[int] = []
+        for each in range(min(steps), step):
+            known = self._past.get(each, {}).get(pool)
+            day_before = pods[-STEPS_A_DAY] if len(pods) >= STEPS_A_DAY else pods[-1] if pods else 0
+            pods.append(known.pods if known is not None else day_before)
+        week = 7 * STEPS_A_DAY
+        return Series(tuple(pods), sum(each >= step - week for each in steps) / min(week, len(pods)))
+
+    def catch_up(self, step: int) -> None:
+        """Read what was noted by others, where the last quarter that is known here is too long ago."""
+        if self._past and step - max(self._past) <= LATE_STEPS:
+            return
+        for entry, noted in self._read(step - KEPT_STEPS):
+            begun = entry.at if noted.demandSince is None else noted.demandSince
+            found = {name: Demand(*one) for name, one in (noted.demand or {}).items()}
+            _raise(self._past.setdefault(begun // STEP_SECONDS, {}), found)
+        self._past = {each: pools for each, pools in self._past.items() if each >= step - KEPT_STEPS}
+
+    def _read(self, oldest: int) -> list[tuple[LogEntry, CostNoted]]:
+        found: list[tuple[LogEntry, CostNoted]] = []
+        before = ""
+        while True:
+            page = self._store.read_log([LogKind.COST], SUBJECT, PAGE, before)
+            found += [(one, noted) for one in page if (noted := fact_in(one, CostNoted)) is not None]
+            if len(page) < PAGE or page[-1].at // STEP_SECONDS < oldest:
+                return found
+            before = page[-1].id
+
+
+def _raise(highest: dict[str, Demand], seen: Pools) -> None:
+    for name, demand in seen.items():
+        if name not in highest or demand.pods > highest[name].pods:
+            highest[name] = demand
