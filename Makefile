@@ -1,6 +1,6 @@
 # Every target makes what it needs in .venv; nothing is installed outside this folder.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run check test control-plane chaos chaos-real torture fuzz lambda dist image release docs bench bench-packing bench-consolidation bench-launch pictures reference audit lock clean
+.PHONY: help setup demo run check test unit control-plane chaos chaos-real torture fuzz lambda dist image release docs bench bench-packing bench-consolidation bench-launch pictures reference audit lock clean
 .DELETE_ON_ERROR:
 
 ARGS ?=
@@ -74,6 +74,9 @@ check: $(READY) ## Lint, format, types, import rules and words; no tests
 
 test: check ## All that a change must pass: check, every test, coverage (PYTEST_ARGS="...")
 	$(BIN)/python -m tests.lanes $(PYTEST_ARGS)
+
+unit: $(READY) ## The unit tests alone, in two halves at once, with coverage of core and model
+	$(BIN)/python -m tests.lanes --unit $(PYTEST_ARGS)
 
 control-plane: $(READY) ## Build a Kubernetes control plane and Helm for the tests, once, into a cache outside this folder
 	$(BIN)/python -m tests.servers.control_plane

@@ -1,5 +1,8 @@
 """All tests, in pieces that two lanes take in turn, since most of them use one core. `make test` runs this.
 
+The unit tests come first, in two halves at the same time, each with coverage: the first answer is there
+soon. `make unit` runs them alone.
+
 What cannot be run here is said first, with how to get it. A piece is shown when it has ended, whole; all run
 to their end, whatever becomes of the others. The tests on a real control plane are the last piece: it may
 still be being built.
@@ -19,6 +22,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,10 +33,11 @@ PURE = "src/ebbtide/core/*,src/ebbtide/model/*"
 PYTHON = sys.executable
 LANES = 2
 TESTS = Path(__file__).parent
-LONG = ("simulation", "integration", "unit", "contract", "e2e")
+LONG = ("simulation", "integration", "contract", "e2e")
 """These first, the longest before the others, so the lanes end at about the same time."""
-
-
+HALVES = ("unit", "unit, second half")
+MEASURED = (".coverage.first", ".coverage.second")
+UNIT_ALONE = "--unit"
 CONTROL_PLANE = "control plane"
 SECOND_ATTEMPT = ("integration", "e2e", CONTROL_PLANE)
 FEW = 4
@@ -56,22 +61,38 @@ class Piece:
 
 
 def pieces(arguments: list[str]) -> list[Piece]:
-    """One for each folder with tests in it, so a new folder is not forgotten."""
-    folders = {path.relative_to(TESTS).parts[0] for path in TESTS.rglob("test_*.py")}
+    """One for each folder with tests in it, so a new folder is not forgotten; the unit tests in halves."""
+    folders = {path.relative_to(TESTS).parts[0] for path in TESTS.rglob("test_*.py")} - {"unit"}
     order = sorted(folders, key=lambda name: (LONG.index(name) if name in LONG else len(LONG), name))
-    found = [Piece(name, commands_of(name, arguments)) for name in order]
-    last = [PYTHON, "-m", "pytest", *ON_A_CONTROL_PLANE, *arguments]
-    return [*found, Piece(CONTROL_PLANE, [last])]
-
-
-def commands_of(name: str, arguments: list[str]) -> list[list[str]]:
-    run = ["pytest", f"tests/{name}", *ignored(name), *arguments]
-    if name != "unit":
-        return [[PYTHON, "-m", *run]]
+    found = [Piece(name, [pytest([f"tests/{name}", *ignored(name)], arguments)]) for name in order]
     return [
-        [PYTHON, "-m", "coverage", "run", "-m", *run],
-        [PYTHON, "-m", "coverage", "report", f"--include={PURE}", "--fail-under=100"],
+        *halves(arguments),
+        coverage(),
+        *found,
+        Piece(CONTROL_PLANE, [pytest(ON_A_CONTROL_PLANE, arguments)]),
     ]
+
+
+def pytest(paths: Sequence[str], arguments: list[str]) -> list[str]:
+    return [PYTHON, "-m", "pytest", *paths, *arguments]
+
+
+def halves(arguments: list[str]) -> list[Piece]:
+    """Every second file, by size: so each half has as much to do as the other, as far as can be known."""
+    files = sorted((TESTS / "unit").rglob("test_*.py"), key=lambda path: (path.stat().st_size, path))
+    paths = [str(path.relative_to(TESTS.parent)) for path in files]
+    return [
+        Piece(name, [[PYTHON, "-m", "coverage", "run", f"--data-file={data}", *pytest(half, arguments)[1:]]])
+        for name, data, half in zip(HALVES, MEASURED, (paths[::2], paths[1::2]), strict=True)
+    ]
+
+
+def coverage() -> Piece:
+    tool = [PYTHON, "-m", "coverage"]
+    return Piece(
+        "coverage",
+        [[*tool, "combine", *MEASURED], [*tool, "report", f"--include={PURE}", "--fail-under=100"]],
+    )
 
 
 def ignored(name: str) -> list[str]:
@@ -130,31 +151,44 @@ def again(piece: Piece) -> list[str]:
     return tests
 
 
+def summary(found: list[Piece], began: float, notes: list[str]) -> int:
+    print("\n== all ==")
+    for piece in found:
+        print(f"{piece.seconds:6.0f} s  {piece.name}")
+    print(f"{time.monotonic() - began:6.0f} s  in {LANES} lanes")
+    failed = [command for piece in found for command in piece.failed]
+    for line in [*notes, *(f"failed: {command}" for command in failed)]:
+        print(line)
+    return 1 if failed else 0
+
+
+def main_unit(arguments: list[str]) -> int:
+    began, found = time.monotonic(), [*halves(arguments), coverage()]
+    run_all(found[:-1])
+    run_all(found[-1:])
+    return summary(found, began, [])
+
+
 def main() -> int:
+    arguments = [each for each in sys.argv[1:] if each != UNIT_ALONE]
+    if UNIT_ALONE in sys.argv[1:]:
+        return main_unit(arguments)
     lacking = missing()
     for each in lacking:
         print(f"Not run here: {each}.", flush=True)
     if lacking and os.environ.get(ALL):
         print("Nothing may be left out of this run: get what is missing, and start again.")
         return 1
-    began, found = time.monotonic(), pieces(sys.argv[1:])
+    began, found = time.monotonic(), pieces(arguments)
     with control_plane_being_built() as says:
         if says:
             print(says, flush=True)
-        run_all(found)
+        run_all(found[: len(HALVES)])  # both, before their coverage is looked at
+        run_all(found[len(HALVES) :])
     late = [test for piece in found for test in again(piece)]
-    print("\n== all ==")
-    for piece in found:
-        print(f"{piece.seconds:6.0f} s  {piece.name}")
-    print(f"{time.monotonic() - began:6.0f} s  in {LANES} lanes")
-    for each in lacking:
-        print(f"not run: {each}")
-    for test in late:
-        print(f"passed only at the second attempt, look at it: {test}")
-    failed = [command for piece in found for command in piece.failed]
-    for command in failed:
-        print(f"failed: {command}")
-    return 1 if failed else 0
+    notes = [f"not run: {each}" for each in lacking]
+    notes += [f"passed only at the second attempt, look at it: {test}" for test in late]
+    return summary(found, began, notes)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 An entry names the function and the statement before and after the change, as `python -m tests.mutation`
 prints them. It fits wherever that function has that statement, so code can move; one that fits nothing fails
-`tests/unit/test_mutation.py`.
+`tests/integration/test_mutation.py`.
 """
 
 from __future__ import annotations

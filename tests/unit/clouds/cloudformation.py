@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ def _intrinsic(loader: _Loader, suffix: str, node: yaml.Node) -> Any:
 _Loader.add_multi_constructor("!", _intrinsic)
 
 
+@cache
 def read_template() -> dict[str, Any]:
     found: dict[str, Any] = yaml.load(TEMPLATE.read_text(), _Loader)
     return found

@@ -173,6 +173,14 @@ def test_after_the_intent_one_list_without_the_instance_proves_nothing() -> None
     assert listed.missing_since == 0
 
 
+@pytest.mark.parametrize("state", [InstanceState.TERMINATING, InstanceState.GONE])
+def test_after_the_intent_a_machine_that_the_cloud_lists_as_ending_needs_no_more_of_us(
+    state: InstanceState,
+) -> None:
+    after, effects = advance_slot(TERMINATING, make_situation(seen(state=state), now=NOW + 60))
+    assert (after.state, after.reason, effects) == (SlotState.RECLAIMED, TERMINATING.reason, ())
+
+
 def test_after_the_intent_a_ready_node_that_may_be_its_own_is_still_spared() -> None:
     nobodys = make_node("stranger", provider_id="", private_ip="", created_at=NOW + 10)
     stranger = make_snapshot([*OTHERS, nobodys], instances=seen().instances)

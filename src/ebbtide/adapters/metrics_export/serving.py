@@ -110,6 +110,8 @@ class _Server(ThreadingMixIn, WSGIServer):
     the descriptors of the engine, or keep the probes out until the process is restarted."""
 
     daemon_threads = True
+    request_queue_size = 4 * MOST_CONNECTIONS
+    """Beyond it the kernel drops what a client sends, and a probe tries again only seconds later."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
         self._lock = threading.Lock()

@@ -13,12 +13,15 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "src" / "ebbtide"
-MODULES = sorted(PACKAGE.rglob("*.py"))
+MODULES = {
+    str(path.relative_to(PACKAGE)): ast.parse(path.read_text("utf-8"))
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
 SCRIPTS = sorted((PACKAGE / "entrypoints" / "dashboard" / "static").glob("*.js"))
 READS = re.compile(
     r"\.says\s*(\?\.|\.|===|!==|==|\[)|(exec|test|match|includes|startsWith)\([^)]*\.says\b|\bin\s+\w+\.says"
 )
-STORIES = PACKAGE / "simulator" / "story" / "judge.py"
+STORIES = "simulator/story/judge.py"
 """A story may say which words somebody must have read."""
 ENTRIES_ARE_MADE_IN = {
     "narrate.py",
@@ -60,13 +63,15 @@ def id_readers(tree: ast.AST) -> Iterator[int]:
                     yield node.lineno
 
 
-@pytest.mark.parametrize("path", MODULES, ids=[str(path.relative_to(PACKAGE)) for path in MODULES])
-def test_no_module_reads_a_sentence_or_the_beginning_of_an_id(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    if path == STORIES:
-        assert list(readers(tree))
-        return
-    assert [*readers(tree), *id_readers(tree)] == []
+def test_no_module_reads_a_sentence_or_the_beginning_of_an_id() -> None:
+    found = [
+        f"{name}:{line}"
+        for name, tree in MODULES.items()
+        if name != STORIES
+        for line in (*readers(tree), *id_readers(tree))
+    ]
+    assert found == []
+    assert list(readers(MODULES[STORIES])), "it need not be excused any more"
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=[path.name for path in SCRIPTS])
@@ -101,9 +106,9 @@ def test_showing_a_sentence_is_not_reading_it(code: str) -> None:
 def test_entries_are_made_from_facts_alone() -> None:
     """So that none is without data, and none has a sentence of its own."""
     made = {
-        str(path.relative_to(PACKAGE))
-        for path in MODULES
-        for node in ast.walk(ast.parse(path.read_text()))
+        name
+        for name, tree in MODULES.items()
+        for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "LogEntry"
     }
     assert made == ENTRIES_ARE_MADE_IN
