@@ -1,4 +1,5 @@
-"""Lint the words that people read: `python -m scripts.voice` prints each one that has a plainer equivalent.
+"""Lint the words that people read: `python -m scripts.voice` prints each one that has a plainer equivalent,
+and each name in `src` that was given up for the usual word.
 
 Checked are the documents, the unreleased part of the changelog, the pages, and the docstrings, comments and
 sentences of `src`. A sentence is a string literal with a space in it: single words may be names of the API,
@@ -49,8 +50,49 @@ INSTEAD = {
     r"mischief": "fault",
     r"desks?": "context",
     r"he has|he is|him": "they",
+    r"that has before it|there is no TLS in it": "put a TLS Ingress in front of it",
+    r"nobody overwrites": "to prevent lost updates",
+    r"removed are first": "removal order:",
+    r"too few went": "removed too few nodes",
+    r"forget the entries": "delete entries older than",
 }
 """A pattern of whole words, and what to write instead."""
+GIVEN_UP = {
+    "hush": "redact",
+    "hushed": "redact",
+    "Outside": "Ports",
+    "Both": "Runtime",
+    "Hold": "LeasedRun",
+    "Desk": "PolicyContext, RouteContext",
+    "begun": "start, charge_cooldown",
+    "Rest": "DrainBackoff",
+    "OfferRest": "CapacityBackoff",
+    "held_against": "count_against_max",
+    "consolidation_owes": "removals_outstanding",
+    "consolidations_in_vain": "fruitless_count",
+    "in_vain": "fruitless_count",
+    "unclean_runs": "crash_count",
+    "_shut": "_accepts_no_pods",
+    "_is_taken": "_cloud_is_reclaiming",
+}
+"""Names of classes, functions, fields and parameters."""
+GIVEN_UP_FILES = {
+    "servers": "game_servers",
+    "listening": "activity",
+    "floor": "policy_overrides",
+    "track": "timers",
+    "telling": "views",
+    "shapes": "schemas",
+    "answers": "errors",
+    "following": "watch",
+    "acting": "writer",
+    "leaving": "emptied_nodes, in_disruption",
+    "mischief": "environment",
+    "disorder": "catalogue",
+    "incidents": "world",
+    "plans": "calls",
+}
+"""Names of modules."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +103,29 @@ class Allowed:
     why: str
 
 
-ALLOWED = (Allowed("mended", "CHANGELOG.md", "the heading 'Found and mended' is the project's convention"),)
+ALLOWED = (
+    Allowed("mended", "CHANGELOG.md", "the heading 'Found and mended' is the project's convention"),
+    Allowed(
+        "answers",
+        "src/ebbtide/gate/answers.py",
+        "what the gate answers to a client, not errors of Kubernetes",
+    ),
+    Allowed(
+        "begun",
+        "src/ebbtide/simulator/",
+        "operation.begun is a kind of the log, and a key of `simulate --json`",
+    ),
+    Allowed(
+        "consolidation_owes|consolidations_in_vain|unclean_runs",
+        "src/ebbtide/model/",
+        "the record is stored with every decision by the names of its fields, and old ones are replayed",
+    ),
+    Allowed(
+        "leaving",
+        "src/ebbtide/gate/leaving.py",
+        "clients that leave while they are held: its only meaning there",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -158,15 +222,39 @@ def findings(root: Path) -> Iterator[Finding]:
                         yield Finding(name, start + line, words, instead, text.splitlines()[line].strip())
 
 
+def names(root: Path) -> Iterator[Finding]:
+    """Names that were given up, where they are defined again."""
+    for path in sorted((root / "src" / "ebbtide").rglob("*.py")):
+        where = path.relative_to(root).as_posix()
+        given = [(1, path.stem, GIVEN_UP_FILES)]
+        given += [(line, name, GIVEN_UP) for line, name in _defined(ast.parse(path.read_text("utf-8")))]
+        for line, name, instead in given:
+            if name in instead and not _is_allowed(where, name):
+                yield Finding(where, line, name, instead[name], "this name was given up")
+
+
+def _defined(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                yield node.lineno, node.name
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                yield node.lineno, name
+            case ast.arg():
+                yield node.lineno, node.arg
+
+
 def _is_allowed(name: str, words: str) -> bool:
-    return any(re.fullmatch(one.words, words.lower()) and name.startswith(one.where) for one in ALLOWED)
+    return any(
+        re.fullmatch(one.words, words, re.IGNORECASE) and name.startswith(one.where) for one in ALLOWED
+    )
 
 
 def main() -> None:
-    found = list(findings(ROOT))
+    found = [*findings(ROOT), *names(ROOT)]
     print(*found, sep="\n")
     if found:
-        sys.exit(f"{len(found)} words or phrases have a plainer equivalent; see CONTRIBUTING.md, Voice")
+        sys.exit(f"{len(found)} words or names have a plainer equivalent; see CONTRIBUTING.md, Voice")
 
 
 if __name__ == "__main__":
