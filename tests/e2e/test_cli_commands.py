@@ -67,6 +67,21 @@ def test_looking_leaves_an_empty_folder_empty(shell: Shell) -> None:
     assert shell.files() == []
 
 
+def test_a_simulated_cluster_is_not_taken_for_the_own_one(shell: Shell) -> None:
+    told = shell.run("plan").out
+    assert "! Nothing is configured, so the cluster is simulated and nothing real is touched." in told
+    assert "`ebbtide init` writes a configuration for yours" in " ".join(told.split())
+    assert "ebbtide adopt" not in told, "nobody can adopt a node of a simulated cluster"
+    assert shell.run("once").err.startswith("ebbtide: Nothing is configured, so the cluster is simulated")
+    assert "Next: `ebbtide init` writes a configuration" in " ".join(shell.run("doctor").out.split())
+    assert "does not set cluster.kind" not in told
+    shell.write("own.yaml", "cluster: {name: shop}\n")
+    refused = shell.run("-c", "own.yaml", "adopt", code=2).err
+    assert "the configured cluster is simulated; nothing was changed" in refused
+    told = shell.run("-c", "own.yaml", "plan").out
+    assert "simulated, since own.yaml does not set cluster.kind to kubernetes" in " ".join(told.split())
+
+
 def test_one_tick_is_told_in_a_sentence_and_kept(shell: Shell) -> None:
     assert "nothing to do: no scale-up: CPU" in shell.run("once").out
     status = json.loads(shell.run("status", "--json").out)
@@ -247,6 +262,9 @@ def test_a_running_autoscaler_ends_gracefully(shell: Shell, number: signal.Signa
     )
     try:
         assert process.stdout is not None
+        assert process.stdout.readline().startswith(
+            "The cluster is simulated, since ebbtide.yaml does not set"
+        )
         assert process.stdout.readline().startswith(f"ebbtide {__version__}: cluster 'cluster' (simulator)")
         address = process.stdout.readline().removeprefix("Metrics: ").strip()
         assert "nothing to do" in process.stdout.readline()

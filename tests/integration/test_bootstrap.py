@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -49,7 +50,7 @@ import sys
 for name in sys.argv[1].split(","):
     sys.modules[name] = None
 from ebbtide.entrypoints.cli import main
-main(["plan"])
+main(sys.argv[2:])
 """
 SIMULATED = """\
 import sys
@@ -195,10 +196,22 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(
     folder: Path, missing: str, text: str, extra: str
 ) -> None:
     (folder / "ebbtide.yaml").write_text(text)
-    done = _python(WITHOUT, missing)
+    done = _python(WITHOUT, missing, "plan")
     assert done.returncode == 2, done.stderr
-    assert f"pip install 'ebbtide[{extra}]'" in done.stderr
+    assert re.search(rf"install .*[\[,]{extra}[\],]", done.stderr)
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(("command", "keys"), [("serve", ""), ("run", "api: {listen: '127.0.0.1:0'}")])
+def test_without_the_libraries_of_the_api_nothing_is_made_before_that_is_said(
+    folder: Path, command: str, keys: str
+) -> None:
+    (folder / "ebbtide.yaml").write_text(f"cluster: {{name: shop}}\n{keys}\n")
+    before = files(folder)
+    done = _python(WITHOUT, "fastapi", command)
+    assert done.returncode == 2, done.stderr
+    assert "fastapi is not installed; nothing was touched" in done.stderr
+    assert files(folder) == before
 
 
 def test_a_simulated_cluster_imports_nothing_of_a_real_one(folder: Path) -> None:

@@ -68,9 +68,9 @@ def test_a_worker_that_ends_is_said_with_what_to_do() -> None:
 @pytest.mark.parametrize(
     ("machines", "absent", "says"),
     [
-        (Machines(2), "joblib", r"need joblib; nothing ran\. .*pip install 'ebbtide\[foresight\]'"),
-        (Machines(2, "dask"), "distributed", r"need distributed; nothing ran\. .*pip install 'distributed'"),
-        (Machines(2, "ray"), "ray", r"need ray; nothing ran\. .*pip install 'ray'"),
+        (Machines(2), "joblib", r"need joblib; nothing ran\. .*install .*foresight"),
+        (Machines(2, "dask"), "distributed", r"need distributed; nothing ran\. .*install distributed"),
+        (Machines(2, "ray"), "ray", r"need ray; nothing ran\. .*install ray"),
     ],
 )
 def test_a_library_that_is_missing_is_named_with_its_command(

@@ -16,6 +16,7 @@ from ebbtide.config import Config
 from ebbtide.config.adapters import INSTALL
 from ebbtide.engine.ports import Ports
 from ebbtide.errors import ConfigError, Usage
+from ebbtide.extras import how_to_add
 from ebbtide.ports import Clock, Cloud, Declarations, Inbox, Players, Services, Signals
 
 if TYPE_CHECKING:
@@ -256,5 +257,5 @@ def needing(extra: str) -> Iterator[None]:
         if (error.name or "").startswith("ebbtide"):
             raise
         raise Usage(
-            f"{error.name} is not installed; nothing was touched. Run: pip install 'ebbtide[{extra}]'"
+            f"{error.name} is not installed; nothing was touched. Run: {how_to_add(extra)}"
         ) from error

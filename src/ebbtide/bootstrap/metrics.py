@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ebbtide.config import Config
 from ebbtide.engine.ports import Observers, Ports
+from ebbtide.extras import how_to_add
 
 if TYPE_CHECKING:
     from ebbtide.adapters.metrics_export.serving import Health
@@ -44,7 +45,7 @@ def watched(clusters: Sequence[Cluster], say: Callable[[str], None], ticks: bool
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("ebbtide"):
             raise
-        say("No metrics are served: prometheus-client is not installed. Run: pip install 'ebbtide[kube]'")
+        say(f"No metrics are served: prometheus-client is not installed. Run: {how_to_add('kube')}")
         return Watched(opened)
     metrics = MetricsRegistry()
     seen = []

@@ -14,6 +14,7 @@ from ebbtide.core.consolidation.summary import evaluated
 from ebbtide.core.nodes.decide import decide
 from ebbtide.core.packing.pack import why_missing
 from ebbtide.errors import UNREADABLE, SolverMissing, StoreUnusable, Usage
+from ebbtide.extras import how_to_add
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.decision import Decision
 from ebbtide.model.events import DecisionMade, Inputs
@@ -111,6 +112,6 @@ def decide_again(entry: LogEntry) -> tuple[Decision, Decision]:
     if why:
         raise SolverMissing(
             f"decision {stored.id} cannot be computed again here: {why}; nothing was touched. "
-            "Run: pip install 'ebbtide[solver]'"
+            f"Run: {how_to_add('solver')}"
         )
     return stored, decide(inputs.snapshot, inputs.record, inputs.settings, inputs.now, stored.id)

@@ -60,7 +60,7 @@ def test_a_solver_that_is_missing_is_an_error_and_never_another_answer(
     with pytest.raises(PackerMissing, match="cannot be loaded"):
         packed(some_items(classes=10, count=40), CLOUD, looks=100)
     monkeypatch.setitem(sys.modules, "highspy", None)
-    with pytest.raises(PackerMissing, match=r"needs highspy, .*pip install 'ebbtide\[solver\]'"):
+    with pytest.raises(PackerMissing, match=r"needs highspy, .*with its extra `solver`"):
         packed(some_items(classes=10, count=40), CLOUD, looks=100)
     assert (why_missing(Packer.PLAIN), installed_packer()) == ("", Packer.PLAIN)
 

@@ -15,6 +15,7 @@ from ebbtide.adapters.clouds import identity
 from ebbtide.adapters.clouds.aws_errors import GONE, Answered, translated
 from ebbtide.adapters.clouds.joins import Join, ec2_metadata, user_data
 from ebbtide.errors import ConfigError, Final, NotOurs, Unanswered
+from ebbtide.extras import how_to_add
 from ebbtide.model.effect import Launch
 from ebbtide.model.node import Instance, InstanceState, Market
 from ebbtide.model.operation import Slot
@@ -200,7 +201,7 @@ def make_client(service: str, region: str = "", endpoint: str = "", timeout_seco
         import boto3
         from botocore.config import Config
     except ImportError as error:
-        raise ConfigError("boto3 is not installed: pip install 'ebbtide[aws]'") from error
+        raise ConfigError(f"boto3 is not installed; nothing was touched. Run: {how_to_add('aws')}") from error
     config = Config(
         retries={"total_max_attempts": 1, "mode": "standard"},
         connect_timeout=CONNECT_SECONDS,

@@ -16,6 +16,7 @@ from ebbtide.adapters.clouds.hetzner_errors import Answered, meaning, translated
 from ebbtide.adapters.clouds.identity import label_value, read_label_value
 from ebbtide.adapters.clouds.joins import Join, hetzner_metadata, user_data
 from ebbtide.errors import ConfigError, NoCapacity, NotOurs, Unanswered
+from ebbtide.extras import how_to_add
 from ebbtide.model.effect import Launch
 from ebbtide.model.node import Instance, InstanceState, Market
 from ebbtide.model.operation import Slot
@@ -186,7 +187,9 @@ def make_client(token: str, endpoint: str = "", timeout_seconds: float = 30) -> 
     try:
         from hcloud import Client
     except ImportError as error:
-        raise ConfigError("hcloud is not installed: pip install 'ebbtide[hetzner]'") from error
+        raise ConfigError(
+            f"hcloud is not installed; nothing was touched. Run: {how_to_add('hetzner')}"
+        ) from error
     if not token:
         raise ConfigError("there is no Hetzner token: set HCLOUD_TOKEN")
     read_seconds = max(1.0, timeout_seconds / 2 - CONNECT_SECONDS)

@@ -25,6 +25,7 @@ from ebbtide import typed
 from ebbtide.adapters.kube.errors import GONE, Refused, failed, read_status, refused_acting, refused_reading
 from ebbtide.adapters.kube.wire import Struct, WireBudget, WireClaim, WireNode, WirePod, WireVolume
 from ebbtide.errors import UNREADABLE, ConfigError, Retryable, Usage
+from ebbtide.extras import how_to_add
 from ebbtide.outgoing import guarded
 from ebbtide.redact import keep
 
@@ -163,7 +164,9 @@ def connect(
         from kubernetes import client
         from kubernetes import config as loading
     except ImportError as cause:
-        raise Usage("the Kubernetes client is not installed: pip install 'ebbtide[kube]'") from cause
+        raise Usage(
+            f"the Kubernetes client is not installed; nothing was touched. Run: {how_to_add('kube')}"
+        ) from cause
     configuration = client.Configuration()
     found = kubeconfig or _default_kubeconfig()
     try:

@@ -26,7 +26,7 @@ from ebbtide.core.packing.problem import (
 from ebbtide.core.packing.types import Budget, Item, NodeType, Plan, Rules, Unplaced
 from ebbtide.model.packer import Packer
 
-HOW_TO_PACK = "Run: pip install 'ebbtide[solver]', or set packer to plain."
+HOW_TO_PACK = "Install Ebbtide with its extra `solver`, or set packer to plain."
 
 PLAIN_UNITS = 200
 """Up to so many units plain Python is as good as the solver, and spares its import."""

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, existing_store, looking_only, read_config
+from ebbtide.entrypoints.cli.options import (
+    AsJson,
+    ConfigPath,
+    existing_store,
+    looking_only,
+    read_config,
+    says_simulated,
+)
 from ebbtide.entrypoints.cli.plan_dump import plan_dump
 from ebbtide.entrypoints.cli.writing import BAD, GOOD, QUIET, console, write_json, write_lines
 from ebbtide.errors import Usage
@@ -68,8 +75,10 @@ def _plan(ports: Ports, config: Config) -> tuple[Record, Decision, tuple[str, ..
     record, warnings = track(snapshot, ports.store.load(), config.settings, now)
     record = track_orphans(snapshot, record, config.settings, now)
     decision = decide(snapshot, record, config.settings, now, "plan")
-    loose = [node.name for node in uncounted(snapshot.cluster)]
-    return record, decision, (*snapshot.problems, *warnings, *([says_uncounted(loose)] if loose else ()))
+    told = says_simulated(config)  # nobody can adopt the foreign node of a simulated cluster
+    loose = [] if told else [node.name for node in uncounted(snapshot.cluster)]
+    told = says_uncounted(loose) if loose else told
+    return record, decision, (*snapshot.problems, *warnings, *([told] if told else ()))
 
 
 def _plan_lines(record: Record, decision: Decision, warnings: tuple[str, ...], now: float) -> Iterator[Text]:

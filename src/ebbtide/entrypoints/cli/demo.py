@@ -9,6 +9,7 @@ import typer
 
 from ebbtide.entrypoints.cli.simulation import fault_names, result_lines
 from ebbtide.entrypoints.cli.writing import console, write_lines
+from ebbtide.extras import how_to_add
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -81,7 +82,7 @@ def _show_page(seed: int, speed: float | None, port: int, browser: bool) -> None
             raise
         raise Usage(
             f"the page needs {error.name}, which is not installed; nothing was touched. "
-            "Run: pip install 'ebbtide[api]', or take the terminal: ebbtide demo --terminal"
+            f"Run: {how_to_add('api')}\nOr take the terminal: ebbtide demo --terminal"
         ) from error
 
     stop = threading.Event()

@@ -14,6 +14,7 @@ import typer
 from ebbtide.entrypoints.cli.options import AsJson
 from ebbtide.entrypoints.cli.writing import write_json, write_lines
 from ebbtide.errors import ConfigError, Usage
+from ebbtide.extras import how_to_add
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -24,6 +25,9 @@ Backend = Annotated[
     str, typer.Option(help="Where: loky (processes of this machine), or a cluster of dask or ray.")
 ]
 Address = Annotated[str, typer.Option(help="Address of the Dask or Ray cluster.")]
+KeptRuns = Annotated[
+    Path | None, typer.Option("--keep", help="Where finished runs are kept; else next to the recording.")
+]
 UNITS = {"m": 60, "h": 3600, "d": 86_400}
 LONGEST_SECONDS = 7 * 86_400
 
@@ -41,9 +45,7 @@ def backtest(  # noqa: PLR0913, PLR0917 - one for each option
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, max=1000, help="Play each so often, with other chances.")] = 1,
     html: Annotated[Path | None, typer.Option(help="Write one HTML file with a chart.")] = None,
-    keep: Annotated[
-        Path | None, typer.Option(help="Where finished runs are kept; else next to the recording.")
-    ] = None,
+    keep: KeptRuns = None,
     workers: Workers = 1,
     backend: Backend = "loky",
     address: Address = "",
@@ -120,7 +122,7 @@ def forecast(
         from ebbtide.simulator.recording.demand import STEP_SECONDS, demand_of
     except ModuleNotFoundError as error:
         raise Usage(
-            "a forecast needs numpy; nothing was forecast. Install it: `pip install 'ebbtide[foresight]'`."
+            f"a forecast needs numpy; nothing was forecast. Install it: `{how_to_add('foresight')}`."
         ) from error
     if not STEP_SECONDS <= seconds <= LONGEST_SECONDS:
         raise Usage(

@@ -39,6 +39,21 @@ def read_config(
     return config
 
 
+def says_simulated(config: Config) -> str:
+    """For people who believe that they look at their own cluster; empty where that is so."""
+    if config.cluster_kind != "simulator":
+        return ""
+    if config.source:
+        return (
+            f"The cluster is simulated, since {config.source} does not set cluster.kind to kubernetes; "
+            "nothing real is touched."
+        )
+    return (
+        "Nothing is configured, so the cluster is simulated and nothing real is touched. "
+        "`ebbtide init` writes a configuration for yours."
+    )
+
+
 def open_store(config: Config) -> Store:
     from ebbtide import bootstrap
 

@@ -16,7 +16,7 @@ import typer
 from rich.text import Text
 
 from ebbtide import __version__
-from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, open_ports, read_config
+from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, open_ports, read_config, says_simulated
 from ebbtide.entrypoints.cli.writing import QUIET, console, moment, write_json, write_lines
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ def once(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False)
 
     found = read_config(ctx, config)
     owner = new_owner()
+    if simulated := says_simulated(found):
+        typer.echo(f"ebbtide: {simulated}", err=True)
     with open_ports(found) as opened:
         opened.store.load()  # a record that is not ours to write ends this before anything is written
         both = with_scaling(found, opened, say=lambda says: typer.echo(f"ebbtide: {says}", err=True))
@@ -82,12 +84,15 @@ def run(
 ) -> None:
     """Run until stopped: a tick every `interval_sec`. SIGTERM and Ctrl-C finish the tick, then end."""
     from ebbtide.bootstrap.metrics import metrics_served
+    from ebbtide.entrypoints.cli.serving import import_api
 
     stop = threading.Event()
     out = console()
     named: list[Path | None] = [*files] if files else [config]
     found = [read_config(ctx, path) for path in named]
     check_distinct(found)
+    if any(each.api.listen != "off" for each in found):
+        import_api()  # before anything is opened
     with ExitStack() as undo:
         opened = [undo.enter_context(open_ports(each, watching=True)) for each in found]
         for ports in opened:
@@ -97,8 +102,10 @@ def run(
             undo.callback(signal.signal, number, before)
         owner = new_owner()
         for each, ports in zip(found, opened, strict=True):
+            if simulated := says_simulated(each):
+                out.print(Text(simulated, "yellow"))
             out.print(_greeting(each, owner))
-            if each.cluster_kind != "simulator":  # nobody can adopt the foreign node of a first try
+            if not simulated:  # nobody can adopt the foreign node of a first try
                 _tell_uncounted(ports, out)
         watched = undo.enter_context(
             metrics_served(list(zip(found, opened, strict=True)), lambda says: out.print(Text(says)))

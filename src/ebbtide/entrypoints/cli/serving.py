@@ -83,6 +83,7 @@ def serve(
             f"{address} can be reached from other machines, and api.tokens is empty; nothing was touched. "
             "Make a token with `ebbtide token new`, or listen on 127.0.0.1."
         )
+    import_api()  # before anything is opened: it says that nothing was touched
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -99,18 +100,24 @@ def serve(
             stop.wait()
 
 
+def import_api() -> None:
+    """`Usage` where the libraries of the API are not installed."""
+    from ebbtide.bootstrap.kubernetes import needing
+
+    with needing("api"):
+        import ebbtide.entrypoints.api.app
+        import ebbtide.entrypoints.api.serving  # noqa: F401
+
+
 @contextmanager
 def api_served(
     config: Config, ports: Ports, listen: str, scaling: Scaling | None, health: Health | None
 ) -> Iterator[str]:
     """Its address. `Usage` where it cannot be listened on."""
-    from ebbtide.bootstrap.kubernetes import needing
     from ebbtide.config.api import host_and_port
-
-    with needing("api"):
-        from ebbtide.entrypoints.api.app import make_app
-        from ebbtide.entrypoints.api.opening import open_site
-        from ebbtide.entrypoints.api.serving import served
+    from ebbtide.entrypoints.api.app import make_app
+    from ebbtide.entrypoints.api.opening import open_site
+    from ebbtide.entrypoints.api.serving import served
 
     host, port = host_and_port(listen)
     shown = f"[{host}]" if ":" in host else host

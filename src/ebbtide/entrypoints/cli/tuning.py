@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ebbtide.entrypoints.cli.foresight import Address, Backend, RecordingPath, Workers, progress_bar
+from ebbtide.entrypoints.cli.foresight import Address, Backend, KeptRuns, RecordingPath, Workers, progress_bar
 from ebbtide.entrypoints.cli.options import AsJson
 from ebbtide.entrypoints.cli.writing import write_json, write_lines
 from ebbtide.errors import Usage
@@ -32,9 +31,7 @@ def tune(  # noqa: PLR0913, PLR0917 - one for each option
     seeds: Annotated[
         int, typer.Option(min=1, max=1000, help="Play the held-out third so often, with other chances.")
     ] = 1,
-    keep: Annotated[
-        Path | None, typer.Option(help="Where finished runs are kept; else next to the recording.")
-    ] = None,
+    keep: KeptRuns = None,
     workers: Workers = 1,
     backend: Backend = "loky",
     address: Address = "",

@@ -70,7 +70,10 @@ def simulated(config: Config) -> Finding:
     """What is said of cluster, cloud and metrics where there are none to reach."""
     where = f" in {config.source}" if config.source else ", since nothing is configured"
     says = f"cluster, cloud and metrics are simulated{where}: there is no access to examine"
-    return Finding(True, says, "set cluster.kind to kubernetes for a real cluster")
+    fix = "set cluster.kind to kubernetes for a real cluster"
+    return Finding(
+        True, says, fix if config.source else "`ebbtide init` writes a configuration for your cluster"
+    )
 
 
 def examine_unfilled(config: Config) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ebbtide import __version__
 from ebbtide.errors import Usage
+from ebbtide.extras import how_to_add, how_to_add_library
 from ebbtide.simulator.backtest.runs import Results, Run, Work, play_work
 
 BACKENDS = ("loky", "dask", "ray")
@@ -128,10 +129,11 @@ def _connect(machines: Machines, opened: ExitStack) -> None:
         opened.enter_context(parallel_config(backend=machines.backend))
     except ModuleNotFoundError as error:
         package = {"dask": "distributed", "ray": "ray"}.get(machines.backend, "")
-        wanted = package if error.name != "joblib" and package else "ebbtide[foresight]"
+        own = error.name != "joblib" and package
+        command = how_to_add_library(package) if own else how_to_add("foresight")
         raise Usage(
             f"--workers and --backend {machines.backend} need {error.name}; nothing ran. Install it: "
-            f"`pip install '{wanted}'`, or leave both options out."
+            f"`{command}`, or leave both options out."
         ) from error
 
 

@@ -13,6 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from ebbtide.errors import Usage
+from ebbtide.extras import how_to_add
 from ebbtide.simulator.backtest.runs import Run
 from ebbtide.simulator.tuning.space import Knob, Point, Space
 
@@ -171,7 +172,7 @@ def _study(plan: Plan) -> optuna.Study:
         import optuna
     except ModuleNotFoundError as error:
         raise Usage(
-            f"tuning needs {error.name}; nothing ran. Install it: `pip install 'ebbtide[foresight]'`."
+            f"tuning needs {error.name}; nothing ran. Install it: `{how_to_add('foresight')}`."
         ) from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(

@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from ebbtide.adapters.stores.dynamodb.errors import refuse_cut_answers, translated
 from ebbtide.errors import StoreUnusable
+from ebbtide.extras import how_to_add
 from ebbtide.outgoing import guarded_aws
 
 DEFAULT_STATE_TABLE = "k3s-autoscaler-state"
@@ -68,7 +69,9 @@ def make_client(tables: Tables) -> Any:
         import boto3
         from botocore.config import Config
     except ImportError as error:
-        raise StoreUnusable("boto3 is not installed: pip install 'ebbtide[aws]'") from error
+        raise StoreUnusable(
+            f"boto3 is not installed; nothing was touched. Run: {how_to_add('aws')}"
+        ) from error
     config = Config(
         retries={"total_max_attempts": 1, "mode": "standard"},
         connect_timeout=3,

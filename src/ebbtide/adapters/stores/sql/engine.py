@@ -20,6 +20,7 @@ from sqlalchemy.pool import NullPool
 
 from ebbtide.adapters.stores.sql.errors import translate, translate_connect
 from ebbtide.errors import StoreUnusable
+from ebbtide.extras import how_to_add
 
 BUSY_TIMEOUT_SECONDS = 10
 POSTGRES_PORT = 5432
@@ -103,7 +104,7 @@ def make_engine(url: URL) -> Engine:
         )
     except (ImportError, NoSuchModuleError) as error:
         raise StoreUnusable(
-            "the PostgreSQL driver is not installed: pip install 'ebbtide[postgres]'"
+            f"the PostgreSQL driver is not installed; nothing was touched. Run: {how_to_add('postgres')}"
         ) from error
     if is_sqlite(url):
         sa.event.listen(engine, "connect", _set_pragmas)
