@@ -32,7 +32,7 @@ class Installed:
     """The wheel, sdist or folder it came from; its name where it came from an index."""
     editable: bool = False
     extras: frozenset[str] = frozenset()
-    """Whose libraries are all there. Installing anew must not lose them."""
+    """Whose libraries are all there. A new installation must not lose them."""
     has_pip: bool = True
 
 
