@@ -1,9 +1,10 @@
 """A gate as a process of its own, as the benches of the gate start it: no store and no cluster; commands by
 standard input, one answer a line.
 
-    ready HOST PORT   a pod is ready there
-    asleep            no pod is ready
-    stats             JSON: held, open, CPU seconds, bytes of memory, and what was the gate's own part
+    ready HOST PORT [NUMBER]   a pod is ready there, of all Services or of this one too
+    asleep                     no pod is ready
+    stats                      JSON: held, open, refused by reason, CPU seconds, bytes of memory, and what
+                               was the gate's own part
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ebbtide.gate.house import House
 from ebbtide.gate.keeper import Keeper
 from ebbtide.gate.limits import Limits
 from ebbtide.gate.metrics import GateMetrics
-from ebbtide.gate.routes import Backends, Route, Routes
+from ebbtide.gate.routes import Address, Backends, Route, Routes
 from ebbtide.gate.server import listening, raise_file_limit
 from ebbtide.model.gate import Gate, GateProtocol, ServiceRef
 
@@ -55,27 +56,49 @@ def routes_for(ports: range, protocol: GateProtocol, hold_seconds: float) -> dic
     return found
 
 
-async def serve(ports: range, protocol: GateProtocol, hold_seconds: float) -> None:
+@dataclass(frozen=True)
+class Given:
+    """How the gate is set up."""
+
+    ports: range
+    protocol: GateProtocol = GateProtocol.TCP
+    hold_seconds: float = 300.0
+    held: int = 1_000_000
+    head_seconds: float = 10.0
+
+    @property
+    def words(self) -> list[str]:
+        found = ["--ports", f"{self.ports[0]}-{self.ports[-1]}", "--protocol", self.protocol.value]
+        found += ["--hold-seconds", str(self.hold_seconds), "--held", str(self.held)]
+        return [*found, "--head-seconds", str(self.head_seconds)]
+
+
+async def serve(given: Given) -> None:
     raise_file_limit()
     metrics, routes, backends = Timed(), Routes(), Backends()
-    found = routes_for(ports, protocol, hold_seconds)
+    found = routes_for(given.ports, given.protocol, given.hold_seconds)
+    services = [each[0].service for each in found.values()]
+    ready: dict[tuple[ServiceRef, str], tuple[Address, ...]] = {}
     routes.replace(found)
 
     async def wake(_: str) -> float:
         return 5.0
 
-    limits = Limits(held=1_000_000, wakes_per_minute=1_000_000)
+    limits = Limits(held=given.held, wakes_per_minute=1_000_000, head_seconds=given.head_seconds)
     keeper = Keeper(House(routes, backends, wake, limits=limits), metrics)
     loop = asyncio.get_running_loop()
-    async with listening(keeper, LOOPBACK, ports):
+    async with listening(keeper, LOOPBACK, given.ports):
         print("listening", flush=True)
         while line := await loop.run_in_executor(None, sys.stdin.readline):
             command, *words = line.split()
             if command == "ready":
-                address = (words[0], int(words[1]))
-                backends.replace({(each[0].service, "http"): (address,) for each in found.values()})
+                host, port, *number = words
+                for each in [services[int(number[0])]] if number else services:
+                    ready[each, "http"] = ((host, int(port)),)
+                backends.replace(ready)
             elif command == "asleep":
-                backends.replace({})
+                ready.clear()
+                backends.replace(ready)
             print(json.dumps(_stats(keeper, metrics)), flush=True)
     await keeper.close()
 
@@ -87,10 +110,20 @@ def _stats(keeper: Keeper, metrics: Timed) -> dict[str, Any]:
     return {
         "held": keeper.held,
         "open": keeper.open,
+        "refused": _refused(metrics),
         "cpu": used.ru_utime + used.ru_stime,
         "resident": resident,
         "own": own,
     }
+
+
+def _refused(metrics: GateMetrics) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for family in metrics.registry.collect():
+        for sample in family.samples:
+            if sample.name == "ebbtide_gate_refused_total":
+                found[sample.labels["reason"]] = found.get(sample.labels["reason"], 0) + sample.value
+    return found
 
 
 @dataclass
@@ -121,16 +154,15 @@ class Process:
 
 
 @contextmanager
-def gate_process(ports: range, protocol: GateProtocol, hold_seconds: float = 300.0) -> Iterator[Process]:
-    command = [sys.executable, "-m", "bench.gate_process", "--ports", f"{ports[0]}-{ports[-1]}"]
-    command += ["--protocol", protocol.value, "--hold-seconds", str(hold_seconds)]
+def gate_process(given: Given) -> Iterator[Process]:
+    command = [sys.executable, "-m", "bench.gate_process", *given.words]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdin is not None
         assert child.stdout is not None
         try:
             if child.stdout.readline().strip() != "listening":
                 raise RuntimeError("the gate did not start")
-            yield Process(child, ports)
+            yield Process(child, given.ports)
         finally:
             with suppress(BrokenPipeError):
                 child.stdin.close()
@@ -144,9 +176,12 @@ def main() -> None:
     parser.add_argument("--ports", required=True)
     parser.add_argument("--protocol", type=GateProtocol, default=GateProtocol.TCP)
     parser.add_argument("--hold-seconds", type=float, default=300.0)
-    given = parser.parse_args()
-    first, _, last = given.ports.partition("-")
-    uvloop.run(serve(range(int(first), int(last) + 1), given.protocol, given.hold_seconds))
+    parser.add_argument("--held", type=int, default=1_000_000)
+    parser.add_argument("--head-seconds", type=float, default=10.0)
+    found = parser.parse_args()
+    first, _, last = found.ports.partition("-")
+    ports = range(int(first), int(last) + 1)
+    uvloop.run(serve(Given(ports, found.protocol, found.hold_seconds, found.held, found.head_seconds)))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -105,7 +106,8 @@ class GateProcess:
         self._slices: list[Follower[WireSlice, WireSlice]] = []
         self._threads = ThreadPoolExecutor(WAKES_AT_ONCE, "gate")
         self._look = asyncio.Event()
-        self._pods_stale = False
+        self._pods_heard: float | None = None
+        """Since when pods have changed that were not looked at yet, by the monotonic clock."""
         self._etas: dict[str, Eta] = {}
         """How long a wake of each policy would take, as the last look said."""
 
@@ -168,21 +170,21 @@ class GateProcess:
     def _ring_pods(self) -> None:
         """In a thread of a watch."""
         with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._pods_changed)
+            self._loop.call_soon_threadsafe(self._pods_changed, time.monotonic())
 
     def _ring_gates(self) -> None:
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._look.set)
 
-    def _pods_changed(self) -> None:
+    def _pods_changed(self, at: float) -> None:
         """Many changes come at once; they are looked at once."""
-        if not self._pods_stale:
-            self._pods_stale = True
+        if self._pods_heard is None:
+            self._pods_heard = at
             self._loop.call_soon(self._take_pods)
 
     def _take_pods(self) -> None:
-        self._pods_stale = False
-        self._backends.replace(ready_pods(item for each in self._slices for item in each.items()))
+        at, self._pods_heard = self._pods_heard, None
+        self._backends.replace(ready_pods(item for each in self._slices for item in each.items()), at)
         self._look.set()
 
     async def _look_again_and_again(self) -> None:

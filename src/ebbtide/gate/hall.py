@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from ebbtide.gate.held import Held
 from ebbtide.gate.metrics import GateMetrics
 from ebbtide.gate.routes import Route
+from ebbtide.model.gate import ServiceRef
 
 
 class Hall:
     def __init__(self, metrics: GateMetrics) -> None:
         self._metrics = metrics
         self._held: dict[str, dict[Held, None]] = {}
+        self._by_service: dict[ServiceRef, dict[Held, None]] = {}
         self._names: dict[str, str] = {}
         self.count = 0
         """In all."""
@@ -23,6 +25,14 @@ class Hall:
             for held in list(ours):
                 if held.route is not None:
                     yield held, held.route
+
+    def of(self, service: ServiceRef) -> list[tuple[Held, Route]]:
+        """Those of one Service: pods of many change at once, and no look may take all that are held."""
+        ours = self._by_service.get(service, ())
+        return [(held, held.route) for held in ours if held.route is not None]
+
+    def has(self, service: ServiceRef) -> bool:
+        return bool(self._by_service.get(service))
 
     def awaited(self) -> list[str]:
         """The policies that somebody waits for. A client that has not said yet what it wants waits for none:
@@ -42,6 +52,7 @@ class Hall:
     def add(self, held: Held, route: Route) -> None:
         self._names[route.policy_id] = route.policy
         self._held.setdefault(route.policy_id, {})[held] = None
+        self._by_service.setdefault(route.service, {})[held] = None
         self.count += 1
         self._metrics.held(route.policy, self.count_of(route.policy_id))
 
@@ -51,6 +62,7 @@ class Hall:
         if held not in ours:
             return False
         del ours[held]
+        del self._by_service[route.service][held]
         self.count -= 1
         self._metrics.held(route.policy, len(ours))
         return True

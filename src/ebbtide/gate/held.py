@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from typing import Protocol, cast
 
 from ebbtide.gate.answers import looks_like_http
@@ -57,6 +58,7 @@ class Held(asyncio.BufferedProtocol):
         self.head = b""
         self.source = ""
         self.arrived = 0.0
+        """By the monotonic clock, which is the event loop's too."""
         self.ended = False
         """The client has closed its half."""
         self.timer: asyncio.TimerHandle | None = None
@@ -84,7 +86,7 @@ class Held(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        self.arrived = asyncio.get_running_loop().time()
+        self.arrived = time.monotonic()
         peer = transport.get_extra_info("peername")
         self.source = str(peer[0]) if peer else ""
         self._host.admit(self)

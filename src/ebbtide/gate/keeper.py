@@ -23,7 +23,7 @@ from ebbtide.gate.limits import Sources, is_trusted, may_wake
 from ebbtide.gate.metrics import GateMetrics, Outcome, Refusal
 from ebbtide.gate.outlook import Outlook
 from ebbtide.gate.parting import Parting
-from ebbtide.gate.passing import Passing
+from ebbtide.gate.passing import AT_A_TIME, Passing
 from ebbtide.gate.pipe import reset
 from ebbtide.gate.routes import Route
 from ebbtide.gate.sorry import too_slow, words
@@ -31,10 +31,13 @@ from ebbtide.model.gate import GateProtocol, ServiceRef
 
 UNKNOWN_SECONDS = 5.0
 """How long a connection for a port that stands for nothing waits for the table of ports to be read again."""
+ROOM_TO_PASS = AT_A_TIME
+"""Places beyond the limit, for connections that are passed on at once."""
 
 
 class Keeper:
     def __init__(self, house: House, metrics: GateMetrics) -> None:
+        self._loop = asyncio.get_running_loop()
         self._house = house
         self._metrics = metrics
         self._limits = house.limits
@@ -59,11 +62,11 @@ class Keeper:
 
     def admit(self, held: Held) -> None:
         route = self._house.routes.find(held.port)
-        if self.held >= self._limits.held or self._files() >= self._limits.files:
+        if self._is_full(route):
             self._refuse(held, route, Refusal.GATE_FULL)
         elif route is None:
             self._lost[held] = None
-            held.timer = asyncio.get_running_loop().call_later(UNKNOWN_SECONDS, self._unknown, held)
+            held.timer = self._loop.call_later(UNKNOWN_SECONDS, self._unknown, held)
             self._house.lost()
         else:
             self._receive(held, route)
@@ -75,11 +78,11 @@ class Keeper:
                 held.settle()
                 self._receive(held, route)
 
-    def pods_changed(self, service: ServiceRef) -> None:
-        now = asyncio.get_running_loop().time()
-        for held, route in self._hall:
-            if route.service == service and self._house.backends.ready(route):
-                self._ready_at.setdefault(service, now)
+    def pods_changed(self, service: ServiceRef, at: float) -> None:
+        """`at`: when that was heard of, by the monotonic clock."""
+        for held, route in self._hall.of(service):
+            if self._house.backends.ready(route):
+                self._ready_at.setdefault(service, at)
                 self._pass_on(held, route)
 
     def heard(self, held: Held) -> None:
@@ -100,9 +103,9 @@ class Keeper:
         for policy_id in self._hall.awaited():
             self._knocker.knock(policy_id)
 
-    def report(self) -> set[str]:
+    async def report(self) -> set[str]:
         """Now and then: the policies whose passed-on connections moved bytes are in use, and told so."""
-        busy = self._passing.busy()
+        busy = await self._passing.busy()
         for policy_id in busy:
             self._knocker.knock(policy_id)
         return busy
@@ -115,6 +118,13 @@ class Keeper:
         await self._knocker.close()
         await self._passing.close()
         self._leaving.close()
+
+    def _is_full(self, route: Route | None) -> bool:
+        """What has a ready pod is held only until that has taken it: a crowd that waits for one policy must
+        not shut out those of another."""
+        ready = route is not None and bool(self._house.backends.ready(route))
+        room = self._limits.held + (ROOM_TO_PASS if ready else 0)
+        return self.held >= room or self._files() >= self._limits.files
 
     def _files(self) -> int:
         """Each connection is one file, and two once it is passed on."""
@@ -142,7 +152,7 @@ class Keeper:
 
     def _keep(self, held: Held, route: Route, seconds: float) -> None:
         self._hall.add(held, route)
-        held.timer = asyncio.get_running_loop().call_later(seconds, self._expire, held, route)
+        held.timer = self._loop.call_later(seconds, self._expire, held, route)
 
     def _consider(self, held: Held, route: Route) -> None:
         verdict = JUDGES[route.gate.protocol](route.gate, self._outlook.heard(held, route))
@@ -160,11 +170,11 @@ class Keeper:
 
     def _hold(self, held: Held, route: Route, verdict: Verdict) -> None:
         held.judged = True
-        loop, most = asyncio.get_running_loop(), verdict.most_seconds
+        most = verdict.most_seconds
         seconds = route.hold_seconds if most is None else min(most, route.hold_seconds)
         if held.timer is not None:
             held.timer.cancel()
-        held.timer = loop.call_at(held.arrived + seconds, self._expire, held, route)
+        held.timer = self._loop.call_at(held.arrived + seconds, self._expire, held, route)
         if verdict.unread:
             self._rest(held)
 
@@ -185,7 +195,7 @@ class Keeper:
         """Who joins others, or a wake in progress, starts nothing and is not counted."""
         if self._hall.count_of(route.policy_id) > 1 or self._knocker.waking(route.policy_id) is not None:
             return True
-        return self._sources.allows(source, asyncio.get_running_loop().time())
+        return self._sources.allows(source, self._loop.time())
 
     def _rest(self, held: Held) -> None:
         """Nothing more is read of it; only whether it leaves is still seen."""
@@ -196,7 +206,7 @@ class Keeper:
         if held.passing is None:
             since = self._ready_at.get(route.service, held.arrived)
             start = self._passing.pass_on(held, route, max(since, held.arrived), self._passed)
-            held.passing = asyncio.get_running_loop().create_task(start)
+            held.passing = self._loop.create_task(start)
 
     def _passed(self, held: Held, route: Route) -> None:
         self._drop(held, route)
@@ -255,7 +265,7 @@ class Keeper:
         self._leaving.forget(held)
         if not self._hall.drop(held, route):
             return False
-        if not self._hall.count_of(route.policy_id):
+        if not self._hall.has(route.service):
             self._ready_at.pop(route.service, None)
         return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -50,7 +51,7 @@ class Backends:
     def __init__(self) -> None:
         self._ready: Mapping[tuple[ServiceRef, str], tuple[Address, ...]] = {}
         self._next = 0
-        self.changed: Callable[[ServiceRef], None] = lambda _: None
+        self.changed: Callable[[ServiceRef, float], None] = lambda _service, _at: None
 
     def ready(self, route: Route) -> tuple[Address, ...]:
         return self._ready.get((route.service, route.port_name), ())
@@ -63,8 +64,12 @@ class Backends:
         self._next = (self._next + 1) % len(found)
         return found[self._next :] + found[: self._next]
 
-    def replace(self, ready: Mapping[tuple[ServiceRef, str], tuple[Address, ...]]) -> None:
+    def replace(
+        self, ready: Mapping[tuple[ServiceRef, str], tuple[Address, ...]], at: float | None = None
+    ) -> None:
+        """`at`: when that was heard of, by the monotonic clock; now where it is left out."""
+        heard = time.monotonic() if at is None else at
         before, self._ready = self._ready, dict(ready)
         keys = {key for key in {*before, *ready} if before.get(key) != ready.get(key)}
         for service in sorted({service for service, _ in keys}):
-            self.changed(service)
+            self.changed(service, heard)

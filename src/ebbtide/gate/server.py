@@ -75,7 +75,7 @@ async def _from_time_to_time(keeper: Keeper, knock_seconds: float) -> None:
         since_report += knock_seconds
         if since_report >= REPORT_SECONDS:
             since_report = 0.0
-            keeper.report()
+            await keeper.report()
 
 
 def raise_file_limit() -> int:

@@ -272,9 +272,9 @@ def test_open_connections_that_move_bytes_count_as_use() -> None:
             writer.write(b"a")
             assert await reader.read(1) == b"a"
             await gate.woken()
-            assert gate.keeper.report() == {"id-1"}
+            assert await gate.keeper.report() == {"id-1"}
             await gate.woken(2)
-            assert gate.keeper.report() == set(), "nothing moved since"
+            assert await gate.keeper.report() == set(), "nothing moved since"
 
     run(story())
 
