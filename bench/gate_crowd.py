@@ -51,11 +51,14 @@ class Clients:
             wire.setsockopt(socket.IPPROTO_IP, NO_PORT_YET, 1)
             wire.bind((f"127.0.{self.number + 1}.{number // A_SOURCE + 1}", 0))
             wire.settimeout(60)
-            wire.connect((LOOPBACK, int(port)))
-            with suppress(OSError):  # refused already
-                wire.send(bytes.fromhex(said))
-            wire.setblocking(False)
             self.wires[wire] = None
+            try:
+                wire.connect((LOOPBACK, int(port)))
+                wire.send(bytes.fromhex(said))
+            except ConnectionError:
+                self._read(wire)  # refused already
+            else:
+                wire.setblocking(False)
 
     def look(self) -> None:
         for wire in list(self.wires):

@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 VERSION = "1.37.1"
-NEEDED = ("kube-apiserver", "kubectl", "kube-controller-manager", "kube-scheduler")
+NEEDED = ("kube-apiserver", "kubectl", "kube-controller-manager", "kube-scheduler", "kube-proxy")
 BUILD_SECONDS = 3600
 BUILDER = "EBBTIDE_BUILDER"
 HELM_VERSION = "3.22.0"

@@ -26,6 +26,9 @@ DEBIAN = (
     ("prometheus", "prometheus"),
     ("promtool", "prometheus"),
     ("chromium", "chromium"),
+    ("ip", "iproute2"),
+    ("nft", "nftables"),
+    ("iptables", "iptables"),
 )
 
 

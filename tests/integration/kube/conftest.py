@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.servers.processes import eventually
 from tests.servers.shared_kube import NOT_RUN, RBAC, SharedKube, shared_kube
 
 RIGHTS = RBAC.with_name("workload-scaling.yaml")
+GATE = RBAC.with_name("gate.yaml")
 
 
 @pytest.fixture
@@ -29,6 +31,22 @@ def rights() -> Iterator[None]:
     eventually(lambda: server.can_i("ebbtide:ebbtide", question), 30, "the rights")
     yield
     server.kubectl("delete", "-f", str(RIGHTS))
+
+
+@pytest.fixture(scope="module")
+def gate_rights() -> Iterator[Path]:
+    """The kubeconfig of the gate's own service account, with the rights of the manifest and no others."""
+    server = shared_kube().server
+    applied = server.kubectl("apply", "-f", str(GATE))
+    assert not applied.returncode, applied.stderr
+    # The gate of this test runs here, and not as a pod.
+    server.kubectl("delete", "deployment", "ebbtide-gate", "--namespace=ebbtide")
+    for account in ("ebbtide", "ebbtide-gate"):
+        question = "delete endpointslices.discovery.k8s.io -n default"
+        eventually(lambda a=account, q=question: server.can_i(f"ebbtide:{a}", q), 30, "the rights")  # type: ignore[misc]
+    made = server.kubectl("create", "token", "ebbtide-gate", "--namespace=ebbtide", "--duration=24h")
+    yield server.kubeconfig("ebbtide-gate", token=made.stdout.strip())
+    server.kubectl("delete", "-f", str(GATE))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -12,8 +12,8 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from ebbtide.bootstrap import SystemClock, TimeOrderedIds
 from ebbtide.bootstrap.gate import GateProcess
 from ebbtide.config.gate import GateKeys
 from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
+from ebbtide.gate.passing import Dial
 from ebbtide.gate.routes import Address
 from ebbtide.model.gate import Gate, ServiceRef
 from ebbtide.model.idle import IdleState, Phase
@@ -76,6 +77,14 @@ class Proxy:
             return {self.endpoint(service, port_name)[0] for _ in range(16)}
         except ConnectionRefusedError:
             return set()
+
+
+@dataclass(frozen=True)
+class Network:
+    """Where a gate listens and how it reaches pods; without one, all on loopback."""
+
+    host: str
+    inside: Callable[[], AbstractContextManager[None]]
 
 
 @dataclass
@@ -129,7 +138,11 @@ def members(*addresses: str) -> dict[str, Any]:
 
 @contextmanager
 def gatehouse(
-    kube: SharedKube, gate_config: Path, gates: Mapping[str, Gate], backend: Mapping[str, int]
+    kube: SharedKube,
+    gate_config: Path,
+    gates: Mapping[str, Gate],
+    backend: Mapping[str, int],
+    network: Network | None = None,
 ) -> Iterator[Gatehouse]:
     """One policy for each Deployment and Service of these names. The autoscaler and the gate share only the
     store."""
@@ -139,7 +152,7 @@ def gatehouse(
         service="ebbtide/ebbtide-gate",
         namespaces=("default",),
         ports=f"{first}-{first + PORTS - 1}",
-        host=LOOPBACK,
+        host=network.host if network else LOOPBACK,
         drain_sec=0,
         grace_sec=5,
     )
@@ -165,7 +178,10 @@ def gatehouse(
     said: list[str] = []
     process = GateProcess(gate_scaling, gate_doors[0], keys, said.append)
     real = {number: number for number in backend.values()}
-    stop = _start(process, lambda address: (LOOPBACK, real[address[1]]))
+    if network is None:
+        stop = _start(process, lambda address: (LOOPBACK, real[address[1]]), nullcontext)
+    else:
+        stop = _start(process, None, network.inside)
     try:
         eventually(lambda: not process.health.why_not_ready(), 30, "a gate that is ready")
         yield Gatehouse(kube, autoscaler, process, Proxy(kube, backend), policies, said)
@@ -197,7 +213,9 @@ def _scaling(kubeconfig: Path, database: MemoryDatabase, keys: GateKeys, follows
     return Scaling(ports, QUICK, make_settings()), (connection, workloads)
 
 
-def _start(process: GateProcess, dial: Any) -> Any:
+def _start(
+    process: GateProcess, dial: Dial | None, inside: Callable[[], AbstractContextManager[None]]
+) -> Callable[[], None]:
     """In a thread with an event loop of its own; what stops it."""
     ready = threading.Event()
     stopping: list[Any] = []
@@ -208,7 +226,11 @@ def _start(process: GateProcess, dial: Any) -> Any:
         ready.set()
         await process.run(stop, dial)
 
-    thread = threading.Thread(target=lambda: asyncio.run(run()), name="gate", daemon=True)
+    def run_inside() -> None:
+        with inside():
+            asyncio.run(run())
+
+    thread = threading.Thread(target=run_inside, name="gate", daemon=True)
     thread.start()
     ready.wait(10)
 
