@@ -60,7 +60,7 @@ def main() -> int:
     if asked.data is None:
         print("no --data: nothing to tune")
         return 0
-    for path in sorted(asked.data.glob(f"*{asked.only}*.csv*")):
+    for path in sorted(one for one in asked.data.glob("*.csv*") if asked.only in one.name):
         recording = middle_of(path, asked.days, asked.pods)
         began = time.process_time()
         with Sweep(Results(None), Machines(asked.workers)) as sweep:

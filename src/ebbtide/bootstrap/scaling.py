@@ -15,6 +15,7 @@ from ebbtide.engine.scale_to_zero.policies import Policies
 from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.errors import StoreUnusable
 from ebbtide.model.policy import FROM_CONFIGURATION, Policy
+from ebbtide.model.settings import Settings
 from ebbtide.ports import PolicyStore
 
 CALLS_AT_ONCE = 8
@@ -40,7 +41,7 @@ def with_scaling(
     """Opens it and applies the policies of the file. A process that stays also looks ahead, where that is
     configured: a run of its own would read weeks of notes for each tick."""
     if stays and config.settings.forecast.enabled:
-        ports = looking_ahead(config, ports)
+        ports = looking_ahead(config.settings, ports)
     scaling = open_scaling(config, ports, stays)
     if scaling is None:
         return Runtime(ports)
@@ -49,10 +50,10 @@ def with_scaling(
     return Runtime(woken_by(ports, scaling), scaling)
 
 
-def looking_ahead(config: Config, ports: Ports) -> Ports:
+def looking_ahead(settings: Settings, ports: Ports) -> Ports:
     with needing("foresight"):
         from ebbtide.engine.foresight import Foresight
-    foresight = Foresight(ports.store, config.settings, ports.new_id)
+    foresight = Foresight(ports.store, settings, ports.new_id)
     return replace(ports, observer=Observers(ports.observer, foresight), expecting=foresight.expecting)
 
 
@@ -92,6 +93,7 @@ def open_scaling(config: Config, ports: Ports, stays: bool = False) -> Scaling |
         declarations=ports.declarations,
         gate_ports=config.gate.port_range,
         follows=stays,
+        looks_ahead=stays and config.settings.forecast.enabled,
     )
     settings = for_a_daemon(config.settings) if stays else config.settings
     return Scaling(opened, config.zero, settings)

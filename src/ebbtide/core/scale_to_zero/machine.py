@@ -83,6 +83,8 @@ class WakeOrder:
     """The number of a schedule; none for what each workload had."""
     until: int = 0
     """Up to when it answers schedules."""
+    why: str = ""
+    """What is expected, where nobody asked yet."""
 
 
 def advance(state: IdleState, observed: Observed, now: float) -> TargetStep:
@@ -137,6 +139,7 @@ def wake(state: IdleState, observed: Observed, order: WakeOrder, now: int) -> Ta
     if step.joined:
         return TargetStep(after, effects, result=StepResult.WOKE)
     says = f"woken ({order.reason})" if step.acts else f"woken while running ({order.reason})"
+    says = f"{says} {order.why}" if order.why else says
     return TargetStep(after, effects, step.stretches, says, LogKind.WAKE, StepResult.WOKE)
 
 

@@ -61,6 +61,8 @@ class ScalingPorts:
     """For policies that objects of the cluster declare; without it, what they say is not looked at."""
     follows: bool = False
     """Whether a wake is followed, in a thread of its own, until it is ready: for a process that stays."""
+    looks_ahead: bool = False
+    """Whether what sleeps is woken ahead of expected use: for a process that stays, too."""
 
 
 class PolicyContext:

@@ -103,7 +103,7 @@ class IdleRounds:
     def _round(self, leased: Leased) -> RoundReport:
         said = self._declaring.apply(leased)
         report = self._over_all(leased)
-        return _with(report, [*said, *self._declaring.report(leased)])
+        return with_sentences(report, [*said, *self._declaring.report(leased)])
 
     def _over_all(self, leased: Leased) -> RoundReport:
         # States first: a change of target raises the rev of its state, so what is done for the old target by
@@ -130,7 +130,7 @@ class IdleRounds:
         said = self._reconcile()
         for bug in (one.bug for one in done if one.bug is not None):
             raise bug
-        return _with(report, said)
+        return with_sentences(report, said)
 
     def _reconcile(self) -> list[str]:
         """Services that a dead runner left with gates, or without."""
@@ -261,7 +261,7 @@ def _unknown(policies: Sequence[Policy], readings: Mapping[str, Reading]) -> int
     return sum(1 for policy in watched if any(signal.query in missing for signal in policy.signals))
 
 
-def _with(report: RoundReport, said: Sequence[str]) -> RoundReport:
+def with_sentences(report: RoundReport, said: Sequence[str]) -> RoundReport:
     """The report with these sentences, too."""
     if not said:
         return report

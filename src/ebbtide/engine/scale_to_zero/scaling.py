@@ -22,8 +22,9 @@ from ebbtide.engine.scale_to_zero.context import PolicyContext, ScalingPorts
 from ebbtide.engine.scale_to_zero.estimating import Estimating
 from ebbtide.engine.scale_to_zero.gating import GateEntry, Gating
 from ebbtide.engine.scale_to_zero.ledger import Ledger, Rebuilt, Summary
-from ebbtide.engine.scale_to_zero.round import IdleRounds, RoundReport
+from ebbtide.engine.scale_to_zero.round import IdleRounds, RoundReport, with_sentences
 from ebbtide.engine.scale_to_zero.waking import Waking, Woken
+from ebbtide.engine.scale_to_zero.waking_ahead import WakingAhead
 from ebbtide.errors import EbbtideError, Usage
 from ebbtide.model.events import Alarm, AlarmKind
 from ebbtide.model.idle import IdleState, Once, Phase, WakeReason
@@ -59,6 +60,7 @@ class Scaling:
         self._gating = Gating(self._context)
         self._waking = Waking(self._context, self._gating, self._estimating)
         self._rounds = IdleRounds(self._context, self._waking, self._gating)
+        self._ahead = WakingAhead(self._context, self._waking)
         self._ledger = Ledger(self._context)
 
     def wake(self, policy_id: str, reason: WakeReason) -> Woken:
@@ -171,8 +173,9 @@ class Scaling:
         return self._change(policy_id, "paused" if paused else "resumed", paused=paused)
 
     def round(self, owner: str, deadline: float) -> RoundReport:
-        """One round of the idle loop over all policies."""
-        return self._rounds.run(owner, deadline)
+        """One round of the idle loop over all policies; then what is expected to be used is woken."""
+        report = self._rounds.run(owner, deadline)
+        return with_sentences(report, self._ahead.run()) if report.held else report
 
     def wakes(self) -> int:
         """Grows with every wake, so a daemon can tick at once: the wake of another process is seen with the

@@ -70,19 +70,19 @@ class Waking:
         self._wakes: SingleFlight[Woken] = SingleFlight()
         self._ends: SingleFlight[IdleState] = SingleFlight()
 
-    def wake(self, policy_id: str, reason: WakeReason) -> Woken:
-        return self._wakes.do(policy_id, lambda: self._wake(policy_id, reason))
+    def wake(self, policy_id: str, reason: WakeReason, why: str = "") -> Woken:
+        return self._wakes.do(policy_id, lambda: self._wake(policy_id, WakeOrder(reason, why=why)))
 
     def wake_once(self, policy_id: str, reason: WakeReason, once: Once) -> Woken:
         """As `wake`, and uses up the key in the same write. Not shared with callers who have no such key."""
-        return self._wake(policy_id, reason, once)
+        return self._wake(policy_id, WakeOrder(reason), once)
 
-    def _wake(self, policy_id: str, reason: WakeReason, once: Once | None = None) -> Woken:
+    def _wake(self, policy_id: str, order: WakeOrder, once: Once | None = None) -> Woken:
         def ordered(state: IdleState, observed: Observed, now: float) -> TargetStep:
             # Crash table: webhook-unwritten.
             if once is not None and state.phase is Phase.WAKING:
                 self._use_up(once)
-            return machine.wake(state, observed, WakeOrder(reason), int(now))
+            return machine.wake(state, observed, order, int(now))
 
         run = self._machine(policy_id, ordered, self._observe)
         run.once = once

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
+from ebbtide.bootstrap.scaling import looking_ahead
 from ebbtide.engine.ports import Ports, Thinking
 from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.engine.steady import Steady
@@ -46,6 +47,8 @@ class Stage:
     think: Callable[[], Thinking] = Steady
     """What a new runner computes timers and decisions with. `Steady` computes nothing again that provably
     comes out the same; `Always` computes every time."""
+    look_ahead: Callable[[Settings, Ports], Ports] = looking_ahead
+    """What a new daemon learns of expected demand from, where the settings say so."""
     policies: tuple[Policy, ...] = ()
     zero: ZeroDefaults = field(default_factory=ZeroDefaults)
     gates: tuple[str, ...] = ()

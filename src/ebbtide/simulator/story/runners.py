@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from math import inf
 
 from ebbtide.engine.loop import Nudge, for_a_daemon
-from ebbtide.engine.ports import Observers, Ports
+from ebbtide.engine.ports import Ports
 from ebbtide.engine.scale_to_zero.scaling import RoundReport, Scaling, ScalingPorts
 from ebbtide.engine.single_run import fail_if_blind, run_once
 from ebbtide.engine.steady import Steady, Still
@@ -101,15 +101,12 @@ class Process:
         plan = Crashes(backstage.trouble, backstage.plan)
         ports = backstage.opened()
         if stays and stage.settings.forecast.enabled:
-            # Needs numpy, which few stories do.
-            from ebbtide.engine.foresight import Foresight
-
-            ahead = Foresight(ports.store, stage.settings, ports.new_id)
-            ports = replace(ports, observer=Observers(ports.observer, ahead), expecting=ahead.expecting)
+            ports = stage.look_ahead(stage.settings, ports)
         self.scaling: Scaling | None = None
         if backstage.has_policies:
             opened = faulty_scaling(backstage.scaling_ports(ports), plan, self._disturb)
-            self.scaling = Scaling(opened, stage.zero, self._settings)
+            ahead = stays and stage.settings.forecast.enabled
+            self.scaling = Scaling(replace(opened, looks_ahead=ahead), stage.zero, self._settings)
         self._ports = replace(
             faulty_ports(ports, plan, self._disturb),
             settings_now=self._in_effect,
