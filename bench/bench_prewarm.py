@@ -1,11 +1,11 @@
 """What nodes ahead of demand are worth on real series, next to a constant headroom that costs the same and to
 an oracle that knows the demand of the next half hour. All are played by the real engine in the simulator.
 
-    python -m bench.bench_prewarm --data FOLDER [--days 1] [--pods 30] [--only NAME] [--series 1]
+    python -m bench.bench_prewarm --data FOLDER [--days 1] [--pods 60] [--only NAME] [--series 1]
 
 FOLDER holds CSV files, seconds in the first column. The last `--days` of each are played; up to 21 days
-before them are the notes of the daemon. `gate` is what the daemon would do by itself. Where it stays off, the
-row still shows what a forecast would have done.
+before them are the notes of the daemon. `gate` is the share of the time in which the daemon would do
+so by itself. Where it stays off, the row still shows what a forecast would have done.
 """
 
 from __future__ import annotations
@@ -83,15 +83,16 @@ class Oracle(Foresight):
 
 
 class Forced(Foresight):
-    """Prepares whether that pays or not."""
+    """Prepares whether that pays or not, and counts how often it would have."""
 
-    lost = False
+    asked = won = 0
 
     def _outlook(self, pool: Pool, settings: Settings, step: int) -> Outlook:
         found = super()._outlook(pool, settings, step)
+        Forced.asked += 1
         if found.verdict is None or found.verdict.wins:
+            Forced.won += found.verdict is not None
             return found
-        Forced.lost = True
         self._verdicts[pool.name] = (self._verdicts[pool.name][0], replace(found.verdict, pending=-1.0))
         return super()._outlook(pool, settings, step)
 
@@ -174,7 +175,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--days", type=float, default=1)
-    parser.add_argument("--pods", type=int, default=30)
+    parser.add_argument("--pods", type=int, default=60)
     parser.add_argument("--series", type=int, default=1, help="of each file")
     parser.add_argument("--only", default="", help="only files whose name holds this")
     asked = parser.parse_args()
@@ -184,14 +185,14 @@ def main() -> int:
     print("| series | gate | cost | none | constant | forecast | oracle | closes |")
     print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
     for trace in traces(asked.data, asked):
-        Forced.lost, Oracle.future = False, trace.future
+        Forced.asked, Forced.won, Oracle.future = 0, 0, trace.future
         constants = [play(trace, headroom=count) for count in CONSTANTS]
         ahead, oracle = play(trace, Forced), play(trace, Oracle)
         constant = equal_cost(constants, ahead.cost)
         gap = constant - oracle.waited
         closes = f"{(constant - ahead.waited) / gap:.0%}" if gap > 0 else "no gap"
         print(
-            f"| {trace.name} | {'off' if Forced.lost else 'on'} | {ahead.cost / constants[0].cost - 1:+.1%} "
+            f"| {trace.name} | on {Forced.won / Forced.asked:.0%} | {ahead.cost / constants[0].cost - 1:+.1%} "
             f"| {constants[0].waited:.1f} h | {constant:.1f} h | {ahead.waited:.1f} h "
             f"| {oracle.waited:.1f} h | {closes} |",
             flush=True,
