@@ -192,7 +192,8 @@ def main() -> int:
         gap = constant - oracle.waited
         closes = f"{(constant - ahead.waited) / gap:.0%}" if gap > 0 else "no gap"
         print(
-            f"| {trace.name} | on {Forced.won / Forced.asked:.0%} | {ahead.cost / constants[0].cost - 1:+.1%} "
+            f"| {trace.name} | on {Forced.won / Forced.asked:.0%} "
+            f"| {ahead.cost / constants[0].cost - 1:+.1%} "
             f"| {constants[0].waited:.1f} h | {constant:.1f} h | {ahead.waited:.1f} h "
             f"| {oracle.waited:.1f} h | {closes} |",
             flush=True,

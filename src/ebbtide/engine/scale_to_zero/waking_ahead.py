@@ -1,7 +1,7 @@
 """Wakes what sleeps ahead of expected use, once each quarter of an hour, after a round.
 
 It is a wake like any other: written first, then carried out, and joined by anyone who comes meanwhile. Only
-what idleness put to sleep is woken, never what a schedule keeps asleep. If nobody comes, it goes to sleep again.
+what idleness put to sleep is woken, never what a schedule keeps asleep. If nobody comes, it sleeps again.
 All of it comes from the stretches in the log, so another runner comes to the same answer.
 """
 
