@@ -65,13 +65,12 @@ def test_the_clock_of_an_adopted_instance_never_starts_in_the_future() -> None:
 def test_an_instance_that_we_did_not_launch_is_never_adopted() -> None:
     foreign = make_instance("i-odd", key="")
     decision = decided(make_snapshot(NODES, extra_instances=[foreign]), overdue("i-odd"))
-    assert why_not(decision, Action.ADOPT).says == "0 of 0 lone instances are older than 15 min"
+    assert (decision.action, why_not(decision, Action.ADOPT).name) == (Action.NOTHING, "orphan instance")
 
 
 def test_a_lone_instance_is_left_alone_during_its_grace() -> None:
     decision = decided(WITH_LONE, overdue("i-lone", since=NOW - 899))
-    assert decision.action is Action.NOTHING
-    assert why_not(decision, Action.ADOPT).says == "0 of 1 lone instances are older than 15 min"
+    assert (decision.action, why_not(decision, Action.ADOPT).name) == (Action.NOTHING, "orphan instance")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +116,7 @@ def test_a_stray_cordon_is_lifted_also_where_only_the_provider_id_tells_the_inst
 
 def test_a_dead_node_is_left_alone_during_its_grace() -> None:
     decision = decided(WITH_DEAD, overdue("uid-c1", since=NOW))
-    assert why_not(decision, Action.FORGET).says == "0 of 1 dead nodes are older than 15 min"
+    assert (decision.action, why_not(decision, Action.FORGET).name) == (Action.NOTHING, "dead node")
 
 
 @pytest.mark.parametrize(
@@ -166,7 +165,7 @@ def test_cordons_of_one_closed_operation_are_released_together() -> None:
 
 def test_a_stray_cordon_is_left_alone_during_its_grace() -> None:
     decision = decided(make_snapshot([cordoned("a1", "op")]), overdue("cordon:uid-a1", since=NOW - 1))
-    assert why_not(decision, Action.RELEASE).says == "0 of 1 stray cordons are older than 15 min"
+    assert (decision.action, why_not(decision, Action.RELEASE).name) == (Action.NOTHING, "stray cordon")
 
 
 def test_a_release_is_no_removal_and_is_not_stopped_by_the_pause_switch() -> None:
