@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ebbtide.entrypoints.cli import story
 from ebbtide.entrypoints.cli.demo import news
-from ebbtide.entrypoints.views.demo import Size, Told, screen
+from ebbtide.entrypoints.views.demo import DemoTold, Size, screen
 from ebbtide.simulator.run.frames import Frame
 from ebbtide.simulator.run.simulate import Simulation
 
@@ -34,7 +34,7 @@ def main(target: Path) -> None:
     frames: list[Frame] = []
     Simulation(story.tell(SEED), (), frames.append).run()
     shown = busiest(frames)
-    told: list[Told] = [line for frame in frames[: shown + 1] for line in news(frame)]
+    told: list[DemoTold] = [line for frame in frames[: shown + 1] for line in news(frame)]
     zones = sorted({node.zone for frame in frames for node in frame.nodes})
     console = Console(record=True, width=WIDTH, height=HEIGHT, file=StringIO(), force_terminal=True)
     console.print(screen(frames[shown], "a day", told, zones, Size(WIDTH, HEIGHT)))

@@ -23,7 +23,7 @@ from ebbtide.entrypoints.cli.demo import news
 from ebbtide.entrypoints.cli.simulated import new_world
 from ebbtide.entrypoints.cli.switch import with_switch
 from ebbtide.entrypoints.views.decisions import decision_lines, record_lines
-from ebbtide.entrypoints.views.demo import Size, Told, screen
+from ebbtide.entrypoints.views.demo import DemoTold, Size, screen
 from ebbtide.errors import ConfigError, EbbtideError
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport
@@ -257,7 +257,7 @@ def frame(**changes: object) -> Frame:
 
 
 def test_the_picture_fits_the_terminal_and_names_what_it_leaves_out() -> None:
-    lines = [Told(0, f"sentence {number} " * 30) for number in range(40)]
+    lines = [DemoTold(0, f"sentence {number} " * 30) for number in range(40)]
     for width, height in ((80, 24), (120, 34), (200, 60)):
         out = io.StringIO()
         console = Console(file=out, width=width, height=height, force_terminal=False)
@@ -275,7 +275,7 @@ def test_the_picture_fits_the_terminal_and_names_what_it_leaves_out() -> None:
 def test_a_crash_is_news_and_a_quiet_tick_is_not() -> None:
     assert news(frame()) == []
     crash = frame(says="runner-1 crashed", quiet=False, faulty=True, events=("runner-1 crashed",))
-    assert news(crash) == [Told(3660.0, "runner-1 crashed", fault=True)]
+    assert news(crash) == [DemoTold(3660.0, "runner-1 crashed", fault=True)]
     assert [one.says for one in news(frame(says="launch cpx22", quiet=False))] == ["launch cpx22"]
 
 

@@ -101,7 +101,7 @@ OF_SLEEP = (
     Mutant(
         "a signal that is not known is quiet",
         "_awake",
-        "verdict is Verdict.UNKNOWN",
+        "verdict is ActivityVerdict.UNKNOWN",
         "False",
         ("unit:tests/unit/scaling",),
     ),

@@ -23,7 +23,7 @@ from ebbtide.model.settings import Settings
 from ebbtide.ports import Store
 from ebbtide.simulator.checker.checker import Checker
 from ebbtide.simulator.checker.watch import WatchedStore
-from ebbtide.simulator.faults.calls import CrashPlan, Plan
+from ebbtide.simulator.faults.calls import CrashPlan, FaultPlan
 from ebbtide.simulator.faults.ports import RunnerCrashed, faulty_ports
 from ebbtide.simulator.world.clock import VirtualClock
 from ebbtide.simulator.world.ports import SimCloud, SimCluster, SimInbox, SimMetrics, SimNotifier
@@ -91,7 +91,7 @@ class StoryRun:
         self._ids = count(1)
         self._owners = count(1)
 
-    def ports(self, plan: Plan) -> Ports:
+    def ports(self, plan: FaultPlan) -> Ports:
         opened = Ports(
             store=self.store,
             cluster=SimCluster(self.world, self.clock),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ebbtide.simulator.faults.calls import CrashPlan, Distortion
-from ebbtide.simulator.faults.ports import MOST_HOLES, TORN_SECONDS, FaultyCluster, Gate
+from ebbtide.simulator.faults.ports import MOST_HOLES, TORN_SECONDS, CallGate, FaultyCluster
 from ebbtide.simulator.run.frames import Frame
 from ebbtide.simulator.run.scenarios import build
 from ebbtide.simulator.run.simulate import NESTED, Simulation
@@ -31,7 +31,7 @@ class Distorted(CrashPlan):
 
 
 def looking(small: Small, plan: Distorted) -> FaultyCluster:
-    return FaultyCluster(SimCluster(small.world, small.clock), Gate(plan), small.clock)
+    return FaultyCluster(SimCluster(small.world, small.clock), CallGate(plan), small.clock)
 
 
 @pytest.mark.parametrize("old_nodes", [True, False])

@@ -12,7 +12,7 @@ from ebbtide.errors import ConfigError, Retryable, StoreUnusable, Throttled, Una
 from ebbtide.model.node import Market
 from ebbtide.simulator.faults.calls import CrashPlan, Distortion, RandomPlan, Strike
 from ebbtide.simulator.faults.catalogue import FAULTS
-from ebbtide.simulator.faults.ports import Gate, RunnerCrashed
+from ebbtide.simulator.faults.ports import CallGate, RunnerCrashed
 from ebbtide.simulator.run.frames import Frame
 from ebbtide.simulator.run.persistent import FileCluster, WorldFile
 from ebbtide.simulator.run.runner import Runner, stage_of
@@ -146,13 +146,13 @@ def test_a_saved_world_is_read_back_as_it_was(tmp_path: Path) -> None:
 def test_a_crash_plan_counts_calls_and_strikes_one_of_them() -> None:
     done: list[str] = []
     counting = CrashPlan()
-    gate = Gate(counting)
+    gate = CallGate(counting)
     for verb in ("store.write", "cloud.launch", "store.write"):
         gate.act(verb, partial(done.append, verb))
     assert counting.calls == ["store.write#1", "cloud.launch#1", "store.write#2"]
     assert counting.struck == ""
     plan = CrashPlan(2, Strike.CRASH_AFTER)
-    gate = Gate(plan)
+    gate = CallGate(plan)
     gate.act("store.write", lambda: None)
     with pytest.raises(RunnerCrashed, match=r"after cloud\.launch"):
         gate.act("cloud.launch", lambda: done.append("launched"))
@@ -180,7 +180,7 @@ def test_each_strike_does_what_its_name_says(
 ) -> None:
     done: list[int] = []
     faults: list[int] = []
-    gate = Gate(CrashPlan(1, strike), lambda: faults.append(1))
+    gate = CallGate(CrashPlan(1, strike), lambda: faults.append(1))
     with pytest.raises(error):
         gate.act("cloud.terminate", lambda: done.append(1))
     assert bool(done) == carried_out
@@ -189,7 +189,7 @@ def test_each_strike_does_what_its_name_says(
 
 def test_a_stalled_call_lands_after_what_happened_meanwhile() -> None:
     story: list[str] = []
-    gate = Gate(CrashPlan(1, Strike.STALL, lambda: story.append("meanwhile")))
+    gate = CallGate(CrashPlan(1, Strike.STALL, lambda: story.append("meanwhile")))
     gate.act("cluster.evict", lambda: story.append("landed"))
     assert story == ["meanwhile", "landed"]
 

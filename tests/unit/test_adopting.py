@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ebbtide.adapters.clouds.looking import AUTO_SCALING_GROUP, Machine
+from ebbtide.adapters.clouds.looking import AUTO_SCALING_GROUP, ListedMachine
 from ebbtide.entrypoints.setup.adopting import Case, State, Wish, adopt, look
 from ebbtide.errors import Unanswered, Usage
 from ebbtide.model import names
@@ -26,14 +26,14 @@ class World:
     """Nodes and machines in memory, which can be cut off before any change."""
 
     nodes: dict[str, Node]
-    machines: dict[str, Machine]
+    machines: dict[str, ListedMachine]
     left: int = 1000
     did: list[str] = field(default_factory=list)
 
-    def find(self, nodes: Iterable[Node]) -> Mapping[str, Machine]:
+    def find(self, nodes: Iterable[Node]) -> Mapping[str, ListedMachine]:
         return {node.name: self.machines[node.name] for node in nodes if node.name in self.machines}
 
-    def tag(self, machine: Machine, cluster: str, pool: str) -> None:
+    def tag(self, machine: ListedMachine, cluster: str, pool: str) -> None:
         self._do(f"tag {machine.id}")
         name = next(name for name, one in self.machines.items() if one.id == machine.id)
         tags = {**machine.tags, CLUSTER_TAG: cluster, POOL_TAG: pool}
@@ -62,7 +62,7 @@ class World:
 def world(*nodes: Node, **tags: Mapping[str, str]) -> World:
     """Each node with its machine; `tags` of some of them, by node name."""
     machines = {
-        node.name: Machine(f"i-{node.name}", "small", True, tags.get(node.name, {})) for node in nodes
+        node.name: ListedMachine(f"i-{node.name}", "small", True, tags.get(node.name, {})) for node in nodes
     }
     return World({node.name: node for node in nodes}, machines)
 

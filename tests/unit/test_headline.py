@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ebbtide.entrypoints.views.headline import Situation, headline, usual_seconds
+from ebbtide.entrypoints.views.headline import HeadlineSituation, headline, usual_seconds
 from ebbtide.model.events import OperationClosed, OperationKind
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Move, MoveState, Removal, RemovalState, SlotState, SourceState, SpotKind
@@ -39,7 +39,7 @@ A, B = make_node("a1"), make_node("b1")
 
 
 def said(record: Record, seen: ClusterView, *, unread: tuple[str, ...] = (), usual: int = 0) -> str:
-    return headline(Situation(record, seen, NOW, unread, usual))
+    return headline(HeadlineSituation(record, seen, NOW, unread, usual))
 
 
 def launching(*states: SlotState, began: int = NOW - 20) -> Record:
@@ -70,7 +70,7 @@ def test_pods_that_no_tick_has_decided_about_are_not_called_left_alone(
     ticked: int, since: int, what: str
 ) -> None:
     record = make_record(ticked_at=ticked, pending_since=since)
-    here = Situation(record, cluster(A, pending=2), NOW, pending_up_seconds=5)
+    here = HeadlineSituation(record, cluster(A, pending=2), NOW, pending_up_seconds=5)
     assert headline(here) == f"2 pods are pending; {what}"
 
 

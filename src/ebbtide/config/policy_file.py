@@ -19,7 +19,7 @@ AROUND = 2
 """Problems are found under `policies[3].name`; the first two parts are not in the file."""
 
 
-class _Policies(Section):
+class _PolicyFile(Section):
     policies: tuple[PolicyKeys, ...]
 
 
@@ -29,7 +29,7 @@ def read_policies(texts: Iterable[tuple[str, str]], pools: Sequence[str]) -> tup
     if not documents:
         raise ConfigError(f"there is no policy in what was given; nothing was touched. {HINT}")
     try:
-        found = _Policies.model_validate({"policies": tuple(read.values for read in documents)}).policies
+        found = _PolicyFile.model_validate({"policies": tuple(read.values for read in documents)}).policies
         problems = list(check_policies(found, pools))
     except ValidationError as error:
         problems = problems_in(error)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ebbtide.core.scale_to_zero.activity import Look, needs_workloads
+from ebbtide.core.scale_to_zero.activity import ActivityLook, needs_workloads
 from ebbtide.core.scale_to_zero.idle import IdleStep, Wanted, at_zero, evaluate, not_from_the_future
 from ebbtide.model.idle import IdleState, Phase, Rate, Remembered, WakeReason, WakeTime
 from ebbtide.model.policy import Policy, Schedule, Signal, SignalKind, Target
@@ -24,14 +24,14 @@ LONG_IDLE = NOW - 7200
 NIGHT = Schedule("0 20 * * *", replicas=0)
 
 
-def seen(value: float | None = 0.0, *workloads: Any, **overrides: Any) -> Look:
+def seen(value: float | None = 0.0, *workloads: Any, **overrides: Any) -> ActivityLook:
     reading = Reading(value, NOW, "nobody knows" if value is None else "")
     there = workloads or (make_workload(),)
-    return Look(**{"readings": {QUERY: reading}, "workloads": there, "rate": RATE, **overrides})
+    return ActivityLook(**{"readings": {QUERY: reading}, "workloads": there, "rate": RATE, **overrides})
 
 
 def step(
-    state: IdleState, look: Look | None = None, policy: Policy | None = None, now: int = NOW
+    state: IdleState, look: ActivityLook | None = None, policy: Policy | None = None, now: int = NOW
 ) -> IdleStep:
     return evaluate(policy or make_policy(), state, look or seen(), DEFAULTS, now)
 
@@ -67,12 +67,12 @@ def test_an_unknown_signal_starts_the_idle_clock_anew_and_its_time_is_not_idle()
 
 
 def test_a_failing_signal_is_told_apart_from_an_unknown_one() -> None:
-    failing = Look({QUERY: Reading(problem="it is gone", failed=True)})
+    failing = ActivityLook({QUERY: Reading(problem="it is gone", failed=True)})
     assert step(make_state(), failing).state.left_alone == "promql_rate is failing: it is gone"
 
 
 def test_a_signal_that_was_not_read_is_unknown() -> None:
-    assert step(make_state(), Look()).state.left_alone == "promql_rate is unknown: it was not read"
+    assert step(make_state(), ActivityLook()).state.left_alone == "promql_rate is unknown: it was not read"
 
 
 def test_activity_of_one_signal_counts_although_another_is_unknown() -> None:
@@ -235,8 +235,8 @@ def test_in_a_group_one_member_at_zero_by_hand_is_remembered_so() -> None:
 
 def test_a_pool_goes_to_zero_without_any_workload() -> None:
     policy = make_policy(target=Target(pool="workers"))
-    assert not needs_workloads(policy, make_state(Phase.IDLE), Look(), DEFAULTS, NOW)
-    look = Look({QUERY: Reading(0.0, NOW)}, rate=RATE)
+    assert not needs_workloads(policy, make_state(Phase.IDLE), ActivityLook(), DEFAULTS, NOW)
+    look = ActivityLook({QUERY: Reading(0.0, NOW)}, rate=RATE)
     assert step(make_state(Phase.IDLE, idle_since=LONG_IDLE), look, policy).wanted is Wanted.FALL
 
 
@@ -303,7 +303,7 @@ def test_falling_ends_at_zero_once_everything_is_scaled() -> None:
     ],
 )
 def test_falling_is_given_up_as_soon_as_anything_speaks_against_it(
-    state: IdleState, look: Look, policy: Policy
+    state: IdleState, look: ActivityLook, policy: Policy
 ) -> None:
     assert step(state, look, policy).wanted is Wanted.WAKE
 
@@ -342,7 +342,7 @@ def test_somebody_who_scales_a_sleeper_up_has_woken_it() -> None:
 
 
 def test_a_sleeper_that_was_deleted_saves_nothing_any_more() -> None:
-    done = step(make_state(Phase.ZERO), Look({QUERY: Reading(0.0, NOW)}, missing=(make_ref(),)))
+    done = step(make_state(Phase.ZERO), ActivityLook({QUERY: Reading(0.0, NOW)}, missing=(make_ref(),)))
     assert (done.state.phase, done.stretches[0].until) == (Phase.ACTIVE, NOW)
 
 
@@ -447,7 +447,7 @@ def test_stretches_never_overlap_and_never_run_backwards(
 def test_a_pool_is_awake_when_a_node_of_it_is_ready(nodes: int | None, wanted: Wanted) -> None:
     pool = make_policy(target=Target(pool="workers"))
     state = make_state(Phase.WAKING, last_wake_at=NOW - 60, last_scaled_at=NOW - 59)
-    assert step(state, Look(ready_nodes=nodes), pool).wanted is wanted
+    assert step(state, ActivityLook(ready_nodes=nodes), pool).wanted is wanted
 
 
 def test_a_policy_that_is_switched_off_gives_up_going_to_zero_also_by_a_schedule() -> None:

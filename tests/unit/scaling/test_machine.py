@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ebbtide.core.scale_to_zero import machine
-from ebbtide.core.scale_to_zero.activity import Look
+from ebbtide.core.scale_to_zero.activity import ActivityLook
 from ebbtide.core.scale_to_zero.machine import Observed, StepResult, TargetStep, WakeOrder
 from ebbtide.core.scale_to_zero.rules import Due
 from ebbtide.engine.rounds import InvariantBroken, advance_work
@@ -41,8 +41,8 @@ LONG_IDLE = make_state(Phase.IDLE, idle_since=NOW - 86_400)
 NIGHT, MORNING = Schedule("0 20 * * *", replicas=0), Schedule("0 8 * * *", replicas=3)
 
 
-def seen(policy: Policy | None = None, look: Look | None = None, **overrides: Any) -> Observed:
-    return Observed(policy or make_policy(), look or Look(QUIET, (WEB,)), DEFAULTS, **overrides)
+def seen(policy: Policy | None = None, look: ActivityLook | None = None, **overrides: Any) -> Observed:
+    return Observed(policy or make_policy(), look or ActivityLook(QUIET, (WEB,)), DEFAULTS, **overrides)
 
 
 def outcomes(step: TargetStep, kind: OutcomeKind = OutcomeKind.DONE) -> list[WorkloadOutcome]:
@@ -61,7 +61,7 @@ def test_what_is_long_idle_falls_and_is_at_zero_once_its_calls_were_answered() -
 @pytest.mark.parametrize("kind", [kind for kind in OutcomeKind if kind is not OutcomeKind.DONE])
 def test_what_was_not_done_leaves_the_state_as_it_is(kind: OutcomeKind) -> None:
     for state in (LONG_IDLE, make_state(Phase.ZERO, remembered=(Remembered(make_ref(), 2),))):
-        observed = seen() if state is LONG_IDLE else seen(look=Look(BUSY, (ASLEEP,)))
+        observed = seen() if state is LONG_IDLE else seen(look=ActivityLook(BUSY, (ASLEEP,)))
         step = machine.advance(state, observed, NOW)
         assert step.effects
         assert machine.absorb(step.state, outcomes(step, kind), observed, NOW) == TargetStep(step.state)
@@ -69,7 +69,7 @@ def test_what_was_not_done_leaves_the_state_as_it_is(kind: OutcomeKind) -> None:
 
 def test_activity_wakes_what_sleeps_and_the_wake_is_answered_once() -> None:
     state = make_state(Phase.ZERO, remembered=(Remembered(make_ref(), 5),))
-    observed = seen(look=Look(BUSY, (ASLEEP,)))
+    observed = seen(look=ActivityLook(BUSY, (ASLEEP,)))
     step = machine.advance(state, observed, NOW)
     assert (step.state.phase, step.state.wake_count, step.log) == (Phase.WAKING, 1, LogKind.WAKE)
     assert step.effects == (Restore(make_policy(), Remembered(make_ref(), 5)),)
@@ -79,7 +79,7 @@ def test_activity_wakes_what_sleeps_and_the_wake_is_answered_once() -> None:
 
 
 def test_a_wake_of_a_pool_has_no_calls_and_is_answered_with_its_write() -> None:
-    pool = seen(make_policy(target=Target(pool="workers")), Look(QUIET))
+    pool = seen(make_policy(target=Target(pool="workers")), ActivityLook(QUIET))
     step = machine.wake(make_state(Phase.ZERO), pool, WakeOrder(WakeReason.MANUAL), NOW)
     assert (step.state.phase, step.state.last_scaled_at, step.effects) == (Phase.WAKING, NOW, ())
 
@@ -105,17 +105,19 @@ def test_a_wake_that_is_ready_is_over_only_when_its_calls_were_answered() -> Non
 
 def test_a_schedule_is_answered_once() -> None:
     due = Due(NOW - 60, NIGHT)
-    observed = seen(make_policy(schedules=(NIGHT,)), Look(BUSY, (WEB,)), due=due)
+    observed = seen(make_policy(schedules=(NIGHT,)), ActivityLook(BUSY, (WEB,)), due=due)
     step = machine.advance(make_state(), observed, NOW)
     assert (step.state.phase, step.state.scheduled_until) == (Phase.FALLING, due.at)
     end = machine.absorb(step.state, outcomes(step), observed, NOW)
     assert end.state.phase is Phase.ZERO
-    assert machine.advance(end.state, replace(observed, look=Look(BUSY, (ASLEEP,))), NOW).effects == ()
+    assert (
+        machine.advance(end.state, replace(observed, look=ActivityLook(BUSY, (ASLEEP,))), NOW).effects == ()
+    )
 
 
 def test_a_number_is_set_first_and_answered_when_that_was_done() -> None:
     due = Due(NOW - 60, MORNING)
-    observed = seen(look=Look(BUSY, (WEB,)), due=due)
+    observed = seen(look=ActivityLook(BUSY, (WEB,)), due=due)
     step = machine.advance(make_state(), observed, NOW)
     assert (step.state, step.says) == (make_state(), "")
     assert [effect.replicas for effect in step.effects if isinstance(effect, SetReplicas)] == [3]
@@ -130,7 +132,7 @@ def test_a_schedule_that_wakes_is_answered_by_a_wake_in_progress() -> None:
 
 def test_a_number_leaves_alone_what_an_autoscaler_scales() -> None:
     due = Due(NOW - 60, MORNING)
-    observed = seen(look=Look(BUSY, (make_workload(autoscaler="hpa"),)), due=due)
+    observed = seen(look=ActivityLook(BUSY, (make_workload(autoscaler="hpa"),)), due=due)
     step = machine.advance(make_state(), observed, NOW)
     assert (step.state.scheduled_until, step.effects) == (due.at, ())
 
@@ -138,7 +140,7 @@ def test_a_number_leaves_alone_what_an_autoscaler_scales() -> None:
 def test_the_rules_of_what_sleeps_keep_no_timers() -> None:
     rule = Rule("queue", Operator.GT, 10, duration_seconds=0, scale_by=2)
     asleep = make_state(Phase.ZERO, stretch_since=NOW)
-    step = machine.advance(asleep, seen(make_policy(rules=(rule,)), Look(QUIET, (ASLEEP,))), NOW)
+    step = machine.advance(asleep, seen(make_policy(rules=(rule,)), ActivityLook(QUIET, (ASLEEP,))), NOW)
     assert (step.state, step.effects) == (asleep, ())
 
 
@@ -146,7 +148,7 @@ def test_a_rule_that_moves_while_a_schedule_waits_does_not_answer_the_schedule()
     rule = Rule("queue", Operator.GT, 10, duration_seconds=0, scale_by=2)
     policy = make_policy(rules=(rule,))
     kept_up = make_state(keep_up_until=NOW + 3600)
-    observed = seen(policy, Look(BUSY, (WEB,)), due=Due(NOW - 60, NIGHT), rule=rule)
+    observed = seen(policy, ActivityLook(BUSY, (WEB,)), due=Due(NOW - 60, NIGHT), rule=rule)
     step = machine.advance(kept_up, observed, NOW)
     assert (step.result, step.log, step.state.last_scaled_at) == (StepResult.SCALED, LogKind.RULE, NOW)
     assert machine.absorb(step.state, outcomes(step), observed, NOW) == TargetStep(step.state)
@@ -174,7 +176,7 @@ def test_a_step_that_a_policy_must_never_take_is_refused() -> None:
 def test_a_number_is_not_set_for_a_state_that_another_changed() -> None:
     """A schedule that names a number is carried out before it is written as answered."""
     harness = PolicyHarness()
-    observed = seen(harness.policies[0], Look(BUSY, (harness.memory_workloads.read(make_ref()),)))
+    observed = seen(harness.policies[0], ActivityLook(BUSY, (harness.memory_workloads.read(make_ref()),)))
     run = running(harness, replace(observed, due=Due(NOW - 60, MORNING)))
     run.observe = lambda policy, state: replace(observed, policy=policy)
     harness.put(paused=True)

@@ -11,7 +11,7 @@ import pytest
 from ebbtide.core.scale_to_zero.machine import StepResult
 from ebbtide.engine.scale_to_zero.declaring import _why_refused
 from ebbtide.engine.scale_to_zero.policies import Policies
-from ebbtide.engine.scale_to_zero.round import Done, _report
+from ebbtide.engine.scale_to_zero.round import StepDone, _report
 from ebbtide.errors import Conflict, EbbtideError, NameTaken, Retryable, TargetTaken, Throttled
 from ebbtide.model.declared import Readiness
 from ebbtide.model.idle import Once, Phase, WakeReason
@@ -76,7 +76,7 @@ def test_of_what_sleeps_everything_but_the_target_may_be_changed() -> None:
 
 
 def test_a_step_that_says_nothing_adds_nothing_to_the_report() -> None:
-    done = [Done(make_policy(), StepResult.NOTED), Done(make_policy(), StepResult.NOTED, "kept up")]
+    done = [StepDone(make_policy(), StepResult.NOTED), StepDone(make_policy(), StepResult.NOTED, "kept up")]
     assert _report(NOW, 2, 0, done, 0).says == "2 policies; web: kept up"
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ebbtide.adapters.clouds import identity
-from ebbtide.adapters.clouds.aws_errors import GONE, Answered, translated
+from ebbtide.adapters.clouds.aws_errors import GONE, AwsAnswered, translated
 from ebbtide.adapters.clouds.joins import Join, ec2_metadata, user_data
 from ebbtide.errors import ConfigError, Final, NotOurs, Unanswered
 from ebbtide.extras import how_to_add
@@ -73,7 +73,7 @@ class Ec2Cloud:
         try:
             with translated(f"launch of {_offer(slot)}", MISMATCH):
                 answer = self._client.run_instances(**request)
-        except Answered as mismatch:
+        except AwsAnswered as mismatch:
             # The token was used with other settings: what it made then is what this slot has.
             return self._made_before(slot, mismatch)
         return self._read(answer["Instances"][0], slot)
@@ -90,7 +90,7 @@ class Ec2Cloud:
                         "Next: add the tag, or remove the instance by hand."
                     )
                 self._client.terminate_instances(InstanceIds=[instance_id])
-        except Answered:
+        except AwsAnswered:
             return
 
     def list_instances(self) -> Sequence[Instance]:
@@ -99,7 +99,7 @@ class Ec2Cloud:
     def close(self) -> None:
         self._client.close()
 
-    def _made_before(self, slot: Slot, mismatch: Answered) -> Instance:
+    def _made_before(self, slot: Slot, mismatch: AwsAnswered) -> Instance:
         what = f"launch of {_offer(slot)}"
         of_slot = {"Name": f"tag:{identity.SLOT}", "Values": [slot.key]}
         for raw in self._described(what, self._of_cluster, of_slot):

@@ -72,7 +72,7 @@ _WAITS = frozenset({"IncorrectInstanceState", "IncorrectState", "ConcurrentTagAc
 _SERVER_ERROR = 500
 
 
-class Answered(Exception):
+class AwsAnswered(Exception):
     """A code that the caller wants to see for itself."""
 
     def __init__(self, code: str) -> None:
@@ -82,7 +82,7 @@ class Answered(Exception):
 
 @contextmanager
 def translated(what: str, wanted: frozenset[str] = frozenset()) -> Iterator[None]:
-    """`wanted` codes come out as `Answered`, all others as errors of Ebbtide."""
+    """`wanted` codes come out as `AwsAnswered`, all others as errors of Ebbtide."""
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
 
@@ -91,7 +91,7 @@ def translated(what: str, wanted: frozenset[str] = frozenset()) -> Iterator[None
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code", "")
         if code in wanted:
-            raise Answered(code) from error
+            raise AwsAnswered(code) from error
         raise meaning(error.response, what) from error
     except BotoCoreError as error:
         raise _unanswered(error, what) from error

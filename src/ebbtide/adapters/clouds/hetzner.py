@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ebbtide.adapters.clouds import identity
-from ebbtide.adapters.clouds.hetzner_errors import Answered, meaning, translated
+from ebbtide.adapters.clouds.hetzner_errors import HetznerAnswered, meaning, translated
 from ebbtide.adapters.clouds.identity import label_value, read_label_value
 from ebbtide.adapters.clouds.joins import Join, hetzner_metadata, user_data
 from ebbtide.errors import ConfigError, NoCapacity, NotOurs, Unanswered
@@ -85,7 +85,7 @@ class HetznerCloud:
         try:
             with translated(what, TAKEN | FULL):
                 return self._read(self._client.servers.create(**request).server, slot)
-        except Answered as answer:
+        except HetznerAnswered as answer:
             if str(answer) in FULL:
                 self._in_group[group] += GROUP_SIZE  # so another is asked until the next look
                 raise meaning(str(answer), "", what) from answer
@@ -105,7 +105,7 @@ class HetznerCloud:
                     )
                 if server.status != "deleting":
                     server.delete()
-        except Answered:
+        except HetznerAnswered:
             return
 
     def list_instances(self) -> Sequence[Instance]:

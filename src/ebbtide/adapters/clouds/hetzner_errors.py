@@ -31,13 +31,13 @@ _THROTTLED = frozenset({"rate_limit_exceeded", "429"})
 _SERVER_ERROR = 500
 
 
-class Answered(Exception):
+class HetznerAnswered(Exception):
     """A code that the caller wants to see for itself."""
 
 
 @contextmanager
 def translated(what: str, wanted: frozenset[str] = frozenset()) -> Iterator[None]:
-    """`wanted` codes come out as `Answered`, all others as errors of Ebbtide."""
+    """`wanted` codes come out as `HetznerAnswered`, all others as errors of Ebbtide."""
     import requests
     from hcloud import APIException
 
@@ -45,7 +45,7 @@ def translated(what: str, wanted: frozenset[str] = frozenset()) -> Iterator[None
         yield
     except APIException as error:
         if str(error.code) in wanted:
-            raise Answered(str(error.code)) from error
+            raise HetznerAnswered(str(error.code)) from error
         raise meaning(str(error.code), error.message, what) from error
     except requests.exceptions.ConnectTimeout as error:
         raise Retryable(f"{what}: Hetzner cannot be reached; nothing was done") from error

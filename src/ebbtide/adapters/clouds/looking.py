@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ebbtide.adapters.clouds import identity
-from ebbtide.adapters.clouds.aws_errors import GONE, Answered, translated
+from ebbtide.adapters.clouds.aws_errors import GONE, AwsAnswered, translated
 from ebbtide.adapters.clouds.hetzner_errors import translated as translated_hetzner
 from ebbtide.adapters.clouds.identity import label_value, read_label_value
 from ebbtide.core.prices import PriceBook
@@ -149,7 +149,7 @@ def read_hetzner(client: Client, locations: Iterable[str], day: str) -> PriceBoo
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class ListedMachine:
     id: str
     instance_type: str
     running: bool
@@ -170,10 +170,10 @@ class Machine:
 
 
 class Adopter(Protocol):
-    def find(self, nodes: Iterable[Node]) -> Mapping[str, Machine]:
+    def find(self, nodes: Iterable[Node]) -> Mapping[str, ListedMachine]:
         """The machine of each node, by the name of the node; those that are not found are left out."""
 
-    def tag(self, machine: Machine, cluster: str, pool: str) -> None:
+    def tag(self, machine: ListedMachine, cluster: str, pool: str) -> None:
         """Repeating it is harmless. Other tags stay as they are."""
 
 
@@ -181,15 +181,15 @@ class Ec2Adopter:
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    def find(self, nodes: Iterable[Node]) -> Mapping[str, Machine]:
+    def find(self, nodes: Iterable[Node]) -> Mapping[str, ListedMachine]:
         return {node.name: found for node in nodes if (found := self._of(node)) is not None}
 
-    def tag(self, machine: Machine, cluster: str, pool: str) -> None:
+    def tag(self, machine: ListedMachine, cluster: str, pool: str) -> None:
         tags = [{"Key": identity.CLUSTER, "Value": cluster}, {"Key": identity.POOL, "Value": pool}]
         with translated(f"tagging of {machine.id}"):
             self._client.create_tags(Resources=[machine.id], Tags=tags)
 
-    def _of(self, node: Node) -> Machine | None:
+    def _of(self, node: Node) -> ListedMachine | None:
         """By its id; without one by its address, if just one machine has it."""
         id = node.instance_id or _last_part(node.provider_id)
         asked: dict[str, Any] = {"InstanceIds": [id]}
@@ -199,7 +199,7 @@ class Ec2Adopter:
         try:
             with translated(f"looking for the instance of node {node.name}", GONE):
                 page = self._client.describe_instances(**asked)
-        except Answered:
+        except AwsAnswered:
             return None
         found = [_ec2_machine(raw) for part in page["Reservations"] for raw in part["Instances"]]
         return found[0] if len(found) == 1 else None
@@ -210,7 +210,7 @@ class HetznerAdopter:
         self._client = client
         self._servers: dict[str, BoundServer] = {}
 
-    def find(self, nodes: Iterable[Node]) -> Mapping[str, Machine]:
+    def find(self, nodes: Iterable[Node]) -> Mapping[str, ListedMachine]:
         with translated_hetzner("the list of servers"):
             servers = self._client.servers.get_all()
         self._servers = {str(server.id): server for server in servers}
@@ -218,7 +218,7 @@ class HetznerAdopter:
         for server in servers:
             for address in _addresses(server):
                 by_address.setdefault(address, []).append(server)
-        found: dict[str, Machine] = {}
+        found: dict[str, ListedMachine] = {}
         for node in nodes:
             id = node.instance_id or _last_part(node.provider_id)
             at = by_address.get(node.private_ip, [])
@@ -227,7 +227,7 @@ class HetznerAdopter:
                 found[node.name] = _hetzner_machine(named)
         return found
 
-    def tag(self, machine: Machine, cluster: str, pool: str) -> None:
+    def tag(self, machine: ListedMachine, cluster: str, pool: str) -> None:
         server = self._servers[machine.id]
         ours = {identity.CLUSTER: label_value(cluster), identity.POOL: label_value(pool)}
         with translated_hetzner(f"labelling of server {machine.id}"):
@@ -238,18 +238,18 @@ def _last_part(provider_id: str) -> str:
     return provider_id.rpartition("/")[2]
 
 
-def _ec2_machine(raw: Mapping[str, Any]) -> Machine:
+def _ec2_machine(raw: Mapping[str, Any]) -> ListedMachine:
     tags = {tag["Key"]: tag["Value"] for tag in raw.get("Tags", ())}
-    return Machine(
+    return ListedMachine(
         raw["InstanceId"], raw.get("InstanceType", ""), raw["State"]["Name"] in ("pending", "running"), tags
     )
 
 
-def _hetzner_machine(server: BoundServer) -> Machine:
+def _hetzner_machine(server: BoundServer) -> ListedMachine:
     labels = server.labels or {}
     ours = {key: read_label_value(labels[key]) for key in (identity.CLUSTER, identity.POOL) if key in labels}
     type_name = (server.server_type.name if server.server_type else "") or ""
-    return Machine(str(server.id), type_name, server.status != "deleting", {**labels, **ours})
+    return ListedMachine(str(server.id), type_name, server.status != "deleting", {**labels, **ours})
 
 
 def _addresses(server: BoundServer) -> Iterator[str]:

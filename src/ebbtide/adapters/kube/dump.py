@@ -39,7 +39,7 @@ class Kinded(Struct, frozen=True):
     kind: str = ""
 
 
-class Document(Struct, frozen=True):
+class DumpDocument(Struct, frozen=True):
     kind: str = ""
     items: list[msgspec.Raw] | None = None
 
@@ -63,7 +63,7 @@ class _Pile:
 def read_dump(body: bytes) -> Dump:
     """`Usage` for what is no such list, is cut off, or has no node in it."""
     try:
-        document = typed.decode(body, Document)
+        document = typed.decode(body, DumpDocument)
     except UNREADABLE as cause:
         cut = "it is cut off" if "truncated" in str(cause) else str(cause)
         raise Usage(f"the dump is no JSON that can be read ({cut}): make it again with {ASK}") from cause
@@ -83,7 +83,7 @@ def read_dump(body: bytes) -> Dump:
     return Dump(assemble(nodes, pods, budgets, storage), tuple(_notes(pile)), dict(used))
 
 
-def _sorted_out(document: Document) -> _Pile:
+def _sorted_out(document: DumpDocument) -> _Pile:
     pile = _Pile()
     for raw in document.items or ():
         try:

@@ -40,7 +40,7 @@ class Details(msgspec.Struct, frozen=True):
     causes: list[Cause] | None = None
 
 
-class Status(msgspec.Struct, frozen=True):
+class StatusBody(msgspec.Struct, frozen=True):
     """The body of an answer that is not a success."""
 
     message: str = ""
@@ -55,17 +55,17 @@ class Status(msgspec.Struct, frozen=True):
 class Refused(Exception):
     """An answer of the API server other than success. The caller translates it."""
 
-    def __init__(self, code: int, status: Status) -> None:
+    def __init__(self, code: int, status: StatusBody) -> None:
         super().__init__(redact(f"{code} {status.message}"))
         self.code = code
         self.status = status
 
 
-def read_status(body: bytes) -> Status:
+def read_status(body: bytes) -> StatusBody:
     try:
-        return typed.decode(body, Status)
+        return typed.decode(body, StatusBody)
     except UNREADABLE:
-        return Status(" ".join(body[:200].decode(errors="replace").split()))
+        return StatusBody(" ".join(body[:200].decode(errors="replace").split()))
 
 
 def refused_reading(refused: Refused, what: str, server: str) -> EbbtideError:
@@ -97,7 +97,7 @@ def refused_acting(refused: Refused, what: str, server: str) -> EbbtideError:
     return Unanswered(said) if code >= SERVER_ERROR else Final(said)
 
 
-def _namespace_ends(status: Status) -> bool:
+def _namespace_ends(status: StatusBody) -> bool:
     return status.caused_by(NAMESPACE_TERMINATING) or "because it is being terminated" in status.message
 
 

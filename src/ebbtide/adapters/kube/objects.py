@@ -20,8 +20,8 @@ from ebbtide.adapters.kube.rules import NotUnderstood, Selector, decode, read_se
 from ebbtide.adapters.kube.scheduling import Understanding
 from ebbtide.adapters.kube.wire import (
     Amounts,
-    Condition,
     Container,
+    ObjectCondition,
     PodSpec,
     Volume,
     WireBudget,
@@ -254,7 +254,7 @@ def _is_spot(labels: Mapping[str, str]) -> bool:
     return any(labels.get(name, "").lower() == value for name, value in names.SPOT.items())
 
 
-def _conditions(conditions: list[Condition] | None) -> Iterator[str]:
+def _conditions(conditions: list[ObjectCondition] | None) -> Iterator[str]:
     """Without Ready, which is known, and without a pressure that is not there, as on every node."""
     for one in conditions or ():
         usual = one.type in PRESSURES and one.status == "False"
@@ -262,7 +262,7 @@ def _conditions(conditions: list[Condition] | None) -> Iterator[str]:
             yield f"{one.type}={one.status}"
 
 
-def _holds(conditions: list[Condition] | None, kind: str) -> bool:
+def _holds(conditions: list[ObjectCondition] | None, kind: str) -> bool:
     return any(c.type == kind and c.status == "True" for c in conditions or ())
 
 

@@ -20,7 +20,7 @@ import urllib3
 
 from ebbtide import typed
 from ebbtide.adapters.kube.connection import Connection, Resource, read_list
-from ebbtide.adapters.kube.errors import GONE, Refused, Status
+from ebbtide.adapters.kube.errors import GONE, Refused, StatusBody
 from ebbtide.adapters.kube.wire import Meta, Struct
 from ebbtide.errors import UNREADABLE, EbbtideError
 
@@ -32,7 +32,7 @@ Wire = TypeVar("Wire")
 Item = TypeVar("Item")
 
 
-class Change(Struct, frozen=True):
+class WatchEvent(Struct, frozen=True):
     type: str
     object: msgspec.Raw
 
@@ -190,9 +190,9 @@ class Follower(Generic[Wire, Item]):
                 self._response = None
 
     def _hear(self, line: bytes) -> None:
-        change = typed.decode(line, Change)
+        change = typed.decode(line, WatchEvent)
         if change.type == "ERROR":
-            status = typed.decode(change.object, Status)
+            status = typed.decode(change.object, StatusBody)
             raise Refused(status.code, status)
         self._heard()
         if change.type == "BOOKMARK":

@@ -35,7 +35,7 @@ class Meta(Struct, frozen=True):
     owner_references: list[Owner] | None = None
 
 
-class Condition(Struct, frozen=True):
+class ObjectCondition(Struct, frozen=True):
     type: str
     status: str
 
@@ -64,7 +64,7 @@ class Attached(Struct, frozen=True):
 
 class NodeStatus(Struct, frozen=True):
     allocatable: Amounts | None = None
-    conditions: list[Condition] | None = None
+    conditions: list[ObjectCondition] | None = None
     addresses: list[Address] | None = None
     volumes_attached: list[Attached] | None = None
     volumes_in_use: list[str] | None = None
@@ -136,7 +136,7 @@ class ContainerStatus(Struct, frozen=True):
 
 class PodStatus(Struct, frozen=True):
     phase: str = "Unknown"
-    conditions: list[Condition] | None = None
+    conditions: list[ObjectCondition] | None = None
     container_statuses: list[ContainerStatus] | None = None
 
 
@@ -146,7 +146,7 @@ class WirePod(Struct, frozen=True):
     status: PodStatus = PodStatus()
 
 
-class BudgetSpec(Struct, frozen=True):
+class BudgetSpecPart(Struct, frozen=True):
     selector: msgspec.Raw = ABSENT
 
 
@@ -157,7 +157,7 @@ class BudgetStatus(Struct, frozen=True):
 
 class WireBudget(Struct, frozen=True):
     metadata: Meta
-    spec: BudgetSpec = BudgetSpec()
+    spec: BudgetSpecPart = BudgetSpecPart()
     status: BudgetStatus = BudgetStatus()
 
 

@@ -60,7 +60,7 @@ class KubeWorkloads:
         self._events = Events(connection)
         self._teller = ThreadPoolExecutor(1, "events")
         """A wake does not wait until it was told."""
-        self._waits = Waits(connection)
+        self._waits = ReadyWaits(connection)
         self._autoscalers: Follower[WireAutoscaler, tuple[WorkloadRef | None, str]] | None = None
         self._index: tuple[int, Mapping[WorkloadRef | None, str]] = (-1, {})
         if watching:
@@ -161,7 +161,7 @@ class Wait:
     waiting: int = 0
 
 
-class Waits:
+class ReadyWaits:
     """Watches of single workloads, each shared by all who wait for it and gone with the last of them."""
 
     def __init__(self, connection: Connection) -> None:

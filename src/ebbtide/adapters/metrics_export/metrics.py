@@ -22,7 +22,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from ebbtide import __version__
 from ebbtide.adapters.metrics_export.consolidations import ConsolidationMetrics
-from ebbtide.adapters.metrics_export.states import Look, PolicyStates, States, WakeMetrics
+from ebbtide.adapters.metrics_export.states import ClusterLook, PolicyStates, States, WakeMetrics
 from ebbtide.core.nodes.gates import REPLACED
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Outcome
@@ -39,7 +39,7 @@ class MetricsRegistry:
         self.registry = CollectorRegistry()
         self.now = now
         self.lock = threading.Lock()
-        self.looks: dict[str, Look] = {}
+        self.looks: dict[str, ClusterLook] = {}
         """The last look at each cluster whose lease is held here."""
         self.clusters: dict[str, ClusterMetrics] = {}
         Info("ebbtide_build", "Which Ebbtide this is.", registry=self.registry).info({"version": __version__})
@@ -102,7 +102,7 @@ class ClusterMetrics:
     def looked(self, snapshot: Snapshot, record: Record) -> None:
         self.sees_cluster = bool(snapshot.cluster.nodes)
         with self._metrics.lock:
-            self._metrics.looks[self._cluster] = Look(self._settings, snapshot, record)
+            self._metrics.looks[self._cluster] = ClusterLook(self._settings, snapshot, record)
 
     def decided(self, decision: Decision) -> None:
         self._metrics.decisions.labels(self._cluster, decision.action).inc()

@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ClusterLook:
     settings: Settings
     snapshot: Snapshot
     record: Record
@@ -80,7 +80,7 @@ def _state(node: Node, leaving: bool) -> str:
 
 class Looks(Protocol):
     lock: threading.Lock
-    looks: dict[str, Look]
+    looks: dict[str, ClusterLook]
 
 
 class States(Collector):
@@ -96,7 +96,7 @@ class States(Collector):
             looks = dict(self._source.looks)
         return self._families(looks)
 
-    def _families(self, looks: Mapping[str, Look]) -> Iterable[Metric]:
+    def _families(self, looks: Mapping[str, ClusterLook]) -> Iterable[Metric]:
         nodes = _family("ebbtide_nodes", "Nodes by pool and state.", "pool", "state")
         cost = _family("ebbtide_cost_per_hour", "What the workers cost an hour, by currency.", "currency")
         unpriced = _family("ebbtide_nodes_unpriced", "Workers whose price is not known.")
@@ -137,7 +137,7 @@ def _family(name: str, says: str, *labels: str) -> GaugeMetricFamily:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenCluster:
     at: float
     named: tuple[tuple[str, IdleState], ...] = ()
     unlisted: int = 0
@@ -149,7 +149,7 @@ class PolicyStates(Collector):
         self._most = most
         self._lock = threading.Lock()
         self._stores: dict[str, PolicyStore] = {}
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, SeenCluster] = {}
 
     def follow(self, cluster: str, store: PolicyStore) -> None:
         self._stores[cluster] = store
@@ -174,13 +174,13 @@ class PolicyStates(Collector):
             _log.warning("the policies of %s could not be read for their metrics: %s", cluster, error)
             self._seen.pop(cluster, None)  # old news would look like an idle policy
 
-    def _look(self, store: PolicyStore) -> Seen:
+    def _look(self, store: PolicyStore) -> SeenCluster:
         states = {state.policy_id: state for state in store.list_states()}
         policies = store.list_policies(limit=self._most)
         named = tuple((policy.name, states[policy.id]) for policy in policies if policy.id in states)
-        return Seen(self._now(), named, max(0, len(states) - len(named)))
+        return SeenCluster(self._now(), named, max(0, len(states) - len(named)))
 
-    def _families(self, looks: dict[str, Seen]) -> Iterable[Metric]:
+    def _families(self, looks: dict[str, SeenCluster]) -> Iterable[Metric]:
         idle = _family(
             "philotes_scaling_idle_duration_seconds",
             "For how long it has been idle; 0 while in use.",

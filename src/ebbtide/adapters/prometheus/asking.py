@@ -36,7 +36,7 @@ class Data(msgspec.Struct, frozen=True, rename="camel"):
     result: msgspec.Raw
 
 
-class Answer(msgspec.Struct, frozen=True, rename="camel"):
+class PrometheusAnswer(msgspec.Struct, frozen=True, rename="camel"):
     status: str
     data: Data | None = None
     error: str = ""
@@ -137,7 +137,7 @@ def read_curves(code: int, body: bytes) -> list[Curve]:
 
 def _data(code: int, body: bytes) -> Data:
     try:
-        answer = typed.decode(body, Answer)
+        answer = typed.decode(body, PrometheusAnswer)
     except UNREADABLE as cause:
         raise Unknown(
             f"the answer ({code}) is not one of Prometheus: check its address", failed=True

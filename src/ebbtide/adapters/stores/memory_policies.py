@@ -25,7 +25,7 @@ from ebbtide.adapters.stores.codec.policies import (
 )
 from ebbtide.adapters.stores.policy_guards import (
     NOT_THERE,
-    Stored,
+    StoredPolicy,
     each_alone,
     key_refusal,
     policy_refusal,
@@ -145,7 +145,7 @@ class MemoryPolicies:
         with self._lock:
             rev, _ = self._tables.states.get(state.policy_id, (0, ""))
             if rev == 0 or rev != state.rev:
-                raise state_refusal(state, Stored(rev))
+                raise state_refusal(state, StoredPolicy(rev))
             if once is not None and not self._use_up(once):
                 raise key_refusal(once.key)
             self._tables.states[state.policy_id] = (written.rev, body)
@@ -203,9 +203,9 @@ class MemoryPolicies:
             key = day_key(day)
             kept[key] = added(kept[key], day) if key in kept else day
 
-    def _stored_policy(self, policy_id: str) -> Stored:
+    def _stored_policy(self, policy_id: str) -> StoredPolicy:
         found = self._tables.policies.get(policy_id)
-        return NOT_THERE if found is None else Stored(found[0])
+        return NOT_THERE if found is None else StoredPolicy(found[0])
 
     def _forget_claims(self, policy_id: str) -> None:
         if policy_id in self._tables.policies:

@@ -26,24 +26,24 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredPolicy:
     """The last write of a row: its number and its nonce; number 0 is a row that is not there."""
 
     number: int = 0
     nonce: str = ""
 
 
-NOT_THERE = Stored()
+NOT_THERE = StoredPolicy()
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class PolicyAttempt:
     """A conditional write on its way. Its nonce tells our own write from somebody else's."""
 
     nonce: str
     reply_lost: bool = False
 
-    def was_carried_out(self, stored: Stored, expected: int, what: str) -> bool:
+    def was_carried_out(self, stored: StoredPolicy, expected: int, what: str) -> bool:
         """Whether the stored row is what this attempt wrote; `Unanswered` where nobody can tell any more."""
         if stored.nonce == self.nonce:
             return True
@@ -55,7 +55,7 @@ class Attempt:
         return False
 
 
-def policy_refusal(policy: Policy, stored: Stored, holder: str) -> EbbtideError | None:
+def policy_refusal(policy: Policy, stored: StoredPolicy, holder: str) -> EbbtideError | None:
     """Why the policy may not be written; `holder` is the id of the policy that has its name."""
     if stored.number != policy.version:
         return version_refusal(policy.id, policy.version, stored)
@@ -78,7 +78,7 @@ def key_refusal(key: str) -> KeyUsed:
     return KeyUsed(f"{key} was used before; nothing was changed")
 
 
-def version_refusal(policy_id: str, version: int, stored: Stored) -> Conflict:
+def version_refusal(policy_id: str, version: int, stored: StoredPolicy) -> Conflict:
     if not stored.number:
         return Conflict(f"the policy {policy_id} is no longer there: somebody else deleted it")
     if not version:
@@ -88,7 +88,7 @@ def version_refusal(policy_id: str, version: int, stored: Stored) -> Conflict:
     )
 
 
-def state_refusal(state: IdleState, stored: Stored) -> Conflict:
+def state_refusal(state: IdleState, stored: StoredPolicy) -> Conflict:
     if not stored.number:
         return Conflict(f"the policy {state.policy_id} has no state any more: somebody else deleted it")
     return Conflict(

@@ -17,7 +17,7 @@ NOT_READ = Reading(problem="it was not read")
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ActivityLook:
     """What was seen for one policy in one round."""
 
     readings: Mapping[str, Reading] = field(default_factory=dict)
@@ -37,21 +37,21 @@ class Look:
     """Of the pool that is the target; none where it is no pool, or the nodes could not be seen."""
 
 
-class Verdict(StrEnum):
+class ActivityVerdict(StrEnum):
     ACTIVE = "active"
     QUIET = "quiet"
     UNKNOWN = "unknown"
 
 
 def listen(
-    policy: Policy, state: IdleState, look: Look, defaults: ZeroDefaults, now: int
-) -> tuple[Verdict, str]:
+    policy: Policy, state: IdleState, look: ActivityLook, defaults: ZeroDefaults, now: int
+) -> tuple[ActivityVerdict, str]:
     """What the signals say together, and the one that decides."""
     unknown = ""
     for signal in policy.signals:
         if signal.kind is SignalKind.REPORTED:
             if now - state.last_activity_at < max(1, defaults.check_interval_seconds):
-                return Verdict.ACTIVE, "activity was reported"
+                return ActivityVerdict.ACTIVE, "activity was reported"
             continue
         reading = look.readings.get(signal.query, NOT_READ)
         if reading.value is None or not isfinite(reading.value):
@@ -59,8 +59,10 @@ def listen(
                 unknown or f"{signal.kind} is {'failing' if reading.failed else 'unknown'}: {reading.problem}"
             )
         elif reading.value > signal.threshold:
-            return Verdict.ACTIVE, f"{signal.kind} is {reading.value:g}, above {signal.threshold:g}"
-    return (Verdict.UNKNOWN, unknown) if unknown else (Verdict.QUIET, "no signal shows activity")
+            return ActivityVerdict.ACTIVE, f"{signal.kind} is {reading.value:g}, above {signal.threshold:g}"
+    return (
+        (ActivityVerdict.UNKNOWN, unknown) if unknown else (ActivityVerdict.QUIET, "no signal shows activity")
+    )
 
 
 def not_watched(policy: Policy) -> str:
@@ -73,13 +75,15 @@ def not_watched(policy: Policy) -> str:
     return "" if policy.signals else "it has no signals, so idleness is not watched"
 
 
-def needs_workloads(policy: Policy, state: IdleState, look: Look, defaults: ZeroDefaults, now: int) -> bool:
+def needs_workloads(
+    policy: Policy, state: IdleState, look: ActivityLook, defaults: ZeroDefaults, now: int
+) -> bool:
     """Whether the next step depends on what the cluster shows; a busy target is not asked about."""
     if not policy.target.workloads:
         return False
     if state.phase is not Phase.ACTIVE:
         return True
-    return not not_watched(policy) and listen(policy, state, look, defaults, now)[0] is Verdict.QUIET
+    return not not_watched(policy) and listen(policy, state, look, defaults, now)[0] is ActivityVerdict.QUIET
 
 
 def idle_threshold(policy: Policy, defaults: ZeroDefaults) -> int:
@@ -87,7 +91,7 @@ def idle_threshold(policy: Policy, defaults: ZeroDefaults) -> int:
     return defaults.idle_threshold_seconds if own is None else own
 
 
-def counts_from(policy: Policy, state: IdleState, look: Look) -> int:
+def counts_from(policy: Policy, state: IdleState, look: ActivityLook) -> int:
     """The latest creation, deployment or wake: idleness counts from then at the earliest."""
     started = [policy.created_at, state.last_wake_at or 0]
     for each in look.workloads:
@@ -95,7 +99,7 @@ def counts_from(policy: Policy, state: IdleState, look: Look) -> int:
     return max(started)
 
 
-def may_not_fall(state: IdleState, look: Look, now: int) -> str:
+def may_not_fall(state: IdleState, look: ActivityLook, now: int) -> str:
     """Why not, although it is idle; nothing where it may."""
     if state.paused:
         return "the policy is paused"
@@ -110,7 +114,7 @@ def may_not_fall(state: IdleState, look: Look, now: int) -> str:
     return look.gate
 
 
-def zero_by_hand(policy: Policy, look: Look) -> str:
+def zero_by_hand(policy: Policy, look: ActivityLook) -> str:
     """Nobody here put it to zero, so it is left there until somebody scales it up or wakes it."""
     if not look.workloads or look.missing or any(each.replicas for each in look.workloads):
         return ""

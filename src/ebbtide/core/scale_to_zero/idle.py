@@ -14,8 +14,8 @@ from enum import StrEnum
 from typing import Any
 
 from ebbtide.core.scale_to_zero.activity import (
-    Look,
-    Verdict,
+    ActivityLook,
+    ActivityVerdict,
     counts_from,
     idle_threshold,
     listen,
@@ -70,7 +70,9 @@ class IdleStep:
     """Of the wake that is wanted."""
 
 
-def evaluate(policy: Policy, state: IdleState, look: Look, defaults: ZeroDefaults, now: int) -> IdleStep:
+def evaluate(
+    policy: Policy, state: IdleState, look: ActivityLook, defaults: ZeroDefaults, now: int
+) -> IdleStep:
     state = not_from_the_future(state, now)
     match state.phase:
         case Phase.ACTIVE | Phase.IDLE:
@@ -101,13 +103,15 @@ def not_from_the_future(state: IdleState, now: int) -> IdleState:
     return replace(state, **late)
 
 
-def _awake(policy: Policy, state: IdleState, look: Look, defaults: ZeroDefaults, now: int) -> IdleStep:
+def _awake(
+    policy: Policy, state: IdleState, look: ActivityLook, defaults: ZeroDefaults, now: int
+) -> IdleStep:
     if not_watched(policy):
         return stay_up(policy, state, "", now, now)
     verdict, why = listen(policy, state, look, defaults, now)
-    if verdict is Verdict.ACTIVE:
+    if verdict is ActivityVerdict.ACTIVE:
         return stay_up(policy, replace(state, last_activity_at=_activity(state, now)), "", now, now)
-    if verdict is Verdict.UNKNOWN:
+    if verdict is ActivityVerdict.UNKNOWN:
         return stay_up(policy, state, why, now, min(state.checked_at, now))
     if look.problem:
         return stay_up(policy, state, look.problem, now, min(state.checked_at, now))
@@ -132,7 +136,7 @@ def _awake(policy: Policy, state: IdleState, look: Look, defaults: ZeroDefaults,
     return _idle(policy, state, look, defaults, now)
 
 
-def _idle(policy: Policy, state: IdleState, look: Look, defaults: ZeroDefaults, now: int) -> IdleStep:
+def _idle(policy: Policy, state: IdleState, look: ActivityLook, defaults: ZeroDefaults, now: int) -> IdleStep:
     since = state.idle_since or now
     if now - state.checked_at > look.gap_seconds:
         ended = open_stretch(policy, state, state.checked_at)
@@ -156,7 +160,7 @@ def _idle(policy: Policy, state: IdleState, look: Look, defaults: ZeroDefaults, 
     return IdleStep(fall(state, look, now), Wanted.FALL, stretches, says)
 
 
-def fall(state: IdleState, look: Look, now: int) -> IdleState:
+def fall(state: IdleState, look: ActivityLook, now: int) -> IdleState:
     """The state to write before anything is scaled to zero. `idle_since` tells an idle target, which new
     activity brings back, from one that a schedule put to sleep."""
     known = {one.ref: one.replicas for one in state.remembered}
@@ -185,13 +189,15 @@ def at_zero(policy: Policy, state: IdleState, now: int) -> IdleStep:
     return IdleStep(zero, Wanted.FINISH, _some(ended), f"{policy.target} is at zero")
 
 
-def _falling(policy: Policy, state: IdleState, look: Look, defaults: ZeroDefaults, now: int) -> IdleStep:
+def _falling(
+    policy: Policy, state: IdleState, look: ActivityLook, defaults: ZeroDefaults, now: int
+) -> IdleStep:
     if look.problem:
         return IdleStep(state)
     why = may_not_fall(state, look, now) or _no_reason_to_sleep(policy, state)
     if not why and not _by_schedule(policy, state):
         verdict, said = listen(policy, state, look, defaults, now)
-        why = "" if verdict is Verdict.QUIET else said
+        why = "" if verdict is ActivityVerdict.QUIET else said
     if why:
         return IdleStep(state, Wanted.WAKE, says=f"going to zero was given up: {why}")
     if any(each.replicas for each in look.workloads):
@@ -199,7 +205,9 @@ def _falling(policy: Policy, state: IdleState, look: Look, defaults: ZeroDefault
     return at_zero(policy, state, now)
 
 
-def _asleep(policy: Policy, state: IdleState, look: Look, defaults: ZeroDefaults, now: int) -> IdleStep:
+def _asleep(
+    policy: Policy, state: IdleState, look: ActivityLook, defaults: ZeroDefaults, now: int
+) -> IdleStep:
     if look.problem:
         return IdleStep(state)
     if look.missing and not look.workloads:
@@ -230,7 +238,7 @@ def _asleep(policy: Policy, state: IdleState, look: Look, defaults: ZeroDefaults
         return IdleStep(state, Wanted.WAKE, says="it is to be kept up: waking", reason=WakeReason.MANUAL)
     if not _by_schedule(policy, state):
         verdict, why = listen(policy, state, look, defaults, now)
-        if verdict is Verdict.ACTIVE:
+        if verdict is ActivityVerdict.ACTIVE:
             return IdleStep(state, Wanted.WAKE, says=f"activity while at zero: {why}")
     state, stretches = _roll(policy, state, look.rate, now)
     return IdleStep(state, stretches=stretches)
@@ -247,7 +255,7 @@ def _by_schedule(policy: Policy, state: IdleState) -> bool:
     return state.idle_since is None and any(schedule.sleeps for schedule in policy.schedules)
 
 
-def _waking(policy: Policy, state: IdleState, look: Look, now: int) -> IdleStep:
+def _waking(policy: Policy, state: IdleState, look: ActivityLook, now: int) -> IdleStep:
     if look.problem:
         return IdleStep(state)
     if state.last_scaled_at == 0:
@@ -292,7 +300,9 @@ def _a_day_without_wake(state: IdleState, now: int) -> bool:
     return state.extra_keep_alive_seconds > 0 and now - newest >= DAY_SECONDS
 
 
-def _keep(state: IdleState, look: Look, now: int, stretches: tuple[Stretch, ...], says: str = "") -> IdleStep:
+def _keep(
+    state: IdleState, look: ActivityLook, now: int, stretches: tuple[Stretch, ...], says: str = ""
+) -> IdleStep:
     """Still idle. That it was looked at is written often enough that no silence is mistaken for a look,
     and no more often."""
     if stretches or says or 2 * (now - state.checked_at) >= look.gap_seconds:

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from ebbtide.core.scale_to_zero import idle, rules
 from ebbtide.core.scale_to_zero import wake as waking
-from ebbtide.core.scale_to_zero.activity import Look, may_not_fall
+from ebbtide.core.scale_to_zero.activity import ActivityLook, may_not_fall
 from ebbtide.core.scale_to_zero.idle import IdleStep, Wanted
 from ebbtide.core.scale_to_zero.rules import Due, price_each, replicas_in, with_base
 from ebbtide.core.step import Step
@@ -49,7 +49,7 @@ class Observed:
     """What one policy's machine sees."""
 
     policy: Policy
-    look: Look
+    look: ActivityLook
     defaults: ZeroDefaults
     due: Due | None = None
     """The schedule to be answered next."""
@@ -121,7 +121,7 @@ def absorb(
     return TargetStep(state)
 
 
-def _is_open(state: IdleState, due: Due, look: Look, now: int) -> bool:
+def _is_open(state: IdleState, due: Due, look: ActivityLook, now: int) -> bool:
     """Whether the schedule is to be answered now."""
     return due.at > state.scheduled_until and not must_wait(state, due, look, now)
 
@@ -153,7 +153,7 @@ def ready(state: IdleState, observed: Observed, now: float) -> TargetStep:
     return TargetStep(end.state, (), end.stretches, end.says, LogKind.WAKE)
 
 
-def must_wait(state: IdleState, due: Due, look: Look, now: int) -> str:
+def must_wait(state: IdleState, due: Due, look: ActivityLook, now: int) -> str:
     """Why a schedule that is due cannot be answered yet. It stays due, and the policy is looked at as if it
     were not: a wake in progress must end before the schedule can put the target to sleep again."""
     if state.phase not in AWAKE and state.phase is not Phase.WAKING:
@@ -237,7 +237,7 @@ def _said(due: Due) -> str:
     return f"schedule {due.schedule.cron} ({due.schedule.zone})"
 
 
-def _scaled_by_another(look: Look) -> str:
+def _scaled_by_another(look: ActivityLook) -> str:
     scaler = next((each for each in look.workloads if each.autoscaler), None)
     return f"HorizontalPodAutoscaler {scaler.autoscaler} scales {scaler.ref}" if scaler else ""
 

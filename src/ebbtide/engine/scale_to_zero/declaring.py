@@ -20,8 +20,8 @@ from ebbtide.core.scale_to_zero import declared
 from ebbtide.core.scale_to_zero.policy_checks import PolicyProblem, check_policy
 from ebbtide.engine.leased import Leased
 from ebbtide.engine.scale_to_zero.context import PolicyContext
-from ebbtide.engine.scale_to_zero.policies import Change, Policies, PolicyRefused
-from ebbtide.engine.scale_to_zero.reporting import Reporting, Seen, has_time
+from ebbtide.engine.scale_to_zero.policies import PlannedChange, Policies, PolicyRefused
+from ebbtide.engine.scale_to_zero.reporting import Reporting, SeenDeclarations, has_time
 from ebbtide.engine.scale_to_zero.waking import Waking
 from ebbtide.errors import EbbtideError, NameTaken, TargetTaken
 from ebbtide.model.declared import Declaration, Readiness, declared_by, declaring_kind
@@ -32,7 +32,7 @@ ASLEEP = (Phase.FALLING, Phase.ZERO)
 AT_ONCE = 100
 """Policies that are written together. The lease is looked at in between."""
 
-_Wanted = tuple[Declaration, Change]
+_Wanted = tuple[Declaration, PlannedChange]
 
 
 class Declaring:
@@ -43,19 +43,19 @@ class Declaring:
         self._store = ports.policies
         self._book = Policies(ports.policies, ports.clock, ports.new_id)
         self._reporting = Reporting(context)
-        self._seen = Seen()
+        self._seen = SeenDeclarations()
 
     def apply(self, leased: Leased) -> list[str]:
         """Bring the store to what the objects say; what was done, in sentences. To be called under the lease
         `policies`. Where the objects cannot all be read, everything stays as it is."""
-        self._seen = Seen()
+        self._seen = SeenDeclarations()
         if self._declarations is None:
             return []
         try:
             found = declared.in_order(self._declarations.read())
         except EbbtideError as error:
             return [f"policies of Kubernetes objects were left as they are: {error}"]
-        seen = self._seen = Seen(found)
+        seen = self._seen = SeenDeclarations(found)
         # States before policies, as in a round. Crash table: target-changes.
         states = {state.policy_id: state for state in self._store.list_states()}
         stored = {policy.name: policy for policy in self._book.all()}
@@ -84,7 +84,7 @@ class Declaring:
 
     def _change(
         self, one: Declaration, stored: Mapping[str, Policy], claims: declared.Claims
-    ) -> Change | None:
+    ) -> PlannedChange | None:
         """What the object asks for, if anything."""
         origin = one.ref.origin
         known = self._seen.applied.get(origin)
@@ -100,9 +100,9 @@ class Declaring:
                 problem.says,
             )
             return None
-        return Change(wanted, known)
+        return PlannedChange(wanted, known)
 
-    def _is_written(self, one: Declaration, change: Change) -> bool:
+    def _is_written(self, one: Declaration, change: PlannedChange) -> bool:
         policy = self._seen.applied.get(one.ref.origin)
         return policy is not None and policy.target == change.policy.target
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import chain
 
-from ebbtide.core.scale_to_zero.activity import Look, idle_threshold, not_watched
+from ebbtide.core.scale_to_zero.activity import ActivityLook, idle_threshold, not_watched
 from ebbtide.core.scale_to_zero.node_first import NodeRoom, ready_nodes
 from ebbtide.core.scale_to_zero.rates import Rates, empty_room_price, rate_of, realised_share, with_realised
 from ebbtide.engine.scale_to_zero.context import PolicyContext
@@ -28,7 +28,7 @@ Seen = Workload | EbbtideError
 
 
 @dataclass(slots=True)
-class Scene:
+class PolicyScene:
     """What one round sees."""
 
     now: int
@@ -48,7 +48,7 @@ class Looking:
         self._gating = gating
         self._ports = context.ports
 
-    def look(self, policies: Sequence[Policy], states: Iterable[IdleState]) -> Scene:
+    def look(self, policies: Sequence[Policy], states: Iterable[IdleState]) -> PolicyScene:
         watched = (policy for policy in policies if not not_watched(policy))
         of_signals = (signal.query for policy in watched for signal in policy.signals)
         of_rules = (rule.metric for policy in policies if policy.enabled for rule in policy.rules)
@@ -61,7 +61,7 @@ class Looking:
         rates = Rates(settings.pools, view)
         sleeping = (state for state in states if state.phase is Phase.ZERO)
         room = empty_room_price(view, settings.pools) if view is not None else None
-        return Scene(
+        return PolicyScene(
             now,
             {query: _fresh(reading, now, limit) for query, reading in zip(queries, found, strict=True)},
             rates,
@@ -78,7 +78,7 @@ class Looking:
             return self._ports.cluster.read()
         return None
 
-    def read_workloads(self, refs: Sequence[WorkloadRef], scene: Scene) -> None:
+    def read_workloads(self, refs: Sequence[WorkloadRef], scene: PolicyScene) -> None:
         wanted = list(dict.fromkeys(refs))
         threads = min(self._ports.threads, len(wanted))
         if threads <= 1:
@@ -97,7 +97,7 @@ class Looking:
         except EbbtideError as error:
             return error
 
-    def look_at(self, policy: Policy, state: IdleState, scene: Scene) -> Look:
+    def look_at(self, policy: Policy, state: IdleState, scene: PolicyScene) -> ActivityLook:
         there: list[Workload] = []
         missing: list[WorkloadRef] = []
         problem = ""
@@ -112,7 +112,7 @@ class Looking:
                 case _:
                     problem = f"{ref} was not read"
         pool, view = policy.target.pool, scene.rates.view
-        return Look(
+        return ActivityLook(
             scene.readings,
             tuple(there),
             tuple(missing),
@@ -124,7 +124,7 @@ class Looking:
             ready_nodes(view, pool) if pool and view is not None else None,
         )
 
-    def _gate(self, policy: Policy, state: IdleState, scene: Scene) -> str:
+    def _gate(self, policy: Policy, state: IdleState, scene: PolicyScene) -> str:
         """Asked only of those that may be about to sleep: it takes calls to the cluster."""
         quiet = scene.now - state.idle_since if state.idle_since is not None else 0
         near = quiet >= idle_threshold(policy, self._context.defaults) or any(
@@ -132,7 +132,9 @@ class Looking:
         )
         return self._gating.why_not(policy) if near and state.phase in UP else ""
 
-    def _rate(self, policy: Policy, state: IdleState, there: Sequence[Workload], scene: Scene) -> Rate | None:
+    def _rate(
+        self, policy: Policy, state: IdleState, there: Sequence[Workload], scene: PolicyScene
+    ) -> Rate | None:
         if not self._context.defaults.cost_tracking and policy.max_hourly_cost is None:
             return None
         if state.phase in UP:

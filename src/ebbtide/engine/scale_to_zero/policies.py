@@ -38,7 +38,7 @@ class PolicyRefused(Usage):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PlannedChange:
     """What applying a policy would do."""
 
     policy: Policy
@@ -85,7 +85,7 @@ class Policies:
         self._refuse(policy)
         return self._replace(policy)
 
-    def plan(self, wanted: Sequence[Policy], origin: str | None = None) -> list[Change]:
+    def plan(self, wanted: Sequence[Policy], origin: str | None = None) -> list[PlannedChange]:
         """What it would take that there are these, by their names, and what speaks against each; nothing is
         written. Without `origin` that of a known one stays."""
         stored = {policy.name: policy for policy in self.all()}
@@ -100,12 +100,12 @@ class Policies:
             for change in changes
         ]
 
-    def carry_out(self, change: Change) -> Policy:
+    def carry_out(self, change: PlannedChange) -> Policy:
         if change.known is None:
             return self._create(change.policy)
         return change.known if change.policy == change.known else self._replace(change.policy)
 
-    def carry_out_all(self, changes: Sequence[Change]) -> list[Policy | EbbtideError]:
+    def carry_out_all(self, changes: Sequence[PlannedChange]) -> list[Policy | EbbtideError]:
         """In their order, as `carry_out` does one, but neighbours that need no more than one write each are
         written together. For each: the policy as written, or why it was not."""
         done: list[Policy | EbbtideError] = []
@@ -157,14 +157,14 @@ class Policies:
     def _state(self, policy_id: str) -> IdleState:
         return self.store.find_state(policy_id) or IdleState(policy_id)
 
-    def _put_all(self, changes: Sequence[Change]) -> Sequence[Policy | EbbtideError]:
+    def _put_all(self, changes: Sequence[PlannedChange]) -> Sequence[Policy | EbbtideError]:
         made = (
             self._fresh(each.policy) if each.known is None else self._changed(each.policy, each.known)
             for each in changes
         )
         return self.store.put_policies([(policy, [entry]) for policy, entry in made])
 
-    def _tried(self, change: Change) -> Policy | EbbtideError:
+    def _tried(self, change: PlannedChange) -> Policy | EbbtideError:
         try:
             return self.carry_out(change)
         except EbbtideError as error:
@@ -226,9 +226,9 @@ def _written(policy: Policy) -> tuple[Schedule, ...]:
     return tuple(replace(each, written_at=written_at(policy, each)) for each in policy.schedules)
 
 
-def _change(policy: Policy, known: Policy | None, origin: str | None) -> Change:
+def _change(policy: Policy, known: Policy | None, origin: str | None) -> PlannedChange:
     if known is None:
-        return Change(replace(policy, origin=origin or ""), None)
+        return PlannedChange(replace(policy, origin=origin or ""), None)
     kept = replace(
         policy,
         id=known.id,
@@ -238,4 +238,4 @@ def _change(policy: Policy, known: Policy | None, origin: str | None) -> Change:
         origin=known.origin if origin is None else origin,
         schedules=stamped(policy.schedules, known.schedules, 0),
     )
-    return Change(kept, known)
+    return PlannedChange(kept, known)

@@ -25,7 +25,7 @@ AT_ONCE = 100
 
 
 @dataclass(slots=True)
-class Seen:
+class SeenDeclarations:
     """What one round knows of the objects and their policies."""
 
     declarations: Sequence[Declaration] = ()
@@ -51,7 +51,7 @@ class Reporting:
         self._store = context.ports.policies
         self._threads = max(1, context.ports.threads)
 
-    def tell(self, seen: Seen, leased: Leased) -> list[str]:
+    def tell(self, seen: SeenDeclarations, leased: Leased) -> list[str]:
         """What went wrong, in sentences."""
         port = self._context.ports.declarations
         if port is None or not seen.declarations:
@@ -75,7 +75,7 @@ class Reporting:
         late = f"there was no time: {objects} not told how the policy is doing; the next round tells"
         return [*filter(None, said), *([late] if left else [])]
 
-    def _news(self, seen: Seen, states: Mapping[str, IdleState]) -> Iterator[_News]:
+    def _news(self, seen: SeenDeclarations, states: Mapping[str, IdleState]) -> Iterator[_News]:
         """Without a question to the ledger: thousands of objects have nothing new most of the time."""
         now = self._context.now
         for one in seen.declarations:

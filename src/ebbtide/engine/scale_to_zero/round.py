@@ -18,7 +18,7 @@ from functools import partial
 
 from ebbtide.collector import collector_paused
 from ebbtide.core.scale_to_zero import machine, rules
-from ebbtide.core.scale_to_zero.activity import Look, needs_workloads, not_watched
+from ebbtide.core.scale_to_zero.activity import ActivityLook, needs_workloads, not_watched
 from ebbtide.core.scale_to_zero.machine import AWAKE, Observed, StepResult, check_invariants
 from ebbtide.core.scale_to_zero.node_first import settings_for
 from ebbtide.engine.leased import Leased, released
@@ -26,7 +26,7 @@ from ebbtide.engine.rounds import InvariantBroken, advance_work, refuse_if_broke
 from ebbtide.engine.scale_to_zero.context import PolicyContext
 from ebbtide.engine.scale_to_zero.declaring import Declaring
 from ebbtide.engine.scale_to_zero.gating import Gating
-from ebbtide.engine.scale_to_zero.look import Looking, Scene
+from ebbtide.engine.scale_to_zero.look import Looking, PolicyScene
 from ebbtide.engine.scale_to_zero.policy_machine import PolicyMachine
 from ebbtide.engine.scale_to_zero.waking import Waking
 from ebbtide.errors import EbbtideError, LeaseLost
@@ -60,7 +60,7 @@ class RoundReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class StepDone:
     """What came of one policy's step."""
 
     policy: Policy
@@ -150,7 +150,7 @@ class IdleRounds:
         known = [(each, states[each.id]) for each in at_work.values() if each.id in states]
         return settings_for(settings, known)
 
-    def _subject(self, policy: Policy, state: IdleState, scene: Scene) -> _Subject:
+    def _subject(self, policy: Policy, state: IdleState, scene: PolicyScene) -> _Subject:
         subject = _Subject(policy, state)
         if not policy.enabled or state.paused:
             return subject
@@ -167,13 +167,13 @@ class IdleRounds:
             known = self._fires[(cron, zone)] = rules.fires_around(cron, zone, now)
         return known
 
-    def _asks(self, subject: _Subject, scene: Scene) -> bool:
+    def _asks(self, subject: _Subject, scene: PolicyScene) -> bool:
         if subject.due is not None or subject.rule is not None:
             return True
-        blank = Look(scene.readings)
+        blank = ActivityLook(scene.readings)
         return needs_workloads(subject.policy, subject.state, blank, self._context.defaults, scene.now)
 
-    def _plan(self, subjects: Sequence[_Subject], scene: Scene, leased: Leased) -> list[PolicyMachine]:
+    def _plan(self, subjects: Sequence[_Subject], scene: PolicyScene, leased: Leased) -> list[PolicyMachine]:
         """The machines that have more to do than to write a state, in their order; the rest is written."""
         quiet: list[IdleState] = []
         found: list[tuple[int, PolicyMachine]] = []
@@ -192,7 +192,7 @@ class IdleRounds:
             self._ports.policies.write_states(quiet)
         return [run for _, run in sorted(found, key=lambda each: each[0])]
 
-    def _observed(self, subject: _Subject, scene: Scene) -> Observed:
+    def _observed(self, subject: _Subject, scene: PolicyScene) -> Observed:
         policy, state = subject.policy, subject.state
         look = self._looking.look_at(policy, state, scene)
         waked = state.phase is Phase.WAKING and all(each.ready for each in look.workloads if each.replicas)
@@ -209,11 +209,11 @@ class IdleRounds:
             nodes.node_first(policy, state, look.workloads) if nodes is not None else None,
         )
 
-    def _observe_again(self, scene: Scene, policy: Policy, state: IdleState) -> Observed:
+    def _observe_again(self, scene: PolicyScene, policy: Policy, state: IdleState) -> Observed:
         self._looking.read_workloads(policy.target.workloads, scene)
         return self._observed(self._subject(policy, state, scene), scene)
 
-    def _run_all(self, runs: Sequence[PolicyMachine]) -> tuple[Sequence[Done], int]:
+    def _run_all(self, runs: Sequence[PolicyMachine]) -> tuple[Sequence[StepDone], int]:
         """What was done, and how many had no time."""
         threads = min(self._ports.threads, len(runs))
         if threads <= 1:
@@ -224,14 +224,14 @@ class IdleRounds:
         done = [result for result in results if result is not None]
         return done, len(results) - len(done)
 
-    def _run_one(self, run: PolicyMachine) -> Done | None:
+    def _run_one(self, run: PolicyMachine) -> StepDone | None:
         """None where there was no time for it. A bug is told after the others had their turn."""
         try:
             rested = advance_work(run)
         except Exception as error:
             expected = isinstance(error, EbbtideError) and not isinstance(error, InvariantBroken)
             says = f"left to the next round: {error}"
-            return Done(run.policy, StepResult.NOTED, says, None if expected else error)
+            return StepDone(run.policy, StepResult.NOTED, says, None if expected else error)
         if run.step is None:
             return None
         if run.result is StepResult.WOKE and run.state.phase is Phase.WAKING:
@@ -239,17 +239,19 @@ class IdleRounds:
         return _done(run, rested)
 
 
-def _done(run: PolicyMachine, rested: bool) -> Done:
+def _done(run: PolicyMachine, rested: bool) -> StepDone:
     policy, told, why = run.policy, run.told, "; ".join(run.problems)
     if not rested:
         says = f"{policy.target} was changed by others {FALL_TRIES} times: the next round looks again"
-        return Done(policy, StepResult.NOTED, says)
+        return StepDone(policy, StepResult.NOTED, says)
     fell = run.state.phase is Phase.ZERO
     done = fell if run.result is StepResult.FELL else all(o.kind is OutcomeKind.DONE for o in run.outcomes)
     if done or run.result is StepResult.WOKE:
-        return Done(policy, run.result, told)
+        return StepDone(policy, run.result, told)
     left = "left alone" if run.result is StepResult.SCALED else "left to the next round"
-    return Done(policy, StepResult.NOTED, "; ".join(filter(None, (told, f"{left}: {why}" if why else left))))
+    return StepDone(
+        policy, StepResult.NOTED, "; ".join(filter(None, (told, f"{left}: {why}" if why else left)))
+    )
 
 
 def _unknown(policies: Sequence[Policy], readings: Mapping[str, Reading]) -> int:
@@ -269,7 +271,7 @@ def with_sentences(report: RoundReport, said: Sequence[str]) -> RoundReport:
     return replace(report, says=says, sentences=(*report.sentences, *said))
 
 
-def _report(now: int, policies: int, unknown: int, done: Sequence[Done], left: int) -> RoundReport:
+def _report(now: int, policies: int, unknown: int, done: Sequence[StepDone], left: int) -> RoundReport:
     count = {result: sum(1 for one in done if one.result is result) for result in StepResult}
     sentences = tuple(f"{one.policy.name}: {one.says}" for one in done if one.says)
     parts = [f"{policies} policies"]

@@ -16,7 +16,7 @@ from typing import Literal
 
 from ebbtide.core.scale_to_zero import machine
 from ebbtide.core.scale_to_zero import wake as core
-from ebbtide.core.scale_to_zero.activity import Look
+from ebbtide.core.scale_to_zero.activity import ActivityLook
 from ebbtide.core.scale_to_zero.machine import Observed, TargetStep, WakeOrder
 from ebbtide.core.scale_to_zero.node_first import ready_nodes
 from ebbtide.core.scale_to_zero.rules import replicas_in
@@ -108,10 +108,10 @@ class Waking:
     def _observe(self, policy: Policy, state: IdleState) -> Observed:
         """Only of what counts as awake it matters what is there. What cannot be read counts as running."""
         there = (self.workloads_of(policy) or ()) if state.phase in machine.AWAKE else ()
-        return Observed(policy, Look(workloads=tuple(there)), self._context.defaults)
+        return Observed(policy, ActivityLook(workloads=tuple(there)), self._context.defaults)
 
     def _observe_end(self, policy: Policy, state: IdleState) -> Observed:
-        return Observed(policy, Look(), self._context.defaults, node_seconds=self.node_seconds(state))
+        return Observed(policy, ActivityLook(), self._context.defaults, node_seconds=self.node_seconds(state))
 
     def _use_up(self, once: Once) -> None:
         """Of a wake that joins one that is written already."""

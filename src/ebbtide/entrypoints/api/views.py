@@ -11,7 +11,7 @@ from ebbtide.core.operations.facts import Part, part_name, parts
 from ebbtide.core.prices import CostPoint, cost_point, price_of
 from ebbtide.core.words import a_while, count_of
 from ebbtide.entrypoints.api.sight import Origin, Seen
-from ebbtide.entrypoints.views.headline import TO_LEAVE, Situation, headline, pods_to_leave
+from ebbtide.entrypoints.views.headline import TO_LEAVE, HeadlineSituation, headline, pods_to_leave
 from ebbtide.entrypoints.views.schemas import (
     Brake,
     EntryShape,
@@ -144,7 +144,9 @@ def status_shape(
         rev=record.rev,
         ticked_at=record.ticked_at,
         headline=headline(
-            Situation(record, snapshot.cluster, now, unread, news.usual_seconds, settings.pending_up_seconds)
+            HeadlineSituation(
+                record, snapshot.cluster, now, unread, news.usual_seconds, settings.pending_up_seconds
+            )
         ),
         says=record.last_said or (decision.says if decision else "nothing was decided yet"),
         last_decision=entry_shape(decision) if decision else None,

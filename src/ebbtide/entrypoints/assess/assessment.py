@@ -15,7 +15,7 @@ from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.core.prices import PriceBook
 from ebbtide.entrypoints.assess.blockers import Blockers
 from ebbtide.entrypoints.assess.pricing import NodePrice, estimated_book, price_node
-from ebbtide.entrypoints.assess.repacking import Repacked, repacked
+from ebbtide.entrypoints.assess.repacking import RepackedCluster, repacked
 from ebbtide.model.node import Instance, Node
 from ebbtide.model.pod import Pod
 from ebbtide.model.pool import Pool
@@ -104,7 +104,7 @@ class Assessment:
     pods: int
     waiting_pods: int
     notes: tuple[str, ...]
-    repacked: Repacked | None = None
+    repacked: RepackedCluster | None = None
     """What packing all pods again would come to; none where nothing cheaper was found."""
     pending: tuple[tuple[str, str], ...] = ()
     """Pods that are pending, each with why no node takes it."""

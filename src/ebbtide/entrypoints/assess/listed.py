@@ -18,7 +18,7 @@ from enum import StrEnum
 AS_OF = "2026-11-15"
 
 
-class Cloud(StrEnum):
+class ListedCloud(StrEnum):
     EC2 = "EC2"
     HETZNER = "Hetzner"
     GKE = "GKE"
@@ -26,8 +26,13 @@ class Cloud(StrEnum):
     UNKNOWN = ""
 
 
-PREFIXES = {"aws://": Cloud.EC2, "hcloud://": Cloud.HETZNER, "gce://": Cloud.GKE, "azure://": Cloud.AKS}
-HOME = {Cloud.EC2: "us-east-1", Cloud.GKE: "us-central1", Cloud.AKS: "eastus"}
+PREFIXES = {
+    "aws://": ListedCloud.EC2,
+    "hcloud://": ListedCloud.HETZNER,
+    "gce://": ListedCloud.GKE,
+    "azure://": ListedCloud.AKS,
+}
+HOME = {ListedCloud.EC2: "us-east-1", ListedCloud.GKE: "us-central1", ListedCloud.AKS: "eastus"}
 """The region that each list is of."""
 
 
@@ -155,9 +160,9 @@ NEAR = Decimal("0.10")
 """Families differ by about this much from the factor of their region."""
 ANYWHERE = (Decimal("0.95"), Decimal("1.70"))
 """A region that is not in the list, compared with the one that is."""
-SPOT: Mapping[Cloud, tuple[Decimal, Decimal]] = {
-    Cloud.EC2: (Decimal("0.30"), Decimal("0.60")),
-    Cloud.GKE: (Decimal("0.09"), Decimal("0.40")),
-    Cloud.AKS: (Decimal("0.10"), Decimal("0.50")),
+SPOT: Mapping[ListedCloud, tuple[Decimal, Decimal]] = {
+    ListedCloud.EC2: (Decimal("0.30"), Decimal("0.60")),
+    ListedCloud.GKE: (Decimal("0.09"), Decimal("0.40")),
+    ListedCloud.AKS: (Decimal("0.10"), Decimal("0.50")),
 }
 """What spot usually costs of the price on demand, from and to."""

@@ -20,8 +20,8 @@ from ebbtide.entrypoints.assess.listed import (
     NEAR,
     PREFIXES,
     SPOT,
-    Cloud,
     Listed,
+    ListedCloud,
     Ranged,
 )
 from ebbtide.model.node import Market, Node
@@ -60,14 +60,14 @@ class NodePrice:
         )
 
 
-def cloud_of(node: Node) -> Cloud:
+def cloud_of(node: Node) -> ListedCloud:
     found = next((cloud for prefix, cloud in PREFIXES.items() if node.provider_id.startswith(prefix)), None)
     if found is not None:
         return found
     if ec2_price(node.instance_type) is not None:
-        return Cloud.EC2
+        return ListedCloud.EC2
     hetzner = node.instance_type in prices.HETZNER or node.instance_type in HETZNER
-    return Cloud.HETZNER if hetzner else Cloud.UNKNOWN
+    return ListedCloud.HETZNER if hetzner else ListedCloud.UNKNOWN
 
 
 def region_of(node: Node) -> str:
@@ -100,22 +100,22 @@ def _on_demand(node: Node, book: PriceBook) -> NodePrice | None:
     known = book.price(node.instance_type)
     if known is not None:
         listed = _as_listed(known)
-        return listed if known.source != prices.EC2_SOURCE else _in_region(listed, Cloud.EC2, region)
+        return listed if known.source != prices.EC2_SOURCE else _in_region(listed, ListedCloud.EC2, region)
     found = _listed(node.instance_type, cloud) or _by_size(node, cloud)
     return None if found is None else _in_region(found, cloud, region)
 
 
-def _listed(name: str, cloud: Cloud) -> NodePrice | None:
+def _listed(name: str, cloud: ListedCloud) -> NodePrice | None:
     match cloud:
-        case Cloud.EC2:
+        case ListedCloud.EC2:
             price = ec2_price(name)
             basis = f"{prices.EC2_SOURCE}, {prices.EC2_AS_OF}"
             return None if price is None else NodePrice(price, price, "USD", basis)
-        case Cloud.HETZNER:
+        case ListedCloud.HETZNER:
             known = HETZNER.get(name)
             return None if known is None else _a_month(known)
-        case Cloud.GKE | Cloud.AKS:
-            found = (GKE if cloud is Cloud.GKE else AKS).get(name)
+        case ListedCloud.GKE | ListedCloud.AKS:
+            found = (GKE if cloud is ListedCloud.GKE else AKS).get(name)
             basis = f"{cloud} list price, {AS_OF}"
             return None if found is None else NodePrice(found.per_hour, found.per_hour, "USD", basis)
         case _:
@@ -128,11 +128,11 @@ def _a_month(found: Ranged) -> NodePrice:
     return NodePrice(low, high, "EUR", basis)
 
 
-def _in_region(price: NodePrice, cloud: Cloud, region: str) -> NodePrice:
+def _in_region(price: NodePrice, cloud: ListedCloud, region: str) -> NodePrice:
     home = HOME.get(cloud)
     if home is None or region in ("", home):
         return price
-    factor = EC2_REGIONS.get(region) if cloud is Cloud.EC2 else None
+    factor = EC2_REGIONS.get(region) if cloud is ListedCloud.EC2 else None
     if factor == 1:
         return price
     if factor is None:
@@ -141,22 +141,25 @@ def _in_region(price: NodePrice, cloud: Cloud, region: str) -> NodePrice:
     return price.times(low, high, f"{price.basis}, of {home}; {region} is about {factor - 1:.0%} above it")
 
 
-def _by_size(node: Node, cloud: Cloud) -> NodePrice | None:
+def _by_size(node: Node, cloud: ListedCloud) -> NodePrice | None:
     """From the cheapest to the most expensive type of its cloud, by size."""
     units = [price / size for price, size in _sizes(cloud) if size]
     size = _size(node.allocatable)
     if not units or not size:
         return None
     low, high = (size * unit for unit in (min(units), max(units)))
-    currency = "EUR" if cloud is Cloud.HETZNER else "USD"
+    currency = "EUR" if cloud is ListedCloud.HETZNER else "USD"
     basis = f"{node.instance_type or 'no type'} is not in the list; by its size, of what {cloud} offers"
     return NodePrice(low.quantize(MICRO), high.quantize(MICRO), currency, basis)
 
 
-def _sizes(cloud: Cloud) -> list[tuple[Decimal, Decimal]]:
-    if cloud in (Cloud.GKE, Cloud.AKS):
-        return [(each.per_hour, _listed_size(each)) for each in (GKE if cloud is Cloud.GKE else AKS).values()]
-    types = {Cloud.EC2: prices.EC2, Cloud.HETZNER: prices.HETZNER}.get(cloud, {})
+def _sizes(cloud: ListedCloud) -> list[tuple[Decimal, Decimal]]:
+    if cloud in (ListedCloud.GKE, ListedCloud.AKS):
+        return [
+            (each.per_hour, _listed_size(each))
+            for each in (GKE if cloud is ListedCloud.GKE else AKS).values()
+        ]
+    types = {ListedCloud.EC2: prices.EC2, ListedCloud.HETZNER: prices.HETZNER}.get(cloud, {})
     return [(each.price.per_hour, _size(each.allocatable)) for each in types.values() if each.price]
 
 

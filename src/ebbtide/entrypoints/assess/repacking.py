@@ -27,7 +27,7 @@ NOTHING = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True)
-class Repacked:
+class RepackedCluster:
     currency: str
     cost: Decimal
     """Of the nodes that a plan can touch, as they are."""
@@ -42,7 +42,9 @@ class Repacked:
         return self.cost - self.cost_after
 
 
-def repacked(view: ClusterView, prices: PriceBook, now: int, clock: Callable[[], float]) -> Repacked | None:
+def repacked(
+    view: ClusterView, prices: PriceBook, now: int, clock: Callable[[], float]
+) -> RepackedCluster | None:
     """None where nothing cheaper was found. Every worker of the view has a pool."""
     workers = tuple(
         replace(node, provider_id=f"assessed://{node.name}", uid=node.name) if node.worker else node
@@ -58,7 +60,7 @@ def repacked(view: ClusterView, prices: PriceBook, now: int, clock: Callable[[],
     if plan is None:
         return None
     removed = len(plan.empties) + len(plan.sources)
-    return Repacked(
+    return RepackedCluster(
         plan.currency,
         plan.cost_before,
         plan.cost_after,

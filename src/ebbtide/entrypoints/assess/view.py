@@ -11,7 +11,7 @@ from rich.markup import escape as plain
 from rich.table import Table
 
 from ebbtide.entrypoints.assess.assessment import Amount, Assessment, NodeFigures, exact_only
-from ebbtide.entrypoints.assess.repacking import Repacked
+from ebbtide.entrypoints.assess.repacking import RepackedCluster
 from ebbtide.entrypoints.assess.words import COLUMNS, NUMERIC, cells, summary
 
 
@@ -62,7 +62,7 @@ def as_data(result: Assessment) -> dict[str, Any]:
     }
 
 
-def _repacked_data(found: Repacked) -> dict[str, Any]:
+def _repacked_data(found: RepackedCluster) -> dict[str, Any]:
     return {
         "currency": found.currency,
         "costPerHour": str(found.cost),

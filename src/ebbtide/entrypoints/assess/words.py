@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from ebbtide.core.words import a_price, count_of, names_of
 from ebbtide.entrypoints.assess.assessment import HOURS_PER_MONTH, Amount, Assessment, NodeFigures
-from ebbtide.entrypoints.assess.repacking import Repacked
+from ebbtide.entrypoints.assess.repacking import RepackedCluster
 
 COLUMNS = ("node", "type", "zone", "CPU", "memory", "pods", "price/h", "wasted/h", "verdict")
 NUMERIC = range(3, 8)
@@ -41,7 +41,7 @@ def _removable(result: Assessment) -> str:
     return f"{count_of(count, 'node')} could be removed now{saves}."
 
 
-def _repacked(found: Repacked, result: Assessment) -> str:
+def _repacked(found: RepackedCluster, result: Assessment) -> str:
     """Where removing nodes saves as much, only the bound is news."""
     about = "about " if any(node.price is not None and not node.price.exact for node in result.nodes) else ""
     amounts = (found.cost_after, found.savings, found.bound)

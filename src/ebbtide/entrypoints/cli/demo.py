@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
 
-    from ebbtide.entrypoints.views.demo import Told
+    from ebbtide.entrypoints.views.demo import DemoTold
     from ebbtide.simulator.run.frames import Frame
 
 SPEED = 2400.0
@@ -128,7 +128,7 @@ class LiveView:
 
         self._title = title
         self._pace = Pace(pace)
-        self._told: list[Told] = []
+        self._told: list[DemoTold] = []
         self._zones: tuple[str, ...] = ()
         self._drawn_at = 0.0
         self._live: Live = Live(console=out, auto_refresh=False, screen=True)
@@ -170,11 +170,11 @@ class Pace:
             time.sleep(passed / self._speed * (SLOWER if busy else 1))
 
 
-def news(frame: Frame) -> list[Told]:
+def news(frame: Frame) -> list[DemoTold]:
     """What a frame tells that is worth a line: faults first, then what the tick did."""
-    from ebbtide.entrypoints.views.demo import Told
+    from ebbtide.entrypoints.views.demo import DemoTold
 
-    told = [Told(frame.at, event, fault=True) for event in frame.events]
+    told = [DemoTold(frame.at, event, fault=True) for event in frame.events]
     if frame.says and not frame.faulty and not frame.quiet:
-        told.append(Told(frame.at, frame.says))
+        told.append(DemoTold(frame.at, frame.says))
     return told

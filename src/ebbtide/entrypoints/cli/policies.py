@@ -20,7 +20,7 @@ from ebbtide.model.idle import WakeReason
 
 if TYPE_CHECKING:
     from ebbtide.config import Config
-    from ebbtide.engine.scale_to_zero.policies import Change
+    from ebbtide.engine.scale_to_zero.policies import PlannedChange
     from ebbtide.engine.scale_to_zero.scaling import Scaling, Woken
     from ebbtide.model.policy import Policy
 
@@ -55,7 +55,7 @@ def apply(
                 _warn_of_the_file(found, policy.name, "the next start brings it back to that")
 
 
-def _refuse_all(changes: Sequence[Change]) -> None:
+def _refuse_all(changes: Sequence[PlannedChange]) -> None:
     if changes:
         told = [
             f"\n  policy {change.policy.name}, {problem.field}: {problem.says}"
@@ -67,7 +67,7 @@ def _refuse_all(changes: Sequence[Change]) -> None:
         )
 
 
-def _by_hand(config: Config, change: Change) -> Change:
+def _by_hand(config: Config, change: PlannedChange) -> PlannedChange:
     """Who applies a policy that the configuration does not have keeps it without the configuration."""
     if any(each.name == change.policy.name for each in config.policies):
         return change

@@ -58,7 +58,7 @@ class Period:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ReportedActs:
     """What was done to the cluster."""
 
     operations: tuple[tuple[str, int, int], ...]
@@ -80,7 +80,7 @@ class ReportData:
     paid: Decimal | None
     """None where prices are not known, or are in more than one currency."""
     days: tuple[SavingsDay, ...]
-    done: Done
+    done: ReportedActs
     alarms: tuple[LogEntry, ...]
     """The newest ones, newest first."""
     alarms_in_all: int
@@ -142,14 +142,14 @@ def _costs(store: Store, period: Period) -> tuple[list[CostPoint], bool]:
     return [*held, *(point_of(entry) for entry in reversed(entries))], cut
 
 
-def _done(entries: Sequence[LogEntry]) -> Done:
+def _done(entries: Sequence[LogEntry]) -> ReportedActs:
     ended = facts_in(entries, OperationClosed)
     completed = Counter(fact.operation for fact in ended if fact.succeeded)
     failed = Counter(fact.operation for fact in ended if not fact.succeeded)
     changes = [*facts_in(entries, Transition), *facts_in(entries, DrainResult)]
     effects = facts_in(entries, EffectDone)
     notices = facts_in(entries, SpotEvent)
-    return Done(
+    return ReportedActs(
         operations=tuple((kind, completed[kind], failed[kind]) for kind in sorted(completed | failed)),
         nodes_added=sum(one.part is PartKind.LAUNCH and one.after == SlotState.READY for one in changes),
         nodes_removed=sum(one.part is PartKind.REMOVAL and one.after == RemovalState.GONE for one in changes),

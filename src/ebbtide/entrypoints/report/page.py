@@ -15,7 +15,7 @@ from html import escape
 
 from ebbtide.core.scale_to_zero.savings import SavingsDay
 from ebbtide.core.words import count_of
-from ebbtide.entrypoints.report.collect import Done, ReportData
+from ebbtide.entrypoints.report.collect import ReportData, ReportedActs
 from ebbtide.model.consolidation import ConsolidationReport
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -140,7 +140,7 @@ def _plan(report: ConsolidationReport) -> str:
     )
 
 
-def _work(done: Done) -> str:
+def _work(done: ReportedActs) -> str:
     told = _listed(
         ("nodes added", str(done.nodes_added)),
         ("nodes removed", str(done.nodes_removed)),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from ebbtide.adapters.clouds.looking import Adopter, Machine
+from ebbtide.adapters.clouds.looking import Adopter, ListedMachine
 from ebbtide.core.nodes.unclaimed import location_of, pool_for
 from ebbtide.errors import Usage
 from ebbtide.model import names
@@ -40,7 +40,7 @@ class Case:
     pool: str
     state: State
     why: str = ""
-    machine: Machine | None = None
+    machine: ListedMachine | None = None
 
     @property
     def labels(self) -> dict[str, str]:
@@ -100,7 +100,7 @@ def _pools(wish: Wish) -> Sequence[Pool]:
     return found
 
 
-def _case(node: Node, machine: Machine | None, pools: Sequence[Pool], wish: Wish) -> Case:
+def _case(node: Node, machine: ListedMachine | None, pools: Sequence[Pool], wish: Wish) -> Case:
     if node.control_plane or node.system:
         kind = "control-plane" if node.control_plane else "system"
         return Case(node, "", State.REFUSED, f"it is a {kind} node")
@@ -112,7 +112,7 @@ def _case(node: Node, machine: Machine | None, pools: Sequence[Pool], wish: Wish
     return _with_machine(node, pool, machine, wish.cluster)
 
 
-def _with_machine(node: Node, pool: str, machine: Machine | None, cluster: str) -> Case:
+def _with_machine(node: Node, pool: str, machine: ListedMachine | None, cluster: str) -> Case:
     if machine is None:
         return Case(
             node, pool, State.REFUSED, "its machine was not found in the cloud: check the account and region"
@@ -124,7 +124,7 @@ def _with_machine(node: Node, pool: str, machine: Machine | None, cluster: str) 
     return Case(node, pool, State.DONE if done else State.WANTED, machine=machine)
 
 
-def _why_not(machine: Machine, pool: str, cluster: str) -> str:
+def _why_not(machine: ListedMachine, pool: str, cluster: str) -> str:
     if not machine.running:
         return f"machine {machine.id} is not running"
     if machine.cluster not in ("", cluster):

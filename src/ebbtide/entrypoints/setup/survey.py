@@ -46,14 +46,14 @@ class NodeInfo(Struct, frozen=True):
     kubelet_version: str = ""
 
 
-class Status(Struct, frozen=True):
+class SurveyStatus(Struct, frozen=True):
     node_info: NodeInfo = NodeInfo()
 
 
-class Told(Struct, frozen=True):
+class SurveyTold(Struct, frozen=True):
     """What is read of a node next to what the autoscaler reads."""
 
-    status: Status = Status()
+    status: SurveyStatus = SurveyStatus()
 
 
 class Items(Struct, frozen=True):
@@ -125,7 +125,7 @@ def _version(body: bytes) -> str:
     try:
         items = typed.decode(body, Items).items
         kinds = [(typed.decode(raw, Kinded).kind, raw) for raw in items]
-        told = [typed.decode(raw, Told) for kind, raw in kinds if kind in ("Node", "")]
+        told = [typed.decode(raw, SurveyTold) for kind, raw in kinds if kind in ("Node", "")]
     except UNREADABLE as cause:
         raise Usage(
             f"a node cannot be read ({cause}); nothing was written. Make the dump with {ASK}"

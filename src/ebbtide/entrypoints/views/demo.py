@@ -37,7 +37,7 @@ FEWEST_SENTENCES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class DemoTold:
     at: float
     says: str
     fault: bool = False
@@ -54,7 +54,7 @@ def clock_face(at: float) -> str:
 
 
 def screen(
-    frame: Frame, title: str, told: Sequence[Told], zones: Sequence[str], size: Size
+    frame: Frame, title: str, told: Sequence[DemoTold], zones: Sequence[str], size: Size
 ) -> RenderableType:
     """Never higher than the terminal: the picture would flicker and scroll away."""
     most = max((sum(node.zone == zone for node in frame.nodes) for zone in zones), default=0)
@@ -138,7 +138,7 @@ def this_tick(frame: Frame) -> Panel:
     return Panel(says, title="this tick", border_style=QUIET)
 
 
-def sentences(told: Sequence[Told], height: int) -> Panel:
+def sentences(told: Sequence[DemoTold], height: int) -> Panel:
     lines = [told_line(one) for one in told]
     for line in lines:
         line.no_wrap, line.overflow = True, "ellipsis"
@@ -146,7 +146,7 @@ def sentences(told: Sequence[Told], height: int) -> Panel:
     return Panel(Group(*lines), title="what was done, and why", border_style=QUIET)
 
 
-def told_line(told: Told) -> Text:
+def told_line(told: DemoTold) -> Text:
     return Text.assemble(
         (f"{clock_face(told.at)}  ", QUIET), (shortened(told.says), BAD if told.fault else "")
     )

@@ -31,7 +31,7 @@ TO_LEAVE = (RemovalState.PLANNED, RemovalState.DRAINING)
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class HeadlineSituation:
     """All that the headline is made of."""
 
     record: Record
@@ -45,7 +45,7 @@ class Situation:
     """How long pods are pending before a node is launched for them."""
 
 
-def headline(here: Situation) -> str:
+def headline(here: HeadlineSituation) -> str:
     if here.unread:
         return f"The {here.unread[0]} cannot be read: no node is added or removed until it answers"
     parts = [*_spots(here), *_launching(here), *_removing(here)]
@@ -55,7 +55,7 @@ def headline(here: Situation) -> str:
     return _at_rest(here)
 
 
-def _at_rest(here: Situation) -> str:
+def _at_rest(here: HeadlineSituation) -> str:
     pending, nodes = len(here.cluster.waiting_pods), count_of(len(here.cluster.workers), "node")
     paused = ", and removals are paused" if here.record.paused else ""
     if pending:
@@ -66,14 +66,14 @@ def _at_rest(here: Situation) -> str:
     return f"Nothing to do: {nodes} for {count_of(pods, 'pod')}, none pending{paused}"
 
 
-def _undecided(here: Situation) -> bool:
+def _undecided(here: HeadlineSituation) -> bool:
     """Whether the pods came after the last tick, or were too new for it."""
     record = here.record
     waited = record.ticked_at - record.pending_since
     return bool(record.ticked_at) and (not record.pending_since or waited < here.pending_up_seconds)
 
 
-def _spots(here: Situation) -> Iterator[str]:
+def _spots(here: HeadlineSituation) -> Iterator[str]:
     sure = [spot for spot in here.record.spots if spot.kind is SpotKind.INTERRUPTION]
     lost = [spot for spot in sure if spot.deadline > here.now]
     late, risky = len(sure) - len(lost), len(here.record.spots) - len(sure)
@@ -86,7 +86,7 @@ def _spots(here: Situation) -> Iterator[str]:
         yield f"The cloud may soon take back {count_of(risky, 'spot node')}; moving the pods"
 
 
-def _launching(here: Situation) -> Iterator[str]:
+def _launching(here: HeadlineSituation) -> Iterator[str]:
     work = here.record.launching
     if work is None:
         return
@@ -98,7 +98,7 @@ def _launching(here: Situation) -> Iterator[str]:
     yield f"Adding {count_of(coming, 'node')}{why}{_ready_in(here, work)}"
 
 
-def _ready_in(here: Situation, work: ScaleUp | Consolidate) -> str:
+def _ready_in(here: HeadlineSituation, work: ScaleUp | Consolidate) -> str:
     """By what launches took lately. One that takes longer is reported as that: no promise is broken twice."""
     began = min((slot.since for slot in work.slots if slot.since and not slot.settled), default=0)
     if not here.usual_seconds or not began:
@@ -116,7 +116,7 @@ def _about(seconds: int) -> str:
     return f"{round(seconds / 60)} min"
 
 
-def _removing(here: Situation) -> Iterator[str]:
+def _removing(here: HeadlineSituation) -> Iterator[str]:
     match here.record.removing:
         case ScaleDown() as work:
             yield from _scale_down(here, work)
@@ -126,7 +126,7 @@ def _removing(here: Situation) -> Iterator[str]:
             return
 
 
-def _scale_down(here: Situation, work: ScaleDown) -> Iterator[str]:
+def _scale_down(here: HeadlineSituation, work: ScaleDown) -> Iterator[str]:
     going = [one for one in work.removals if not one.settled and one.dooms]
     back = [one for one in work.removals if one.state is RemovalState.RELEASING]
     if back and not going:

@@ -23,7 +23,7 @@ from ebbtide.simulator.checker.acts import judge
 from ebbtide.simulator.checker.consolidation import Repacking
 from ebbtide.simulator.checker.crowding import Crowding
 from ebbtide.simulator.checker.lanes import lane_faults
-from ebbtide.simulator.checker.spare import Replacing, SpareRoom
+from ebbtide.simulator.checker.spare import SpareCheck, SpareRoom
 from ebbtide.simulator.world.world import Act, ActKind, World
 
 SLACK_SECONDS = 600.0
@@ -54,7 +54,7 @@ class Checker:
         self._repacking = Repacking(world, settings, self.say)
         self._crowding = Crowding(world, self.say)
         self._spare = SpareRoom(world, self.say)
-        self._replacing = Replacing(world, settings, self.say)
+        self._replacing = SpareCheck(world, settings, self.say)
         world.witnesses.append(self.saw)
 
     def say(self, sentence: str) -> None:

@@ -153,7 +153,7 @@ def _fits(headroom: Headroom, node: Node, pods: Iterable[Pod]) -> int:
     return max(0, min(cpu // headroom.cpu_milli, memory // headroom.memory_mib, slots))
 
 
-class Replacing:
+class SpareCheck:
     def __init__(self, world: World, settings: Settings, say: Callable[[str], None]) -> None:
         self._world = world
         self._settings = settings

@@ -70,7 +70,7 @@ class Distortion(StrEnum):
     GONE = "gone"
 
 
-class Plan(Protocol):
+class FaultPlan(Protocol):
     def strike(self, verb: str) -> Strike:
         """Asked once before each call that changes something, in order."""
 

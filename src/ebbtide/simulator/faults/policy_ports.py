@@ -15,15 +15,15 @@ from ebbtide.model.log import Entries, LogEntry
 from ebbtide.model.policy import Policy
 from ebbtide.model.workload import Workload, WorkloadRef
 from ebbtide.ports import PolicyPut, PolicyStore, Services, Workloads
-from ebbtide.simulator.faults.calls import Plan
-from ebbtide.simulator.faults.ports import FaultyStore, Gate
+from ebbtide.simulator.faults.calls import FaultPlan
+from ebbtide.simulator.faults.ports import CallGate, FaultyStore
 
 
 def faulty_scaling(
-    ports: ScalingPorts, plan: Plan, on_fault: Callable[[], None] = lambda: None
+    ports: ScalingPorts, plan: FaultPlan, on_fault: Callable[[], None] = lambda: None
 ) -> ScalingPorts:
     """The same ports, failing as planned."""
-    gate = Gate(plan, on_fault)
+    gate = CallGate(plan, on_fault)
     return replace(
         ports,
         store=FaultyStore(ports.store, gate),
@@ -34,7 +34,7 @@ def faulty_scaling(
 
 
 class FaultyPolicies:
-    def __init__(self, inner: PolicyStore, gate: Gate) -> None:
+    def __init__(self, inner: PolicyStore, gate: CallGate) -> None:
         self._inner = inner
         self._gate = gate
 
@@ -91,7 +91,7 @@ class FaultyPolicies:
 
 
 class FaultyWorkloads:
-    def __init__(self, inner: Workloads, gate: Gate) -> None:
+    def __init__(self, inner: Workloads, gate: CallGate) -> None:
         self._inner = inner
         self._gate = gate
 
@@ -108,7 +108,7 @@ class FaultyWorkloads:
 
 
 class FaultyServices:
-    def __init__(self, inner: Services, gate: Gate) -> None:
+    def __init__(self, inner: Services, gate: CallGate) -> None:
         self._inner = inner
         self._gate = gate
 

@@ -27,7 +27,7 @@ from ebbtide.model.pod import Pod
 from ebbtide.model.record import Lease, Record
 from ebbtide.model.snapshot import ClusterView, Reading
 from ebbtide.ports import Clock, Cloud, Cluster, Inbox, Metrics, Store
-from ebbtide.simulator.faults.calls import Distortion, Plan, Strike
+from ebbtide.simulator.faults.calls import Distortion, FaultPlan, Strike
 from ebbtide.simulator.passed_store import PassedStore
 
 T = TypeVar("T")
@@ -48,12 +48,12 @@ class RunnerCrashed(BaseException):
     """The process is dead. Not an `Exception`, so no handler of errors outlives it."""
 
 
-class Gate:
+class CallGate:
     """Through which every call of one runner goes. `on_fault` is told of every fault."""
 
     def __init__(
         self,
-        plan: Plan,
+        plan: FaultPlan,
         on_fault: Callable[[], None] = lambda: None,
         sleep: Callable[[], None] = lambda: None,
     ) -> None:
@@ -127,12 +127,12 @@ class Gate:
 
 def faulty_ports(
     ports: Ports,
-    plan: Plan,
+    plan: FaultPlan,
     on_fault: Callable[[], None] = lambda: None,
     slow_seconds: float = 0.0,
 ) -> Ports:
     """The same ports, failing as planned. A slow call takes `slow_seconds`."""
-    gate = Gate(plan, on_fault, lambda: ports.clock.sleep(slow_seconds))
+    gate = CallGate(plan, on_fault, lambda: ports.clock.sleep(slow_seconds))
     return replace(
         ports,
         store=FaultyStore(ports.store, gate),
@@ -144,7 +144,7 @@ def faulty_ports(
 
 
 class FaultyStore(PassedStore):
-    def __init__(self, inner: Store, gate: Gate) -> None:
+    def __init__(self, inner: Store, gate: CallGate) -> None:
         super().__init__(inner)
         self._gate = gate
 
@@ -170,7 +170,7 @@ class FaultyStore(PassedStore):
 
 
 class FaultyCluster:
-    def __init__(self, inner: Cluster, gate: Gate, clock: Clock) -> None:
+    def __init__(self, inner: Cluster, gate: CallGate, clock: Clock) -> None:
         self._inner = inner
         self._gate = gate
         self._clock = clock
@@ -224,7 +224,7 @@ class FaultyCluster:
 
 
 class FaultyCloud:
-    def __init__(self, inner: Cloud, gate: Gate) -> None:
+    def __init__(self, inner: Cloud, gate: CallGate) -> None:
         self._inner = inner
         self._gate = gate
         self._last: Sequence[Instance] = ()
@@ -251,7 +251,7 @@ class FaultyCloud:
 
 
 class FaultyMetrics:
-    def __init__(self, inner: Metrics, gate: Gate) -> None:
+    def __init__(self, inner: Metrics, gate: CallGate) -> None:
         self._inner = inner
         self._gate = gate
 
@@ -274,7 +274,7 @@ def _without_one(view: ClusterView, hole: int) -> ClusterView:
     return ClusterView(nodes, tuple(pod for pod in view.pods if pod.node_name != missing), view.budgets)
 
 
-def _without_pods(view: ClusterView, gate: Gate) -> ClusterView:
+def _without_pods(view: ClusterView, gate: CallGate) -> ClusterView:
     """Up to three pods are missing, of any node; all nodes are there."""
     holes = {gate.hole(len(view.pods)) for _ in range(MOST_HOLES)}
     pods = tuple(pod for number, pod in enumerate(view.pods) if number not in holes)
@@ -288,7 +288,7 @@ def _torn(now: ClusterView, before: ClusterView, old_nodes: bool) -> ClusterView
 
 
 class FaultyInbox:
-    def __init__(self, inner: Inbox, gate: Gate) -> None:
+    def __init__(self, inner: Inbox, gate: CallGate) -> None:
         self._inner = inner
         self._gate = gate
 

@@ -50,7 +50,7 @@ COST_SECONDS = 900
 AT_ONCE = 500
 
 
-class Remembered(msgspec.Struct, array_like=True):
+class RememberedDay(msgspec.Struct, array_like=True):
     at: int
     kind: LogKind
     subject: str
@@ -61,7 +61,7 @@ class History(msgspec.Struct):
     format: int
     end: int
     """The moment at which the month ended."""
-    entries: list[Remembered]
+    entries: list[RememberedDay]
 
 
 def read_history() -> History:
@@ -147,7 +147,7 @@ def _moved(value: Any, later: int) -> Any:
 
 def written(entries: Iterable[LogEntry], end: int) -> bytes:
     """The file's bytes for these entries, which are in the order of time."""
-    kept: list[Remembered] = []
+    kept: list[RememberedDay] = []
     noted_at = 0
     for entry in entries:
         if entry.kind is LogKind.COST:
@@ -156,5 +156,5 @@ def written(entries: Iterable[LogEntry], end: int) -> bytes:
             noted_at = entry.at
         recent = entry.at >= end - RECENT_SECONDS or entry.kind not in RECENT
         if entry.kind in KEPT and recent:
-            kept.append(Remembered(entry.at, entry.kind, entry.subject, dict(entry.data)))
+            kept.append(RememberedDay(entry.at, entry.kind, entry.subject, dict(entry.data)))
     return gzip.compress(msgspec.json.encode(History(FORMAT, end, kept)), 9, mtime=0)

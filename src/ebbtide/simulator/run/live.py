@@ -30,10 +30,10 @@ from ebbtide.narrate import entry_of
 from ebbtide.simulator.faults.calls import CrashPlan, Distortion, Strike
 from ebbtide.simulator.faults.ports import RunnerCrashed, faulty_ports
 from ebbtide.simulator.run.live_faults import faults_of
-from ebbtide.simulator.run.live_scene import Scene, small_scene
+from ebbtide.simulator.run.live_scene import LiveScene, small_scene
 from ebbtide.simulator.run.replicas import Replicas
 from ebbtide.simulator.run.runner import ports_of, stage_of
-from ebbtide.simulator.run.situation import KINDS, Evidence, Situation
+from ebbtide.simulator.run.situation import KINDS, Evidence, LiveSituation
 from ebbtide.simulator.run.unhurried import Unhurried
 from ebbtide.simulator.world.ports import SimMetrics
 from ebbtide.simulator.world.rules import BudgetSpec
@@ -105,7 +105,7 @@ class Locked:
 
 class Live:
     def __init__(
-        self, seed: int, start: float, scene: Scene | None = None, replicas: Replicas | None = None
+        self, seed: int, start: float, scene: LiveScene | None = None, replicas: Replicas | None = None
     ) -> None:
         self.lock = threading.RLock()
         self.scene = scene or small_scene()
@@ -113,7 +113,7 @@ class Live:
         self.stage = stage_of(self.scene.world(seed, start), self.settings, KEEP_ENTRIES)
         self.mood = Mood()
         self.budgets_before: tuple[BudgetSpec, ...] = ()
-        self.situation: Situation | None = None
+        self.situation: LiveSituation | None = None
         self._owners = 0
         self._runs = False
         self._until: dict[str, float] = {}
@@ -273,6 +273,6 @@ class Live:
             self._note(FaultStruck(says))
             # What is due now happens now, so the first look after the fault shows it.
             self.stage.world.advance_to(now)
-            self.situation = Situation(found.id, found.name, found.explains, began_id, now, found.steps)
+            self.situation = LiveSituation(found.id, found.name, found.explains, began_id, now, found.steps)
             self._follow()
             return says

@@ -25,7 +25,7 @@ from ebbtide.simulator.run.live_steps import (
     replacing,
     taken_over,
 )
-from ebbtide.simulator.run.situation import Step
+from ebbtide.simulator.run.situation import LiveStep
 from ebbtide.simulator.world.rules import BudgetSpec
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class LiveFault:
     says: str
     explains: str
     strike: Callable[[], str]
-    steps: tuple[Step, ...]
+    steps: tuple[LiveStep, ...]
 
 
 def faults_of(live: Live) -> tuple[LiveFault, ...]:
@@ -59,10 +59,10 @@ def faults_of(live: Live) -> tuple[LiveFault, ...]:
             "crash cannot launch a node twice.",
             lambda: burst(live),
             (
-                Step("The pods do not fit.", pods_pending),
-                Step("Nodes are launched.", launching),
-                Step("The new nodes are ready.", nodes_ready),
-                Step("Every pod runs.", all_run),
+                LiveStep("The pods do not fit.", pods_pending),
+                LiveStep("Nodes are launched.", launching),
+                LiveStep("The new nodes are ready.", nodes_ready),
+                LiveStep("Every pod runs.", all_run),
             ),
         ),
         LiveFault(
@@ -73,11 +73,11 @@ def faults_of(live: Live) -> tuple[LiveFault, ...]:
             "drains each of them before its time is up and launches replacements while they still run.",
             lambda: spot_loss(live),
             (
-                Step("The notices arrive.", noticed),
-                Step("Pods are moved off the nodes.", evicting),
-                Step("Replacements are launched.", replacing),
-                Step("Every notice is answered.", answered),
-                Step("Every pod runs.", all_run),
+                LiveStep("The notices arrive.", noticed),
+                LiveStep("Pods are moved off the nodes.", evicting),
+                LiveStep("Replacements are launched.", replacing),
+                LiveStep("Every notice is answered.", answered),
+                LiveStep("Every pod runs.", all_run),
             ),
         ),
         LiveFault(
@@ -89,10 +89,10 @@ def faults_of(live: Live) -> tuple[LiveFault, ...]:
             "into service.",
             lambda: stuck(live),
             (
-                Step("A node is to be emptied.", noticed),
-                Step("Its drain begins.", draining),
-                Step("The budget refuses an eviction.", refused),
-                Step("The drain is given up; no pod is forced.", answered),
+                LiveStep("A node is to be emptied.", noticed),
+                LiveStep("Its drain begins.", draining),
+                LiveStep("The budget refuses an eviction.", refused),
+                LiveStep("The drain is given up; no pod is forced.", answered),
             ),
         ),
         LiveFault(
@@ -104,11 +104,11 @@ def faults_of(live: Live) -> tuple[LiveFault, ...]:
             "runner waits until the lease ends, reads what was intended, and finishes the drain.",
             lambda: crash(live),
             (
-                Step("A drain begins.", draining),
-                Step("The runner is killed in the middle of it.", killed),
-                Step("The other runner takes over.", taken_over),
-                Step("The drain is finished.", answered),
-                Step("Every pod runs.", all_run),
+                LiveStep("A drain begins.", draining),
+                LiveStep("The runner is killed in the middle of it.", killed),
+                LiveStep("The other runner takes over.", taken_over),
+                LiveStep("The drain is finished.", answered),
+                LiveStep("Every pod runs.", all_run),
             ),
         ),
         LiveFault(
@@ -120,8 +120,8 @@ def faults_of(live: Live) -> tuple[LiveFault, ...]:
             "account of CPU.",
             lambda: outage(live, "metrics"),
             (
-                Step("The metrics are gone.", gone("The metrics server does not answer.")),
-                Step("The metrics are back.", over("The metrics are back")),
+                LiveStep("The metrics are gone.", gone("The metrics server does not answer.")),
+                LiveStep("The metrics are back.", over("The metrics are back")),
             ),
         ),
         LiveFault(
@@ -133,9 +133,9 @@ def faults_of(live: Live) -> tuple[LiveFault, ...]:
             "it can look again.",
             lambda: outage(live, "api"),
             (
-                Step("The API server is gone.", gone("The API server does not answer.")),
-                Step("It answers again.", over("The API server answers again")),
-                Step("Every pod runs.", all_run),
+                LiveStep("The API server is gone.", gone("The API server does not answer.")),
+                LiveStep("It answers again.", over("The API server answers again")),
+                LiveStep("Every pod runs.", all_run),
             ),
         ),
     )

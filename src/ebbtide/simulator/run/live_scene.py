@@ -27,7 +27,7 @@ DEFAULTS = ZeroDefaults(
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class LiveScene:
     settings: Settings
     defaults: ZeroDefaults
     world: Callable[[int, float], World]
@@ -40,14 +40,14 @@ class Scene:
     """Workloads that a stuck drain protects."""
 
 
-def small_scene() -> Scene:
+def small_scene() -> LiveScene:
     settings = settings_of_demo()
 
     def world(seed: int, start: float) -> World:
         return world_of_demo(settings, seed, start)
 
     guarded = ("default/web", "default/api")
-    return Scene(settings, DEFAULTS, world, policies_of_demo, "default/burst", 24, guarded)
+    return LiveScene(settings, DEFAULTS, world, policies_of_demo, "default/burst", 24, guarded)
 
 
 def settings_of_demo() -> Settings:

@@ -30,7 +30,7 @@ class TickAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ReplicaCall:
     """Of a method of one of the ports; of `new_id` where the method is empty."""
 
     port: str
@@ -40,7 +40,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ReplicaAnswer:
     value: Any = None
     error: EbbtideError | None = None
 
@@ -61,15 +61,15 @@ class Remote:
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            return ask(self._pipe, self._lock, Call(self._name, method, args, tuple(kwargs.items())))
+            return ask(self._pipe, self._lock, ReplicaCall(self._name, method, args, tuple(kwargs.items())))
 
         return call
 
 
-def ask(pipe: Connection, lock: threading.Lock, call: Call) -> Any:
+def ask(pipe: Connection, lock: threading.Lock, call: ReplicaCall) -> Any:
     with lock:
         pipe.send(call)
-        answer: Answer = pipe.recv()
+        answer: ReplicaAnswer = pipe.recv()
     if answer.error is not None:
         raise answer.error
     return answer.value
@@ -78,7 +78,7 @@ def ask(pipe: Connection, lock: threading.Lock, call: Call) -> Any:
 def remote_ports(pipe: Connection) -> Ports:
     lock = threading.Lock()
     ports: dict[str, Any] = {name: Remote(pipe, lock, name) for name in PORTS}
-    return Ports(**ports, new_id=lambda: ask(pipe, lock, Call("new_id", "")), keeps_inputs=True)
+    return Ports(**ports, new_id=lambda: ask(pipe, lock, ReplicaCall("new_id", "")), keeps_inputs=True)
 
 
 def work(pipe: Connection) -> None:

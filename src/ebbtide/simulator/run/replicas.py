@@ -21,7 +21,7 @@ from ebbtide.engine.ports import Ports
 from ebbtide.errors import EbbtideError, Unanswered
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.faults.ports import RunnerCrashed
-from ebbtide.simulator.run.replica import Answer, Call, TickAsked, Ticked
+from ebbtide.simulator.run.replica import ReplicaAnswer, ReplicaCall, TickAsked, Ticked
 
 START = "from ebbtide.simulator.run.replica import main; main()"
 
@@ -43,7 +43,7 @@ class Replica:
     def tick(self, ports: Ports, asked: TickAsked) -> None:
         try:
             self._pipe.send(asked)
-            while isinstance(heard := self._pipe.recv(), Call):
+            while isinstance(heard := self._pipe.recv(), ReplicaCall):
                 self._pipe.send(served(ports, heard))
         except RunnerCrashed as crash:
             self.kill()
@@ -61,14 +61,14 @@ class Replica:
         self._pipe.close()
 
 
-def served(ports: Ports, call: Call) -> Answer:
+def served(ports: Ports, call: ReplicaCall) -> ReplicaAnswer:
     try:
         if not call.method:
-            return Answer(ports.new_id())
+            return ReplicaAnswer(ports.new_id())
         method = getattr(getattr(ports, call.port), call.method)
-        return Answer(method(*call.args, **dict(call.kwargs)))
+        return ReplicaAnswer(method(*call.args, **dict(call.kwargs)))
     except EbbtideError as error:
-        return Answer(error=plain(error))
+        return ReplicaAnswer(error=plain(error))
 
 
 def plain(error: EbbtideError) -> EbbtideError:

@@ -19,7 +19,7 @@ from ebbtide.ports import PolicyStore, Store
 from ebbtide.simulator.checker.checker import Checker
 from ebbtide.simulator.checker.consolidation import Bookkeeper
 from ebbtide.simulator.checker.watch import WatchedStore
-from ebbtide.simulator.faults.calls import Plan
+from ebbtide.simulator.faults.calls import FaultPlan
 from ebbtide.simulator.faults.policy_ports import faulty_scaling
 from ebbtide.simulator.faults.ports import faulty_ports
 from ebbtide.simulator.world.clock import SkewedClock, VirtualClock
@@ -98,7 +98,7 @@ def scaling_ports(stage: Stage, ports: Ports) -> ScalingPorts:
     )
 
 
-def scaling_of(stage: Stage, ports: Ports, plan: Plan | None = None) -> Scaling:
+def scaling_of(stage: Stage, ports: Ports, plan: FaultPlan | None = None) -> Scaling:
     """Over sound ports, or ports that fail as planned."""
     opened = scaling_ports(stage, ports)
     if plan is not None:
@@ -127,7 +127,9 @@ def ports_of(stage: Stage, clock: SkewedClock | VirtualClock | None = None) -> P
 class Runner:
     """A process that ticks. After `RunnerCrashed` it is of no use any more: make a new one."""
 
-    def __init__(self, stage: Stage, owner: str, plan: Plan | None = None, skew_seconds: float = 0.0) -> None:
+    def __init__(
+        self, stage: Stage, owner: str, plan: FaultPlan | None = None, skew_seconds: float = 0.0
+    ) -> None:
         self.owner = owner
         self.skew_seconds = skew_seconds
         self.clock = SkewedClock(stage.clock, skew_seconds)

@@ -16,7 +16,7 @@ from ebbtide.model.policy import Policy, Schedule, Signal, SignalKind, Target, Z
 from ebbtide.model.pool import NodeType, Pool
 from ebbtide.model.settings import JudgedBy, Settings
 from ebbtide.model.workload import WorkloadKind, WorkloadRef
-from ebbtide.simulator.run.live_scene import Scene
+from ebbtide.simulator.run.live_scene import LiveScene
 from ebbtide.simulator.world.catalogue import add_system
 from ebbtide.simulator.world.rules import BudgetSpec, Kind, Rules, WorkloadSpec, pod_template
 from ebbtide.simulator.world.workload import Curve, Demand
@@ -45,14 +45,14 @@ DEFAULTS = ZeroDefaults(
 )
 
 
-def shop_scene() -> Scene:
+def shop_scene() -> LiveScene:
     settings = shop_settings()
 
     def world(seed: int, start: float) -> World:
         return shop_world(settings, seed, start)
 
     guarded = ("shop/web", "shop/api", "shop/search", "media/encoder")
-    return Scene(settings, DEFAULTS, world, shop_policies, "shop/flash-sale", 80, guarded)
+    return LiveScene(settings, DEFAULTS, world, shop_policies, "shop/flash-sale", 80, guarded)
 
 
 def shop_settings() -> Settings:

@@ -64,7 +64,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LiveStep:
     awaits: str
     """What is to come, for as long as it has not."""
     reached: Callable[[Evidence], str]
@@ -72,14 +72,14 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ToldAct:
     says: str
     at: int = 0
     """When it was reached; 0 until then."""
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class LiveSituation:
     fault_id: str
     name: str
     explains: str
@@ -87,8 +87,8 @@ class Situation:
     began_id: str
     """Entries of the log with a higher id came after the fault."""
     began_at: float
-    steps: tuple[Step, ...]
-    told: tuple[Told, ...] = field(default=())
+    steps: tuple[LiveStep, ...]
+    told: tuple[ToldAct, ...] = field(default=())
     """Of the steps that were reached."""
     ended_at: float = 0.0
 
@@ -97,15 +97,15 @@ class Situation:
         return self.ended_at > 0
 
     @property
-    def lines(self) -> tuple[Told, ...]:
-        return (*self.told, *(Told(step.awaits) for step in self.steps[len(self.told) :]))
+    def lines(self) -> tuple[ToldAct, ...]:
+        return (*self.told, *(ToldAct(step.awaits) for step in self.steps[len(self.told) :]))
 
-    def seen(self, evidence: Evidence) -> Situation:
+    def seen(self, evidence: Evidence) -> LiveSituation:
         now = self
         while len(now.told) < len(now.steps):
             says = now.steps[len(now.told)].reached(evidence)
             if not says:
                 break
-            now = replace(now, told=(*now.told, Told(says, int(evidence.now))))
+            now = replace(now, told=(*now.told, ToldAct(says, int(evidence.now))))
         late = evidence.now - self.began_at > GIVEN_UP_SECONDS
         return replace(now, ended_at=evidence.now) if late or len(now.told) == len(now.steps) else now

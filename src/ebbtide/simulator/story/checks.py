@@ -29,7 +29,7 @@ from ebbtide.simulator.story.event_schemas import (
     NeverKeys,
     SaysKeys,
 )
-from ebbtide.simulator.story.recorder import NEW, Workloads
+from ebbtide.simulator.story.recorder import NEW, RecordedWorkloads
 from ebbtide.simulator.story.schemas import NodeKeys, StoryKeys
 
 MOST_NAMED = 12
@@ -42,7 +42,7 @@ def check(keys: StoryKeys, configs: Sequence[Config]) -> Iterator[Problem]:
     nodes = [name for node in keys.nodes for name in node.names()]
     yield from _nodes(keys, configs[0])
     yield from _workloads(keys, nodes)
-    workloads = Workloads(keys.workloads)
+    workloads = RecordedWorkloads(keys.workloads)
     for number, fault in enumerate(keys.faults):
         if fault not in OF_CALLS:
             says = f"{shown(fault)} is no fault of a runner's calls; allowed: {', '.join(OF_CALLS)}"
@@ -100,7 +100,7 @@ def _workloads(keys: StoryKeys, nodes: Sequence[str]) -> Iterator[Problem]:
 
 
 def _events(
-    keys: StoryKeys, configs: Sequence[Config], nodes: Sequence[str], workloads: Workloads
+    keys: StoryKeys, configs: Sequence[Config], nodes: Sequence[str], workloads: RecordedWorkloads
 ) -> Iterator[Problem]:
     before = 0.0
     policies = {policy.name for config in configs for policy in config.policies}
@@ -134,7 +134,7 @@ def _events(
 
 
 def _subjects(
-    event: EventKeys, path: tuple[str | int, ...], nodes: Sequence[str], workloads: Workloads
+    event: EventKeys, path: tuple[str | int, ...], nodes: Sequence[str], workloads: RecordedWorkloads
 ) -> Iterator[Problem]:
     if event.kind in ON_NODES:
         yield from _node_named(event.value, (*path, event.kind), nodes)
@@ -159,7 +159,7 @@ def _capacity(event: EventKeys, path: tuple[str | int, ...], configs: Sequence[C
 
 
 def _expectations(
-    keys: StoryKeys, configs: Sequence[Config], nodes: Sequence[str], workloads: Workloads
+    keys: StoryKeys, configs: Sequence[Config], nodes: Sequence[str], workloads: RecordedWorkloads
 ) -> Iterator[Problem]:
     pools = {pool.name for config in configs for pool in config.settings.pools}
     for number, one in enumerate(keys.expect):
@@ -195,12 +195,14 @@ def _node_named(name: str, path: tuple[str | int, ...], nodes: Sequence[str]) ->
         yield Problem(path, f"{shown(name)} is no node of the story; allowed: {named(nodes)}, or new-1, ...")
 
 
-def _workload_named(name: str, path: tuple[str | int, ...], workloads: Workloads) -> Iterator[Problem]:
+def _workload_named(
+    name: str, path: tuple[str | int, ...], workloads: RecordedWorkloads
+) -> Iterator[Problem]:
     if wrong := workloads.why_not(name):
         yield Problem(path, f"{shown(name)} {wrong}; allowed: {named(workloads.names)}")
 
 
-def _pod_named(name: str, path: tuple[str | int, ...], workloads: Workloads) -> Iterator[Problem]:
+def _pod_named(name: str, path: tuple[str | int, ...], workloads: RecordedWorkloads) -> Iterator[Problem]:
     if not workloads.of_pod(name):
         of = [f"{one}-{'0' if workloads.counts_from_zero(one) else '1'}" for one in workloads.names]
         yield Problem(path, f"{shown(name)} is no pod of the story's workloads; allowed: {named(of)}, ...")

@@ -23,7 +23,7 @@ from ebbtide.model.pool import Pool
 from ebbtide.simulator.run.runner import Stage, policies_of, store_of
 from ebbtide.simulator.story.build import with_players
 from ebbtide.simulator.story.event_schemas import ON_NODES, ON_ZONES, CapacityKeys, EventKeys
-from ebbtide.simulator.story.recorder import Workloads
+from ebbtide.simulator.story.recorder import RecordedWorkloads
 from ebbtide.simulator.story.trouble import Trouble
 from ebbtide.simulator.world.machines import Machine
 
@@ -44,7 +44,7 @@ def offers_of(capacity: CapacityKeys, pools: Collection[Pool]) -> list[str]:
 
 
 class Happenings:
-    def __init__(self, stage: Stage, trouble: Trouble, workloads: Workloads, seed: int) -> None:
+    def __init__(self, stage: Stage, trouble: Trouble, workloads: RecordedWorkloads, seed: int) -> None:
         self._stage = stage
         self._world = stage.world
         self._trouble = trouble

@@ -19,7 +19,7 @@ from ebbtide.simulator.story.event_schemas import (
 )
 from ebbtide.simulator.story.output import Failed, Said
 from ebbtide.simulator.story.parse import Story
-from ebbtide.simulator.story.recorder import Done, Workloads
+from ebbtide.simulator.story.recorder import Done, RecordedWorkloads
 
 MOST_SHOWN = 5
 
@@ -31,7 +31,7 @@ class _Look:
 
 
 class Judge:
-    def __init__(self, story: Story, stage: Stage, workloads: Workloads) -> None:
+    def __init__(self, story: Story, stage: Stage, workloads: RecordedWorkloads) -> None:
         self._story = story
         self._stage = stage
         self._workloads = workloads

@@ -24,7 +24,7 @@ from ebbtide.simulator.story.events import Happenings
 from ebbtide.simulator.story.judge import Judge
 from ebbtide.simulator.story.output import Said, StoryResult, StoryTotals, totals_of
 from ebbtide.simulator.story.parse import Story
-from ebbtide.simulator.story.recorder import Recorder, Workloads, new_node, story_time
+from ebbtide.simulator.story.recorder import RecordedWorkloads, Recorder, new_node, story_time
 from ebbtide.simulator.story.runners import LAMBDA_SECONDS, Backstage, Process, StoryClock
 from ebbtide.simulator.story.schemas import epoch_of
 from ebbtide.simulator.story.trouble import Trouble
@@ -66,7 +66,7 @@ class Player:
         world.machines.name_new = new_node
         self.stage.zero = story.config.zero
         self._trouble = Trouble()
-        names = Workloads(self._keys.workloads)
+        names = RecordedWorkloads(self._keys.workloads)
         self._recorder = Recorder(self.stage, names, self._start)
         self._plan = plan_for(self._keys.faults, self._keys.seed)
         self._backstage = Backstage(

@@ -46,7 +46,7 @@ def story_time(seconds: float) -> int | float:
 
 
 class Recorder:
-    def __init__(self, stage: Stage, workloads: Workloads, start: float) -> None:
+    def __init__(self, stage: Stage, workloads: RecordedWorkloads, start: float) -> None:
         self._stage = stage
         self._workloads = workloads
         self._start = start
@@ -136,7 +136,7 @@ def new_node(number: int) -> str:
     return f"new-{number}"
 
 
-class Workloads:
+class RecordedWorkloads:
     """Workloads by name; by namespace/name where two namespaces have one of the same name."""
 
     def __init__(self, workloads: Sequence[WorkloadKeys]) -> None:

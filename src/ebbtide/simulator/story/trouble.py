@@ -16,7 +16,7 @@ from ebbtide.model.pod import Pod
 from ebbtide.model.snapshot import ClusterView, Reading
 from ebbtide.model.workload import Workload, WorkloadRef
 from ebbtide.ports import Cloud, Cluster, Metrics, Signals, Workloads
-from ebbtide.simulator.faults.calls import Plan, Strike
+from ebbtide.simulator.faults.calls import FaultPlan, Strike
 from ebbtide.simulator.world.world import World
 
 EFFECTS = ("cluster.", "cloud.", "workloads.")
@@ -36,7 +36,7 @@ class Crashes:
     """The plan of a story's runners: it strikes once when an event asks for it, and else as another plan
     does."""
 
-    def __init__(self, trouble: Trouble, otherwise: Plan) -> None:
+    def __init__(self, trouble: Trouble, otherwise: FaultPlan) -> None:
         self._trouble = trouble
         self._otherwise = otherwise
         self.stalled, self.delay = otherwise.stalled, otherwise.delay

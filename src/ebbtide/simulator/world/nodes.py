@@ -175,7 +175,7 @@ NODE_OVERHEAD_MIB = 300
 """Memory that a node uses for itself."""
 
 
-class Usage:
+class NodeUsage:
     def __init__(self, inventory: Inventory, pods: Pods, nodes: Nodes, rules: Rules) -> None:
         self._inventory = inventory
         self._pods = pods

@@ -27,7 +27,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class SavedWorld:
     format: int
     seed: int
     now: float
@@ -74,7 +74,7 @@ def load(path: Path) -> World:
 def encode(world: World) -> bytes:
     timeline = world.timeline
     return msgspec.json.encode(
-        Saved(
+        SavedWorld(
             format=FORMAT,
             seed=world.seed,
             now=world.now,
@@ -99,7 +99,7 @@ def encode(world: World) -> bytes:
 
 
 def decode(data: bytes) -> World:
-    saved = typed.decode(data, Saved)
+    saved = typed.decode(data, SavedWorld)
     if saved.format != FORMAT:
         raise ValueError(f"format {saved.format}, this version knows {FORMAT}")
     world = World(saved.rules, tuple(saved.cloud_book.pools.values()), saved.seed, saved.now)

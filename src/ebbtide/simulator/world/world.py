@@ -28,7 +28,7 @@ from ebbtide.simulator.world.clock import Timeline
 from ebbtide.simulator.world.controllers import Controllers
 from ebbtide.simulator.world.inventory import Inventory
 from ebbtide.simulator.world.machines import Machine, Machines, new_machine
-from ebbtide.simulator.world.nodes import Nodes, Usage
+from ebbtide.simulator.world.nodes import Nodes, NodeUsage
 from ebbtide.simulator.world.pods import Pods
 from ebbtide.simulator.world.rules import BudgetSpec, Rules, WorkloadSpec
 
@@ -73,7 +73,7 @@ class World:
         self.incidents = Incidents(self.timeline, self.inventory, self.machines, self.nodes)
         self.nodes.rules = self.incidents.rules = rules
         self.incidents.controllers = self.controllers
-        self.usage = Usage(self.inventory, self.pods, self.nodes, rules)
+        self.usage = NodeUsage(self.inventory, self.pods, self.nodes, rules)
         self.fences: dict[str, int] = {}
         """The highest token that signed a node, by node UID and operation; it outlives the cordon."""
         self.takeovers: dict[ServiceRef, Takeover] = {}

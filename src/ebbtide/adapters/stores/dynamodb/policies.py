@@ -95,7 +95,7 @@ class DynamoPolicies:
                 claims = self._targets.steps(known, written)
                 self._table.write([*steps, *claims], puts)
             except (ConditionFailed, TargetTaken) as refused:
-                self._settle_policy(policy, guards.Attempt(nonce, reply_lost), refused, len(steps))
+                self._settle_policy(policy, guards.PolicyAttempt(nonce, reply_lost), refused, len(steps))
             return written
 
         return repeat(self._clock, put)
@@ -169,7 +169,7 @@ class DynamoPolicies:
             except ConditionFailed as refused:
                 if once is not None and refused.at == frozenset({KEY_PLACE}):
                     raise guards.key_refusal(once.key) from None
-                self._settle_state(state, guards.Attempt(nonce, reply_lost))
+                self._settle_state(state, guards.PolicyAttempt(nonce, reply_lost))
             return written
 
         return repeat(self._clock, write)
@@ -257,7 +257,11 @@ class DynamoPolicies:
         return self._table.put(self._keys.state(state.policy_id), item, condition)
 
     def _settle_policy(
-        self, policy: Policy, attempt: guards.Attempt, refused: ConditionFailed | TargetTaken, places: int
+        self,
+        policy: Policy,
+        attempt: guards.PolicyAttempt,
+        refused: ConditionFailed | TargetTaken,
+        places: int,
     ) -> None:
         """Say why it was refused; return when it was not, but is our own of which the reply was lost.
         `places` is how many steps come before those of the targets."""
@@ -273,7 +277,7 @@ class DynamoPolicies:
             raise _targets_are_busy()
         raise guards.changed_meanwhile(f"policy {policy.name!r}")
 
-    def _settle_state(self, state: IdleState, attempt: guards.Attempt) -> None:
+    def _settle_state(self, state: IdleState, attempt: guards.PolicyAttempt) -> None:
         stored = _stored(self._table.get(self._keys.state(state.policy_id)), "rev")
         if attempt.was_carried_out(stored, state.rev, f"the state of policy {state.policy_id}"):
             return
@@ -306,8 +310,8 @@ def _at_version(policy_id: str, version: int) -> Condition:
     return Condition("id = :id AND version = :version", {"id": policy_id, "version": version})
 
 
-def _stored(item: Item, number: str) -> guards.Stored:
-    return guards.Stored(item[number], item["nonce"]) if item else guards.NOT_THERE
+def _stored(item: Item, number: str) -> guards.StoredPolicy:
+    return guards.StoredPolicy(item[number], item["nonce"]) if item else guards.NOT_THERE
 
 
 def _targets_are_busy() -> Throttled:

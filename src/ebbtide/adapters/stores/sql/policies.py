@@ -26,8 +26,8 @@ from ebbtide.adapters.stores.codec.policies import (
 )
 from ebbtide.adapters.stores.policy_guards import (
     NOT_THERE,
-    Attempt,
-    Stored,
+    PolicyAttempt,
+    StoredPolicy,
     key_refusal,
     state_refusal,
     version_refusal,
@@ -129,7 +129,7 @@ class SqlPolicies:
             except RowRefused:
                 stored = self._stored(self._sql.stored_state, state.policy_id)
                 what = f"the state of policy {state.policy_id}"
-                if not Attempt(nonce, reply_lost).was_carried_out(stored, state.rev, what):
+                if not PolicyAttempt(nonce, reply_lost).was_carried_out(stored, state.rev, what):
                     raise state_refusal(state, stored) from None
             return written
 
@@ -226,9 +226,9 @@ class SqlPolicies:
         if rows:
             lent.run_each(self._sql.append, rows)
 
-    def _stored(self, statement: Statement, policy_id: str) -> Stored:
+    def _stored(self, statement: Statement, policy_id: str) -> StoredPolicy:
         rows = self._rows(statement, policy_id=policy_id)
-        return Stored(*rows[0]) if rows else NOT_THERE
+        return StoredPolicy(*rows[0]) if rows else NOT_THERE
 
     def _values(self, **values: Any) -> Row:
         return {"cluster": self._cluster, **values}

@@ -13,6 +13,7 @@ from typing import Any
 
 from ebbtide.adapters.stores.codec.entries import log_rows
 from ebbtide.adapters.stores.codec.policies import (
+    Bodies,
     Row,
     first_state,
     next_policy,
@@ -23,20 +24,21 @@ from ebbtide.adapters.stores.codec.policies import (
     refuse_twice,
     state_body,
     state_columns,
+    targets_of,
 )
 from ebbtide.adapters.stores.policy_guards import (
     NOT_THERE,
-    Attempt,
-    Stored,
+    PolicyAttempt,
+    StoredPolicy,
     changed_meanwhile,
     each_alone,
     is_refusal,
     policy_refusal,
+    target_refusal,
 )
 from ebbtide.adapters.stores.repeat import repeat
 from ebbtide.adapters.stores.sql.driver import Driver, Lent, Statement
 from ebbtide.adapters.stores.sql.policy_statements import PolicyStatements
-from ebbtide.adapters.stores.sql.policy_targets import claim_targets
 from ebbtide.errors import Conflict, EbbtideError, StoreUnusable, Unanswered
 from ebbtide.model.idle import IdleState
 from ebbtide.model.log import Entries
@@ -98,7 +100,7 @@ class PolicyPuts:
             except (RowRefused, StoreUnusable) as refused:
                 if not _is_refusal(refused):
                     raise
-                self._settle_policy(put.policy, Attempt(put.nonce, reply_lost))
+                self._settle_policy(put.policy, PolicyAttempt(put.nonce, reply_lost))
             return put.written
 
         return repeat(self._clock, write, lost)
@@ -139,10 +141,10 @@ class PolicyPuts:
         if put.log:
             lent.run_each(self._sql.append, put.log)
 
-    def _settle_policy(self, policy: Policy, attempt: Attempt) -> None:
+    def _settle_policy(self, policy: Policy, attempt: PolicyAttempt) -> None:
         """Say why it was refused; return when it was not, but is our own of which the reply was lost."""
         rows = self._rows(self._sql.stored_policy, policy_id=policy.id)
-        stored = Stored(*rows[0]) if rows else NOT_THERE
+        stored = StoredPolicy(*rows[0]) if rows else NOT_THERE
         if attempt.was_carried_out(stored, policy.version, f"policy {policy.name!r}"):
             return
         holder = self._rows(self._sql.holder_of_name, name=policy.name)
@@ -180,3 +182,25 @@ def _is_refusal(error: Exception) -> bool:
 def demand_one_row(changed: Any) -> None:
     if changed.rowcount != 1:
         raise RowRefused
+
+
+def claim_targets(lent: Lent, sql: PolicyStatements, cluster: str, policy: Policy) -> None:
+    """Write which enabled policy has which target, in the transaction that writes the policy: of two writers
+    one is refused. In the order of their names, so two transactions never wait for each other."""
+    values = {"cluster": cluster, "policy_id": policy.id}
+    wanted = set(targets_of(policy))
+    held = {target for (target,) in lent.run(sql.targets_of, values).fetchall()}
+    for target in sorted(held | wanted):
+        one = {**values, "target": target}
+        if target not in wanted:
+            lent.run(sql.release_target, one)
+            continue
+        (holder,) = lent.run(sql.claim_target, one).fetchone()
+        if holder == policy.id:
+            continue
+        found = lent.run(sql.find_policy, {"cluster": cluster, "policy_id": holder}).fetchone()
+        other = Bodies(Policy).read(found[0]) if found else None
+        # A version that does not know of claims may have disabled, moved or deleted the holder since.
+        if other is not None and target in targets_of(other):
+            raise target_refusal(policy, target, other)
+        lent.run(sql.take_target, one)
