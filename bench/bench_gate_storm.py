@@ -5,7 +5,9 @@ autoscaler, and a backend. Played: kubelets, the pod network, and kube-proxy: a 
 of the Service's slices as they are at that moment, and to another where nobody listens, as a proxy would.
 Every connection must be served whole or be closed with a clear answer by its deadline (a reset is one only of
 a gate that was killed); every policy that was asked for must wake; no Service may ever lead nowhere.
-`python -m bench.bench_gate_storm [--connections N] [--policies N] [--seconds N]`
+All clients have one address: `--wakes-per-minute` says how many wakes it may start, by default as many as it
+likes. What the gates refused, and why, is read from their metrics.
+`python -m bench.bench_gate_storm [--connections N] [--policies N] [--seconds N] [--wakes-per-minute N]`
 """
 
 from __future__ import annotations
@@ -17,11 +19,14 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from bench.gate_storm import LOOPBACK, Place
 from ebbtide.adapters.stores.sql.migrate import upgrade
@@ -58,15 +63,27 @@ class Storm:
     empty: Counter[str] = field(default_factory=Counter)
     killed: set[str] = field(default_factory=set)
     asked: set[str] = field(default_factory=set)
+    refused: dict[str, Counter[str]] = field(default_factory=dict)
+    """By gate: what it refused since it was started, by reason, as its metrics said last."""
+    refused_before: Counter[str] = field(default_factory=Counter)
+    """By gates that were killed."""
 
     async def follow(self) -> None:
         while True:
             found = await asyncio.to_thread(self.read_slices)
+            await asyncio.to_thread(self.read_metrics)
             for name in self.names:
                 if not found.get(name):
                     self.empty[name] += 1
             self.slices = found
             await asyncio.sleep(0.1)
+
+    def read_metrics(self) -> None:
+        for host in GATES.values():
+            with suppress(OSError):
+                url = f"http://{host}:{self.place.metrics_port}/metrics"
+                with urllib.request.urlopen(url, timeout=5) as answer:
+                    self.refused[host] = refusals(answer.read().decode())
 
     def read_slices(self) -> dict[str, list[tuple[str, int]]]:
         found: dict[str, list[tuple[str, int]]] = {}
@@ -128,6 +145,16 @@ class Storm:
             await asyncio.sleep(0.1)
 
 
+def refusals(text: str) -> Counter[str]:
+    """By reason, of all policies."""
+    found: Counter[str] = Counter()
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name == "ebbtide_gate_refused_total":
+                found[sample.labels["reason"]] += int(sample.value)
+    return found
+
+
 @contextmanager
 def started(*words: str) -> Iterator[subprocess.Popen[bytes]]:
     child = subprocess.Popen([sys.executable, "-m", "bench.gate_storm", *words])
@@ -144,7 +171,7 @@ class Actors:
     def __init__(self, storm: Storm, last: ExitStack) -> None:
         self._storm, self._last = storm, last
         place = storm.place
-        self._words = (place.url, str(place.kubeconfig), place.ports, str(place.backend))
+        self._words = place.words
         self._gates: dict[str, subprocess.Popen[bytes]] = {}
         self._autoscaler: subprocess.Popen[bytes] | None = None
 
@@ -153,8 +180,10 @@ class Actors:
         self._gates[address] = self._last.enter_context(started("gate", *self._words, host))
 
     def kill_gate(self, address: str) -> None:
+        self._storm.read_metrics()
         self._storm.killed.add(GATES[address])
         self._gates.pop(address).kill()
+        self._storm.refused_before += self._storm.refused.pop(GATES[address], Counter())
 
     def start_autoscaler(self) -> None:
         self._autoscaler = self._last.enter_context(started("autoscaler", *self._words))
@@ -278,6 +307,8 @@ def judged(storm: Storm, policies: Sequence[Policy]) -> int:
     nowhere = [name for name in storm.names if not storm.read_slices().get(name)]
     for outcome, count in storm.results.most_common():
         print(f"  {count:6} {outcome}")
+    refused = sum(storm.refused.values(), storm.refused_before)
+    print(f"  refused by the gates, by reason: {dict(refused) or 'none'}")
     bad = sum(count for outcome, count in storm.results.items() if outcome.split()[0].isupper())
     wakes = sum(state.wake_count for state in states.values())
     print(f"  wakes: {wakes}; policies that were asked for: {len(storm.asked)}")
@@ -291,12 +322,13 @@ def main() -> int:
     parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--policies", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=40.0, help="in which they come")
+    parser.add_argument("--wakes-per-minute", type=int, default=1_000_000, help="that one address may start")
     given = parser.parse_args()
     raise_file_limit()
     # Who ends it by a signal leaves no server behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     names = [f"web-{number}" for number in range(given.policies)]
-    first = free_ports(given.policies + 29)
+    first = free_ports(given.policies + 30)
     with ExitStack() as last:
         server = last.enter_context(kube_server())
         last.enter_context(kubelets(server.api))
@@ -305,7 +337,8 @@ def main() -> int:
         upgrade(postgres.url("storm"))
         assert not server.kubectl("apply", "-f", str(RBAC)).returncode
         kubeconfig: Path = server.kubeconfig("admin", token=ADMIN_TOKEN)
-        place = Place(postgres.url("storm"), kubeconfig, f"{first + 1}-{first + given.policies + 28}", first)
+        ports = f"{first + 1}-{first + given.policies + 28}"
+        place = Place(postgres.url("storm"), kubeconfig, ports, first, given.wakes_per_minute)
         storm = Storm(server, place, names)
         policies = prepare(server, place, names)
         print(f"{given.policies} policies sleep; two gates and an autoscaler are started", flush=True)

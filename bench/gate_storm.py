@@ -1,8 +1,8 @@
 """The processes of `bench.bench_gate_storm`: a gate and an autoscaler, each over the same PostgreSQL and API
 server, to be killed and started again. The gate runs until it is told to stop; the autoscaler makes rounds.
 
-    python -m bench.gate_storm gate URL KUBECONFIG PORTS BACKEND HOST
-    python -m bench.gate_storm autoscaler URL KUBECONFIG PORTS BACKEND
+    python -m bench.gate_storm gate URL KUBECONFIG PORTS BACKEND WAKES HOST
+    python -m bench.gate_storm autoscaler URL KUBECONFIG PORTS BACKEND WAKES
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from prometheus_client import start_http_server
 
 from ebbtide.adapters.kube.connection import Connection, connect
 from ebbtide.adapters.kube.services import KubeServices
@@ -45,6 +47,16 @@ class Place:
     kubeconfig: Path
     ports: str
     backend: int
+    wakes_per_minute: int
+    """Of each source; all clients come from one address here."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return self.url, str(self.kubeconfig), self.ports, str(self.backend), str(self.wakes_per_minute)
+
+    @property
+    def metrics_port(self) -> int:
+        return int(self.ports.partition("-")[2]) + 1
 
     def keys(self, host: str) -> GateKeys:
         return GateKeys(
@@ -54,7 +66,7 @@ class Place:
             host=host,
             drain_sec=2,
             grace_sec=60,
-            wakes_per_minute=1_000_000,  # all clients come from one address here
+            wakes_per_minute=self.wakes_per_minute,
         )
 
     def scaling(self, follows: bool) -> tuple[Scaling, Connection]:
@@ -82,6 +94,7 @@ def run_gate(place: Place, host: str) -> None:
 
     scaling, connection = place.scaling(follows=True)
     process = GateProcess(scaling, connection, place.keys(host), lambda _: None)
+    start_http_server(place.metrics_port, host, process.metrics.registry)
 
     def dial(_: Address) -> Address:
         """Pods have no network here; all their addresses stand for the backend."""
@@ -104,8 +117,8 @@ def run_autoscaler(place: Place) -> None:
 
 
 def main() -> None:
-    role, url, kubeconfig, ports, backend, *host = sys.argv[1:]
-    place = Place(url, Path(kubeconfig), ports, int(backend))
+    role, url, kubeconfig, ports, backend, wakes, *host = sys.argv[1:]
+    place = Place(url, Path(kubeconfig), ports, int(backend), int(wakes))
     if role == "gate":
         run_gate(place, host[0])
     else:
