@@ -1,9 +1,10 @@
 """Clients that mean no good, or came at a bad time: what they cost the gate, and whether others are served.
 
-Slow heads, a body of 1 GB to a sleeper, 50,000 connections, clients that vanish without a word, and clients
-that leave while they are held. One gate with its default limit of held connections; the clients are other
-processes, since no process may have that many files, from several addresses, since one has too few ports.
-Next to each trouble, requests to a policy that is awake go through the same gate: all must be answered.
+Slow heads, a body of 1 GB to a sleeper, 50,000 connections, a crowd that is held for longer than the kernel
+waits before it asks after each, clients that vanish without a word, and clients that leave while held. One
+gate with its default limit of held connections; the clients are other processes, since no process may have
+that many files, from several addresses, since one has too few ports. Next to each trouble, requests to a
+policy that is awake go through the same gate: all must be answered.
 `python -m bench.bench_gate_crowd [--connections N] [--body MIB]`
 """
 
@@ -34,6 +35,7 @@ MOST_MEMORY = 80 * MIB
 CREEP = 4 * MIB
 """What a third flood may cost beyond the second: by then the allocator has what it keeps."""
 SECONDS = 300
+PATIENCE_SECONDS = 100
 REQUEST = b"GET / HTTP/1.1\r\nHost: web\r\nConnection: close\r\n\r\n"
 
 
@@ -200,6 +202,21 @@ def _until_refused(gate: Process, count: int) -> None:
         time.sleep(0.1)
 
 
+def patience(scene: Scene, crowd: Crowd, count: int) -> None:
+    """Held for so long that the kernel asks after each: who is there must not be taken for gone."""
+    with others(scene) as served:
+        crowd.ask(f"connect {scene.asleep} {count} {REQUEST.hex()}")
+        scene.gate.until(count)
+        time.sleep(PATIENCE_SECONDS)
+        stats, memory = scene.gate.ask("stats"), scene.memory()
+        scene.gate.ask(f"ready {LOOPBACK} {scene.backend} 0")
+        ends = crowd.ask(f"drain {SECONDS}")
+    scene.gate.ask("asleep")
+    scene.gate.ask(f"ready {LOOPBACK} {scene.backend} 1")
+    scene.must(stats["held"] == count and ends == {"200": count}, f"patience: {stats['held']} held, {ends}")
+    scene.told(f"{count} held for {PATIENCE_SECONDS} s", f"{ends.get('200', 0)} served", served, memory)
+
+
 def vanishing(scene: Scene, crowd: Crowd, count: int) -> None:
     """Gone without an end or a reset, as a machine that lost its network: seen by keepalive."""
     with others(scene) as served:
@@ -248,6 +265,7 @@ def main() -> int:
         again = flood(scene, many, given.connections, limit, "the same again")
         thrice = flood(scene, many, given.connections, limit, "and again")
         scene.must(thrice <= again + CREEP, "memory grows with each flood")
+        patience(scene, many[0], limit)
         vanishing(scene, many[0], few)
         leaving(scene, many[0], few)
         scene.must(scene.memory() <= again + CREEP, "memory grew")

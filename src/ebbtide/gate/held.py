@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
+from itertools import count
 from typing import Protocol, cast
 
 from ebbtide.gate.answers import looks_like_http
@@ -21,6 +22,12 @@ HEAD_BYTES = 16_384
 """The head of a request may be longer, up to this; what is too long is judged by its beginning."""
 _scratch = memoryview(bytearray(PEEK_BYTES))
 """One for all: the event loop fills it and hands it over in one step."""
+
+
+LEAST_IDLE_SECONDS = 20
+"""Without a byte, before the kernel asks whether a client is still there."""
+SPREAD_SECONDS = 30
+_turn = count()
 
 
 class Host(Protocol):
@@ -117,6 +124,15 @@ class Held(asyncio.BufferedProtocol):
     def read_on(self) -> None:
         if not self.transport.is_closing():
             self.transport.resume_reading()
+
+    def ask_apart(self) -> None:
+        """Its kernel asks after this client at another second than after those that came with it. Of 10,000
+        that came together, the questions would leave in one moment, more than a network takes: what was lost
+        four times in a row is taken for gone."""
+        found: socket.socket | None = self.transport.get_extra_info("socket")
+        if found is not None and not self.transport.is_closing():
+            idle = LEAST_IDLE_SECONDS + next(_turn) % SPREAD_SECONDS
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle)
 
     def settle(self) -> None:
         """No more waiting: no deadline, and nothing passes it on."""

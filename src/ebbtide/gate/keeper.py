@@ -170,6 +170,7 @@ class Keeper:
 
     def _hold(self, held: Held, route: Route, verdict: Verdict) -> None:
         held.judged = True
+        held.ask_apart()
         most = verdict.most_seconds
         seconds = route.hold_seconds if most is None else min(most, route.hold_seconds)
         if held.timer is not None:

@@ -13,18 +13,18 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 
 from ebbtide.errors import Usage
-from ebbtide.gate.held import Held
+from ebbtide.gate.held import LEAST_IDLE_SECONDS, Held
 from ebbtide.gate.keeper import Keeper
 
 BACKLOG = 4096
 REPORT_SECONDS = 30.0
 KEEPALIVE = (
-    (socket.TCP_KEEPIDLE, 30),
+    (socket.TCP_KEEPIDLE, LEAST_IDLE_SECONDS),
     (socket.TCP_KEEPINTVL, 10),
-    (socket.TCP_KEEPCNT, 3),
+    (socket.TCP_KEEPCNT, 4),
     (socket.TCP_NODELAY, 1),
 )
-"""A client whose machine is gone sends no end: it is noticed within a minute."""
+"""A client whose machine is gone sends no end: it is noticed within a minute and a half."""
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ import os
 import resource
 import select
 import socket
+from collections import Counter
 from typing import cast
 
 import pytest
@@ -83,6 +84,23 @@ def test_a_half_that_is_closed_is_no_leaving_outside_http(runner: asyncio.Runner
 
     with runner:
         runner.run(story())
+
+
+def test_those_that_are_held_together_are_not_asked_after_in_the_same_second() -> None:
+    """Thousands of questions in one moment are more than a network takes, and who does not answer is gone."""
+
+    async def story() -> None:
+        async with gate_house() as gate:
+            for _ in range(30):
+                await gate.connect()
+            await gate.held(30)
+            idle = Counter(
+                held.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
+                for held, _ in gate.keeper._hall
+            )
+            assert sorted(idle) == list(range(20, 50))
+
+    asyncio.run(story())
 
 
 def test_what_an_end_means() -> None:
