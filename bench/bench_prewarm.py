@@ -1,10 +1,10 @@
 """What nodes ahead of demand are worth on real series, next to a constant headroom that costs the same and to
 an oracle that knows the demand of the next half hour. All are played by the real engine in the simulator.
 
-    python -m bench.bench_prewarm --data FOLDER [--days 1] [--pods 60] [--only NAME] [--series 1]
+    python -m bench.bench_prewarm --data FOLDER [--days 1] [--pods 60] [--only NAME ...] [--series 1]
 
-FOLDER holds CSV files, seconds in the first column. The last `--days` of each are played; up to 21 days
-before them are the notes of the daemon. `gate` is the share of the time in which the daemon would do
+FOLDER holds CSV files, seconds in the first column. Of each, `--days` after three quarters of it are played;
+up to 21 days before are the notes of the daemon. `gate` is the share of the time in which the daemon would do
 so by itself. Where it stays off, the row still shows what a forecast would have done.
 """
 
@@ -98,16 +98,19 @@ class Forced(Foresight):
 
 
 def traces(folder: Path, asked: argparse.Namespace) -> Iterator[Trace]:
-    for path in sorted(one for one in folder.glob("*.csv*") if asked.only in one.name):
+    for path in sorted(folder.glob("*.csv*")):
         per_day, columns = series_in(path)
-        for name in list(columns)[: asked.series]:
-            yield _trace(f"{path.name.partition('.')[0]} {name}", columns[name], per_day, asked)
+        named = {f"{path.name.partition('.')[0]} {name}": values for name, values in columns.items()}
+        wanted = [name for name in named if not asked.only or any(one in name for one in asked.only)]
+        for name in wanted[: asked.series]:
+            yield _trace(name, named[name], per_day, asked)
 
 
 def _trace(name: str, values: Floats, per_day: int, asked: argparse.Namespace) -> Trace:
     step = 86_400 // per_day
     pods = np.ceil(values * asked.pods / values.mean())
-    first = len(pods) - round(asked.days * per_day)
+    first = len(pods) * 3 // 4
+    pods = pods[: first + round(asked.days * per_day)]
     each = STEP_SECONDS / step
     quarters = np.array(
         [
@@ -177,7 +180,7 @@ def main() -> int:
     parser.add_argument("--days", type=float, default=1)
     parser.add_argument("--pods", type=int, default=60)
     parser.add_argument("--series", type=int, default=1, help="of each file")
-    parser.add_argument("--only", default="", help="only files whose name holds this")
+    parser.add_argument("--only", nargs="*", help="only those whose file and column hold one of these")
     asked = parser.parse_args()
     if asked.data is None:
         print("no --data: nothing to play")

@@ -1,10 +1,11 @@
-"""Bugs of headroom, pool weights, pool limits and the fallback of spot pools."""
+"""Bugs of headroom, room ahead of demand, pool weights, pool limits and the fallback of spot pools."""
 
 from __future__ import annotations
 
 from tests.mutants.plant import Mutant
 
 HEADROOM = "unit:tests/unit/test_headroom.py"
+FORESIGHT = "unit:tests/unit/engine/test_foresight.py"
 POOLS = "unit:tests/unit/test_pool_priorities.py"
 
 OF_HEADROOM = (
@@ -126,5 +127,37 @@ OF_HEADROOM = (
         "falls_back(pool)",
         "False",
         (POOLS, "story:spot-falls-back"),
+    ),
+    Mutant(
+        "nodes are launched ahead of demand where a constant headroom is as good",
+        "Foresight._outlook",
+        "not verdict.wins",
+        "False",
+        (FORESIGHT,),
+        alone=True,
+    ),
+    Mutant(
+        "room is asked for again for demand that has come",
+        "Foresight._room",
+        "high - now.pods",
+        "high",
+        (FORESIGHT,),
+        alone=True,
+    ),
+    Mutant(
+        "the constant headroom that a forecast must beat costs nothing",
+        "ahead.judge",
+        "before + extra",
+        "before",
+        ("unit:tests/unit/forecast/test_ahead.py",),
+        alone=True,
+    ),
+    Mutant(
+        "what a schedule keeps asleep is woken ahead of use",
+        "waking_ahead._may_wake",
+        "state.idle_since is not None",
+        "True",
+        ("unit:tests/unit/scaling/test_ahead.py",),
+        alone=True,
     ),
 )

@@ -73,7 +73,8 @@ def why_wake(used: Used, hold_seconds: int, now: int) -> str:
     if step < 2 * WEEK or not begins(used, step):
         return ""
     hold = -(-hold_seconds // STEP_SECONDS)
-    ahead, constant = replayed(used, hold, looks_ahead=True), _constant(used, hold)
+    ahead = replayed(used, hold, looks_ahead=True)
+    constant = _constant(used, hold, ahead.awake)
     if ahead.waited >= (1 - LEAST_GAIN) * constant.waited:
         return ""
     at = time_of_day((now // STEP_SECONDS + 1) * STEP_SECONDS)
@@ -99,13 +100,7 @@ def replayed(used: Used, hold: int, looks_ahead: bool = False) -> Replayed:
     return Replayed(awake, waited)
 
 
-def _constant(used: Used, hold: int) -> Replayed:
-    """With the longest window that keeps it up no longer than looking ahead does."""
-    most = replayed(used, hold, looks_ahead=True).awake
-    found = replayed(used, hold)
-    for longer in range(hold + 1, hold + STEPS_A_DAY):
-        tried = replayed(used, longer)
-        if tried.awake > most:
-            break
-        found = tried
-    return found
+def _constant(used: Used, hold: int, most: int) -> Replayed:
+    """With the best window that keeps it up for at most so many steps."""
+    windows = (replayed(used, longer) for longer in range(hold, hold + STEPS_A_DAY))
+    return min((one for one in windows if one.awake <= most), key=lambda one: one.waited)
