@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from ebbtide.entrypoints.cli.demo_page import demo_served
 from ebbtide.simulator.run.live import Live
+from tests.e2e.faults import FAULTS, all_seen, watch
 from tests.e2e.pages import NARROW, SECONDS, WIDE, Scheme, Watched, opened
 
 PAGES = {"now": "Nodes", "why": "Decisions, newest first", "money": "Prices", "sleep": "reports"}
@@ -18,7 +19,6 @@ PAGES = {"now": "Nodes", "why": "Decisions, newest first", "money": "Prices", "s
 AWAKE = re.compile("active|idle")
 """An app that nobody uses is idle a moment after its wake."""
 SPEED = 30.0
-FAULTS = ("Burst", "Spot loss", "Stuck drain", "Crash", "Metrics gone", "API server gone")
 MOST_STEPS = 400
 
 expect.set_options(timeout=SECONDS)
@@ -240,66 +240,26 @@ def resolve(live: Live) -> None:
     raise AssertionError(f"not over: {live.situation and live.situation.lines}")
 
 
-TROUBLES = {
-    "API server gone": "The cluster cannot be read. The values shown are",
-    "Metrics gone": "The metrics cannot be read",
-}
-
-
-WATCH = """(wanted) => {
-  window.seen = {};
-  let since = null;
-  addEventListener("pointerdown", () => { since ??= performance.now(); }, true);
-  const holds = ([selector, text]) =>
-    [...document.querySelectorAll(selector)].some((each) => each.textContent.includes(text));
-  new MutationObserver(() => {
-    if (since === null) return;
-    for (const [name, what] of Object.entries(wanted)) {
-      if (!(name in window.seen) && holds(what)) window.seen[name] = Math.round(performance.now() - since);
-    }
-  }).observe(document.body, { subtree: true, childList: true, characterData: true, attributes: true });
-}"""
-"""Notes after how many milliseconds of the page each thing is there, from the press of the button."""
-SAID = {
-    "Burst": "pods want a place",
-    "Spot loss": "two minutes left",
-    "Stuck drain": "disruption budget will not let",
-    "Crash": "will be killed while it drains",
-    "Metrics gone": "the CPU use is unknown for",
-    "API server gone": "the API server does not answer for",
-}
-
-
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_told_in_the_panel_and_the_feed_while_it_is_answered_and_when_it_is_survived(
     watched: Watched, demo: tuple[str, Live], fault: str
 ) -> None:
     page, live = watched.page, demo[1]
     panel = page.locator(".situation")
-    wanted = {
-        "panel": (".situation h2", fault),
-        "event": (".feed li[data-group=person]", SAID[fault]),
-        **(
-            {"banner": ("#trouble", TROUBLES[fault])}
-            if fault in TROUBLES
-            else {"timeline": (".operation", "")}
-        ),
-    }
-    page.evaluate(WATCH, wanted)
+    watch(page, fault)
     page.get_by_role("button", name=fault, exact=True).click()
     expect(panel.get_by_role("heading", name=f"What is being survived: {fault}")).to_be_visible()
     expect(page.get_by_text("Time is slowed to 12 times the clock")).to_be_visible()
     said = card(page, "Events").locator("li[data-group=person]").first
     expect(said).to_contain_text("A person broke something")
     # Before time is stopped: the page reads what the demo shows only while nobody holds its lock.
-    if fault in TROUBLES:
-        expect(page.locator("#trouble")).to_contain_text(TROUBLES[fault])
+    seen = all_seen(page, fault)
     with live.lock:
         if fault == "API server gone":
             expect(page.locator("#live")).to_have_text("stale")
             expect(page.locator("dl.stats").first).not_to_contain_text(re.compile("(workers|pods)0"))
             expect(page.locator(".tile").first).to_be_visible()
-    print(f"{fault}, milliseconds after the press: {page.evaluate('window.seen')}")
+    print(f"{fault}, milliseconds after the press: {seen}")
     resolve(live)
     expect(panel.locator(".pill")).to_contain_text("survived after")
     expect(panel.locator("li.past")).to_have_count(len(live.situation.lines) if live.situation else 0)

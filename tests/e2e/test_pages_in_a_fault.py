@@ -15,24 +15,21 @@ from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.api.serving import served
 from ebbtide.entrypoints.cli.demo_page import demo_live, demo_site
 from ebbtide.model.record import Record
-from ebbtide.simulator.run.live import RUSH_BUSY_SECONDS, RUSH_SECONDS, Live
+from ebbtide.simulator.run.live import RUSH_BUSY_SECONDS, RUSH_SECONDS, SLOW_SPEED, Live
+from tests.e2e.faults import FAULTS, OUTAGES, WITHIN_SECONDS
 from tests.e2e.pages import HOST, SECONDS, TOKEN, Watched, opened
 
 MOST_STEPS = 400
 SETTLING_STEPS = 40
 SPEED = 60.0
 PAGES = {"now": "Nodes", "why": "Decisions, newest first", "money": "Prices", "sleep": "reports"}
-TIMELINES: dict[str, tuple[str, Callable[[Record], bool]]] = {
-    "Burst": ("Adding nodes", lambda record: record.launching is not None),
-    "Spot loss": ("spot nodes taken back", lambda record: bool(record.spots)),
-    "Stuck drain": ("Spot node at risk", lambda record: bool(record.spots)),
-    "Crash": ("Spot node taken back", lambda record: bool(record.spots)),
+BEGUN: dict[str, Callable[[Record], bool]] = {
+    "Burst": lambda record: record.launching is not None,
+    "Spot loss": lambda record: bool(record.spots),
+    "Stuck drain": lambda record: bool(record.spots),
+    "Crash": lambda record: bool(record.spots),
 }
-"""The faults that something is done about, with the title of its timeline and whether the record has it."""
-OUTAGES = {
-    "Metrics gone": "The metrics cannot be read",
-    "API server gone": "The cluster cannot be read. The values shown are",
-}
+"""The faults that something is done about, and whether the record has it."""
 
 expect.set_options(timeout=SECONDS)
 
@@ -71,21 +68,25 @@ def strike(page: Page, fault: str) -> None:
     page.get_by_role("button", name=fault, exact=True).click()
     heading = page.get_by_role("heading", name=f"What is being survived: {fault}")
     expect(heading).to_be_visible()
+    expect(page.locator(".situation .here").first).to_be_visible()
+    expect(events(page).first).to_contain_text("A person broke something")
+    expect(events(page).first).to_contain_text(FAULTS[fault].said)
 
 
 def events(page: Page) -> Locator:
     return page.get_by_role("list", name="Events, newest first").locator("li")
 
 
-@pytest.mark.parametrize("fault", TIMELINES)
+@pytest.mark.parametrize("fault", BEGUN)
 def test_what_is_done_about_a_fault_is_a_timeline_and_its_end_an_event(
     watched: Watched, demo: tuple[str, Live], fault: str
 ) -> None:
     page, live = watched.page, demo[1]
-    title, begun = TIMELINES[fault]
+    title, begun = FAULTS[fault].timeline, BEGUN[fault]
     strike(page, fault)
-    expect(events(page).first).to_contain_text("A person broke something")
+    struck = live.stage.clock.now()
     step_until(live, lambda: begun(live.ports.store.load()))
+    assert (live.stage.clock.now() - struck) / SLOW_SPEED <= WITHIN_SECONDS, "so much later a person sees it"
     shown = page.locator(".operation").filter(has_text=title).first
     expect(shown).to_be_visible()
     expect(shown.locator(".track .here").first).to_be_visible()
@@ -139,7 +140,9 @@ def test_an_outage_has_its_banner_and_turns_no_number_into_zero(
     before = numbers(watched)
     expect(page.get_by_role("heading", name="Nodes", exact=True)).to_be_visible()
     strike(page, fault)
+    struck = live.stage.clock.now()
     live.step()
+    assert (live.stage.clock.now() - struck) / SLOW_SPEED <= WITHIN_SECONDS, "so much later a person sees it"
     trouble = page.locator("#trouble")
     expect(trouble).to_contain_text(OUTAGES[fault])
     expect(page.locator("#live")).to_have_text("stale")

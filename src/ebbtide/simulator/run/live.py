@@ -46,6 +46,9 @@ RUSH_SECONDS, RUSH_BUSY_SECONDS = 60.0, 20.0
 """The same while time is rushed through: nobody can follow it."""
 PAUSE_SECONDS = 5.0
 BREATH_SECONDS = 0.001
+LISTEN_SECONDS = 0.05
+NOTICED_SECONDS = 1.5
+"""How long after a fault its first effects are there: controllers and the scheduler have seen it."""
 SLOW_SPEED = 12.0
 """How fast time passes at most while a fault is being answered: a node takes seconds to come, not a blink."""
 KEEP_ENTRIES = 60_000
@@ -116,6 +119,7 @@ class Live:
         self.situation: LiveSituation | None = None
         self._owners = 0
         self._runs = False
+        self._struck = threading.Event()
         self._until: dict[str, float] = {}
         self._replicas = replicas
         ports = ports_of(self.stage)
@@ -174,11 +178,19 @@ class Live:
             stop.wait(BREATH_SECONDS)
         while not stop.is_set():
             before, began = self.stage.clock.now(), time.monotonic()
+            self._struck.clear()
             self.step()
             passed = self.stage.clock.now() - before
             pause = passed / self.pace(speed) - (time.monotonic() - began) if speed else 0.0
-            stop.wait(max(pause, BREATH_SECONDS))
+            self._pause(stop, max(pause, BREATH_SECONDS))
         self._runs = False
+
+    def _pause(self, stop: threading.Event, seconds: float) -> None:
+        """Until it is time for the next step, or a fault was made: that is answered at once."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and not stop.is_set():
+            if self._struck.wait(min(left, LISTEN_SECONDS)):
+                return
 
     def pace(self, speed: float) -> float:
         """How fast time passes now, where it passes at `speed` at rest."""
@@ -271,8 +283,10 @@ class Live:
             began_id, now = self.stage.new_id(), self.stage.clock.now()
             says = found.strike()
             self._note(FaultStruck(says))
-            # What is due now happens now, so the first look after the fault shows it.
-            self.stage.world.advance_to(now)
+            # A moment passes, so the first look after the fault and the next tick see what it did.
+            self.stage.clock.move_to(now + NOTICED_SECONDS)
+            self.stage.world.advance_to(self.stage.clock.now())
             self.situation = LiveSituation(found.id, found.name, found.explains, began_id, now, found.steps)
             self._follow()
+            self._struck.set()
             return says
