@@ -58,7 +58,7 @@ def test_every_page_shows_its_data_and_has_no_serious_fault_for_those_who_see_or
             watched.show(name)
             expect(heading(page, title)).to_be_visible()
             if name == "why":
-                page.locator("details.scale_up > summary").first.click()
+                page.locator("details.consolidate > summary").first.click()
                 expect(page.get_by_role("button", name="Compute it again").first).to_be_visible()
             assert serious(page) == []
             assert cut_off(page) == []
@@ -165,9 +165,9 @@ def test_the_first_link_skips_to_the_content_and_stays_on_the_page(watched: Watc
 def test_a_decision_unfolds_and_is_computed_again(watched: Watched) -> None:
     page = watched.page
     watched.show("why")
-    first = page.locator("details.scale_up").first
+    first = page.locator("details.consolidate").first
     first.locator("summary").first.click()
-    expect(first.get_by_role("heading", name="Scale-up: yes")).to_be_visible()
+    expect(first.get_by_role("heading", name="Consolidation: yes")).to_be_visible()
     first.get_by_role("button", name="Compute it again").click()
     expect(first.get_by_text("Same result.")).to_be_visible()
 

@@ -87,7 +87,7 @@ def test_a_node_is_chosen_by_the_keyboard_and_its_life_is_shown(
         page = watched.page
         expect(page.locator(".tile")).to_have_count(2)
         page.get_by_role("link", name="from /api/v1/costs").focus()
-        for choice in ("By zone", "By pool"):
+        for choice in ("By zone", "By pool", "Fill: requests", "Fill: use"):
             page.keyboard.press("Tab")
             expect(page.get_by_role("button", name=choice)).to_be_focused()
         page.keyboard.press("Tab")

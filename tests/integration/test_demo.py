@@ -21,7 +21,7 @@ from ebbtide.narrate import fact_in
 from ebbtide.simulator.run.history import WEEK_SECONDS, read_history, start_before
 from ebbtide.simulator.run.live import Live
 from ebbtide.simulator.run.replicas import Replicas
-from ebbtide.simulator.run.shop_scene import shop_scene
+from ebbtide.simulator.run.shop_scene import SIDE_PROJECTS, shop_scene
 
 NOW = 1_900_000_000
 DAY = 86_400
@@ -125,6 +125,30 @@ def test_the_time_of_a_wake_is_learned_from_the_wakes_of_the_month(demo: tuple[L
         state = live.scaling.ports.policies.find_state(policy.id)
         assert state is not None
         assert all(one.slept_seconds > one.seconds for one in state.wakes[1:]), "the flap guard weighs them"
+
+
+def test_what_the_month_left_asleep_sleeps_on_when_the_demo_begins() -> None:
+    """The strip ended in sleep, and the first hour of the demo put the same workloads to sleep once more."""
+    live = demo_live(1, NOW)
+    start = live.stage.clock.now()
+    policies = live.scaling.ports.policies
+    asleep = [policy for policy in policies.list_policies() if policy.name in SIDE_PROJECTS]
+    assert len(asleep) == len(SIDE_PROJECTS)
+    with TestClient(make_app(demo_site(live, "token", SPEED)), base_url="http://127.0.0.1") as client:
+        for _ in range(20):
+            live.step(60.0, 20.0)
+        strips = {each["policy_id"]: each for each in client.get("/api/v1/scaling/strips").json()["policies"]}
+    for policy in asleep:
+        state, (ref,) = policies.find_state(policy.id), policy.target.workloads
+        assert state is not None
+        assert state.scaled_to_zero_at is not None
+        assert state.scaled_to_zero_at < start
+        assert live.scaling.ports.workloads.read(ref).replicas == 0
+        *_, idle, last = strips[policy.id]["pieces"]
+        assert (idle["state"], last["state"]) == ("idle", "asleep")
+        assert (last["since"], last["until"]) == (state.scaled_to_zero_at, int(live.stage.clock.now()))
+        entries = live.ports.store.read_log([LogKind.IDLE], policy.id, limit=1000)
+        assert all(entry.at < start for entry in entries), "nothing happened to it since"
 
 
 def test_what_the_demo_paid_and_saved_is_a_believable_amount(demo: tuple[Live, TestClient]) -> None:

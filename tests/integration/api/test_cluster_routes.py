@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
+from ebbtide.core.prices import CostPoint
+from ebbtide.entrypoints.api.money import since
 from ebbtide.entrypoints.api.sight import Sight
 from ebbtide.model.headroom import HeadroomSeen
 from ebbtide.simulator.run.live import Live
@@ -67,6 +70,26 @@ def test_a_node_that_was_never_measured_has_no_use_and_not_one_of_zero(live: Liv
         nodes = client.get("/api/v1/nodes").json()["nodes"]
     assert nodes
     assert all(node["cpu_used"] is node["memory_used"] is node["used_at"] is None for node in nodes)
+
+
+def test_a_chart_of_costs_begins_with_what_held_at_its_beginning() -> None:
+    """The line began where the cost had changed last, and before that the chart was empty."""
+    points = [CostPoint(at, {"USD": Decimal(per_hour)}) for at, per_hour in ((100, 1), (200, 2), (900, 3))]
+    shown = since(points, 500)
+    assert [(point.at, point.per_hour["USD"]) for point in shown] == [(500, Decimal(2)), (900, Decimal(3))]
+    assert since(points, 50) == points
+
+
+def test_a_notice_in_progress_names_the_node_and_a_recommendation_takes_nothing_back(
+    live: Live, client: TestClient
+) -> None:
+    live.strike("stuck-drain")
+    while not live.ports.store.load().spots:
+        live.step()
+    (spot,) = live.ports.store.load().spots
+    (shown,) = client.get("/api/v1/status").json()["spots"]
+    node = live.look().node_of[spot.instance_id].name
+    assert shown["reason"] == f"the cloud recommends to leave {node}, which it may take back soon"
 
 
 def test_every_worker_says_why_it_is_kept(live: Live, client: TestClient) -> None:

@@ -63,7 +63,10 @@ def test_moves_must_pay_back_in_time() -> None:
     pods = [pod(f"web-{number}", LARGE, 100, 100) for number in range(10)]
     expensive = settings_with(rules(move_cost=Decimal("0.0423"), replace=False))
     report = report_on(cluster([LARGE, SMALL], pods), Record(), expensive)
-    assert refusal(report) == ("pays back", "10 moves cost about 0.423 EUR, 4 h of the savings bring 0.4224")
+    assert refusal(report) == (
+        "pays back",
+        "10 moves cost about 0.423 EUR, 4 h of the savings bring 0.4224 EUR",
+    )
     exact = settings_with(rules(move_cost=Decimal("0.04224"), replace=False))
     assert removed(report_on(cluster([LARGE, SMALL], pods), Record(), exact)) == ["a1"]
 

@@ -166,7 +166,7 @@ class Choice:
         if draft.fresh:
             new = count_of(len(draft.fresh), "new node")
             spending += f" and {new}, next to the old for about {a_while(self._overlap(draft))},"
-        says = f"{spending} cost about {spent} {currency}, {over} of the savings bring {gained}"
+        says = f"{spending} cost about {spent} {currency}, {over} of the savings bring {gained} {currency}"
         yield Check("pays back", cost <= returned, says)
         done = evicted_lately(self._record, self._now)
         most = rules.moves_allowed(sum(map(len, self._snapshot.cluster.pods_on.values())))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 
 from ebbtide.core.consolidation.evaluate import evaluate
-from ebbtide.core.prices import cost_point, paid
+from ebbtide.core.prices import CostPoint, cost_point, paid
 from ebbtide.engine.cost_notes import read_points
 from ebbtide.entrypoints.api.guard import Needs
 from ebbtide.entrypoints.api.money_schemas import (
@@ -50,7 +51,7 @@ def router(site: Site) -> APIRouter:
             present = replace(noted[-1], at=now)
         per_hour, currency = total_of(present)
         points = [*noted, present]
-        shown = [point for point in points if point.at >= now - hours * 3600]
+        shown = since(points, now - hours * 3600)
         return CostsShape(
             per_hour=None if per_hour is None else str(per_hour),
             currency=currency,
@@ -81,6 +82,13 @@ def router(site: Site) -> APIRouter:
         return PricesShape(prices=list(_prices(site)))
 
     return routes
+
+
+def since(points: Sequence[CostPoint], start: int) -> list[CostPoint]:
+    """With what held at the start: a cost is noted when it changes, so its last note may lie before."""
+    shown = [point for point in points if point.at >= start]
+    before = [point for point in points if point.at < start][-1:]
+    return [*(replace(point, at=start) for point in before), *shown]
 
 
 def _prices(site: Site) -> list[PriceShape]:

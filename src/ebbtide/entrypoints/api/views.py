@@ -35,10 +35,11 @@ from ebbtide.model.operation import (
     SlotState,
     Source,
     Spot,
+    SpotKind,
 )
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import ClusterView
+from ebbtide.model.snapshot import ClusterView, Snapshot
 
 DEMO = "demo"
 """The kind of a cluster in which everything is simulated and may be broken."""
@@ -94,14 +95,19 @@ def operation_shape(operation: Operation, cluster: ClusterView | None = None) ->
     )
 
 
-def spot_shape(spot: Spot, now: int) -> OperationShape:
+def spot_shape(spot: Spot, now: int, snapshot: Snapshot) -> OperationShape:
     left = spot.deadline - now
+    node = snapshot.node_of.get(spot.instance_id)
+    name = node.name if node is not None else spot.instance_id
     when = f"in {a_while(left)}" if left > 0 else "now: its time is up"
+    reason = f"the cloud takes {name} back {when}"
+    if spot.kind is SpotKind.REBALANCE:
+        reason = f"the cloud recommends to leave {name}, which it may take back soon"
     return OperationShape(
         id=spot.id,
         kind=f"spot {spot.kind}",
         started_at=spot.noticed_at,
-        reason=f"the cloud takes {spot.instance_id} back {when}",
+        reason=reason,
         steps=[_step(part) for part in parts(spot)],
     )
 
@@ -157,7 +163,7 @@ def status_shape(
         refused=[_step(one.removal) for one in record.refused],
         unfit=[UnfitShape(node=one.node_name, reason=one.reason, says=one.says) for one in record.unfit],
         set_aside=operation_shape(record.set_aside) if record.set_aside else None,
-        spots=[spot_shape(spot, now) for spot in record.spots],
+        spots=[spot_shape(spot, now, snapshot) for spot in record.spots],
         brakes=list(brakes(record, settings, now)),
         lease_holder=held,
         workers=len(snapshot.cluster.workers),

@@ -1,7 +1,8 @@
 """What an assessed cluster would cost if its pods were packed again, and what it must cost at the least.
 
-The planner of consolidation is asked, without its waiting times and thresholds. Only types that are in the
-cluster already are launched: others may not suit it.
+The planner of consolidation is asked, without its waiting times and thresholds, and with the minimum of workers
+that holds for the removal of single nodes. Only types that are in the cluster already are launched: others
+may not suit it.
 """
 
 from __future__ import annotations
@@ -86,9 +87,7 @@ def settings_of(nodes: tuple[Node, ...], prices: PriceBook) -> Settings:
         moves_per_hour=MOST,
     )
     pools = tuple(_pool(name, [n for n in nodes if n.worker and n.pool == name], prices) for name in names)
-    return Settings(
-        pools=pools, min_workers=1, max_workers=MOST, consolidation=rules, packer=installed_packer()
-    )
+    return Settings(pools=pools, max_workers=MOST, consolidation=rules, packer=installed_packer())
 
 
 def _pool(name: str, nodes: list[Node], prices: PriceBook) -> Pool:

@@ -4,15 +4,15 @@ slept.
 The file was made by `scripts/make_demo_history.py`, which plays the month with the real engine. It is laid
 before any start that has the same time of day and day of the week: all times in it move by the same number of
 weeks. The ledger is not in the file; it is built from the stretches in the log, as `ebbtide savings rebuild`
-does. Nor are the states of the policies: their last wakes, from which the next one is estimated, are read
-from the log.
+does. Nor are the states of the policies: their last wakes, from which the next one is estimated, and which of
+them the month left asleep, are read from the log.
 """
 
 from __future__ import annotations
 
 import gzip
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
@@ -22,8 +22,10 @@ from ebbtide import typed
 from ebbtide.core.scale_to_zero.wake import KEPT_WAKES
 from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.errors import StoreUnusable
-from ebbtide.model.events import FACTS, Event, PolicyStep
-from ebbtide.model.idle import IdleState, Phase, WakeReason, WakeTime
+from ebbtide.model.events import FACTS, Event, PolicyStep, StretchClosed
+from ebbtide.model.idle import IdleState, Phase, Rate, WakeReason, WakeTime
+from ebbtide.model.idle import Remembered as IdleReplicas
+from ebbtide.model.ledger import Stretch
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.narrate import entry_of, fact_in
 from ebbtide.ports import Store
@@ -57,6 +59,13 @@ class RememberedDay(msgspec.Struct, array_like=True):
     data: dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Asleep:
+    at: int
+    idle_since: int
+    rate: Rate | None
+
+
 class History(msgspec.Struct):
     format: int
     end: int
@@ -84,9 +93,47 @@ def remember(history: History, store: Store, scaling: Scaling, start: float) -> 
     for number in range(0, len(entries), AT_ONCE):
         store.append(entries[number : number + AT_ONCE])
     scaling.rebuild()
-    policies, known = scaling.ports.policies, wakes_in(entries)
+    policies, known, asleep = scaling.ports.policies, wakes_in(entries), asleep_in(entries)
     states = [state for state in policies.list_states() if state.policy_id in known]
-    policies.write_states([_with_wakes(state, known[state.policy_id]) for state in states])
+    states = [_with_wakes(state, known[state.policy_id]) for state in states]
+    policies.write_states([_sleeping(scaling, state, asleep.get(state.policy_id)) for state in states])
+
+
+def _sleeping(scaling: Scaling, state: IdleState, asleep: Asleep | None) -> IdleState:
+    """What the month left asleep sleeps on: a workload that was up again would have been woken by nobody."""
+    policy = scaling.ports.policies.find_policy(state.policy_id)
+    if asleep is None or policy is None:
+        return state
+    remembered = []
+    for ref in policy.target.workloads:
+        seen = scaling.ports.workloads.read(ref)
+        remembered.append(IdleReplicas(ref, seen.replicas))
+        scaling.ports.workloads.scale(seen, 0, "asleep since before the demo began")
+    return replace(
+        state,
+        phase=Phase.ZERO,
+        last_activity_at=asleep.idle_since,
+        idle_since=asleep.idle_since,
+        scaled_to_zero_at=asleep.at,
+        remembered=tuple(remembered),
+        rate=asleep.rate,
+        stretch_since=asleep.at,
+    )
+
+
+def asleep_in(entries: Iterable[LogEntry]) -> dict[str, Asleep]:
+    """The policies that were at zero at the end, by id, since when, and how the idle time before began."""
+    found: dict[str, Asleep] = {}
+    idle: dict[str, Stretch] = {}
+    for entry in entries:
+        step, closed = fact_in(entry, PolicyStep), fact_in(entry, StretchClosed)
+        if closed is not None and closed.stretch.phase is Phase.IDLE:
+            idle[entry.subject] = closed.stretch
+        elif step is not None and step.phase is Phase.ZERO and entry.subject in idle:
+            found[entry.subject] = Asleep(entry.at, idle[entry.subject].since, idle[entry.subject].rate)
+        elif step is not None:
+            found.pop(entry.subject, None)
+    return found
 
 
 def _with_wakes(state: IdleState, wakes: Sequence[WakeTime]) -> IdleState:

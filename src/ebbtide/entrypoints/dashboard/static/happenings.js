@@ -47,6 +47,7 @@ function closed(data, entry) {
   const took = ` after ${span(entry.at - data.started_at)}`;
   const spot = ["interruption", "rebalance"].includes(data.operation);
   const shape = { group: spot ? "spot" : "nodes", icon: spot ? "spot" : "done", tone: "good" };
+  if (spot && !data.succeeded && data.kept?.length) return { ...shape, tone: "warn", title: `Spot node ${data.kept[0].name} stays${took}`, why: capital(data.kept[0].reason) };
   if (!data.succeeded) return { ...shape, icon: spot ? "spot" : "alarm", tone: "warn" };
   if (spot && data.removed?.length) {
     const gone = data.operation === "interruption" ? "taken by the cloud" : "emptied before the cloud took it";

@@ -15,9 +15,11 @@ export function money(main, { refresh }) {
   let hours = 24;
   let drawnAt = -Infinity;
   const parts = Object.fromEntries(["sums", "cost", "pools", "namespaces", "possible", "sleep", "prices"].map((name) => [name, h("div")]));
+  // What is computed from the cluster as it is now is greyed while that cannot be read.
+  for (const name of ["cost", "pools", "namespaces", "possible"]) parts[name].dataset.from = "cluster";
   const chips = RANGES.map(([each, name]) => h("button", { type: "button", class: "chip", "aria-pressed": String(each === hours), "data-key": `range-${each}`, onclick: () => range(each) }, name));
   main.append(h("h1", {}, "Money"), parts.sums,
-    h("div", { class: "grid pair" }, parts.cost, parts.possible, parts.pools, parts.namespaces, parts.sleep, parts.prices));
+    h("div", { class: "columns" }, h("div", {}, parts.cost, parts.possible, parts.pools), h("div", {}, parts.namespaces, parts.sleep, parts.prices)));
 
   function range(chosen) {
     hours = chosen;
@@ -65,14 +67,14 @@ export function money(main, { refresh }) {
     h("p", { class: "quiet" }, "A pod costs the larger of its CPU and memory share of its node."), source("/api/v1/spending")));
   }
 
-  function drawPossible(report) {
+  function drawPossible(report, currency) {
     const plan = report.candidate;
     const kept = report.nodes.filter((node) => node.kept && node.why && node.cost_per_hour !== null).sort((a, b) => Number(b.cost_per_hour) - Number(a.cost_per_hour));
     redraw(parts.possible, card("What could still be saved", plan
       ? [stats([["possible", `${sum(plan.savings_per_hour, plan.currency)} an hour`], ["a month", sum(Number(plan.savings_per_hour) * HOURS_A_MONTH, plan.currency)], ["pods to move", plan.moves], ["no set of nodes costs less than", `${sum(plan.bound, plan.currency)} an hour`]]),
         h("p", {}, report.refused ? `Not done now: ${report.refused}.` : "It may be done now.")]
       : h("p", {}, report.refused ? `Nothing is found now: ${report.refused}.` : "Nothing to gain: no cheaper set of nodes was found."),
-    kept.length ? [h("h3", {}, "What holds nodes"), table("What holds nodes", [["node"], ["an hour", "number"], ["why"]], kept.slice(0, LISTED).map((node) => [node.name, sum(node.cost_per_hour, plan?.currency), node.why])),
+    kept.length ? [h("h3", {}, "What holds nodes"), table("What holds nodes", [["node"], ["an hour", "number"], ["why"]], kept.slice(0, LISTED).map((node) => [node.name, sum(node.cost_per_hour, plan?.currency ?? currency), node.why])),
       kept.length > LISTED ? h("p", { class: "quiet" }, `and ${plural(kept.length - LISTED, "more node")}`) : null] : null,
     source("/api/v1/consolidation")));
   }
@@ -107,7 +109,7 @@ export function money(main, { refresh }) {
       drawSums(spending);
       drawCost(costs);
       drawShares(spending);
-      drawPossible(report);
+      drawPossible(report, spending.currency);
       if (summary) drawSleep(summary);
       else redraw(parts.sleep, card("Saved by sleep", h("p", { class: "quiet" }, NO_POLICIES)));
       drawPrices(prices);

@@ -35,11 +35,13 @@ export function now(main, { say, refresh, drawn }) {
     h("section", { class: "card hero", "aria-label": "Now" }, parts.says, of("cluster", parts.numbers), parts.headroom, source("/api/v1/status")),
     faults.buttons,
     h("div", { class: "desk" },
-      h("div", { class: "side" }, faults.panel, parts.operation, parts.waiting, parts.brakes),
-      h("div", {},
+      // On a phone in this order: what is in progress first, what holds it back last.
+      h("div", {}, faults.panel, parts.operation),
+      h("div", { class: "body" },
         of("cluster", card("Last hours", h("p", { class: "row", role: "group", "aria-label": "Range" }, ranges), trend.element, source("/api/v1/costs"))),
         of("cluster", card("Nodes", tiles.choice, parts.unknown, tiles.element, legend(), parts.picked, source("/api/v1/nodes"))),
-        feed.element)),
+        feed.element),
+      h("div", {}, parts.waiting, parts.brakes)),
   );
 
   function range(chosen) {
