@@ -209,8 +209,8 @@ def test_aks_in_west_europe_with_a_type_that_is_not_in_the_list(
     assert (sized["priceLow"], sized["priceHigh"]) == ("0.105386", "0.385334")
     assert "is not in the list; by its size" in sized["priceBasis"]
     assert result["typesWithoutPrice"] == ["Standard_D4s_v5", "Standard_X4"]
-    # Two workers are always kept, also by repacking: at the middle of the ranges, 0.2544 and 0.24536, a second
-    # Standard_X4 in place of the other saves 0.00904.
+    # Two workers are always kept, also by repacking: at the middle of the ranges, 0.2544 and 0.24536, a
+    # second Standard_X4 in place of the other saves 0.00904.
     assert result["removable"] == []
     again = result["repacked"]
     assert (again["costAfterPerHour"], again["savingPerHour"]) == ("0.490720", "0.009040")

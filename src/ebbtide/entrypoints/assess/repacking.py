@@ -1,8 +1,8 @@
 """What an assessed cluster would cost if its pods were packed again, and what it must cost at the least.
 
-The planner of consolidation is asked, without its waiting times and thresholds, and with the minimum of workers
-that holds for the removal of single nodes. Only types that are in the cluster already are launched: others
-may not suit it.
+The planner of consolidation is asked, without its waiting times and thresholds, and with the minimum of
+workers that holds for the removal of single nodes. Only types that are in the cluster already are launched:
+others may not suit it.
 """
 
 from __future__ import annotations
