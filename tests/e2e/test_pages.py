@@ -264,7 +264,7 @@ def test_a_fault_is_told_in_the_panel_and_the_feed_while_it_is_answered_and_when
     said = card(page, "Events").locator("li[data-group=person]").first
     expect(said).to_contain_text("A person broke something")
     # Before time is stopped: the page reads what the demo shows only while nobody holds its lock.
-    # What answers the fault depends on the hour of the demo: test_pages_in_a_fault.py, where time stands still.
+    # What answers the fault depends on the hour of the demo: see test_pages_in_a_fault.py.
     if fault in OUTAGES:
         expect(page.locator("#trouble")).to_contain_text(OUTAGES[fault])
     with live.lock:
