@@ -23,8 +23,7 @@ from ebbtide.core.scale_to_zero.wake import KEPT_WAKES
 from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.errors import StoreUnusable
 from ebbtide.model.events import FACTS, Event, PolicyStep, StretchClosed
-from ebbtide.model.idle import IdleState, Phase, Rate, WakeReason, WakeTime
-from ebbtide.model.idle import Remembered as IdleReplicas
+from ebbtide.model.idle import IdleState, Phase, Rate, Remembered, WakeReason, WakeTime
 from ebbtide.model.ledger import Stretch
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.narrate import entry_of, fact_in
@@ -107,7 +106,7 @@ def _sleeping(scaling: Scaling, state: IdleState, asleep: Asleep | None) -> Idle
     remembered = []
     for ref in policy.target.workloads:
         seen = scaling.ports.workloads.read(ref)
-        remembered.append(IdleReplicas(ref, seen.replicas))
+        remembered.append(Remembered(ref, seen.replicas))
         scaling.ports.workloads.scale(seen, 0, "asleep since before the demo began")
     return replace(
         state,
