@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def adopt(
     ctx: typer.Context,
-    pool: Annotated[str, typer.Option(help="Only into this pool; else into the first that fits.")] = "",
+    pool: Annotated[str, typer.Option(help="Only into this pool. Default: the first pool that fits.")] = "",
     node: Annotated[list[str] | None, typer.Option(help="Only this node; may be repeated.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")

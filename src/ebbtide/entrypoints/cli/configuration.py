@@ -15,7 +15,7 @@ app = typer.Typer(no_args_is_help=True, help="Check or show the configuration.")
 
 @app.command()
 def check(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
-    """Check the configuration and touch nothing."""
+    """Check the configuration. Changes nothing."""
     found = read_config(ctx, config)
     given = sum(1 for key in found.effective if key.origin != "default")
     if as_json:
@@ -30,7 +30,7 @@ def check(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False
 
 @app.command()
 def show(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
-    """Show every key with the value that counts and where it came from."""
+    """Show every key with its effective value and where it comes from."""
     found = read_config(ctx, config)
     if as_json:
         write_json({k.key: {"value": k.value, "from": k.origin} for k in found.effective})

@@ -30,19 +30,19 @@ DAY_SECONDS = 24 * 3600
 
 @app.command()
 def upgrade(ctx: typer.Context, config: ConfigPath = None) -> None:
-    """Bring the tables of the store to this version; makes them where there are none."""
+    """Upgrade the tables of the store to this version; creates them if there are none."""
     _say(partial(upgrade_store, _url(ctx, config)))
 
 
 @app.command()
 def check(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
-    """Say whether the store can be used, and what to do if not. Touches nothing."""
+    """Say whether the store can be used, and what to do if not. Changes nothing."""
     _say(partial(check_store, _url(ctx, config)), as_json)
 
 
 @app.command()
 def create(ctx: typer.Context, config: ConfigPath = None) -> None:
-    """Make the tables of the store (on DynamoDB: billed on demand, with point-in-time recovery)."""
+    """Create the tables of the store (on DynamoDB: billed on demand, with point-in-time recovery)."""
     _say(partial(create_store, _url(ctx, config)))
 
 

@@ -191,11 +191,11 @@ def _find(config: Config, wanted: str) -> LogEntry:
 
 def consolidate(
     ctx: typer.Context,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only look; there is no other way.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only look. This is the only mode.")] = False,
     config: ConfigPath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show each node with its fate, each move, the savings and the proven bound. Writes nothing."""
+    """Show what would happen to each node, each move, the savings and the proven bound. Writes nothing."""
     if not dry_run:
         raise Usage(
             "`ebbtide consolidate` only looks: add --dry-run. To have it done, set consolidation.enabled and "

@@ -27,18 +27,20 @@ REMEMBERED = 200
 
 def demo(  # noqa: PLR0913, PLR0917 - the options of a command
     scenario: Annotated[
-        str, typer.Option(help="Another scenario, as `ebbtide simulate` knows them; else a day of its own.")
+        str, typer.Option(help="A scenario of `ebbtide simulate`. Default: a day made for the demo.")
     ] = "",
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same story.")] = 1,
     speed: Annotated[
         float | None,
-        typer.Option(min=0.0, help=f"Simulated seconds for each real one ({SPEED:g}); 0 is at once."),
+        typer.Option(
+            min=0.0, help=f"Simulated seconds per real second (default {SPEED:g}); 0 does not wait."
+        ),
     ] = None,
     faults: Annotated[str, typer.Option(help="More faults to inject, separated by commas.")] = "",
     terminal: Annotated[
         bool, typer.Option("--terminal", help="One day in the terminal instead of the live page.")
     ] = False,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the page; 0 is a free one.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 picks a free one.")] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser, where there is one.")] = True,
 ) -> None:
     """Watch a simulated cluster grow, shrink, lose spot nodes and survive crashes of its autoscaler.

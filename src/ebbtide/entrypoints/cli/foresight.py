@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 RecordingPath = Annotated[Path, typer.Argument(help="A recording, made by `ebbtide record`.")]
 Workers = Annotated[int, typer.Option(min=1, max=10_000, help="How many runs are played at the same time.")]
 Backend = Annotated[
-    str, typer.Option(help="Where: loky (processes of this machine), or a cluster of dask or ray.")
+    str, typer.Option(help="Where to play them: loky (processes on this machine), dask or ray (a cluster).")
 ]
 Address = Annotated[str, typer.Option(help="Address of the Dask or Ray cluster.")]
 KeptRuns = Annotated[
@@ -43,7 +43,9 @@ def backtest(  # noqa: PLR0913, PLR0917 - one for each option
     profile: Annotated[
         list[str] | None, typer.Option(help="A profile over the recorded settings; may be repeated.")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Play each so often, with other chances.")] = 1,
+    seeds: Annotated[
+        int, typer.Option(min=1, max=1000, help="How many times to play each, with different random seeds.")
+    ] = 1,
     html: Annotated[Path | None, typer.Option(help="Write one HTML file with a chart.")] = None,
     keep: KeptRuns = None,
     workers: Workers = 1,

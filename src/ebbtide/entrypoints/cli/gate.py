@@ -46,7 +46,7 @@ def release(
         bool, typer.Option("--all", help="Every Service that points at the gates.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also where no pod is ready: then nobody answers for it.")
+        bool, typer.Option("--force", help="Also where no pod is ready. Connections to it then fail.")
     ] = False,
     config: ConfigPath = None,
 ) -> None:

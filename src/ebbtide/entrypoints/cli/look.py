@@ -129,7 +129,7 @@ def log(
     ctx: typer.Context,
     kind: Annotated[list[LogKind] | None, typer.Option(help="Only this kind; may be repeated.")] = None,
     subject: Annotated[str, typer.Option(help="Only about this decision, operation or node.")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="The newest so many.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many entries to show.")] = 50,
     config: ConfigPath = None,
     as_json: AsJson = False,
 ) -> None:

@@ -37,7 +37,7 @@ def apply(
     ],
     config: ConfigPath = None,
 ) -> None:
-    """Create or change policies, one to a YAML document. All are checked before any is written."""
+    """Create or change policies, one per YAML document. All are checked before any is written."""
     from ebbtide.bootstrap.scaling import pool_names
     from ebbtide.config.policy_file import read_policies
 
@@ -179,7 +179,7 @@ def keep_up(
     duration: Annotated[str, typer.Option("--for", help="Such as 3h or 1h30m; 0 ends it.")],
     config: ConfigPath = None,
 ) -> None:
-    """Do not let it sleep for a while; what sleeps is woken."""
+    """Keep it awake for a while. If it sleeps, it is woken."""
     from ebbtide.config.scale_to_zero import read_duration
 
     found = read_config(ctx, config)
@@ -200,8 +200,10 @@ def keep_up(
 def wake(  # noqa: PLR0913, PLR0917 - one for each option
     ctx: typer.Context,
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Names or ids.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that sleep.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Until they are ready, or their time is up.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Wake every policy that sleeps.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until they are ready, or until the timeout of the policy.")
+    ] = False,
     reason: Annotated[WakeReason, typer.Option(help="What is noted as the reason.")] = WakeReason.MANUAL,
     config: ConfigPath = None,
     as_json: AsJson = False,

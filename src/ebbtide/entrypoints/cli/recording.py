@@ -42,7 +42,7 @@ def record(  # noqa: PLR0913, PLR0917 - one for each option
         str, typer.Option(help="The end of those days of Prometheus, such as 2026-01-31T00:00:00Z.")
     ] = "",
     step: Annotated[
-        int, typer.Option(min=15, max=300, help="Seconds between two looks at what Prometheus has.")
+        int, typer.Option(min=15, max=300, help="Seconds between two samples of Prometheus.")
     ] = 60,
     token_file: Annotated[
         Path | None, typer.Option(help="File with the bearer token for Prometheus.")
@@ -55,9 +55,12 @@ def record(  # noqa: PLR0913, PLR0917 - one for each option
     per_pod: Annotated[
         float, typer.Option(min=0.000001, help="How much of a value of the trace one pod handles.")
     ] = 1.0,
-    start: Annotated[str, typer.Option(help="What time 0 of a trace is.")] = START,
+    start: Annotated[str, typer.Option(help="The time at second 0 of the trace.")] = START,
     anonymise: Annotated[
-        bool, typer.Option("--anonymise", help="Number workloads, namespaces and nodes; write no name.")
+        bool,
+        typer.Option(
+            "--anonymise", help="Replace the names of workloads, namespaces and nodes with numbers."
+        ),
     ] = False,
 ) -> None:
     """Record what was asked of a cluster as one file, for `simulate`, `backtest` and `forecast`."""

@@ -28,7 +28,10 @@ def savings(  # noqa: PLR0913, PLR0917 - one for each option
     ctx: typer.Context,
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[rebuild] [NAME]", help="Of this policy; `rebuild` makes the ledger again."),
+        typer.Argument(
+            metavar="[rebuild] [NAME]",
+            help="Name of a policy; or `rebuild`, to make the ledger again from the log.",
+        ),
     ] = None,
     first: Annotated[str, typer.Option("--from", help="First day; else the last 30 days.")] = "",
     last: Annotated[str, typer.Option("--to", help="Last day, included.")] = "",

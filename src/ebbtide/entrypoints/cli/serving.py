@@ -35,12 +35,14 @@ class ScopeName(StrEnum):
 
 @tokens.command("new")
 def new(
-    name: Annotated[str, typer.Option(help="Who will have it.")],
+    name: Annotated[str, typer.Option(help="Who will use it.")],
     scope: Annotated[ScopeName, typer.Option(help="What it may do.")] = ScopeName.READ,
-    days: Annotated[int, typer.Option(min=0, max=3650, help="Valid for so many days; 0 is for ever.")] = 0,
+    days: Annotated[
+        int, typer.Option(min=0, max=3650, help="How many days it is valid; 0 means no end.")
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Make a token. It is shown once and kept nowhere; the configuration holds its digest."""
+    """Create a token. It is shown once and not stored; the configuration holds its digest."""
     from ebbtide.entrypoints.api.scopes import digest_of, new_token
 
     token = new_token()

@@ -29,7 +29,8 @@ def simulate(  # noqa: PLR0913, PLR0917 - one for each option
         Path | None, typer.Option(help="CSV of seconds,replicas[,workload] that the workloads follow.")
     ] = None,
     days: Annotated[
-        float | None, typer.Option(min=0.01, max=366, help="How long to play it; else as long as it says.")
+        float | None,
+        typer.Option(min=0.01, max=366, help="How many days to play. Default: what the scenario says."),
     ] = None,
     compare: Annotated[
         bool, typer.Option("--compare", help="Play it again without consolidation, and say what that costs.")

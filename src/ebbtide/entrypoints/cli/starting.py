@@ -52,8 +52,8 @@ def init(  # noqa: PLR0913, PLR0917 - one parameter for each option
     ] = None,
     context: Annotated[str, typer.Option(help="Context in the kubeconfig.")] = "",
     offline: Annotated[bool, typer.Option("--offline", help="Do not ask the cloud.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing; take what was found.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; use what was found.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
     """Look at the cluster and write a commented configuration for it. Nothing in the cluster is changed."""
     from ebbtide.bootstrap.kubernetes import needing

@@ -21,7 +21,7 @@ def pause(
     reason: Annotated[str, typer.Option(help="Why; shown wherever a removal is refused.")] = "",
     config: ConfigPath = None,
 ) -> None:
-    """Stop all removals. Launches go on, and so does what can no longer be taken back."""
+    """Stop all removals. Launches continue, and so do removals that can no longer be undone."""
     if wrong := why_not_plain(reason):
         raise Usage(f"--reason {wrong}; nothing was changed. Write it in plain words.")
     found = read_config(ctx, config)
@@ -31,7 +31,7 @@ def pause(
 
 
 def resume(ctx: typer.Context, config: ConfigPath = None) -> None:
-    """Let removals go on, and take up again what was set aside."""
+    """End the pause, and resume the operations that were set aside."""
     from ebbtide.engine.switch import resumed
 
     found = read_config(ctx, config)

@@ -20,8 +20,8 @@ def tune(  # noqa: PLR0913, PLR0917 - one for each option
     objective: Annotated[
         list[str] | None,
         typer.Option(
-            help="What must be low: cost, waiting, p95, evictions or launches; may be repeated. "
-            "Else cost and waiting."
+            help="What to minimise: cost, waiting, p95, evictions or launches; may be repeated. "
+            "Default: cost and waiting."
         ),
     ] = None,
     cost_limit: Annotated[
@@ -29,7 +29,10 @@ def tune(  # noqa: PLR0913, PLR0917 - one for each option
     ] = 3.0,
     seed: Annotated[int, typer.Option(min=0, max=2**31, help="The same seed tries the same settings.")] = 1,
     seeds: Annotated[
-        int, typer.Option(min=1, max=1000, help="Play the held-out third so often, with other chances.")
+        int,
+        typer.Option(
+            min=1, max=1000, help="How many times to play the held-out third, with different random seeds."
+        ),
     ] = 1,
     keep: KeptRuns = None,
     workers: Workers = 1,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def doctor(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
-    """Examine cluster, cloud, store, metrics and prices; say what to fix. Code 1 when there is something."""
+    """Check cluster, cloud, store, metrics and prices. Exit code 1 if something must be fixed."""
     found = read_config(ctx, config)
     findings = list(_examine(found))
     if as_json:
