@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 LIMIT = 2.0
 NOTHING = "pass"
-LIBRARIES = "import boto3, kubernetes.client"
+LIBRARIES = "import boto3, urllib3"
 HANDLER = "from ebbtide.entrypoints.aws_lambda import handler"
 FIRST_CALL = "\n".join(
     (

@@ -13,10 +13,9 @@ out=$(realpath -m "${OUT:-build/ebbtide-lambda.zip}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# What boto3, kubernetes, msgspec, pydantic, pyyaml and schedules need, less what only Kubernetes' second client does;
-# versions and hashes are those of the lock.
-needed='boto3|botocore|s3transfer|jmespath|python-dateutil|six|urllib3|kubernetes|certifi|requests|idna|oauthlib'
-needed+='|charset-normalizer|requests-oauthlib|websocket-client|durationpy|msgspec|pyyaml|pydantic|pydantic-core'
+# What boto3, urllib3, msgspec, pydantic, pyyaml and schedules need; versions and hashes are those of the lock.
+needed='boto3|botocore|s3transfer|jmespath|python-dateutil|six|urllib3'
+needed+='|msgspec|pyyaml|pydantic|pydantic-core'
 needed+='|annotated-types|typing-extensions|typing-inspection|cronsim|tzdata'
 awk -v name="^($needed)==" '/^[^ #]/ { keep = $0 ~ name } keep && !/^ *#/' requirements.lock > "$work/needed.txt"
 "$python" -m pip install --disable-pip-version-check --no-input --quiet --target "$work/package" \
@@ -29,8 +28,7 @@ if [ -n "${CONFIG:-}" ]; then
   [ ! -e "$prices" ] || cp "$prices" "$work/package/"
 fi
 
-# boto3 brings the description of every AWS service, in every version, and Kubernetes a second client that
-# nobody here asks for: what is used stays.
+# boto3 brings the description of every AWS service, in every version: what is used stays.
 data=$work/package/botocore/data
 find "$data" -mindepth 1 -maxdepth 1 -type d \
   ! -name ec2 ! -name dynamodb ! -name ssm ! -name sqs ! -name sts -exec rm -rf {} +
@@ -39,7 +37,7 @@ for service in "$data"/*/; do
 done
 find "$data" -name 'examples-*.json' -delete
 cd "$work/package"
-rm -rf bin boto3/data boto3/examples ebbtide/entrypoints/cli ebbtide/simulator kubernetes/aio
+rm -rf bin boto3/data boto3/examples ebbtide/entrypoints/cli ebbtide/simulator
 find . \( -name __pycache__ -o -name tests -o -name '*.pyi' \) -prune -exec rm -rf {} +
 
 # A function's folder cannot be written to: without bytecode every cold start compiles everything again.

@@ -107,7 +107,7 @@ def _trim(root: Path) -> None:
     for service in (data / name for name in SERVICES):
         for old in sorted(one for one in service.iterdir() if one.is_dir())[:-1]:
             shutil.rmtree(old)
-    for unused in ("bin", "boto3/data", "boto3/examples", "kubernetes/aio", "kubernetes/e2e_test"):
+    for unused in ("bin", "boto3/data", "boto3/examples"):
         shutil.rmtree(packages / unused, ignore_errors=True)
     for folder in [path for path in packages.rglob("tests") if path.is_dir()]:
         shutil.rmtree(folder, ignore_errors=True)

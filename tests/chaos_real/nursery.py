@@ -39,9 +39,6 @@ LOADED = (
     "ebbtide.adapters.prometheus",
     "ebbtide.adapters.stores.dynamodb.store",
     "ebbtide.adapters.stores.sql.store",
-    "kubernetes.client.api_client",
-    "kubernetes.client.configuration",
-    "kubernetes.config",
     "psycopg",
     "sqlalchemy.dialects.postgresql.psycopg",
 )

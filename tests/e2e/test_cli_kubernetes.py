@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -21,6 +22,7 @@ from tests.servers.moto import CREDENTIALS, REGION, MotoServer, shared_moto
 from tests.servers.processes import eventually
 from tests.servers.shared_kube import RBAC, SharedKube, shared_kube
 
+TICK = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ  ")
 CONFIG = """\
 cluster: {{name: {name}, kind: kubernetes, kubeconfig: {kubeconfig}}}
 cloud: {{kind: aws}}
@@ -79,9 +81,11 @@ def test_one_tick_launches_what_is_missing_and_the_daemon_goes_on_from_there(she
     with subprocess.Popen(
         [COMMAND, "run"], cwd=shell.folder, env=environ, stdout=subprocess.PIPE, text=True
     ) as daemon:
-        time.sleep(6)
+        assert daemon.stdout is not None
+        told = next((line for line in daemon.stdout if TICK.match(line)), "")
         daemon.send_signal(signal.SIGTERM)
         out, _ = daemon.communicate(timeout=60)
+    assert told, "it ended before its first tick"
     assert daemon.returncode == 0
     assert "Stopped: the lease is given back" in out
     assert len(launched(shared_moto(), shell.folder)) == 2

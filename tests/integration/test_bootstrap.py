@@ -59,7 +59,7 @@ try:
     main(["once"])
 except SystemExit:
     pass
-heavy = ("boto3", "botocore", "hcloud", "kubernetes", "urllib3", "ebbtide.adapters.kube")
+heavy = ("boto3", "botocore", "hcloud", "urllib3", "ebbtide.adapters.kube")
 print("imported:", [name for name in heavy if name in sys.modules])
 """
 
@@ -186,8 +186,6 @@ def test_the_hetzner_token_comes_from_the_environment_or_a_file_that_can_be_read
 @pytest.mark.parametrize(
     ("missing", "text", "extra"),
     [
-        ("urllib3", AWS, "kube"),
-        ("kubernetes", AWS, "kube"),
         ("boto3", AWS, "aws"),
         ("hcloud", HETZNER, "hetzner"),
     ],

@@ -101,7 +101,7 @@ def test_it_runs_without_root_on_a_read_only_root(image: Image) -> None:
     assert "the first run makes it" in image.run(*entry, "doctor", environ=own)
     assert "nothing to do" in image.run(*entry, "once", environ=own)
     python = next(image.root.glob("opt/python/bin/python3*")).relative_to(image.root)
-    loads = "import boto3, hcloud, highspy, kubernetes, numpy, psycopg, fastapi, uvloop, ssl, sqlite3"
+    loads = "import boto3, hcloud, highspy, numpy, psycopg, fastapi, uvloop, ssl, sqlite3"
     loads += "; print('all')"
     assert image.run(f"/{python}", "-c", loads) == "all\n"
     refused = "import pathlib; pathlib.Path('/etc/new').write_text('x')"

@@ -51,9 +51,9 @@ def open_kubernetes(config: Config, watching: bool = False, asking: bool = False
     clock = SystemClock()
     connection = connect_kubernetes(config)
     try:
-        with needing("kube"):
-            from ebbtide.adapters.kube.cluster import KubeCluster
-            from ebbtide.adapters.kube.workloads import KubeWorkloads
+        from ebbtide.adapters.kube.cluster import KubeCluster
+        from ebbtide.adapters.kube.workloads import KubeWorkloads
+
         cluster = KubeCluster(connection, watching)
         metrics = _open_metrics(config, connection, cluster)
         inbox = _open_inbox(config, clock)
@@ -105,11 +105,10 @@ def open_declarations(config: Config, connection: Connection) -> Declarations | 
 
 
 def connect_kubernetes(config: Config) -> Connection:
-    with needing("kube"):
-        from ebbtide.adapters.kube.connection import connect
+    from ebbtide.adapters.kube.connection import connect
 
-        kubeconfig = Path(config.kubeconfig).expanduser() if config.kubeconfig else None
-        return connect(kubeconfig, config.context or None, max(1, _limit(config) - CONNECT_SECONDS))
+    kubeconfig = Path(config.kubeconfig).expanduser() if config.kubeconfig else None
+    return connect(kubeconfig, config.context or None, max(1, _limit(config) - CONNECT_SECONDS))
 
 
 def open_cloud(config: Config) -> Cloud:

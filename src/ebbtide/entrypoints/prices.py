@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,12 +71,24 @@ def show(pools: Sequence[Pool], book: PriceBook, as_json: bool = False) -> int:
     if as_json:
         print(json.dumps(as_data(rows), indent=2))
     else:
-        lines = [HEADINGS, *(row.line() for row in rows)]
-        widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
-        for line in lines:
-            cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-            print("  ".join(cells).rstrip())
+        print("\n".join(table(rows)))
     return sum(row.price is None for row in rows)
+
+
+def table(rows: Sequence[Row]) -> Iterator[str]:
+    """Whoever says a price stands below, since few say them all and their names are long."""
+    named: dict[str, int] = {}
+    lines: list[tuple[str, ...]] = [("type", "market", "per hour", "currency", "says", "pools")]
+    for row in rows:
+        name, market, amount, currency, source, day, pools = row.line()
+        who = f"{source}, {day or 'no day'}"
+        note = f"[{named.setdefault(who, len(named) + 1)}]" if row.price else ""
+        lines.append((name, market, amount, currency, note, pools))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        yield "  ".join(cells).rstrip()
+    yield from (f"[{number}] {source}" for source, number in named.items())
 
 
 def update(cloud: str, client: Any, pools: Sequence[Pool], price_file: Path, day: str) -> str:

@@ -89,7 +89,7 @@ def test_the_handler_is_imported_without_what_it_does_not_need(package: Path) ->
 def test_everything_that_the_configuration_may_ask_for_is_in_the_package(package: Path) -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(package / 'task')!r})\n"
-        "import ebbtide.bootstrap, ebbtide.config, boto3, kubernetes.client, kubernetes.config\n"
+        "import ebbtide.bootstrap, ebbtide.config, boto3, ebbtide.adapters.kube.connection\n"
         "import ebbtide.adapters.kube.cluster, ebbtide.adapters.stores.dynamodb.store\n"
         "import ebbtide.adapters.clouds.aws, ebbtide.adapters.clouds.notices, ebbtide.adapters.prometheus\n"
         "import zoneinfo; from ebbtide.core.schedule import check_zone\n"

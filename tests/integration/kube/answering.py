@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from kubernetes import client
-
+from ebbtide.adapters.kube.access import Access
 from ebbtide.adapters.kube.connection import Connection
 from tests.integration.kube.objects import node
 from tests.servers.prometheus import http_server
@@ -26,7 +25,7 @@ def api_server(answer: Callable[[str, dict[str, str]], Answer], seconds: float =
         return answer(parts.path, {key: values[0] for key, values in parse_qs(parts.query).items()})
 
     with http_server(asked) as port:
-        connection = Connection(client.ApiClient(client.Configuration(f"http://127.0.0.1:{port}")), seconds)
+        connection = Connection(Access(f"http://127.0.0.1:{port}"), seconds)
         try:
             yield connection
         finally:

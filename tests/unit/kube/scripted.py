@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from kubernetes import client
-
+from ebbtide.adapters.kube.access import Access
 from ebbtide.adapters.kube.connection import Connection
 
 Answer = tuple[int, Any]
@@ -73,7 +72,7 @@ def connected(server: Server) -> Iterator[Connection]:
     listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=listening.serve_forever, args=(0.01,), daemon=True).start()
     port = listening.server_port
-    connection = Connection(client.ApiClient(client.Configuration(f"http://127.0.0.1:{port}")), 30)
+    connection = Connection(Access(f"http://127.0.0.1:{port}"), 30)
     try:
         yield connection
     finally:

@@ -42,7 +42,7 @@ def test_calls_share_a_connection_and_look_up_no_proxy(
 
     try:
         connection = connect(_kubeconfig(tmp_path, server.server_port))
-        monkeypatch.setattr("kubernetes.client.configuration.getproxies", look)
+        monkeypatch.setattr("ebbtide.adapters.kube.access.getproxies", look)
         for _ in range(3):
             connection.get("/version", "its version")
         connection.close()

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from ebbtide.adapters.kube.connection import NODES, _default_kubeconfig
+from ebbtide.adapters.kube.connection import NODES
 from ebbtide.adapters.kube.errors import GONE, Refused
 from ebbtide.adapters.kube.reading import Readers
 from ebbtide.adapters.kube.watch import PAUSE_SECONDS, WATCH_SECONDS, Follower
@@ -138,23 +137,3 @@ def test_it_is_current_once_it_heard_something_and_no_more_after_a_failure(
     assert (follower.current, follower.failures) == (False, len(PAUSE_SECONDS))
     follower._watch()
     assert (follower.current, follower.failures) == (True, 0)
-
-
-@pytest.mark.parametrize(
-    ("named", "there", "found"),
-    [
-        ("", False, None),
-        ("", True, ".kube/config"),
-        ("mine", False, "mine"),
-        ("mine:other", True, "mine"),
-    ],
-)
-def test_a_kubeconfig_that_is_named_counts_and_else_the_usual_one_if_there_is_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, there: bool, found: str | None
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("KUBECONFIG", ":".join(str(tmp_path / each) for each in named.split(":") if each))
-    if there:
-        (tmp_path / ".kube").mkdir()
-        (tmp_path / ".kube" / "config").write_text("{}")
-    assert _default_kubeconfig() == (None if found is None else tmp_path / found)

@@ -1,5 +1,4 @@
-"""One connection to an API server: who we are comes from the official client, the rest is plain HTTP. Lists
-come in pages, all of one moment.
+"""One connection to an API server, in plain HTTP. Lists come in pages, all of one moment.
 
 Every call has a time limit, and none is repeated here: the caller knows whether it may be. A list that
 cannot be read to its end is an error, never a list.
@@ -8,7 +7,6 @@ cannot be read to its end is an error, never a list.
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,15 +17,13 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 import urllib3
-import yaml
 
 from ebbtide import typed
+from ebbtide.adapters.kube.access import Access, open_access
 from ebbtide.adapters.kube.errors import GONE, Refused, failed, read_status, refused_acting, refused_reading
 from ebbtide.adapters.kube.wire import Struct, WireBudget, WireClaim, WireNode, WirePod, WireVolume
-from ebbtide.errors import UNREADABLE, ConfigError, Retryable, Usage
-from ebbtide.extras import how_to_add
+from ebbtide.errors import UNREADABLE, Retryable
 from ebbtide.outgoing import guarded
-from ebbtide.redact import keep
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -35,9 +31,7 @@ APPLY = "application/apply-patch+yaml"
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 25.0
 SUCCESS = range(200, 300)
-IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
-MALFORMED = (OSError, ValueError, TypeError, AttributeError, KeyError)
-"""What the client raises for a kubeconfig whose parts are not what they should be."""
+UNAUTHORIZED = 401
 Query = Mapping[str, str | int]
 PAGE = 500
 FRESH_STARTS = 3
@@ -59,10 +53,10 @@ class Call:
 
 
 class Connection:
-    def __init__(self, api_client: Any, timeout_seconds: float = READ_SECONDS) -> None:
-        self._client = api_client
-        self._pool: urllib3.PoolManager = guarded(api_client.rest_client.pool_manager)
-        self._host: str = api_client.configuration.host.rstrip("/")
+    def __init__(self, access: Access, timeout_seconds: float = READ_SECONDS) -> None:
+        self._identity = access.identity
+        self._pool: urllib3.PoolManager = guarded(access.pool())
+        self._host = access.host.rstrip("/")
         self._timeout_seconds = timeout_seconds
         self._renewing = threading.Lock()
         self.server = urlsplit(self._host).netloc or self._host
@@ -91,8 +85,7 @@ class Connection:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise failed(error, what, self.server, acting=False) from error
         self.last_date = response.headers.get("Date", "")
-        if response.status not in SUCCESS:
-            raise Refused(response.status, read_status(response.data))
+        self._check(response.status, response.data)
         return response.data
 
     def act(self, call: Call) -> bytes:
@@ -117,8 +110,7 @@ class Connection:
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise failed(error, call.what, self.server, acting=True) from error
-        if response.status not in SUCCESS:
-            raise Refused(response.status, read_status(response.data))
+        self._check(response.status, response.data)
         return response.data
 
     @contextmanager
@@ -136,7 +128,7 @@ class Connection:
         )
         try:
             if response.status not in SUCCESS:
-                raise Refused(response.status, read_status(response.read()))
+                self._check(response.status, response.read())
             yield response
         finally:
             response.close()
@@ -146,62 +138,22 @@ class Connection:
 
     def _headers(self) -> dict[str, str]:
         """Asked for each call: an exec plugin or a mounted token may have renewed it."""
-        headers = {"Accept": JSON, "User-Agent": "ebbtide"}
         with self._renewing:
-            settings = self._client.configuration.auth_settings()
-        for setting in settings.values():
-            if setting["in"] == "header" and setting["value"]:
-                headers[setting["key"]] = setting["value"]
-                keep(str(setting["value"]).rpartition(" ")[2])
-        return headers
+            return {"Accept": JSON, "User-Agent": "ebbtide", **self._identity.headers()}
+
+    def _check(self, status: int, body: bytes) -> None:
+        if status == UNAUTHORIZED:
+            with self._renewing:
+                self._identity.forget()  # the next call asks for another
+        if status not in SUCCESS:
+            raise Refused(status, read_status(body))
 
 
 def connect(
     kubeconfig: Path | None = None, context: str | None = None, timeout_seconds: float = READ_SECONDS
 ) -> Connection:
     """By a kubeconfig where one is named or found, otherwise as a pod of the cluster itself."""
-    try:
-        from kubernetes import client
-        from kubernetes import config as loading
-    except ImportError as cause:
-        raise Usage(
-            f"the Kubernetes client is not installed; nothing was touched. Run: {how_to_add('kube')}"
-        ) from cause
-    configuration = client.Configuration()
-    found = kubeconfig or _default_kubeconfig()
-    try:
-        if found is None and os.environ.get(IN_CLUSTER):
-            loading.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        else:
-            loading.load_kube_config(  # type: ignore[no-untyped-call]
-                config_file=str(found) if found else None,
-                context=context,
-                client_configuration=configuration,
-                persist_config=False,
-            )
-    except (loading.ConfigException, yaml.YAMLError, *MALFORMED) as cause:
-        where = found or "the default kubeconfig"
-        why = " ".join(str(cause).split())
-        says = f"no cluster is known from {where} ({why}): name a kubeconfig that is whole"
-        raise ConfigError(says) from cause
-    if not configuration.verify_ssl:
-        # A man in the middle would get the token, and with it every node.
-        raise ConfigError(
-            f"the kubeconfig {found or ''} turns the check of the server's certificate off "
-            "(insecure-skip-tls-verify); nothing was touched. Name its certificate-authority instead."
-        )
-    configuration.retries = False
-    configuration.connection_pool_maxsize = 16
-    # The pool below takes its proxy once. Unless it is named, the client looks it up in the environment again
-    # with every renewal of the token, which is every call: a third of what a call costs.
-    configuration.proxy = configuration.proxy
-    return Connection(client.ApiClient(configuration), timeout_seconds)
-
-
-def _default_kubeconfig() -> Path | None:
-    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
-    found = Path(named) if named else Path.home() / ".kube" / "config"
-    return found if named or found.exists() else None
+    return Connection(open_access(kubeconfig, context), timeout_seconds)
 
 
 class ListMeta(Struct, frozen=True):

@@ -50,11 +50,10 @@ def adopt(
 
 
 def _cases(config: Config, pool: str, nodes: Sequence[str], dry_run: bool) -> Iterator[Case]:
-    from ebbtide.bootstrap.kubernetes import connect_kubernetes, needing, open_adopter
+    from ebbtide.adapters.kube.cluster import KubeCluster
+    from ebbtide.bootstrap.kubernetes import connect_kubernetes, open_adopter
     from ebbtide.entrypoints.setup import adopting
 
-    with needing("kube"):
-        from ebbtide.adapters.kube.cluster import KubeCluster
     connection = connect_kubernetes(config)
     try:
         cluster, adopter = KubeCluster(connection), open_adopter(config)

@@ -94,12 +94,15 @@ app.add_typer(gate.app, name="gate", cls=helping.Group, rich_help_panel=helping.
 
 @app.command(rich_help_panel=helping.PLAN)
 def pack(
-    pods: Annotated[Path, typer.Option(help="The pods to place.")],
-    types: Annotated[Path, typer.Option(help="The node types to choose from.")],
+    pods: Annotated[Path, typer.Option(metavar="CSV", help="The pods to place: name,cpu_milli,memory_mib.")],
+    types: Annotated[
+        Path,
+        typer.Option(metavar="CSV", help="The types to choose from: name,cpu_milli,memory_mib,pods,price."),
+    ],
     deadline: Annotated[float, typer.Option(min=0.0, help="Seconds to search for something better.")] = 1.0,
     as_json: AsJson = False,
 ) -> None:
-    """Find the cheapest set of nodes that holds these pods."""
+    """Find the cheapest set of nodes that holds these pods. The first line of each file names its columns."""
     from ebbtide.entrypoints.pack import pack_command
 
     raise typer.Exit(pack_command(pods, types, deadline, as_json))

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.text import Text
 
 from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, read_config
-from ebbtide.entrypoints.cli.writing import GOOD, QUIET, STRONG, write_json, write_lines
+from ebbtide.entrypoints.cli.writing import GOOD, QUIET, STRONG, console, write_json, write_lines
+
+if TYPE_CHECKING:
+    from ebbtide.config.load import Effective
+
+LEAST_BREADTH = 16
 
 app = typer.Typer(no_args_is_help=True, help="Check or show the configuration.")
 
@@ -35,19 +42,23 @@ def show(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False)
     if as_json:
         write_json({k.key: {"value": k.value, "from": k.origin} for k in found.effective})
         return
-    width = max(len(key.key) for key in found.effective)
-    breadth = max(len(_shown(key.value)) for key in found.effective if key.key != "pools")
-    lines = []
-    for key in found.effective:
+    write_lines(_table(found.effective, console().width))
+
+
+def _table(effective: Sequence[Effective], columns: int) -> Iterator[Text]:
+    """A value that is too long for its column goes on below it."""
+    width = max(len(key.key) for key in effective)
+    origin = max(len(key.origin) for key in effective)
+    breadth = max(LEAST_BREADTH, columns - width - origin - 4)
+    for key in effective:
         changed = key.origin != "default"
-        lines.append(
-            Text.assemble(
-                (f"{key.key:<{width}}", STRONG if changed else ""),
-                f"  {_shown(key.value):<{breadth}}  ",
-                (key.origin, "" if changed else QUIET),
-            )
+        first, *others = textwrap.wrap(_shown(key.value), breadth) or [""]
+        yield Text.assemble(
+            (f"{key.key:<{width}}", STRONG if changed else ""),
+            f"  {first:<{breadth}}  ",
+            (key.origin, "" if changed else QUIET),
         )
-    write_lines(lines)
+        yield from (Text(f"{'':<{width}}  {other}") for other in others)
 
 
 def _shown(value: Any) -> str:

@@ -32,14 +32,10 @@ def assess(
     as_json: AsJson = False,
 ) -> None:
     """Say what a cluster costs and wastes, from a dump or live. Changes nothing."""
-    from ebbtide.bootstrap.kubernetes import needing
+    from ebbtide.entrypoints.assess.command import assess_command
 
-    with needing("kube"):
-        from ebbtide.entrypoints.assess.command import assess_command
-
-        book = read_config(ctx, None, price_file=prices).prices
-        code = assess_command(source, book, as_json, html, md)
-    raise typer.Exit(code)
+    book = read_config(ctx, None, price_file=prices).prices
+    raise typer.Exit(assess_command(source, book, as_json, html, md))
 
 
 @app.command()

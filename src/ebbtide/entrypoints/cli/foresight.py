@@ -53,8 +53,10 @@ def backtest(  # noqa: PLR0913, PLR0917 - one for each option
     address: Address = "",
     as_json: AsJson = False,
 ) -> None:
-    """Play a recording with other settings and say what each would have cost. Exit code 1 when a safety rule
-    was violated."""
+    """Play a recording with other settings and say what each would have cost.
+
+    Exit code 1 when a safety rule was violated.
+    """
     from ebbtide.entrypoints.backtest_page import page_of
     from ebbtide.entrypoints.views.backtests import backtest_json, backtest_lines
     from ebbtide.simulator.backtest.candidates import candidates

@@ -25,13 +25,10 @@ _NAMED = 5
 
 
 def plan_dump(ctx: typer.Context, source: str, config: Path | None, as_json: bool) -> None:
-    from ebbtide.bootstrap.kubernetes import needing
     from ebbtide.config.load import FILE_NAME, FILE_VARIABLE
+    from ebbtide.entrypoints.views.dump_plan import plan_of_dump
 
-    with needing("kube"):
-        from ebbtide.entrypoints.views.dump_plan import plan_of_dump
-
-        dump = _read(source)
+    dump = _read(source)
     named = config or ctx.find_root().params.get("config") or os.environ.get(FILE_VARIABLE)
     found = read_config(ctx, config)
     settings = found.settings if named or Path(FILE_NAME).exists() else None

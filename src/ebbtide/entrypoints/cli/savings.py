@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from ebbtide.entrypoints.views.policy_schemas import DayShape, SavingsShape
 
 REBUILD = "rebuild"
+CSV_HELP = (
+    "Print CSV, a line for each day: date, idle_hours, scaled_to_zero_hours, potential, realised, net, "
+    "wakes, unpriced_seconds, currency."
+)
 DAY_HOURS = 24.0
 CELLS = 24
 """A cell for each hour, unless a day has more of them: of several policies, or when clocks go back."""
@@ -36,7 +40,7 @@ def savings(  # noqa: PLR0913, PLR0917 - one for each option
     first: Annotated[str, typer.Option("--from", help="First day; else the last 30 days.")] = "",
     last: Annotated[str, typer.Option("--to", help="Last day, included.")] = "",
     as_json: AsJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line for each day.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help=CSV_HELP)] = False,
     config: ConfigPath = None,
 ) -> None:
     """Show what sleeping saved, by day; `ebbtide savings rebuild` makes the ledger again from the log."""

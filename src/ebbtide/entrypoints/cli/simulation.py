@@ -47,8 +47,10 @@ def simulate(  # noqa: PLR0913, PLR0917 - one for each option
     ] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Play a story or a scenario on a virtual clock. Exit code 1 when an expectation does not hold or a
-    safety rule was violated, 2 when the file is wrong."""
+    """Play a story or a scenario on a virtual clock.
+
+    Exit code 1 when an expectation does not hold or a safety rule was violated, 2 when the file is wrong.
+    """
     if schema:
         from ebbtide.simulator.story.schemas import schema_text
 

@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from ebbtide.entrypoints.cli.writing import GOOD, QUIET, write_lines
-from ebbtide.errors import Usage
+from ebbtide.errors import ConfigError, Usage
 
 if TYPE_CHECKING:
     from ebbtide.entrypoints.setup.document import Choices
@@ -56,37 +56,34 @@ def init(  # noqa: PLR0913, PLR0917 - one parameter for each option
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
     """Look at the cluster and write a commented configuration for it. Nothing in the cluster is changed."""
-    from ebbtide.bootstrap.kubernetes import needing
     from ebbtide.entrypoints.setup.access import FILE_NAME as RBAC
+    from ebbtide.entrypoints.setup.access import rbac
+    from ebbtide.entrypoints.setup.cloud import CloudLook, look_at_cloud
+    from ebbtide.entrypoints.setup.document import Choices, write_document
+    from ebbtide.entrypoints.setup.survey import survey
 
     rbac_file = out.with_name(RBAC)
     _refuse_to_replace([out, rbac_file], force)
-    with needing("kube"):
-        from ebbtide.entrypoints.setup.access import rbac
-        from ebbtide.entrypoints.setup.cloud import CloudLook, look_at_cloud
-        from ebbtide.entrypoints.setup.document import Choices, write_document
-        from ebbtide.entrypoints.setup.survey import survey
-
-        body = _read_dump(dump) if dump else _read_cluster(kubeconfig, context)
-        found = survey(body)
+    found = survey(_read_dump(dump) if dump else _read_cluster(kubeconfig, context))
     ask = not yes and dump != STDIN and sys.stdin.isatty()
     where = _cloud(found, cloud, ask)
+    _refuse_what_is_unknown(found)
+    called = _name(name or _asked("Name of the cluster", found.cluster or context or "my-cluster", ask))
     workers = sum(len(pool.nodes) for pool in found.pools)
     least = _number("Least number of workers", minimum, min(2, workers), ask)
-    called = _name(name or _asked("Name of the cluster", found.cluster or context or "my-cluster", ask))
+    most = _number("Largest number of workers", maximum, max(LEAST_MAX, 2 * workers, least), ask)
     look = CloudLook() if offline else look_at_cloud(found, where, found.region, found.cluster or called)
     chosen = Choices(
         called,
         where,
         found.region,
         least,
-        _number("Largest number of workers", maximum, max(LEAST_MAX, 2 * workers, least), ask),
+        most,
         store,
         str(kubeconfig) if kubeconfig else "",
         image,
         look,
     )
-    _refuse_what_is_unknown(found)
     text = write_document(found, chosen)
     _check(text, out)
     _write(rbac_file, rbac())
@@ -122,8 +119,14 @@ def _read_dump(source: str) -> bytes:
 def _read_cluster(kubeconfig: Path | None, context: str) -> bytes:
     """Nodes only, as they are at this moment."""
     from ebbtide.adapters.kube.connection import connect
+    from ebbtide.adapters.kube.dump import ASK
 
-    connection = connect(kubeconfig, context or None, READ_SECONDS)
+    try:
+        connection = connect(kubeconfig, context or None, READ_SECONDS)
+    except ConfigError as error:
+        raise Usage(
+            f"{error}\nOr look at a cluster without access to it: {ASK} | ebbtide init --dump -"
+        ) from error
     try:
         return connection.get("/api/v1/nodes", "the nodes")
     finally:
@@ -195,7 +198,8 @@ def _write(path: Path, text: str) -> None:
     except OSError as cause:
         draft.unlink(missing_ok=True)
         raise Usage(
-            f"{path} cannot be written ({cause.strerror}). Change --out, or the rights of its folder."
+            f"{path} cannot be written ({cause.strerror}) and is as it was. Change --out, or the rights of "
+            "its folder."
         ) from cause
 
 

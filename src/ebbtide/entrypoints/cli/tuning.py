@@ -40,8 +40,10 @@ def tune(  # noqa: PLR0913, PLR0917 - one for each option
     address: Address = "",
     as_json: AsJson = False,
 ) -> None:
-    """Search for better settings on the first two thirds of a recording, and say what they are worth on the
-    last. Changes nothing. Exit code 1 when a safety rule was violated."""
+    """Search for better settings on two thirds of a recording; say what they are worth on the last.
+
+    Changes nothing. Exit code 1 when a safety rule was violated.
+    """
     from ebbtide.entrypoints.views.tunings import tuning_json, tuning_lines
     from ebbtide.simulator.backtest.runs import Results
     from ebbtide.simulator.backtest.sweep import Machines, Sweep

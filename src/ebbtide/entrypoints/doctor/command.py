@@ -30,10 +30,8 @@ def doctor(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = Fals
 
 
 def _examine(config: Config) -> Iterator[Finding]:
-    from ebbtide.bootstrap.kubernetes import needing
+    from ebbtide.entrypoints.doctor import examine
 
-    with needing("kube"):
-        from ebbtide.entrypoints.doctor import examine
     workers: list[str] = []
     if config.cluster_kind != "kubernetes":
         yield examine.simulated(config)

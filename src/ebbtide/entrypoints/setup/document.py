@@ -11,6 +11,8 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+import yaml
+
 from ebbtide.config.problems import FILL_IN
 from ebbtide.core.prices import CATALOGUE
 from ebbtide.core.words import count_of
@@ -40,6 +42,11 @@ class Choices:
     look: CloudLook = field(default_factory=CloudLook)
 
 
+def plain(text: str) -> str:
+    """As a YAML string: a cluster called 9, on or 2026-01-01 is no number, no truth and no day."""
+    return text if yaml.safe_load(text) == text else json.dumps(text)
+
+
 def write_document(found: Survey, chosen: Choices) -> str:
     parts = (
         _head(found, chosen),
@@ -58,7 +65,8 @@ def _head(found: Survey, chosen: Choices) -> Iterator[str]:
     yield f"# Ebbtide for {chosen.cluster}, written by `ebbtide init` from {nodes} workers ({version})."
     yield "# Check it with `ebbtide config check`. Every key: docs/configuration.md."
     yield "cluster:"
-    yield f"  name: {chosen.cluster}   # tag of every instance, key of the record: do not change it later"
+    name = plain(chosen.cluster)
+    yield f"  name: {name}   # tag of every instance, key of the record: do not change it later"
     yield "  kind: kubernetes"
     if chosen.kubeconfig:
         yield f"  kubeconfig: {json.dumps(chosen.kubeconfig)}   # how to make it: at the end of this file"
@@ -121,7 +129,7 @@ def _pools(found: Survey, chosen: Choices) -> Iterator[str]:
 
 def _pool(pool: PoolDraft, currency: str) -> Iterator[str]:
     yield f"  # {_counted(pool.nodes)} today. They count after `ebbtide adopt --pool {pool.name}`."
-    yield f"  - name: {pool.name}"
+    yield f"  - name: {plain(pool.name)}"
     if pool.market is Market.SPOT:
         yield "    market: spot"
     yield "    types:"
@@ -196,7 +204,7 @@ def _eks(found: Survey, chosen: Choices) -> Iterator[str]:
     yield "# The values: aws eks describe-cluster --name NAME"
     yield "join:"
     yield "  kind: eks"
-    yield f"  cluster_name: {found.cluster or chosen.cluster}"
+    yield f"  cluster_name: {plain(found.cluster or chosen.cluster)}"
     yield f"  server_url: {eks.server_url if eks else f'https://{FILL_IN}'}"
     yield f"  ca_certificate: {eks.ca_certificate if eks else FILL_IN}"
     yield f"  service_cidr: {eks.service_cidr if eks else FILL_IN}"

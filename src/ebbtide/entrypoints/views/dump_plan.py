@@ -124,7 +124,7 @@ def _record(snapshot: Snapshot, settings: Settings, now: int) -> Record:
     ready = sum(1 for node in view.workers if node.ready)
     return Record(
         pending_since=pending,
-        idle_since=0 if view.waiting_pods else 1,
+        idle_since=0 if view.waiting_pods else max(1, now - settings.idle_down_seconds),
         short_since=1 if ready < settings.min_workers else 0,
         worker_count=ready,
         pod_count=sum(map(len, pods_on.values())),
