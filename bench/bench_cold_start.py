@@ -1,5 +1,5 @@
 """How long a Lambda function takes to start: importing the handler from the built package, against importing
-boto3 and the Kubernetes client alone, which any autoscaler on Lambda needs.
+boto3 and urllib3 alone, which any autoscaler on Lambda needs.
 
     python -m bench.bench_cold_start [--runs 9] [--package ZIP]
 
@@ -74,7 +74,7 @@ def main() -> int:
     net = {key: statistics.median(values) - bare for key, values in times.items()}
     ratio, whole = net["handler"] / net["libraries"], net["first call"] / net["libraries"]
     print(f"package                          {megabytes:8.1f} MB zipped, at most 50")
-    print(f"boto3 and the Kubernetes client  {net['libraries'] * 1000:8.0f} ms")
+    print(f"boto3 and urllib3                {net['libraries'] * 1000:8.0f} ms")
     print(f"the handler                      {net['handler'] * 1000:8.0f} ms, {ratio:.2f} times that")
     print(f"all that the first call imports  {net['first call'] * 1000:8.0f} ms, {whole:.2f} times that")
     print(f"ratio {max(ratio, whole):.2f}, at most {LIMIT}")

@@ -214,6 +214,29 @@ def test_a_dump_that_is_not_there_and_a_cluster_that_is_not_there_write_nothing(
     assert shell.files() == []
 
 
+@pytest.mark.parametrize("name", ["9", "on", "2026-01-01", "1e3"])
+def test_a_name_that_looks_like_a_number_stays_a_name(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (shell.folder / "dump.json").write_bytes(k3s())
+    monkeypatch.chdir(shell.folder)
+    main_ended(["init", "--dump", "dump.json", "--name", name])
+    assert yaml.safe_load((shell.folder / "ebbtide.yaml").read_text())["cluster"]["name"] == name
+
+
+def main_ended(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert not ended.value.code
+
+
+def test_without_a_kubeconfig_it_says_how_to_look_at_a_dump(shell: Shell) -> None:
+    told = shell.run("init", code=2, environ={"HOME": str(shell.folder), "KUBECONFIG": ""}).err
+    assert "there is no kubeconfig; nothing was touched" in told
+    assert "kubectl get nodes,pods,pdb,pv,pvc -A -o json | ebbtide init --dump -" in told
+    assert shell.files() == []
+
+
 def test_without_questions_a_minimum_above_the_default_maximum_raises_it(shell: Shell) -> None:
     (shell.folder / "dump.json").write_bytes(placed())
     shell.run("init", "--dump", "dump.json", "--cloud", "hetzner", "--min", "9")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -92,7 +93,7 @@ class Machine:
 
     folder: Path
 
-    def run(self, *command: str, code: int = 0, seconds: int = 240) -> str:
+    def run(self, *command: str, code: int = 0, seconds: int = 240, error: bool = False) -> str:
         own = {
             "HOME": str(self.folder),
             "PATH": f"{self.folder}/bin:{self.folder}/.local/bin:/usr/bin:/bin",
@@ -107,7 +108,7 @@ class Machine:
             command, cwd=self.folder, env=given, capture_output=True, text=True, timeout=seconds, check=False
         )
         assert done.returncode == code, f"{command}:\n{done.stdout}\n{done.stderr}"
-        return done.stdout
+        return done.stderr if error else done.stdout
 
     @property
     def python(self) -> str:
@@ -140,6 +141,18 @@ def test_pipx_installs_the_wheel_and_takes_it_away_again(dist: Path, machine: Ma
     assert machine.run("ebbtide", "--version") == f"ebbtide {__version__}\n"
     machine.run("pipx", "uninstall", "ebbtide")
     assert not (machine.folder / ".local" / "bin" / "ebbtide").exists()
+
+
+def test_the_command_that_is_named_adds_the_extra_to_this_installation(dist: Path, machine: Machine) -> None:
+    machine.run("uv", "tool", "install", "--quiet", "--force", f"{dist / WHEEL}[kube]")
+    told = machine.run("ebbtide", "serve", code=2, error=True)
+    assert "fastapi is not installed; nothing was touched" in told
+    command = shlex.split(told.partition("Run: ")[2])
+    assert command == ["uv", "tool", "install", "--force", f"{dist / WHEEL}[api,kube]"]
+    machine.run(*command)
+    (tool,) = (machine.folder / "tools").glob("*/bin/python")
+    machine.run(str(tool), "-c", "import fastapi, prometheus_client, uvicorn")
+    machine.run("uv", "tool", "uninstall", "--quiet", "ebbtide")
 
 
 def test_uvx_runs_the_wheel_without_installing_it(dist: Path, machine: Machine) -> None:
