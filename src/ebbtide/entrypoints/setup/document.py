@@ -44,7 +44,7 @@ class Choices:
 
 def plain(text: str) -> str:
     """As a YAML string: a cluster called 9, on or 2026-01-01 is no number, no truth and no day."""
-    return text if yaml.safe_load(text) == text else json.dumps(text)
+    return text if text[:1].isalpha() and yaml.safe_load(text) == text else json.dumps(text)
 
 
 def write_document(found: Survey, chosen: Choices) -> str:
