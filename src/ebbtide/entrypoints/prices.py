@@ -76,7 +76,7 @@ def show(pools: Sequence[Pool], book: PriceBook, as_json: bool = False) -> int:
 
 
 def table(rows: Sequence[Row]) -> Iterator[str]:
-    """Whoever says a price stands below, since few say them all and their names are long."""
+    """The sources of the prices stand below the table: they are few, and their names are long."""
     named: dict[str, int] = {}
     lines: list[tuple[str, ...]] = [("type", "market", "per hour", "currency", "says", "pools")]
     for row in rows:
