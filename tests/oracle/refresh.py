@@ -67,9 +67,10 @@ def is_unhealthy(moment: Moment, node: Node) -> Ruling:
 
 @rule("replacing: 'Health brake'", "yes", "no")
 def brake_is_off(moment: Moment, pool: str) -> Ruling:
-    """ "Nothing in a pool is repaired while more than 20 % of it (rounded up) is unwell"."""
+    """ "Nothing in a pool is repaired while more than 20 % of it (rounded up) is unwell"; "A node that is not
+    Ready counts here whatever the cloud says of its instance"."""
     workers = [node for node in moment.nodes if node.pool == pool and nodes.is_worker(node).answer == "yes"]
-    sick = sum(_unwell(moment, node) for node in workers)
+    sick = sum(_unwell(moment, node) or not node.ready for node in workers)
     most = -(-len(workers) * BRAKE_PERCENT // 100)
     return yes(f"{sick} of {len(workers)}") if sick <= most else no(f"{sick} of {len(workers)} are unwell")
 

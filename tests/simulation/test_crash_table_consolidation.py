@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ebbtide.errors import Unanswered
 from ebbtide.model.events import OperationClosed, OperationKind
 from ebbtide.model.log import LogKind
 from ebbtide.model.node import LEAVING
@@ -11,6 +12,7 @@ from ebbtide.model.operation import AbortCause, Consolidate, MoveState
 from ebbtide.model.record import Record
 from ebbtide.narrate import facts_in
 from ebbtide.simulator.faults.calls import CrashPlan, Strike
+from ebbtide.simulator.world.ports import SimCloud
 from ebbtide.simulator.world.rules import WorkloadSpec, pod_template
 from ebbtide.simulator.world.workload import Demand
 from ebbtide.simulator.world.world import ActKind
@@ -142,3 +144,25 @@ def test_a_node_that_consolidation_emptied_is_never_removed() -> None:
     ends_well(story_run)
     assert story_run.record.leaving == ()
     assert story_run.record.consolidations_in_vain == 1
+
+
+class Deaf(SimCloud):
+    """It never hears that an instance is to go."""
+
+    def terminate(self, instance_id: str) -> None:
+        raise Unanswered(f"no answer about {instance_id}")
+
+
+def test_the_removal_of_a_node_that_consolidation_emptied_is_set_aside() -> None:
+    story_run = StoryRun(STORY)
+    ports = replace(story_run.ports(CrashPlan()), cloud=Deaf(story_run.world, story_run.clock))
+    for _ in range(60):
+        story_run.tick(ports)
+        if story_run.record.refused:
+            break
+        story_run.wait(30)
+    (aside,) = story_run.record.refused
+    assert aside.removal.instance_id in {one.instance_id for one in story_run.record.leaving}
+    ends_well(story_run)
+    ended = facts_in(story_run.store.read_log([LogKind.OPERATION_CLOSED]), OperationClosed)
+    assert {one.operation_id for one in ended} == {aside.operation_id}

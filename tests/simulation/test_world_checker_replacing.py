@@ -52,12 +52,14 @@ class Scene:
         self.clock.sleep(seconds)
         self.world.advance_to(self.clock.now())
 
-    def write(self, cause: RemovalReason, state: RemovalState, slot: SlotState = SlotState.READY) -> None:
+    def write(
+        self, cause: RemovalReason, state: RemovalState, slot: SlotState = SlotState.READY, made: str = ""
+    ) -> None:
         node = self.workers[0]
         machine = self.world.nodes.machine_of(node.name)
         assert machine is not None
         goes = Removal(machine.instance.id, node.name, node.uid, "a", "general", state, unhealthy=True)
-        new = Slot("op-0", "general", "a", "cpx32", state=slot)
+        new = Slot("op-0", "general", "a", "cpx32", instance_id=made, state=slot)
         work = ScaleDown("op", START, (goes,), cause=cause, replacements=(new,))
         self.store.write(replace(self.store.load(), removing=work), None)
 
@@ -76,6 +78,17 @@ def test_a_node_is_touched_before_its_replacement_is_ready(effect: type[SoftTain
         (scene.cluster.soft_taint if isinstance(act, SoftTaint) else scene.cluster.cordon)(act, 1)  # type: ignore[arg-type]
         touched = f"node {node.name} was touched before its replacement was Ready"
         assert (touched in scene.said) is wrong
+
+
+def test_a_replacement_that_joins_too_late_may_be_cordoned_before_it_is_terminated() -> None:
+    """Swarm seed 689: the machine joined while its termination was irrevocable already."""
+    scene = Scene(age=90_000)
+    late = scene.workers[1]
+    machine = scene.world.nodes.machine_of(late.name)
+    assert machine is not None
+    scene.write(EXPIRED, RemovalState.PLANNED, SlotState.RECLAIMING, machine.instance.id)
+    scene.cluster.cordon(Cordon(late.name, late.uid, "op"), 1)
+    assert not any("touched before" in sentence for sentence in scene.said)
 
 
 def test_what_the_cloud_takes_does_not_wait_for_its_replacement() -> None:

@@ -17,8 +17,9 @@ from ebbtide.core.consolidation.emptied_nodes import (
 from ebbtide.core.nodes.orphans import stray_cordons
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.node import Node, Ownership
+from ebbtide.model.operation import RemovalState
 from ebbtide.model.pod import PodPhase
-from ebbtide.model.record import DrainBackoff, Emptied, Leaving, Record
+from ebbtide.model.record import DrainBackoff, Emptied, Leaving, Record, Refused
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
@@ -92,6 +93,15 @@ def test_its_mark_is_no_stray_one_until_it_is_forgotten() -> None:
     assert stray_cordons(snapshot, record_of("a1")) == ()
     assert stray_cordons(snapshot, make_record(leaving=leaving("a1", operation_id="x"))) == (NODES[0],)
     assert stray_cordons(snapshot, record_of("b1")) == (NODES[0],)
+
+
+def test_what_the_cloud_was_told_to_end_is_not_chosen_a_second_time() -> None:
+    """Its removal was set aside since the cloud had not ended it in time. A second one could be taken back
+    when a pod came, with the node uncordoned, while the first can still land."""
+    refused = Refused("op", make_removal("a1", state=RemovalState.SET_ASIDE), NOW + 600)
+    names, reasons = chosen(make_snapshot(NODES), record_of("a1", "b1", refused=(refused,)))
+    assert names == ["b1"]
+    assert reasons == {"a1": "its removal has begun already"}
 
 
 def test_as_many_as_the_gates_allow_go_at_once() -> None:

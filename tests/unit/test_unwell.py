@@ -16,7 +16,7 @@ from ebbtide.core.nodes.unwell import (
 )
 from ebbtide.model.node import InstanceState, Node
 from ebbtide.model.operation import SlotState
-from ebbtide.model.record import Unwell
+from ebbtide.model.record import Missing, Unwell
 from tests.builders import (
     NOW,
     make_instance_of,
@@ -24,6 +24,8 @@ from tests.builders import (
     make_nodes,
     make_pod,
     make_record,
+    make_removal,
+    make_scale_down,
     make_scale_up,
     make_settings,
     make_slot,
@@ -94,6 +96,20 @@ def test_the_brake_holds_where_more_than_a_fifth_rounded_up_is_unwell() -> None:
     assert not check.passed
     assert check.says == "2 of 5 workers of pool workers are unwell; repair stops above 1 (20 %)"
     assert pool_well("other", two_of_five, make_record(), REPAIR).passed
+
+
+def test_a_silent_node_holds_the_brake_until_it_is_gone_or_we_remove_it() -> None:
+    """Swarm seed 1088: the instance of one ended, and at once the other was repaired."""
+    nodes = (*silent("a1", "a2"), *make_nodes("a3"))
+    others = [make_instance_of(node) for node in nodes[1:]]
+    ending = make_instance_of(nodes[0], state=InstanceState.TERMINATING)
+    for instances in ([ending, *others], others):
+        snapshot = make_snapshot(nodes, instances=instances)
+        assert not pool_well("workers", snapshot, make_record(), REPAIR).passed
+        ours = make_record(operation=make_scale_down(make_removal("a1")))
+        assert pool_well("workers", snapshot, ours, REPAIR).passed
+        gone = make_record(orphans=(Missing("uid-a1", NOW - 60, gone=True),))
+        assert pool_well("workers", snapshot, gone, REPAIR).passed
 
 
 def test_on_a_silent_node_pods_past_their_grace_have_ended() -> None:

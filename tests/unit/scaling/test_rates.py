@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
 from ebbtide.core.scale_to_zero.rates import (
@@ -15,6 +16,7 @@ from ebbtide.core.scale_to_zero.rates import (
 from ebbtide.model.idle import Phase, Rate
 from ebbtide.model.node import Market
 from ebbtide.model.policy import Target
+from ebbtide.model.pool import Price
 from ebbtide.model.resources import NOTHING, Resources
 from ebbtide.model.snapshot import ClusterView
 from ebbtide.model.workload import WorkloadKind, WorkloadRef
@@ -45,7 +47,20 @@ def test_a_workload_costs_its_share_of_the_nodes_it_runs_on() -> None:
     assert found is not None
     # a quarter of the CPU of one, a quarter of the memory of the other
     assert found.per_hour == Decimal("0.05") / 4 + Decimal("0.80") / 4
-    assert found.source == "its share of small at 0.05 (test)"
+    assert found.source == "its share of huge at 0.80 (test); its share of small at 0.05 (test)"
+    # The order in which its pods are listed changes nothing: each change closes a stretch of the ledger.
+    turned = ClusterView(view.nodes, view.pods[::-1])
+    assert rate_of(make_policy(), [make_workload(replicas=2)], Rates((POOL, big), turned)) == found
+
+
+def test_nodes_that_are_paid_in_two_currencies_have_no_common_price() -> None:
+    huge = replace(make_type("huge"), price=Price(Decimal("0.80"), "USD", "test"))
+    dollars = make_pool("big", types=(huge,))
+    view = ClusterView(
+        (make_node("a1"), make_node("a2", pool="big", instance_type="huge")),
+        (make_pod("web-x-1", node_name="a1"), make_pod("web-x-2", node_name="a2")),
+    )
+    assert rate_of(make_policy(), [make_workload(replicas=2)], Rates((POOL, dollars), view)) is None
 
 
 def test_where_its_pods_are_not_seen_the_cheapest_type_counts() -> None:

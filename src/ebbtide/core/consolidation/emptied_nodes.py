@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ebbtide.core.nodes import gates
-from ebbtide.core.nodes.capacity import standing
+from ebbtide.core.nodes.capacity import open_removals, standing
 from ebbtide.core.nodes.headroom import keeps_headroom
 from ebbtide.core.words import a_while, notices_open, short_id
 from ebbtide.model.budget import RemovalReason
@@ -101,6 +101,9 @@ def _why_stays(
     instance = snapshot.instance_of.get(node.name)
     if node.uid != leaving.node_uid or instance is None or instance.id != leaving.instance_id:
         return "it is not the node it was"
+    # Crash table: refused-leaves. It may be irrevocable: a second removal of it could be taken back.
+    if any(removal.instance_id == instance.id for removal in open_removals(record)):
+        return "its removal has begun already"
     age = now - node.created_at
     if age < wanted.min_uptime_seconds:
         return f"it is {a_while(age)} old, min_uptime is {a_while(wanted.min_uptime_seconds)}"

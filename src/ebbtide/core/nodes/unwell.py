@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from math import ceil
 
-from ebbtide.core.nodes.capacity import expected_slots
+from ebbtide.core.nodes.capacity import expected_slots, open_removals
 from ebbtide.core.words import a_while
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Check, Gate
@@ -94,11 +94,17 @@ def is_due(node: Node, record: Record, settings: Settings, now: int) -> bool:
 
 
 def pool_well(pool: str, snapshot: Snapshot, record: Record, settings: Settings) -> Check:
-    """The health brake: where much of a pool is unwell, replacing nodes would only make it worse."""
-    gone = record.gone_nodes
+    """The health brake: where much of a pool is unwell, replacing nodes would only make it worse. A silent
+    node counts whatever the cloud says of its instance, unless it is gone or we remove it ourselves: an
+    instance that ends, or that a list left out, must not let go of the brake."""
+    gone, leaving = record.gone_nodes, {removal.node_uid for removal in open_removals(record)}
     workers = [node for node in snapshot.cluster.workers if node.pool == pool and node.uid not in gone]
     unwell = unwell_now(snapshot, record, settings)
     sick = sum(1 for node in workers if node.name in unwell)
+    silent = (node for node in workers if not node.ready and node.uid not in leaving)
+    for node in silent:
+        instance = snapshot.instance_of.get(node.name)
+        sick += instance is None or not instance.alive
     limit = ceil(UNWELL_FRACTION * len(workers))
     says = f"{sick} of {len(workers)} workers of pool {pool} are unwell; repair stops above {limit} (20 %)"
     return Check(Gate.POOL_WELL, sick <= limit, says)

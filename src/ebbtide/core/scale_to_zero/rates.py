@@ -80,11 +80,11 @@ def _workload_rate(workload: Workload, rates: Rates) -> Rate | None:
     types = [found for node in nodes if (found := _type_of(node, pools)) is not None]
     if nodes and len(types) == len(nodes):
         shares = [_share(workload.requests, node_type, price) for node_type, price in types]
-        known = [share for share in shares if share is not None]
-        if len(known) == len(shares):
-            each = sum((share.per_hour for share in known), NOTHING) / len(known)
-            return Rate(_exact(each * workload.replicas), known[0].currency, known[0].source)
-        return None
+        mean = _sum([share for share in shares if share is not None]) if None not in shares else None
+        if mean is None:
+            return None
+        each = mean.per_hour / len(shares)
+        return Rate(_exact(each * workload.replicas), mean.currency, mean.source)
     offers = [
         share
         for pool in pools

@@ -184,8 +184,10 @@ class SpareCheck:
             return
         machine = self._world.nodes.machine_of(act.node_name)
         taken = machine is not None and machine.noticed
+        # A replacement that joins too late is cordoned before it is terminated.
+        own = machine is not None and machine.instance.id in {slot.instance_id for slot in operation.slots}
         ready = all(slot.state is SlotState.READY for slot in operation.slots)
-        if act.operation_id == operation.id and not ready and not taken:
+        if act.operation_id == operation.id and not ready and not taken and not own:
             self._say(f"node {act.node_name} was touched before its replacement was Ready")
 
     def intends(self, removal: Removal, record: Record) -> None:

@@ -107,7 +107,7 @@ class Inventory:
         return self.waited_seconds + len(self.waiting) * (self._timeline.now - self._waiting_since)
 
     def _fresh_pods_on(self) -> Mapping[str, tuple[Pod, ...]]:
-        for name in self._stale:
+        for name in sorted(self._stale):
             pods = tuple(pod for pod in self.on(name) if not pod.finished)
             if pods:
                 self._pods_on[name] = pods
