@@ -99,3 +99,17 @@ def test_smoothing_is_the_mean_around() -> None:
     values = np.array([0.0, 6.0, 0.0, 6.0])
     assert smoothed(values, 1) is values
     assert smoothed(values, 2).tolist() == [3.0, 2.0, 4.0, 3.0]
+
+
+def test_a_series_without_a_pattern_is_forecast_by_its_level() -> None:
+    values = np.zeros(14 * PER_DAY)
+    values[np.random.default_rng(3).integers(0, len(values), 60)] = 50
+    errors = past_errors(values, PER_DAY, PER_DAY, judged_origins(len(values), PER_DAY, PER_DAY))
+    assert errors["forecast"].mase < 0.6 * errors["seasonal naive"].mase
+
+
+def test_what_was_good_lately_counts_more() -> None:
+    """Ten days of one pattern, then four days of another: the last value becomes the better guess."""
+    values = np.concatenate([daily(0.0, 10), np.full(4 * PER_DAY, 30.0)])
+    found = forecast(values, PER_DAY, PER_DAY)[MEDIAN]
+    assert np.abs(found - 30).mean() < 0.5

@@ -21,6 +21,8 @@ BUCKETS = 6
 for tomorrow."""
 POWER = 8.0
 """How strongly small errors are preferred."""
+FORGETS = 0.97
+"""What an error counts for the weights, to that of the origin after it: what was good lately is preferred."""
 PAST_ORIGINS = 40
 PAST_DAYS = 14
 LEAST_DAYS = 3
@@ -106,9 +108,10 @@ def _parts(horizon: int) -> list[Ints]:
 def _weights(made: Floats, truth: Floats) -> Floats:
     """By member and step ahead; none for a member that lacks history at any of the origins."""
     errors = np.abs(made - truth[None])
+    counts = FORGETS ** np.arange(made.shape[1])[::-1]
     weights = np.zeros((made.shape[0], made.shape[2]))
     for part in _parts(made.shape[2]):
-        error = errors[:, :, part].mean(axis=(1, 2))
+        error = errors[:, :, part].mean(axis=2) @ (counts / counts.sum())
         usable = np.maximum(np.where(np.isnan(error), np.inf, error), 1e-9)
         weight = (usable / usable.min()) ** -POWER
         weights[:, part] = (weight / weight.sum())[:, None]

@@ -6,6 +6,7 @@ All origins are computed at once. An origin is the index of the first value that
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,13 +37,15 @@ SMOOTH_HOURS = (0, 1, 3)
 PROFILES = tuple(Profile(lags, hours) for hours in SMOOTH_HOURS for lags in LAGS)
 FADES = (0.0, 4.0, 24.0)
 """Hours within which the current error of a profile fades to a third; 0: it is not corrected."""
+LEVEL_DAYS = (1, 3, 7)
+"""Days whose mean and whose median are a forecast: of a series without a pattern little more can be said."""
 SEASONAL_NAIVE, LAST_VALUE = 2, 0
 """Where these two are among the members: all others must be worth their trouble."""
 
 
 def predictions(values: Floats, origins: Ints, horizon: int, per_day: int) -> Floats:
-    """By member, origin and step ahead: the last value, the last hour, then each profile with each fade.
-    Not a number where a profile needs more history than there is."""
+    """By member, origin and step ahead: the last value, the last hour, then each profile with each fade, then
+    the levels. Not a number where a member needs more history than there is."""
     ahead, hour = np.arange(horizon), max(per_day // 24, 1)
     recent = np.arange(-hour, 0)
     last = values[origins[:, None] + recent[None, :]].mean(axis=1)
@@ -62,7 +65,16 @@ def predictions(values: Floats, origins: Ints, horizon: int, per_day: int) -> Fl
         for hours in FADES:
             fading = np.exp(-(ahead + 1) / (hours * per_day / 24)) if hours else np.zeros(horizon)
             made.append(base / many + off[:, None] * fading[None, :])
+    for level in _levels(values, origins, per_day):
+        made.append(np.broadcast_to(level[:, None], (len(origins), horizon)))
     return np.asarray(np.maximum(np.stack(made), 0.0))
+
+
+def _levels(values: Floats, origins: Ints, per_day: int) -> Iterator[Floats]:
+    for days in LEVEL_DAYS:
+        before = _at(values, origins[:, None] - 1 - np.arange(days * per_day)[None, :])
+        yield before.mean(axis=1)
+        yield np.median(before, axis=1)
 
 
 def _at(values: Floats, places: Ints) -> Floats:
