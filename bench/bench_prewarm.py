@@ -1,11 +1,14 @@
 """What nodes ahead of demand are worth on real series, next to a constant headroom that costs the same and to
 an oracle that knows the demand of the next half hour. All are played by the real engine in the simulator.
 
-    python -m bench.bench_prewarm --data FOLDER [--days 1] [--pods 60] [--only NAME ...] [--series 1]
+    python -m bench.bench_prewarm --data FOLDER [--days 1] [--pods 60] [--only NAME] [--series 1] [--quick]
 
 FOLDER holds CSV files, seconds in the first column. Of each, `--days` after three quarters of it are played;
 up to 21 days before are the notes of the daemon. `gate` is the share of the time in which the daemon would do
 so by itself. Where it stays off, the row still shows what a forecast would have done.
+
+With `--quick` nothing is played: the replay that the daemon judges by is run over two weeks after each other.
+The gate is its verdict of the first week, the rest is what came of it in the second.
 """
 
 from __future__ import annotations
@@ -21,12 +24,12 @@ import numpy as np
 from bench.bench_forecast import series_in
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
-from ebbtide.core.forecast.ahead import Peak
+from ebbtide.core.forecast.ahead import JUDGE_DAYS, LEAST_DAYS, Peak, judge
 from ebbtide.core.forecast.members import Floats
 from ebbtide.engine.foresight import Foresight, Outlook
 from ebbtide.engine.ports import Observers, Ports
 from ebbtide.model.events import CostNoted
-from ebbtide.model.forecast import STEP_SECONDS, STEPS_A_DAY
+from ebbtide.model.forecast import STEP_SECONDS, STEPS_A_DAY, ForecastSettings
 from ebbtide.model.pool import Pool
 from ebbtide.model.settings import Settings
 from ebbtide.narrate import entry_of
@@ -168,6 +171,19 @@ def _note(player: Player, past: Floats) -> None:
         store.append([entry_of(f"{at * 1000:014d}-past", at, noted, "demand")])
 
 
+def show_quick(trace: Trace) -> None:
+    """Pods pending, added up over the steps of the second week. An oracle leaves none."""
+    asked = ForecastSettings()
+    values = np.concatenate([trace.past, trace.future])
+    first = max(len(values) - JUDGE_DAYS * STEPS_A_DAY, LEAST_DAYS * STEPS_A_DAY)
+    gate = judge(values[:first], asked.steps, asked.quantile)
+    then = judge(values, asked.steps, asked.quantile)
+    print(
+        f"| {trace.name} | {'on' if gate.wins else 'off'} | {then.pending_constant:.0f} "
+        f"| {then.pending:.0f} | {then.closes:.0%} |"
+    )
+
+
 def equal_cost(constants: list[Played], cost: float) -> float:
     """Hours pending with the constant headroom that costs so much, between the two next to it."""
     ordered = sorted(constants, key=lambda one: one.cost)
@@ -181,9 +197,16 @@ def main() -> int:
     parser.add_argument("--pods", type=int, default=60)
     parser.add_argument("--series", type=int, default=1, help="of each file")
     parser.add_argument("--only", nargs="*", help="only those whose file and column hold one of these")
+    parser.add_argument("--quick", action="store_true", help="by the replay of the daemon alone")
     asked = parser.parse_args()
     if asked.data is None:
         print("no --data: nothing to play")
+        return 0
+    if asked.quick:
+        asked.days = HISTORY_DAYS
+        print("| series | gate | constant | forecast | closes |\n| --- | --- | ---: | ---: | ---: |")
+        for trace in traces(asked.data, asked):
+            show_quick(trace)
         return 0
     print("| series | gate | cost | none | constant | forecast | oracle | closes |")
     print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
