@@ -34,7 +34,8 @@ FIRST_MINUTE = (
 )
 """Steps of the simulation before each picture of the series, and what it shows."""
 WIDE, NARROW = 980, 390
-SERIES_WIDE = 1280
+SERIES_WIDE, SERIES_TALL = 1280, 1340
+"""So high that the nodes are seen below the chart."""
 FULL_PICTURE = 2
 TALL = 900
 WAIT_MS = 60_000
@@ -46,10 +47,10 @@ class Album:
     url: str
     folder: Path
 
-    def open(self, name: str, width: int, scheme: str = "light") -> Page:
+    def open(self, name: str, width: int, scheme: str = "light", tall: int = TALL) -> Page:
         dark = scheme == "dark"
         context = self.browser.new_context(
-            viewport={"width": width, "height": TALL},
+            viewport={"width": width, "height": tall},
             color_scheme="dark" if dark else "light",
             timezone_id="UTC",
             locale="en-GB",
@@ -60,6 +61,8 @@ class Album:
         page.goto(self.url)
         expect(page.locator("#live")).to_have_text("live", timeout=WAIT_MS)
         page.goto(f"{self.url.partition('#')[0]}#/{name}")
+        if name == "now":
+            page.locator(".trend svg").wait_for()
         return page
 
     def keep(self, page: Page, name: str, part: str = "") -> None:
@@ -124,7 +127,7 @@ def first_minute(album: Album, live: Live) -> None:
         while done < steps or (number == len(FIRST_MINUTE) and live.situation and not live.situation.over):
             live.step()
             done += 1
-        page = album.open("now", SERIES_WIDE)
+        page = album.open("now", SERIES_WIDE, tall=SERIES_TALL)
         page.locator(".situation").wait_for()
         album.keep(page, f"minute-{number}")
         if number == FULL_PICTURE:
@@ -132,7 +135,7 @@ def first_minute(album: Album, live: Live) -> None:
 
 
 def burst(album: Album) -> None:
-    page = album.open("now", WIDE)
+    page = album.open("now", WIDE, tall=SERIES_TALL)
     page.get_by_role("heading", name="Adding nodes").wait_for()
     album.keep(page, "now")
 

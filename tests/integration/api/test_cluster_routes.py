@@ -92,6 +92,19 @@ def test_a_notice_in_progress_names_the_node_and_a_recommendation_takes_nothing_
     assert shown["reason"] == f"the cloud recommends to leave {node}, which it may take back soon"
 
 
+def test_a_new_node_is_joining_from_its_first_moment_and_not_a_node_that_is_not_ready(
+    live: Live, client: TestClient
+) -> None:
+    """Until a tick had seen it, the page showed it in red."""
+    live.strike("burst")
+    states: set[str] = set()
+    while live.situation is not None and not live.situation.over:
+        live.step()
+        states |= {node["state"] for node in client.get("/api/v1/nodes").json()["nodes"]}
+    assert "joining" in states
+    assert "not ready" not in states
+
+
 def test_every_worker_says_why_it_is_kept(live: Live, client: TestClient) -> None:
     """By name where it was looked at, else by the precondition that stopped the decision before that."""
     while live.ports.store.load().operation is not None:

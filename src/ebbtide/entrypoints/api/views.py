@@ -296,8 +296,15 @@ def node_state(node: Node, instance_id: str, record: Record) -> str:
     if any(slot.node_name == node.name and slot.state is SlotState.JOINED for slot in slots):
         return "joining"
     if not node.ready:
-        return "not ready"
+        # A new node that no tick has seen yet: the record knows its instance alone.
+        coming = (slot for slot in _slots(record) if not slot.settled and slot.instance_id)
+        return "joining" if any(slot.instance_id == instance_id for slot in coming) else "not ready"
     return "cordoned" if node.unschedulable else "ready"
+
+
+def _slots(record: Record) -> Iterator[Slot]:
+    for work in (*record.operations, *record.spots):
+        yield from (part for part in parts(work) if isinstance(part, Slot))
 
 
 def _removals(record: Record) -> Iterator[Removal]:
