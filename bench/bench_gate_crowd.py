@@ -1,4 +1,4 @@
-"""Clients that mean no good, or came at a bad time: what they cost the gate, and whether others are served.
+"""Hostile clients and crowds: what they cost the gate, and whether others are served.
 
 Slow heads, a body of 1 GB to a sleeper, 50,000 connections, a crowd that is held for longer than the kernel
 waits before it asks after each, clients that vanish without a word, and clients that leave while held. One
