@@ -224,11 +224,11 @@ def _until_open(host: str, place: Place) -> None:
 
     def open_now() -> bool:
         with suppress(OSError):
-            socket.create_connection((host, int(place.ports.partition("-")[0])), 1).close()
+            socket.create_connection((host, place.metrics_port), 1).close()
             return True
         return False
 
-    eventually(open_now, 180, "a gate that listens")
+    eventually(open_now, 180, "a gate that is ready")
 
 
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -94,7 +94,6 @@ def run_gate(place: Place, host: str) -> None:
 
     scaling, connection = place.scaling(follows=True)
     process = GateProcess(scaling, connection, place.keys(host), lambda _: None)
-    start_http_server(place.metrics_port, host, process.metrics.registry)
 
     def dial(_: Address) -> Address:
         """Pods have no network here; all their addresses stand for the backend."""
@@ -103,7 +102,15 @@ def run_gate(place: Place, host: str) -> None:
     async def until_asked() -> None:
         stop = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+        readiness = asyncio.create_task(say_when_ready())
         await process.run(stop, dial)
+        readiness.cancel()
+
+    async def say_when_ready() -> None:
+        """As the probe of its pod would see it: who listens on this port is ready."""
+        while process.health.why_not_ready():
+            await asyncio.sleep(0.1)
+        start_http_server(place.metrics_port, host, process.metrics.registry)
 
     uvloop.run(until_asked())
 

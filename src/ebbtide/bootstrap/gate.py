@@ -198,7 +198,8 @@ class GateProcess:
 
     async def _look_once(self) -> None:
         try:
-            self._take_routes(await self._in_thread(self._scaling.gate_entries))
+            began = time.monotonic()
+            self._take_routes(await self._in_thread(self._scaling.gate_entries), began)
             self.take_etas(await self._in_thread(self._scaling.etas))
             for sentence in await self._in_thread(self._scaling.reconcile_gates):
                 self._say(sentence)
@@ -208,12 +209,12 @@ class GateProcess:
         except Exception:  # a gate must outlive a bug in one look
             _log.exception("the gate goes on with what it knows")
 
-    def _take_routes(self, entries: Sequence[GateEntry]) -> None:
+    def _take_routes(self, entries: Sequence[GateEntry], began: float) -> None:
         found: dict[int, list[Route]] = {}
         for each in entries:
             found.setdefault(each.port, []).append(self._route(each))
         self._routes.replace(found)
-        self.keeper.routes_changed()
+        self.keeper.routes_changed(began)
         self.health.tables_read = True
 
     def expects(self, policy_id: str) -> Eta | None:

@@ -12,6 +12,7 @@ For the event loop alone. A connection is passed on once: after the first byte t
 from __future__ import annotations
 
 import asyncio
+import time
 
 from ebbtide.gate.hall import Hall
 from ebbtide.gate.held import Held
@@ -31,6 +32,8 @@ from ebbtide.model.gate import GateProtocol, ServiceRef
 
 UNKNOWN_SECONDS = 5.0
 """How long a connection for a port that stands for nothing waits for the table of ports to be read again."""
+MOST_UNKNOWN_SECONDS = 60.0
+"""How long it waits while the table cannot be read: the store may be slow, or down."""
 ROOM_TO_PASS = AT_A_TIME
 """Places beyond the limit, for connections that are passed on at once."""
 
@@ -44,6 +47,8 @@ class Keeper:
         self._sources = Sources(house.limits.wakes_per_minute)
         self._hall = Hall(metrics)
         self._lost: dict[Held, None] = {}
+        self._table_of = 0.0
+        """Of what moment the table of ports is."""
         self._ready_at: dict[ServiceRef, float] = {}
         self._knocker = Knocker(house.wake, lambda policy_id: self._hall.count_of(policy_id) > 0, self._woken)
         self._outlook = Outlook(self._knocker, house.expects)
@@ -71,7 +76,9 @@ class Keeper:
         else:
             self._receive(held, route)
 
-    def routes_changed(self) -> None:
+    def routes_changed(self, since: float | None = None) -> None:
+        """`since`: when the reading of the table began, by the monotonic clock."""
+        self._table_of = time.monotonic() if since is None else since
         for held in list(self._lost):
             if (route := self._house.routes.find(held.port)) is not None:
                 del self._lost[held]
@@ -227,6 +234,13 @@ class Keeper:
         reset(held.transport)
 
     def _unknown(self, held: Held) -> None:
+        waited = time.monotonic() - held.arrived
+        if self._table_of < held.arrived and waited < MOST_UNKNOWN_SECONDS:
+            # The table is of before it came, so nobody knows yet whom it came for: a store that is slow, or a
+            # gate that was started a moment ago, must not turn it away.
+            held.timer = self._loop.call_later(UNKNOWN_SECONDS, self._unknown, held)
+            self._house.lost()
+            return
         self._lost.pop(held, None)
         self._refused(None, Refusal.UNKNOWN_PORT)
         reset(held.transport)

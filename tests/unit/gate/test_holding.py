@@ -203,6 +203,38 @@ def test_a_port_that_stands_for_nothing_is_asked_about_and_then_served() -> None
     run(story())
 
 
+def test_a_port_is_not_taken_for_unknown_by_a_table_from_before_its_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A gate that was started a moment ago, or a store that is slow: the connection waits for the table."""
+    monkeypatch.setattr("ebbtide.gate.keeper.UNKNOWN_SECONDS", 0.01)
+
+    async def story() -> None:
+        asked: list[bool] = []
+        async with gate_house(lost=lambda: asked.append(True)) as gate, served(echo) as pod:
+            gate.routes.replace({gate.port: [gate.route, gate.route]})
+            reader, writer = await gate.connect()
+            await gate.held(1)
+            gate.keeper.routes_changed(since=0.0)  # that reading began before the connection came
+            await until(lambda: len(asked) > 3)
+            assert gate.keeper.held == 1
+            gate.routes.replace({gate.port: [gate.route]})
+            gate.keeper.routes_changed()
+            gate.ready(pod)
+            await _send(writer, b"hello")
+            assert await whole_answer(reader) == b"hello"
+
+            gate.routes.replace({gate.port: [gate.route, gate.route]})
+            reader, _nobody = await gate.connect()
+            await gate.held(1)
+            gate.keeper.routes_changed()
+            with pytest.raises(ConnectionResetError):
+                await whole_answer(reader)
+            assert gate.counted("refused_total", policy="", reason="unknown_port") == 1
+
+    run(story())
+
+
 def test_a_reset_of_the_pod_is_a_reset_for_the_client() -> None:
     """A truncated answer must not look like a whole one."""
 
