@@ -236,7 +236,7 @@ class Keeper:
     def _unknown(self, held: Held) -> None:
         waited = time.monotonic() - held.arrived
         if self._table_of < held.arrived and waited < MOST_UNKNOWN_SECONDS:
-            # The table is of before it came, so nobody knows yet whom it came for: a store that is slow, or a
+            # The table is older than the connection, so nobody knows yet whom it came for: a slow store, or a
             # gate that was started a moment ago, must not turn it away.
             held.timer = self._loop.call_later(UNKNOWN_SECONDS, self._unknown, held)
             self._house.lost()
