@@ -67,7 +67,7 @@ class GateHouse:
         return self.counted("connections_total", policy=policy, outcome=outcome)
 
 
-async def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
+async def until(true: Callable[[], bool], seconds: float = 60.0) -> None:
     async with asyncio.timeout(seconds):
         while not true():
             await asyncio.sleep(0.005)

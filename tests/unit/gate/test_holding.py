@@ -32,7 +32,7 @@ def run(story: object) -> None:
 
 
 async def whole_answer(reader: asyncio.StreamReader) -> bytes:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return await reader.read(-1)
 
 

@@ -32,7 +32,7 @@ def request(line: str = "GET /", headers: str = "") -> bytes:
 async def ask(gate: GateHouse, said: bytes) -> tuple[int, dict[str, str], bytes]:
     reader, writer = await gate.connect()
     writer.write(said)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         head, _, body = (await reader.read(-1)).partition(b"\r\n\r\n")
     first, *lines = head.decode().split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (each.partition(":") for each in lines)}

@@ -14,7 +14,6 @@ import pytest
 import uvloop
 
 from ebbtide.gate.leaving import has_left
-from ebbtide.gate.limits import Limits
 from ebbtide.gate.parting import Parting
 from ebbtide.model.gate import GateProtocol
 from tests.unit.gate.house import LOOPBACK, echo, gate_house, make_route, served
@@ -114,11 +113,14 @@ def test_clients_that_never_end_a_head_take_no_place_from_others(runner: asyncio
 
     async def story() -> None:
         route = make_route(protocol=GateProtocol.HTTP, max_held=20)
-        async with gate_house(route, limits=Limits(head_seconds=0.5)) as gate, served(echo) as pod:
+        async with gate_house(route) as gate, served(echo) as pod:
             for _ in range(20):
                 _, slow = await gate.connect()
                 slow.write(b"GET / HTTP/1.1\r\nX: ")
             await gate.held(20)
+            for held, found in gate.keeper._hall:
+                gate.keeper._expire(held, found)  # their time is up
+            assert gate.counted("refused_total", policy="web", reason="slow") == 20
             await gate.held(0)
             reader, writer = await gate.connect()
             writer.write(POST)
