@@ -16,7 +16,7 @@ from ebbtide.core.nodes.orphans import (
     track_orphans,
 )
 from ebbtide.model.node import InstanceState, Ownership
-from ebbtide.model.operation import RemovalState
+from ebbtide.model.operation import RemovalState, SlotState
 from ebbtide.model.record import DrainBackoff, Missing, Record
 from tests.builders import (
     NOW,
@@ -64,6 +64,18 @@ def test_an_instance_that_an_operation_knows_is_not_lone(record: Record) -> None
 
 
 DEAD = make_node("a1", ready=False)
+
+
+@pytest.mark.parametrize("state", [SlotState.RECLAIMED, SlotState.FAILED])
+def test_what_a_slot_gave_up_and_the_cloud_shows_again_is_adopted_when_its_scale_up_is_closed(
+    state: SlotState,
+) -> None:
+    """Swarm seed 1316: adopted before, it was in one scale-up twice, and every tick failed from then on."""
+    given_up = make_slot("s1", state=state, instance_id="")
+    still_open = make_scale_up(given_up, make_slot("s2", state=SlotState.LAUNCHED))
+    seen = make_snapshot(extra_instances=[LONE])
+    assert lone_instances(seen, make_record(operation=still_open)) == ()
+    assert lone_instances(seen, make_record()) == (LONE,)
 
 
 def test_a_node_is_dead_when_it_is_not_ready_and_its_instance_is_gone() -> None:

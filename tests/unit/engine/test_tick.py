@@ -12,7 +12,7 @@ import pytest
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.errors import LeaseLost, NewerRecord
 from ebbtide.model.decision import Action
-from ebbtide.model.effect import Cordon
+from ebbtide.model.effect import Cordon, Launch
 from ebbtide.model.events import Alarm, AlarmKind
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import Removal, ScaleDown, ScaleUp, SlotState
@@ -20,8 +20,9 @@ from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
 from ebbtide.model.snapshot import ClusterView, Reading
 from ebbtide.narrate import facts_in
 from ebbtide.simulator.world.ports import SimCluster, SimMetrics
+from ebbtide.simulator.world.rules import Span
 from tests.builders import make_scale_down, make_scale_up, make_slot
-from tests.unit.engine.builders import MeddlingStore, Small, quick_settings
+from tests.unit.engine.builders import QUICK, MeddlingStore, Small, quick_settings
 
 
 def closed(record: Record) -> bool:
@@ -250,3 +251,23 @@ def test_the_garbage_collector_rests_while_a_tick_decides_and_no_longer() -> Non
     with pytest.raises(ZeroDivisionError):
         small.tick(replace(small.ports, metrics=BuggyMetrics(small.world, small.clock)))
     assert gc.isenabled()
+
+
+def test_a_launch_that_was_given_up_appears_while_its_scale_up_is_open() -> None:
+    """Every tick failed: the instance was adopted into the scale-up that had its key already."""
+    slow = replace(QUICK, boot=Span(600, 600))
+    small = Small(settings=quick_settings(orphan_grace_seconds=60, min_workers=3), rules=slow)
+    late, other = make_slot("late"), make_slot("other")
+    for slot in (late, other):
+        small.ports.cloud.launch(Launch(slot, "test"))
+    given_up = replace(late, state=SlotState.FAILED, reason="the cloud gave no definite answer")
+    waiting = replace(other, state=SlotState.LAUNCHING, since=small.now)
+    small.put(launching=make_scale_up(given_up, waiting, requested=2))
+    small.tick()
+    small.wait(120)
+    small.tick()
+    launching = small.record.launching
+    assert launching is not None
+    assert [slot.key for slot in launching.slots] == ["late", "other"]
+    small.tick_until(lambda record: record.launching is None, ticks=90)
+    assert {i.key for i in small.ports.cloud.list_instances() if i.alive} >= {"late", "other"}

@@ -24,7 +24,8 @@ def lone_instances(snapshot: Snapshot, record: Record) -> tuple[Instance, ...]:
     known_ids |= {removal.instance_id for removal in open_removals(record)}
     known_ids |= {spot.instance_id for spot in record.spots}
     known_ids |= {rest.instance_id for rest in record.rests}
-    known_keys = {slot.key for slot in slots}
+    # Crash table: given-up-appears. A key cannot be in one scale-up twice: adopted when that is closed.
+    known_keys = {slot.key for slot in (*slots, *(record.launching.slots if record.launching else ()))}
     return tuple(
         instance
         for instance in snapshot.instances
