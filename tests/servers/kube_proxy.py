@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from tests.servers.control_plane import Unavailable, ensure_debian
 from tests.servers.kube import KubeServer
-from tests.servers.namespace import Namespace
+from tests.servers.namespace import KernelRefuses, Namespace
 from tests.servers.processes import running
 
 NODE_ADDRESS = "192.0.2.254"
@@ -40,6 +40,7 @@ def kube_proxy(server: KubeServer, net: Namespace, node: str, mode: Mode) -> Ite
     if not binary.exists():
         raise Unavailable("kube-proxy is not among the binaries of the control plane")
     ensure_debian("nft", "nftables") if mode is Mode.NFTABLES else ensure_debian("iptables", "iptables")
+    _translates(net, mode)
     command = [
         str(binary),
         f"--kubeconfig={server.kubeconfig()}",
@@ -60,6 +61,24 @@ def kube_proxy(server: KubeServer, net: Namespace, node: str, mode: Mode) -> Ite
     log = server.folder / f"kube-proxy-{mode}.log"
     with net.lend(server.port), running(net.command(*command), log, lambda: bool(rules(net, mode))):
         yield
+
+
+def _translates(net: Namespace, mode: Mode) -> None:
+    """Whether the kernel translates addresses at all: each way needs modules of its own."""
+    if mode is Mode.IPTABLES:
+        tries: list[tuple[str, ...]] = [("iptables", "-t", "nat", "-S")]
+    else:
+        chain = "{ type nat hook prerouting priority -100 ; }"
+        tries = [
+            ("nft", "add", "table", "ip", "try"),
+            ("nft", "add", "chain", "ip", "try", "first", chain),
+            ("nft", "delete", "table", "ip", "try"),
+        ]
+    try:
+        for words in tries:
+            net.run(*words)
+    except RuntimeError as why:
+        raise KernelRefuses(f"no translation of addresses by {mode}: {why}") from why
 
 
 def rules(net: Namespace, mode: Mode) -> str:

@@ -27,6 +27,10 @@ LOOPBACK = "127.0.0.1"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+class KernelRefuses(Unavailable):
+    """No package brings this: the kernel, or who runs it, allows none."""
+
+
 @dataclass(frozen=True)
 class Namespace:
     keeper: int
@@ -76,7 +80,7 @@ class Namespace:
 
 @contextmanager
 def namespace() -> Iterator[Namespace]:
-    """`Unavailable` where this machine makes none. It is gone with this process, however that ends."""
+    """`KernelRefuses` where this machine makes none. It is gone with this process, however that ends."""
     ensure_debian("ip", "iproute2")
     command = ["unshare", "--net", "cat"]
     with ExitStack() as last:
@@ -90,7 +94,7 @@ def namespace() -> Iterator[Namespace]:
 
         def is_made() -> bool:
             if keeper.poll() is not None and keeper.stderr is not None:
-                raise Unavailable(f"no network namespace: {keeper.stderr.read().decode().strip()}")
+                raise KernelRefuses(f"no network namespace: {keeper.stderr.read().decode().strip()}")
             with suppress(OSError):
                 return os.readlink(found.path) != outer
             return False

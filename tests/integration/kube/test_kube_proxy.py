@@ -31,7 +31,7 @@ from tests.integration.kube.objects import node, template, workload
 from tests.servers.control_plane import VERSION, Unavailable
 from tests.servers.having import leave_out
 from tests.servers.kube_proxy import NODE_ADDRESS, Mode, kube_proxy, leads_to, route
-from tests.servers.namespace import Namespace, namespace
+from tests.servers.namespace import KernelRefuses, Namespace, namespace
 from tests.servers.processes import eventually
 from tests.servers.shared_kube import NOT_RUN, SharedKube
 
@@ -120,6 +120,9 @@ def cluster(
             net = last.enter_context(namespace())
             route(net)
             last.enter_context(kube_proxy(kube.server, net, "w1", mode))
+        except KernelRefuses as why:
+            NOT_RUN.add(f"a real kube-proxy: {why}")
+            pytest.skip(f"not run: {why}")
         except Unavailable as why:
             NOT_RUN.add(f"a real kube-proxy: {why}")
             leave_out(f"a real kube-proxy: {why}")
