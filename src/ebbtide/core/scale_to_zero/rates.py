@@ -80,11 +80,12 @@ def _workload_rate(workload: Workload, rates: Rates) -> Rate | None:
     types = [found for node in nodes if (found := _type_of(node, pools)) is not None]
     if nodes and len(types) == len(nodes):
         shares = [_share(workload.requests, node_type, price) for node_type, price in types]
-        mean = _sum([share for share in shares if share is not None]) if None not in shares else None
-        if mean is None:
+        known = [share for share in shares if share is not None]
+        total = _sum(known) if len(known) == len(shares) else None
+        if total is None:
             return None
-        each = mean.per_hour / len(shares)
-        return Rate(_exact(each * workload.replicas), mean.currency, mean.source)
+        each = total.per_hour / len(known)
+        return Rate(_exact(each * workload.replicas), total.currency, total.source)
     offers = [
         share
         for pool in pools
