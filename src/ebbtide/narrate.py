@@ -24,6 +24,7 @@ from ebbtide.model.events import (
     FACTS,
     Alarm,
     AlarmKind,
+    BacktestPublished,
     ConsolidationEvaluated,
     CostNoted,
     DecisionMade,
@@ -54,6 +55,7 @@ KINDS: Mapping[type[Event], LogKind] = {
 } | {
     SwitchSet: LogKind.SWITCH,
     FaultStruck: LogKind.SWITCH,
+    BacktestPublished: LogKind.SWITCH,
     PolicyWritten: LogKind.POLICY,
     PolicyStep: LogKind.IDLE,
 }
@@ -96,8 +98,8 @@ def says(fact: Event) -> str:  # noqa: PLR0912 - one answer for each fact
             return spot(fact)
         case Alarm():
             return alarm(fact)
-        case SwitchSet() | FaultStruck():
-            return _switch(fact)
+        case SwitchSet() | FaultStruck() | BacktestPublished():
+            return _by_a_person(fact)
         case PolicyWritten():
             return f"policy {fact.policy} {fact.change}: {fact.target}"
         case PolicyStep():
@@ -135,9 +137,11 @@ def _at_a_step(names: Sequence[str], noun: str, state: str) -> str:
     return ", ".join(f"{name} {state}" for name in names)
 
 
-def _switch(fact: SwitchSet | FaultStruck) -> str:
+def _by_a_person(fact: SwitchSet | FaultStruck | BacktestPublished) -> str:
     if isinstance(fact, FaultStruck):
         return f"a person broke something: {fact.detail}"
+    if isinstance(fact, BacktestPublished):
+        return f"backtest of {fact.recording} published: {count_of(len(fact.tried), 'setting')} compared"
     by = "the API" if fact.by is SwitchedBy.API else "a person"
     why = f" ({fact.reason})" if fact.reason else ""
     return f"removals {'paused' if fact.paused else 'resumed'} by {by}{why}"

@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
-from ebbtide.entrypoints.views.backtests import backtest_json, backtest_lines, calibration
+from ebbtide.entrypoints.views.backtests import backtest_fact, backtest_json, backtest_lines, calibration
 from ebbtide.errors import ConfigError, Usage
-from ebbtide.simulator.backtest.candidates import AS_RECORDED, candidates
+from ebbtide.simulator.backtest.candidates import AS_RECORDED, candidates, with_today
 from ebbtide.simulator.backtest.compare import Agreement, agreements, rows_of
 from ebbtide.simulator.backtest.runs import Results, Run, Work, percentile, play_work, story_for
 from ebbtide.simulator.recording.file import Recorded, write_recording
@@ -161,3 +162,46 @@ def test_a_wrong_setting_is_refused_before_anything_runs(shell: Shell) -> None:
     refused = shell.run("backtest", "month.ebb", "--set", "max_workers=-1", code=2)
     assert "max_workers" in refused.err
     assert shell.files() == ["month.ebb"]
+
+
+def test_todays_settings_are_tried_as_well_unless_a_candidate_has_them(tmp_path: Path) -> None:
+    path = tmp_path / "ebbtide.yaml"
+    path.write_text("max_workers: 7\nstore: {url: 'sqlite:///secret.db'}\n")
+    tried, today = with_today(candidates({"max_workers": 7}, [], ["eager"], []), path)
+    assert ([one.name for one in tried], today) == ([AS_RECORDED, "profile eager"], AS_RECORDED)
+    tried, today = with_today(candidates(SETTINGS, [], [], []), path)
+    assert [one.name for one in tried] == [AS_RECORDED, "today (ebbtide.yaml)"]
+    assert (tried[1].settings, today) == ({"max_workers": 7}, "today (ebbtide.yaml)")
+
+
+def test_what_is_published_has_today_and_the_front_first_and_no_more_than_an_entry_holds() -> None:
+    runs = [run(f"worse {n}", cost=f"{20 + n}.00", evictions=9) for n in range(80)]
+    runs += [run(cost="12.00"), run("x" * 300, cost="5.00", pending_pod_seconds=5000)]
+    fact = backtest_fact("month.ebb", 3600.0, rows_of(runs), (), AS_RECORDED)
+    assert len(fact.tried) == 60
+    assert [(one.name[:8], one.today, one.front) for one in fact.tried[:3]] == [
+        ("as recor", True, True), ("x" * 8, False, True), ("worse 0", False, False),
+    ]  # fmt: skip
+    assert (len(fact.tried[1].name), fact.tried[1].name[-4:]) == (200, "x...")
+    assert (fact.currency, fact.tried[1].cost, fact.tried[1].pending_seconds) == ("EUR", "5.00", 5000)
+
+
+def test_a_backtest_is_published_to_the_store_of_a_configuration(shell: Shell) -> None:
+    keys = {**recording().story["settings"], "store": {"url": "sqlite:///ebb.db"}}
+    shell.write("ebbtide.yaml", yaml.safe_dump(keys))
+    trace = shell.write("trace.csv", "seconds,web\n0,2\n600,9\n1200,2\n1800,2\n")
+    shell.run("record", "--csv", trace.name, "--cpu", "500m", "--memory", "512Mi", "-o", "month.ebb")
+    trace.unlink()
+    ask = ("backtest", "month.ebb", "--set", "pending_up_sec=30", "--publish", "ebbtide.yaml")
+    refused = shell.run(*ask, code=2)
+    assert "nothing ran" in refused.err
+    assert shell.files() == ["ebbtide.yaml", "month.ebb"]
+    shell.run("resume")
+    assert "the page Money shows it" in shell.run(*ask).err
+    entries = json.loads(shell.run("log", "--kind", "switch", "--json").out)
+    published = [one for one in entries if one["subject"] == "backtest"]
+    assert [one["says"] for one in published] == ["backtest of month.ebb published: 2 settings compared"]
+    tried = published[0]["data"]["tried"]
+    assert [(one["name"], one["today"]) for one in tried] == [
+        (AS_RECORDED, True), ("pending_up_sec=30", False),
+    ]  # fmt: skip

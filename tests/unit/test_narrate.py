@@ -14,6 +14,7 @@ from ebbtide.model.events import (
     FACTS,
     Alarm,
     AlarmKind,
+    BacktestPublished,
     ConsolidationEvaluated,
     CostNoted,
     DecisionMade,
@@ -37,6 +38,7 @@ from ebbtide.model.events import (
     SwitchedBy,
     SwitchSet,
     Transition,
+    TriedSettings,
 )
 from ebbtide.model.idle import Phase, Rate, WakeReason
 from ebbtide.model.ledger import Stretch
@@ -162,6 +164,12 @@ SENTENCES: list[tuple[Event, str]] = [
     (SwitchSet(True, SwitchedBy.PERSON, "upgrade"), "removals paused by a person (upgrade)"),
     (SwitchSet(False, SwitchedBy.API), "removals resumed by the API"),
     (FaultStruck("all spot nodes are lost"), "a person broke something: all spot nodes are lost"),
+    (
+        BacktestPublished(
+            "month.ebb", 86_400, "EUR", "", (TriedSettings("today", "3.20", 60, 30, 2, True, True),)
+        ),
+        "backtest of month.ebb published: 1 setting compared",
+    ),
     (PolicyWritten("web", PolicyChange.CREATED, "default/web"), "policy web created: default/web"),
     (
         PolicyStep("web", Phase.WAKING, "woken (manual)", WakeReason.MANUAL, "w-1"),

@@ -284,6 +284,40 @@ class FaultStruck:
 
 
 @dataclass(frozen=True, slots=True)
+class TriedSettings:
+    """What one candidate of a backtest would have cost over the whole recording."""
+
+    name: str
+    cost: str
+    """In the currency of the backtest."""
+    pending_seconds: float
+    """How long all pods were pending, added up."""
+    wait_p95: float
+    """Seconds that a pod was pending, of those that did not fit at once."""
+    evictions: float
+    front: bool
+    """No other candidate is as good in cost, pending time and evictions and better in one of them."""
+    today: bool
+    """Its settings are those of the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class BacktestPublished:
+    """Somebody let the pages show a backtest."""
+
+    recording: str
+    """Its file name."""
+    seconds: float
+    """How long the recording lasts."""
+    currency: str
+    """Empty where no price is known."""
+    calibration: str
+    """How far the simulation is from what was recorded."""
+    tried: tuple[TriedSettings, ...]
+    """What was compared."""
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyWritten:
     policy: str
     """Its name; the subject is its id."""
@@ -364,6 +398,7 @@ Event = (
     | Alarm
     | SwitchSet
     | FaultStruck
+    | BacktestPublished
     | PolicyWritten
     | PolicyStep
     | StretchClosed
@@ -380,7 +415,7 @@ FACTS: dict[LogKind, tuple[type[Event], ...]] = {
     LogKind.DRAIN_RESULT: (DrainResult,),
     LogKind.SPOT_EVENT: (SpotEvent,),
     LogKind.ALARM: (Alarm,),
-    LogKind.SWITCH: (SwitchSet, FaultStruck),
+    LogKind.SWITCH: (SwitchSet, FaultStruck, BacktestPublished),
     LogKind.POLICY: (PolicyWritten, PolicyStep),
     LogKind.IDLE: (PolicyStep,),
     LogKind.WAKE: (PolicyStep,),

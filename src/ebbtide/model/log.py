@@ -25,7 +25,7 @@ class LogKind(StrEnum):
     ALARM = "alarm"
     """Something that a person should look at."""
     SWITCH = "switch"
-    """A person paused or resumed removals."""
+    """A person paused or resumed removals, or published a backtest."""
     POLICY = "policy"
     """Written, deleted, paused, kept up."""
     IDLE = "idle"

@@ -17,6 +17,7 @@ from tests.integration.api.conftest import START, TOKENS, client_of, make_site
 
 PINNED = {
     "GET /": "none",
+    "GET /api/v1/backtest": "read",
     "GET /api/v1/consolidation": "read",
     "GET /api/v1/costs": "read",
     "GET /api/v1/decisions": "read",

@@ -30,6 +30,7 @@ from ebbtide.entrypoints.api.site import Site
 from ebbtide.entrypoints.api.spending import router as spending_routes
 from ebbtide.entrypoints.api.strips import router as strip_routes
 from ebbtide.entrypoints.api.wakes import router as wake_routes
+from ebbtide.entrypoints.api.what_if import router as what_if_routes
 from ebbtide.entrypoints.dashboard import router as pages
 
 PREFIX = "/api/v1"
@@ -67,7 +68,7 @@ def _say_scopes(routes: list[BaseRoute]) -> None:
 
 def routers(site: Site) -> list[APIRouter]:
     found = [pages(), router(site), cluster_routes(site), pod_routes(site), money_routes(site)]
-    found += [spending_routes(site), event_routes(site)]
+    found += [spending_routes(site), what_if_routes(site), event_routes(site)]
     if site.scaling is not None:
         pools = [pool.name for pool in site.settings.pools]
         book = Policies(site.scaling.ports.policies, site.clock, site.new_id, pools)

@@ -114,3 +114,29 @@ class SpendingShape(Shape):
     days: list[SpendingDayShape]
     pools: list[ShareShape]
     namespaces: list[ShareShape]
+
+
+class TriedShape(Shape):
+    """One candidate of a backtest."""
+
+    name: str
+    cost_a_month: str
+    saves_a_month: str | None = Field(description="Compared with today's settings; negative: it costs more.")
+    pending_seconds_a_day: float = Field(description="Of all pods, added up.")
+    wait_p95: float = Field(description="Seconds, of the pods that did not fit at once.")
+    evictions_a_day: float
+    front: bool = Field(description="No other is as good in cost, pending time and evictions.")
+    today: bool = Field(description="The settings of the cluster when the backtest was published.")
+
+
+class BacktestShape(Shape):
+    published_at: int
+    recording: str
+    seconds: float = Field(description="How long the recording lasts.")
+    currency: str = Field(description="Empty where no price is known.")
+    calibration: str
+    tried: list[TriedShape]
+
+
+class LastBacktestShape(Shape):
+    backtest: BacktestShape | None = Field(description="Null until one is published.")

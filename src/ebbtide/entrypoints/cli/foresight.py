@@ -3,6 +3,7 @@ next."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,9 @@ from ebbtide.extras import how_to_add
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+
+    from ebbtide.model.events import BacktestPublished
+    from ebbtide.ports import Store
 
 RecordingPath = Annotated[Path, typer.Argument(help="A recording, made by `ebbtide record`.")]
 Workers = Annotated[int, typer.Option(min=1, max=10_000, help="How many runs are played at the same time.")]
@@ -47,6 +51,13 @@ def backtest(  # noqa: PLR0913, PLR0917 - one for each option
         int, typer.Option(min=1, max=1000, help="How many times to play each, with different random seeds.")
     ] = 1,
     html: Annotated[Path | None, typer.Option(help="Write one HTML file with a chart.")] = None,
+    publish: Annotated[
+        Path | None,
+        typer.Option(
+            help="Show it on the page Money of the cluster of this configuration, whose settings are "
+            "tried as well."
+        ),
+    ] = None,
     keep: KeptRuns = None,
     workers: Workers = 1,
     backend: Backend = "loky",
@@ -58,8 +69,8 @@ def backtest(  # noqa: PLR0913, PLR0917 - one for each option
     Exit code 1 when a safety rule was violated.
     """
     from ebbtide.entrypoints.backtest_page import page_of
-    from ebbtide.entrypoints.views.backtests import backtest_json, backtest_lines
-    from ebbtide.simulator.backtest.candidates import candidates
+    from ebbtide.entrypoints.views.backtests import backtest_fact, backtest_json, backtest_lines
+    from ebbtide.simulator.backtest.candidates import candidates, with_today
     from ebbtide.simulator.backtest.compare import agreements, rows_of
     from ebbtide.simulator.backtest.runs import Results, Work, story_for
     from ebbtide.simulator.backtest.sweep import Machines, Sweep
@@ -68,6 +79,10 @@ def backtest(  # noqa: PLR0913, PLR0917 - one for each option
     machines = Machines(workers, backend, address)
     found = read_recording(recording)
     tried = candidates(found.story.get("settings", {}), config or [], profile or [], change or [])
+    today = ""
+    if publish is not None:
+        _publishing_store(publish).close()  # what cannot be published is said before the first run
+        tried, today = with_today(tried, publish)
     works = [Work(found, recording.name, one, 1 + seed) for one in tried for seed in range(seeds)]
     for work in works[::seeds]:
         story_for(work)  # what is wrong with any of them is said before the first one runs
@@ -87,6 +102,35 @@ def backtest(  # noqa: PLR0913, PLR0917 - one for each option
         write_lines(backtest_lines(rows, agreed, found.recorded))
     if any(row.violations for row in rows):
         raise typer.Exit(1)
+    if publish is not None:
+        seconds = float(found.story["until"])
+        _publish(publish, backtest_fact(recording.name, seconds, rows, agreed, today))
+
+
+def _publishing_store(path: Path) -> Store:
+    from ebbtide.config import load
+    from ebbtide.entrypoints.cli.options import existing_store
+
+    config = load(path, os.environ)
+    store = existing_store(config)
+    if store is None:
+        raise Usage(
+            f"there is no store at {config.store_url}, so no page would show a backtest; nothing ran. "
+            "Name the configuration that Ebbtide runs with in --publish."
+        )
+    return store
+
+
+def _publish(path: Path, fact: BacktestPublished) -> None:
+    from ebbtide.bootstrap import SystemClock, TimeOrderedIds
+    from ebbtide.entrypoints.published import publish
+
+    store = _publishing_store(path)
+    try:
+        publish(store, TimeOrderedIds()(), int(SystemClock().now()), fact)
+    finally:
+        store.close()
+    print("Published: the page Money shows it.", file=sys.stderr)
 
 
 @contextmanager

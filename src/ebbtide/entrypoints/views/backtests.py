@@ -1,4 +1,4 @@
-"""A backtest as lines for a terminal and as a JSON object."""
+"""A backtest as lines for a terminal, as a JSON object, and as the fact that the pages show."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from ebbtide.core.words import a_while, count_of
+from ebbtide.model.events import BacktestPublished, TriedSettings
 from ebbtide.simulator.backtest.candidates import AS_RECORDED
 from ebbtide.simulator.backtest.compare import Agreement, Row
 from ebbtide.simulator.recording.file import Recorded
@@ -15,6 +16,9 @@ from ebbtide.simulator.recording.file import Recorded
 COUNTS = ("evictions", "launches", "spot losses", "asleep", "wakes")
 HEAD = ("", "cost", "node-hours", "waiting", "p95", "p99", *COUNTS)
 MARK = "* no other row is as good in cost, waiting and evictions and better in one of them"
+MOST_TRIED = 60
+"""That one entry of a log holds."""
+LONGEST_NAME = 200
 NO_CALIBRATION = "calibration: not possible, the recording says nothing of nodes and waiting"
 
 
@@ -83,6 +87,21 @@ def backtest_json(rows: Sequence[Row], found: Sequence[Agreement], recorded: Rec
         },
         "candidates": [row_json(row) for row in rows],
     }
+
+
+def backtest_fact(
+    recording: str, seconds: float, rows: Sequence[Row], found: Sequence[Agreement], today: str
+) -> BacktestPublished:
+    """Today's settings and the front come first: what is left out of a long list nobody would choose."""
+    kept = sorted(rows, key=lambda row: (row.name != today, not row.best, row.cost))[:MOST_TRIED]
+    tried = tuple(_tried(row, row.name == today) for row in kept)
+    return BacktestPublished(recording, seconds, kept[0].currency, calibration(found), tried)
+
+
+def _tried(row: Row, today: bool) -> TriedSettings:
+    name = row.name if len(row.name) <= LONGEST_NAME else f"{row.name[: LONGEST_NAME - 3]}..."
+    pending = row.pending_pod_seconds
+    return TriedSettings(name, str(row.cost), pending, row.wait_p95, row.evictions, row.best, today)
 
 
 def _off(one: Agreement) -> str:

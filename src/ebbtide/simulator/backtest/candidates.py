@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
 from ebbtide.config.document import read_document
@@ -46,6 +47,21 @@ def candidates(
             laid = laid_over(laid, _nested(*_parted(change)))
         found.append(Candidate(", ".join(changes), laid))
     return found
+
+
+def with_today(found: Sequence[Candidate], path: Path) -> tuple[list[Candidate], str]:
+    """With the settings of this file among them, and which candidate has these."""
+    settings = _from_file(path).settings
+    same = next((one.name for one in found if _encoded(one.settings) == _encoded(settings)), None)
+    if same is not None:
+        return list(found), same
+    today = Candidate(f"today ({path.name})", settings)
+    return [*found, today], today.name
+
+
+def _encoded(settings: Mapping[str, Any]) -> bytes:
+    """As a recording holds them: one that went through a file has lists where this one has tuples."""
+    return msgspec.json.encode(dict(settings), order="deterministic")
 
 
 def _from_file(path: Path) -> Candidate:

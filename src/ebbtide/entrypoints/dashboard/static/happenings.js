@@ -18,7 +18,7 @@ const BY_KIND = {
   "operation.closed": (data, entry) => closed(data, entry),
   "spot.event": (data) => ({ group: "spot", icon: "spot", tone: "warn", title: noticed(data) }),
   alarm: () => ({ group: "alarm", icon: "alarm", tone: "bad" }),
-  switch: () => ({ group: "person", icon: "person", tone: "warn" }),
+  switch: (data) => ({ group: "person", icon: "person", tone: data.tried ? "" : "warn" }),
   wake: (data) => ({ group: "sleep", icon: "wake", title: data.policy && (data.seconds === undefined || data.seconds === null
     ? `${data.policy} is waking up` : `${data.policy} is awake after ${span(data.seconds)}`), why: data.seconds === undefined ? (data.wake_reason ?? "").replaceAll("_", " ") : "" }),
   idle: (data) => ({ group: "sleep", icon: "sleep", title: data.policy && `${data.policy}: ${data.detail}` }),

@@ -3,6 +3,7 @@
 import { NO_POLICIES, ask, askScaling } from "./api.js";
 import { barsByDay, lineOver, stackedByDay } from "./chart.js";
 import { card, stats, h, redraw, source, table } from "./dom.js";
+import { whatIf } from "./whatif.js";
 import { money as sum, plural, share } from "./words.js";
 
 const CAUSES = [["scale_down", "scale-down"], ["consolidation", "consolidation"], ["spot", "spot"], ["sleep", "sleep"]];
@@ -14,12 +15,12 @@ const LISTED = 8;
 export function money(main, { refresh }) {
   let hours = 24;
   let drawnAt = -Infinity;
-  const parts = Object.fromEntries(["sums", "cost", "pools", "namespaces", "possible", "sleep", "prices"].map((name) => [name, h("div")]));
+  const parts = Object.fromEntries(["sums", "cost", "pools", "namespaces", "possible", "whatif", "sleep", "prices"].map((name) => [name, h("div")]));
   // What is computed from the cluster as it is now is greyed while that cannot be read.
   for (const name of ["cost", "pools", "namespaces", "possible"]) parts[name].dataset.from = "cluster";
   const chips = RANGES.map(([each, name]) => h("button", { type: "button", class: "chip", "aria-pressed": String(each === hours), "data-key": `range-${each}`, onclick: () => range(each) }, name));
   main.append(h("h1", {}, "Money"), parts.sums,
-    h("div", { class: "columns" }, h("div", {}, parts.cost, parts.possible, parts.pools), h("div", {}, parts.namespaces, parts.sleep, parts.prices)));
+    h("div", { class: "columns" }, h("div", {}, parts.cost, parts.whatif, parts.possible, parts.pools), h("div", {}, parts.namespaces, parts.sleep, parts.prices)));
 
   function range(chosen) {
     hours = chosen;
@@ -104,12 +105,13 @@ export function money(main, { refresh }) {
       // A month of the log is read for it: not at every tick.
       if (performance.now() - drawnAt < REFRESH_MS) return;
       drawnAt = performance.now();
-      const [costs, spending, summary, report, prices] = await Promise.all([ask(`/api/v1/costs?hours=${hours}`), ask("/api/v1/spending"),
-        askScaling("/api/v1/scaling/savings/summary"), ask("/api/v1/consolidation"), ask("/api/v1/prices")]);
+      const [costs, spending, summary, report, prices, tried] = await Promise.all([ask(`/api/v1/costs?hours=${hours}`), ask("/api/v1/spending"),
+        askScaling("/api/v1/scaling/savings/summary"), ask("/api/v1/consolidation"), ask("/api/v1/prices"), ask("/api/v1/backtest")]);
       drawSums(spending);
       drawCost(costs);
       drawShares(spending);
       drawPossible(report, spending.currency);
+      redraw(parts.whatif, whatIf(tried.backtest));
       if (summary) drawSleep(summary);
       else redraw(parts.sleep, card("Saved by sleep", h("p", { class: "quiet" }, NO_POLICIES)));
       drawPrices(prices);
