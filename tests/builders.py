@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
+from ebbtide.model.check import Check
 from ebbtide.model.node import Instance, Node
 from ebbtide.model.operation import (
     Consolidate,
@@ -255,3 +256,16 @@ def make_spot(node_name: str = "a1", **overrides: Any) -> Spot:
         "instance_type": TYPE,
     }
     return Spot(**{**defaults, **overrides})
+
+
+CheckValues = tuple[str, bool, float | None, float | None, str]
+
+
+def values_of(check: Check | None) -> CheckValues:
+    """A check as data: its name, whether it held, what it found, its limit, and whom it is about."""
+    assert check is not None
+    assert check.values is not None, check
+    found, limit = (
+        None if one is None else round(one, 4) for one in (check.values.found, check.values.limit)
+    )
+    return check.name, check.passed, found, limit, check.values.about

@@ -29,6 +29,7 @@ from tests.builders import (
     make_settings,
     make_snapshot,
     make_type,
+    values_of,
 )
 
 RULES = ConsolidationSettings(enabled=True, min_savings_per_hour=Decimal("0.05"), move_cost=Decimal(0))
@@ -68,17 +69,15 @@ def test_it_is_asked_last_and_says_that_it_is_off() -> None:
         loaded(*NAMES), make_record(), replace(SETTINGS, consolidation=ConsolidationSettings())
     )
     assert decision.verdicts[-1].action is Action.CONSOLIDATE
-    assert failed(decision) == Check("consolidation on", False, "consolidation is off")
+    assert (failed(decision).name, failed(decision).passed) == ("consolidation on", False)
     assert "consolidation" not in decision.reason
 
 
 def test_a_refusal_of_the_planner_is_the_reason() -> None:
     cooling = decided(loaded(*NAMES), make_record(last_consolidation_at=NOW - 60))
     assert cooling.action is Action.NOTHING
-    assert cooling.reason.endswith(
-        "no consolidation: the last consolidation was 60 s ago, the cooldown is 2 h"
-    )
-    assert failed(cooling).name == "cooled down"
+    assert values_of(failed(cooling)) == ("cooled down", False, 60, 7200, "")
+    assert cooling.reason.endswith(f"no consolidation: {failed(cooling).says}")
     assert cooling.consolidation is not None
 
 
@@ -93,7 +92,7 @@ def test_empty_nodes_are_removed_as_many_as_may_go_at_once() -> None:
     assert decision.action is Action.CONSOLIDATE
     assert [removal.node_name for removal in decision.removals] == ["a2"]
     assert [removal.node_name for removal in plan_of(decision).empties] == ["a2", "a3"]
-    assert decision.reason == "consolidation: remove a2, a3, empty and idle; saves 0.10 EUR/h"
+    assert plan_of(decision).savings_per_hour == Decimal("0.10")
     reasons = {refusal.node_name: refusal.reason for refusal in decision.verdicts[-1].refusals}
     assert reasons["a3"].startswith("2 asked for, 1 may go")
 
@@ -102,8 +101,7 @@ def test_empty_nodes_that_no_gate_lets_go_are_left() -> None:
     none = RemovalBudget(0, reasons=(RemovalReason.EMPTY,))
     decision = decided(loaded("a1"), emptied("a2", "a3"), replace(SETTINGS, budgets=(none,)))
     assert decision.action is Action.NOTHING
-    assert failed(decision).name == "an empty node can go"
-    assert failed(decision).says.startswith("a2: 1 asked for, 0 may go")
+    assert values_of(failed(decision)) == ("an empty node can go", False, 0, 1, "a2")
 
 
 def test_occupied_nodes_are_emptied_by_moves() -> None:
@@ -111,8 +109,7 @@ def test_occupied_nodes_are_emptied_by_moves() -> None:
     plan = plan_of(decision)
     assert decision.action is Action.CONSOLIDATE
     assert (len(plan.sources), len(plan.moves), decision.removals) == (2, 2, ())
-    assert decision.reason.startswith("consolidation: empty ")
-    assert decision.reason.endswith(" by 2 moves; saves 0.10 EUR/h")
+    assert plan.savings_per_hour == Decimal("0.10")
 
 
 @pytest.mark.parametrize("of_pool", [False, True])
@@ -126,7 +123,7 @@ def test_budgets_limit_how_many_are_emptied(of_pool: bool) -> None:
     assert plan.moves[0].from_node == plan.sources[0].node_name
     assert plan.savings_per_hour == Decimal("0.05")
     check = next(check for check in decision.verdicts[-1].checks if check.name == "within budget")
-    assert check.says.startswith("1 node may be emptied, no more: 0 of at most 1 are leaving")
+    assert values_of(check) == ("within budget", True, 1, 1, "")
 
 
 def test_what_the_budgets_leave_of_it_must_still_be_worth_it() -> None:
@@ -135,8 +132,7 @@ def test_what_the_budgets_leave_of_it_must_still_be_worth_it() -> None:
     decision = decided(
         loaded(*NAMES), make_record(), replace(SETTINGS, budgets=(one,), consolidation=pricier)
     )
-    assert failed(decision).name == "still worth it"
-    assert failed(decision).says == "0.05 EUR/h are saved within the budgets, 0.06 are required"
+    assert values_of(failed(decision)) == ("still worth it", False, 0.05, 0.06, "")
 
 
 def test_a_plan_that_launches_nodes_is_taken_as_a_whole_or_not_at_all() -> None:
@@ -151,8 +147,7 @@ def test_a_plan_that_launches_nodes_is_taken_as_a_whole_or_not_at_all() -> None:
     assert f"{len(plan.slots)} launched first" in decision.reason
     one = RemovalBudget(len(plan.sources) - 1, reasons=(RemovalReason.UNDERUTILISED,))
     over = decided(snapshot, make_record(), replace(settings, budgets=(one,)))
-    assert failed(over).name == "within budget"
-    assert failed(over).says.startswith("0 nodes may be emptied, no more: ")
+    assert values_of(failed(over)) == ("within budget", False, 0, 1, "")
 
 
 def leaving(idle: int) -> Record:
@@ -170,7 +165,6 @@ def test_what_leaves_by_an_earlier_plan_goes_without_cooldown_or_threshold() -> 
     decision = decided(MARKED, leaving(900))
     assert decision.action is Action.CONSOLIDATE
     assert [removal.node_name for removal in decision.removals] == ["a1"]
-    assert decision.reason == "remove a1: emptied by consolidation (operation …arlier)"
     assert decision.consolidation is None
 
 
@@ -180,7 +174,7 @@ def test_while_a_node_is_leaving_no_other_plan_is_made_and_no_other_node_removed
     assert decision.action is Action.NOTHING
     assert failed(decision).name == "a node that leaves can go"
     down = next(verdict for verdict in decision.verdicts if verdict.action is Action.SCALE_DOWN)
-    assert down.failed == Check("nothing leaves", False, "a1 is leaving")
+    assert values_of(down.failed) == ("nothing leaves", False, 1, 0, "a1")
 
 
 def test_checks_that_failed_leave_nothing_to_do_for_whoever_asks_on() -> None:

@@ -12,7 +12,15 @@ from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.pod import PodPhase
 from ebbtide.model.record import Demand, Emptied
 from ebbtide.model.settings import JudgedBy, Settings
-from tests.builders import NOW, make_nodes, make_pod, make_record, make_settings, make_snapshot
+from tests.builders import (
+    NOW,
+    make_nodes,
+    make_pod,
+    make_record,
+    make_settings,
+    make_snapshot,
+    values_of,
+)
 
 HOUR = 3600
 PART = HOUR // PARTS
@@ -75,9 +83,9 @@ def test_only_a_rise_unsettles(cpus: tuple[int, ...], calm: bool) -> None:
     assert check.passed is calm
 
 
-def test_it_says_both_figures() -> None:
-    said = settled(make_record(demand=seen(500, 1000)), an_hour()).says
-    assert said == "demand rose by 50% within the last 1 h, at most 10% is allowed"
+def test_the_rise_and_its_limit_are_given() -> None:
+    check = settled(make_record(demand=seen(500, 1000)), an_hour())
+    assert values_of(check) == ("demand settled", False, 0.5, 0.1, "")
 
 
 def test_memory_unsettles_as_well() -> None:
@@ -113,7 +121,6 @@ def test_consolidation_waits_while_demand_rises() -> None:
     rules = ConsolidationSettings(enabled=True)
     snapshot, record = make_snapshot(make_nodes("a1", "a2")), make_record(demand=seen(500, 1000))
     report = evaluate(snapshot, record, an_hour(consolidation=rules), NOW, "op")
-    assert report.failed is not None
-    assert report.failed.name == "demand settled"
+    assert values_of(report.failed) == ("demand settled", False, 0.5, 0.1, "")
     plain = evaluate(snapshot, record, make_settings(consolidation=rules), NOW, "op")
     assert "demand settled" not in [check.name for check in plain.checks]

@@ -29,6 +29,7 @@ from tests.builders import (
     make_settings,
     make_slot,
     make_snapshot,
+    values_of,
 )
 
 NODES = make_nodes("a1", "a2", "a3", "b1")
@@ -85,7 +86,7 @@ def test_an_empty_node_goes_while_a_launch_is_open_and_one_with_pods_stays() -> 
 def test_an_open_removal_still_comes_first() -> None:
     open_removal = make_scale_down(make_removal("b9", state=RemovalState.TERMINATING))
     failed = down(decided([], record(removing=open_removal)))[2]
-    assert failed == Check("no operation in progress", False, "a scale-down is in progress (operation op)")
+    assert values_of(failed) == ("no operation in progress", False, None, None, "op")
 
 
 def test_a_node_that_the_launch_still_follows_has_one_owner() -> None:
@@ -100,11 +101,11 @@ def test_a_node_that_the_launch_still_follows_has_one_owner() -> None:
 def test_by_the_documents_nothing_goes_next_to_a_launch_or_a_pod_that_is_pending() -> None:
     idle = record(idle_since=NOW - 9000)
     failed = down(decided([], idle, scale_down_by=JudgedBy.AVERAGE))[2]
-    assert failed == Check("no operation in progress", False, "a scale-up is in progress (operation …abcdef)")
+    assert values_of(failed) == ("no operation in progress", False, None, None, LAUNCH.id)
     lone = make_record(idle_since=NOW - 9000, worker_count=4, pod_count=3)
     unfit = pending(scheduling=ELSEWHERE)
     failed = down(decided([unfit], lone, scale_down_by=JudgedBy.AVERAGE))[2]
-    assert failed == Check(Gate.NO_POD_PENDING, False, "1 pod is pending, default/late first")
+    assert values_of(failed) == (Gate.NO_POD_PENDING, False, 1, 0, "default/late")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ def test_an_empty_node_goes_next_to_a_pod_that_it_could_never_take(unfit: Pod) -
     assert (decision.action, down(decision)[0]) == (Action.SCALE_DOWN, ["a1", "a2"][:1])
     said = next(v for v in decision.verdicts if v.action is Action.SCALE_DOWN).checks
     (check,) = [check for check in said if check.name == Gate.NO_POD_PENDING]
-    assert check.says.endswith("none may go onto 2 workers that carry nothing")
+    assert check.passed
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ def test_an_empty_node_goes_next_to_a_pod_that_it_could_never_take(unfit: Pod) -
 )
 def test_an_empty_node_that_a_pending_pod_may_go_onto_stays(fitting: Pod) -> None:
     failed = down(decided([fitting], record(launching=LAUNCH)))[2]
-    assert failed == Check(Gate.NO_POD_PENDING, False, "1 pod is pending, default/late first")
+    assert values_of(failed) == (Gate.NO_POD_PENDING, False, 1, 0, "default/late")
 
 
 def test_of_several_empty_nodes_only_those_go_that_no_pending_pod_may_go_onto() -> None:
@@ -146,7 +147,7 @@ def test_the_last_gate_asks_the_same_of_the_pods_that_are_pending_by_then() -> N
     unfit = pending(scheduling=ELSEWHERE)
     assert gate(unfit) is None
     said = gate(pending())
-    assert said == Check(Gate.NO_POD_PENDING, False, "default/late is pending and may go onto a1")
+    assert values_of(said) == (Gate.NO_POD_PENDING, False, 1, 0, "default/late")
     on_it = make_pod("back", 100, node_name="a1")
     said = gate(unfit, on_it)
     assert said is not None

@@ -7,6 +7,7 @@ from typing import Any
 from ebbtide.core.nodes.decide import decide
 from ebbtide.core.nodes.unwell import NOT_READY
 from ebbtide.model.budget import RemovalBudget, RemovalReason
+from ebbtide.model.check import Check, Gate, Values
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.node import Node
 from ebbtide.model.operation import SpotKind
@@ -16,6 +17,7 @@ from ebbtide.model.record import CapacityBackoff, DrainBackoff, Leaving, Unwell
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
     NOW,
+    CheckValues,
     make_budget,
     make_node,
     make_nodes,
@@ -26,6 +28,7 @@ from tests.builders import (
     make_snapshot,
     make_spot,
     make_type,
+    values_of,
 )
 
 OLD = 86_400
@@ -41,14 +44,14 @@ def on(node_name: str, name: str = "", **overrides: Any) -> Pod:
 
 def asked(
     seen: Snapshot, action: Action = Action.REPLACE, *, record: dict[str, Any] | None = None, **settings: Any
-) -> tuple[Decision, str]:
-    """The decision, and why this action was not taken; empty where it was."""
+) -> tuple[Decision, Check | None]:
+    """The decision, and the check that kept it from this action."""
     known = make_record(worker_count=len(seen.cluster.workers), pod_count=len(seen.cluster.pods))
     for name, value in (record or {}).items():
         known = make_record(**{**{f: getattr(known, f) for f in ("worker_count", "pod_count")}, name: value})
     decision = decide(seen, known, make_settings(**{"cpu_down": 0.0, **settings}), NOW, "d")
     verdict = next(one for one in decision.verdicts if one.action is action)
-    return decision, verdict.failed.says if verdict.failed else ""
+    return decision, verdict.failed
 
 
 def expired(pods: list[Pod] | None = None, nodes: tuple[Node, ...] = NODES, **snapshot: Any) -> Snapshot:
@@ -57,21 +60,30 @@ def expired(pods: list[Pod] | None = None, nodes: tuple[Node, ...] = NODES, **sn
 
 def test_the_oldest_expired_node_is_replaced_by_its_own_type_in_its_own_zone() -> None:
     nodes = (make_node("b1"), make_node("a1", created_at=NOW - OLD - 1), make_node("a2", **FRESH))
-    decision, why = asked(expired(nodes=nodes), **EXPIRY)
-    assert (decision.action, why) == (Action.REPLACE, "")
+    decision, failed = asked(expired(nodes=nodes), **EXPIRY)
+    assert (decision.action, failed) == (Action.REPLACE, None)
     assert [(r.node_name, r.unhealthy) for r in decision.removals] == [("a1", False)]
     assert [(s.zone, s.instance_type, s.key) for s in decision.slots] == [("a", "small", f"{NOW}-d-0")]
     assert decision.cause is RemovalReason.EXPIRED
-    assert decision.reason.startswith(
-        "replace a1 by small in a: expired, it is 1 day old, expire_after of pool"
-    )
 
 
 def test_nothing_is_replaced_where_nothing_is_named() -> None:
-    decision, why = asked(expired())
+    decision, failed = asked(expired())
     assert decision.action is Action.NOTHING
-    assert why == "0 of 3 ready workers are drifted or expired"
+    assert values_of(failed) == ("a worker is drifted or expired", False, 0, 1, "")
     assert "replace" not in decision.reason, "it is no news where nothing asks for it"
+
+
+KEPT = ("a worker can be replaced", False, None, None, "a1")
+
+
+def why_kept(
+    found: tuple[Decision, Check | None], action: Action = Action.REPAIR, node_name: str = "a1"
+) -> str:
+    """Why this node may not be replaced now."""
+    assert values_of(found[1]) == (*KEPT[:-1], node_name)
+    verdict = next(one for one in found[0].verdicts if one.action is action)
+    return next(one.reason for one in verdict.refusals if one.node_name == node_name)
 
 
 def test_what_keeps_a_node_is_asked_before_anything_is_launched() -> None:
@@ -89,26 +101,29 @@ def test_what_keeps_a_node_is_asked_before_anything_is_launched() -> None:
         ("sleeps", expired(), {}, {"pools": (make_pool(expire_seconds=OLD, may_be_empty=True),)}),
         ("0 may go", expired(), {}, {"budgets": (RemovalBudget(0, reasons=(RemovalReason.EXPIRED,)),)}),
     ]
-    for says, seen, record, settings in kept:
-        decision, why = asked(seen, record=record, **{**EXPIRY, **settings})
-        assert says in why, (says, why)
+    for why, seen, record, settings in kept:
+        decision, failed = asked(seen, record=record, **{**EXPIRY, **settings})
+        assert why in why_kept((decision, failed), Action.REPLACE)
         assert decision.slots == ()
 
 
 def test_gates_of_every_removal_hold_for_a_replacement() -> None:
     waits = make_pod("new", phase=PodPhase.PENDING)
-    held: list[tuple[str, Snapshot, dict[str, Any]]] = [
-        ("the metrics were not read", expired(cpu=None), {}),
-        ("1 pod is pending", expired([on("a1"), waits]), {}),
-        ("COOLDOWN_DOWN_SEC", expired(), {"last_scale_at": NOW - 5}),
-        ("is leaving", expired(), {"leaving": (Leaving("a2", "uid-a2", "i-a2", "op", NOW + 60),)}),
-        ("are paused", expired(), {"paused": True}),
-        ("back-off left", expired(), {"removal_backoff_until": NOW + 60}),
-        ("1 spot notice is", expired(), {"spots": (make_spot("b1", kind=SpotKind.REBALANCE),)}),
+    leaving = Leaving("a2", "uid-a2", "i-a2", "op", NOW + 60)
+    notice = make_spot("b1", kind=SpotKind.REBALANCE)
+    held: list[tuple[str, Values | None, Snapshot, dict[str, Any]]] = [
+        (Gate.CPU_KNOWN, None, expired(cpu=None), {}),
+        (Gate.NO_POD_PENDING, Values(1, 0, "default/new"), expired([on("a1"), waits]), {}),
+        ("cooldown over", Values(5, 600), expired(), {"last_scale_at": NOW - 5}),
+        ("nothing leaves", Values(1, 0, "a2"), expired(), {"leaving": (leaving,)}),
+        (Gate.NOT_PAUSED, Values(), expired(), {"paused": True}),
+        ("back-off over", Values(60, 0), expired(), {"removal_backoff_until": NOW + 60}),
+        ("no spot notice open", Values(1, 0), expired(), {"spots": (notice,)}),
     ]
-    for says, seen, record in held:
-        _, why = asked(seen, record=record, **EXPIRY)
-        assert says in why, (says, why)
+    for name, values, seen, record in held:
+        _, failed = asked(seen, record=record, **EXPIRY)
+        assert failed is not None
+        assert (failed.name, failed.values) == (name, values)
 
 
 def test_a_node_that_consolidation_removes_is_not_repaired_too() -> None:
@@ -152,24 +167,25 @@ def test_an_offer_that_had_no_capacity_is_asked_for_last() -> None:
 def test_pods_that_fit_nowhere_keep_their_node() -> None:
     picky = on("a1", scheduling=make_pod().scheduling)
     too_big = make_pod("big", 4100, 100, node_name="a1")
-    _, why = asked(expired([too_big, picky]), **EXPIRY)
-    assert why.endswith("a1: default/big would fit neither on a new small nor elsewhere")
+    kept = asked(expired([too_big, picky]), **EXPIRY)
+    says = "default/big would fit neither on a new small nor elsewhere"
+    assert why_kept(kept, Action.REPLACE) == says
 
 
 def test_the_limits_of_a_pool_hold_for_a_replacement_too() -> None:
     """Three nodes of 4 CPUs are 12: a fourth would be 16."""
     for limit, takes in ((15_999, False), (16_000, True)):
         pools = (make_pool(expire_seconds=OLD, limits=PoolLimits(cpu_milli=limit)),)
-        decision, why = asked(expired(), pools=pools)
-        assert bool(decision.slots) is takes
-        assert takes or why.endswith("with a replacement pool workers offers 16000m CPU, its limit is 15999m")
+        found = asked(expired(), pools=pools)
+        assert bool(found[0].slots) is takes
+        assert takes or "its limit is 15999m" in why_kept(found, Action.REPLACE)
 
 
 def test_the_last_node_of_a_zone_is_replaced_within_it_only() -> None:
     nodes = (make_node("b1"), *make_nodes("a1", "a2", **FRESH))
     pools = (make_pool(expire_seconds=OLD, zones=("a",)),)
-    _, why = asked(expired(nodes=nodes), pools=pools)
-    assert why.endswith("zone b would be left without a ready worker")
+    kept = asked(expired(nodes=nodes), pools=pools)
+    assert why_kept(kept, Action.REPLACE, "b1") == "zone b would be left without a ready worker"
 
 
 def silent(pods: list[Pod], *others: str, **node: Any) -> Snapshot:
@@ -177,12 +193,14 @@ def silent(pods: list[Pod], *others: str, **node: Any) -> Snapshot:
     return make_snapshot(nodes, [*pods, *(on(one.name) for one in nodes[1:])])
 
 
-def repair(seen: Snapshot, record: dict[str, Any] | None = None, **settings: Any) -> tuple[Decision, str]:
+def repair(
+    seen: Snapshot, record: dict[str, Any] | None = None, **settings: Any
+) -> tuple[Decision, Check | None]:
     known = {"unwell": SILENT, "worker_count": len(seen.cluster.workers), **(record or {})}
     made = make_settings(**{"repair": True, "cpu_down": 0.0, **settings})
     decision = decide(seen, make_record(**known), made, NOW, "d")
     verdict = next(one for one in decision.verdicts if one.action is Action.REPAIR)
-    return decision, verdict.failed.says if verdict.failed else ""
+    return decision, verdict.failed
 
 
 ENDED: dict[str, Any] = {"terminating": True, "ends_at": NOW - 300}
@@ -193,23 +211,25 @@ def test_a_silent_node_is_replaced_whatever_is_pending_or_busy() -> None:
         silent([on("a1", **ENDED)]),
         silent([on("a1", **ENDED), make_pod("p", phase=PodPhase.PENDING)]),
     ):
-        decision, why = repair(seen, {"pending_since": NOW})
-        assert (decision.action, why) == (Action.REPAIR, "")
+        decision, failed = repair(seen, {"pending_since": NOW})
+        assert (decision.action, failed) == (Action.REPAIR, None)
         assert [(r.node_name, r.unhealthy) for r in decision.removals] == [("a1", True)]
         assert len(decision.slots) == 1
         assert decision.cause is RemovalReason.UNHEALTHY
 
 
 def test_repair_is_off_unless_it_is_asked_for_and_waits_its_time() -> None:
-    assert repair(silent([on("a1")]), repair=False)[1] == "repair is off"
-    _, why = repair(silent([on("a1")]), {"unwell": (Unwell("uid-a1", NOT_READY, NOW - 599),)})
-    assert why == "0 of 3 workers are unwell for too long"
+    none_is: CheckValues = ("a worker is unwell", False, 0, 1, "")
+    assert values_of(repair(silent([on("a1")]), repair=False)[1]) == none_is
+    _, failed = repair(silent([on("a1")]), {"unwell": (Unwell("uid-a1", NOT_READY, NOW - 599),)})
+    assert values_of(failed) == none_is
 
 
 def test_a_node_that_never_took_a_pod_is_removed_at_once() -> None:
     decision, _ = repair(silent([]))
     assert decision.slots == ()
-    assert decision.reason.startswith("remove a1, which carries nothing: unhealthy, not Ready for 10 min")
+    assert [(one.node_name, one.unhealthy) for one in decision.removals] == [("a1", True)]
+    assert decision.cause is RemovalReason.UNHEALTHY
 
 
 def test_a_ready_node_that_is_unwell_and_empty_is_replaced_where_the_minimum_needs_it() -> None:
@@ -226,29 +246,28 @@ def test_a_ready_node_that_is_unwell_and_empty_is_replaced_where_the_minimum_nee
 def test_at_the_maximum_a_silent_node_goes_first_once_its_pods_have_ended() -> None:
     decision, _ = repair(silent([on("a1", **ENDED)]), max_workers=3)
     assert (decision.action, decision.slots) == (Action.REPAIR, ())
-    _, why = repair(silent([on("a1")]), max_workers=3)
-    assert "MAX_WORKERS is 3" in why
+    assert "MAX_WORKERS is 3" in why_kept(repair(silent([on("a1")]), max_workers=3))
 
 
 def test_pods_that_still_run_there_are_judged_by_the_drain_rules() -> None:
-    _, why = repair(silent([on("a1", do_not_disrupt=True)]))
-    assert why.endswith("a1: default/on-a1 is annotated do-not-disrupt")
-    _, why = repair(silent([on("a1", terminating=True, ends_at=NOW)]))
-    assert why.endswith("default/on-a1 is still terminating")
+    kept = repair(silent([on("a1", do_not_disrupt=True)]))
+    assert why_kept(kept) == "default/on-a1 is annotated do-not-disrupt"
+    kept = repair(silent([on("a1", terminating=True, ends_at=NOW)]))
+    assert why_kept(kept) == "default/on-a1 is still terminating"
 
 
 def test_a_pod_on_a_silent_node_that_fits_nowhere_keeps_it() -> None:
-    _, why = repair(silent([make_pod("big", 4100, 100, node_name="a1")]))
-    assert why.endswith("a1: default/big would fit neither on a new small nor elsewhere")
+    kept = repair(silent([make_pod("big", 4100, 100, node_name="a1")]))
+    assert why_kept(kept) == "default/big would fit neither on a new small nor elsewhere"
 
 
 def test_the_brake_keeps_all_nodes_of_the_pool() -> None:
     nodes = (*make_nodes("a1", "a2", ready=False), *make_nodes("a3", "b1", "b2"))
     seen = make_snapshot(nodes, [on("a3")])
-    _, why = repair(seen, {"unwell": (*SILENT, Unwell("uid-a2", NOT_READY, NOW - 700))})
-    assert why == (
-        "none may be replaced; a2: 2 of 5 workers of pool workers are unwell; repair stops above 1 (20 %)"
-    )
+    decision, failed = repair(seen, {"unwell": (*SILENT, Unwell("uid-a2", NOT_READY, NOW - 700))})
+    assert values_of(failed) == ("a worker can be replaced", False, None, None, "a2")
+    refusals = next(one.refusals for one in decision.verdicts if one.action is Action.REPAIR)
+    assert sorted(one.node_name for one in refusals) == ["a1", "a2"]
 
 
 def test_the_next_one_has_its_turn_where_the_first_cannot_go() -> None:
@@ -261,5 +280,4 @@ def test_the_next_one_has_its_turn_where_the_first_cannot_go() -> None:
 
 def test_a_node_of_a_pool_that_is_not_configured_is_left() -> None:
     nodes = (make_node("a1", ready=False, pool="gone"), *make_nodes("a2", "b1"))
-    _, why = repair(make_snapshot(nodes, [on("a2")]))
-    assert why.endswith("a1: its pool gone is not configured")
+    assert why_kept(repair(make_snapshot(nodes, [on("a2")]))) == "its pool gone is not configured"

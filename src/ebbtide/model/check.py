@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -26,12 +26,24 @@ class Gate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Values:
+    """What a check found, the limit it has, and the pod, node, pool, zone or operation it is about. Durations
+    are in seconds."""
+
+    found: float | None = None
+    limit: float | None = None
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
-    """One precondition: a stable name, whether it held, and a sentence with both values."""
+    """One precondition: a stable name, whether it held, a sentence with both values, and the values."""
 
     name: str
     passed: bool
     says: str
+    values: Values | None = field(default=None, compare=False)
+    """Not compared: a decision that an older version stored has none, and is still the same decision."""
 
 
 @dataclass(frozen=True, slots=True)

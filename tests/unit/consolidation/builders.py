@@ -14,7 +14,17 @@ from ebbtide.model.pod import Pod
 from ebbtide.model.record import Emptied, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
-from tests.builders import NOW, make_node, make_pod, make_pool, make_settings, make_snapshot, make_type
+from tests.builders import (
+    NOW,
+    CheckValues,
+    make_node,
+    make_pod,
+    make_pool,
+    make_settings,
+    make_snapshot,
+    make_type,
+    values_of,
+)
 
 PRICES = {
     "cpx22": ("0.0096", 2000, 4096),
@@ -80,7 +90,7 @@ def fate(report: ConsolidationReport, name: str) -> str:
     return next(each.why for each in report.nodes if each.node_name == name)
 
 
-def refusal(report: ConsolidationReport) -> tuple[str, str]:
+def refusal(report: ConsolidationReport) -> CheckValues:
+    """Of the check that failed."""
     assert report.plan is None
-    assert report.failed is not None
-    return report.failed.name, report.failed.says
+    return values_of(report.failed)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from ebbtide.core.nodes.decide import decide
-from ebbtide.engine.journal import decision_entry, read_decision, read_inputs
+from ebbtide.engine.journal import decide_again, decision_entry, read_decision, read_inputs
 from ebbtide.errors import Usage
-from ebbtide.model.decision import Action
+from ebbtide.model.check import Values
+from ebbtide.model.decision import Action, Decision
 from ebbtide.model.events import Inputs
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import ScaleDown, ScaleUp
@@ -36,6 +39,28 @@ def test_a_stored_decision_can_be_read_back_and_computed_again() -> None:
     inputs = read_inputs(entry)
     again = decide(inputs.snapshot, inputs.record, inputs.settings, inputs.now, entry.id)
     assert again == report.decision
+
+
+def test_the_values_of_checks_are_stored_and_a_decision_stored_without_them_is_still_the_same() -> None:
+    """Versions before checks had values stored sentences alone."""
+    small = Small()
+    decision = small.tick().decision
+    assert decision is not None
+    entry = small.store.find_entry(decision.id)
+    assert entry is not None
+    assert values_in(read_decision(entry)) == values_in(decision)
+    assert any(values_in(decision))
+    data: dict[str, Any] = deepcopy(dict(entry.data))
+    for verdict in data["decision"]["verdicts"]:
+        for check in verdict["checks"]:
+            del check["values"]
+    stored, again = decide_again(replace(entry, data=data))
+    assert not any(values_in(stored))
+    assert stored == again == decision
+
+
+def values_in(decision: Decision) -> list[Values | None]:
+    return [check.values for verdict in decision.verdicts for check in verdict.checks]
 
 
 def test_inputs_survive_even_when_what_is_derived_from_them_was_computed() -> None:

@@ -25,7 +25,7 @@ from ebbtide.core.nodes.question import Question
 from ebbtide.core.nodes.room import residents_of, room_of, room_of_new
 from ebbtide.core.packing.types import Budget
 from ebbtide.core.words import a_price, a_while, count_of, two_prices
-from ebbtide.model.check import Check, Gate
+from ebbtide.model.check import Check, Gate, Values
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport, FrontierPoint, NodeAnalysis
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Move, Removal, Slot
@@ -63,7 +63,7 @@ class Choice:
         says = f"{removable} of {count_of(len(found.nodes), 'worker')} could be removed"
         if not removable:
             says = first_reason(found.nodes, says)
-        before = (*before, Check("nodes to remove", removable > 0, says))
+        before = (*before, Check("nodes to remove", removable > 0, says, Values(removable, 1)))
         if not removable:
             return ConsolidationReport(before, found.nodes, found.refusals)
         # Where even the bound would not save enough, launching nodes cannot either.
@@ -73,7 +73,8 @@ class Choice:
         drafts = sweep(self._scene, found.neighbours, limits, budget, self._key)
         cheaper = [draft for draft in drafts if draft.cost < self._scene.cost]
         says = f"{self._money(self._scene.cost)} are paid, the bound is {self._money(self._bound)}"
-        before = (*before, Check("cheaper packing", bool(cheaper), says))
+        costs = Values(float(self._scene.cost), float(self._bound))
+        before = (*before, Check("cheaper packing", bool(cheaper), says, costs))
         if not cheaper:
             return ConsolidationReport(before, tuple(self._fates(Draft((), ()))), found.refusals)
         best, checks, forbidden = self._choose(cheaper)
@@ -157,7 +158,9 @@ class Choice:
             if enough
             else f"fall short of {asked} by {a_price(least - savings)}"
         )
-        yield Check("savings", enough, f"savings {saved} {currency}/h {says}")
+        yield Check(
+            "savings", enough, f"savings {saved} {currency}/h {says}", Values(float(savings), float(least))
+        )
         cost = moves * rules.move_cost + self._paid_twice(draft)
         returned = savings * rules.payback_seconds / SECONDS_PER_HOUR
         spent, gained = two_prices(cost, returned)
@@ -167,19 +170,20 @@ class Choice:
             new = count_of(len(draft.fresh), "new node")
             spending += f" and {new}, next to the old for about {a_while(self._overlap(draft))},"
         says = f"{spending} cost about {spent} {currency}, {over} of the savings bring {gained} {currency}"
-        yield Check("pays back", cost <= returned, says)
+        yield Check("pays back", cost <= returned, says, Values(float(cost), float(returned)))
         done = evicted_lately(self._record, self._now)
         most = rules.moves_allowed(sum(map(len, self._snapshot.cluster.pods_on.values())))
         says = f"{moves} moves, {most} an hour are allowed"
         says += f", {done} were made in the last" if done else ""
-        yield Check("moves in budget", moves <= max(0, most - done), says)
+        may = max(0, most - done)
+        yield Check("moves in budget", moves <= may, says, Values(moves, may))
         yield self._launches(draft)
         why = why_not_fitting(draft, self._scene, self._snapshot, self._record)
         yield Check("migrations fit", not why, why or f"all {moves} moves have a place")
         yield Check("migrations safe", True, f"each of {moves} pods may be moved")
         free, wanted = free_after(draft, self._scene, self._snapshot), 1 - rules.max_fill
         says = f"{free:.1%} stays free, at least {wanted:.0%} is asked for"
-        yield Check("enough free", free >= wanted, says)
+        yield Check("enough free", free >= wanted, says, Values(float(free), float(wanted)))
         if self._settings.headroom:
             lost = why_headroom_lost(draft, self._scene, self._snapshot, self._record, self._settings)
             yield Check(Gate.HEADROOM_KEPT, not lost, lost or "no less headroom is left than there is")
@@ -188,16 +192,18 @@ class Choice:
         name, fresh = "launches allowed", len(draft.fresh)
         there, most = count_against_max(self._snapshot, self._record), self._settings.max_workers
         if fresh and there + fresh > most:
-            return Check(name, False, f"{count_of(fresh, 'new node')} next to {there}, MAX_WORKERS is {most}")
+            says = f"{count_of(fresh, 'new node')} next to {there}, MAX_WORKERS is {most}"
+            return Check(name, False, says, Values(there + fresh, most))
         for pool in self._settings.pools:
             new = sum(each.offer.pool.name == pool.name for each in draft.fresh)
             there = count_against_max(self._snapshot, self._record, pool.name)
             if new and pool.max_workers is not None and there + new > pool.max_workers:
                 says = f"{count_of(new, 'new node')} next to {there} in pool {pool.name}"
                 says += f", its maximum is {pool.max_workers}"
-                return Check(name, False, says)
+                return Check(name, False, says, Values(there + new, pool.max_workers, pool.name))
             if new and (over := self._over_limits(pool, draft)):
-                return Check(name, False, f"with {count_of(new, 'new node')}, pool {pool.name} has {over}")
+                says = f"with {count_of(new, 'new node')}, pool {pool.name} has {over}"
+                return Check(name, False, says, Values(about=pool.name))
         return Check(name, True, f"{count_of(fresh, 'new node')} next to {there}, MAX_WORKERS is {most}")
 
     def _over_limits(self, pool: Pool, draft: Draft) -> str:

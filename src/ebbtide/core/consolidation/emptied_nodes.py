@@ -15,7 +15,7 @@ from ebbtide.core.nodes.capacity import open_removals, standing
 from ebbtide.core.nodes.headroom import keeps_headroom
 from ebbtide.core.words import a_while, notices_open, short_id
 from ebbtide.model.budget import RemovalReason
-from ebbtide.model.check import Check, Refusal
+from ebbtide.model.check import Check, Refusal, Values
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Removal, Source
 from ebbtide.model.record import Leaving, Record
@@ -70,7 +70,7 @@ def stable(snapshot: Snapshot, record: Record, settings: Settings) -> Iterator[C
     yield gates.no_pod_pending(snapshot)
     yield gates.load_not_high(snapshot, settings)
     spots = len(record.spots)
-    yield Check("no spot notice open", not spots, notices_open(spots))
+    yield Check("no spot notice open", not spots, notices_open(spots), Values(spots, 0))
 
 
 def choose_leaving(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Chosen:

@@ -24,7 +24,7 @@ from ebbtide.core.nodes.capacity import standing
 from ebbtide.core.nodes.question import Question, in_progress
 from ebbtide.core.packing.types import Budget, CountingClock
 from ebbtide.core.words import count_of, notices_open
-from ebbtide.model.check import Check
+from ebbtide.model.check import Check, Values
 from ebbtide.model.consolidation import ConsolidationReport
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
@@ -92,7 +92,7 @@ def _preflight(question: Question) -> Iterator[Check]:
         yield settled(record, settings)
     workers = len(standing(snapshot, record))
     says = f"{count_of(workers, 'ready worker')}, at least {LEAST_NODES} are asked for"
-    yield Check("enough nodes", workers >= LEAST_NODES, says)
+    yield Check("enough nodes", workers >= LEAST_NODES, says, Values(workers, LEAST_NODES))
 
 
 def _with_reason(checks: tuple[Check, ...], found: Look) -> tuple[Check, ...]:
@@ -106,9 +106,10 @@ def _with_reason(checks: tuple[Check, ...], found: Look) -> tuple[Check, ...]:
 
 def _stable(record: Record) -> Check:
     if record.operation is not None:
-        return Check("stable", False, in_progress(record.operation))
+        return Check("stable", False, in_progress(record.operation), Values(about=record.operation.id))
     if record.spots:
-        return Check("stable", False, notices_open(len(record.spots)))
+        spots = len(record.spots)
+        return Check("stable", False, notices_open(spots), Values(spots, 0))
     return Check("stable", True, "no operation is in progress")
 
 
@@ -118,7 +119,9 @@ def _nothing_deployed(snapshot: Snapshot, settings: Settings, now: int) -> Check
     starting = [pod for pod in snapshot.cluster.pods if not pod.finished and is_starting(pod, now, within)]
     pending = f"{count_of(len(waiting), 'pod')} {'is' if len(waiting) == 1 else 'are'} pending"
     coming = f"{count_of(len(starting), 'pod')} {'is' if len(starting) == 1 else 'are'} starting"
+    busy = waiting + starting
     said = [pending] * bool(waiting) + [coming] * bool(starting)
-    says = " and ".join(said) + f" ({(waiting + starting)[0].full_name} first)" if said else ""
+    says = " and ".join(said) + f" ({busy[0].full_name} first)" if said else ""
     says = says or "no pod is pending or starting"
-    return Check("queue empty", not waiting and not starting, says)
+    values = Values(len(busy), 0, busy[0].full_name if busy else "")
+    return Check("queue empty", not waiting and not starting, says, values)

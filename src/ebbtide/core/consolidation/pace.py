@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ebbtide.core.words import a_while
-from ebbtide.model.check import Check
+from ebbtide.model.check import Check, Values
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationSettings
 from ebbtide.model.operation import Consolidate, Move, MoveState
 from ebbtide.model.record import Demand, Record
@@ -38,12 +38,12 @@ def cooled_down(record: Record, rules: ConsolidationSettings, now: int) -> Check
     last, wait = record.last_consolidation_at, wait_seconds(record, rules)
     if not last or now - last >= wait:
         over = f"the cooldown of {a_while(wait)} is over" if last else "none before"
-        return Check("cooled down", True, over)
+        return Check("cooled down", True, over, Values(now - last if last else None, wait))
     cooldown = a_while(rules.cooldown_seconds)
     says = f"the last consolidation was {a_while(now - last)} ago, the cooldown is {cooldown}"
     if vain := record.consolidations_in_vain:
         says += f", {a_while(wait)} after {vain} without result (too few of their nodes were removed so far)"
-    return Check("cooled down", False, says)
+    return Check("cooled down", False, says, Values(now - last, wait))
 
 
 def charge_cooldown(record: Record, plan: ConsolidationPlan, now: int) -> Record:
@@ -123,7 +123,7 @@ def settled(record: Record, settings: Settings) -> Check:
     )
     says = f"demand rose by {rise:.0%} within the last {a_while(settings.settled_seconds)}"
     says += f", at most {settings.settled_rise:.0%} is allowed"
-    return Check("demand settled", rise <= settings.settled_rise, says)
+    return Check("demand settled", rise <= settings.settled_rise, says, Values(rise, settings.settled_rise))
 
 
 def _asked_for(snapshot: Snapshot) -> tuple[int, int]:

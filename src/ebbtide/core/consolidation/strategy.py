@@ -17,7 +17,7 @@ from ebbtide.core.nodes.budgets import allowed
 from ebbtide.core.nodes.question import Answer, Question, backed_off, no_operation
 from ebbtide.core.words import a_price, count_of, names_of, short_id, two_prices
 from ebbtide.model.budget import RemovalReason
-from ebbtide.model.check import Check, Refusal
+from ebbtide.model.check import Check, Refusal, Values
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport
 
 
@@ -33,7 +33,7 @@ def _go_on(q: Question, answer: Answer) -> Iterator[Check]:
     yield from stable(q.snapshot, q.record, q.settings)
     yield backed_off(q.record.removal_failures, q.record.removal_backoff_until, q.now)
     removals, answer.refusals = choose_leaving(q.snapshot, q.record, q.settings, q.now)
-    yield Check("a node that leaves can go", bool(removals), _said(len(removals), answer.refusals))
+    yield _some_can_go("a node that leaves can go", len(removals), answer.refusals)
     answer.removals = removals
     names = names_of([removal.node_name for removal in removals])
     operation = short_id(q.record.leaving[0].operation_id)
@@ -58,7 +58,7 @@ def _remove(q: Question, answer: Answer, plan: ConsolidationPlan) -> Iterator[Ch
     record = note_leaving(q.record, plan.empties, q.operation_id, q.settings, q.now)
     removals, refusals = choose_leaving(q.snapshot, record, q.settings, q.now)
     answer.refusals += refusals
-    yield Check("an empty node can go", bool(removals), _said(len(removals), refusals))
+    yield _some_can_go("an empty node can go", len(removals), refusals)
     answer.removals, answer.reason = removals, _in_words(plan)
 
 
@@ -69,11 +69,16 @@ def _empty(
     plan, over = _within_budgets(q, report, plan)
     asked = len(plan.sources)
     says = f"{count_of(asked, 'node')} may be emptied" + (f", no more: {over}" if over else "")
-    yield Check("within budget", asked > 0, says)
+    yield Check("within budget", asked > 0, says, Values(asked, 1))
     least = q.settings.consolidation.least_savings(plan.cost_before)
     saved, required = two_prices(plan.savings_per_hour, least)
     says = f"{saved} {plan.currency}/h are saved within the budgets, {required} are required"
-    yield Check("still worth it", plan.savings_per_hour >= least, says)
+    yield Check(
+        "still worth it",
+        plan.savings_per_hour >= least,
+        says,
+        Values(float(plan.savings_per_hour), float(least)),
+    )
     answer.consolidation = replace(report, plan=plan)
     answer.slots, answer.reason = plan.slots, _in_words(plan)
 
@@ -135,9 +140,12 @@ class _Budgets:
         return ""
 
 
-def _said(count: int, refusals: tuple[Refusal, ...]) -> str:
-    first = next((f"{one.node_name}: {one.reason}" for one in refusals), "nothing is leaving")
-    return f"{count} can go" if count else first
+def _some_can_go(name: str, count: int, refusals: tuple[Refusal, ...]) -> Check:
+    if count:
+        return Check(name, True, f"{count} can go", Values(count, 1))
+    first = next(iter(refusals), None)
+    says = f"{first.node_name}: {first.reason}" if first else "nothing is leaving"
+    return Check(name, False, says, Values(0, 1, first.node_name if first else ""))
 
 
 def _in_words(plan: ConsolidationPlan) -> str:

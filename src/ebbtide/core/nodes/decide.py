@@ -35,7 +35,7 @@ from ebbtide.core.nodes.underused import choose_underused
 from ebbtide.core.scale_to_zero.node_first import needed_by_wakes
 from ebbtide.core.words import a_while, count_of, notices_open, two_shares
 from ebbtide.model.budget import RemovalReason
-from ebbtide.model.check import Gate
+from ebbtide.model.check import Gate, Values
 from ebbtide.model.decision import Action, Check, Decision, Verdict
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Removal, RemovalState, Slot, SlotState
@@ -107,6 +107,7 @@ def _adopt(q: Question, answer: Answer) -> Iterator[Check]:
         "orphan instance",
         bool(late),
         f"{len(late)} of {len(lone)} lone instances are older than {a_while(grace)}",
+        Values(len(late), 1),
     )
     answer.slots = tuple(
         Slot(
@@ -130,14 +131,14 @@ def _forget(q: Question, answer: Answer) -> Iterator[Check]:
     yield no_removal(q)
     yield gates.complete(q.snapshot)
     yield gates.not_paused(q.record)
-    yield Check("cloud lists instances", bool(q.snapshot.instances), f"{len(q.snapshot.instances)} listed")
+    listed = len(q.snapshot.instances)
+    yield Check("cloud lists instances", listed > 0, f"{listed} listed", Values(listed, 1))
     dead, late = dead_nodes(q.snapshot, q.record), to_forget(q.snapshot, q.record, q.settings, q.now)
     if not gates.plausible(q.snapshot, q.record, q.settings).passed:
         late = tuple(node for node in late if says_gone(node, q.snapshot))
     grace = q.settings.orphan_grace_seconds
-    yield Check(
-        "dead node", bool(late), f"{len(late)} of {len(dead)} dead nodes are older than {a_while(grace)}"
-    )
+    says = f"{len(late)} of {len(dead)} dead nodes are older than {a_while(grace)}"
+    yield Check("dead node", bool(late), says, Values(len(late), 1))
     answer.removals = tuple(
         Removal(_instance_id(q, node), node.name, node.uid, node.zone, node.pool) for node in late
     )
@@ -162,6 +163,7 @@ def _release(q: Question, answer: Answer) -> Iterator[Check]:
         "stray cordon",
         bool(late),
         f"{len(late)} of {len(stray)} stray cordons are older than {a_while(grace)}",
+        Values(len(late), 1),
     )
     answer.removals = tuple(
         Removal(
@@ -191,11 +193,11 @@ def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     count = count_against_max(q.snapshot, record)
     says = f"{count} nodes exist or are expected, MAX_WORKERS is {settings.max_workers}"
     says += f"; {short}" if short else ""
-    yield Check("below maximum", count < settings.max_workers, says)
+    yield Check("below maximum", count < settings.max_workers, says, Values(count, settings.max_workers))
     plan = plan_launch(q.snapshot, record, settings, at_least)
     fits = "what waits fits on nodes that are there or on their way"
     says = f"{len(plan.offers)} nodes" if plan.offers else next(iter(plan.hopeless), plan.stopped or fits)
-    yield Check("something to launch", bool(plan.offers), says)
+    yield Check("something to launch", bool(plan.offers), says, Values(len(plan.offers), 1))
     answer.slots = tuple(offer.slot(f"{q.operation_id}-{n}") for n, offer in enumerate(plan.offers))
     counts = Counter(f"{offer.node_type.name} in {offer.zone}" for offer in plan.offers)
     places = ", ".join(place if count == 1 else f"{count} x {place}" for place, count in counts.items())
@@ -211,6 +213,9 @@ def _pressure(q: Question, short: str) -> tuple[Check, int]:
     woken, needed = needed_by_wakes(q.snapshot, record, settings)
     says, unadopted = [woken] if woken else [], ""
     says += [short] if short else []
+    values = Values(cpu, settings.cpu_up)
+    if waiting:
+        values = Values(waited, settings.pending_up_seconds, waiting[0].full_name)
     if cpu is not None and cpu > settings.cpu_up:
         wanted = nodes_for_cpu(len(standing(q.snapshot, record)), cpu, settings) - len(coming_slots(record))
         needed = max(needed, wanted)
@@ -236,9 +241,9 @@ def _pressure(q: Question, short: str) -> tuple[Check, int]:
             f"PENDING_UP_SEC is {a_while(settings.pending_up_seconds)}"
         )
     if says:
-        return Check(name, True, "; ".join(says)), needed
+        return Check(name, True, "; ".join(says), values), needed
     if unadopted:
-        return Check(name, False, unadopted), 0
+        return Check(name, False, unadopted, values), 0
     value, limit = two_shares(cpu or 0.0, settings.cpu_up)
     heat = q.snapshot.cpu.problem or "CPU is unknown" if cpu is None else f"CPU {value} is not above {limit}"
     if cpu is not None and cpu > settings.cpu_up:
@@ -249,7 +254,7 @@ def _pressure(q: Question, short: str) -> tuple[Check, int]:
         heat += f"PENDING_UP_SEC is {a_while(settings.pending_up_seconds)}"
     else:
         heat += ", no pod is pending"
-    return Check(name, False, heat), 0
+    return Check(name, False, heat, values), 0
 
 
 def _excuse(q: Question) -> str:
@@ -272,12 +277,12 @@ def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     yield cooled_down(q, settings.cooldown_down_seconds, "COOLDOWN_DOWN_SEC")
     yield backed_off(record.removal_failures, record.removal_backoff_until, q.now)
     spots = len(record.spots)
-    yield Check("no spot notice open", not spots, notices_open(spots))
+    yield Check("no spot notice open", not spots, notices_open(spots), Values(spots, 0))
     yield nothing_leaves(q)
     ready = len(standing(snapshot, record))
     spare = ready - settings.min_workers
     says = f"{ready} ready and schedulable workers, MIN_WORKERS is {settings.min_workers}"
-    yield Check("above minimum", spare > 0, says)
+    yield Check("above minimum", spare > 0, says, Values(ready, settings.min_workers))
     yield gates.budget_left(snapshot, record, settings, RemovalReason.IDLE)
     room = gates.cluster_room(snapshot, record, settings, RemovalReason.IDLE).count
     limit = min(settings.batch_down(ready), spare, room)
@@ -289,7 +294,8 @@ def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     answer.refusals = refusals
     why = f"{refusals[0].node_name}: {refusals[0].reason}" if refusals else "no ready worker"
     says = f"{len(removals)} nodes" if removals else f"none of {ready} ready workers may go; {why}"
-    yield Check("a node can go", bool(removals), says)
+    first = "" if removals or not refusals else refusals[0].node_name
+    yield Check("a node can go", bool(removals), says, Values(len(removals), 1, first))
     yield gates.keeps_minimum(snapshot, record, settings, removals)
     yield gates.keeps_zones(snapshot, record, settings, removals)
     yield gates.within_budget(snapshot, record, settings, removals, RemovalReason.IDLE)
@@ -314,7 +320,7 @@ def _calm(q: Question) -> Iterator[Check]:
         return
     free = [node for node in standing(q.snapshot, q.record) if _is_free(node, q)]
     says = f"{pending.says}; none may go onto {count_of(len(free), 'worker')} that carry nothing"
-    yield Check(Gate.NO_POD_PENDING, bool(free), says if free else pending.says)
+    yield Check(Gate.NO_POD_PENDING, bool(free), says if free else pending.says, pending.values)
 
 
 def _is_free(node: Node, q: Question) -> bool:
@@ -326,7 +332,8 @@ def _idle(q: Question) -> Iterator[Check]:
     yield gates.load_known(q.snapshot)
     low = (cpu.value or 0.0) < settings.cpu_down
     value, limit = two_shares(cpu.value or 0.0, settings.cpu_down)
-    yield Check("CPU low", low, f"CPU {value} is {'below' if low else 'not below'} {limit}")
+    says = f"CPU {value} is {'below' if low else 'not below'} {limit}"
+    yield Check("CPU low", low, says, Values(cpu.value, settings.cpu_down))
     yield gates.no_pod_pending(q.snapshot)
     idle = q.now - q.record.idle_since if q.record.idle_since else 0
     least = settings.idle_down_seconds
@@ -334,7 +341,7 @@ def _idle(q: Question) -> Iterator[Check]:
     says = f"idle for at least {a_while(least)}"
     if not enough:
         says = f"idle for {a_while(idle)}, IDLE_DOWN_SEC is {a_while(least)}"
-    yield Check("idle long enough", enough, says)
+    yield Check("idle long enough", enough, says, Values(idle, least))
 
 
 STRATEGIES: tuple[tuple[Action, Strategy], ...] = (

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ebbtide.core.nodes.question import Question
 from ebbtide.core.operations.situation import backoff_until
 from ebbtide.core.words import a_while
-from ebbtide.model.check import Check
+from ebbtide.model.check import Check, Values
 from ebbtide.model.operation import Slot, SlotState
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
@@ -29,7 +29,7 @@ def can_launch(q: Question) -> Check:
         return Check(name, True, "no launch is in progress")
     slots = len(operation.slots)
     says = f"a scale-up of {slots} nodes is in progress; one of fewer than {MOST_SLOTS} can be extended"
-    return Check(name, slots < MOST_SLOTS, says)
+    return Check(name, slots < MOST_SLOTS, says, Values(slots, MOST_SLOTS, operation.id))
 
 
 def last_scaling(record: Record) -> int:
@@ -46,20 +46,21 @@ def nothing_leaves(q: Question) -> Check:
     names = [one.node_name for one in q.record.leaving]
     are = "is" if len(names) == 1 else "are"
     says = f"{', '.join(names)} {are} leaving" if names else "no node is leaving"
-    return Check("nothing leaves", not names, says)
+    return Check("nothing leaves", not names, says, Values(len(names), 0, names[0] if names else ""))
 
 
 def cooled_down(q: Question, seconds: int, name: str, excuse: str = "") -> Check:
     last = last_scaling(q.record)
     since = q.now - last
     if excuse:
-        return Check("cooldown over", True, f"{excuse}: the cooldown is skipped")
+        return Check("cooldown over", True, f"{excuse}: the cooldown is skipped", Values(limit=0))
     if not last:
         return Check("cooldown over", True, "nothing was scaled yet")
+    values = Values(since, seconds)
     if since >= seconds:
-        return Check("cooldown over", True, f"{name} ({a_while(seconds)}) is over")
+        return Check("cooldown over", True, f"{name} ({a_while(seconds)}) is over", values)
     says = f"the last scaling was {a_while(since)} ago, {name} is {a_while(seconds)}"
-    return Check("cooldown over", False, says)
+    return Check("cooldown over", False, says, values)
 
 
 def _asked_at(slot: Slot, settings: Settings) -> int:

@@ -18,7 +18,7 @@ from ebbtide.core.nodes.room import given_back, refused_by_node, room_of
 from ebbtide.core.nodes.unwell import pool_well
 from ebbtide.core.words import count_of, short_id, two_shares
 from ebbtide.model.budget import Allowance, RemovalReason
-from ebbtide.model.check import Check, Gate
+from ebbtide.model.check import Check, Gate, Values
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Consolidate, Removal, ScaleDown
 from ebbtide.model.pool import Pool
@@ -47,18 +47,18 @@ REPLACED = (RemovalReason.UNHEALTHY, RemovalReason.EXPIRED, RemovalReason.DRIFTE
 def not_paused(record: Record) -> Check:
     if record.paused:
         why = f" ({record.pause_reason})" if record.pause_reason else ""
-        return Check(Gate.NOT_PAUSED, False, f"removals are paused{why}")
+        return Check(Gate.NOT_PAUSED, False, f"removals are paused{why}", Values(about=record.pause_reason))
     if record.set_aside is not None:
-        aside = short_id(record.set_aside.id)
-        return Check(Gate.NOT_PAUSED, False, f"operation {aside} was set aside and waits for resume")
+        aside = record.set_aside.id
+        says = f"operation {short_id(aside)} was set aside and waits for resume"
+        return Check(Gate.NOT_PAUSED, False, says, Values(about=aside))
     return Check(Gate.NOT_PAUSED, True, "removals are not paused")
 
 
 def complete(snapshot: Snapshot) -> Check:
     problems = snapshot.problems
-    return Check(
-        Gate.COMPLETE, not problems, problems[0] if problems else "cluster and cloud were read whole"
-    )
+    says = problems[0] if problems else "cluster and cloud were read whole"
+    return Check(Gate.COMPLETE, not problems, says, Values(len(problems), 0))
 
 
 def plausible(snapshot: Snapshot, record: Record, settings: Settings) -> Check:
@@ -66,15 +66,19 @@ def plausible(snapshot: Snapshot, record: Record, settings: Settings) -> Check:
     name = Gate.PLAUSIBLE
     workers, pods = len(snapshot.cluster.workers), placed_pods(snapshot)
     if snapshot.cluster.nodes and not pods:
-        return Check(name, False, f"no pod at all is seen on {len(snapshot.cluster.nodes)} nodes")
+        says = f"no pod at all is seen on {len(snapshot.cluster.nodes)} nodes"
+        return Check(name, False, says, Values(0, record.pod_count, "pods"))
     for what, before, seen in (("workers", record.worker_count, workers), ("pods", record.pod_count, pods)):
         lost = before - seen
         if lost > settings.unready_count and lost > settings.unready_fraction * before:
-            return Check(name, False, f"{seen} {what} are seen where there were {before} just before")
+            says = f"{seen} {what} are seen where there were {before} just before"
+            return Check(name, False, says, Values(seen, before, what))
+    counted = Values(workers, record.worker_count, "workers")
     now = f"{count_of(workers, 'worker')} and {count_of(pods, 'pod')}"
     if not record.worker_count and not record.pod_count:
-        return Check(name, True, f"{now}, seen for the first time")
-    return Check(name, True, f"{now}, after {record.worker_count} and {record.pod_count} just before")
+        return Check(name, True, f"{now}, seen for the first time", counted)
+    says = f"{now}, after {record.worker_count} and {record.pod_count} just before"
+    return Check(name, True, says, counted)
 
 
 def placed_pods(snapshot: Snapshot) -> int:
@@ -87,9 +91,10 @@ def healthy(snapshot: Snapshot, record: Record, settings: Settings) -> Check:
     workers = [node for node in snapshot.cluster.workers if node.uid not in gone]
     unready = sum(1 for node in workers if not node.ready)
     sick = unready > settings.unready_count and unready > settings.unready_fraction * len(workers)
+    most = max(settings.unready_count, settings.unready_fraction * len(workers))
     limit = f"more than {settings.unready_fraction:.0%} and more than {settings.unready_count}"
     says = f"{unready} of {len(workers)} workers are not ready; removals stop at {limit}"
-    return Check(Gate.HEALTHY, not sick, says)
+    return Check(Gate.HEALTHY, not sick, says, Values(unready, most))
 
 
 def load_known(snapshot: Snapshot) -> Check:
@@ -108,7 +113,8 @@ def load_is_high(snapshot: Snapshot, settings: Settings) -> str:
 
 def load_not_high(snapshot: Snapshot, settings: Settings) -> Check:
     high = load_is_high(snapshot, settings)
-    return Check(Gate.LOAD_NOT_HIGH, not high, high or f"CPU is not above CPU_UP {settings.cpu_up:.2f}")
+    says = high or f"CPU is not above CPU_UP {settings.cpu_up:.2f}"
+    return Check(Gate.LOAD_NOT_HIGH, not high, says, Values(snapshot.cpu.value, settings.cpu_up))
 
 
 def load_fits(
@@ -127,20 +133,21 @@ def load_on(left: int, snapshot: Snapshot, settings: Settings) -> Check:
     if left <= 0:
         asleep = bool(settings.pools) and all(pool.may_be_empty for pool in settings.pools)
         says = "no worker would be left" + (", and every pool may be empty" if asleep else "")
-        return Check(name, asleep, says)
+        return Check(name, asleep, says, Values(limit=settings.cpu_up))
     after = cpu * sum(1 for node in snapshot.cluster.workers if node.ready) / left
     value, limit = two_shares(after, settings.cpu_up)
     says = f"CPU would be {value} on {count_of(left, 'worker')}, CPU_UP is {limit}"
-    return Check(name, after < settings.cpu_up, says)
+    return Check(name, after < settings.cpu_up, says, Values(after, settings.cpu_up))
 
 
 def no_pod_pending(snapshot: Snapshot) -> Check:
     pending = snapshot.cluster.waiting_pods
     name = Gate.NO_POD_PENDING
     if not pending:
-        return Check(name, True, "no pod is pending")
-    are = "is" if len(pending) == 1 else "are"
-    return Check(name, False, f"{count_of(len(pending), 'pod')} {are} pending, {pending[0].full_name} first")
+        return Check(name, True, "no pod is pending", Values(0, 0))
+    first = pending[0].full_name
+    says = f"{count_of(len(pending), 'pod')} {'is' if len(pending) == 1 else 'are'} pending, {first} first"
+    return Check(name, False, says, Values(len(pending), 0, first))
 
 
 def wanted_by_pending(node: Node, snapshot: Snapshot) -> str:
@@ -171,8 +178,9 @@ def none_pending_for(node: Node | None, snapshot: Snapshot, settings: Settings) 
         return pending
     wanted = wanted_by_pending(node, snapshot)
     if wanted:
-        return Check(Gate.NO_POD_PENDING, False, f"{wanted} is pending and may go onto {node.name}")
-    return Check(Gate.NO_POD_PENDING, True, f"no pod that is pending may go onto {node.name}")
+        says = f"{wanted} is pending and may go onto {node.name}"
+        return Check(Gate.NO_POD_PENDING, False, says, Values(1, 0, wanted))
+    return Check(Gate.NO_POD_PENDING, True, f"no pod that is pending may go onto {node.name}", Values(0, 0))
 
 
 def carries_nothing(node: Node, snapshot: Snapshot) -> bool:
@@ -186,7 +194,9 @@ def all_matched(snapshot: Snapshot) -> Check:
     ready = [node.name for node in snapshot.cluster.workers if node.ready]
     loose = [name for name in ready if name not in snapshot.instance_of]
     says = f"{len(loose)} ready workers match no instance, {loose[0]} first" if loose else "all match"
-    return Check(Gate.WORKERS_MATCHED, bool(ready) and not loose, says if ready else "no worker is ready")
+    values = Values(len(ready) - len(loose), len(ready), loose[0] if loose else "")
+    matched = bool(ready) and not loose
+    return Check(Gate.WORKERS_MATCHED, matched, says if ready else "no worker is ready", values)
 
 
 def keeps_minimum(
@@ -197,14 +207,14 @@ def keeps_minimum(
     left = [node for node in standing(snapshot, record) if node.name not in names]
     if len(left) < settings.min_workers:
         says = f"{len(left)} ready workers would be left, MIN_WORKERS is {settings.min_workers}"
-        return Check(Gate.MINIMUM_KEPT, False, says)
+        return Check(Gate.MINIMUM_KEPT, False, says, Values(len(left), settings.min_workers))
     for pool in settings.pools:
         in_pool = sum(1 for node in left if node.pool == pool.name)
         if any(r.pool == pool.name for r in removing) and in_pool < pool.min_workers:
             says = f"{in_pool} would be left in pool {pool.name}, its minimum is {pool.min_workers}"
-            return Check(Gate.MINIMUM_KEPT, False, says)
+            return Check(Gate.MINIMUM_KEPT, False, says, Values(in_pool, pool.min_workers, pool.name))
     says = f"{len(left)} ready workers are left, MIN_WORKERS is {settings.min_workers}"
-    return Check(Gate.MINIMUM_KEPT, True, says)
+    return Check(Gate.MINIMUM_KEPT, True, says, Values(len(left), settings.min_workers))
 
 
 def sleeping_pools(settings: Settings) -> frozenset[str]:
@@ -221,7 +231,8 @@ def keeps_zones(snapshot: Snapshot, record: Record, settings: Settings, removing
     zones = {node.zone for node in snapshot.cluster.workers}
     for removal in (r for r in removing if r.pool not in asleep):
         if len(zones) > 1 and not left[removal.zone]:
-            return Check(Gate.ZONE_KEPT, False, f"zone {removal.zone} would be left without a ready worker")
+            says = f"zone {removal.zone} would be left without a ready worker"
+            return Check(Gate.ZONE_KEPT, False, says, Values(0, 1, removal.zone))
     return Check(Gate.ZONE_KEPT, True, "every zone concerned keeps a ready worker")
 
 
@@ -278,7 +289,8 @@ def pool_room(
 
 def budget_left(snapshot: Snapshot, record: Record, settings: Settings, reason: RemovalReason) -> Check:
     room = cluster_room(snapshot, record, settings, reason)
-    return Check(Gate.BUDGET_LEFT, room.count > 0, f"{room.count} more may go: {room.says}")
+    says = f"{room.count} more may go: {room.says}"
+    return Check(Gate.BUDGET_LEFT, room.count > 0, says, Values(room.count, 1))
 
 
 def within_budget(
@@ -296,9 +308,8 @@ def within_budget(
         of_pool = sum(1 for one in removing if one.pool == pool.name)
         if asked <= room.count and of_pool:
             asked, room = of_pool, pool_room(snapshot, record, pool, reason, ids)
-    return Check(
-        Gate.WITHIN_BUDGET, asked <= room.count, f"{asked} asked for, {room.count} may go: {room.says}"
-    )
+    says = f"{asked} asked for, {room.count} may go: {room.says}"
+    return Check(Gate.WITHIN_BUDGET, asked <= room.count, says, Values(asked, room.count))
 
 
 def reason_of(removal: Removal, record: Record) -> RemovalReason:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ebbtide.core.words import a_while, count_of, short_id
 from ebbtide.model.budget import RemovalReason
-from ebbtide.model.check import Check, Refusal
+from ebbtide.model.check import Check, Refusal, Values
 from ebbtide.model.consolidation import ConsolidationReport
 from ebbtide.model.operation import Consolidate, Operation, Removal, ScaleUp, Slot
 from ebbtide.model.record import Record
@@ -47,7 +47,7 @@ def backed_off(failures: int, until: int, now: int) -> Check:
     says = "no back-off"
     if left > 0:
         says = f"{count_of(failures, 'failure')} in a row, {a_while(left)} of back-off left"
-    return Check("back-off over", left <= 0, says)
+    return Check("back-off over", left <= 0, says, Values(max(0, left), 0))
 
 
 def no_operation(q: Question) -> Check:
@@ -62,7 +62,9 @@ def no_removal(q: Question) -> Check:
 
 def _none_open(operation: Operation | None) -> Check:
     says = in_progress(operation) if operation else "no operation is in progress"
-    return Check("no operation in progress", operation is None, says)
+    return Check(
+        "no operation in progress", operation is None, says, Values(about=operation.id if operation else "")
+    )
 
 
 def in_progress(operation: Operation) -> str:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.question import Answer, Question, no_removal
-from ebbtide.model.check import Check
+from ebbtide.model.check import Check, Values
 from ebbtide.model.decision import Decision
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown
 from ebbtide.model.record import Record, Refused
@@ -40,7 +40,7 @@ def retry(q: Question, answer: Answer) -> Iterator[Check]:
     yield gates.not_paused(q.record)
     due = [one for one in q.record.refused if q.now >= one.retry_at or _is_gone(one, q)]
     says = f"{len(due)} of {len(q.record.refused)} removals that the cloud refused are due"
-    yield Check("refused removal due", bool(due), says)
+    yield Check("refused removal due", bool(due), says, Values(len(due), 1))
     same = [one.removal for one in due if one.operation_id == due[0].operation_id]
     answer.removals = tuple(replace(removal, retry_at=0, since=q.now) for removal in same)
     names = ", ".join(removal.node_name or removal.instance_id for removal in same)

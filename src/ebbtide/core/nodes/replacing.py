@@ -29,7 +29,7 @@ from ebbtide.core.nodes.unwell import (
 )
 from ebbtide.core.words import count_of, notices_open
 from ebbtide.model.budget import RemovalReason
-from ebbtide.model.check import Check, Refusal
+from ebbtide.model.check import Check, Refusal, Values
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Removal, Slot
 from ebbtide.model.pod import Pod
@@ -49,7 +49,8 @@ def repair(q: Question, answer: Answer) -> Iterator[Check]:
     workers = q.snapshot.cluster.workers if q.settings.repair else ()
     due = [node for node in workers if is_due(node, q.record, q.settings, q.now)]
     says = f"{len(due)} of {count_of(len(workers), 'worker')} are unwell for too long"
-    yield Check("a worker is unwell", bool(due), says if q.settings.repair else "repair is off")
+    says = says if q.settings.repair else "repair is off"
+    yield Check("a worker is unwell", bool(due), says, Values(len(due), 1))
     due.sort(key=lambda node: (_unwell_since(node, q), node.name))
     why = {node.name: why_unwell(node, q.record, q.settings, q.now) for node in due}
     yield from _replace(q, answer, [Unfit(node, RemovalReason.UNHEALTHY, why[node.name]) for node in due])
@@ -69,7 +70,7 @@ def replace_outdated(q: Question, answer: Answer) -> Iterator[Check]:
         if (causes := [*outdated(node, q.snapshot, q.settings, q.now)])
     ]
     says = f"{len(found)} of {count_of(len(workers), 'ready worker')} are drifted or expired"
-    yield Check("a worker is drifted or expired", bool(found), says)
+    yield Check("a worker is drifted or expired", bool(found), says, Values(len(found), 1))
     yield gates.load_known(q.snapshot)
     yield gates.no_pod_pending(q.snapshot)
     yield cooled_down(q, q.settings.cooldown_down_seconds, "COOLDOWN_DOWN_SEC")
@@ -86,13 +87,15 @@ def _replace(q: Question, answer: Answer, candidates: Sequence[Unfit]) -> Iterat
     yield gates.healthy(snapshot, record, settings)
     yield backed_off(record.removal_failures, record.removal_backoff_until, q.now)
     spots = len(record.spots)
-    yield Check("no spot notice open", not spots, notices_open(spots))
+    yield Check("no spot notice open", not spots, notices_open(spots), Values(spots, 0))
     chosen, answer.refusals = _choose(q, candidates)
     if chosen is not None:
         _fill(answer, chosen)
     first = next(iter(answer.refusals), None)
     says = f"none may be replaced; {first.node_name}: {first.reason}" if first else "no worker"
-    yield Check("a worker can be replaced", chosen is not None, chosen.unfit.node.name if chosen else says)
+    says = chosen.unfit.node.name if chosen else says
+    about = chosen.unfit.node.name if chosen else first.node_name if first else ""
+    yield Check("a worker can be replaced", chosen is not None, says, Values(about=about))
 
 
 def _fill(answer: Answer, chosen: Chosen) -> None:

@@ -19,7 +19,7 @@ from math import ceil
 from ebbtide.core.nodes.capacity import expected_slots, open_removals
 from ebbtide.core.words import a_while
 from ebbtide.model.budget import RemovalReason
-from ebbtide.model.check import Check, Gate
+from ebbtide.model.check import Check, Gate, Values
 from ebbtide.model.node import Instance, Node
 from ebbtide.model.pod import Pod
 from ebbtide.model.pool import Pool
@@ -107,7 +107,7 @@ def pool_well(pool: str, snapshot: Snapshot, record: Record, settings: Settings)
         sick += instance is None or not instance.alive
     limit = ceil(UNWELL_FRACTION * len(workers))
     says = f"{sick} of {len(workers)} workers of pool {pool} are unwell; repair stops above {limit} (20 %)"
-    return Check(Gate.POOL_WELL, sick <= limit, says)
+    return Check(Gate.POOL_WELL, sick <= limit, says, Values(sick, limit, pool))
 
 
 def still_there(node: Node, pods: tuple[Pod, ...], now: int) -> tuple[Pod, ...]:
