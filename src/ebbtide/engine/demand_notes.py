@@ -83,9 +83,14 @@ class DemandNotes:
         week = 7 * STEPS_A_DAY
         return Series(tuple(pods), sum(each >= step - week for each in steps) / min(week, len(pods)))
 
-    def catch_up(self, step: int) -> None:
+    @property
+    def newest(self) -> int:
+        """The last quarter that is known here."""
+        return max(self._past, default=-1)
+
+    def catch_up(self, step: int, late: int = LATE_STEPS) -> None:
         """Read what was noted by others, where the last quarter that is known here is too long ago."""
-        if self._past and step - max(self._past) <= LATE_STEPS:
+        if self._past and step - self.newest <= late:
             return
         for entry, noted in self._read(step - KEPT_STEPS):
             begun = entry.at if noted.demandSince is None else noted.demandSince

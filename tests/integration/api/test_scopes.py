@@ -26,6 +26,7 @@ PINNED = {
     "GET /api/v1/demo": "read",
     "POST /api/v1/demo/faults/{fault_id}": "admin",
     "GET /api/v1/events": "read",
+    "GET /api/v1/forecast": "read",
     "DELETE /api/v1/hold/{policy}": "wake",
     "GET /api/v1/hold/{policy}": "wake",
     "HEAD /api/v1/hold/{policy}": "wake",

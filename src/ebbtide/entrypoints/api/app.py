@@ -18,6 +18,7 @@ from ebbtide.entrypoints.api.cluster import router as cluster_routes
 from ebbtide.entrypoints.api.context import RouteContext
 from ebbtide.entrypoints.api.demo import router as demo_routes
 from ebbtide.entrypoints.api.events import router as event_routes
+from ebbtide.entrypoints.api.expected import router as expected_routes
 from ebbtide.entrypoints.api.guard import BodyLimit, Guard, Limiter, Needs, scopes_of
 from ebbtide.entrypoints.api.hold import router as hold_routes
 from ebbtide.entrypoints.api.money import router as money_routes
@@ -68,7 +69,7 @@ def _say_scopes(routes: list[BaseRoute]) -> None:
 
 def routers(site: Site) -> list[APIRouter]:
     found = [pages(), router(site), cluster_routes(site), pod_routes(site), money_routes(site)]
-    found += [spending_routes(site), what_if_routes(site), event_routes(site)]
+    found += [spending_routes(site), what_if_routes(site), expected_routes(site), event_routes(site)]
     if site.scaling is not None:
         pools = [pool.name for pool in site.settings.pools]
         book = Policies(site.scaling.ports.policies, site.clock, site.new_id, pools)

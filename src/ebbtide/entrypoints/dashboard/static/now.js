@@ -22,6 +22,7 @@ function of(origin, element) {
 export function now(main, { say, refresh, drawn }) {
   let status = null;
   let nodes = null;
+  let forecast = null;
   const tiles = new Tiles((name) => { tiles.picked = tiles.picked === name ? "" : name; draw(); });
   const feed = new Feed(say);
   const faults = new Faults(say, refresh);
@@ -56,7 +57,9 @@ export function now(main, { say, refresh, drawn }) {
     if (!news && performance.now() - drawnAt < TREND_MS) return;
     drawnAt = performance.now();
     const marks = feed.events.filter((event) => event.group !== "sleep").map(({ at, title, tone }) => ({ at, title, tone }));
-    trend.update(await ask(`/api/v1/costs?hours=${hours}`), marks, status.now, hours);
+    const [costs, expected] = await Promise.all([ask(`/api/v1/costs?hours=${hours}`), forecast?.enabled === false ? forecast : ask("/api/v1/forecast")]);
+    forecast = expected;
+    trend.update(costs, marks, status.now, hours, forecast);
   }
 
   // A count of what was never read is unknown, not 0.
