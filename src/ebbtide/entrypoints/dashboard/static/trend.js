@@ -27,7 +27,7 @@ export class Trend {
     this.bands = [];
     this.chosen = null;
     this.values = h("p", { class: "trend-values", "aria-live": "polite" });
-    this.holder = h("div", { class: "trend", tabindex: "0", role: "group", "aria-label": "Chart of nodes, pending pods, cost an hour and expected pods. Arrow keys choose a moment.",
+    this.holder = h("div", { class: "trend", tabindex: "0", role: "group", "aria-label": "Chart of nodes, pending pods and cost an hour, and of pods where they are forecast. Arrow keys choose a moment.",
       onpointermove: (event) => this.point(event), onpointerleave: () => this.choose(null), onkeydown: (event) => this.key(event) });
     this.element = h("div", {}, this.values, this.holder);
     new ResizeObserver(() => this.draw()).observe(this.holder);
