@@ -41,7 +41,8 @@ class Store(Protocol):
     def acquire(self, name: str, owner: str, ttl_seconds: int) -> Lease:
         """Take a lease that is free, run out, or already ours (then the token stays the same and only
         `until` moves). A change of holder raises the token. `LeaseLost` while another holds it, which
-        is up to and including the second `until`."""
+        is up to and including the second `until`. One that ends further away than any lease lasts is also
+        over when this store has seen it unchanged for as long as the longest lasts."""
 
     def renew(self, lease: Lease, ttl_seconds: int) -> Lease:
         """Move `until` on. `LeaseLost` when the lease is no longer ours, or has run out."""

@@ -56,6 +56,10 @@ def refusal(text: str, **environ: str) -> str:
         ("store: {url: 'sqlite://'}", "names no file to keep the record in; allowed: sqlite:///FILE"),
         ("store: {url: 'sqlite:///:memory:'}", "names no file to keep the record in"),
         ("store: {url: 'http://[x'}", "is not a URL; allowed: sqlite:///FILE"),
+        (
+            "lock_ttl_sec: 901",
+            "lock_ttl_sec: 901 is not allowed; allowed: a whole number of seconds from 1 to 900",
+        ),
     ],
 )
 def test_a_wrong_value_is_refused_with_place_value_and_what_is_allowed(text: str, line: str) -> None:

@@ -19,6 +19,7 @@ from ebbtide.config.policies import PolicyKeys
 from ebbtide.config.pools import PoolKeys
 from ebbtide.config.scale_to_zero import ScaleToZeroKeys
 from ebbtide.config.section import Section
+from ebbtide.model.record import LONGEST_LEASE_SECONDS
 from ebbtide.model.settings import Settings
 
 DEFAULTS = Settings()
@@ -40,6 +41,10 @@ _CONDITION = re.compile(r"([A-Za-z][A-Za-z0-9./_-]{0,252})(?:=(True|False|Unknow
 
 def seconds(default: int, says: str, least: int = 0) -> Any:
     return Field(default, ge=least, le=YEAR_SECONDS, description=says)
+
+
+def lease(default: int, says: str) -> Any:
+    return Field(default, ge=1, le=LONGEST_LEASE_SECONDS, description=says)
 
 
 def count(default: int, says: str, least: int = 0) -> Any:
@@ -122,12 +127,12 @@ class HowMany(Section):
 
 
 class Lease(Section):
-    lock_ttl_sec: int = seconds(DEFAULTS.lock_ttl_seconds, "How long the lease of a cluster lasts.", 1)
-    spot_lock_ttl_sec: int = seconds(
-        DEFAULTS.spot_lock_ttl_seconds, "The longest lease on a spot notice; it lasts 30 s and is renewed.", 1
+    lock_ttl_sec: int = lease(DEFAULTS.lock_ttl_seconds, "How long the lease of a cluster lasts.")
+    spot_lock_ttl_sec: int = lease(
+        DEFAULTS.spot_lock_ttl_seconds, "The longest lease on a spot notice; it lasts 30 s and is renewed."
     )
-    daemon_lock_ttl_sec: int = seconds(
-        DEFAULTS.daemon_lock_ttl_seconds, "How long either lasts under `ebbtide run`, which renews it.", 1
+    daemon_lock_ttl_sec: int = lease(
+        DEFAULTS.daemon_lock_ttl_seconds, "How long either lasts under `ebbtide run`, which renews it."
     )
     lease_margin_sec: int = seconds(
         DEFAULTS.lease_margin_seconds, "Nothing is started when less than this is left of the lease."

@@ -25,24 +25,36 @@ class Leased:
     margin_seconds: int
     deadline: float
     """Of the run, whatever the lease says."""
+    since: float
+    """When the lease was last asked for, by our own clock."""
 
     @property
     def last_moment(self) -> float:
         """When the last effect may be started: in this run, and well within the lease."""
-        return min(self.deadline, self.lease.until - self.margin_seconds)
+        return min(self.deadline, self._ends - self.margin_seconds)
 
     def has_time(self) -> bool:
-        return self.clock.now() < self.last_moment
+        # Crash table: wrong-clock. A clock that went back cannot tell how long we have had the lease.
+        return self.since <= self.clock.now() < self.last_moment
 
     def renew(self) -> None:
+        since = self.clock.now()
         self.lease = self.store.renew(self.lease, self.ttl_seconds)
+        self.since = since
 
     def half_over(self) -> bool:
         """A lease that is renewed from then on is not outlived by a long run."""
-        return self.lease.until - self.clock.now() < self.ttl_seconds / 2
+        now = self.clock.now()
+        return now < self.since or self._ends - now < self.ttl_seconds / 2
 
     def release(self) -> None:
         self.store.release(self.lease)
+
+    @property
+    def _ends(self) -> float:
+        """By our own clock it lasts no longer than its time from when it was asked for; `until` may be by the
+        clock of the store."""
+        return min(self.lease.until, self.since + self.ttl_seconds)
 
 
 def nothing_counted() -> None:

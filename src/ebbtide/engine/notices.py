@@ -113,14 +113,14 @@ def _node_on(instance_id: str, snapshot: Snapshot) -> str:
 
 
 def _advance(ports: Ports, settings: Settings, owner: str, deadline: float, open_spot: Spot) -> list[str]:
-    ttl = lease_seconds(settings)
+    ttl, asked = lease_seconds(settings), ports.clock.now()
     try:
         lease = ports.store.acquire(spot_lease_name(open_spot.instance_id), owner, ttl)
     except LeaseLost:
         return []
     sentences: list[str] = []
     instance_id = open_spot.instance_id
-    leased = Leased(ports.store, ports.clock, lease, ttl, settings.lease_margin_seconds, deadline)
+    leased = Leased(ports.store, ports.clock, lease, ttl, settings.lease_margin_seconds, deadline, asked)
 
     def left(error: Conflict) -> None:
         sentences.append(f"{open_spot.kind} of {instance_id} left to another runner: {error}")

@@ -56,7 +56,7 @@ def tick(
     """One round. With `keeps_lease` the lease is not released after success: a runner that ticks again
     soon stays the one who acts."""
     sentences = answer_notices(ports, settings, owner, deadline)
-    ttl = settings.lock_ttl_seconds
+    ttl, asked = settings.lock_ttl_seconds, ports.clock.now()
     try:
         lease = ports.store.acquire(CLUSTER_LEASE, owner, ttl)
     except LeaseLost as held:
@@ -66,7 +66,7 @@ def tick(
     spots_open = 0
     problems: tuple[str, ...] = ()
     due_at: int | None = None
-    leased = Leased(ports.store, ports.clock, lease, ttl, settings.lease_margin_seconds, deadline)
+    leased = Leased(ports.store, ports.clock, lease, ttl, settings.lease_margin_seconds, deadline, asked)
 
     def left(error: Conflict) -> None:
         sentences.append(f"left the rest to the next tick: {error}")

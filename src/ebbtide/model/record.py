@@ -20,6 +20,8 @@ LANES_FORMAT = 2
 PLAIN_FORMAT = 1
 """What a record is written in, unless it holds something that this format cannot say."""
 CLUSTER_LEASE = "cluster"
+LONGEST_LEASE_SECONDS = 900
+"""No configuration may set a longer one: a lease that ends further away was taken by a wrong clock."""
 
 
 @dataclass(frozen=True, slots=True)

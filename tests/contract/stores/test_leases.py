@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
+from ebbtide.adapters.stores.guards import Held, Outwaiting
 from ebbtide.errors import LeaseLost
-from ebbtide.model.record import CLUSTER_LEASE, Lease, spot_lease_name
+from ebbtide.model.record import CLUSTER_LEASE, LONGEST_LEASE_SECONDS, Lease, spot_lease_name
 from ebbtide.ports import Store
 from tests.contract.stores.lab import StoreLab
 
@@ -172,3 +174,121 @@ def test_a_second_handle_sees_the_lease(store: Store, lab: StoreLab, cluster: st
     with pytest.raises(LeaseLost):
         second.acquire(CLUSTER_LEASE, "b", 30)
     second.close()
+
+
+HOURS_AHEAD = 2 * 3600
+
+
+def taken_by_a_wrong_clock(store: Store, lab: StoreLab, name: str) -> Lease:
+    lab.advance(HOURS_AHEAD)
+    lease = store.acquire(name, "a", 30)
+    lab.advance(-HOURS_AHEAD)
+    return lease
+
+
+@on_both_kinds
+def test_a_lease_taken_by_a_clock_hours_ahead_is_over_when_nobody_has_renewed_it_for_the_longest_time(
+    store: Store, lab: StoreLab, name: str
+) -> None:
+    wrong = taken_by_a_wrong_clock(store, lab, name)
+    for _ in range(LONGEST_LEASE_SECONDS // 300 + 1):
+        with pytest.raises(LeaseLost, match="a clock is wrong"):
+            store.acquire(name, "b", 30)
+        lab.advance(300)
+    taken = store.acquire(name, "b", 30)
+    assert taken == Lease(name, "b", wrong.token + 1, int(lab.clock.now()) + 30)
+    with pytest.raises(LeaseLost, match="now held by b"):
+        store.renew(wrong, 30)
+
+
+@on_both_kinds
+def test_a_lease_that_its_holder_renews_is_not_taken_however_wrong_its_clock_is(
+    store: Store, lab: StoreLab, name: str
+) -> None:
+    wrong = taken_by_a_wrong_clock(store, lab, name)
+    for _ in range(2 * LONGEST_LEASE_SECONDS // 300):
+        lab.advance(HOURS_AHEAD)
+        wrong = store.renew(wrong, 301)
+        lab.advance(-HOURS_AHEAD)
+        with pytest.raises(LeaseLost):
+            store.acquire(name, "b", 30)
+        lab.advance(300)
+
+
+def test_who_has_just_begun_to_look_waits_as_long_as_anybody(store: Store, lab: StoreLab) -> None:
+    taken_by_a_wrong_clock(store, lab, CLUSTER_LEASE)
+    lab.advance(LONGEST_LEASE_SECONDS + 1)
+    with pytest.raises(LeaseLost):
+        store.acquire(CLUSTER_LEASE, "b", 30)
+    lab.advance(LONGEST_LEASE_SECONDS)
+    with pytest.raises(LeaseLost):
+        store.acquire(CLUSTER_LEASE, "b", 30)
+    lab.advance(1)
+    assert store.acquire(CLUSTER_LEASE, "b", 30).owner == "b"
+
+
+def test_a_clock_of_our_own_that_goes_back_starts_the_wait_again(store: Store, lab: StoreLab) -> None:
+    taken_by_a_wrong_clock(store, lab, CLUSTER_LEASE)
+    for seconds in (-600, LONGEST_LEASE_SECONDS, 1):
+        with pytest.raises(LeaseLost):
+            store.acquire(CLUSTER_LEASE, "b", 30)
+        lab.advance(seconds)
+    assert store.acquire(CLUSTER_LEASE, "b", 30).owner == "b"
+
+
+def test_a_lease_that_ends_in_time_is_waited_for(store: Store, lab: StoreLab) -> None:
+    """However long it has been looked at: it may belong to a runner with other settings."""
+    store.acquire(CLUSTER_LEASE, "a", LONGEST_LEASE_SECONDS)
+    for _ in range(3):
+        with pytest.raises(LeaseLost):
+            store.acquire(CLUSTER_LEASE, "b", 30)
+        lab.advance(LONGEST_LEASE_SECONDS // 3)
+    with pytest.raises(LeaseLost):
+        store.acquire(CLUSTER_LEASE, "b", 30)
+    lab.advance(1)
+    assert store.acquire(CLUSTER_LEASE, "b", 30).owner == "b"
+
+
+@pytest.fixture
+def rival(lab: StoreLab, cluster: str) -> Iterator[Store]:
+    opened = lab.open(cluster)
+    yield opened
+    opened.close()
+
+
+def test_another_that_takes_an_outwaited_lease_first_keeps_it(
+    store: Store, rival: Store, lab: StoreLab
+) -> None:
+    taken_by_a_wrong_clock(store, lab, CLUSTER_LEASE)
+    for one in (store, rival):
+        with pytest.raises(LeaseLost):
+            one.acquire(CLUSTER_LEASE, "b", 30)
+    lab.advance(LONGEST_LEASE_SECONDS + 1)
+    rival.acquire(CLUSTER_LEASE, "c", 30)
+    with pytest.raises(LeaseLost, match="held by c"):
+        store.acquire(CLUSTER_LEASE, "b", 30)
+
+
+@pytest.mark.parametrize("lab", ["sqlite", "postgresql", "dynamodb"], indirect=True)
+def test_a_lease_that_changes_between_the_last_look_and_the_takeover_is_not_taken(
+    store: Store, rival: Store, lab: StoreLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In memory one lock is held from the look to the takeover."""
+    wrong = taken_by_a_wrong_clock(store, lab, CLUSTER_LEASE)
+    really_over = Outwaiting.is_over
+
+    def renewed_after_the_look(self: Outwaiting, name: str, held: Held, now: int) -> bool:
+        over = really_over(self, name, held, now)
+        if over and held.until == wrong.until:
+            lab.advance(HOURS_AHEAD)
+            rival.acquire(CLUSTER_LEASE, "a", 30)
+            lab.advance(-HOURS_AHEAD)
+        return over
+
+    monkeypatch.setattr(Outwaiting, "is_over", renewed_after_the_look)
+    with pytest.raises(LeaseLost):
+        store.acquire(CLUSTER_LEASE, "b", 30)
+    lab.advance(LONGEST_LEASE_SECONDS + 1)
+    with pytest.raises(LeaseLost, match="held by a"):
+        store.acquire(CLUSTER_LEASE, "b", 30)
+    assert store.load().lock_owner == "a"

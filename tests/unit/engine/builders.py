@@ -97,10 +97,10 @@ class Small:
         raise AssertionError(f"not reached after {ticks} ticks: {self.record}")
 
     def leased_run(self, ports: Ports | None = None, seconds: float = 60) -> LeasedRun:
+        given, asked = ports or self.ports, self.clock.now()
         lease = self.store.acquire(CLUSTER_LEASE, "runner", 300)
-        given = ports or self.ports
         margin, deadline = self.settings.lease_margin_seconds, self.clock.now() + seconds
-        leased = Leased(given.store, self.clock, lease, 300, margin, deadline)
+        leased = Leased(given.store, self.clock, lease, 300, margin, deadline, asked)
         return LeasedRun(given, self.settings, leased, self.record, observe(given, self.settings))
 
     def put(self, **changes: Any) -> Record:

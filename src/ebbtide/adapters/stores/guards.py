@@ -13,7 +13,7 @@ from operator import attrgetter
 
 from ebbtide.core.words import a_time
 from ebbtide.errors import Conflict, LeaseLost, Unanswered
-from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
+from ebbtide.model.record import CLUSTER_LEASE, LONGEST_LEASE_SECONDS, Lease, Record
 
 LEASES_OUTLIVE_SECONDS = 400 * 24 * 3600
 """How long the lease of an instance is remembered after its end. Its token fences what is done to a node, so
@@ -40,9 +40,10 @@ class Held:
     until: int = 0
     token: int = 0
 
+    def is_anothers(self, owner: str, now: int) -> bool:
+        return bool(self.owner) and self.owner != owner and self.until >= now
+
     def take(self, name: str, owner: str, now: int, ttl_seconds: int) -> Lease:
-        if self.owner and self.owner != owner and self.until >= now:
-            raise held_by_another(name, self)
         token = self.token if self.owner == owner else self.token + 1
         return Lease(name, owner, token, now + ttl_seconds)
 
@@ -69,10 +70,43 @@ def given_back(lease: Lease) -> int:
     return 0 if lease.name == CLUSTER_LEASE else lease.until
 
 
-def held_by_another(name: str, held: Held) -> LeaseLost:
+class Outwaiting:
+    """Leases of others that end further away than any lease lasts, since when this process has seen each.
+
+    The clock of the runner that took one was hours ahead, or ours is behind. A runner renews its lease or
+    takes it again, so one that has not changed for as long as the longest lease lasts has run out by the
+    clock of its own holder, whatever its end says.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[Held, int]] = {}
+
+    def is_over(self, name: str, held: Held, now: int) -> bool:
+        # Crash table: wrong-clock.
+        if not _too_far(held, now):
+            self._seen.pop(name, None)
+            return False
+        before, since = self._seen.get(name, (held, now))
+        if before != held or since > now:
+            since = now
+        self._seen[name] = (held, since)
+        return now - since > LONGEST_LEASE_SECONDS
+
+
+def _too_far(held: Held, now: int) -> bool:
+    return held.until > now + LONGEST_LEASE_SECONDS
+
+
+def held_by_another(name: str, held: Held, now: int) -> LeaseLost:
     if not held.owner:
         return LeaseLost(f"the lease {name!r} is taken and given back by others again and again: try again")
-    return LeaseLost(f"the lease {name!r} is held by {held.owner} until {a_time(held.until)}")
+    says = f"the lease {name!r} is held by {held.owner} until {a_time(held.until)}"
+    if _too_far(held, now):
+        minutes = LONGEST_LEASE_SECONDS // 60
+        says += (
+            f": a clock is wrong, as no lease lasts that long. It is over when unchanged for {minutes} min"
+        )
+    return LeaseLost(says)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,16 @@ from dataclasses import dataclass, field, replace
 from ebbtide.adapters.stores.codec.entries import KEPT_FOR_GOOD, LARGE_KINDS, pack, unpack
 from ebbtide.adapters.stores.codec.operations import Item, action_ids
 from ebbtide.adapters.stores.codec.record import from_item, is_lock, item_key, lock_key, to_item
-from ebbtide.adapters.stores.guards import LEASES_OUTLIVE_SECONDS, Held, Stored, given_back, refusal, written
+from ebbtide.adapters.stores.guards import (
+    LEASES_OUTLIVE_SECONDS,
+    Held,
+    Outwaiting,
+    Stored,
+    given_back,
+    held_by_another,
+    refusal,
+    written,
+)
 from ebbtide.adapters.stores.memory_policies import MemoryPolicies, PolicyTables
 from ebbtide.model.log import Kinds, LogEntry
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
@@ -85,10 +94,14 @@ class MemoryStore:
         self._lock = self._database.lock
         self._items = self._database.items
         self._log = self._database.logs.setdefault(cluster, _Log())
+        self._outwaiting = Outwaiting()
 
     def acquire(self, name: str, owner: str, ttl_seconds: int) -> Lease:
         with self._lock:
-            lease = self._held(name).take(name, owner, int(self._clock.now()), ttl_seconds)
+            held, now = self._held(name), int(self._clock.now())
+            if held.is_anothers(owner, now) and not self._outwaiting.is_over(name, held, now):
+                raise held_by_another(name, held, now)
+            lease = held.take(name, owner, now, ttl_seconds)
             self._keep(lease)
             return lease
 

@@ -97,9 +97,9 @@ class PolicyContext:
     def leased(self, owner: str, deadline: float = inf) -> Leased:
         """The lease of the idle loop; `LeaseLost` while another runner has it."""
         ports, settings = self.ports, self.settings
-        ttl = settings.lock_ttl_seconds
+        ttl, asked = settings.lock_ttl_seconds, ports.clock.now()
         lease = ports.store.acquire(LEASE, owner, ttl)
-        return Leased(ports.store, ports.clock, lease, ttl, settings.lease_margin_seconds, deadline)
+        return Leased(ports.store, ports.clock, lease, ttl, settings.lease_margin_seconds, deadline, asked)
 
     def find(self, policy_id: str) -> tuple[Policy, IdleState]:
         # The state first: a change of target raises its rev, so a write for the old target is refused.

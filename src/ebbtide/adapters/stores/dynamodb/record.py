@@ -14,7 +14,7 @@ from ebbtide.adapters.stores.codec.operations import OPTIONAL_ATTRIBUTES
 from ebbtide.adapters.stores.codec.record import to_item
 from ebbtide.adapters.stores.dynamodb.tables import TTL_ATTRIBUTE
 from ebbtide.adapters.stores.dynamodb.values import Wire, to_wire
-from ebbtide.adapters.stores.guards import Attempt, action_ids
+from ebbtide.adapters.stores.guards import Attempt, Held, action_ids
 from ebbtide.model.record import CLUSTER_LEASE, Lease
 
 OUTBOX = "logOutbox"
@@ -27,6 +27,7 @@ FREE = (
     "attribute_not_exists(lockOwner) OR lockOwner = :nobody OR attribute_not_exists(lockUntilEpoch)"
     " OR (lockOwner <> :owner AND lockUntilEpoch < :now)"
 )
+AS_SEEN = "lockOwner = :heldOwner AND lockToken = :heldToken AND lockUntilEpoch = :heldUntil"
 NEVER_WRITTEN = "(attribute_not_exists(rev) OR rev = :expectedRev)"
 STILL_AT_REV = "rev = :expectedRev"
 NONE_OPEN = "attribute_not_exists(scalingInProgress) OR scalingInProgress = :no"
@@ -45,6 +46,18 @@ def take_lease(lease: Lease, now: int, expires: int) -> dict[str, Any]:
         "UpdateExpression": f"{TAKE}{_expiry(lease)} ADD lockToken :one",
         "ConditionExpression": FREE,
         "ExpressionAttributeValues": _values(owner=lease.owner, until=lease.until, now=now, one=1, nobody="")
+        | _expiry_value(lease, expires),
+    }
+
+
+def take_over_lease(lease: Lease, held: Held, expires: int) -> dict[str, Any]:
+    """One that was outwaited, if nobody has renewed it since it was seen."""
+    seen = _values(heldOwner=held.owner, heldToken=held.token, heldUntil=held.until)
+    return {
+        "UpdateExpression": f"{TAKE}{_expiry(lease)} ADD lockToken :one",
+        "ConditionExpression": AS_SEEN,
+        "ExpressionAttributeValues": _values(owner=lease.owner, until=lease.until, one=1)
+        | seen
         | _expiry_value(lease, expires),
     }
 

@@ -26,6 +26,7 @@ from ebbtide.adapters.stores.dynamodb.record import (
     release_lease,
     renew_lease,
     take_lease,
+    take_over_lease,
 )
 from ebbtide.adapters.stores.dynamodb.tables import (
     Tables,
@@ -39,6 +40,7 @@ from ebbtide.adapters.stores.guards import (
     LEASES_OUTLIVE_SECONDS,
     Attempt,
     Held,
+    Outwaiting,
     Stored,
     held_by_another,
     written,
@@ -63,6 +65,7 @@ class DynamoStore:
         self._cluster = cluster
         self._key = item_key(cluster)
         self._log = DynamoLog(client, tables.logs, self._key)
+        self._outwaiting = Outwaiting()
 
     @classmethod
     def open(cls, url: str, clock: Clock, cluster: str = "cluster", retention_days: int = 90) -> DynamoStore:
@@ -83,7 +86,7 @@ class DynamoStore:
             try:
                 taken = self._update(name, take_lease(lease, now, self._expires(lease)))
             except ConditionFailed as refused:
-                return self._keep(lease, _held(refused.item))
+                return self._keep(lease, _held(refused.item), now)
             return replace(lease, token=int(taken["lockToken"]["N"]))
 
         return repeat(self._clock, acquire)
@@ -215,15 +218,20 @@ class DynamoStore:
         except ConditionFailed:
             return
 
-    def _keep(self, lease: Lease, held: Held) -> Lease:
-        """Go on with a lease that could not be taken, if that is because it is ours."""
-        if held.owner != lease.owner:
-            raise held_by_another(lease.name, held)
+    def _keep(self, lease: Lease, held: Held, now: int) -> Lease:
+        """Go on with a lease that could not be taken, if that is because it is ours, or take one over that
+        was outwaited."""
         kept = replace(lease, token=held.token)
+        change = keep_lease(kept, self._expires(kept))
+        if held.owner != lease.owner:
+            if not self._outwaiting.is_over(lease.name, held, now):
+                raise held_by_another(lease.name, held, now)
+            kept = replace(lease, token=held.token + 1)
+            change = take_over_lease(kept, held, self._expires(kept))
         try:
-            self._update(lease.name, keep_lease(kept, self._expires(kept)))
+            self._update(lease.name, change)
         except ConditionFailed as refused:
-            raise held_by_another(lease.name, _held(refused.item)) from None
+            raise held_by_another(lease.name, _held(refused.item), now) from None
         return kept
 
     def _update(self, lease_name: str, change: dict[str, Any]) -> Wire:

@@ -78,6 +78,21 @@ class Statements:
             else bindparam("now", type_=sa.BigInteger)
         )
         self.take = self._compiled(self._take())
+        self.take_over = self._compiled(
+            sa.update(state)
+            .where(
+                _c.pk == bindparam("key"),
+                _c.lock_owner == bindparam("held_owner", type_=sa.Text),
+                _c.lock_token == bindparam("held_token", type_=sa.BigInteger),
+                _c.lock_until_epoch == bindparam("held_until", type_=sa.BigInteger),
+            )
+            .values(
+                lock_owner=bindparam("owner", type_=sa.Text),
+                lock_until_epoch=self._now + bindparam("ttl", type_=sa.BigInteger),
+                lock_token=_c.lock_token + 1,
+            )
+            .returning(_c.lock_token, _c.lock_until_epoch)
+        )
         self.renew = self._compiled(
             sa.update(state)
             .where(_c.pk == bindparam("key"), *self._held())

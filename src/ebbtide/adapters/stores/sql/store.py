@@ -22,6 +22,7 @@ from ebbtide.adapters.stores.codec.record import from_item, item_key, lock_key, 
 from ebbtide.adapters.stores.guards import (
     Attempt,
     Held,
+    Outwaiting,
     Stored,
     action_ids,
     given_back,
@@ -60,6 +61,7 @@ class SqlStore:
         self._on_sqlite = is_sqlite(engine.url)
         self._driver = Driver(engine)
         self._sql = Statements(engine.dialect)
+        self._outwaiting = Outwaiting()
 
     @classmethod
     def open(cls, url: str, clock: Clock, cluster: str = "cluster") -> SqlStore:
@@ -84,16 +86,22 @@ class SqlStore:
         values = self._values(key=self._pk(name), owner=owner, ttl=ttl_seconds)
 
         def take(lent: Lent) -> Lease:
-            held = Held()
+            held, now = Held(), 0
             for _ in range(TAKES):
                 taken = lent.run(self._sql.take, values).fetchone()
+                if taken is None:
+                    held = _held(self._row(lent, self._pk(name)))
+                    if not held.owner:
+                        continue  # it was given back between our two looks
+                    now = lent.run(self._sql.time, values).fetchone()[0]
+                    if not self._outwaiting.is_over(name, held, now):
+                        break
+                    as_seen = {"held_owner": held.owner, "held_token": held.token, "held_until": held.until}
+                    taken = lent.run(self._sql.take_over, values | as_seen).fetchone()
                 if taken is not None:
                     token, until = taken
                     return Lease(name, owner, token, until)
-                held = _held(self._row(lent, self._pk(name)))
-                if held.owner:
-                    break  # else it was given back between our two looks
-            raise held_by_another(name, held)
+            raise held_by_another(name, held, now)
 
         return self._ask(take)
 
