@@ -566,8 +566,8 @@ OF_THE_STORE = (
     ),
     Mutant(
         "a lease that is held can be taken",
-        "Held.take",
-        "self.owner and self.owner != owner and self.until >= now",
+        "Held.is_anothers",
+        "bool(self.owner) and self.owner != owner and self.until >= now",
         "False",
         (
             "explorer:scale-down",
@@ -581,6 +581,27 @@ OF_THE_STORE = (
         "self.is_ours(lease) and self.until >= now",
         "self.is_ours(lease)",
         ("unit:tests/contract/stores -k memory",),
+    ),
+    Mutant(
+        "a lease of a wrong clock is taken at once",
+        "Outwaiting.is_over",
+        "now - since > LONGEST_LEASE_SECONDS",
+        "True",
+        ("unit:tests/contract/stores/test_leases.py -k memory",),
+    ),
+    Mutant(
+        "a lease of a wrong clock is never taken",
+        "Outwaiting.is_over",
+        "now - since > LONGEST_LEASE_SECONDS",
+        "False",
+        ("unit:tests/unit/engine/test_wrong_clock.py",),
+    ),
+    Mutant(
+        "a clock that went back counts as time left",
+        "Leased.has_time",
+        "self.since <= self.clock.now() < self.last_moment",
+        "self.clock.now() < self.last_moment",
+        ("unit:tests/unit/engine/test_wrong_clock.py",),
     ),
 )
 
