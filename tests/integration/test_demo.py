@@ -14,10 +14,10 @@ from ebbtide.core.scale_to_zero.wake import KEPT_WAKES
 from ebbtide.engine.scale_to_zero.context import read_stretch
 from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.cli.demo_page import demo_live, demo_site
-from ebbtide.model.events import PolicyStep
+from ebbtide.model.events import FaultStruck, PolicyStep
 from ebbtide.model.log import LogKind
 from ebbtide.model.node import Market
-from ebbtide.narrate import fact_in
+from ebbtide.narrate import fact_in, facts_in
 from ebbtide.simulator.run.history import WEEK_SECONDS, read_history, start_before
 from ebbtide.simulator.run.live import Live
 from ebbtide.simulator.run.replicas import Replicas
@@ -55,7 +55,7 @@ def test_each_fault_makes_its_situation_at_once_slows_the_clock_and_is_survived(
     assert live.pace(SPEED) == SPEED
     said = live.strike(fault)
     assert live.situation is not None
-    assert said in live.ports.store.read_log([LogKind.SWITCH], limit=1)[0].says
+    assert facts_in(live.ports.store.read_log([LogKind.SWITCH], limit=1), FaultStruck) == [FaultStruck(said)]
     assert live.pace(SPEED) < SPEED
     live.step()
     assert live.situation.told, "the first step shows within one tick"

@@ -13,12 +13,14 @@ from ebbtide.core.scale_to_zero.node_first import ready_nodes
 from ebbtide.engine.ports import Ports
 from ebbtide.engine.single_run import fail_if_blind, run_once
 from ebbtide.errors import Retryable
+from ebbtide.model.events import Alarm, AlarmKind
 from ebbtide.model.log import LogKind
 from ebbtide.model.node import Instance, Market
 from ebbtide.model.operation import RemovalState, ScaleDown, SlotState, SpotKind
 from ebbtide.model.record import CLUSTER_LEASE, Lease
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import ClusterView
+from ebbtide.narrate import facts_in
 from ebbtide.ports import Cloud, Cluster, Store
 from ebbtide.simulator.run.runner import Stage, ports_of, stage_of
 from ebbtide.simulator.world.rules import Rules, WorkloadSpec, pod_template
@@ -149,7 +151,8 @@ def _compare_run(case: Run, report: Report) -> None:
     fails = runs.must_fail(case.unseen not in ("cluster", "both"), case.unseen not in ("cloud", "both"))
     if bool(failed) != fails.demands:
         report.differs(f"{case}: {failed or 'ended well'}, the oracle says {fails}")
-    told = [entry for entry in sound.store.read_log([LogKind.ALARM]) if "could not be read" in entry.says]
+    alarms = facts_in(sound.store.read_log([LogKind.ALARM]), Alarm)
+    told = [alarm for alarm in alarms if alarm.alarm is AlarmKind.OBSERVATION]
     if fails.demands and not told:
         report.differs(f"{case}: it failed without an alarm")
     open_now = [spot for spot in sound.store.load().spots if spot.kind is SpotKind.INTERRUPTION]

@@ -20,6 +20,7 @@ from ebbtide.engine.ports import Ports
 from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.errors import LeaseLost, NewerRecord, NotOurs
 from ebbtide.model.effect import SoftTaint, Uncordon
+from ebbtide.model.events import Alarm, AlarmKind
 from ebbtide.model.idle import Phase, WakeReason
 from ebbtide.model.node import LEAVING, InstanceState
 from ebbtide.model.operation import (
@@ -34,6 +35,7 @@ from ebbtide.model.operation import (
 )
 from ebbtide.model.record import CLUSTER_LEASE, Record
 from ebbtide.model.snapshot import ClusterView
+from ebbtide.narrate import facts_in
 from ebbtide.ports import Cluster
 from ebbtide.simulator.faults.calls import CrashPlan, Distortion, RandomPlan, Strike
 from ebbtide.simulator.faults.policy_ports import faulty_scaling
@@ -510,7 +512,8 @@ def test_an_operation_that_always_crashes_its_runner() -> None:
     # The last one died as well, but only after it had set the operation aside.
     assert crashes == SETTINGS.max_unclean_runs + 1
     assert story_run.record.operation is None
-    assert any("set aside" in entry.says for entry in story_run.notifier.entries)
+    told = [fact.alarm for fact in facts_in(story_run.notifier.entries, Alarm)]
+    assert AlarmKind.OPERATION_CRASHES in told
     story_run.wait(300)
     assert "waits for resume" in story_run.tick()
 

@@ -88,6 +88,6 @@ def test_the_record_names_the_first_of_them_and_keeps_what_it_named_where_nothin
     many = make_snapshot([make_node(f"a{number}") for number in range(MOST_NAMED + 5)])
     record = track_unfit(many, make_record(), settings, NOW)
     assert len(record.unfit) == MOST_NAMED
-    assert record.unfit[0].says == "it is 1 day old, expire_after of pool workers is 1 h"
+    assert (record.unfit[0].node_name, record.unfit[0].reason) == ("a0", RemovalReason.EXPIRED)
     assert track_unfit(make_snapshot(problems=("no list",)), record, settings, NOW) == record
     assert track_unfit(make_snapshot(), record, settings, NOW).unfit == ()

@@ -11,8 +11,10 @@ from ebbtide.adapters.clouds import identity
 from ebbtide.adapters.clouds.aws import Ec2Cloud, Ec2Settings
 from ebbtide.errors import ConfigError, Final, NoCapacity, NotOurs, Retryable, Unanswered
 from ebbtide.model.effect import Launch
+from ebbtide.model.events import Transition
 from ebbtide.model.node import InstanceState, Market
-from ebbtide.model.operation import Slot
+from ebbtide.model.operation import Slot, SlotState
+from ebbtide.narrate import facts_in
 from tests.builders import make_pool, make_type
 from tests.servers.clouds import EC2_JOIN, EC2_POOL, EC2_ZONES, Ec2Bench
 from tests.servers.proxy import Fault
@@ -197,7 +199,7 @@ def test_no_capacity_anywhere_fails_with_its_reason_backs_off_and_leaks_nothing(
     stage.ticks(bench.cloud, 4)
     tries = bench.proxy.calls["RunInstances"]
     assert tries == len(EC2_POOL.zones) * len(EC2_POOL.types)
-    assert any("no capacity anywhere" in entry.says for entry in stage.log())
+    assert SlotState.FAILED in [change.after for change in facts_in(stage.log(), Transition)]
     stage.tick(bench.cloud, after_seconds=10)
     assert bench.proxy.calls["RunInstances"] == tries
     assert bench.made() == []

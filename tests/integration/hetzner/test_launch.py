@@ -11,8 +11,10 @@ from ebbtide.adapters.clouds import identity
 from ebbtide.adapters.clouds.hetzner import HetznerCloud, HetznerSettings, make_client
 from ebbtide.errors import ConfigError, Final, NoCapacity, NotOurs, Retryable, Throttled, Unanswered
 from ebbtide.model.effect import Launch
+from ebbtide.model.events import Transition
 from ebbtide.model.node import Market
 from ebbtide.model.operation import Slot, SlotState
+from ebbtide.narrate import facts_in
 from ebbtide.simulator.faults.ports import RunnerCrashed
 from tests.servers.clouds import HETZNER_POOL, HetznerBench
 from tests.servers.hetzner import in_group
@@ -68,7 +70,8 @@ def test_a_server_that_never_joins_is_gone_after_the_join_timeout(bench: Hetzner
     (launched,) = bench.cloud.list_instances()
     stage.ticks(bench.cloud, 10)
     assert launched.id not in [str(number) for number in bench.server.servers]
-    assert any("no node 240 s after launch" in entry.says for entry in stage.log())
+    changes = facts_in(stage.log(), Transition)
+    assert (launched.id, SlotState.RECLAIMING) in [(one.instance_id, one.after) for one in changes]
 
 
 def test_a_server_carries_its_labels_and_a_name_from_its_slot(bench: HetznerBench) -> None:
@@ -221,5 +224,5 @@ def test_no_capacity_anywhere_is_said_and_leaks_nothing(bench: HetznerBench) -> 
     bench.server.closed_locations.update(("fsn1", "nbg1"))
     stage = Stage(HETZNER_POOL)
     stage.ticks(bench.cloud, 4)
-    assert any("no capacity anywhere" in entry.says for entry in stage.log())
+    assert SlotState.FAILED in [change.after for change in facts_in(stage.log(), Transition)]
     assert bench.made() == []

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ebbtide.engine.notices import heal
+from ebbtide.model.events import Alarm, AlarmKind
 from ebbtide.model.log import LogKind
+from ebbtide.narrate import facts_in
 from tests.unit.engine.builders import Small, quick_settings
 
 
@@ -21,12 +23,15 @@ def test_another_tool_leaves_the_record_half_written(left: str) -> None:
         del item["lockUntilEpoch"]
     report = small.tick()
     assert report.held
-    assert left.removesuffix("Owner") in report.says
     alarms = small.store.read_log([LogKind.ALARM])
     assert len(alarms) == len(small.notifier.entries) == 1, "said once, to both"
+    (fact,) = facts_in(alarms, Alarm)
+    assert fact.alarm is AlarmKind.RECORD_HEALED
+    assert left.removesuffix("Owner") in fact.detail
     assert small.record.contradictions == ()
     small.wait(10)
-    assert "scalingInProgress" not in small.tick().says
+    small.tick()
+    assert len(small.store.read_log([LogKind.ALARM])) == 1
 
 
 def test_who_writes_first_has_healed_it_for_both() -> None:

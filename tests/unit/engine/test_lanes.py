@@ -10,10 +10,11 @@ from ebbtide.engine.switch import resumed, taken_up
 from ebbtide.errors import Final
 from ebbtide.model.decision import Action
 from ebbtide.model.effect import Launch
-from ebbtide.model.log import LogKind
+from ebbtide.model.events import Alarm, AlarmKind
 from ebbtide.model.node import Instance
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown, SlotState
 from ebbtide.model.record import Record, Refused
+from ebbtide.narrate import facts_in
 from ebbtide.simulator.world.ports import SimCloud
 from tests.builders import NOW, make_record, make_removal, make_scale_down, make_scale_up, make_slot
 from tests.unit.engine.builders import Small, quick_settings
@@ -48,8 +49,9 @@ def test_a_launch_that_crashes_its_runner_is_set_aside_and_the_removal_goes_on()
         with pytest.raises(ZeroDivisionError):
             small.tick(buggy)
         assert (small.record.unclean_runs, small.record.unclean_removal_runs) == (run, 0)
-    report = small.tick(buggy)
-    assert "crashed its runner 5 times and was set aside" in report.says
+    small.tick(buggy)
+    (alarm,) = facts_in(small.notifier.entries, Alarm)
+    assert (alarm.alarm, alarm.operation_id, alarm.runs) == (AlarmKind.OPERATION_CRASHES, "op", 5)
     assert small.record.launching is None
     assert small.record.launching_aside is not None
     small.tick_until(lambda record: record.removing is None)
@@ -84,8 +86,8 @@ def test_a_refused_termination_is_told_at_once_set_aside_and_finished_when_it_is
     small.put(operation=terminating(small))
     small.ports = replace(allowing, cloud=Protected(small.world, small.clock))
     small.tick_until(lambda _: bool(small.notifier.entries))
-    (alarm,) = small.notifier.entries
-    assert (alarm.kind, "the cloud refuses to terminate it" in alarm.says) == (LogKind.ALARM, True)
+    (alarm,) = facts_in(small.notifier.entries, Alarm)
+    assert (alarm.alarm, alarm.operation_id) == (AlarmKind.TERMINATE_REFUSED, "op")
     small.tick_until(closed)
     assert len(small.notifier.entries) == 1, "told once"
     (kept,) = small.record.refused

@@ -13,10 +13,12 @@ from ebbtide.engine.ports import Ports
 from ebbtide.engine.tick import TickReport
 from ebbtide.errors import Throttled
 from ebbtide.model.decision import Action
+from ebbtide.model.events import Alarm, AlarmKind, SpotAnswer, SpotEvent
 from ebbtide.model.log import LogKind
 from ebbtide.model.operation import SpotKind, SpotNotice
 from ebbtide.model.record import CLUSTER_LEASE
 from ebbtide.model.snapshot import Reading
+from ebbtide.narrate import facts_in
 from ebbtide.simulator.world.ports import SimInbox, SimMetrics
 from tests.unit.engine.builders import Small, quick_settings
 
@@ -140,14 +142,18 @@ def test_a_notice_between_two_ticks_is_answered_within_seconds() -> None:
     small = still()
     reports, _ = run(small, 2, replace(small.ports, inbox=LateInbox(small.world, small.clock)))
     assert reports[1].at - reports[0].at < 10
-    assert reports[1].says.startswith("interruption of i-stranger ignored")
+    (event,) = facts_in(small.store.read_log(), SpotEvent)
+    assert (event.instance_id, event.answer) == ("i-stranger", SpotAnswer.NOT_OURS)
 
 
 def test_an_inbox_that_cannot_be_read_does_not_end_the_loop() -> None:
     small = still()
     reports, _ = run(small, 2, replace(small.ports, inbox=BrokenInbox(small.world, small.clock)))
-    assert all(report.says.startswith("the inbox could not be read: rate exceeded; ") for report in reports)
     assert all(report.held for report in reports)
+    alarms = facts_in(small.notifier.entries, Alarm)
+    assert {(alarm.alarm, alarm.detail) for alarm in alarms} == {
+        (AlarmKind.INBOX_UNREADABLE, "rate exceeded")
+    }
 
 
 class FailingMetrics(SimMetrics):
@@ -165,8 +171,10 @@ class FailingMetrics(SimMetrics):
 def test_the_loop_survives_a_failing_tick_and_the_next_one_works() -> None:
     small = still()
     reports, _ = run(small, 2, replace(small.ports, metrics=FailingMetrics(small.world, small.clock)))
-    assert reports[0].says == "tick failed unexpectedly: ZeroDivisionError: a bug"
     assert not reports[0].held
+    (alarm,) = facts_in(small.notifier.entries, Alarm)
+    assert (alarm.alarm, alarm.unexpected) == (AlarmKind.TICK_FAILED, True)
+    assert alarm.detail == "ZeroDivisionError: a bug"
     assert [entry.kind for entry in small.notifier.entries] == [LogKind.ALARM]
     assert reports[1].held
 

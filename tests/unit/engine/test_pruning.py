@@ -8,7 +8,9 @@ from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.engine.pruning import DAY_SECONDS, Pruning
 from ebbtide.engine.tick import TickReport
 from ebbtide.errors import Throttled
+from ebbtide.model.events import Alarm, AlarmKind
 from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.narrate import facts_in
 from tests.unit.engine.builders import Small, quick_settings
 from tests.unit.engine.test_loop import run
 
@@ -59,6 +61,5 @@ def test_it_is_tried_once_a_day_and_a_failure_is_an_alarm() -> None:
         small.wait(DAY_SECONDS / 2)
     assert len(store.asked) == 2
     assert store.asked[1] - store.asked[0] == DAY_SECONDS
-    alarms = [entry for entry in small.notifier.entries if entry.kind is LogKind.ALARM]
-    assert len(alarms) == 2
-    assert "could not be removed: too busy" in alarms[0].says
+    alarms = facts_in(small.notifier.entries, Alarm)
+    assert [(alarm.alarm, alarm.detail) for alarm in alarms] == [(AlarmKind.LOG_NOT_PRUNED, "too busy")] * 2

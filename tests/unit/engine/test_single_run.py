@@ -13,9 +13,10 @@ from ebbtide.engine.single_run import AGAIN_SECONDS, alarm_if_blind, fail_if_bli
 from ebbtide.engine.tick import TickReport
 from ebbtide.errors import Retryable, Throttled
 from ebbtide.model.decision import Action
-from ebbtide.model.events import AlarmKind
+from ebbtide.model.events import Alarm, AlarmKind
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import SpotKind
+from ebbtide.narrate import facts_in
 from tests.builders import make_settings, make_spot
 from tests.unit.engine.builders import Small, quick_settings
 
@@ -91,7 +92,8 @@ def test_a_blind_run_writes_its_alarm_tells_it_and_fails() -> None:
         fail_if_blind(small.ports, BLIND)
     (alarm,) = small.store.read_log([LogKind.ALARM])
     assert (alarm.at, alarm.data["alarm"]) == (7, AlarmKind.OBSERVATION)
-    assert alarm.says.count("the cluster could not be read; nor the cloud: nothing was decided") == 1
+    (fact,) = facts_in([alarm], Alarm)
+    assert all(fact.detail.count(problem) == 1 for problem in BLIND.problems)
     assert small.notifier.entries[-1] == alarm
     fail_if_blind(small.ports, replace(BLIND, problems=()))
     assert len(small.store.read_log([LogKind.ALARM])) == 1

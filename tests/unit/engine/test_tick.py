@@ -11,9 +11,10 @@ import pytest
 
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.errors import LeaseLost, NewerRecord
+from ebbtide.model.check import Gate
 from ebbtide.model.decision import Action
 from ebbtide.model.effect import Cordon, Launch
-from ebbtide.model.events import Alarm, AlarmKind
+from ebbtide.model.events import Alarm, AlarmKind, OperationClosed
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import Removal, ScaleDown, ScaleUp, SlotState
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
@@ -21,7 +22,12 @@ from ebbtide.model.snapshot import ClusterView, Reading
 from ebbtide.narrate import facts_in
 from ebbtide.simulator.world.ports import SimCluster, SimMetrics
 from ebbtide.simulator.world.rules import Span
-from tests.builders import make_scale_down, make_scale_up, make_slot
+from tests.builders import (
+    make_scale_down,
+    make_scale_up,
+    make_slot,
+    values_of,
+)
 from tests.unit.engine.builders import QUICK, MeddlingStore, Small, quick_settings
 
 
@@ -56,7 +62,8 @@ def test_a_scale_down_is_carried_to_its_end_over_several_ticks() -> None:
     small = Small()
     small.tick()
     last = small.tick_until(closed)
-    assert "completed" in last.says
+    assert [fact.succeeded for fact in facts_in(small.store.read_log(), OperationClosed)] == [True]
+    assert not last.quiet
     assert small.nodes[0].name not in small.world.view().node_named
     assert small.record.last_scale_at > 0
     assert not any(node.unschedulable for node in small.world.view().nodes)
@@ -66,7 +73,9 @@ def test_a_scale_up_is_carried_to_its_end_over_several_ticks() -> None:
     small = Small(settings=quick_settings(min_workers=4))
     small.tick()
     assert isinstance(small.record.operation, ScaleUp)
-    assert "ready" in small.tick_until(closed).says
+    small.tick_until(closed)
+    (ended,) = facts_in(small.store.read_log(), OperationClosed)
+    assert (ended.succeeded, len(ended.ready)) == (True, 1)
     assert len(small.world.view().workers) == 4
 
 
@@ -75,8 +84,9 @@ def test_nothing_to_do_says_why_for_both_directions() -> None:
     report = small.tick()
     assert report.decision is not None
     assert report.decision.action is Action.NOTHING
-    assert report.says.startswith("nothing to do: no scale-up: ")
-    assert "no scale-down: 3 ready and schedulable workers, MIN_WORKERS is 3" in report.says
+    down = next(v.failed for v in report.decision.verdicts if v.action is Action.SCALE_DOWN)
+    assert values_of(down) == ("above minimum", False, 3, 3, "")
+    assert report.says == f"nothing to do: {report.decision.reason}"
 
 
 def test_an_operation_that_only_waits_says_what_for() -> None:
@@ -90,8 +100,7 @@ def test_a_lease_that_another_holds_makes_the_runner_stand_by() -> None:
     small = Small()
     small.store.acquire(CLUSTER_LEASE, "another", 300)
     report = small.tick()
-    assert not report.held
-    assert report.says.startswith("stood by: ")
+    assert (report.held, report.quiet, report.decision) == (False, True, None)
     assert small.record.operation is None
 
 
@@ -183,7 +192,10 @@ def test_an_operation_that_always_crashes_its_runner_is_set_aside_with_an_alarm(
     assert alarm.operation_id == small.record.set_aside.id
     assert isinstance(small.record.set_aside, ScaleDown)
     assert (small.record.operation, small.record.unclean_removal_runs) == (None, 0)
-    assert "waits for resume" in small.tick().says
+    decision = small.tick().decision
+    assert decision is not None
+    down = next(v.failed for v in decision.verdicts if v.action is Action.SCALE_DOWN)
+    assert values_of(down) == (Gate.NOT_PAUSED, False, None, None, alarm.operation_id)
 
 
 def test_a_clean_tick_forgets_the_crashes_before_it() -> None:

