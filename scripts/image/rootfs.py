@@ -140,15 +140,15 @@ def _copy_libraries(root: Path) -> None:
     needed: dict[str, Path] = {}
     for binary in _binaries(root):
         needed.update(_needed_by(binary))
-    inside = str(root)
+    inside = root.resolve()
     libc = needed.get("libc.so.6")
     if libc is None:
         raise NotBuilt(
             "this Python is not linked to glibc; no image was written. Use one of Debian or python.org."
         )
     for name, path in needed.items():
-        if str(path).startswith(inside):
-            continue
+        if path.resolve().is_relative_to(inside):
+            continue  # a wheel brought it, and finds it there
         place = path if name.startswith("ld-linux") else libc.parent / name
         copy = root / str(place).lstrip("/")
         copy.parent.mkdir(parents=True, exist_ok=True)

@@ -81,7 +81,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=60)
     (wheel,) = folder.glob("*.whl")
-    build(wheel, folder)
+    build(wheel, Path(os.path.relpath(folder)))  # as `make image` names it
     made = Image(folder, folder / "root")
     made.root.mkdir()
     (layer,) = made.manifest["layers"]
@@ -122,6 +122,14 @@ def test_there_is_no_shell_no_program_but_ours_and_nothing_that_raises_rights(im
     python = f"opt/python/bin/python{sys.version_info.major}.{sys.version_info.minor}"
     assert sorted(set(runnable) - set(loaders)) == [python, "usr/bin/ebbtide", "usr/bin/ebbtide-health"]
     assert writable == ["tmp"]
+
+
+@pytest.mark.timeout(900)
+def test_no_library_that_a_wheel_brought_is_there_a_second_time(image: Image) -> None:
+    brought = {path.name for path in (image.root / "opt").rglob("*.so*")}
+    beside_libc = {path.name for path in next(image.root.rglob("libc.so.6")).parent.iterdir()}
+    assert "libc.so.6" in beside_libc
+    assert brought & beside_libc == set()
 
 
 @pytest.mark.timeout(900)
