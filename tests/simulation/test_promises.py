@@ -326,6 +326,18 @@ def a_node_that_holds_headroom_is_removed() -> list[str]:
     return scene.said
 
 
+@breaks(HEADROOM, "leaves headroom for 2 pods of 1000m CPU and 64 MiB, 5 are asked for by a forecast")
+def a_node_that_a_forecast_keeps_is_removed() -> list[str]:
+    scene = Scene()
+    node = scene.workers[0]
+    scene.drain(node)
+    scene.wait(600)
+    for count in (9, 5):
+        scene.checker.expects((Headroom(1000, 64, count, "general", expected="5 pods in pool general"),))
+    scene.intend(node)
+    return scene.said
+
+
 @breaks(HEADROOM, "by nodes of weight [5]")
 def a_node_is_replaced_by_one_of_another_weight() -> list[str]:
     scene = Scene()

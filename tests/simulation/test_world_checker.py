@@ -8,6 +8,7 @@ import pytest
 
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, Uncordon
+from ebbtide.model.headroom import Headroom
 from ebbtide.model.node import Market, Node
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown, Slot, Spot, SpotKind
 from ebbtide.model.record import Record, Refused
@@ -265,3 +266,43 @@ def test_touching_the_control_plane_or_a_foreign_node_is_seen(scene: Scene) -> N
 def test_deleting_the_node_object_of_a_running_instance_is_seen(scene: Scene) -> None:
     scene.cluster.delete_node(DeleteNode(scene.workers[0].name, scene.workers[0].uid))
     assert scene.said == [f"Node object {scene.workers[0].name} was deleted while its instance runs"]
+
+
+def expected(count: int) -> tuple[Headroom, ...]:
+    return (Headroom(1000, 64, count, "general", expected=f"{count} pods in pool general"),)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (((0, 5),), True),
+        (((0, 2),), False),
+        (((0, 9), (600, 5)), True),
+        (((0, 2), (600, 5)), False),
+        (((0, 2), (200, 5)), True),
+        (((0, 5), (600, 0)), False),
+    ],
+    ids=["kept", "room is left", "less, but kept", "only just more", "more for minutes", "no longer"],
+)
+def test_nodes_that_a_forecast_keeps_are_missed_and_what_no_runner_can_know_is_not(
+    scene: Scene, asked: tuple[tuple[int, int], ...], told: bool
+) -> None:
+    """Two pods of that size fit without the node. A runner acts on what it saw up to 300 s before."""
+    scene.drain(scene.workers[0])
+    until = 0
+    for at, count in asked:
+        scene.wait(at - until)
+        until = at
+        scene.checker.expects(expected(count))
+    scene.wait(601 - until)
+    scene.intend(scene.workers[0])
+    assert any("are asked for by a forecast" in sentence for sentence in scene.said) is told
+
+
+def test_a_runner_that_does_not_look_ahead_keeps_nothing_for_a_forecast(scene: Scene) -> None:
+    scene.drain(scene.workers[0])
+    scene.wait(600)
+    for headrooms in (expected(5), (), expected(5)):
+        scene.checker.expects(headrooms)
+    scene.intend(scene.workers[0])
+    assert scene.said == []

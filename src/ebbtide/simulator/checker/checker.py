@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from ebbtide.core.nodes.capacity import condemned, doomed, expected_slots, open_removals
 from ebbtide.core.nodes.orphans import cordon_id
+from ebbtide.model.headroom import Headroom
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown, SpotKind
 from ebbtide.model.record import Lease, Record
@@ -65,6 +66,10 @@ class Checker:
         self._settings = settings
         self._repacking.follow(settings)
         self._replacing.follow(settings)
+
+    def expects(self, headrooms: tuple[Headroom, ...]) -> None:
+        """A tick decides with this room ahead of demand."""
+        self._spare.expected.ask(headrooms)
 
     def saw(self, act: Act) -> None:
         self.acts.append(act)

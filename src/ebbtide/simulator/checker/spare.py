@@ -23,10 +23,9 @@ from ebbtide.model.pool import Pool
 from ebbtide.model.record import Record
 from ebbtide.model.resources import NOTHING, Resources
 from ebbtide.model.settings import Settings
+from ebbtide.simulator.checker.expected import UNSEEN_SECONDS, ExpectedRoom
 from ebbtide.simulator.world.world import Act, ActKind, World
 
-UNSEEN_SECONDS = 300.0
-"""A pod made, or a node lost, later than this may not have been seen by the runner that decided."""
 BRAKE = 0.20
 CLOCK_SECONDS = 300.0
 """By so much a runner's clock may be wrong without any fault."""
@@ -36,6 +35,7 @@ class SpareRoom:
     def __init__(self, world: World, say: Callable[[str], None]) -> None:
         self._world = world
         self._say = say
+        self.expected = ExpectedRoom(world)
 
     def intends(self, removal: Removal, record: Record, settings: Settings) -> None:
         """A node that is removed of our own will must hold no headroom that is missing without it."""
@@ -46,15 +46,16 @@ class SpareRoom:
             return  # its successor is there
         if self._gives_way(node, settings):
             return  # pods come first
-        for headroom in settings.headroom:
+        for headroom in (*settings.headroom, *self.expected.least()):
             if self._asleep_or_closed(headroom, settings) or not self._counts(headroom, node, settings):
                 continue
             without = sum(self._room_without(headroom, record, settings))
             held = _fits(headroom, node, [pod for pod in self._pods_on(node) if pod.tied_to_node])
             if without < headroom.count and held > 0:
+                by = " by a forecast" if headroom.expected else ""
                 self._say(
                     f"removing {node.name} leaves headroom for {without} pods of {headroom.cpu_milli}m CPU "
-                    f"and {headroom.memory_mib} MiB, {headroom.count} are asked for"
+                    f"and {headroom.memory_mib} MiB, {headroom.count} are asked for{by}"
                 )
 
     def _gives_way(self, node: Node, settings: Settings) -> bool:

@@ -22,6 +22,7 @@ from ebbtide.engine.tick import TickReport, tick
 from ebbtide.model.forecast import STEP_SECONDS
 from ebbtide.model.record import CLUSTER_LEASE
 from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
 from ebbtide.simulator.faults.calls import RandomPlan
 from ebbtide.simulator.faults.policy_ports import faulty_scaling
 from ebbtide.simulator.faults.ports import faulty_ports
@@ -107,9 +108,11 @@ class Process:
             opened = faulty_scaling(backstage.scaling_ports(ports), plan, self._disturb)
             ahead = stays and stage.settings.forecast.enabled
             self.scaling = Scaling(replace(opened, looks_ahead=ahead), stage.zero, self._settings)
+        self._expecting = ports.expecting
         self._ports = replace(
             faulty_ports(ports, plan, self._disturb),
             settings_now=self._in_effect,
+            expecting=self._expected,
             urgencies=lambda: ports.urgencies() + (self.scaling.wakes() if self.scaling is not None else 0),
         )
 
@@ -161,6 +164,12 @@ class Process:
         now = settings if self.scaling is None else self.scaling.settings_now(settings)
         self._stage.checker.follow(now)
         return now
+
+    def _expected(self, settings: Settings, snapshot: Snapshot) -> Settings:
+        """What a forecast adds to them; nodes that it keeps are kept for the checker as well."""
+        wanted = self._expecting(settings, snapshot)
+        self._stage.checker.expects(wanted.headroom[len(settings.headroom) :])
+        return wanted
 
     def _disturb(self) -> None:
         self._stage.world.disturbances += 1
