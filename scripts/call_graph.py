@@ -70,7 +70,7 @@ WALKS = (
             "replaced",
             "choose._frontier",
             "why_not_fitting",
-            "cooled_down",
+            "evaluate.cooled_down",
             "moves.mark",
             "next_moves",
             "eviction",

@@ -113,7 +113,7 @@ OF_THE_DOCUMENTS = (
     ),
     Mutant(
         "consolidation comes back a second before its two hours are over",
-        "pace.cooled_down",
+        "evaluate.cooled_down",
         "now - last >= wait",
         "now - last >= wait - 1",
         ("oracle:consolidations",),

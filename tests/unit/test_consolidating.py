@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from ebbtide.core.consolidation.strategy import consolidate
+from ebbtide.core.consolidation.evaluate import consolidate
 from ebbtide.core.nodes.decide import decide
 from ebbtide.core.nodes.question import Answer, Question
 from ebbtide.model.budget import RemovalBudget, RemovalReason

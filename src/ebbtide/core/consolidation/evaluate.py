@@ -1,4 +1,5 @@
-"""Whether to pay for fewer or cheaper nodes, and how: the phases of the policy, in its order.
+"""Whether to pay for fewer or cheaper nodes, and how: the phases of the policy, in its order. `consolidate`,
+the last strategy of a decision, acts on it.
 
     pre-flight    enabled, cooled down, nothing in progress, nothing being deployed, two nodes at least
     analysis      age, idleness, pods and price of each worker, and what may not be touched
@@ -8,6 +9,8 @@
 
 Every refusal names both numbers. Nothing is decided by the time that planning takes: the same
 snapshot, record, settings and time give the same report, unless real time is handed in to `explore`.
+
+Nodes that are leaving by an earlier plan come first; as long as there are any, no other plan is made.
 """
 
 from __future__ import annotations
@@ -16,16 +19,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from ebbtide.core.consolidation.choose import Choice, first_reason
+from ebbtide.core.consolidation.emptied_nodes import choose_leaving, note_leaving, stable
 from ebbtide.core.consolidation.game_servers import is_starting
 from ebbtide.core.consolidation.look import Look, look
-from ebbtide.core.consolidation.pace import cooled_down, settled
+from ebbtide.core.consolidation.pace import settled, wait_seconds, within_budgets
 from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.capacity import standing
-from ebbtide.core.nodes.question import Question, in_progress
+from ebbtide.core.nodes.question import Answer, Question, backed_off, in_progress, no_operation
 from ebbtide.core.packing.types import Budget, CountingClock
-from ebbtide.core.words import count_of, notices_open
-from ebbtide.model.check import Check, Values
-from ebbtide.model.consolidation import ConsolidationReport
+from ebbtide.core.words import a_price, a_while, count_of, names_of, notices_open, short_id, two_prices
+from ebbtide.model.check import Check, Refusal, Values
+from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport, ConsolidationSettings
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -104,6 +108,18 @@ def _with_reason(checks: tuple[Check, ...], found: Look) -> tuple[Check, ...]:
     return (*checks[:-1], replace(last, says=first_reason(found.nodes, last.says)))
 
 
+def cooled_down(record: Record, rules: ConsolidationSettings, now: int) -> Check:
+    last, wait = record.last_consolidation_at, wait_seconds(record, rules)
+    if not last or now - last >= wait:
+        over = f"the cooldown of {a_while(wait)} is over" if last else "none before"
+        return Check("cooled down", True, over, Values(now - last if last else None, wait))
+    cooldown = a_while(rules.cooldown_seconds)
+    says = f"the last consolidation was {a_while(now - last)} ago, the cooldown is {cooldown}"
+    if vain := record.consolidations_in_vain:
+        says += f", {a_while(wait)} after {vain} without result (too few of their nodes were removed so far)"
+    return Check("cooled down", False, says, Values(now - last, wait))
+
+
 def _stable(record: Record) -> Check:
     if record.operation is not None:
         return Check("stable", False, in_progress(record.operation), Values(about=record.operation.id))
@@ -125,3 +141,82 @@ def _nothing_deployed(snapshot: Snapshot, settings: Settings, now: int) -> Check
     says = says or "no pod is pending or starting"
     values = Values(len(busy), 0, busy[0].full_name if busy else "")
     return Check("queue empty", not waiting and not starting, says, values)
+
+
+def consolidate(q: Question, answer: Answer) -> Iterator[Check]:
+    enabled = q.settings.consolidation.enabled
+    yield Check("consolidation on", enabled, f"consolidation is {'on' if enabled else 'off'}")
+    yield no_operation(q)
+    yield from _go_on(q, answer) if q.record.leaving else _begin(q, answer)
+
+
+def _go_on(q: Question, answer: Answer) -> Iterator[Check]:
+    """What was decided before, and waited for the idle time or for a budget."""
+    yield from stable(q.snapshot, q.record, q.settings)
+    yield backed_off(q.record.removal_failures, q.record.removal_backoff_until, q.now)
+    removals, answer.refusals = choose_leaving(q.snapshot, q.record, q.settings, q.now)
+    yield _some_can_go("a node that leaves can go", len(removals), answer.refusals)
+    answer.removals = removals
+    names = names_of([removal.node_name for removal in removals])
+    operation = short_id(q.record.leaving[0].operation_id)
+    answer.reason = f"remove {names}: emptied by consolidation (operation {operation})"
+
+
+def _begin(q: Question, answer: Answer) -> Iterator[Check]:
+    report = evaluated(q, q.snapshot.players_of)
+    answer.refusals, answer.consolidation = report.refusals, report
+    yield from report.checks
+    if report.plan is None:
+        return
+    yield backed_off(q.record.removal_failures, q.record.removal_backoff_until, q.now)
+    if report.plan.sources:
+        yield from _empty(q, answer, report, report.plan)
+    else:
+        yield from _remove(q, answer, report.plan)
+
+
+def _remove(q: Question, answer: Answer, plan: ConsolidationPlan) -> Iterator[Check]:
+    """The first path: what is empty goes, as many as may go at once; the others leave after them."""
+    record = note_leaving(q.record, plan.empties, q.operation_id, q.settings, q.now)
+    removals, refusals = choose_leaving(q.snapshot, record, q.settings, q.now)
+    answer.refusals += refusals
+    yield _some_can_go("an empty node can go", len(removals), refusals)
+    answer.removals, answer.reason = removals, _in_words(plan)
+
+
+def _empty(
+    q: Question, answer: Answer, report: ConsolidationReport, plan: ConsolidationPlan
+) -> Iterator[Check]:
+    """The second path: pods are moved first."""
+    plan, over = within_budgets(q, report, plan)
+    asked = len(plan.sources)
+    says = f"{count_of(asked, 'node')} may be emptied" + (f", no more: {over}" if over else "")
+    yield Check("within budget", asked > 0, says, Values(asked, 1))
+    least = q.settings.consolidation.least_savings(plan.cost_before)
+    saved, required = two_prices(plan.savings_per_hour, least)
+    says = f"{saved} {plan.currency}/h are saved within the budgets, {required} are required"
+    yield Check(
+        "still worth it",
+        plan.savings_per_hour >= least,
+        says,
+        Values(float(plan.savings_per_hour), float(least)),
+    )
+    answer.consolidation = replace(report, plan=plan)
+    answer.slots, answer.reason = plan.slots, _in_words(plan)
+
+
+def _some_can_go(name: str, count: int, refusals: tuple[Refusal, ...]) -> Check:
+    if count:
+        return Check(name, True, f"{count} can go", Values(count, 1))
+    first = next(iter(refusals), None)
+    says = f"{first.node_name}: {first.reason}" if first else "nothing is leaving"
+    return Check(name, False, says, Values(0, 1, first.node_name if first else ""))
+
+
+def _in_words(plan: ConsolidationPlan) -> str:
+    nodes = names_of([one.node_name for one in (*plan.sources, *plan.empties)])
+    saves = f"saves {a_price(plan.savings_per_hour)} {plan.currency}/h"
+    if not plan.sources:
+        return f"consolidation: remove {nodes}, empty and idle; {saves}"
+    launched = f", {len(plan.slots)} launched first" if plan.slots else ""
+    return f"consolidation: empty {nodes} by {count_of(len(plan.moves), 'move')}{launched}; {saves}"

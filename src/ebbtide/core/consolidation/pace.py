@@ -1,5 +1,5 @@
-"""How often consolidation may act: a cooldown that doubles while it is fruitless, evictions in an hour, and
-whether demand is settled enough to repack.
+"""How often and how much consolidation may act: a cooldown that doubles while it is fruitless, evictions in
+an hour, whether demand is settled enough to repack, and how many nodes the budgets let it empty.
 
 Cooldown and evictions are counted before anything is done: a crash can only make it wait longer than it
 would have to. Consolidation saves only until the demand returns that its nodes were launched for. Then
@@ -10,12 +10,18 @@ a node, the pending ones among them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 
+from ebbtide.core.nodes import gates
+from ebbtide.core.nodes.budgets import allowed
+from ebbtide.core.nodes.question import Question
 from ebbtide.core.words import a_while
+from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Check, Values
-from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationSettings
+from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport, ConsolidationSettings
 from ebbtide.model.operation import Consolidate, Move, MoveState
 from ebbtide.model.record import Demand, Record
 from ebbtide.model.settings import Settings
@@ -32,18 +38,6 @@ def wait_seconds(record: Record, rules: ConsolidationSettings) -> int:
     longest = max(rules.cooldown_seconds, rules.backoff_max_seconds)
     doublings = min(record.consolidations_in_vain, _MOST_DOUBLINGS)
     return min(longest, rules.cooldown_seconds << doublings)
-
-
-def cooled_down(record: Record, rules: ConsolidationSettings, now: int) -> Check:
-    last, wait = record.last_consolidation_at, wait_seconds(record, rules)
-    if not last or now - last >= wait:
-        over = f"the cooldown of {a_while(wait)} is over" if last else "none before"
-        return Check("cooled down", True, over, Values(now - last if last else None, wait))
-    cooldown = a_while(rules.cooldown_seconds)
-    says = f"the last consolidation was {a_while(now - last)} ago, the cooldown is {cooldown}"
-    if vain := record.consolidations_in_vain:
-        says += f", {a_while(wait)} after {vain} without result (too few of their nodes were removed so far)"
-    return Check("cooled down", False, says, Values(now - last, wait))
 
 
 def charge_cooldown(record: Record, plan: ConsolidationPlan, now: int) -> Record:
@@ -140,3 +134,60 @@ def _largest_rise(amounts: Sequence[int]) -> float:
         if amount:
             rise = max(rise, (amount - low) / amount)
     return rise
+
+
+def within_budgets(
+    q: Question, report: ConsolidationReport, plan: ConsolidationPlan
+) -> tuple[ConsolidationPlan, str]:
+    """The plan with as many sources as the budgets let go, and the budget that keeps back the rest: what is
+    emptied is on its way out. A plan that launches nodes is taken as a whole or not at all. How many may
+    be removed at the same time is another matter, and asked when each of them is."""
+    kept: set[str] = set()
+    over = ""
+    budgets = _Budgets(q)
+    for source in plan.sources:
+        why = budgets.why_over(source.pool)
+        if not why:
+            kept.add(source.node_name)
+        over = over or why
+    if not over:
+        return plan, ""
+    if plan.slots:
+        kept.clear()
+    costs = {node.node_name: node.cost_per_hour for node in report.nodes}
+    stays = [costs.get(one.node_name) or Decimal(0) for one in plan.sources if one.node_name not in kept]
+    trimmed = replace(
+        plan,
+        sources=tuple(source for source in plan.sources if source.node_name in kept),
+        moves=tuple(move for move in plan.moves if move.from_node in kept),
+        cost_after=plan.cost_after + sum(stays),
+    )
+    return trimmed, over
+
+
+class _Budgets:
+    """How many more nodes may be emptied now, by the budgets of the cluster and of each pool. Counted down:
+    on a large cluster each of thousands of nodes is asked for."""
+
+    def __init__(self, q: Question) -> None:
+        workers, going = q.snapshot.cluster.workers, gates.in_disruption(q.record)
+        there = Counter(node.pool for node in workers)
+        leaving = Counter(one.pool for one in going)
+        reason = RemovalReason.UNDERUTILISED
+        self._cluster = allowed(q.settings.budgets, "", reason, len(workers), len(going), q.now)
+        self._pools = {
+            pool.name: allowed(pool.budgets, pool.name, reason, there[pool.name], leaving[pool.name], q.now)
+            for pool in q.settings.pools
+        }
+        self._taken: Counter[str] = Counter()
+
+    def why_over(self, pool: str) -> str:
+        """The budget that does not let one more node of this pool go; empty where one may, which then counts
+        as taken."""
+        if self._taken.total() >= self._cluster.count:
+            return self._cluster.says
+        room = self._pools.get(pool)
+        if room is not None and self._taken[pool] >= room.count:
+            return room.says
+        self._taken[pool] += 1
+        return ""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from ebbtide.core.consolidation.strategy import consolidate
+from ebbtide.core.consolidation.evaluate import consolidate
 from ebbtide.core.nodes import gates, headroom
 from ebbtide.core.nodes.capacity import coming_slots, count_against_max, missing_by_pool, standing
 from ebbtide.core.nodes.extending import can_launch, cooled_down, launch_backoff, nothing_leaves

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from ebbtide.core.consolidation.pace import cooled_down, wait_seconds
+from ebbtide.core.consolidation.evaluate import cooled_down
+from ebbtide.core.consolidation.pace import wait_seconds
 from ebbtide.core.operations.facts import Part, part_name, parts
 from ebbtide.core.prices import CostPoint, cost_point, price_of
 from ebbtide.core.words import a_while, count_of
