@@ -13,6 +13,7 @@ from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.entrypoints.api.site import Site
 from ebbtide.model.events import CostNoted
 from ebbtide.model.forecast import STEP_SECONDS, STEPS_A_DAY, ForecastSettings
+from ebbtide.model.headroom import HeadroomSeen
 from ebbtide.narrate import entry_of
 from ebbtide.simulator.world.clock import VirtualClock
 from tests.builders import POOL, make_node, make_settings, make_snapshot
@@ -35,7 +36,12 @@ def office(days: int) -> Site:
         demand = {POOL: (pods, pods * 500, pods * 512)}
         fact = CostNoted({"EUR": "0.10"}, 0, 1, 0, demand=demand, demandSince=at)
         shown.store.append([entry_of(f"{at:012d}", at + STEP_SECONDS, fact, "demand")])
+    seen = (HeadroomSeen(AHEAD, 10, 8),)
+    shown.store.write(replace(shown.store.load(), headroom=seen, ticked_at=SEVEN), None)
     return replace(shown.site(), settings=make_settings(forecast=ForecastSettings(enabled=True)))
+
+
+AHEAD = "2 nodes ahead of 08:00 UTC, expected 12 to 16 pods in pool workers"
 
 
 def chart(page: Page) -> Locator:
@@ -56,6 +62,7 @@ def test_the_chart_of_now_goes_on_into_the_next_hours_with_the_band_of_expected_
         expect(found.locator(".trend-values")).to_contain_text(
             re.compile(r"next 2 h: \d+ to \d+ pods expected")
         )
+        expect(page.get_by_text(f"{AHEAD}: room for 8 of 10, 2 missing")).to_be_visible()
         found.locator(".trend").focus()
         page.keyboard.press("ArrowRight")
         expect(found.locator(".trend-values")).to_contain_text(re.compile(r"pods expected$"))

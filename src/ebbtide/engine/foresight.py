@@ -124,16 +124,16 @@ class Foresight(Observers):
         cpu, memory = max(ceil(of.cpu_milli / of.pods), 1), max(ceil(of.memory_mib / of.pods), 1)
         low, high = ceil(outlook.peak.low - 1e-9), ceil(outlook.peak.high - 1e-9)
         count = min(max(high - now.pods, 0), MOST_PODS)
-        nodes = count_of(_nodes(pool, count, cpu, memory), "node")
-        expected = f"expected {low} to {high} pods in pool {pool.name}"
-        says = f"{nodes} ahead of {time_of_day(outlook.at)}, {expected}"
+        nodes = count_of(_nodes(pool, count, cpu, memory), "node") if count else "nothing"
+        pods = count_of(high, "pod") if low == high else f"{low} to {high} pods"
+        says = f"{nodes} ahead of {time_of_day(outlook.at)}, expected {pods} in pool {pool.name}"
         return Headroom(cpu, memory, count, pool.name, expected=says)
 
 
 def _too_little(series: Series) -> str:
     least, has = LEAST_DAYS * STEPS_A_DAY + STEPS_AN_HOUR, len(series.pods)
     if has < least:
-        return f"off, {a_while(has * STEP_SECONDS)} of demand are noted and it takes {LEAST_DAYS} days"
+        return f"off, demand is noted for {a_while(has * STEP_SECONDS)} and it takes {LEAST_DAYS} days"
     if series.known < LEAST_KNOWN:
         return f"off, demand is known for only {series.known:.0%} of the last week"
     return ""

@@ -68,7 +68,7 @@ def test_room_is_asked_for_before_the_morning_and_said_in_words() -> None:
     foresight = watched(a_store(), until=EIGHT - 900)
     at = MIDNIGHT + DAYS * DAY + EIGHT - 900
     found = room(foresight.expecting(SETTINGS, seen(at, 2)))
-    says = "2 nodes ahead of 08:00 UTC, expected 12 to 12 pods in pool workers"
+    says = "2 nodes ahead of 08:00 UTC, expected 12 pods in pool workers"
     assert found == Headroom(500, 512, 10, POOL, expected=says)
 
 
@@ -76,7 +76,11 @@ def test_what_has_come_already_needs_no_more_room() -> None:
     foresight = watched(a_store(), until=EIGHT - 900)
     at = MIDNIGHT + DAYS * DAY + EIGHT - 900
     assert room(foresight.expecting(SETTINGS, seen(at + 60, 9))).count == 3
-    assert room(foresight.expecting(SETTINGS, seen(at + 120, 30))).count == 0
+    enough = room(foresight.expecting(SETTINGS, seen(at + 120, 30)))
+    assert (enough.count, enough.expected) == (
+        0,
+        "nothing ahead of 08:00 UTC, expected 12 pods in pool workers",
+    )
 
 
 def test_settings_stay_the_same_value_while_nothing_changes() -> None:
@@ -105,9 +109,9 @@ def test_a_short_past_prepares_nothing_and_says_why() -> None:
     foresight = watched(a_store(), days=2)
     found = room(foresight.expecting(SETTINGS, seen(MIDNIGHT + 2 * DAY, 2)))
     assert found.count == 0
-    assert found.expected == "forecast for pool workers: off, 2 days of demand are noted and it takes 7 days"
+    assert found.expected == "forecast for pool workers: off, demand is noted for 2 days and it takes 7 days"
     fresh = Foresight(a_store(), SETTINGS, lambda: "1")
-    assert "off, 0 s of demand" in room(fresh.expecting(SETTINGS, seen(MIDNIGHT, 2))).expected
+    assert "off, demand is noted for 0 s" in room(fresh.expecting(SETTINGS, seen(MIDNIGHT, 2))).expected
 
 
 def test_a_past_with_gaps_prepares_nothing_and_says_why() -> None:
@@ -140,7 +144,7 @@ def test_a_pool_that_stops_repeating_itself_is_off_again() -> None:
             foresight.looked(seen(at, office(moved)), Record())
         if day in (DAYS - 1, 19):
             asked[day] = room(foresight.expecting(SETTINGS, seen(at + STEP_SECONDS, 2))).expected
-    assert "expected 2 to 2 pods" in asked[DAYS - 1]
+    assert "expected 2 pods" in asked[DAYS - 1]
     assert "off, over the last 7 days a constant headroom" in asked[19]
 
 

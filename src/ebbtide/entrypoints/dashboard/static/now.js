@@ -97,7 +97,7 @@ export function now(main, { say, refresh, drawn }) {
 
   function headroom() {
     if (!status.headroom.length) return [];
-    return [h("h3", {}, "Headroom"), h("ul", { class: "steps" }, status.headroom.map((each) => h("li", { class: each.missing ? "warn" : "" },
+    return [h("h2", {}, "Headroom"), h("ul", { class: "steps" }, status.headroom.map((each) => h("li", { class: each.missing ? "warn" : "" },
       `${each.says}: ${each.wanted ? `room for ${each.there} of ${each.wanted}` : "not now"}${each.missing ? `, ${each.missing} missing` : ""}`)))];
   }
 
