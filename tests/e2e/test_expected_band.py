@@ -49,8 +49,7 @@ def chart(page: Page) -> Locator:
     return page.locator("section.card").filter(has=heading)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [WIDE, NARROW])
+@pytest.mark.parametrize(("width", "scheme"), [(WIDE, "light"), (NARROW, "dark")])
 def test_the_chart_of_now_goes_on_into_the_next_hours_with_the_band_of_expected_pods(
     browser: Browser, width: int, scheme: Scheme
 ) -> None:

@@ -44,8 +44,7 @@ def test_before_one_is_published_the_page_says_how_to_get_a_backtest(browser: Br
         assert only_said("/scaling/savings/summary", watched.errors)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [WIDE, NARROW])
+@pytest.mark.parametrize(("width", "scheme"), [(WIDE, "light"), (NARROW, "dark")])
 def test_the_front_of_the_last_backtest_is_a_chart_with_today_marked_and_the_saving_a_month(
     browser: Browser, width: int, scheme: Scheme
 ) -> None:
