@@ -4,8 +4,10 @@
 
 The demo runs as `ebbtide demo` runs it. The page itself notes when the panel, the event, the timeline and the
 banner of each fault come (`tests/e2e/faults.py`), so the driver of the browser is not part of it. Each is to
-be there within 2 s; a busy machine takes longer. Also printed: the first paint of each page, how much it
-jumps, and how many bytes of scripts and styles it loads.
+be there within 2 s; a busy machine takes longer. The first paint of each page is to come within 1 s: the best
+of a few loads counts, since others may use the machine. Where it does not, the exit code is 1. Also printed:
+how much each page jumps, and how many bytes of scripts and styles it loads
+(`test_pages_are_light_ask_nobody_else_and_do_not_jump` asks for both).
 """
 
 from __future__ import annotations
@@ -17,12 +19,15 @@ from playwright.sync_api import Browser, Page, expect
 from ebbtide.entrypoints.cli.demo_page import SPEED, demo_served
 from ebbtide.simulator.run.live import Live
 from tests.e2e.faults import FAULTS, WITHIN_SECONDS, all_seen, watch
-from tests.e2e.pages import opened
+from tests.e2e.pages import Watched, opened
 from tests.servers.chromium import chromium
 from tests.servers.control_plane import Unavailable
 
 PAGES = ("now", "why", "money", "sleep")
 MOST_STEPS = 800
+LOADS = 5
+PAINT_MS = 1000
+"""On loopback, until something is painted."""
 LOADED = """() => new Promise((resolve) => {
   let shift = 0;
   new PerformanceObserver((list) => {
@@ -53,14 +58,7 @@ def measure(browser: Browser, url: str, live: Live, rounds: int) -> int:
     late = 0
     with opened(browser, url) as watched:
         expect(watched.page.locator("#live")).to_have_text("live")
-        for name in PAGES:
-            watched.show(name)
-            watched.page.reload()
-            found = watched.page.evaluate(LOADED)
-            print(
-                f"{name}: first paint after {found['paint']:.0f} ms, layout shift {found['shift']:.4f}, "
-                f"{found['bytes'] / 1000:.0f} kB of scripts and styles"
-            )
+        slow = [name for name in PAGES if first_paint(watched, name) > PAINT_MS]
         watched.show("now")
         for _ in range(rounds):
             for fault in FAULTS:
@@ -69,7 +67,24 @@ def measure(browser: Browser, url: str, live: Live, rounds: int) -> int:
                 print(f"{fault}: " + ", ".join(f"{what} after {ms} ms" for what, ms in seen.items()))
                 finish(live)
     print(f"{rounds * len(FAULTS) - late} of {rounds * len(FAULTS)} faults were shown within 2 s")
-    return 0
+    print(f"first paint within {PAINT_MS} ms: " + (f"MISSED by {', '.join(slow)}" if slow else "every page"))
+    return 1 if slow else 0
+
+
+def first_paint(watched: Watched, name: str) -> float:
+    """Milliseconds, the best of a few loads."""
+    watched.show(name)
+    loads = []
+    for _ in range(LOADS):
+        watched.page.reload()
+        loads.append(watched.page.evaluate(LOADED))
+    paints = sorted(load["paint"] for load in loads)
+    shift = max(load["shift"] for load in loads)
+    print(
+        f"{name}: first paint after {paints[0]:.0f} ms at best, {paints[LOADS // 2]:.0f} ms usually, "
+        f"layout shift {shift:.4f}, {loads[0]['bytes'] / 1000:.0f} kB of scripts and styles"
+    )
+    return float(paints[0])
 
 
 def press(page: Page, fault: str) -> dict[str, int]:

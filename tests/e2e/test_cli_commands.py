@@ -100,7 +100,7 @@ def test_a_decision_is_explained_and_replayed(shell: Shell) -> None:
     told = shell.run("explain", name).out
     assert f"decision {name}" in told
     assert "✗ idle long enough" in told
-    assert "IDLE_DOWN_SEC is 10 min" in told
+    assert "idle_down_sec is 10 min" in told
     assert shell.run("explain", "last").out == told
     assert json.loads(shell.run("explain", name, "--json").out)["id"] == name
     assert shell.run("replay", name).out.startswith(f"equal: decision {name} comes out the same")

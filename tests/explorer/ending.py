@@ -32,7 +32,7 @@ def what_is_wrong_at_the_end(stage: Stage, scene: Scene, actors: Sequence[Actor]
             found.append(f"instance {machine.instance.id} is left without a node")
     ready = sum(1 for node in workers if node.ready)
     if ready < scene.settings.min_workers:
-        found.append(f"{ready} workers are ready, MIN_WORKERS is {scene.settings.min_workers}")
+        found.append(f"{ready} workers are ready, min_workers is {scene.settings.min_workers}")
     if scene.serves and ready < scene.settings.max_workers:
         waiting = [pod.full_name for pod in world.inventory.pods.values() if pod.waiting]
         found += [f"{name} still waits" for name in waiting]

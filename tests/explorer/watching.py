@@ -55,7 +55,7 @@ def _over_maximum(stage: Stage, before: Record | None, after: Record) -> Iterato
     alive = sum(1 for machine in machines if machine.ours and machine.instance.alive)
     reserved = sum(1 for slot in expected_slots(after) if slot.key not in keys and not slot.instance_id)
     if alive + reserved > stage.settings.max_workers:
-        yield f"{alive} instances and {reserved} reserved, MAX_WORKERS is {stage.settings.max_workers}"
+        yield f"{alive} instances and {reserved} reserved, max_workers is {stage.settings.max_workers}"
 
 
 def wrong_with_acknowledgement(stage: Stage, notice: SpotNotice) -> Iterator[str]:

@@ -9,12 +9,13 @@ from decimal import Decimal
 import pytest
 from fastapi.testclient import TestClient
 
+from ebbtide.core.prices import EC2
 from ebbtide.core.scale_to_zero.savings import fold
 from ebbtide.core.scale_to_zero.wake import KEPT_WAKES
 from ebbtide.engine.scale_to_zero.context import read_stretch
 from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.cli.demo_page import demo_live, demo_site
-from ebbtide.model.events import FaultStruck, PolicyStep
+from ebbtide.model.events import CostNoted, FaultStruck, PolicyStep
 from ebbtide.model.log import LogKind
 from ebbtide.model.node import Market
 from ebbtide.narrate import fact_in, facts_in
@@ -46,6 +47,21 @@ def survive(live: Live, fault: str) -> None:
         if live.situation is not None and live.situation.over:
             return
     raise AssertionError(f"{fault} was not over: {live.situation and live.situation.lines}")
+
+
+def test_the_month_claims_no_pending_pods_that_it_does_not_know() -> None:
+    """Of its costs one in 15 minutes is kept: pods pending for seconds filled the chart for hours."""
+    live = demo_live(1, NOW)
+    costs = facts_in(live.ports.store.read_log([LogKind.COST], limit=500), CostNoted)
+    assert len(costs) == 500
+    assert {cost.pending for cost in costs} == {None}
+
+
+def test_every_node_is_of_a_type_that_the_cloud_of_the_demo_has(live: Live) -> None:
+    """The control plane was of a type of Hetzner's, in a zone of EC2."""
+    nodes = live.stage.world.view().nodes
+    assert any(node.control_plane for node in nodes)
+    assert {node.instance_type for node in nodes} <= set(EC2)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from ebbtide.core.prices import CostPoint
 from ebbtide.core.scale_to_zero.savings import Saved, SavingsDay
 from ebbtide.entrypoints.report.collect import ReportData, collect, period_of
 from ebbtide.entrypoints.report.page import page
-from ebbtide.model.events import EffectDone, EffectKind, Event
+from ebbtide.model.events import EffectDone, EffectKind, Event, OperationClosed, OperationKind
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import RemovalState, SpotEnd
 from ebbtide.narrate import entry_of, facts_in
@@ -75,6 +76,50 @@ def test_a_node_that_was_gone_in_the_middle_of_its_drain_counts_as_removed() -> 
     before = make_scale_down(make_removal(state=RemovalState.DRAINING), make_removal("b1"))
     after = make_scale_down(make_removal(state=RemovalState.GONE), make_removal("b1"))
     assert told(*transitions(before, after)).done.nodes_removed == 1
+
+
+def ended(number: int, **parts: Any) -> OperationClosed:
+    kind = parts.pop("operation", OperationKind.SCALE_UP)
+    return OperationClosed(f"op-{number}", kind, True, START - 60, **parts)
+
+
+def test_nodes_are_counted_by_the_ends_of_operations_where_the_log_has_no_steps() -> None:
+    """A month of the demo had 981 scale-ups and 14 nodes: the steps of all but the last hour are not kept."""
+    taken = {"operation": OperationKind.INTERRUPTION, "instance_id": "i-7"}
+    figures = told(
+        ended(1, ready=("a1", "a2")),
+        ended(2, ready=("a3",)),
+        ended(3, operation=OperationKind.SCALE_DOWN, removed=("a1",), gone_already=("a2",)),
+        ended(4, operation=OperationKind.CONSOLIDATION, emptied=("a3",), moved=5),
+        ended(5, removed=("a9",), **taken),
+    )
+    done = figures.done
+    assert (done.nodes_added, done.nodes_removed, done.evictions, done.spot_notices) == (3, 3, 5, 1)
+    assert done.without_steps == 2
+    assert "Of 2 operations that removed nodes, the log has the end and not the single steps" in page(figures)
+
+
+def test_a_node_with_its_steps_and_the_end_of_its_operation_counts_once() -> None:
+    before = make_scale_down(make_removal(state=RemovalState.DRAINING), make_removal("b1"))
+    after = make_scale_down(make_removal(state=RemovalState.GONE), make_removal("b1"))
+    figures = told(*transitions(before, after), closed(after, True))
+    assert figures.done.nodes_removed == 1
+
+
+def test_sums_above_one_have_cents_and_no_more() -> None:
+    figures = told()
+    points = (
+        CostPoint(START, {"USD": Decimal("9.918720")}),
+        CostPoint(START + 30, {"USD": Decimal("0.084672")}),
+    )
+    saved = Saved("USD", "", Decimal("1012.345678"), Decimal("347.612345"), Decimal("0.123456"))
+    day = SavingsDay("2026-11-02", money=(saved,))
+    text = page(replace(figures, currency="USD", points=points, days=(day,), paid=Decimal("3.14159")))
+    assert not re.search(
+        r"[1-9]\d*\.\d{3,}(?! ?%)", re.sub(r"<(svg|style).*?</\1>", "", text, flags=re.DOTALL)
+    )
+    for shown in ("3.14 USD", "0.0847 USD", "9.92 USD", "1012.35 USD", "347.61 USD"):
+        assert shown in text
 
 
 def test_entries_of_an_older_version_are_not_counted_and_that_is_said() -> None:

@@ -52,7 +52,7 @@ OF_NODES = (
         ("unit:tests/unit/rows",),
     ),
     Mutant(
-        "the rest may reach CPU_UP",
+        "the rest may reach cpu_up",
         "load_on",
         "after < settings.cpu_up",
         "after <= 1",

@@ -55,7 +55,7 @@ def must_launch(moment: Moment) -> Ruling:
     if not open_pools:
         return either("at the maximum")
     if moment.cpu is not None and moment.cpu > settings.cpu_up:
-        return yes("CPU is above CPU_UP")
+        return yes("CPU is above cpu_up")
     waiting = [pod for pod in moment.pods if pod.full_name in set(pending(moment))]
     stuck = [pod for pod in waiting if not _has_room(moment, pod)]
     helped = [pod for pod in stuck if _plain(pod) and _any_type_takes(moment, pod, len(open_pools))]

@@ -28,7 +28,7 @@ def idle_enough(moment: Moment) -> Ruling:
     """ "Average CPU < CPU_DOWN; No pending pods; Cluster has been idle for IDLE_DOWN_SEC"."""
     settings = moment.settings
     if moment.cpu is None or not moment.cpu < settings.cpu_down:
-        return no(f"CPU {moment.cpu}, CPU_DOWN {settings.cpu_down}")
+        return no(f"CPU {moment.cpu}, cpu_down {settings.cpu_down}")
     if pending(moment):
         return no("pods are pending")
     if not moment.idle_since or moment.now - moment.idle_since < settings.idle_down_seconds:
@@ -49,7 +49,7 @@ def must_release(moment: Moment) -> Ruling:
     """ "a scale-down is released when CPU is above CPU_UP"."""
     if moment.cpu is None:
         return either("the CPU is not known")
-    return yes("hot") if moment.cpu > moment.settings.cpu_up else no("not above CPU_UP")
+    return yes("hot") if moment.cpu > moment.settings.cpu_up else no("not above cpu_up")
 
 
 @rule("rows 28, 29", "yes", "no", "either")
@@ -71,4 +71,4 @@ def rest_carries_load(moment: Moment, removing: Collection[str]) -> Ruling:
         return no(f"CPU would be {least:.4f}")
     if most < moment.settings.cpu_up * (1 - 1e-9):
         return yes("the rest carries it")
-    return either("it depends on what stays on cordoned nodes, or is just at CPU_UP")
+    return either("it depends on what stays on cordoned nodes, or is just at cpu_up")

@@ -37,7 +37,7 @@ def keeps_minimum(moment: Moment, removing: Collection[str]) -> Ruling:
     """ "workerCount - toRemove >= minWorkers"."""
     left = staying(moment, removing)
     if len(left) < moment.settings.min_workers:
-        return no(f"{len(left)} would be left, MIN_WORKERS is {moment.settings.min_workers}")
+        return no(f"{len(left)} would be left, min_workers is {moment.settings.min_workers}")
     concerned = {node.pool for node in moment.nodes if node.name in removing}
     for pool in moment.settings.pools:
         in_pool = sum(node.pool == pool.name for node in left)
@@ -68,7 +68,7 @@ def within_maximum(moment: Moment, launched: Iterable[str]) -> Ruling:
     new = list(launched)
     total = moment.alive + len(moment.coming) + len(new)
     if total > moment.settings.max_workers:
-        return no(f"{total} nodes, MAX_WORKERS is {moment.settings.max_workers}")
+        return no(f"{total} nodes, max_workers is {moment.settings.max_workers}")
     for pool in moment.settings.pools:
         there = moment.alive_in.get(pool.name, 0) + sum(one.pool == pool.name for one in moment.coming)
         if (

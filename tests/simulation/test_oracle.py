@@ -66,7 +66,7 @@ def test_the_witness_speaks_up_when_an_act_is_forbidden() -> None:
     said = [one for one in stage.checker.violations if "the documents forbid" in one]
     assert len(said) == 2
     assert "outside our pools" in said[0]
-    assert "MAX_WORKERS is 1" in said[1]
+    assert "max_workers is 1" in said[1]
 
 
 def test_no_rule_of_the_oracle_imports_what_it_judges() -> None:

@@ -252,7 +252,7 @@ def a_pod_is_evicted_from_a_node_that_was_given_back() -> list[str]:
 # -- what must stay -----------------------------------------------------------------------------------
 
 
-@breaks(MINIMUM, "MIN_WORKERS is 2")
+@breaks(MINIMUM, "min_workers is 2")
 def fewer_stay_than_the_minimum() -> list[str]:
     scene = Scene()
     scene.intend(scene.workers[0], scene.workers[1])
@@ -299,7 +299,7 @@ def a_budget_of_the_cluster_is_exceeded() -> list[str]:
     return scene.said
 
 
-@breaks(LIMITS, "MAX_WORKERS is 4")
+@breaks(LIMITS, "max_workers is 4")
 def more_is_launched_than_the_maximum() -> list[str]:
     scene = Scene()
     for key in ("one", "two"):
@@ -307,7 +307,7 @@ def more_is_launched_than_the_maximum() -> list[str]:
     return scene.said
 
 
-@breaks(LIMITS, "reserved, MAX_WORKERS is 4")
+@breaks(LIMITS, "reserved, max_workers is 4")
 def more_is_reserved_than_the_maximum() -> list[str]:
     stage = stage_with()
     slots = tuple(Slot(f"k{number}", "general", "a", "small") for number in range(2))

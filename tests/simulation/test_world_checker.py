@@ -166,7 +166,7 @@ def test_going_below_the_minimum_and_emptying_a_zone_are_seen(scene: Scene) -> N
     assert scene.said == [f"removing {alone.name} empties zone b"]
     scene.intend(alone, one)
     assert scene.said[1:] == [
-        f"removing {one.name} leaves 1 ready workers, MIN_WORKERS is 2",
+        f"removing {one.name} leaves 1 ready workers, min_workers is 2",
         "2 of 3 workers are leaving at once, the budget is 1",
     ]
     assert two.ready
@@ -192,13 +192,13 @@ def test_nodes_lost_long_ago_do_count(scene: Scene) -> None:
     scene.world.plan(scene.world.now, "machine-dies", instance_of(scene.workers[2]))
     scene.wait(300)
     scene.intend(scene.workers[0])
-    assert scene.said == [f"removing {scene.workers[0].name} leaves 1 ready workers, MIN_WORKERS is 2"]
+    assert scene.said == [f"removing {scene.workers[0].name} leaves 1 ready workers, min_workers is 2"]
 
 
 def test_more_instances_than_the_maximum_are_seen(scene: Scene) -> None:
     for number in range(2):
         scene.cloud.launch(Launch(Slot(f"k{number}", "general", "a", "cpx32"), "op"))
-    assert scene.said == ["5 instances, MAX_WORKERS is 4"]
+    assert scene.said == ["5 instances, max_workers is 4"]
 
 
 def test_two_instances_for_one_slot_are_seen(scene: Scene) -> None:

@@ -111,7 +111,7 @@ def test_the_first_line_says_how_far_the_simulation_is_off() -> None:
     assert [(one.what, round(one.off, 3), one.doubtful) for one in found] == [
         ("node-hours", -0.048, False), ("waiting", -0.4, True),
     ]  # fmt: skip
-    assert calibration(found).endswith("more than 10 % off in waiting: take the rows with care")
+    assert calibration(found).endswith("more than 10% off in waiting: take the rows with care")
     assert "+0.0%" in calibration([Agreement("waiting", 0, 0)])
     assert "nothing to compare with" in calibration([Agreement("waiting", 0, 9)])
     assert calibration(()) == "calibration: not possible, the recording says nothing of nodes and waiting"

@@ -22,7 +22,7 @@ def test_each_budget_is_told_with_its_scope_its_use_and_when_it_changes() -> Non
     lines = budget_lines(settings, GOING, NOON)
     assert [budget_text(line, NOON).plain for line in lines] == [
         "10% of the workers, or 1; 2 of 3 leaving",
-        "20 % from '0 9 * * mon-fri' in UTC for 8h; 2 of 6 leaving, for another 5 h",
-        "pool gpu: 10 %; 1 leaving",
+        "20% from '0 9 * * mon-fri' in UTC for 8h; 2 of 6 leaving, for another 5 h",
+        "pool gpu: 10%; 1 leaving",
         "pool gpu: 0 nodes from '0 22 * * *' in UTC for 1h; not now, begins in 10 h",
     ]

@@ -70,7 +70,7 @@ def test_a_share_is_rounded_up_and_a_count_is_a_count(
 def test_the_most_restrictive_budget_that_applies_is_the_one_that_is_named() -> None:
     budgets = (RemovalBudget(5), RemovalBudget(20, percent=True), RemovalBudget(1, reasons=(REBALANCE,)))
     assert allowed(budgets, "", IDLE, 20, 1, NOW) == Allowance(
-        3, "1 of at most 4 are leaving; budget of the cluster: 20 %"
+        3, "1 of at most 4 are leaving; budget of the cluster: 20%"
     )
     assert allowed(budgets, "gpu", REBALANCE, 20, 1, NOW) == Allowance(
         0, "1 of at most 1 are leaving; budget of pool gpu: 1 nodes for rebalance"
@@ -96,7 +96,7 @@ def test_a_budget_holds_from_its_time_for_its_duration_in_its_zone() -> None:
 def test_a_budget_is_told_as_it_was_written() -> None:
     window = CronWindow("@daily", "UTC", 5430)
     assert described(RemovalBudget(10, True, (IDLE, EMPTY), window)) == (
-        "10 % for idle, empty from '@daily' in UTC for 1h30m30s"
+        "10% for idle, empty from '@daily' in UTC for 1h30m30s"
     )
     assert described(RemovalBudget(2)) == "2 nodes"
 

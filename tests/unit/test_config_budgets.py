@@ -53,7 +53,7 @@ def test_a_pool_has_budgets_of_its_own_and_they_are_shown() -> None:
     assert config.settings.pools[0].budgets == (RemovalBudget(1),)
     assert config.settings.budgets == (RemovalBudget(50, True, (RemovalReason.IDLE,)),)
     shown = {found.key: (found.value, found.origin) for found in config.effective}
-    assert shown["budgets"] == (["50 % for idle"], "environment BUDGETS")
+    assert shown["budgets"] == (["50% for idle"], "environment BUDGETS")
     assert shown["pools"][0] == ["a: cpx22 in z; on-demand; 0 or more; budget 1 nodes"]
 
 

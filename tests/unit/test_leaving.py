@@ -115,7 +115,7 @@ def test_as_many_as_the_gates_allow_go_at_once() -> None:
     assert names == ["a1"]
     assert reasons["b1"].startswith("2 asked for, 1 may go")
     names, reasons = chosen(snapshot, record_of("a1", "b1"), replace(SETTINGS, min_workers=3))
-    assert reasons == {"b1": "2 ready workers would be left, MIN_WORKERS is 3"}
+    assert reasons == {"b1": "2 ready workers would be left, min_workers is 3"}
 
 
 def test_the_last_node_stays() -> None:
@@ -124,7 +124,7 @@ def test_the_last_node_stays() -> None:
     one_zone = make_snapshot(make_nodes("a1", "a2"))
     assert chosen(one_zone, record_of("a1", "a2"), settings) == (
         ["a1"],
-        {"a2": "0 ready workers would be left, min_nodes is 1"},
+        {"a2": "0 ready workers would be left, consolidation.min_nodes is 1"},
     )
 
 
@@ -135,8 +135,8 @@ def test_the_last_node_stays() -> None:
         ({"uid": "new"}, {}, "it is not the node it was"),
         ({"unschedulable": True, "owner": None}, {}, "it was cordoned by someone else"),
         ({"owner": Ownership("other", 1)}, {}, "it belongs to operation other"),
-        ({}, {"idle": 899}, "it has been empty for 14 min 59 s, min_idle is 15 min"),
-        ({}, {"emptied": ()}, "it has been empty for 0 s, min_idle is 15 min"),
+        ({}, {"idle": 899}, "it has been empty for 14 min 59 s, consolidation.min_idle_sec is 15 min"),
+        ({}, {"emptied": ()}, "it has been empty for 0 s, consolidation.min_idle_sec is 15 min"),
         (
             {},
             {"rests": (DrainBackoff("i-b1", NOW, "x"), DrainBackoff("i-a1", NOW, "failed"))},

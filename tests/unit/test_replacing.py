@@ -96,7 +96,7 @@ def test_what_keeps_a_node_is_asked_before_anything_is_launched() -> None:
             {},
         ),
         ("is skipped until", expired(), {"rests": (DrainBackoff("i-a1", NOW + 60, "why"),)}, {}),
-        ("MAX_WORKERS is 3", expired(), {}, {"max_workers": 3}),
+        ("max_workers is 3", expired(), {}, {"max_workers": 3}),
         ("its maximum is 3", expired(), {}, {"pools": (make_pool(expire_seconds=OLD, max_workers=3),)}),
         ("sleeps", expired(), {}, {"pools": (make_pool(expire_seconds=OLD, may_be_empty=True),)}),
         ("0 may go", expired(), {}, {"budgets": (RemovalBudget(0, reasons=(RemovalReason.EXPIRED,)),)}),
@@ -246,7 +246,7 @@ def test_a_ready_node_that_is_unwell_and_empty_is_replaced_where_the_minimum_nee
 def test_at_the_maximum_a_silent_node_goes_first_once_its_pods_have_ended() -> None:
     decision, _ = repair(silent([on("a1", **ENDED)]), max_workers=3)
     assert (decision.action, decision.slots) == (Action.REPAIR, ())
-    assert "MAX_WORKERS is 3" in why_kept(repair(silent([on("a1")]), max_workers=3))
+    assert "max_workers is 3" in why_kept(repair(silent([on("a1")]), max_workers=3))
 
 
 def test_pods_that_still_run_there_are_judged_by_the_drain_rules() -> None:

@@ -74,7 +74,7 @@ def test_the_least_used_goes_first_and_only_once_it_was_underused_for_long_enoug
     record = make_record(underused=(Emptied("uid-a1", NOW - 299), Emptied("uid-a2", NOW - 300)))
     chosen, refusals = choose(nodes, pods, record=record)
     assert chosen == ["a2"]
-    assert refusals["a1"] == "it has been underused for 4 min 59 s, IDLE_DOWN_SEC is 5 min"
+    assert refusals["a1"] == "it has been underused for 4 min 59 s, idle_down_sec is 5 min"
     assert refusals["a3"] == "75% of it is requested, underused is below 50%"
 
 

@@ -45,6 +45,10 @@ def count_of(number: int, noun: str, plural: str = "") -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
 
 
+def expected_nodes(number: int) -> str:
+    return f"{count_of(number, 'node')} {'exists or is' if number == 1 else 'exist or are'} expected"
+
+
 def notices_open(number: int) -> str:
     return f"{count_of(number, 'spot notice')} {'is' if number == 1 else 'are'} being answered"
 

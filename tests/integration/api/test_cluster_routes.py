@@ -90,6 +90,8 @@ def test_a_notice_in_progress_names_the_node_and_a_recommendation_takes_nothing_
     (shown,) = client.get("/api/v1/status").json()["spots"]
     node = live.look().node_of[spot.instance_id].name
     assert shown["reason"] == f"the cloud recommends to leave {node}, which it may take back soon"
+    states = {each["name"]: each["state"] for each in client.get("/api/v1/nodes").json()["nodes"]}
+    assert states[node] == "at risk", "nothing was taken back"
 
 
 def test_a_new_node_is_joining_from_its_first_moment_and_not_a_node_that_is_not_ready(
@@ -126,6 +128,9 @@ def test_every_worker_says_why_it_is_kept(live: Live, client: TestClient) -> Non
         node["name"]: each.get(node["name"], stopped[0]) for node in workers
     }
     assert all(node["kept_because"] == "" for node in nodes if not node["worker"])
+    at = client.get(f"/api/v1/decisions/{newest}").json()["at"]
+    assert {node["kept_at"] for node in workers} == {at}, "the same decision is not logged again"
+    assert {node["kept_at"] for node in nodes if not node["worker"]} == {None}
 
 
 def test_decisions_can_be_read_page_by_page_unfolded_and_replayed(live: Live, client: TestClient) -> None:

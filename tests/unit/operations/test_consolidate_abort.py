@@ -70,7 +70,7 @@ def test_it_is_given_up_after_a_long_time() -> None:
 def test_row_28_load_that_is_back_stops_it_at_once() -> None:
     (pod,) = pods_of("web")
     hot = replace(seen(pod), cpu=Reading(0.95, NOW))
-    assert stopped(planned(pod), hot).abort_reason == "CPU 0.95 is above CPU_UP 0.70"
+    assert stopped(planned(pod), hot).abort_reason == "CPU 0.95 is above cpu_up 0.70"
     warm = replace(seen(pod), cpu=Reading(0.70, NOW))
     step = consolidate.advance(planned(pod), at(warm, planned(pod)))
     assert step.state.abort_reason == ""

@@ -56,7 +56,8 @@ def test_a_break_in_what_was_seen_of_its_idle_time_keeps_a_node(state: RemovalSt
     """A list that was empty or old may have hidden a pod that came."""
     asked = replace(DRAINING, state=state)
     operation, _ = looked(make_scale_down(asked, only_empty=True), 899)
-    assert operation.abort_reason == "a1 cannot go: it has been empty for 14 min 59 s, min_idle is 15 min"
+    idle = "it has been empty for 14 min 59 s, consolidation.min_idle_sec is 15 min"
+    assert operation.abort_reason == f"a1 cannot go: {idle}"
     ordinary, _ = looked(make_scale_down(asked), 0)
     assert ordinary.abort_reason == ""
 

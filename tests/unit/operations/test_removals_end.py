@@ -62,7 +62,7 @@ def test_a_node_that_was_drained_only_just_now_may_still_get_a_pod_that_was_bein
     ("record", "settings", "reason"),
     [
         (replace(OPEN, paused=True), make_settings(), "removals are paused"),
-        (OPEN, make_settings(min_workers=4), "3 ready workers would be left, MIN_WORKERS is 4"),
+        (OPEN, make_settings(min_workers=4), "3 ready workers would be left, min_workers is 4"),
         (
             OPEN,
             make_settings(pools=(make_pool(min_workers=4),)),

@@ -48,7 +48,7 @@ def test_a_reserved_slot_fails_rather_than_exceed_the_maximum() -> None:
     )
     after, effects = advance_slot(slot, situation)
     assert (after.state, effects) == (SlotState.FAILED, ())
-    assert after.reason == "3 nodes with it, MAX_WORKERS 2"
+    assert after.reason == "3 nodes with it, max_workers 2"
 
 
 def test_a_reserved_slot_fails_rather_than_exceed_the_maximum_of_its_pool() -> None:

@@ -89,7 +89,7 @@ def test_a_gate_that_fails_when_terminating_is_entered_gives_the_node_back() -> 
     after, _ = advance(work, fleet(cordoned("a1", ID), "b1"), worker_count=2)
     assert after.removal is not None
     assert after.removal.state is RemovalState.RELEASING
-    assert "MIN_WORKERS" in after.removal.reason
+    assert "min_workers" in after.removal.reason
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_load_that_ends_the_removal_of_a_node_that_is_not_ready_is_no_failure() 
     nodes = (cordoned("a1", taints=(CORDON,), ready=False), *make_nodes("a2", "b1"))
     hot = make_snapshot(nodes, FULL, cpu=0.71)
     after = advanced(hot, drained)
-    assert after.abort_reason == "CPU would be 0.71 on 2 workers, CPU_UP is 0.70"
+    assert after.abort_reason == "CPU would be 0.71 on 2 workers, cpu_up is 0.70"
     assert (after.excused, after.removals[0].state) == (True, RemovalState.RELEASING)
     started = make_scale_down(make_removal("a1", state=DRAINING, attempts=1, drain_deadline=NOW + 300))
     assert advanced(hot, started).abort_reason == "", "a node that is not Ready carries no load"
@@ -95,9 +95,9 @@ def test_a_pod_of_which_nothing_is_known_is_believed_to_need_it_after_a_while() 
 def test_it_is_released_when_load_is_back() -> None:
     assert advanced(seen(cpu=0.70)).abort_reason == ""
     after = advanced(seen(cpu=0.95))
-    assert (after.abort_reason, after.excused) == ("CPU 0.95 is above CPU_UP 0.70", True)
+    assert (after.abort_reason, after.excused) == ("CPU 0.95 is above cpu_up 0.70", True)
     drained = make_scale_down(make_removal("a1", state=RemovalState.DRAINED))
-    assert advanced(seen(cpu=0.5), drained).abort_reason == "CPU would be 0.75 on 2 workers, CPU_UP is 0.70"
+    assert advanced(seen(cpu=0.5), drained).abort_reason == "CPU would be 0.75 on 2 workers, cpu_up is 0.70"
 
 
 @pytest.mark.parametrize("state", list(RemovalState))

@@ -49,7 +49,7 @@ def advanced(snapshot: Snapshot, state: RemovalState = DRAINED) -> tuple[Removal
 
 @pytest.mark.parametrize("state", [RemovalState.PLANNED, DRAINING, DRAINED])
 def test_a_scale_down_is_released_when_cpu_is_above_cpu_up(state: RemovalState) -> None:
-    assert advanced(at(0.95), state) == (RELEASING, "CPU 0.95 is above CPU_UP 0.70", False)
+    assert advanced(at(0.95), state) == (RELEASING, "CPU 0.95 is above cpu_up 0.70", False)
 
 
 def test_cpu_at_cpu_up_is_not_above_it() -> None:
@@ -69,7 +69,7 @@ def test_load_does_not_bring_back_a_node_that_could_not_take_any_of_it() -> None
     ("cpu", "state", "reason"),
     [
         (0.52, TERMINATING, ""),
-        (0.53, RELEASING, "CPU would be 0.71 on 3 workers, CPU_UP is 0.70"),
+        (0.53, RELEASING, "CPU would be 0.71 on 3 workers, cpu_up is 0.70"),
         (None, DRAINED, "CPU is unknown: no answer"),
     ],
 )

@@ -52,7 +52,7 @@ def test_with_a_node_its_part_of_the_policys_own_wakes_is_added() -> None:
     found = eta(HISTORY, SPOT_FIRST, SPOT_NODES, NOW)
     assert (found.seconds, found.node and found.node.seconds) == (26 + 90, 90)
     assert found.says == (
-        "about 116 s, 90 s of them for a node of pool spot that must be launched first "
+        "about 2 min, 90 s of them for a node of pool spot that must be launched first "
         "(pods by its last 20 wakes; node by its last 4 wakes)"
     )
 

@@ -15,6 +15,7 @@ from ebbtide.model.decision import Action, Decision
 
 WHY = (
     ("paused", ops.AbortCause.PAUSED),
+    ("is above cpu_up", ops.AbortCause.LOAD),
     ("is above CPU_UP", ops.AbortCause.LOAD),
     ("pods have waited", ops.AbortCause.PODS_WAITING),
     ("waits for a node", ops.AbortCause.PODS_WAITING),

@@ -72,7 +72,11 @@ class Choice:
         limits = Limits(self._floors, rules.replace and hopeful, wanted)
         drafts = sweep(self._scene, found.neighbours, limits, budget, self._key)
         cheaper = [draft for draft in drafts if draft.cost < self._scene.cost]
-        says = f"{self._money(self._scene.cost)} are paid, the bound is {self._money(self._bound)}"
+        cost, least = self._money(self._scene.cost), self._money(self._bound)
+        says = f"{cost} are paid, no set of nodes costs less than {least}"
+        if not cheaper:
+            says = f"no set of nodes was found that costs less than the {cost} paid"
+            says += f"; the least possible is {least}"
         costs = Values(float(self._scene.cost), float(self._bound))
         before = (*before, Check("cheaper packing", bool(cheaper), says, costs))
         if not cheaper:
@@ -192,7 +196,7 @@ class Choice:
         name, fresh = "launches allowed", len(draft.fresh)
         there, most = count_against_max(self._snapshot, self._record), self._settings.max_workers
         if fresh and there + fresh > most:
-            says = f"{count_of(fresh, 'new node')} next to {there}, MAX_WORKERS is {most}"
+            says = f"{count_of(fresh, 'new node')} next to {there}, max_workers is {most}"
             return Check(name, False, says, Values(there + fresh, most))
         for pool in self._settings.pools:
             new = sum(each.offer.pool.name == pool.name for each in draft.fresh)
@@ -204,7 +208,7 @@ class Choice:
             if new and (over := self._over_limits(pool, draft)):
                 says = f"with {count_of(new, 'new node')}, pool {pool.name} has {over}"
                 return Check(name, False, says, Values(about=pool.name))
-        return Check(name, True, f"{count_of(fresh, 'new node')} next to {there}, MAX_WORKERS is {most}")
+        return Check(name, True, f"{count_of(fresh, 'new node')} next to {there}, max_workers is {most}")
 
     def _over_limits(self, pool: Pool, draft: Draft) -> str:
         if pool.limits is None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.capacity import open_removals, standing
 from ebbtide.core.nodes.headroom import keeps_headroom
-from ebbtide.core.words import a_while, notices_open, short_id
+from ebbtide.core.words import a_while, count_of, notices_open, short_id
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Check, Refusal, Values
 from ebbtide.model.node import Node
@@ -122,18 +122,18 @@ def why_not_idle(node_uid: str, record: Record, settings: Settings, now: int) ->
     least = settings.consolidation.min_idle_seconds
     since = record.emptied_since(node_uid)
     idle = now - since if since is not None else 0
-    return f"it has been empty for {a_while(idle)}, min_idle is {a_while(least)}" if idle < least else ""
+    if idle >= least:
+        return ""
+    return f"it has been empty for {a_while(idle)}, consolidation.min_idle_sec is {a_while(least)}"
 
 
 def _why_gates_hold(removals: list[Removal], snapshot: Snapshot, record: Record, settings: Settings) -> str:
     names = {removal.node_name for removal in removals}
     left = sum(1 for node in standing(snapshot, record) if node.name not in names)
+    least = settings.consolidation.min_nodes
+    says = f"{count_of(left, 'ready worker')} would be left, consolidation.min_nodes is {least}"
     checks = (
-        Check(
-            "nodes kept",
-            left >= settings.consolidation.min_nodes,
-            f"{left} ready workers would be left, min_nodes is {settings.consolidation.min_nodes}",
-        ),
+        Check("nodes kept", left >= least, says),
         gates.keeps_minimum(snapshot, record, settings, removals),
         gates.keeps_zones(snapshot, record, settings, removals),
         gates.within_budget(snapshot, record, settings, removals, RemovalReason.EMPTY),

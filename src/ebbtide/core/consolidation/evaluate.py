@@ -27,7 +27,7 @@ from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.capacity import standing
 from ebbtide.core.nodes.question import Answer, Question, backed_off, in_progress, no_operation
 from ebbtide.core.packing.types import Budget, CountingClock
-from ebbtide.core.words import a_price, a_while, count_of, names_of, notices_open, short_id, two_prices
+from ebbtide.core.words import a_price, a_while, count_of, names_of, notices_open, two_prices
 from ebbtide.model.check import Check, Refusal, Values
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport, ConsolidationSettings
 from ebbtide.model.record import Record
@@ -158,8 +158,7 @@ def _go_on(q: Question, answer: Answer) -> Iterator[Check]:
     yield _some_can_go("a node that leaves can go", len(removals), answer.refusals)
     answer.removals = removals
     names = names_of([removal.node_name for removal in removals])
-    operation = short_id(q.record.leaving[0].operation_id)
-    answer.reason = f"remove {names}: emptied by consolidation (operation {operation})"
+    answer.reason = f"remove {names}: emptied by consolidation"
 
 
 def _begin(q: Question, answer: Answer) -> Iterator[Check]:

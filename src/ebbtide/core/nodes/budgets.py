@@ -50,7 +50,7 @@ def limit_of(budget: RemovalBudget, worker_count: int) -> int:
 
 def described(budget: RemovalBudget) -> str:
     """The budget in words, as it was configured."""
-    parts = [f"{budget.nodes} %" if budget.percent else f"{budget.nodes} nodes"]
+    parts = [f"{budget.nodes}%" if budget.percent else f"{budget.nodes} nodes"]
     if budget.reasons:
         parts.append(f"for {', '.join(budget.reasons)}")
     if window := budget.window:

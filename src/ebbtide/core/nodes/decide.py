@@ -33,7 +33,7 @@ from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.core.nodes.unclaimed import claimable, in_place_of_minimum, says_uncounted
 from ebbtide.core.nodes.underused import choose_underused
 from ebbtide.core.scale_to_zero.node_first import needed_by_wakes
-from ebbtide.core.words import a_while, count_of, notices_open, two_shares
+from ebbtide.core.words import a_while, count_of, expected_nodes, notices_open, two_shares
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Gate, Values
 from ebbtide.model.decision import Action, Check, Decision, Verdict
@@ -106,7 +106,7 @@ def _adopt(q: Question, answer: Answer) -> Iterator[Check]:
     yield Check(
         "orphan instance",
         bool(late),
-        f"{len(late)} of {len(lone)} lone instances are older than {a_while(grace)}",
+        _older(len(late), len(lone), "lone instance", grace),
         Values(len(late), 1),
     )
     answer.slots = tuple(
@@ -137,7 +137,7 @@ def _forget(q: Question, answer: Answer) -> Iterator[Check]:
     if not gates.plausible(q.snapshot, q.record, q.settings).passed:
         late = tuple(node for node in late if says_gone(node, q.snapshot))
     grace = q.settings.orphan_grace_seconds
-    says = f"{len(late)} of {len(dead)} dead nodes are older than {a_while(grace)}"
+    says = _older(len(late), len(dead), "dead node", grace)
     yield Check("dead node", bool(late), says, Values(len(late), 1))
     answer.removals = tuple(
         Removal(_instance_id(q, node), node.name, node.uid, node.zone, node.pool) for node in late
@@ -145,6 +145,13 @@ def _forget(q: Question, answer: Answer) -> Iterator[Check]:
     names = ", ".join(node.name for node in late)
     nodes, gone = ("node", "its instance is") if len(late) == 1 else ("nodes", "their instances are")
     answer.reason = f"forget {nodes} {names}: not ready, and {gone} gone"
+
+
+def _older(late: int, found: int, noun: str, grace: int) -> str:
+    if not found:
+        return f"there is no {noun}"
+    are = "is" if found == 1 else "are"
+    return f"{late} of {count_of(found, noun)} {are} older than {a_while(grace)}"
 
 
 def _instance_id(q: Question, node: Node) -> str:
@@ -162,7 +169,7 @@ def _release(q: Question, answer: Answer) -> Iterator[Check]:
     yield Check(
         "stray cordon",
         bool(late),
-        f"{len(late)} of {len(stray)} stray cordons are older than {a_while(grace)}",
+        _older(len(late), len(stray), "stray cordon", grace),
         Values(len(late), 1),
     )
     answer.removals = tuple(
@@ -188,15 +195,16 @@ def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     short = headroom.lacking(headroom.look(q.snapshot, record, settings))
     trigger, at_least = _pressure(q, short)
     yield trigger
-    yield cooled_down(q, settings.cooldown_up_seconds, "COOLDOWN_UP_SEC", excuse=_excuse(q))
+    yield cooled_down(q, settings.cooldown_up_seconds, "cooldown_up_sec", excuse=_excuse(q))
     yield backed_off(*launch_backoff(record, settings), q.now)
     count = count_against_max(q.snapshot, record)
-    says = f"{count} nodes exist or are expected, MAX_WORKERS is {settings.max_workers}"
+    says = f"{expected_nodes(count)}, max_workers is {settings.max_workers}"
     says += f"; {short}" if short else ""
     yield Check("below maximum", count < settings.max_workers, says, Values(count, settings.max_workers))
     plan = plan_launch(q.snapshot, record, settings, at_least)
-    fits = "what waits fits on nodes that are there or on their way"
-    says = f"{len(plan.offers)} nodes" if plan.offers else next(iter(plan.hopeless), plan.stopped or fits)
+    fits = "the pending pods fit on nodes that are there or on their way"
+    launch = count_of(len(plan.offers), "node")
+    says = launch if plan.offers else next(iter(plan.hopeless), plan.stopped or fits)
     yield Check("something to launch", bool(plan.offers), says, Values(len(plan.offers), 1))
     answer.slots = tuple(offer.slot(f"{q.operation_id}-{n}") for n, offer in enumerate(plan.offers))
     counts = Counter(f"{offer.node_type.name} in {offer.zone}" for offer in plan.offers)
@@ -232,13 +240,14 @@ def _pressure(q: Question, short: str) -> tuple[Check, int]:
         if there and lack_of_all <= 0 and not lack:
             unadopted = says_uncounted(claimable(q.snapshot.cluster, settings.pools))
         elif lack_of_all > 0 or not lack:
-            says.append(f"{ready} ready workers are below MIN_WORKERS {settings.min_workers}")
+            are = "is" if ready == 1 else "are"
+            says.append(f"{count_of(ready, 'ready worker')} {are} below min_workers {settings.min_workers}")
         says += [f"pool {pool} lacks {count} workers of its minimum" for pool, count in lack.items()]
     if waiting and waited >= settings.pending_up_seconds:
         have = "has" if len(waiting) == 1 else "have"
         says.append(
             f"{count_of(len(waiting), 'pod')} {have} been pending for {a_while(waited)}, "
-            f"PENDING_UP_SEC is {a_while(settings.pending_up_seconds)}"
+            f"pending_up_sec is {a_while(settings.pending_up_seconds)}"
         )
     if says:
         return Check(name, True, "; ".join(says), values), needed
@@ -251,7 +260,7 @@ def _pressure(q: Question, short: str) -> tuple[Check, int]:
     if waiting:
         have = "has" if len(waiting) == 1 else "have"
         heat += f", {count_of(len(waiting), 'pod')} {have} been pending for {a_while(waited)}, "
-        heat += f"PENDING_UP_SEC is {a_while(settings.pending_up_seconds)}"
+        heat += f"pending_up_sec is {a_while(settings.pending_up_seconds)}"
     else:
         heat += ", no pod is pending"
     return Check(name, False, heat, values), 0
@@ -274,14 +283,14 @@ def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     yield gates.plausible(snapshot, record, settings)
     yield gates.healthy(snapshot, record, settings)
     yield from _calm(q) if one_by_one else _idle(q)
-    yield cooled_down(q, settings.cooldown_down_seconds, "COOLDOWN_DOWN_SEC")
+    yield cooled_down(q, settings.cooldown_down_seconds, "cooldown_down_sec")
     yield backed_off(record.removal_failures, record.removal_backoff_until, q.now)
     spots = len(record.spots)
     yield Check("no spot notice open", not spots, notices_open(spots), Values(spots, 0))
     yield nothing_leaves(q)
     ready = len(standing(snapshot, record))
     spare = ready - settings.min_workers
-    says = f"{ready} ready and schedulable workers, MIN_WORKERS is {settings.min_workers}"
+    says = f"{count_of(ready, 'ready and schedulable worker')}, min_workers is {settings.min_workers}"
     yield Check("above minimum", spare > 0, says, Values(ready, settings.min_workers))
     yield gates.budget_left(snapshot, record, settings, RemovalReason.IDLE)
     room = gates.cluster_room(snapshot, record, settings, RemovalReason.IDLE).count
@@ -340,7 +349,7 @@ def _idle(q: Question) -> Iterator[Check]:
     enough = bool(q.record.idle_since) and idle >= least
     says = f"idle for at least {a_while(least)}"
     if not enough:
-        says = f"idle for {a_while(idle)}, IDLE_DOWN_SEC is {a_while(least)}"
+        says = f"idle for {a_while(idle)}, idle_down_sec is {a_while(least)}"
     yield Check("idle long enough", enough, says, Values(idle, least))
 
 

@@ -108,12 +108,12 @@ def load_is_high(snapshot: Snapshot, settings: Settings) -> str:
     if cpu is None or cpu <= settings.cpu_up:
         return ""
     value, limit = two_shares(cpu, settings.cpu_up)
-    return f"CPU {value} is above CPU_UP {limit}"
+    return f"CPU {value} is above cpu_up {limit}"
 
 
 def load_not_high(snapshot: Snapshot, settings: Settings) -> Check:
     high = load_is_high(snapshot, settings)
-    says = high or f"CPU is not above CPU_UP {settings.cpu_up:.2f}"
+    says = high or f"CPU is not above cpu_up {settings.cpu_up:.2f}"
     return Check(Gate.LOAD_NOT_HIGH, not high, says, Values(snapshot.cpu.value, settings.cpu_up))
 
 
@@ -136,7 +136,7 @@ def load_on(left: int, snapshot: Snapshot, settings: Settings) -> Check:
         return Check(name, asleep, says, Values(limit=settings.cpu_up))
     after = cpu * sum(1 for node in snapshot.cluster.workers if node.ready) / left
     value, limit = two_shares(after, settings.cpu_up)
-    says = f"CPU would be {value} on {count_of(left, 'worker')}, CPU_UP is {limit}"
+    says = f"CPU would be {value} on {count_of(left, 'worker')}, cpu_up is {limit}"
     return Check(name, after < settings.cpu_up, says, Values(after, settings.cpu_up))
 
 
@@ -206,14 +206,15 @@ def keeps_minimum(
     names = {r.node_name for r in removing}
     left = [node for node in standing(snapshot, record) if node.name not in names]
     if len(left) < settings.min_workers:
-        says = f"{len(left)} ready workers would be left, MIN_WORKERS is {settings.min_workers}"
+        says = f"{count_of(len(left), 'ready worker')} would be left, min_workers is {settings.min_workers}"
         return Check(Gate.MINIMUM_KEPT, False, says, Values(len(left), settings.min_workers))
     for pool in settings.pools:
         in_pool = sum(1 for node in left if node.pool == pool.name)
         if any(r.pool == pool.name for r in removing) and in_pool < pool.min_workers:
             says = f"{in_pool} would be left in pool {pool.name}, its minimum is {pool.min_workers}"
             return Check(Gate.MINIMUM_KEPT, False, says, Values(in_pool, pool.min_workers, pool.name))
-    says = f"{len(left)} ready workers are left, MIN_WORKERS is {settings.min_workers}"
+    says = f"{count_of(len(left), 'ready worker')} {'is' if len(left) == 1 else 'are'} left"
+    says += f", min_workers is {settings.min_workers}"
     return Check(Gate.MINIMUM_KEPT, True, says, Values(len(left), settings.min_workers))
 
 

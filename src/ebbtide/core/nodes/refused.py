@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.question import Answer, Question, no_removal
+from ebbtide.core.words import count_of
 from ebbtide.model.check import Check, Values
 from ebbtide.model.decision import Decision
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown
@@ -39,7 +40,10 @@ def retry(q: Question, answer: Answer) -> Iterator[Check]:
     yield gates.complete(q.snapshot)
     yield gates.not_paused(q.record)
     due = [one for one in q.record.refused if q.now >= one.retry_at or _is_gone(one, q)]
-    says = f"{len(due)} of {len(q.record.refused)} removals that the cloud refused are due"
+    says = "the cloud refused no removal"
+    if known := len(q.record.refused):
+        are = "is" if known == 1 else "are"
+        says = f"{len(due)} of {count_of(known, 'removal')} that the cloud refused {are} due"
     yield Check("refused removal due", bool(due), says, Values(len(due), 1))
     same = [one.removal for one in due if one.operation_id == due[0].operation_id]
     answer.removals = tuple(replace(removal, retry_at=0, since=q.now) for removal in same)

@@ -27,7 +27,7 @@ from ebbtide.core.nodes.unwell import (
     still_there,
     why_unwell,
 )
-from ebbtide.core.words import count_of, notices_open
+from ebbtide.core.words import count_of, expected_nodes, notices_open
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Check, Refusal, Values
 from ebbtide.model.node import Node
@@ -73,7 +73,7 @@ def replace_outdated(q: Question, answer: Answer) -> Iterator[Check]:
     yield Check("a worker is drifted or expired", bool(found), says, Values(len(found), 1))
     yield gates.load_known(q.snapshot)
     yield gates.no_pod_pending(q.snapshot)
-    yield cooled_down(q, q.settings.cooldown_down_seconds, "COOLDOWN_DOWN_SEC")
+    yield cooled_down(q, q.settings.cooldown_down_seconds, "cooldown_down_sec")
     yield nothing_leaves(q)
     yield from _replace(q, answer, found)
 
@@ -183,7 +183,7 @@ def _why_full(pool_name: str, q: Question) -> str:
     """Why no node can be added; empty where one can."""
     count, most = count_against_max(q.snapshot, q.record), q.settings.max_workers
     if count >= most:
-        return f"no room for a replacement: {count} nodes exist or are expected, MAX_WORKERS is {most}"
+        return f"no room for a replacement: {expected_nodes(count)}, max_workers is {most}"
     pool = q.settings.pool_named(pool_name)
     in_pool = count_against_max(q.snapshot, q.record, pool_name)
     if pool is None or pool.takes_more(in_pool):

@@ -134,7 +134,7 @@ class _Choice:
         waited = self._now - since
         if waited < self._settings.idle_down_seconds:
             asked = a_while(self._settings.idle_down_seconds)
-            return f"it has been underused for {a_while(waited)}, IDLE_DOWN_SEC is {asked}"
+            return f"it has been underused for {a_while(waited)}, idle_down_sec is {asked}"
         if self._share[node.name] and waited < self._patience and not self._settled.passed:
             return f"it has been underused for {a_while(waited)} only, and {self._settled.says}"
         reason = self._why_not_now(node) or why_kept(node, self._snapshot, self._record)

@@ -106,7 +106,7 @@ def pool_well(pool: str, snapshot: Snapshot, record: Record, settings: Settings)
         instance = snapshot.instance_of.get(node.name)
         sick += instance is None or not instance.alive
     limit = ceil(UNWELL_FRACTION * len(workers))
-    says = f"{sick} of {len(workers)} workers of pool {pool} are unwell; repair stops above {limit} (20 %)"
+    says = f"{sick} of {len(workers)} workers of pool {pool} are unwell; repair stops above {limit} (20%)"
     return Check(Gate.POOL_WELL, sick <= limit, says, Values(sick, limit, pool))
 
 

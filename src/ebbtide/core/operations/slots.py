@@ -98,7 +98,7 @@ def _reserved(slot: Slot, operation_id: str, situation: Situation) -> Advance:
             slot, SlotState.FAILED, f"pool {slot.pool!r} is no longer configured", situation.now
         ), ()
     if count > settings.max_workers:
-        reason = f"{count} nodes with it, MAX_WORKERS {settings.max_workers}"
+        reason = f"{count} nodes with it, max_workers {settings.max_workers}"
         return _settled(slot, SlotState.FAILED, reason, situation.now), ()
     in_pool = situation.total(pool.name)
     if pool.max_workers is not None and in_pool > pool.max_workers:

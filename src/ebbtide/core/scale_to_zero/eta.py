@@ -27,7 +27,7 @@ LATE_SECONDS = 10
 """What is said of a wake that takes longer than expected: ask again after so long."""
 KEPT_NODES = 50
 """The newest so many nodes count."""
-ROUGH_FROM_SECONDS = 120
+ROUGH_FROM_SECONDS = 100
 """From here on an estimate is said to ten seconds."""
 
 

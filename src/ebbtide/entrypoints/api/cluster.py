@@ -15,7 +15,7 @@ from ebbtide.entrypoints.api.problems import Problem
 from ebbtide.entrypoints.api.scopes import Scope
 from ebbtide.entrypoints.api.sight import Origin
 from ebbtide.entrypoints.api.site import Site
-from ebbtide.entrypoints.api.views import Kept, News, entry_shape, idle_since, node_shape, status_shape
+from ebbtide.entrypoints.api.views import KINDS, Kept, News, entry_shape, idle_since, node_shape, status_shape
 from ebbtide.entrypoints.views.headline import usual_seconds
 from ebbtide.entrypoints.views.schemas import (
     DecisionShape,
@@ -175,11 +175,10 @@ def why_kept(site: Site, record: Record) -> Kept:
     """By the newest decision. Where it never came to look at single nodes, the precondition that stopped it
     is the answer for all of them."""
     entry = newest(site, LogKind.DECISION)
-    verdicts = read_decision(entry).verdicts if entry else ()
+    verdicts, at = (read_decision(entry).verdicts, entry.at) if entry else ((), None)
     each = {refusal.node_name: refusal.reason for verdict in verdicts for refusal in verdict.refusals}
     if record.operation is not None:
-        return Kept(
-            each, f"operation {record.operation.id} is in progress, and nodes are chosen when none is"
-        )
+        kind = KINDS[type(record.operation).__name__]
+        return Kept(each, f"a {kind} is in progress, and nodes are chosen when none is", at)
     asked = next((verdict for verdict in verdicts if verdict.action is Action.SCALE_DOWN), None)
-    return Kept(each, asked.failed.says if asked and asked.failed else "")
+    return Kept(each, asked.failed.says if asked and asked.failed else "", at)

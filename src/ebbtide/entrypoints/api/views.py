@@ -69,6 +69,8 @@ class Kept:
 
     each: Mapping[str, str]
     others: str = ""
+    at: int | None = None
+    """When the decision was made."""
 
     def why(self, node_name: str) -> str:
         return self.each.get(node_name, self.others)
@@ -250,6 +252,7 @@ def node_shape(
     state = node_state(node, instance.id if instance else node.instance_id, record)
     cpu = sum(pod.requests.cpu_milli for pod in pods) / max(node.allocatable.cpu_milli, 1)
     memory = sum(pod.requests.memory_mib for pod in pods) / max(node.allocatable.memory_mib, 1)
+    why = kept.why(node.name) if node.worker and state == "ready" else ""
     return NodeShape(
         name=node.name,
         uid=node.uid,
@@ -273,7 +276,8 @@ def node_shape(
         currency=price.currency if price else "",
         price_source=price.source if price else "",
         idle_since=idle.get(node.uid),
-        kept_because=kept.why(node.name) if node.worker and state == "ready" else "",
+        kept_because=why,
+        kept_at=kept.at if why else None,
     )
 
 
@@ -291,8 +295,8 @@ def node_state(node: Node, instance_id: str, record: Record) -> str:
                 return "set aside"
             if not removal.settled:
                 return removal.state.lower()
-    if record.spot_for(instance_id) is not None:
-        return "interrupted"
+    if (spot := record.spot_for(instance_id)) is not None:
+        return "at risk" if spot.kind is SpotKind.REBALANCE else "interrupted"
     slots = record.launching.slots if record.launching is not None else ()
     if any(slot.node_name == node.name and slot.state is SlotState.JOINED for slot in slots):
         return "joining"

@@ -69,6 +69,8 @@ class ReportedActs:
     spot_notices: int
     unknown: int = 0
     """Entries that an older version logged without data: they are not counted above."""
+    without_steps: int = 0
+    """Operations of which the log has the end and no single step: which pods they evicted is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +151,37 @@ def _done(entries: Sequence[LogEntry]) -> ReportedActs:
     changes = [*facts_in(entries, Transition), *facts_in(entries, DrainResult)]
     effects = facts_in(entries, EffectDone)
     notices = facts_in(entries, SpotEvent)
+    followed = {one.operation_id for one in effects}
+    short = [one for one in ended if one.operation_id not in followed]
+    evicted = sum(one.effect is EffectKind.EVICT and one.outcome is OutcomeKind.DONE for one in effects)
+    noticed = {one.instance_id for one in notices}
     return ReportedActs(
         operations=tuple((kind, completed[kind], failed[kind]) for kind in sorted(completed | failed)),
-        nodes_added=sum(one.part is PartKind.LAUNCH and one.after == SlotState.READY for one in changes),
-        nodes_removed=sum(one.part is PartKind.REMOVAL and one.after == RemovalState.GONE for one in changes),
-        evictions=sum(one.effect is EffectKind.EVICT and one.outcome is OutcomeKind.DONE for one in effects),
-        spot_notices=len(notices),
+        nodes_added=len(_added(ended, changes)),
+        nodes_removed=len(_removed(ended, changes)),
+        evictions=evicted + sum(one.moved for one in short),
+        spot_notices=len(notices)
+        + sum(bool(one.instance_id) and one.instance_id not in noticed for one in ended),
         unknown=len(entries) - len(ended) - len(changes) - len(effects) - len(notices),
+        without_steps=sum(bool(one.removed) for one in short),
     )
+
+
+Node = tuple[str, str]
+"""A node and the operation that launched or removed it: names come again."""
+
+
+def _added(ended: Sequence[OperationClosed], changes: Sequence[Transition]) -> set[Node]:
+    """By the end of an operation and by its steps: the log may keep only one of them."""
+    told = {(one.operation_id, name) for one in ended for name in one.ready}
+    steps = (one for one in changes if one.part is PartKind.LAUNCH and one.after == SlotState.READY)
+    return told | {(one.operation_id, one.name) for one in steps}
+
+
+def _removed(ended: Sequence[OperationClosed], changes: Sequence[Transition]) -> set[Node]:
+    told = {(one.operation_id, name) for one in ended for name in (*one.removed, *one.gone_already)}
+    steps = (one for one in changes if one.part is PartKind.REMOVAL and one.after == RemovalState.GONE)
+    return told | {(one.operation_id, one.name) for one in steps}
 
 
 def _last_look(store: Store, period: Period) -> ConsolidationReport | None:

@@ -14,7 +14,7 @@ from decimal import Decimal
 from html import escape
 
 from ebbtide.core.scale_to_zero.savings import SavingsDay
-from ebbtide.core.words import count_of
+from ebbtide.core.words import a_price, count_of
 from ebbtide.entrypoints.report.collect import ReportData, ReportedActs
 from ebbtide.model.consolidation import ConsolidationReport
 
@@ -78,9 +78,9 @@ def _cost(data: ReportData) -> str:
     amounts = [amount for _, amount in points]
     told = _listed(
         ("paid in the period", f"{(data.paid or Decimal(0)):.2f} {currency}"),
-        ("at the end, an hour", f"{amounts[-1]:.4f} {currency}"),
-        ("least", f"{min(amounts):.4f} {currency}"),
-        ("most", f"{max(amounts):.4f} {currency}"),
+        ("at the end, an hour", f"{a_price(amounts[-1])} {currency}"),
+        ("least", f"{a_price(min(amounts))} {currency}"),
+        ("most", f"{a_price(max(amounts))} {currency}"),
     )
     unpriced = max(point.unpriced for point in data.points)
     note = f"<p>Up to {unpriced} workers had no known price and are not counted.</p>" if unpriced else ""
@@ -106,10 +106,10 @@ def _saved_in(currency: str, days: Sequence[SavingsDay]) -> str:
     bars = [(day, [Bar(kind, getattr(saved, kind), kind) for kind in kinds]) for day, saved in found]
     totals = {kind: sum((getattr(saved, kind) for _, saved in found), Decimal(0)) for kind in kinds}
     keys = "".join(f'<span class="key {kind}"></span>{kind}' for kind in kinds)
-    rows = [(day, *(f"{getattr(saved, kind):.4f}" for kind in kinds)) for day, saved in found]
+    rows = [(day, *(a_price(getattr(saved, kind)) for kind in kinds)) for day, saved in found]
     return _section(
         f"Saved by day, in {currency}",
-        _listed(*((kind, f"{totals[kind]:.4f} {currency}") for kind in kinds))
+        _listed(*((kind, f"{a_price(totals[kind])} {currency}") for kind in kinds))
         + bar_chart(bars, "Savings by day")
         + f'<p class="quiet">{keys}</p>'
         + _table(("day", *kinds), rows),
@@ -133,9 +133,9 @@ def _plan(report: ConsolidationReport) -> str:
     if plan is None:
         return ""
     return _listed(
-        ("possible, an hour", f"{plan.savings_per_hour:.4f} {plan.currency}"),
-        ("cost after", f"{plan.cost_after:.4f} {plan.currency}"),
-        ("proven bound", f"{plan.bound:.4f} {plan.currency}"),
+        ("possible, an hour", f"{a_price(plan.savings_per_hour)} {plan.currency}"),
+        ("cost after", f"{a_price(plan.cost_after)} {plan.currency}"),
+        ("no set of nodes costs less than", f"{a_price(plan.bound)} {plan.currency}"),
         ("pods to move", str(len(plan.moves))),
     )
 
@@ -153,7 +153,17 @@ def _work(done: ReportedActs) -> str:
     )
     older = count_of(done.unknown, "entry", "entries")
     note = f"<p>Not counted: {older} that an older version logged without data.</p>" if done.unknown else ""
-    return _section("What was done", told + table + note)
+    return _section("What was done", told + table + _without_steps(done) + note)
+
+
+def _without_steps(done: ReportedActs) -> str:
+    if not done.without_steps:
+        return ""
+    operations = count_of(done.without_steps, "operation")
+    return (
+        f"<p>Of {operations} that removed nodes, the log has the end and not the single steps: "
+        "the pods evicted by them are not counted.</p>"
+    )
 
 
 def _alarms(data: ReportData) -> str:
@@ -226,7 +236,7 @@ def bar_chart(days: Sequence[tuple[str, Sequence[Bar]]], label: str) -> str:
         start = LEFT + number * room + (room - wide * len(bars)) / 2
         for place, bar in enumerate(bars):
             top = _y(max(bar.value, Decimal(0)), most)
-            title = f"<title>{escape(day)}: {escape(bar.name)} {bar.value}</title>"
+            title = f"<title>{escape(day)}: {escape(bar.name)} {a_price(bar.value)}</title>"
             parts.append(
                 f'<rect class="{escape(bar.kind)}" x="{start + place * wide:.1f}" y="{top:.1f}" '
                 f'width="{max(1.0, wide - 1):.1f}" height="{TALL - FOOT - top:.1f}">{title}</rect>'

@@ -31,7 +31,7 @@ def calibration(found: Sequence[Agreement]) -> str:
         for one in found
     ]
     doubtful = [one.what for one in found if one.doubtful]
-    warns = f"; more than 10 % off in {' and '.join(doubtful)}: take the rows with care" if doubtful else ""
+    warns = f"; more than 10% off in {' and '.join(doubtful)}: take the rows with care" if doubtful else ""
     return f"calibration: {', '.join(parts)}{warns}"
 
 

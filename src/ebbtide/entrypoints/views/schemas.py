@@ -146,7 +146,10 @@ class NodeShape(Shape):
     instance_type: str
     market: str
     state: str = Field(
-        description="joining, ready, not ready, cordoned, draining, drained, terminating, set aside."
+        description=(
+            "joining, ready, at risk, interrupted, not ready, cordoned, chosen, draining, drained, "
+            "terminating, set aside."
+        )
     )
     worker: bool
     created_at: int
@@ -166,6 +169,10 @@ class NodeShape(Shape):
     idle_since: int | None = Field(description="Since when it has no pod that counts.")
     kept_because: str = Field(
         description="Why the last decision did not remove it: of a worker that is ready, else empty."
+    )
+    kept_at: int | None = Field(
+        default=None,
+        description="When that was decided; a decision that comes to the same again is not logged again.",
     )
 
 

@@ -173,7 +173,7 @@ class Checker:
             self.say(f"slot {act.key} has two instances, {before} and {act.instance_id}")
         alive = [m for m in self._world.machines.book.machines.values() if m.ours and m.instance.alive]
         if len(alive) > self._settings.max_workers:
-            self.say(f"{len(alive)} instances, MAX_WORKERS is {self._settings.max_workers}")
+            self.say(f"{len(alive)} instances, max_workers is {self._settings.max_workers}")
         for pool in self._settings.pools:
             in_pool = sum(1 for machine in alive if machine.instance.pool == pool.name)
             if pool.max_workers is not None and in_pool > pool.max_workers:
@@ -243,7 +243,7 @@ class Checker:
         if len(left) < self._settings.min_workers:
             self.say(
                 f"removing {node.name} leaves {len(left)} ready workers, "
-                f"MIN_WORKERS is {self._settings.min_workers}"
+                f"min_workers is {self._settings.min_workers}"
             )
         pool = self._settings.pool_named(node.pool)
         in_pool = sum(1 for other in left if other.pool == node.pool)

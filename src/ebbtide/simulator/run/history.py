@@ -168,7 +168,11 @@ def wakes_in(entries: Iterable[LogEntry]) -> dict[str, list[WakeTime]]:
 def _entries(history: History, later: int) -> Iterator[LogEntry]:
     for number, one in enumerate(history.entries):
         at = one.at + later
-        fact = _fact(one.kind, _moved(one.data, later))
+        data = _moved(one.data, later)
+        if one.kind is LogKind.COST:
+            # Only some of the costs are kept: how long the pods of one were pending is not known from them.
+            data = {**data, "pending": None}
+        fact = _fact(one.kind, data)
         if fact is not None:
             yield entry_of(f"{at * 1000:014d}-{number:08d}", at, fact, one.subject, one.kind)
 

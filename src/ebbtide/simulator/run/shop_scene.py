@@ -30,7 +30,7 @@ DAY_SECONDS = 86_400
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
 SPOT_SHARE = Decimal("0.42")
 """What a spot node costs of the price on demand, in this demo: EC2's own spot prices change by the hour."""
-SPOT_SOURCE = "the demo: 42 % of the price on demand"
+SPOT_SOURCE = "the demo: 42% of the price on demand"
 TYPES = ("m7i.xlarge", "m7i.2xlarge")
 AT_FIRST = 38
 """Workers that are there when the demo begins, early in the afternoon."""
@@ -111,6 +111,7 @@ def shop_world(settings: Settings, seed: int, start: float) -> World:
     rules = Rules(call_seconds=0.02, rebalance_chance=0.3, spot_life_seconds=4 * DAY_SECONDS)
     world = World(rules, settings.pools, seed, start - 600)
     world.controllers.began_at = start - start % DAY_SECONDS
+    world.bare_type = "c7i.xlarge"
     add_system(world, ZONES)
     for number in range(AT_FIRST):
         pool, market = ("general", Market.ON_DEMAND) if number % SPOT_EVERY else ("spot", Market.SPOT)

@@ -74,6 +74,8 @@ class World:
         self.nodes.rules = self.incidents.rules = rules
         self.incidents.controllers = self.controllers
         self.usage = NodeUsage(self.inventory, self.pods, self.nodes, rules)
+        self.bare_type = "cpx32"
+        """Type of the nodes that are none of ours."""
         self.fences: dict[str, int] = {}
         """The highest token that signed a node, by node UID and operation; it outlives the cordon."""
         self.takeovers: dict[ServiceRef, Takeover] = {}
@@ -169,7 +171,7 @@ class World:
         return Instance(
             id=f"x-{self.timeline.number():08d}",
             zone=zone,
-            instance_type="cpx32",
+            instance_type=self.bare_type,
             launched_at=int(self.now) - 86_400,
         )
 

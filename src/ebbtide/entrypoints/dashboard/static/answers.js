@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { card, h, source, table } from "./dom.js";
 import { capital } from "./happenings.js";
-import { moment, plural, share, span } from "./words.js";
+import { decidedAt, moment, plainly, plural, share, span } from "./words.js";
 
 const STATES = ["launching", "launched", "joined", "ready", "planned", "draining", "drained", "terminating", "gone", "released"];
 const SHOWN_AS = { launching: "joining", launched: "joining", joined: "joining", planned: "chosen" };
@@ -13,31 +13,31 @@ export async function nodeAnswer(name, now) {
   const [found, nodes] = await Promise.all([ask(path), ask("/api/v1/nodes")]);
   const node = nodes.nodes.find((each) => each.name === name);
   const lines = [...found.entries].reverse();
-  return [card(node ? `Why is ${name} still here?` : `What became of ${name}?`, h("p", { class: "says" }, answer(node)),
+  return [card(node ? `Why is ${name} still here?` : `What became of ${name}?`, h("p", { class: "says" }, answer(node, now)),
     node ? h("p", { class: "quiet" }, `${node.instance_type} in ${node.zone || "no zone"}, ${span(now - node.created_at)} old, ${plural(node.pods, "pod")}, `
       + `${share(node.cpu_requested)} of its CPU and ${share(node.memory_requested)} of its memory requested`
       + `${node.cpu_used === null ? "" : `; ${share(node.cpu_used)} of its CPU${node.memory_used === null ? "" : ` and ${share(node.memory_used)} of its memory`} really used`}.`) : null,
     h("h3", {}, `The life of ${name}`), strip(lines, now),
-    lines.length ? h("ol", {}, lines.map((entry) => h("li", {}, h("time", { class: "quiet" }, `${moment(entry.at)} `), entry.says)))
+    lines.length ? h("ol", {}, lines.map((entry) => h("li", {}, h("time", { class: "quiet" }, `${moment(entry.at)} `), plainly(entry.says))))
       : h("p", { class: "quiet" }, "The log has nothing about it: no operation has touched it."), source(path))];
 }
 
-function answer(node) {
+function answer(node, now) {
   if (!node) return "It is not in the cluster now.";
   if (!node.worker) return "It is no worker of Ebbtide: Ebbtide never removes it.";
   if (node.state !== "ready") return `It is ${node.state}.`;
-  return node.kept_because ? `It is kept: ${node.kept_because}.` : "The last decision did not look at single nodes: nothing was to be removed.";
+  return node.kept_because ? `It is kept${decidedAt(node, now)}: ${node.kept_because}.` : "The last decision did not look at single nodes: nothing was to be removed.";
 }
 
 export async function podAnswer(name, now) {
   const path = `/api/v1/pods/${name.split("/").map(encodeURIComponent).join("/")}`;
-  const title = `Why is ${name} pending?`;
+  const asked = `Why is ${name} pending?`;
   let pod;
   try { pod = await ask(path); } catch (error) {
     if (error.status !== 404) throw error;
-    return [card(title, h("p", { class: "says" }, `${capital(error.message)}.`))];
+    return [card(asked, h("p", { class: "says" }, `${capital(error.message)}.`))];
   }
-  return [card(title, h("p", { class: "says" }, `${capital(pod.says)}.`),
+  return [card(pod.pending ? asked : `Where is ${name}?`, h("p", { class: "says" }, `${capital(pod.says)}.`),
     h("p", { class: "quiet" }, `It requests ${pod.cpu_milli}m CPU and ${pod.memory_mib} MiB of memory, and was created ${span(now - pod.created_at)} ago.`),
     pod.against.length ? table("Nodes that do not take it", [["Nodes", "number"], ["Reason"]], pod.against.map((each) => [each.nodes, each.reason])) : null,
     source(path))];

@@ -3,7 +3,7 @@
 
 export const FILTERS = [
   ["", "All"], ["done", "What was done"], ["scale_up", "Scale-up"], ["scale_down", "Scale-down"], ["consolidate", "Consolidation"],
-  ["spot", "Spot"], ["cleanup", "Clean-up"], ["nothing", "Nothing to do"],
+  ["spot", "Spot"], ["cleanup", "Clean-up"], ["nothing", "Nothing done"],
 ];
 const FOLDS = ["nothing", "spot"];
 const CLEANUP = ["adopt", "forget", "release"];

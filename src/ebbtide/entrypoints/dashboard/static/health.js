@@ -18,7 +18,11 @@ export function health(change) {
     state.message ? h("p", {}, state.message) : null].filter(Boolean);
   if (blocks.map((block) => block.textContent).join("") !== was) trouble.replaceChildren(...blocks);
   trouble.hidden = !blocks.length;
-  main.dataset.stale = scope().join(" ");
+  const stale = scope().join(" ");
+  if (main.dataset.stale !== stale) {
+    main.dataset.stale = stale;
+    main.querySelector(".trend")?.dispatchEvent(new Event("stale"));
+  }
   pill();
 }
 
@@ -43,7 +47,7 @@ function troubles() {
     return [["The server does not answer", age, "Ebbtide runs without this page; whether it runs now is not known here. The page reconnects by itself."]];
   }
   if (failure?.status >= 500) {
-    return [["The server cannot read its store", `${failure.message}.`, age, "Every intent is written to the store first, so Ebbtide starts nothing until it can be read again."]];
+    return [["The server cannot read its store", `${capital(failure.message)}.`, age, "Every intent is written to the store first, so Ebbtide starts nothing until it can be read again."]];
   }
   if (failure) return [["The server refused", failure.message]];
   return (status?.stale ?? []).map((each) => [NAMES[each.source] ?? each.source,

@@ -39,12 +39,15 @@ async function show() {
   main.replaceChildren();
   // Shown once there is something to show: parts that fill one after the other would push each other around.
   main.classList.add("unread");
-  shown = PAGES[name](main, { rest, query, say, refresh, drawn });
+  const page = PAGES[name](main, { rest, query, say, refresh, drawn: () => drawn(page) });
+  shown = page;
   await refresh();
 }
 
-// What a page shows is known from here on, even where a later part of the same refresh fails.
-function drawn() {
+// What a page shows is known from here on, even where a later part of the same refresh fails. A page that was left
+// meanwhile says nothing about the next one, which would stand there empty.
+function drawn(page) {
+  if (page !== shown) return;
   main.classList.remove("unread");
   health({ readAt: Date.now() });
 }

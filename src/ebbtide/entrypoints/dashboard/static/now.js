@@ -7,7 +7,7 @@ import { Feed } from "./feed.js";
 import { OLD_SECONDS, Tiles, legend } from "./tiles.js";
 import { joined, timeline } from "./timeline.js";
 import { Trend } from "./trend.js";
-import { clock, money, sentence, share, span } from "./words.js";
+import { clock, decided, decidedAt, money, sentence, share, span } from "./words.js";
 
 const SHOWN = 8;
 const HOURS = [1, 6, 24];
@@ -73,7 +73,7 @@ export function now(main, { say, refresh, drawn }) {
       // The link comes first: a long sentence is cut, so the page below it does not jump with its length.
       h("p", { class: "quiet tick", title: status.says }, status.last_decision
         ? [h("a", { href: `#/why/${encodeURIComponent(status.last_decision.id)}`, "data-key": "decision" },
-          `Decision of ${clock(status.last_decision.at)}`), ". "] : "", "Last tick: ", sentence(status.says)),
+          `Decision of ${clock(status.last_decision.at)}`), ". "] : "", "Last tick: ", sentence(decided(status.says))),
       status.last_alarm && status.now - status.last_alarm.at < 3600
         ? h("p", { class: "warn" }, `Alarm at ${clock(status.last_alarm.at)}: ${status.last_alarm.says}`) : null,
       ...status.stale.length ? [] : status.problems.map((problem) => h("p", { class: "bad" }, problem))].flat());
@@ -111,7 +111,7 @@ export function now(main, { say, refresh, drawn }) {
       ["CPU used", used(node, node.cpu_used)], ["memory used", used(node, node.memory_used)],
       ["age", span(status.now - node.created_at)], ["empty for", idle],
       ["price an hour", money(node.price_per_hour, node.currency)],
-    ]), node.kept_because ? h("p", {}, `Not removed: ${node.kept_because}.`) : null,
+    ]), node.kept_because ? h("p", {}, `Not removed${decidedAt(node, status.now)}: ${node.kept_because}.`) : null,
     h("p", {}, h("a", { href: `#/why/?node=${encodeURIComponent(node.name)}` }, "Why is it still here?"))];
   }
 

@@ -11,7 +11,8 @@ const PHASES = { zero: "asleep", falling: "falling asleep", waking: "waking", id
 const STRIP_MS = 5000;
 
 export function sleep(main, { say, refresh }) {
-  const list = h("div");
+  // What a target does is read from the cluster: its last state is greyed while that cannot be read.
+  const list = h("div", { "data-from": "cluster" });
   const waking = new Set();
   const opening = opener(refresh);
   let demo = null;
@@ -125,5 +126,5 @@ export function sleep(main, { say, refresh }) {
 }
 
 function by(reason) {
-  return { manual: "hand", scheduled: "schedule", webhook: "webhook", api_request: "a request" }[reason] ?? reason.replaceAll("_", " ");
+  return { manual: "hand", scheduled: "its schedule", webhook: "a webhook", api_request: "a request" }[reason] ?? reason.replaceAll("_", " ");
 }

@@ -28,7 +28,7 @@ export class Trend {
     this.chosen = null;
     this.values = h("p", { class: "trend-values", "aria-live": "polite" });
     this.holder = h("div", { class: "trend", tabindex: "0", role: "group", "aria-label": "Chart of nodes, pending pods and cost an hour, and of pods where they are forecast. Arrow keys choose a moment.",
-      onpointermove: (event) => this.point(event), onpointerleave: () => this.choose(null), onkeydown: (event) => this.key(event) });
+      onpointermove: (event) => this.point(event), onpointerleave: () => this.choose(null), onkeydown: (event) => this.key(event), onstale: () => this.choose(this.chosen) });
     this.element = h("div", {}, this.values, this.holder);
     new ResizeObserver(() => this.draw()).observe(this.holder);
   }
@@ -105,7 +105,7 @@ export class Trend {
     const most = Math.max(...known.map((point) => point[field]), field === "cost" ? 0.0001 : 1);
     const bottom = top + TALL;
     const y = (value) => (bottom - (value / most) * (TALL - 12)).toFixed(1);
-    svg.append(s("line", { class: "axis", x1: LEFT, x2: this.wide - RIGHT, y1: bottom, y2: bottom }), label(LEFT, top + 8, "start", name));
+    svg.append(s("line", { class: "axis", x1: LEFT, x2: this.wide - RIGHT, y1: bottom, y2: bottom }), label(LEFT, top + 8, "start", field === "cost" && this.currency ? `${name}, ${this.currency}` : name));
     svg.append(label(this.wide - RIGHT + 6, Number(y(most)) + 4, "start", field === "cost" ? money(most, "") : String(most)), label(this.wide - RIGHT + 6, bottom + 4, "start", "0"));
     const shown = within(known, this.since);
     if (!shown.length) return;
@@ -134,7 +134,7 @@ export class Trend {
     const when = at ?? this.now;
     const near = at === null ? null : this.marks.find((mark) => Math.abs(this.x(mark.at) - this.x(at)) < 5);
     const says = when > this.now ? this.ahead(when) : this.held(when, at === null);
-    this.values.textContent = `${at === null ? "Now" : moment(when)}: ${says}${near ? ` · ${near.title}${near.count > 1 ? ` and ${near.count - 1} more` : ""}` : ""}`;
+    this.values.textContent = `${at === null ? present() : moment(when)}: ${says}${near ? ` · ${near.title}${near.count > 1 ? ` and ${near.count - 1} more` : ""}` : ""}`;
     if (!this.hair) return;
     this.hair.setAttribute("visibility", at === null ? "hidden" : "visible");
     for (const end of ["x1", "x2"]) this.hair.setAttribute(end, this.x(when));
@@ -143,7 +143,7 @@ export class Trend {
   held(when, isNow) {
     const point = this.points.findLast((each) => each.at <= when);
     if (!point) return "not known";
-    const said = `${plural(point.workers ?? "?", "node")}, ${point.pending ?? "?"} pending, ${money(point.cost, this.currency)} an hour`;
+    const said = `${plural(point.workers ?? "?", "node")}, ${pendingPods(point)}, ${money(point.cost, this.currency)} an hour`;
     if (isNow) return this.bands.length ? `${said} · next ${brief(this.until - this.now)}: ${between(this.bands)} expected` : said;
     const asked = this.asked.findLast((each) => each.at <= when);
     return asked && when < asked.at + STEP_SECONDS ? `${said}, ${asked.pods} pods` : said;
@@ -159,6 +159,15 @@ export class Trend {
 function between(bands) {
   const [low, high] = ["p50", "p95"].map((level) => Math.ceil(Math.max(...bands.map((band) => band[level])) - 1e-9));
   return low === high ? `up to ${high} pods` : `${low} to ${high} pods`;
+}
+
+// What cannot be read is not known now.
+function present() {
+  return /\b(all|cluster)\b/.test(document.getElementById("page").dataset.stale) ? "Last known" : "Now";
+}
+
+function pendingPods({ pending }) {
+  return pending === null || pending === undefined ? "pending pods not known" : `${pending} pending`;
 }
 
 // Marks that would lie on each other are one, with the worst tone: thousands of dots tell no more than a few.

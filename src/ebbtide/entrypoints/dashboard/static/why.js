@@ -5,7 +5,7 @@ import { nodeAnswer, podAnswer } from "./answers.js";
 import { decisionDetail } from "./decision.js";
 import { card, h, redraw, source } from "./dom.js";
 import { FILTERS, fits, folded, kindOf } from "./folding.js";
-import { capital } from "./happenings.js";
+import { capital, happening } from "./happenings.js";
 import { icon } from "./icons.js";
 import { plural, sentence, span, when } from "./words.js";
 
@@ -23,7 +23,7 @@ export function why(main, { rest, query, say }) {
   let now = 0;
   let open = new Set();
   const list = h("div");
-  const answer = h("div", { "aria-live": "polite" });
+  const answer = h("div", { "aria-live": "polite", "data-from": "cluster" });
   const details = new Map();
 
   const chips = FILTERS.map(([kind, name]) => h("button", { type: "button", class: "chip", "aria-pressed": String(!kind), onclick: () => choose(kind) }, name));
@@ -53,7 +53,7 @@ export function why(main, { rest, query, say }) {
     const fill = () => { if (!body.children.length) body.append(...group.entries.map(row)); };
     const key = `${group.kind}-${group.entries.at(-1).id}`;
     const said = group.kind === "spot" ? [h("time", {}, stretch(group)), icon("spot"), ` ${plural(group.entries.length, "notice")} for spot nodes`]
-      : [h("time", {}, stretch(group)), "Nothing to do ",
+      : [h("time", {}, stretch(group)), "Nothing done ",
         h("span", { class: "quiet" }, `for ${span(group.until - group.since)} (${plural(group.entries.length, "decision")}): ${reasonOf(group.entries[0])}`)];
     const element = h("details", { "data-key": key, class: group.kind === "spot" ? "notices" : "idle", ontoggle: () => { if (element.open) fill(); } },
       h("summary", {}, said), body);
@@ -71,7 +71,7 @@ export function why(main, { rest, query, say }) {
     const kind = kindOf(entry);
     const title = kind === "nothing" ? [sentence(entry.says)] : [icon(ICONS[kind] ?? "done"), " ", h("strong", {}, capital(sentence(entry.says)))];
     const time = h("time", { datetime: new Date(entry.at * 1000).toISOString() }, when(entry.at, now));
-    if (kind === "spot") return h("p", { class: "decision warn" }, time, ...title);
+    if (kind === "spot") return h("p", { class: "decision warn" }, time, icon("spot"), " ", h("strong", {}, happening(entry).title));
     const body = h("div", {});
     const element = h("details", { "data-key": entry.id, class: kind, ontoggle: () => { if (element.open) unfold(entry.id, body); } }, h("summary", {}, time, ...title), body);
     if (details.has(entry.id)) body.replaceChildren(...decisionDetail(details.get(entry.id)));
@@ -121,5 +121,5 @@ export function why(main, { rest, query, say }) {
 }
 
 function reasonOf(entry) {
-  return sentence(entry.says).replace(/^Nothing to do: /, "");
+  return sentence(entry.says).replace(/^Nothing done: /, "");
 }

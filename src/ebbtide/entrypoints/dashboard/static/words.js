@@ -30,9 +30,10 @@ export function brief(seconds) {
   return whole < 86400 ? `${Math.floor(whole / 3600)} h` : `${Math.floor(whole / 86400)} d`;
 }
 
+// As the sentences of the log say it, which stand next to it.
 export function span(seconds) {
   const whole = Math.max(0, Math.round(seconds));
-  if (whole < 60) return `${whole} s`;
+  if (whole < 120) return `${whole} s`;
   if (whole < 3600) return `${Math.floor(whole / 60)} min${whole % 60 ? ` ${whole % 60} s` : ""}`;
   if (whole < 86400) return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
   return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
@@ -51,11 +52,34 @@ export function money(amount, currency) {
   return `${text} ${currency ?? ""}`.trim();
 }
 
+// A decision that comes to the same again is not logged again: the numbers in it may be older than those next to it.
+const FRESH_SECONDS = 60;
+export function decidedAt(node, now) {
+  return node.kept_at && now - node.kept_at > FRESH_SECONDS ? ` as of ${when(node.kept_at, now)}` : "";
+}
+
 // What a decision says begins with its action; "nothing" alone would be no sentence.
 export function sentence(says) {
-  return says.replace(/^nothing(?: to do)?: /, "Nothing to do: ").replace(/^(scale)_(\w+): /, "$1-$2: ").replace(/^consolidate: (?:consolidation: )?/, "consolidation: ").replace(/^(release|forget|adopt|retry|repair|replace): (?=\1)/, "");
+  return says.replace(/^nothing(?: to do)?: /, "Nothing done: ").replace(/^(scale)_(\w+): /, "$1-$2: ").replace(/^consolidate: (?:consolidation: )?/, "consolidation: ").replace(/^(release|forget|adopt|retry|repair|replace): (?=\1)/, "");
+}
+
+// Steps of a machine as people say them; a launch has no name before its node is there.
+const STATES = { RESERVED: "planned", LAUNCHING: "requested", LAUNCHED: "started", MARKED: "emptying", EMPTIED: "empty" };
+const STEP = /([A-Z]{2,}(?:_[A-Z]+)*|new) -> ([A-Z]{2,}(?:_[A-Z]+)*)/g;
+const LAUNCH = /\b\d{10}-\d{14}-\d{8}-\w+/g;
+const word = (state) => STATES[state] ?? state.toLowerCase().replaceAll("_", " ");
+
+export function plainly(says) {
+  return says.replace(LAUNCH, "a new node").replace(STEP, (_, before, after) => (before === "new" ? `is ${word(after)}` : `was ${word(before)}, is ${word(after)}`));
+}
+
+// What was decided, without the steps that follow from it, where anything else is said.
+export function decided(says) {
+  const parts = says.split("; ");
+  const kept = parts.filter((part) => part.search(STEP) < 0);
+  return kept.length ? kept.join("; ") : plainly(says);
 }
 
 export function share(value) {
-  return value === null || value === undefined ? "unknown" : `${Math.round(value * 100)} %`;
+  return value === null || value === undefined ? "unknown" : `${Math.round(value * 100)}%`;
 }
