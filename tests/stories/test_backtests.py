@@ -197,7 +197,7 @@ def test_a_backtest_is_published_to_the_store_of_a_configuration(shell: Shell) -
     assert "nothing ran" in refused.err
     assert shell.files() == ["ebbtide.yaml", "month.ebb"]
     shell.run("resume")
-    assert "the page Money shows it" in shell.run(*ask).err
+    assert "the Money page shows it" in shell.run(*ask).err
     entries = json.loads(shell.run("log", "--kind", "switch", "--json").out)
     published = [one for one in entries if one["subject"] == "backtest"]
     assert [one["says"] for one in published] == ["backtest of month.ebb published: 2 settings compared"]

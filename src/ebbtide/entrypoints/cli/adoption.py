@@ -19,15 +19,17 @@ if TYPE_CHECKING:
 
 def adopt(
     ctx: typer.Context,
-    pool: Annotated[str, typer.Option(help="Only into this pool. Default: the first pool that fits.")] = "",
+    pool: Annotated[
+        str, typer.Option(help="Add them to this pool only. Default: the first pool that fits.")
+    ] = "",
     node: Annotated[list[str] | None, typer.Option(help="Only this node; may be repeated.")] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")
     ] = False,
     config: ConfigPath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take existing nodes into a pool: tags their machines, labels the nodes. Safe to repeat."""
+    """Add existing nodes to a pool: tag their machines and label the nodes. Safe to repeat."""
     found = read_config(ctx, config)
     if found.cluster_kind != "kubernetes":
         raise Usage(

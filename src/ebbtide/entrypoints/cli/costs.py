@@ -17,21 +17,26 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Show what node types cost, or ask the cloud for it.")
 PriceFile = Annotated[
     Path | None,
-    typer.Option(help="Price file; else `prices.file`, else ebbtide-prices.yaml next to the configuration."),
+    typer.Option(
+        help="Price file. Default: `prices.file`, else ebbtide-prices.yaml next to the configuration."
+    ),
 ]
 
 
 def assess(
     ctx: typer.Context,
     source: Annotated[
-        str, typer.Argument(metavar="FILE", help="A dump of kubectl, - for standard input, or live.")
+        str,
+        typer.Argument(
+            metavar="FILE", help="A file with the output of kubectl, - for standard input, or live."
+        ),
     ],
     prices: PriceFile = None,
     html: Annotated[Path | None, typer.Option(help="Also write the report as a page.")] = None,
     md: Annotated[Path | None, typer.Option(help="Also write the report as Markdown.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a cluster costs and wastes, from a dump or live. Changes nothing."""
+    """Report what a cluster costs and wastes, from a dump or live. Changes nothing."""
     from ebbtide.entrypoints.assess.command import assess_command
 
     book = read_config(ctx, None, price_file=prices).prices

@@ -36,7 +36,7 @@ def upgrade(ctx: typer.Context, config: ConfigPath = None) -> None:
 
 @app.command()
 def check(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
-    """Say whether the store can be used, and what to do if not. Changes nothing."""
+    """Check whether the store can be used, and show what to do if not. Changes nothing."""
     _say(partial(check_store, _url(ctx, config)), as_json)
 
 
@@ -51,7 +51,11 @@ def prune(
     ctx: typer.Context,
     config: ConfigPath = None,
     older_than: Annotated[
-        str, typer.Option(metavar="DAYS", help="Such as 90d; else `log_retention_days` of the configuration.")
+        str,
+        typer.Option(
+            metavar="DAYS",
+            help="Age of the entries, such as 90d. Default: `log_retention_days` of the configuration.",
+        ),
     ] = "",
 ) -> None:
     """Remove old entries from the log of the cluster. `ebbtide run` does so once a day by itself."""

@@ -48,7 +48,7 @@ DumpPath = Annotated[
 def plan(
     ctx: typer.Context, config: ConfigPath = None, dump: DumpPath = None, as_json: AsJson = False
 ) -> None:
-    """Say what the next tick would do, and why not the rest. Writes nothing."""
+    """Show what the next tick would do, and why it would do nothing else. Writes nothing."""
     if dump is not None:
         plan_dump(ctx, dump, config, as_json)
         return

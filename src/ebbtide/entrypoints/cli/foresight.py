@@ -30,7 +30,7 @@ Backend = Annotated[
 ]
 Address = Annotated[str, typer.Option(help="Address of the Dask or Ray cluster.")]
 KeptRuns = Annotated[
-    Path | None, typer.Option("--keep", help="Where finished runs are kept; else next to the recording.")
+    Path | None, typer.Option("--keep", help="Where to keep finished runs. Default: next to the recording.")
 ]
 UNITS = {"m": 60, "h": 3600, "d": 86_400}
 LONGEST_SECONDS = 7 * 86_400
@@ -42,10 +42,11 @@ def backtest(  # noqa: PLR0913, PLR0917 - one for each option
         list[Path] | None, typer.Option("--config", "-c", help="A configuration to try; may be repeated.")
     ] = None,
     change: Annotated[
-        list[str] | None, typer.Option("--set", help="key=value over the recorded settings; may be repeated.")
+        list[str] | None,
+        typer.Option("--set", help="Replace a recorded setting, as key=value; may be repeated."),
     ] = None,
     profile: Annotated[
-        list[str] | None, typer.Option(help="A profile over the recorded settings; may be repeated.")
+        list[str] | None, typer.Option(help="Apply a profile to the recorded settings; may be repeated.")
     ] = None,
     seeds: Annotated[
         int, typer.Option(min=1, max=1000, help="How many times to play each, with different random seeds.")
@@ -54,8 +55,7 @@ def backtest(  # noqa: PLR0913, PLR0917 - one for each option
     publish: Annotated[
         Path | None,
         typer.Option(
-            help="Show it on the page Money of the cluster of this configuration, whose settings are "
-            "tried as well."
+            help="Configuration of a cluster: try its settings too, and show the result on its Money page."
         ),
     ] = None,
     keep: KeptRuns = None,
@@ -64,7 +64,7 @@ def backtest(  # noqa: PLR0913, PLR0917 - one for each option
     address: Address = "",
     as_json: AsJson = False,
 ) -> None:
-    """Play a recording with other settings and say what each would have cost.
+    """Play a recording with other settings and show what each would have cost.
 
     Exit code 1 when a safety rule was violated.
     """
@@ -130,7 +130,7 @@ def _publish(path: Path, fact: BacktestPublished) -> None:
         publish(store, TimeOrderedIds()(), int(SystemClock().now()), fact)
     finally:
         store.close()
-    print("Published: the page Money shows it.", file=sys.stderr)
+    print("Published: the Money page shows it.", file=sys.stderr)
 
 
 @contextmanager
@@ -159,7 +159,7 @@ def forecast(
     horizon: Annotated[str, typer.Option(help="How far to look ahead, such as 90m, 24h or 3d.")] = "24h",
     as_json: AsJson = False,
 ) -> None:
-    """Say what demand to expect after a recording, and how wrong that would have been before."""
+    """Forecast the demand after a recording, and show how wrong such forecasts were on its past."""
     from ebbtide.core.words import a_while
     from ebbtide.simulator.recording.file import read_recording
     from ebbtide.simulator.story.schemas import START, epoch_of

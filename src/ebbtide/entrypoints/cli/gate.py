@@ -46,11 +46,12 @@ def release(
         bool, typer.Option("--all", help="Every Service that points at the gates.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also where no pod is ready. Connections to it then fail.")
+        bool,
+        typer.Option("--force", help="Also Services without a ready pod. Connections to them then fail."),
     ] = False,
     config: ConfigPath = None,
 ) -> None:
-    """Give Services back to their pods, for an uninstall. What sleeps is kept unless --force is given."""
+    """Give Services back to their pods, for an uninstall. Those of sleepers stay without --force."""
     if not everything:
         raise Usage("nothing was named; nothing was touched. Add --all to release every Service.")
     from ebbtide.bootstrap.kubernetes import needing

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def status(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
-    """Show the record: who is at work, what is in progress, what the last tick and the last decision said."""
+    """Show the record: which runner is active, what is in progress, and what was decided last."""
     found = read_config(ctx, config)
     store = existing_store(found)
     if store is None:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 ConfigPath = Annotated[
     Path | None,
-    typer.Option("--config", "-c", help="Configuration file; else EBBTIDE_CONFIG, else ebbtide.yaml here."),
+    typer.Option(
+        "--config", "-c", help="Configuration file. Default: EBBTIDE_CONFIG, else ebbtide.yaml here."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 

@@ -128,7 +128,7 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     config: ConfigPath = None,
 ) -> None:
-    """Delete a policy; its savings and log stay. What sleeps is left at zero."""
+    """Delete a policy; its savings and log stay. A target that sleeps stays at zero."""
     found = read_config(ctx, config)
     with in_the_store(found) as scaling:
         book = book_of(scaling)
@@ -153,7 +153,7 @@ def _ask(question: str) -> None:
 
 @app.command()
 def pause(ctx: typer.Context, name: Name, config: ConfigPath = None) -> None:
-    """Leave its target as it is: no sleep, no rules, no schedules. It can still be woken."""
+    """Leave the target of a policy as it is: no sleep, no rules, no schedules. It can still be woken."""
     policy = _set_paused(read_config(ctx, config), name, paused=True)
     write_lines([f"policy {policy.name} is paused. `ebbtide policy resume {policy.name}` ends that."])
 
@@ -179,7 +179,7 @@ def keep_up(
     duration: Annotated[str, typer.Option("--for", help="Such as 3h or 1h30m; 0 ends it.")],
     config: ConfigPath = None,
 ) -> None:
-    """Keep it awake for a while. If it sleeps, it is woken."""
+    """Keep the target of a policy awake for a while. If it sleeps, it is woken."""
     from ebbtide.config.scale_to_zero import read_duration
 
     found = read_config(ctx, config)
@@ -204,7 +204,7 @@ def wake(  # noqa: PLR0913, PLR0917 - one for each option
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until they are ready, or until the timeout of the policy.")
     ] = False,
-    reason: Annotated[WakeReason, typer.Option(help="What is noted as the reason.")] = WakeReason.MANUAL,
+    reason: Annotated[WakeReason, typer.Option(help="Reason to write to the log.")] = WakeReason.MANUAL,
     config: ConfigPath = None,
     as_json: AsJson = False,
 ) -> None:

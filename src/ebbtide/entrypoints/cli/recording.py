@@ -27,19 +27,21 @@ TIMEOUT_SECONDS = 120.0
 def record(  # noqa: PLR0913, PLR0917 - one for each option
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write, such as month.ebb.")],
     csv: Annotated[
-        Path | None, typer.Option(help="A CSV trace: seconds in the first column, one column a workload.")
+        Path | None,
+        typer.Option(help="A CSV trace: seconds in the first column, then one column per workload."),
     ] = None,
     log: Annotated[
-        bool, typer.Option("--log", help="Ebbtide's own log, in the store of the configuration.")
+        bool, typer.Option("--log", help="Read Ebbtide's own log, in the store of the configuration.")
     ] = False,
     prometheus: Annotated[
         str, typer.Option(help="Address of a Prometheus that scrapes kube-state-metrics.")
     ] = "",
     days: Annotated[
-        int, typer.Option(min=1, max=366, help="How many days of the log or of Prometheus, up to now.")
+        int, typer.Option(min=1, max=366, help="How many days to read from the log or from Prometheus.")
     ] = 30,
     until: Annotated[
-        str, typer.Option(help="The end of those days of Prometheus, such as 2026-01-31T00:00:00Z.")
+        str,
+        typer.Option(help="Where those days end in Prometheus, such as 2026-01-31T00:00:00Z. Default: now."),
     ] = "",
     step: Annotated[
         int, typer.Option(min=15, max=300, help="Seconds between two samples of Prometheus.")
@@ -48,12 +50,15 @@ def record(  # noqa: PLR0913, PLR0917 - one for each option
         Path | None, typer.Option(help="File with the bearer token for Prometheus.")
     ] = None,
     config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="Configuration with the pools; else ebbtide.yaml.")
+        Path | None,
+        typer.Option("--config", "-c", help="Configuration with the pools. Default: ebbtide.yaml."),
     ] = None,
     cpu: Annotated[str, typer.Option(help="CPU that each pod of a trace requests, such as 500m.")] = "",
-    memory: Annotated[str, typer.Option(help="Memory that each pod requests, such as 512Mi.")] = "",
+    memory: Annotated[
+        str, typer.Option(help="Memory that each pod of a trace requests, such as 512Mi.")
+    ] = "",
     per_pod: Annotated[
-        float, typer.Option(min=0.000001, help="How much of a value of the trace one pod handles.")
+        float, typer.Option(min=0.000001, help="How many units of the trace one pod handles.")
     ] = 1.0,
     start: Annotated[str, typer.Option(help="The time at second 0 of the trace.")] = START,
     anonymise: Annotated[
@@ -63,7 +68,7 @@ def record(  # noqa: PLR0913, PLR0917 - one for each option
         ),
     ] = False,
 ) -> None:
-    """Record what was asked of a cluster as one file, for `simulate`, `backtest` and `forecast`."""
+    """Record the demand on a cluster in one file, for `simulate`, `backtest` and `forecast`."""
     from ebbtide.config.document import Read, read_document
     from ebbtide.config.load import FILE_NAME, build_config
     from ebbtide.entrypoints.past_metrics import Wanted, record_prometheus

@@ -32,11 +32,11 @@ def report(
     ctx: typer.Context,
     html: Annotated[Path | None, typer.Option(help="Write the report as one HTML file.")] = None,
     png: Annotated[Path | None, typer.Option(help="Write a picture of it; needs a Chromium.")] = None,
-    first: Annotated[str, typer.Option("--from", help="First day; else 30 days before the last.")] = "",
-    last: Annotated[str, typer.Option("--to", help="Last day, included; else today.")] = "",
+    first: Annotated[str, typer.Option("--from", help="First day. Default: 30 days before the last.")] = "",
+    last: Annotated[str, typer.Option("--to", help="Last day, included. Default: today.")] = "",
     config: ConfigPath = None,
 ) -> None:
-    """Write what a period cost and saved, what was done in it, and what went wrong."""
+    """Report what a period cost and saved, what was done, and what failed."""
     from ebbtide.entrypoints.report.collect import collect, period_of
     from ebbtide.entrypoints.report.page import page
     from ebbtide.entrypoints.views.days import wrong_day

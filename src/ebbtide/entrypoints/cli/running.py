@@ -36,7 +36,7 @@ def new_owner() -> str:
 
 
 def once(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
-    """Run one round over the policies, where there are any, and one tick; say what was done and why."""
+    """Run one round over the policies, if there are any, and one tick. Shows what was done and why."""
     from ebbtide.bootstrap.scaling import with_scaling
     from ebbtide.engine.single_run import fail_if_blind, run_once
 

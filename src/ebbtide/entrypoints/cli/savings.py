@@ -34,16 +34,16 @@ def savings(  # noqa: PLR0913, PLR0917 - one for each option
         list[str] | None,
         typer.Argument(
             metavar="[rebuild] [NAME]",
-            help="Name of a policy; or `rebuild`, to make the ledger again from the log.",
+            help="Name of a policy; or `rebuild`, to compute the ledger again from the log.",
         ),
     ] = None,
-    first: Annotated[str, typer.Option("--from", help="First day; else the last 30 days.")] = "",
+    first: Annotated[str, typer.Option("--from", help="First day. Default: the last 30 days.")] = "",
     last: Annotated[str, typer.Option("--to", help="Last day, included.")] = "",
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help=CSV_HELP)] = False,
     config: ConfigPath = None,
 ) -> None:
-    """Show what sleeping saved, by day; `ebbtide savings rebuild` makes the ledger again from the log."""
+    """Show what sleeping saved, by day; `ebbtide savings rebuild` computes the ledger again from the log."""
     from ebbtide.entrypoints.views.days import wrong_day
 
     rebuilds, name = _understood(words or [])

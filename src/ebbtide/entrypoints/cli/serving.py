@@ -67,10 +67,10 @@ def new(
 
 def serve(
     ctx: typer.Context,
-    listen: Annotated[str, typer.Option(help=f"HOST:PORT; else api.listen, else {DEFAULT_LISTEN}.")] = "",
+    listen: Annotated[str, typer.Option(help=f"HOST:PORT. Default: api.listen, else {DEFAULT_LISTEN}.")] = "",
     config: ConfigPath = None,
 ) -> None:
-    """Serve the API and the pages alone, next to runners elsewhere (a Lambda, other replicas)."""
+    """Serve only the API and the pages, where ticks run elsewhere (a Lambda, other replicas)."""
     from ebbtide.bootstrap.metrics import watched
     from ebbtide.bootstrap.scaling import open_scaling
     from ebbtide.config.api import beyond_loopback

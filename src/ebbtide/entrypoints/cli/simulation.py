@@ -33,7 +33,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - one for each option
         typer.Option(min=0.01, max=366, help="How many days to play. Default: what the scenario says."),
     ] = None,
     compare: Annotated[
-        bool, typer.Option("--compare", help="Play it again without consolidation, and say what that costs.")
+        bool, typer.Option("--compare", help="Play it again without consolidation, and show what that costs.")
     ] = False,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON schema of story files, for editors.")
@@ -42,7 +42,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - one for each option
         bool,
         typer.Option(
             "--skip/--no-skip",
-            help="Whether to use the last decision again where it provably comes out the same.",
+            help="Reuse the last decision where it provably comes out the same.",
         ),
     ] = True,
     as_json: AsJson = False,

@@ -41,14 +41,17 @@ def init(  # noqa: PLR0913, PLR0917 - one parameter for each option
     ),
     name: Annotated[str, typer.Option(help="Name of the cluster.")] = "",
     cloud: Annotated[
-        Literal["aws", "hetzner"] | None, typer.Option(help="Where the nodes are, if they do not say.")
+        Literal["aws", "hetzner"] | None,
+        typer.Option(help="Where the nodes are, if that cannot be detected."),
     ] = None,
-    minimum: Annotated[int | None, typer.Option("--min", min=0, help="Least number of workers.")] = None,
+    minimum: Annotated[int | None, typer.Option("--min", min=0, help="Smallest number of workers.")] = None,
     maximum: Annotated[int | None, typer.Option("--max", min=1, help="Largest number of workers.")] = None,
-    image: Annotated[str, typer.Option(help="AMI, or image or snapshot of Hetzner, of new nodes.")] = "",
+    image: Annotated[
+        str, typer.Option(help="Image of new nodes: an AMI, or an image or snapshot on Hetzner.")
+    ] = "",
     store: Annotated[str, typer.Option(help="Where the record is kept.")] = "sqlite:///ebbtide.db",
     kubeconfig: Annotated[
-        Path | None, typer.Option(help="Kubeconfig to look with; else as kubectl does.")
+        Path | None, typer.Option(help="Kubeconfig to use. Default: the one that kubectl uses.")
     ] = None,
     context: Annotated[str, typer.Option(help="Context in the kubeconfig.")] = "",
     offline: Annotated[bool, typer.Option("--offline", help="Do not ask the cloud.")] = False,

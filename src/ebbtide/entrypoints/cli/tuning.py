@@ -25,7 +25,8 @@ def tune(  # noqa: PLR0913, PLR0917 - one for each option
         ),
     ] = None,
     cost_limit: Annotated[
-        float, typer.Option(min=0, max=1000, help="The proposal costs at most this many per cent more.")
+        float,
+        typer.Option(min=0, max=1000, help="Most that the proposed settings may cost more, in per cent."),
     ] = 3.0,
     seed: Annotated[int, typer.Option(min=0, max=2**31, help="The same seed tries the same settings.")] = 1,
     seeds: Annotated[
@@ -40,7 +41,7 @@ def tune(  # noqa: PLR0913, PLR0917 - one for each option
     address: Address = "",
     as_json: AsJson = False,
 ) -> None:
-    """Search for better settings on two thirds of a recording; say what they are worth on the last.
+    """Search for better settings on the first two thirds of a recording, and measure them on the last third.
 
     Changes nothing. Exit code 1 when a safety rule was violated.
     """
