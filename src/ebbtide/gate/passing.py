@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
+from types import TracebackType
 
 from ebbtide.gate.held import Held
 from ebbtide.gate.limits import Limits
 from ebbtide.gate.metrics import GateMetrics
 from ebbtide.gate.pipe import Pipe, join
 from ebbtide.gate.routes import Address, Backends, Route
-from ebbtide.gate.turns import Turns
 
 AT_A_TIME = 256
 """Connections that are made to pods at once: thousands are released by the first pod that is ready."""
@@ -117,3 +118,41 @@ def _ignore() -> None:
 
 def _as_it_is(address: Address) -> Address:
     return address
+
+
+class Turns:
+    """So many at a time, in the order in which they came. For the event loop alone.
+
+    `asyncio.Semaphore` looks at all who wait whenever one goes: of 10,000 that are released together each
+    would meet the others.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._free = most
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def __aenter__(self) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._next()  # it was given up in the moment it came: the next one has it
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._next()
+
+    def _next(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ebbtide.gate.turns import Turns
+from ebbtide.gate.passing import Turns
 
 
 def test_so_many_at_a_time_in_the_order_in_which_they_came() -> None:
