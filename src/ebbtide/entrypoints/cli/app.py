@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from ebbtide import __version__
 from ebbtide.entrypoints.cli import (
@@ -17,7 +18,6 @@ from ebbtide.entrypoints.cli import (
     demo,
     foresight,
     gate,
-    helping,
     look,
     policies,
     recording,
@@ -33,8 +33,38 @@ from ebbtide.entrypoints.cli import (
 from ebbtide.entrypoints.cli.options import AsJson, ConfigPath
 from ebbtide.entrypoints.doctor import command
 
+START = "Start"
+RUN = "Run"
+LOOK = "Look, and change nothing"
+SLEEP = "Scale to zero"
+PLAN = "Costs and simulation"
+KEEP = "Store and access"
+
+
+class Group(TyperGroup):
+    """A flag takes no value, so help must not show one."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return _without_type(super().get_params(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:
+            _without_type(found.params)
+            shown = found.get_help_option(ctx)
+            _without_type([shown] if shown is not None else [])
+        return found
+
+
+def _without_type(params: Any) -> Any:
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+    return params
+
+
 app = typer.Typer(
-    cls=helping.Group,
+    cls=Group,
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -60,39 +90,39 @@ def root(
     """Declares what may stand before a command; `--debug` is read in `main`, `config` by the commands."""
 
 
-app.command(rich_help_panel=helping.START)(demo.demo)
-app.command(rich_help_panel=helping.START)(starting.init)
-app.command(rich_help_panel=helping.START)(adoption.adopt)
-app.command(rich_help_panel=helping.RUN)(running.run)
-app.command(rich_help_panel=helping.RUN)(running.once)
-app.command(rich_help_panel=helping.RUN)(serving.serve)
-app.command(rich_help_panel=helping.LOOK)(look.status)
-app.command(rich_help_panel=helping.LOOK)(look.log)
-app.command(rich_help_panel=helping.LOOK)(decisions.plan)
-app.command(rich_help_panel=helping.LOOK)(decisions.explain)
-app.command(rich_help_panel=helping.LOOK)(decisions.replay)
-app.command(rich_help_panel=helping.RUN)(switch.pause)
-app.command(rich_help_panel=helping.RUN)(switch.resume)
-app.command(rich_help_panel=helping.PLAN)(simulation.simulate)
-app.command(rich_help_panel=helping.PLAN)(recording.record)
-app.command(rich_help_panel=helping.PLAN)(foresight.backtest)
-app.command(rich_help_panel=helping.PLAN)(tuning.tune)
-app.command(rich_help_panel=helping.PLAN)(foresight.forecast)
-app.command(rich_help_panel=helping.PLAN)(decisions.consolidate)
-app.command(rich_help_panel=helping.SLEEP)(policies.wake)
-app.command(rich_help_panel=helping.SLEEP)(savings.savings)
-app.command(rich_help_panel=helping.LOOK)(reporting.report)
-app.command(rich_help_panel=helping.PLAN)(costs.assess)
-app.command(rich_help_panel=helping.START)(command.doctor)
-app.add_typer(costs.app, name="prices", cls=helping.Group, rich_help_panel=helping.PLAN)
-app.add_typer(configuration.app, name="config", cls=helping.Group, rich_help_panel=helping.START)
-app.add_typer(db.app, name="db", cls=helping.Group, rich_help_panel=helping.KEEP)
-app.add_typer(serving.tokens, name="token", cls=helping.Group, rich_help_panel=helping.KEEP)
-app.add_typer(policies.app, name="policy", cls=helping.Group, rich_help_panel=helping.SLEEP)
-app.add_typer(gate.app, name="gate", cls=helping.Group, rich_help_panel=helping.SLEEP)
+app.command(rich_help_panel=START)(demo.demo)
+app.command(rich_help_panel=START)(starting.init)
+app.command(rich_help_panel=START)(adoption.adopt)
+app.command(rich_help_panel=RUN)(running.run)
+app.command(rich_help_panel=RUN)(running.once)
+app.command(rich_help_panel=RUN)(serving.serve)
+app.command(rich_help_panel=LOOK)(look.status)
+app.command(rich_help_panel=LOOK)(look.log)
+app.command(rich_help_panel=LOOK)(decisions.plan)
+app.command(rich_help_panel=LOOK)(decisions.explain)
+app.command(rich_help_panel=LOOK)(decisions.replay)
+app.command(rich_help_panel=RUN)(switch.pause)
+app.command(rich_help_panel=RUN)(switch.resume)
+app.command(rich_help_panel=PLAN)(simulation.simulate)
+app.command(rich_help_panel=PLAN)(recording.record)
+app.command(rich_help_panel=PLAN)(foresight.backtest)
+app.command(rich_help_panel=PLAN)(tuning.tune)
+app.command(rich_help_panel=PLAN)(foresight.forecast)
+app.command(rich_help_panel=PLAN)(decisions.consolidate)
+app.command(rich_help_panel=SLEEP)(policies.wake)
+app.command(rich_help_panel=SLEEP)(savings.savings)
+app.command(rich_help_panel=LOOK)(reporting.report)
+app.command(rich_help_panel=PLAN)(costs.assess)
+app.command(rich_help_panel=START)(command.doctor)
+app.add_typer(costs.app, name="prices", cls=Group, rich_help_panel=PLAN)
+app.add_typer(configuration.app, name="config", cls=Group, rich_help_panel=START)
+app.add_typer(db.app, name="db", cls=Group, rich_help_panel=KEEP)
+app.add_typer(serving.tokens, name="token", cls=Group, rich_help_panel=KEEP)
+app.add_typer(policies.app, name="policy", cls=Group, rich_help_panel=SLEEP)
+app.add_typer(gate.app, name="gate", cls=Group, rich_help_panel=SLEEP)
 
 
-@app.command(rich_help_panel=helping.PLAN)
+@app.command(rich_help_panel=PLAN)
 def pack(
     pods: Annotated[Path, typer.Option(metavar="CSV", help="The pods to place: name,cpu_milli,memory_mib.")],
     types: Annotated[
