@@ -17,7 +17,7 @@ from ebbtide.core.nodes.orphans import (
 )
 from ebbtide.model.node import InstanceState, Ownership
 from ebbtide.model.operation import RemovalState, SlotState
-from ebbtide.model.record import DrainBackoff, Missing, Record
+from ebbtide.model.record import DrainBackoff, Missing, Record, Refused
 from tests.builders import (
     NOW,
     make_instance,
@@ -133,6 +133,19 @@ def test_a_dead_node_of_k3s_is_known_by_the_label_set_at_join() -> None:
     node = make_node("a1", ready=False, provider_id="", instance_id="i-a1")
     assert dead_nodes(make_snapshot([node], instances=[LONE]), make_record()) == (node,)
     assert dead_nodes(make_snapshot([node]), make_record()) == (), "its instance is listed"
+
+
+def test_a_dead_node_of_a_machine_given_up_before_it_joined_is_the_business_of_its_removal() -> None:
+    """The cloud had refused to end it, it joined late, and is gone now: swarm, seed 3998."""
+    terminating = make_removal("a1", instance_id="i-label", state=RemovalState.TERMINATING)
+    given_up = replace(terminating, node_name="", node_uid="")
+    record = make_record(refused=(Refused("op", given_up, NOW + 900),))
+    seen = make_snapshot([LABELLED, *WHOLE], instances=[make_instance_of(node) for node in WHOLE])
+    assert dead_nodes(seen, record) == ()
+    listed = make_instance_of(DEAD, state=InstanceState.GONE)
+    known = replace(given_up, instance_id=listed.id)
+    record = make_record(refused=(Refused("op", known, NOW + 900),))
+    assert dead_nodes(make_snapshot([DEAD], instances=[listed]), record) == ()
 
 
 @pytest.mark.parametrize(

@@ -9,22 +9,26 @@ import pytest
 
 from ebbtide.core.nodes.timers import BACKOFFS, STAMPS, clamp_stamps, is_idle, pressing_at, track
 from ebbtide.model.pod import Pod, PodPhase
-from ebbtide.model.record import Counted, DrainBackoff, Emptied, Record
+from ebbtide.model.record import Counted, DrainBackoff, Emptied, Record, Refused
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
     NOW,
     make_consolidate,
     make_daemon,
+    make_move,
     make_node,
     make_nodes,
     make_pod,
     make_pool,
     make_record,
+    make_removal,
     make_scale_down,
     make_scale_up,
     make_settings,
     make_slot,
     make_snapshot,
+    make_source,
+    make_spot,
 )
 
 NODES = make_nodes("a1", "a2", "b1")
@@ -134,6 +138,49 @@ def test_a_rest_never_lasts_longer_than_the_longest_from_now() -> None:
     resting = make_record(rests=(DrainBackoff("i-a1", NOW + 9000, "stuck"),))
     record, warnings = clamp_stamps(resting, make_settings(), NOW)
     assert (record.rests, warnings) == ((DrainBackoff("i-a1", NOW + 3600, "stuck"),), ())
+
+
+LATER = NOW + 7200
+SAID = ("work that was stamped in the future is taken as begun now",)
+
+
+def test_work_that_a_clock_hours_ahead_began_is_taken_as_begun_now() -> None:
+    """Else it would time out only hours from now, and machines that are gone would stay until then: swarm,
+    seed 4258."""
+    removal = make_removal(since=LATER, missing_since=LATER, retry_at=LATER, fence_until=LATER)
+    before = make_record(
+        launching=make_scale_up(make_slot(since=LATER), started_at=LATER, extended_at=LATER),
+        removing=make_scale_down(removal, started_at=LATER, replacements=(make_slot("new", since=LATER),)),
+        spots=(make_spot(noticed_at=LATER, removal=removal, slot=make_slot("spot", since=LATER)),),
+        refused=(Refused("old", removal, LATER),),
+    )
+    record, warnings = clamp_stamps(before, make_settings(), NOW)
+    settings = make_settings()
+    mended = make_removal(
+        since=NOW,
+        missing_since=NOW,
+        retry_at=NOW + max(settings.drain_retry_seconds, settings.request_timeout_seconds),
+        fence_until=NOW + 900,
+    )
+    assert record == make_record(
+        launching=make_scale_up(make_slot(since=NOW), started_at=NOW, extended_at=NOW),
+        removing=make_scale_down(mended, started_at=NOW, replacements=(make_slot("new", since=NOW),)),
+        spots=(make_spot(noticed_at=NOW, removal=mended, slot=make_slot("spot", since=NOW)),),
+        refused=(Refused("old", mended, NOW + settings.stuck_seconds),),
+    )
+    assert warnings == SAID
+    assert clamp_stamps(record, settings, NOW) == (record, ())
+
+
+def test_a_consolidation_that_a_clock_hours_ahead_began_is_taken_as_begun_now() -> None:
+    def at(moment: int, fence: int) -> Record:
+        sources = [make_source(since=moment, fence_until=fence)]
+        moves = [make_move(HOME, since=moment)]
+        return make_record(removing=make_consolidate(sources, moves, started_at=moment, watched_since=moment))
+
+    assert clamp_stamps(at(LATER, LATER), make_settings(), NOW) == (at(NOW, NOW + 900), SAID)
+    past = at(NOW - 60, NOW + 100)
+    assert clamp_stamps(past, make_settings(), NOW) == (past, ()), "a fence of this moment stays as it is"
 
 
 def test_stamps_of_the_past_are_left_alone() -> None:

@@ -41,13 +41,22 @@ def lone_instances(snapshot: Snapshot, record: Record) -> tuple[Instance, ...]:
 def dead_nodes(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
     """Workers that are not ready and whose instance is gone: the cloud says so, or no longer lists the id
     that was set as a label when it joined. A machine that merely lacks our tag is not one of them."""
-    busy = {removal.node_uid for removal in open_removals(record)}
-    busy |= {spot.removal.node_uid for spot in record.spots if spot.removal}
+    removals = (*open_removals(record), *(spot.removal for spot in record.spots if spot.removal))
+    # Crash table: two-owners. A machine that was given up before it joined is known by its id alone.
+    uids, ids = ({one.node_uid for one in removals}, {one.instance_id for one in removals})
     return tuple(
         node
         for node in snapshot.cluster.workers
-        if not node.ready and node.uid not in busy and _instance_is_gone(node, snapshot)
+        if not node.ready
+        and node.uid not in uids
+        and _instance_id(node, snapshot) not in ids
+        and _instance_is_gone(node, snapshot)
     )
+
+
+def _instance_id(node: Node, snapshot: Snapshot) -> str:
+    instance = snapshot.instance_of.get(node.name)
+    return node.instance_id if instance is None else instance.id
 
 
 def _instance_is_gone(node: Node, snapshot: Snapshot) -> bool:

@@ -7,8 +7,9 @@ is not idle time. Stamps from the future are set to now, with a warning.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any, TypeVar
 
 from ebbtide.core.consolidation.pace import forget_evictions, track_demand
 from ebbtide.core.nodes import headroom
@@ -18,7 +19,7 @@ from ebbtide.core.nodes.underused import track_underused
 from ebbtide.core.nodes.unwell import track_unwell
 from ebbtide.core.operations.removals import with_time_again
 from ebbtide.model.operation import Consolidate, Removing, ScaleDown
-from ebbtide.model.record import Emptied, Record
+from ebbtide.model.record import LONGEST_LEASE_SECONDS, Emptied, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 
@@ -32,6 +33,19 @@ STAMPS = (
     "ticked_at",
 )
 BACKOFFS = ("launch_backoff_until", "removal_backoff_until")
+OF_WORK = (
+    "started_at",
+    "extended_at",
+    "watched_since",
+    "noticed_at",
+    "since",
+    "missing_since",
+    "shut_since",
+    "refused_since",
+)
+"""Stamps of operations, of answers to spot notices, and of what they work on."""
+PARTS = ("slots", "removals", "replacements", "sources", "moves", "slot", "removal")
+Stamped = TypeVar("Stamped")
 
 
 def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> tuple[Record, tuple[str, ...]]:
@@ -88,11 +102,12 @@ def clamp_stamps(record: Record, settings: Settings, now: int) -> tuple[Record, 
     """A clock that went back leaves stamps that would stop everything until it has caught up."""
     latest = dict.fromkeys(STAMPS, now)
     latest |= dict.fromkeys(BACKOFFS, now + settings.backoff_max_seconds)
+    record, warnings = _clamp_work(record, settings, now)
     late: dict[str, Any] = {name: limit for name, limit in latest.items() if getattr(record, name) > limit}
     early = max((node.since for node in (*record.emptied, *record.underused)), default=0)
     if not late and not record.rests and early <= now:
-        return record, ()
-    warnings = tuple(
+        return record, warnings
+    warnings += tuple(
         f"{name} was {getattr(record, name) - now} s in the future and is taken as "
         + (f"{limit - now} s from now" if limit > now else "now")
         for name, limit in late.items()
@@ -107,6 +122,42 @@ def clamp_stamps(record: Record, settings: Settings, now: int) -> tuple[Record, 
         for nodes in (record.emptied, record.underused)
     )
     return replace(record, **late, rests=rests, emptied=emptied, underused=underused), warnings
+
+
+def _clamp_work(record: Record, settings: Settings, now: int) -> tuple[Record, tuple[str, ...]]:
+    """What a runner whose clock was ahead began, or noted, would never time out."""
+    retried = now + max(settings.drain_retry_seconds, settings.request_timeout_seconds)
+    # That runner may be sending for as long as its lease lasted, whatever its clock said.
+    limits = dict.fromkeys(OF_WORK, now) | {"retry_at": retried, "fence_until": now + LONGEST_LEASE_SECONDS}
+    launching, removing = _clamped(record.launching, limits), _clamped(record.removing, limits)
+    spots = tuple(_clamped(spot, limits) for spot in record.spots)
+    longest = now + settings.stuck_seconds
+    refused = tuple(
+        replace(one, retry_at=min(one.retry_at, longest), removal=_clamped(one.removal, limits))
+        for one in record.refused
+    )
+    clamped = replace(record, launching=launching, removing=removing, spots=spots, refused=refused)
+    if clamped == record:
+        return record, ()
+    # Crash table: future-stamps.
+    return clamped, ("work that was stamped in the future is taken as begun now",)
+
+
+def _clamped(work: Stamped, limits: Mapping[str, int]) -> Stamped:
+    """With none of its stamps, nor those of its parts, beyond these limits."""
+    if work is None:
+        return work
+    late: dict[str, Any] = {name: limit for name, limit in limits.items() if getattr(work, name, 0) > limit}
+    for name in (field.name for field in fields(work) if field.name in PARTS):  # type: ignore[arg-type]
+        held = getattr(work, name)
+        parts = (
+            tuple(_clamped(part, limits) for part in held)
+            if isinstance(held, tuple)
+            else _clamped(held, limits)
+        )
+        if parts != held:
+            late[name] = parts
+    return replace(work, **late) if late else work  # type: ignore[type-var]
 
 
 def pressing_at(record: Record, settings: Settings, now: int) -> int | None:
