@@ -33,6 +33,7 @@ TESTS = PACKAGE.parents[1] / "tests"
 SENTENCE_IS_THE_SUBJECT = {
     "integration/kube/test_bad_access.py": "findings of the doctor",
     "integration/kube/test_sleep_policies.py": "findings of the doctor",
+    "integration/test_ahead_in_words.py": "how the room for expected demand is named everywhere",
     "integration/test_doctor.py": "findings of the doctor",
     "unit/clouds/test_events.py": "the answer of a Lambda to an event that is too old",
     "unit/engine/test_foresight.py": "how the room for expected demand is named",
