@@ -103,8 +103,8 @@ OF_NODES = (
     Mutant(
         "the obstacle is forgotten when time runs out",
         "_with_obstacle",
-        "f'{abort.reason}: {removals.obstacle(removal)}' if abort.blamed else abort.reason",
-        "abort.reason",
+        "f'{abort.stop.says}: {removals.obstacle(removal)}' if abort.blamed else abort.stop.says",
+        "abort.stop.says",
         ("story:row-36-the-obstacle",),
     ),
     Mutant(

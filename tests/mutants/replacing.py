@@ -42,8 +42,8 @@ OF_REPLACING = (
     Mutant(
         "that a node is well again is a failure",
         "_why_stays",
-        'NotReplaced(f"{node.name} is {again}", excused=True)',
-        'NotReplaced(f"{node.name} is {again}")',
+        'NotReplaced(Stop(AbortCause.FIT_AGAIN, f"{node.name} is {again}", node.name), excused=True)',
+        'NotReplaced(Stop(AbortCause.FIT_AGAIN, f"{node.name} is {again}", node.name))',
         (MACHINE, TABLE),
     ),
     Mutant(

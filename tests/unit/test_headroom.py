@@ -28,7 +28,7 @@ from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Gate
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.headroom import Headroom, HeadroomSeen
-from ebbtide.model.operation import RemovalState, SlotState
+from ebbtide.model.operation import AbortCause, RemovalState, SlotState
 from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.pool import PoolLimits
 from ebbtide.model.record import Emptied, Record
@@ -278,7 +278,7 @@ def test_what_makes_nothing_worse_may_go_although_headroom_is_missing() -> None:
     assert [removal.node_name for removal in removals] == ["a2"]
 
 
-def drained(headroom: Headroom, pods: list[Pod]) -> tuple[str, str]:
+def drained(headroom: Headroom, pods: list[Pod]) -> tuple[str, AbortCause]:
     """What the last gate and the rule of giving way say about a1, which is drained."""
     down = make_scale_down(make_removal("a1", state=RemovalState.DRAINED))
     snapshot = make_snapshot((cordoned("a1"), *make_nodes("a2", "a3")), pods)
@@ -286,17 +286,17 @@ def drained(headroom: Headroom, pods: list[Pod]) -> tuple[str, str]:
     record = with_work(down, worker_count=3, pod_count=len(pods))
     failed = may_terminate(down.removals[0], snapshot, record, settings)
     gives_way = why_yield(down, make_situation(snapshot, record=record, settings=settings))
-    return (failed.name if failed else ""), gives_way
+    return (failed.name if failed else ""), gives_way.cause if gives_way else AbortCause.NONE
 
 
 def test_headroom_is_asked_for_again_before_a_removal_is_irrevocable() -> None:
-    assert drained(TWO, busy("a2", cpu_milli=500)) == ("", "")
-    assert drained(TWO, busy("a2")) == (Gate.HEADROOM_KEPT, LOST)
+    assert drained(TWO, busy("a2", cpu_milli=500)) == ("", AbortCause.NONE)
+    assert drained(TWO, busy("a2")) == (Gate.HEADROOM_KEPT, AbortCause.HEADROOM)
 
 
 def test_a_node_that_would_bring_nothing_back_is_not_given_back() -> None:
     """Headroom is missing with it as without it: it is too small for a pod of it."""
-    assert drained(Headroom(5000, 4096, 1), busy("a2")) == ("", "")
+    assert drained(Headroom(5000, 4096, 1), busy("a2")) == ("", AbortCause.NONE)
     down = make_scale_down(make_removal("a1", state=RemovalState.DRAINED))
     dead = make_snapshot((cordoned("a1", ready=False), *make_nodes("a2")), busy("a2"))
     assert keeps_headroom(dead, with_work(down), settings_with(), ["a1", "not-there"]).passed
@@ -309,7 +309,7 @@ def test_a_node_that_is_replaced_is_not_kept_for_headroom() -> None:
     snapshot = make_snapshot((cordoned("a1"), *make_nodes("a2", "a3")), busy("a2"))
     record = with_work(down, worker_count=3, pod_count=1)
     assert may_terminate(removal, snapshot, record, settings_with()) is None
-    assert why_yield(down, make_situation(snapshot, record=record, settings=settings_with())) == ""
+    assert why_yield(down, make_situation(snapshot, record=record, settings=settings_with())) is None
 
 
 def test_each_look_is_kept_in_the_record() -> None:

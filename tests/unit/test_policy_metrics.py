@@ -143,9 +143,9 @@ def test_one_that_only_takes_empty_nodes_is_counted_once_too() -> None:
     observer = metrics.of(Settings())
     plan = ConsolidationPlan(cost_before=Decimal("0.1536"), cost_after=Decimal("0.0168"), currency="EUR")
     report = ConsolidationReport((), plan=plan)
-    for number, (reason, succeeded) in enumerate((("", True), ("default/web waits for a node", False))):
+    for number, (cause, succeeded) in enumerate(((AbortCause.NONE, True), (AbortCause.PODS_WAITING, False))):
         observer.decided(Decision("d", number, Action.CONSOLIDATE, "why", (), consolidation=report))
-        work = ScaleDown(f"{number}-d", number, (), abort_reason=reason, only_empty=True)
+        work = ScaleDown(f"{number}-d", number, (), abort_cause=cause, only_empty=True)
         observer.closed(work, succeeded)
         observer.closed(work, succeeded)  # the nodes that go later, under the same id
     observer.closed(ScaleDown("other", 0, ()), True)
@@ -211,7 +211,7 @@ def test_savings_are_booked_when_the_last_of_its_nodes_has_gone() -> None:
             assert value(total, saved) == pytest.approx(0.14)
             assert value(count, saved) == 1
     kept = replace(empties[1], state=RemovalState.RELEASED)
-    observer.closed(ScaleDown("2-d", 2, (kept,), only_empty=True, abort_reason="came onto"), False)
+    observer.closed(ScaleDown("2-d", 2, (kept,), only_empty=True, abort_cause=AbortCause.CHANGED), False)
     assert value(total, saved) == pytest.approx(0.18), "what has gone is saved"
     assert value(count, saved) == 2
     observer.decided(Decision("d", 3, Action.CONSOLIDATE, "why", (), consolidation=report))

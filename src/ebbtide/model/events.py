@@ -165,7 +165,7 @@ class OperationClosed:
     abort_reason: str = ""
     """Why it was given up; empty where it was not."""
     abort_cause: AbortCause = AbortCause.NONE
-    """The same as one of a few values, of a consolidation."""
+    """The same as one of a few values."""
     instance_id: str = ""
     """The instance that a spot notice was about."""
     end: SpotEnd = SpotEnd.OPEN

@@ -138,6 +138,14 @@ class AbortCause(StrEnum):
     NOT_READY = "not_ready"
     NO_ROOM = "no_room"
     NOT_IDLE = "not_idle"
+    HEADROOM = "headroom"
+    """Headroom would be lost with its nodes."""
+    FIT_AGAIN = "fit_again"
+    """A node that was to be replaced is well again, or what its pool launches."""
+    NOT_ALLOWED = "not_allowed"
+    """A node that was to be replaced may not go: too few would be left, or its pods have no place."""
+    NODE_KEPT = "node_kept"
+    """One of its nodes was given up, which ends it for the others."""
     OTHER = "other"
 
 
@@ -147,6 +155,8 @@ class Stop:
 
     cause: AbortCause
     says: str
+    about: str = ""
+    """The pod or node it is about, where there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +189,7 @@ class ScaleDown:
     reason: str = ""
     abort_reason: str = ""
     """Set once, and never taken back: what is not yet TERMINATING is being released."""
+    abort_cause: AbortCause = AbortCause.NONE
     only_empty: bool = False
     """Begun by consolidation: a node goes only as long as nothing is on it; no pod is evicted for it."""
     excused: bool = False

@@ -24,6 +24,7 @@ from ebbtide.adapters.stores.dynamodb.values import from_wire_item, to_wire_item
 from ebbtide.errors import StoreUnusable
 from ebbtide.model.node import Market
 from ebbtide.model.operation import (
+    AbortCause,
     Consolidate,
     Move,
     MoveState,
@@ -213,6 +214,15 @@ def only_known_runs(record: Record) -> Record:
     return record if record.launching is not None else replace(record, unclean_runs=0)
 
 
+def only_causes_with_a_reason(record: Record) -> Record:
+    """A cause is never without its sentence."""
+    for lane in ("removing", "removing_aside"):
+        work = getattr(record, lane)
+        if work is not None and not work.abort_reason:
+            record = replace(record, **{lane: replace(work, abort_cause=AbortCause.NONE)})
+    return record
+
+
 for part in (Slot, Removal, Refused, ScaleUp, ScaleDown, Source, Move, Spot, DrainBackoff, Missing, Leaving):
     st.register_type_strategy(part, with_every_field(part))
 # The amount that an operation saves is always finite.
@@ -226,8 +236,8 @@ st.register_type_strategy(
 )
 by_node = st.dictionaries(st.text(min_size=1), st.integers()).map(in_order)
 records = st.builds(
-    lambda record, emptied, underused: only_known_runs(
-        replace(record, cluster="c", emptied=emptied, underused=underused, contradictions=())
+    lambda record, emptied, underused: only_causes_with_a_reason(
+        only_known_runs(replace(record, cluster="c", emptied=emptied, underused=underused, contradictions=()))
     ),
     with_every_field(Record),
     by_node,
@@ -242,6 +252,25 @@ def test_any_record_comes_back_from_its_item(record: Record) -> None:
     assert without_contradictions(from_item(item, "c")) == record
     assert without_contradictions(from_item(from_wire_item(to_wire_item(item)), "c")) == record
     assert item.keys() - set(OPTIONAL_ATTRIBUTES) == to_item(Record()).keys()
+
+
+@pytest.mark.parametrize("kind", ["scaleDown", "consolidate"])
+def test_the_cause_of_an_abort_is_kept_next_to_its_reason(kind: str) -> None:
+    begun = scale_down(RemovalState.PLANNED) if kind == "scaleDown" else consolidation(MoveState.LEFT)
+    assert f"{kind}AbortCause" not in to_item(Record(**lanes(begun))), "written only where it says something"
+    item = to_item(Record(**lanes(replace(begun, abort_reason="CPU 0.95", abort_cause=AbortCause.LOAD))))
+    assert cause_in(item) is AbortCause.LOAD
+    newer, earlier = {f"{kind}AbortCause": "the-moon"}, {f"{kind}AbortCause": ""}
+    assert cause_in({**item, **newer}) is AbortCause.OTHER
+    assert cause_in({**item, **earlier}) is AbortCause.NONE
+    stale = {f"{kind}AbortReason": ""}
+    assert cause_in({**item, **stale}) is AbortCause.NONE, "left behind by a version that does not know it"
+
+
+def cause_in(item: dict[str, Any]) -> AbortCause:
+    removing = from_item(item, "c").removing
+    assert removing is not None
+    return removing.abort_cause
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from ebbtide.model.decision import Action, Decision
 from ebbtide.model.effect import Evict, Launch, Outcome, OutcomeKind, SoftTaint, Terminate
 from ebbtide.model.events import OperationKind
 from ebbtide.model.node import InstanceState, Node
-from ebbtide.model.operation import RemovalState, ScaleDown, Slot, SlotState
+from ebbtide.model.operation import AbortCause, RemovalState, ScaleDown, Slot, SlotState
 from ebbtide.model.pod import Pod
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
@@ -106,7 +106,7 @@ def test_the_answer_to_the_launch_is_taken_in() -> None:
 def test_where_nothing_comes_the_node_stays_and_is_not_to_blame() -> None:
     failed = make_slot(state=SlotState.FAILED, reason="no capacity anywhere", refused=("a/on-demand/small",))
     operation, effects = advanced(replacing(failed))
-    assert operation.abort_reason == "op-0 did not come: no capacity anywhere"
+    assert operation.abort_cause is AbortCause.NO_NODE
     assert (state(operation)[0], effects) == (RemovalState.RELEASING, ())
     released, _ = advanced(operation)
     assert scale_down.is_settled(released)
@@ -121,7 +121,7 @@ def test_where_nothing_comes_the_node_stays_and_is_not_to_blame() -> None:
 def test_what_is_being_reclaimed_will_not_come_either() -> None:
     late = make_slot(state=SlotState.TERMINATING, terminated=True, instance_id="i-late", reason="no node")
     operation, _ = advanced(replacing(late))
-    assert operation.abort_reason == "op-0 did not come: no node"
+    assert operation.abort_cause is AbortCause.NO_NODE
 
 
 def test_what_was_not_asked_of_the_cloud_is_not_asked_for_after_an_abort() -> None:
@@ -143,9 +143,9 @@ def test_what_was_launched_is_followed_to_its_end_after_an_abort() -> None:
 def test_a_node_that_is_as_it_should_be_again_is_not_replaced() -> None:
     well = make_snapshot(NODES, [make_pod("web", node_name="a1")])
     operation, _ = advanced(replacing(cause=UNHEALTHY), well, REPAIR)
-    assert (operation.abort_reason, operation.excused) == ("a1 is well again", True)
+    assert (operation.abort_cause, operation.excused) == (AbortCause.FIT_AGAIN, True)
     operation, _ = advanced(replacing(), well, make_settings())
-    assert (operation.abort_reason, operation.excused) == ("a1 is no longer expired", True)
+    assert (operation.abort_cause, operation.excused) == (AbortCause.FIT_AGAIN, True)
     closed = scale_down.close(with_work(operation), operation, EXPIRY, NOW)
     assert closed.record.removal_failures == 0
 

@@ -10,7 +10,7 @@ from ebbtide import narrate
 from ebbtide.core.operations import facts, scale_down
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.effect import Cordon, Evict, Outcome, OutcomeKind
-from ebbtide.model.operation import RemovalState, ScaleDown
+from ebbtide.model.operation import AbortCause, RemovalState, ScaleDown
 from ebbtide.model.record import DrainBackoff, Record, Refused
 from tests.builders import (
     NOW,
@@ -69,38 +69,41 @@ def test_an_observation_that_is_partial_moves_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "now", "reason", "blamed"),
+    ("record", "now", "cause", "blamed"),
     [
-        (make_record(paused=True), NOW, "removals were paused", False),
-        (make_record(), NOW + 900, "not finished after 15 min: its pods had not left", True),
+        (make_record(paused=True), NOW, AbortCause.PAUSED, False),
+        (make_record(), NOW + 900, AbortCause.TOO_LONG, True),
     ],
 )
 def test_an_abort_releases_what_is_not_terminating_and_rolls_the_rest_forward(
-    record: Record, now: int, reason: str, blamed: bool
+    record: Record, now: int, cause: AbortCause, blamed: bool
 ) -> None:
     operation = replace(TWO, removals=(TWO.removals[0], replace(TWO.removals[1], since=now)))
     step = scale_down.advance(
         operation, make_situation(SEEN, record=replace(record, **lanes(operation)), now=now)
     )
     assert not step.state.excused
-    assert (states(step.state), step.state.abort_reason) == ([RELEASING, TERMINATING], reason)
-    assert (step.state.removals[0].reason, step.state.removals[0].blamed) == (reason, blamed)
+    assert (states(step.state), step.state.abort_cause) == ([RELEASING, TERMINATING], cause)
+    released = step.state.removals[0]
+    assert (released.reason, released.blamed) == (step.state.abort_reason, blamed)
 
 
 def test_a_node_that_will_not_drain_aborts_the_whole_operation() -> None:
     given_up = replace(TWO.removals[1], state=RELEASING, reason="it holds a bare pod", blamed=True)
     operation = replace(TWO, removals=(TWO.removals[0], given_up))
     step = scale_down.advance(operation, make_situation(SEEN))
-    assert step.state.abort_reason == "it holds a bare pod"
+    assert (step.state.abort_cause, step.state.abort_reason) == (AbortCause.NODE_KEPT, given_up.reason)
     assert step.state.removals[0].state is RELEASING
     nameless = make_scale_down(make_removal("a1", state=RELEASED))
-    assert scale_down.advance(nameless, make_situation(SEEN)).state.abort_reason == "a1 was given up"
+    assert scale_down.advance(nameless, make_situation(SEEN)).state.abort_cause is AbortCause.NODE_KEPT
 
 
 def test_an_abort_is_never_taken_back() -> None:
-    aborted = replace(TWO, abort_reason="removals were paused")
+    aborted = replace(TWO, abort_reason="why", abort_cause=AbortCause.PAUSED)
     step = scale_down.advance(aborted, make_situation(SEEN))
-    assert (step.state.abort_reason, states(step.state)[0]) == ("removals were paused", RELEASING)
+    given_up = step.state
+    assert (given_up.abort_reason, given_up.abort_cause) == ("why", AbortCause.PAUSED)
+    assert states(given_up)[0] is RELEASING
     assert scale_down.check_invariants(aborted, replace(aborted, abort_reason="")) == (
         "scale-down op took its abort back",
     )

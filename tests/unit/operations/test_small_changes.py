@@ -15,6 +15,7 @@ from ebbtide.core.nodes.drain import (
 )
 from ebbtide.core.operations import consolidate, machine, moves, scale_down, scale_up, spot
 from ebbtide.core.operations.spot import check_invariants, take_in
+from ebbtide.core.operations.stopping import why_yield
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.effect import Cordon, Evict
 from ebbtide.model.events import SpotAnswer
@@ -55,7 +56,7 @@ from tests.unit.operations.builders import (
 from tests.unit.operations.test_only_empty import DRAINING, after
 from tests.unit.operations.test_slots_join import TERMINATING
 from tests.unit.operations.test_slots_join import seen as joined
-from tests.unit.operations.test_yielding import advanced, pending, seen
+from tests.unit.operations.test_yielding import ONE, pending, seen
 
 
 def test_a_recommendation_that_is_repeated_changes_nothing() -> None:
@@ -96,9 +97,9 @@ def test_pods_that_cannot_be_judged_or_do_not_fit_do_not_hide_one_that_does() ->
         pending("unknown", 0, requests=Resources(0, 0)),
         pending("too-large", 5000),
     ):
-        assert advanced(seen(first, pending("second"))).abort_reason == (
-            "default/second is pending and would fit there"
-        )
+        stop = why_yield(ONE, make_situation(seen(first, pending("second")), record=with_work(ONE)))
+        assert stop is not None
+        assert stop.about == "default/second"
 
 
 @pytest.mark.parametrize(("only_empty", "owes"), [(True, 2), (False, 3)])
@@ -150,7 +151,7 @@ def test_what_the_server_said_of_an_eviction_is_the_obstacle_only_where_nothing_
 
 def test_a_node_that_pods_need_again_costs_no_back_off() -> None:
     came, _ = after(make_scale_down(DRAINING, only_empty=True), make_pod(node_name="a1"))
-    assert (came.abort_reason, came.excused) == ("default/web-1 came onto a1", True)
+    assert (came.abort_cause, came.excused) == (AbortCause.CHANGED, True)
 
 
 def test_a_node_of_the_same_second_as_the_launch_may_be_its_own() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from ebbtide.core.operations import machine, scale_down
-from ebbtide.model.operation import RemovalState, ScaleDown
+from ebbtide.core.operations.stopping import why_yield
+from ebbtide.model.operation import AbortCause, RemovalState, ScaleDown
 from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.resources import Resources
 from ebbtide.model.scheduling import Scheduling, Taint, TaintEffect
@@ -48,7 +49,7 @@ def advanced(snapshot: Snapshot, operation: ScaleDown = ONE, **record: Any) -> S
 
 def test_it_is_released_at_once_for_a_pod_that_only_its_node_could_take() -> None:
     after = advanced(seen(pending()))
-    assert after.abort_reason == "default/new is pending and would fit there"
+    assert after.abort_cause is AbortCause.PODS_WAITING
     assert (after.excused, after.removals[0].state) == (True, RemovalState.RELEASING)
 
 
@@ -58,15 +59,17 @@ def test_load_that_ends_the_removal_of_a_node_that_is_not_ready_is_no_failure() 
     nodes = (cordoned("a1", taints=(CORDON,), ready=False), *make_nodes("a2", "b1"))
     hot = make_snapshot(nodes, FULL, cpu=0.71)
     after = advanced(hot, drained)
-    assert after.abort_reason == "CPU would be 0.71 on 2 workers, cpu_up is 0.70"
+    assert after.abort_cause is AbortCause.LOAD
     assert (after.excused, after.removals[0].state) == (True, RemovalState.RELEASING)
     started = make_scale_down(make_removal("a1", state=DRAINING, attempts=1, drain_deadline=NOW + 300))
     assert advanced(hot, started).abort_reason == "", "a node that is not Ready carries no load"
 
 
 def test_every_pending_pod_is_asked_about_and_not_only_the_first() -> None:
-    after = advanced(seen(pending("fits-elsewhere", 400), pending("second")))
-    assert after.abort_reason == "default/second is pending and would fit there"
+    situation = make_situation(seen(pending("fits-elsewhere", 400), pending("second")), record=with_work(ONE))
+    stop = why_yield(ONE, situation)
+    assert stop is not None
+    assert (stop.cause, stop.about) == (AbortCause.PODS_WAITING, "default/second")
 
 
 @pytest.mark.parametrize(
@@ -95,9 +98,10 @@ def test_a_pod_of_which_nothing_is_known_is_believed_to_need_it_after_a_while() 
 def test_it_is_released_when_load_is_back() -> None:
     assert advanced(seen(cpu=0.70)).abort_reason == ""
     after = advanced(seen(cpu=0.95))
-    assert (after.abort_reason, after.excused) == ("CPU 0.95 is above cpu_up 0.70", True)
+    assert (after.abort_cause, after.excused) == (AbortCause.LOAD, True)
     drained = make_scale_down(make_removal("a1", state=RemovalState.DRAINED))
-    assert advanced(seen(cpu=0.5), drained).abort_reason == "CPU would be 0.75 on 2 workers, cpu_up is 0.70"
+    assert advanced(seen(cpu=0.5), drained).abort_cause is AbortCause.LOAD
+    assert advanced(seen(cpu=0.4), drained).abort_cause is AbortCause.NONE
 
 
 @pytest.mark.parametrize("state", list(RemovalState))

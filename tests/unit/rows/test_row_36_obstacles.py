@@ -9,7 +9,7 @@ import pytest
 from ebbtide.core.nodes.timers import track
 from ebbtide.core.operations import scale_down
 from ebbtide.core.operations.removals import with_time_again
-from ebbtide.model.operation import RemovalState, ScaleDown
+from ebbtide.model.operation import AbortCause, RemovalState, ScaleDown
 from ebbtide.model.record import Record
 from tests.builders import NOW, make_pod, make_removal, make_scale_down, make_settings
 from tests.unit.operations.builders import cordoned, fleet, make_situation, with_pods, with_work
@@ -58,7 +58,7 @@ def test_what_runs_out_of_time_says_what_stood_in_the_way(
 def test_what_is_terminating_when_time_runs_out_is_not_given_up() -> None:
     operation = make_scale_down(make_removal("a1", state=RemovalState.TERMINATING))
     situation = make_situation(SEEN, record=with_work(operation), now=NOW + 900)
-    assert scale_down.advance(operation, situation).state.abort_reason == "not finished after 15 min"
+    assert scale_down.advance(operation, situation).state.abort_cause is AbortCause.TOO_LONG
 
 
 def test_a_run_that_was_killed_costs_no_drain_attempt() -> None:

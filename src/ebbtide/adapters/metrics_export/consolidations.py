@@ -13,19 +13,6 @@ from ebbtide.model import operation as ops
 from ebbtide.model.consolidation import ConsolidationPlan
 from ebbtide.model.decision import Action, Decision
 
-WHY = (
-    ("paused", ops.AbortCause.PAUSED),
-    ("is above cpu_up", ops.AbortCause.LOAD),
-    ("is above CPU_UP", ops.AbortCause.LOAD),
-    ("pods have waited", ops.AbortCause.PODS_WAITING),
-    ("waits for a node", ops.AbortCause.PODS_WAITING),
-    ("is pending", ops.AbortCause.PODS_WAITING),
-    ("not finished after", ops.AbortCause.TOO_LONG),
-    ("came onto", ops.AbortCause.CHANGED),
-    ("cannot go", ops.AbortCause.NOT_IDLE),
-)
-"""A removal of empty nodes has no cause of its own yet, only its reason."""
-
 
 class ConsolidationMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -96,7 +83,7 @@ class ConsolidationMetrics:
                 if succeeded or empties.gone:
                     self._book(cluster, empties)
                 else:
-                    self._ended(cluster, None, why_failed(work.abort_reason))
+                    self._ended(cluster, None, work.abort_cause)
             case _:
                 pass
 
@@ -133,10 +120,6 @@ class _Empties:
             if self.complete
             else sum(map(self.costs.__getitem__, self.gone), Decimal(0))
         )
-
-
-def why_failed(reason: str) -> ops.AbortCause:
-    return next((cause for words, cause in WHY if words in reason), ops.AbortCause.OTHER)
 
 
 def _came(work: ops.Operation | ops.Spot) -> set[str]:

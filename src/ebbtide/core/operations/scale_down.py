@@ -35,7 +35,15 @@ from ebbtide.core.step import Step
 from ebbtide.core.words import a_while
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Effect, Outcome
-from ebbtide.model.operation import Removal, RemovalState, ScaleDown, Slot, SlotState
+from ebbtide.model.operation import (
+    AbortCause,
+    Removal,
+    RemovalState,
+    ScaleDown,
+    Slot,
+    SlotState,
+    Stop,
+)
 from ebbtide.model.record import DrainBackoff, Record, closed
 from ebbtide.model.settings import Settings
 
@@ -44,7 +52,7 @@ from ebbtide.model.settings import Settings
 class Abort:
     """Why it is given up; `blamed` where its nodes would not go, `excused` where that is no failure."""
 
-    reason: str = ""
+    stop: Stop
     blamed: bool = False
     excused: bool = False
 
@@ -71,7 +79,8 @@ def gives_way(operation: ScaleDown, situation: Situation) -> bool:
         return False
     if operation.abort_reason:
         return any(removal.state is RemovalState.RELEASING for removal in operation.removals)
-    return _why_abort(operation, situation).excused
+    abort = _why_abort(operation, situation)
+    return abort is not None and abort.excused
 
 
 def advance(operation: ScaleDown, situation: Situation) -> Step[ScaleDown, Effect]:
@@ -102,10 +111,8 @@ def _follow_slots(operation: ScaleDown, situation: Situation) -> tuple[ScaleDown
 
 
 def _abort_if_needed(operation: ScaleDown, situation: Situation) -> ScaleDown:
-    abort = Abort(operation.abort_reason, excused=operation.excused)
-    if not abort.reason:
-        abort = _why_abort(operation, situation)
-    if not abort.reason:
+    abort = _aborted(operation) if operation.abort_reason else _why_abort(operation, situation)
+    if abort is None:
         return operation
     released = tuple(
         removal
@@ -114,10 +121,15 @@ def _abort_if_needed(operation: ScaleDown, situation: Situation) -> ScaleDown:
         for removal in operation.removals
     )
     held = next((removal for removal in operation.removals if removal.state in REVOCABLE), None)
-    says = abort.reason if held is None else _with_obstacle(abort, held)
+    says = abort.stop.says if held is None else _with_obstacle(abort, held)
     excused = operation.excused or abort.excused
     kept = tuple(_without(slot, says) for slot in operation.slots)
-    return replace(operation, abort_reason=says, excused=excused, removals=released, replacements=kept)
+    given_up = replace(operation, abort_reason=says, abort_cause=abort.stop.cause, excused=excused)
+    return replace(given_up, removals=released, replacements=kept)
+
+
+def _aborted(operation: ScaleDown) -> Abort:
+    return Abort(Stop(operation.abort_cause, operation.abort_reason), excused=operation.excused)
 
 
 def _without(slot: Slot, reason: str) -> Slot:
@@ -129,47 +141,52 @@ def _without(slot: Slot, reason: str) -> Slot:
 
 def _with_obstacle(abort: Abort, removal: Removal) -> str:
     """That time ran out is no reason anybody can act on: what stood in the way is said with it (row 36)."""
-    return f"{abort.reason}: {removals.obstacle(removal)}" if abort.blamed else abort.reason
+    return f"{abort.stop.says}: {removals.obstacle(removal)}" if abort.blamed else abort.stop.says
 
 
-def _why_abort(operation: ScaleDown, situation: Situation) -> Abort:
+def _why_abort(operation: ScaleDown, situation: Situation) -> Abort | None:
     record, settings, now = situation.record, situation.settings, situation.now
     if record.paused:
-        return Abort("removals were paused")
+        return Abort(Stop(AbortCause.PAUSED, "removals were paused"))
     replaces = why_not_replaced(operation, situation)
     if replaces is not None:
-        return Abort(replaces.says, replaces.blamed, replaces.excused)
-    needed = why_yield(operation, situation) if operation.replaced else ""
-    if needed:
+        return Abort(replaces.stop, replaces.blamed, replaces.excused)
+    needed = why_yield(operation, situation) if operation.replaced else None
+    if needed is not None:
         return Abort(needed, excused=True)
     # Crash table: too-long.
     if operation.replaced and now - operation.removes_from >= settings.stuck_seconds:
-        return Abort(f"not finished after {a_while(settings.stuck_seconds)}", blamed=True)
-    in_use = _why_in_use(operation, situation) if operation.only_empty else Abort()
-    if in_use.reason:
+        says = f"not finished after {a_while(settings.stuck_seconds)}"
+        return Abort(Stop(AbortCause.TOO_LONG, says), blamed=True)
+    in_use = _why_in_use(operation, situation) if operation.only_empty else None
+    if in_use is not None:
         return in_use
     for removal in operation.removals:
         if removal.state in (RemovalState.RELEASING, RemovalState.RELEASED):
-            return Abort(removal.reason or f"{removal.node_name or removal.instance_id} was given up")
-    return Abort()
+            name = removal.node_name or removal.instance_id
+            return Abort(Stop(AbortCause.NODE_KEPT, removal.reason or f"{name} was given up", name))
+    return None
 
 
-def _why_in_use(operation: ScaleDown, situation: Situation) -> Abort:
+def _why_in_use(operation: ScaleDown, situation: Situation) -> Abort | None:
     """Consolidation takes what is empty: a pod that came, or is pending, is worth more than that."""
     waiting = situation.snapshot.cluster.waiting_pods
     if waiting:
-        return Abort(f"{waiting[0].full_name} is pending", excused=True)
+        name = waiting[0].full_name
+        return Abort(Stop(AbortCause.PODS_WAITING, f"{name} is pending", name), excused=True)
     for removal in operation.removals:
         pods = situation.snapshot.cluster.pods_on.get(removal.node_name, ())
         came = next((pod for pod in pods if not pod.tied_to_node), None)
         if came is not None and removal.dooms:
-            return Abort(f"{came.full_name} came onto {removal.node_name}", excused=True)
+            says = f"{came.full_name} came onto {removal.node_name}"
+            return Abort(Stop(AbortCause.CHANGED, says, came.full_name), excused=True)
         if removal.state in REVOCABLE:
             # A list that was old or empty breaks what was seen; whatever came meanwhile may still be hidden.
             why = why_not_idle(removal.node_uid, situation.record, situation.settings, situation.now)
             if why:
-                return Abort(f"{removal.node_name} cannot go: {why}")
-    return Abort()
+                says = f"{removal.node_name} cannot go: {why}"
+                return Abort(Stop(AbortCause.NOT_IDLE, says, removal.node_name))
+    return None
 
 
 def absorb(operation: ScaleDown, outcomes: Sequence[Outcome], situation: Situation) -> ScaleDown:

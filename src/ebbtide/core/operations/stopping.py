@@ -106,28 +106,30 @@ def _why_moves_stop(operation: Consolidate, situation: Situation) -> Stop | None
     return Stop(AbortCause.STUCK, f"nothing could be moved for {a_while(seconds)}{why}")
 
 
-def why_yield(operation: ScaleDown, situation: Situation) -> str:
-    """Why its nodes are needed after all; empty where giving up would bring back nothing that is asked
+def why_yield(operation: ScaleDown, situation: Situation) -> Stop | None:
+    """Why its nodes are needed after all; None where giving up would bring back nothing that is asked
     for."""
     nodes = list(_could_come_back(operation, situation))
     drained = [removal for removal in operation.removals if removal.state is RemovalState.DRAINED]
     if not nodes and not drained:
-        return ""
+        return None
     snapshot, record, settings = situation.snapshot, situation.record, situation.settings
     high = load_is_high(snapshot, settings)
     if high and nodes:
-        return high
+        return Stop(AbortCause.LOAD, high)
     fits = load_fits(snapshot, record, settings, drained)
     if drained and snapshot.cpu.value is not None and not fits.passed:
         # The last gate before it is irrevocable would say so too, also of a node that is not Ready: load ends
         # it, so no back-off follows.
-        return fits.says
+        return Stop(AbortCause.LOAD, fits.says)
     pod = _pod_that_needs(nodes, situation)
     if pod is not None:
-        return f"{pod.full_name} is pending and would fit there"
+        says = f"{pod.full_name} is pending and would fit there"
+        return Stop(AbortCause.PODS_WAITING, says, pod.full_name)
     if operation.cause in REPLACED:
-        return ""  # its successor holds the headroom
-    return why_headroom_needs(snapshot, record, settings, [node.name for node in nodes])
+        return None  # its successor holds the headroom
+    lost = why_headroom_needs(snapshot, record, settings, [node.name for node in nodes])
+    return Stop(AbortCause.HEADROOM, lost) if lost else None
 
 
 def _could_come_back(operation: ScaleDown, situation: Situation) -> Iterator[Node]:
@@ -179,7 +181,7 @@ def _has_been_pending_long(situation: Situation) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NotReplaced:
-    says: str
+    stop: Stop
     blamed: bool = False
     """The node is left alone for a while."""
     excused: bool = False
@@ -192,7 +194,8 @@ def why_not_replaced(operation: ScaleDown, situation: Situation) -> NotReplaced 
     for slot in operation.slots:
         # Crash table: replacement-never-joins.
         if slot.terminated or (slot.settled and not operation.replaced):
-            return NotReplaced(f"{slot.key} did not come: {slot.reason}")
+            says = f"{slot.key} did not come: {slot.reason}"
+            return NotReplaced(Stop(AbortCause.NO_NODE, says, slot.key))
     if not gates.plausible(situation.snapshot, situation.record, situation.settings).passed:
         return None  # what is missing may only be hidden by a list that is old or not whole
     for removal in operation.removals:
@@ -212,7 +215,7 @@ def _why_stays(
     # Crash table: unwell-recovers.
     if _is_fit_again(operation.cause, node, situation):
         again = "well again" if operation.cause is RemovalReason.UNHEALTHY else f"no longer {operation.cause}"
-        return NotReplaced(f"{node.name} is {again}", excused=True)
+        return NotReplaced(Stop(AbortCause.FIT_AGAIN, f"{node.name} is {again}", node.name), excused=True)
     # Crash table: replacement-crash.
     if removal.state is not UNTOUCHED or not operation.slots or not operation.replaced:
         return None
@@ -225,7 +228,8 @@ def _why_stays(
     why = next((check.says for check in checks if not check.passed), "")
     if not why and node.ready:
         why = Elsewhere(snapshot, record).why_not([node])
-    return NotReplaced(f"{node.name} cannot go: {why}", blamed=True) if why else None
+    says = f"{node.name} cannot go: {why}"
+    return NotReplaced(Stop(AbortCause.NOT_ALLOWED, says, node.name), blamed=True) if why else None
 
 
 def _is_fit_again(cause: RemovalReason, node: Node, situation: Situation) -> bool:

@@ -44,6 +44,7 @@ OPTIONAL_ATTRIBUTES = (
     "scaleDownCompletedInstanceIds",
     "scaleDownReason",
     "scaleDownAbortReason",
+    "scaleDownAbortCause",
     "scaleDownRemovals",
     "scaleDownOnlyEmpty",
     "scaleDownExcused",
@@ -107,6 +108,7 @@ def _to_item(operation: Operation) -> Item:
                 ],
                 "scaleDownReason": operation.reason,
                 "scaleDownAbortReason": operation.abort_reason,
+                **({"scaleDownAbortCause": operation.abort_cause.value} if operation.abort_cause else {}),
                 "scaleDownRemovals": [removal_to_item(removal) for removal in operation.removals],
                 "scaleDownOnlyEmpty": operation.only_empty,
                 **({"scaleDownExcused": True} if operation.excused else {}),
@@ -184,6 +186,7 @@ def removing_from_item(item: Mapping[str, Any]) -> Removing | None:
             removals=_removals(item),
             reason=str(item.get("scaleDownReason", "")),
             abort_reason=str(item.get("scaleDownAbortReason", "")),
+            abort_cause=_cause(item, "scaleDown"),
             only_empty=bool(item.get("scaleDownOnlyEmpty", False)),
             excused=bool(item.get("scaleDownExcused", False)),
             cause=RemovalReason(item.get("scaleDownCause", RemovalReason.IDLE)),
@@ -200,14 +203,16 @@ def removing_from_item(item: Mapping[str, Any]) -> Removing | None:
             currency=str(item.get("consolidateCurrency", "")),
             reason=str(item.get("consolidateReason", "")),
             abort_reason=str(item.get("consolidateAbortReason", "")),
-            abort_cause=_cause(item.get("consolidateAbortCause", "")),
+            abort_cause=_cause(item, "consolidate"),
             watched_since=int(item.get("consolidateWatchedSinceEpoch", 0)),
         )
     return None
 
 
-def _cause(text: Any) -> AbortCause:
-    """One that only a newer version knows is some other cause; the reason says it all the same."""
+def _cause(item: Mapping[str, Any], kind: str) -> AbortCause:
+    """One that only a newer version knows is some other cause; the reason says it all the same. Without a
+    reason it was left behind by a version that does not know the attribute, and so did not remove it."""
+    text = item.get(f"{kind}AbortCause", "") if item.get(f"{kind}AbortReason") else ""
     return AbortCause(text) if text in set(AbortCause) else AbortCause.OTHER
 
 
