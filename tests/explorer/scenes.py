@@ -306,7 +306,17 @@ SCENES = (
         weight=1,
     ),
     Scene("kept lease", idle_world, SETTINGS, keeps_lease=True, events=workers_die),
-    Scene("demand returns", returning_world, SETTINGS, events=people_cordon, weight=2),
+    # Where the budget lets one pod go at a time, a full node does not drain within its timeout, and is tried
+    # again after its rest. With a rest that outlasts the path each of the four is tried once: two attempts of
+    # 120 s and a pause of 30, 1,080 s or 36 steps for all, and after that nothing may be open.
+    Scene(
+        "demand returns",
+        returning_world,
+        replace(SETTINGS, node_rest_seconds=3600),
+        calm_steps=50,
+        events=people_cordon,
+        weight=2,
+    ),
     # A launch is extended next to one that never joins, while nodes are given back or go. Each of the two
     # that never join costs `join_timeout_seconds` (150), two steps until it is given up and ended (60) and a
     # back-off of up to `backoff_max_seconds` (120): 660 s for both. With a runner frozen for long (120) and a

@@ -127,6 +127,33 @@ def test_a_node_is_repaired_while_much_of_its_pool_is_silent() -> None:
     assert scene.said == [f"{scene.workers[0].name} was repaired while 3 of 6 of its pool are silent"]
 
 
+def test_silent_nodes_whose_machines_are_gone_hold_no_brake() -> None:
+    """Swarm seed 16425 and the explorer's path 27:3,7:1 of repair: the rule does not count them."""
+    for ends, counts in ((True, False), (False, True)):
+        scene = Scene()
+        for node in scene.workers[:3]:
+            scene.falls_silent(node)
+        for node in scene.workers[1:3] if ends else ():
+            machine = scene.world.nodes.machine_of(node.name)
+            assert machine is not None
+            scene.world.plan(scene.world.now, "machine-dies", machine.instance.id)
+        scene.wait(3600)
+        scene.intend(UNHEALTHY)
+        assert bool(scene.said) is counts
+
+
+def test_silent_nodes_that_we_terminated_hold_no_brake() -> None:
+    scene = Scene()
+    for node in scene.workers[:3]:
+        scene.falls_silent(node)
+    for node in scene.workers[1:3]:
+        machine = scene.world.nodes.machine_of(node.name)
+        assert machine is not None
+        machine.asked_to_go = True
+    scene.intend(UNHEALTHY)
+    assert scene.said == []
+
+
 def test_what_fell_silent_just_now_cannot_have_been_known() -> None:
     scene = Scene()
     scene.falls_silent(scene.workers[0])

@@ -12,6 +12,7 @@ from ebbtide.core.nodes.orphans import (
     graces,
     lone_instances,
     overdue,
+    stale_mark,
     stray_cordons,
     track_orphans,
 )
@@ -170,6 +171,17 @@ def test_a_cordon_of_ours_is_stray_once_its_operation_is_closed() -> None:
     assert stray_cordons(snapshot, make_record(set_aside=make_scale_down(id="op"))) == ()
     signed = make_snapshot([make_node("a1", owner=Ownership("spot:i-a1", 3))])
     assert stray_cordons(signed, make_record(spots=(make_spot("a1"),))) == ()
+
+
+def test_a_mark_on_a_node_whose_notice_is_answered_is_lifted_by_the_answer() -> None:
+    """Swarm seed 16710: it was released next to the answer, so the node had two owners."""
+    snapshot = make_snapshot([CORDONED])
+    assert stray_cordons(snapshot, make_record(spots=(make_spot("a1"),))) == (CORDONED,)
+    answered = make_spot("a1", removal=make_removal("a1", state=RemovalState.DRAINING))
+    assert stray_cordons(snapshot, make_record(spots=(answered,))) == ()
+    assert stale_mark(CORDONED, make_record(spots=(answered,))) == CORDONED.owner
+    assert stale_mark(CORDONED, make_record(operation=make_scale_down(id="op"))) is None
+    assert stale_mark(make_node("a2", unschedulable=True), make_record()) is None
 
 
 def test_orphans_are_remembered_since_they_were_first_seen_and_forgotten_when_gone() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from ebbtide.core.operations import spot
 from ebbtide.model.effect import Cordon, Effect, Launch, Outcome, OutcomeKind, Uncordon
-from ebbtide.model.node import InstanceState, Node
+from ebbtide.model.node import InstanceState, Node, Ownership
 from ebbtide.model.operation import Operation, RemovalState, SlotState, Spot, SpotEnd
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -81,6 +81,25 @@ def test_the_node_is_cordoned_and_its_replacement_launched() -> None:
     assert (after.removal.state, after.removal.drain_deadline) == (RemovalState.DRAINING, NOW + 110)
     assert after.slot.state is SlotState.LAUNCHING
     assert effects == (CORDON, Launch(after.slot, ID))
+
+
+@pytest.mark.parametrize("state", [RemovalState.PLANNED, RemovalState.DRAINING])
+def test_the_mark_of_a_closed_operation_is_lifted_before_the_node_is_cordoned(state: RemovalState) -> None:
+    """Swarm seed 16710: its cordon was refused, for as long as the mark had its grace."""
+    marked = fleet(make_node("a1", owner=Ownership("op", 3)))
+    work = make_spot(removal=make_removal("a1", state=state, drain_deadline=NOW + 110), slot=READY)
+    after, effects = advance(work, marked)
+    assert effects == (Uncordon("a1", "uid-a1", "op", 3),)
+    _, effects = advance(after)
+    assert effects == (CORDON,)
+
+
+def test_the_mark_of_an_open_operation_is_its_own() -> None:
+    """The cordon is refused, until that operation has given the node up."""
+    marked = fleet(make_node("a1", owner=Ownership("op", 3)))
+    work = make_spot(removal=make_removal("a1", state=RemovalState.DRAINING), slot=READY)
+    _, effects = advance(work, marked, operation=make_scale_down(make_removal("b1"), id="op"))
+    assert effects == (CORDON,)
 
 
 @pytest.mark.parametrize(

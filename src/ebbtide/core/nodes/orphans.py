@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ebbtide.core.consolidation.emptied_nodes import keeps_mark
 from ebbtide.core.nodes.capacity import expected_slots, open_removals
-from ebbtide.model.node import Instance, InstanceState, Node
+from ebbtide.model.node import Instance, InstanceState, Node, Ownership
 from ebbtide.model.record import Missing, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -83,13 +83,28 @@ def says_gone(node: Node, snapshot: Snapshot) -> bool:
 def stray_cordons(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
     """Workers that carry the signature of an operation that is not open: tainted, and perhaps cordoned.
     What consolidation has emptied keeps its mark until it is removed or forgotten."""
-    open_ids = {op.id for op in record.operations + record.all_set_aside}
-    open_ids |= {spot.id for spot in record.spots} | {one.operation_id for one in record.refused}
+    open_ids = _open_ids(record)
+    # Crash table: two-owners. The answer to a notice lifts the mark itself.
+    answered = {spot.removal.node_uid for spot in record.spots if spot.removal is not None}
     return tuple(
         node
         for node in snapshot.cluster.workers
-        if node.owner is not None and node.owner.operation_id not in open_ids and not keeps_mark(node, record)
+        if node.owner is not None
+        and node.owner.operation_id not in open_ids
+        and node.uid not in answered
+        and not keeps_mark(node, record)
     )
+
+
+def stale_mark(node: Node, record: Record) -> Ownership | None:
+    """The signature of an operation that is closed, be it stray or that of a consolidation it leaves by."""
+    owner = node.owner
+    return owner if owner is not None and owner.operation_id not in _open_ids(record) else None
+
+
+def _open_ids(record: Record) -> set[str]:
+    open_ids = {op.id for op in record.operations + record.all_set_aside}
+    return open_ids | {spot.id for spot in record.spots} | {one.operation_id for one in record.refused}
 
 
 def cordon_id(node: Node) -> str:

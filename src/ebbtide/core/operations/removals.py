@@ -21,6 +21,7 @@ from dataclasses import replace
 
 from ebbtide.core.nodes.drain import Disruptions, DrainPlan, Treatment, plan_drain, put_off
 from ebbtide.core.nodes.gates import TRANSIENT, may_terminate
+from ebbtide.core.nodes.orphans import stale_mark
 from ebbtide.core.nodes.unwell import lost_before, still_there
 from ebbtide.core.operations.situation import Situation
 from ebbtide.core.words import a_while
@@ -168,7 +169,17 @@ def _planned(removal: Removal, node: Node | None, operation_id: str, situation: 
         attempts=removal.attempts + 1,
         drain_deadline=_drain_deadline(removal, situation),
     )
-    return started, (Cordon(node.name, node.uid, operation_id),)
+    return started, (_cordon(started, node, operation_id, situation),)
+
+
+def _cordon(removal: Removal, node: Node, operation_id: str, situation: Situation) -> Cordon | Uncordon:
+    """A mark of a closed operation would be waited for until its grace is over. The cloud does not wait: the
+    answer to its notice lifts the mark first."""
+    stale = stale_mark(node, situation.record)
+    # Crash table: two-owners.
+    if stale is not None and _cloud_is_reclaiming(removal, operation_id, situation):
+        return Uncordon(node.name, node.uid, stale.operation_id, stale.token)
+    return Cordon(node.name, node.uid, operation_id)
 
 
 def _drain_deadline(removal: Removal, situation: Situation) -> int:
@@ -195,7 +206,7 @@ def _draining(
             removal, operation_id, situation
         ):
             return _attempt_failed(removal, situation, "the node could not be cordoned"), ()
-        return _fenced(removal, situation), (Cordon(node.name, node.uid, operation_id),)
+        return _fenced(removal, situation), (_cordon(removal, node, operation_id, situation),)
     plan = _plan(removal, node, situation, disruptions)
     if plan.drained:
         return _to(removal, RemovalState.DRAINED, situation), ()

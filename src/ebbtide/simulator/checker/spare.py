@@ -16,7 +16,7 @@ from ebbtide.core.nodes.gates import REPLACED, reason_of
 from ebbtide.core.schedule import is_open
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.headroom import Headroom
-from ebbtide.model.node import Node
+from ebbtide.model.node import InstanceState, Node
 from ebbtide.model.operation import Consolidate, Removal, ScaleDown, SlotState
 from ebbtide.model.pod import Pod
 from ebbtide.model.pool import Pool
@@ -27,6 +27,7 @@ from ebbtide.simulator.checker.expected import UNSEEN_SECONDS, ExpectedRoom
 from ebbtide.simulator.world.world import Act, ActKind, World
 
 BRAKE = 0.20
+GONE = InstanceState.GONE
 CLOCK_SECONDS = 300.0
 """By so much a runner's clock may be wrong without any fault."""
 
@@ -225,10 +226,17 @@ class SpareCheck:
     def _brake(self, node: Node) -> Iterator[str]:
         nodes = [one for one in self._world.inventory.nodes.values() if one.worker and one.pool == node.pool]
         known = self._world.now - self._unseen()
-        silent = [one for one in nodes if self._world.nodes.lost_at.get(one.uid, float("inf")) <= known]
+        lost = [one for one in nodes if self._world.nodes.lost_at.get(one.uid, float("inf")) <= known]
+        silent = [one for one in lost if self._is_unexplained(one)]
         # One that was there when the runner looked may be gone by now.
         if len(silent) > ceil(BRAKE * (len(nodes) + 1)):
             yield f"{node.name} was repaired while {len(silent)} of {len(nodes)} of its pool are silent"
+
+    def _is_unexplained(self, node: Node) -> bool:
+        """Silent without a known reason. One whose machine is gone, or was ended by us, says nothing of the
+        network or the control plane."""
+        machine = self._world.nodes.machine_of(node.name)
+        return machine is not None and not machine.asked_to_go and machine.instance.state is not GONE
 
     def _is_unwell(self, node: Node) -> bool:
         return not node.ready or any(one in self._settings.repair_conditions for one in node.conditions)
