@@ -110,10 +110,24 @@ OF_LANES = (
     ),
     Mutant(
         "the cordon of what was refused counts as a stray one",
+        "orphans._open_ids",
+        "{one.operation_id for one in record.refused}",
+        "set()",
+        ("unit:tests/unit/test_refused.py",),
+    ),
+    Mutant(
+        "a stray mark is released next to the answer to a notice",
         "stray_cordons",
-        "{spot.id for spot in record.spots} | {one.operation_id for one in record.refused}",
-        "{spot.id for spot in record.spots}",
-        (UNIT,),
+        "node.uid not in answered",
+        "True",
+        ("unit:tests/unit/test_orphans.py",),
+    ),
+    Mutant(
+        "the answer to a notice waits for the mark of a closed operation",
+        "removals._cordon",
+        "stale is not None and _cloud_is_reclaiming(removal, operation_id, situation)",
+        "False",
+        (MACHINES,),
     ),
     Mutant(
         "what was set aside counts as capacity",
