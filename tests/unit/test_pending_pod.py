@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ebbtide.entrypoints.views.pending_pod import PodAnswer, why_pending
 from ebbtide.model.decision import Action, Check, Verdict
 from ebbtide.model.operation import SlotState
 from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.record import Record
+from ebbtide.model.resources import Resources
+from ebbtide.model.scheduling import Taint, TaintEffect
 from tests.builders import (
+    make_consolidate,
     make_node,
     make_pod,
     make_record,
@@ -15,9 +20,12 @@ from tests.builders import (
     make_settings,
     make_slot,
     make_snapshot,
+    make_source,
+    make_spot,
 )
 
 FULL = [make_pod("web", 3500, node_name="a1"), make_pod("api", 3500, node_name="b1")]
+GPU_ONLY = Taint("gpu", TaintEffect.NO_SCHEDULE)
 HELD = Verdict(Action.SCALE_UP, (Check("cooldown", False, "the cooldown has 20 s left"),))
 
 
@@ -46,6 +54,35 @@ def test_a_node_on_its_way_is_said() -> None:
     slot = make_slot(state=SlotState.LAUNCHED)
     answer = asked(pending(), FULL, make_record(launching=make_scale_up(slot)))
     assert answer.says == "no node has room for it; 1 node is being added"
+
+
+def test_nodes_that_replace_others_are_on_their_way_too() -> None:
+    """"None is being added" would be wrong while the answers to spot notices launch replacements."""
+    lost = [make_spot(name, slot=make_slot(f"for-{name}", state=SlotState.LAUNCHED)) for name in ("a1", "b1")]
+    packed = make_consolidate([make_source("a1")], [], slots=(make_slot("cheaper", state=SlotState.LAUNCHED),))
+    for record, count in (
+        (make_record(spots=(*lost, make_spot("c1"))), 2),
+        (make_record(removing=packed), 1),
+        (make_record(removing=packed, spots=tuple(lost), launching=make_scale_up(make_slot("more"))), 4),
+    ):
+        verb = "node is" if count == 1 else "nodes are"
+        assert asked(pending(), FULL, record).says == f"no node has room for it; {count} {verb} being added"
+
+
+def test_nodes_that_lack_the_same_are_one_line_with_the_range_of_what_is_free() -> None:
+    others = [make_pod("web", 3500, node_name="a1"), make_pod("api", 3100, node_name="b1")]
+    (line,) = asked(pending(), others).nodes
+    assert line == ("needs 1000m CPU, 500m to 900m free", 2)
+
+
+def test_memory_is_told_like_cpu_and_another_reason_as_it_is() -> None:
+    snapshot = make_snapshot([make_node("a1"), make_node("b1", taints=(GPU_ONLY,))])
+    wants = replace(pending(), requests=Resources(100, 60_000))
+    answer = why_pending(wants, snapshot, make_record(), make_settings(), (HELD,))
+    assert [count for _, count in answer.nodes] == [2]
+    assert answer.nodes[0][0].startswith("needs 60000 MiB memory, ")
+    answer = why_pending(pending(), snapshot, make_record(), make_settings(), (HELD,))
+    assert answer.nodes == (("does not tolerate taint gpu", 1),)
 
 
 def test_a_pod_that_fits_no_type_gets_no_node_and_says_so() -> None:

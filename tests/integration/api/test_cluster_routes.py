@@ -107,6 +107,20 @@ def test_a_new_node_is_joining_from_its_first_moment_and_not_a_node_that_is_not_
     assert "not ready" not in states
 
 
+def test_a_node_that_got_a_pod_since_the_last_tick_is_not_empty(live: Live, client: TestClient) -> None:
+    """The page showed a full tile with "empty 15 s"."""
+    live.strike("burst")
+    noted = 0
+    while live.situation is not None and not live.situation.over:
+        live.step()
+        cluster = live.look().cluster
+        empty = set(cluster.empty_workers)
+        nodes = client.get("/api/v1/nodes").json()["nodes"]
+        assert {node["uid"] for node in nodes if node["idle_since"]} <= empty
+        noted += bool({emptied.node_uid for emptied in live.ports.store.load().emptied} - empty)
+    assert noted, "the record never lagged behind"
+
+
 def test_every_worker_says_why_it_is_kept(live: Live, client: TestClient) -> None:
     """By name where it was looked at, else by the precondition that stopped the decision before that."""
     while live.ports.store.load().operation is not None:

@@ -275,7 +275,8 @@ def node_shape(
         price_per_hour=str(price.per_hour) if price else None,
         currency=price.currency if price else "",
         price_source=price.source if price else "",
-        idle_since=idle.get(node.uid),
+        # The record is as old as the last tick: a pod that came since then counts.
+        idle_since=idle.get(node.uid) if all(pod.tied_to_node for pod in pods) else None,
         kept_because=why,
         kept_at=kept.at if why else None,
     )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ebbtide.core.nodes.fit import placement_of
+from ebbtide.core.nodes.fit import Placement, placement_of
 from ebbtide.core.nodes.offers import all_offers
 from ebbtide.core.nodes.room import refused_by_node
 from ebbtide.core.words import count_of
 from ebbtide.model.decision import Action, Verdict
+from ebbtide.model.operation import Slot
 from ebbtide.model.pod import Pod
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
@@ -33,7 +35,7 @@ def why_pending(
     if not pod.waiting:
         return PodAnswer(False, f"it is not pending: it is on {pod.node_name or 'no node and is ending'}")
     placement = placement_of(snapshot.cluster, coming=[pod])
-    against = Counter(placement.why_not(pod, room) for room in placement.rooms.values())
+    against = _against(pod, placement)
     fits = against.pop("", 0)
     nodes = tuple(against.most_common(MOST_REASONS))
     if fits:
@@ -43,7 +45,7 @@ def why_pending(
     if hopeless := _why_hopeless(pod, snapshot, record, settings):
         says = f"no type of any pool can take it ({hopeless}), so no node is added for it"
         return PodAnswer(True, says, nodes)
-    coming = sum(not slot.settled for slot in record.launching.slots) if record.launching else 0
+    coming = sum(not slot.settled for slot in _slots(record))
     if coming:
         verb = "is" if coming == 1 else "are"
         return PodAnswer(
@@ -52,6 +54,37 @@ def why_pending(
     asked = next((verdict for verdict in verdicts if verdict.action is Action.SCALE_UP), None)
     held = asked.failed.says if asked and asked.failed else "the next tick decides"
     return PodAnswer(True, f"no node has room for it, and none is being added: {held}", nodes)
+
+
+def _against(pod: Pod, placement: Placement) -> Counter[str]:
+    """Nodes that lack the same share a line, whatever each has left of it: a line for each amount says no
+    more."""
+    against: Counter[str] = Counter()
+    cpu, memory = [], []
+    for room in placement.rooms.values():
+        if pod.requests.cpu_milli > max(room.cpu_milli, 0):
+            cpu.append(max(room.cpu_milli, 0))
+        elif pod.requests.memory_mib > max(room.memory_mib, 0):
+            memory.append(max(room.memory_mib, 0))
+        else:
+            against[placement.why_not(pod, room)] += 1
+    if cpu:
+        against[f"needs {pod.requests.cpu_milli}m CPU, {_range(cpu, 'm')} free"] = len(cpu)
+    if memory:
+        against[f"needs {pod.requests.memory_mib} MiB memory, {_range(memory, ' MiB')} free"] = len(memory)
+    return against
+
+
+def _range(amounts: list[int], unit: str) -> str:
+    least, most = min(amounts), max(amounts)
+    return f"{least}{unit}" if least == most else f"{least}{unit} to {most}{unit}"
+
+
+def _slots(record: Record) -> Iterator[Slot]:
+    """All nodes on their way, whoever launched them."""
+    for operation in (record.launching, record.removing):
+        yield from operation.slots if operation else ()
+    yield from (spot.slot for spot in record.spots if spot.slot)
 
 
 def _why_hopeless(pod: Pod, snapshot: Snapshot, record: Record, settings: Settings) -> str:
