@@ -91,9 +91,11 @@ def test_what_is_done_about_a_fault_is_a_timeline_and_its_end_an_event(
     expect(shown).to_be_visible()
     expect(shown.locator(".track .here").first).to_be_visible()
     expect(page.locator(".situation .here").first).to_be_visible()
+    expect(page.locator(".situation .here").first).to_contain_text("Next: ")
     assert serious(page) == []
     step_until(live, lambda: is_over(live))
     expect(page.locator(".situation .pill.good")).to_contain_text("survived after")
+    expect(page.locator(".situation h2")).to_have_text(f"What was survived: {fault}")
     expect(page.locator(".situation li.past")).to_have_count(
         len(live.situation.lines) if live.situation else 0
     )
@@ -159,6 +161,15 @@ def test_an_outage_has_its_banner_and_turns_no_number_into_zero(
     during = numbers(watched, coloured)
     assert len(during) > len(before) // 2
     assert fault != "API server gone" or coloured == []
+    if fault == "API server gone":
+        watched.show("money")
+        expect(page.get_by_text(re.compile("^Not known now: "))).to_be_visible()
+        watched.show("why")
+        newest = page.locator("details").first
+        newest.locator("summary").first.click()
+        expect(newest.get_by_text("Seen: nothing. ")).to_be_visible()
+        expect(newest).not_to_contain_text(re.compile(r"\b0 (of 0 )?(nodes|workers|pods)"))
+        watched.show("now")
     assert [
         name for name, text in during.items() if is_zero(text) and not is_zero(before.get(name, "0"))
     ] == []
@@ -181,21 +192,28 @@ SHIFTS = """() => new Promise((resolve) => {
   setTimeout(() => resolve([sum, moved, painted.startTime]), 200);
 })"""
 MOST_SHIFT = 0.02
+PAINT_MS = 1000
+"""On loopback, until something is painted. Others may use the machine: the best of a few loads counts."""
+LOADS = 8
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_page_jumps_while_it_loads_and_axe_finds_nothing(
+def test_every_page_paints_soon_and_does_not_jump_and_axe_finds_nothing(
     browser: Browser, demo: tuple[str, Live], scheme: str
 ) -> None:
     with opened(browser, demo[0], scheme="dark" if scheme == "dark" else "light") as watched:
         page = watched.page
         for name, title in PAGES.items():
             watched.show(name)
-            page.reload()
-            expect(page.get_by_role("heading", name=title, exact=True)).to_be_visible()
+            paints: list[float] = []
+            while not paints or (min(paints) >= PAINT_MS and len(paints) < LOADS):
+                page.reload()
+                expect(page.get_by_role("heading", name=title, exact=True)).to_be_visible()
+                shift, moved, painted = page.evaluate(SHIFTS)
+                paints.append(painted)
+                assert shift < MOST_SHIFT, (name, moved)
+            print(f"{name}, {scheme}: first paint after {min(paints):.0f} ms, layout shift {shift:.4f}")
+            assert min(paints) < PAINT_MS, (name, paints)
             assert serious(page) == []
-            shift, moved, painted = page.evaluate(SHIFTS)
-            print(f"{name}, {scheme}: first paint after {painted:.0f} ms, layout shift {shift:.4f}")
-            assert shift < MOST_SHIFT, (name, moved)
         assert all(asked.startswith(watched.base) for asked in watched.asked)
         assert watched.errors == []

@@ -115,6 +115,73 @@ def test_a_pending_pod_says_why_it_is_pending(browser: Browser, clock: VirtualCl
         assert watched.errors == []
 
 
+def test_a_pod_is_asked_for_on_the_page_of_a_node(browser: Browser, clock: VirtualClock) -> None:
+    """It was taken for a node, of which the page said that it is not in the cluster now."""
+    huge = make_pod("huge", 900_000, phase=PodPhase.PENDING)
+    cluster = Synthetic(clock, make_snapshot([make_node("a1"), make_node("b1")], [huge]))
+    with serving(cluster.site()) as url, opened(browser, url) as watched:
+        page = watched.page
+        watched.show("why/?node=a1")
+        expect(page.get_by_role("heading", name="Why is a1 still here?")).to_be_visible()
+        page.get_by_label("Node or pod").fill("default/huge")
+        page.get_by_role("button", name="Ask why").click()
+        expect(page.get_by_role("heading", name="Why is default/huge pending?")).to_be_visible()
+        page.get_by_label("Node or pod").fill("b1")
+        page.get_by_role("button", name="Ask why").click()
+        expect(page.get_by_role("heading", name="Why is b1 still here?")).to_be_visible()
+        assert watched.errors == []
+
+
+BEGUN = (
+    (OperationKind.SCALE_DOWN, "remove a1: empty for at least 5 min", "Empty for at least 5 min"),
+    (
+        OperationKind.SCALE_DOWN,
+        "consolidation: remove a1, empty and idle; saves 1",
+        "Empty and idle; saves 1",
+    ),
+    (OperationKind.CONSOLIDATION, "consolidation: empty a1 by 4 moves; saves 1", "By 4 moves; saves 1"),
+)
+
+
+def test_an_event_names_its_nodes_once(browser: Browser, clock: VirtualClock) -> None:
+    cluster = Synthetic(clock, make_snapshot([make_node("a1")]))
+    for number, (kind, reason, _) in enumerate(BEGUN):
+        begun = OperationBegun("op", kind, "because", f"{number}", 0, ("a1",), 4, reason)
+        cluster.store.append([entry_of(f"{number:08d}", NOW - 60 + number, begun, "op")])
+    with serving(cluster.site()) as url, opened(browser, url) as watched:
+        rows = watched.page.locator(".feed li div")
+        expect(rows).to_have_count(len(BEGUN))
+        shown = [re.sub(r".*?a1\s*", "", text, count=1) for text in rows.all_inner_texts()]
+        assert shown == [why for _, _, why in reversed(BEGUN)]
+        assert watched.errors == []
+
+
+def test_a_page_that_could_not_be_read_asks_again_and_does_not_pass_for_read(
+    browser: Browser, clock: VirtualClock
+) -> None:
+    """Money took its failed refresh for one, stood there empty and said that all is well."""
+    cluster = Synthetic(clock, make_snapshot([make_node("a1")]))
+    failed: list[str] = []
+
+    def fail_once(route: Route) -> None:
+        if failed:
+            route.continue_()
+        else:
+            failed.append(route.request.url)
+            route.fulfill(status=503, json={"detail": "the store does not answer"})
+
+    with serving(cluster.site()) as url, opened(browser, url) as watched:
+        page = watched.page
+        expect(page.locator(".tile")).to_have_count(1)
+        page.route("**/api/v1/spending", fail_once)
+        watched.show("money")
+        expect(page.locator("#trouble")).to_contain_text("The server cannot read its store")
+        cluster.change(lambda seen: seen)
+        expect(page.locator("#trouble")).to_be_hidden()
+        assert page.get_by_role("heading", name="Paid and saved").is_visible()
+        assert only_said("404 .*/scaling/|status of 503", watched.errors)
+
+
 DECIDED = (
     ("nothing", 40),
     ("nothing", 70),
@@ -173,6 +240,47 @@ def test_when_the_server_goes_that_is_said_what_was_seen_stays_and_it_comes_back
             cluster.change(lambda seen: with_node(seen, "b2"))
             expect(page.locator(".tile")).to_have_count(3)
         assert only_said("ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_CONNECTION_RESET", watched.errors)
+
+
+def test_a_page_that_is_gone_to_in_an_outage_shows_its_last_values_or_says_that_it_has_none(
+    browser: Browser, clock: VirtualClock
+) -> None:
+    """It stood there empty below "The values shown are 18 s old"."""
+    cluster = Synthetic(clock, make_snapshot([make_node("a1"), make_node("b1")]))
+    port = free_port()
+    with ExitStack() as stack:
+        with serving(cluster.site(), port) as url:
+            watched = stack.enter_context(opened(browser, url))
+            page = watched.page
+            go_to(page, "Money")
+            expect(page.get_by_role("heading", name="Prices")).to_be_visible()
+            go_to(page, "Now")
+            expect(page.locator(".tile")).to_have_count(2)
+            expect(page.locator("#live")).to_have_text("live")
+        expect(page.locator("#live")).to_have_text("reconnecting")
+        trouble = page.locator("#trouble")
+        go_to(page, "Why")
+        expect(trouble).to_contain_text("Nothing was read for this page yet")
+        for name, found in (
+            ("Money", page.get_by_role("heading", name="Prices")),
+            ("Now", page.locator(".tile")),
+        ):
+            go_to(page, name)
+            expect(found.first).to_be_visible()
+            expect(trouble).to_contain_text("The values shown are")
+            expect(page.locator("main")).to_have_attribute("data-stale", "all")
+        with serving(cluster.site(), port):
+            expect(page.locator("#live")).to_have_text("live")
+            cluster.change(lambda seen: with_node(seen, "b2"))
+            expect(page.locator(".tile")).to_have_count(3)
+            go_to(page, "Why")
+            expect(page.get_by_role("heading", name="Decisions, newest first")).to_be_visible()
+            expect(trouble).to_be_hidden()
+
+
+def go_to(page: Page, name: str) -> None:
+    page.get_by_role("navigation").get_by_role("link", name=name).click()
+    expect(page.locator("h1")).to_have_text(name)
 
 
 def test_values_that_are_shown_have_an_age_even_where_the_first_refresh_never_came_to_its_end(

@@ -57,9 +57,11 @@ def test_a_node_on_its_way_is_said() -> None:
 
 
 def test_nodes_that_replace_others_are_on_their_way_too() -> None:
-    """"None is being added" would be wrong while the answers to spot notices launch replacements."""
+    """ "None is being added" would be wrong while the answers to spot notices launch replacements."""
     lost = [make_spot(name, slot=make_slot(f"for-{name}", state=SlotState.LAUNCHED)) for name in ("a1", "b1")]
-    packed = make_consolidate([make_source("a1")], [], slots=(make_slot("cheaper", state=SlotState.LAUNCHED),))
+    packed = make_consolidate(
+        [make_source("a1")], [], slots=(make_slot("cheaper", state=SlotState.LAUNCHED),)
+    )
     for record, count in (
         (make_record(spots=(*lost, make_spot("c1"))), 2),
         (make_record(removing=packed), 1),

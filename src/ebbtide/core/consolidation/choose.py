@@ -76,7 +76,7 @@ class Choice:
         says = f"{cost} are paid, no set of nodes costs less than {least}"
         if not cheaper:
             says = f"no set of nodes was found that costs less than the {cost} paid"
-            says += f"; the least possible is {least}"
+            says += f"; no set can cost less than {least}"
         costs = Values(float(self._scene.cost), float(self._bound))
         before = (*before, Check("cheaper packing", bool(cheaper), says, costs))
         if not cheaper:

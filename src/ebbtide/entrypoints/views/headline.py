@@ -21,6 +21,7 @@ from ebbtide.model.operation import (
     ScaleUp,
     SlotState,
     SourceState,
+    Spot,
     SpotKind,
 )
 from ebbtide.model.record import Record
@@ -75,15 +76,23 @@ def _undecided(here: HeadlineSituation) -> bool:
 
 def _spots(here: HeadlineSituation) -> Iterator[str]:
     sure = [spot for spot in here.record.spots if spot.kind is SpotKind.INTERRUPTION]
+    risky = [spot for spot in here.record.spots if spot.kind is SpotKind.REBALANCE]
     lost = [spot for spot in sure if spot.deadline > here.now]
-    late, risky = len(sure) - len(lost), len(here.record.spots) - len(sure)
+    late = len(sure) - len(lost)
     if lost:
         left = a_while(min(spot.deadline for spot in lost) - here.now)
         yield f"The cloud takes back {count_of(len(lost), 'spot node')} in {left}; moving the pods"
     elif late:
         yield f"The cloud took back {count_of(late, 'spot node')}; replacing what is needed"
     if risky:
-        yield f"The cloud may soon take back {count_of(risky, 'spot node')}; moving the pods"
+        how = "replacements come first" if all(map(_awaits_replacement, risky)) else "moving the pods"
+        yield f"The cloud may soon take back {count_of(len(risky), 'spot node')}; {how}"
+
+
+def _awaits_replacement(spot: Spot) -> bool:
+    """Where nothing was taken back yet, no pod moves before its new place is there."""
+    moves = spot.removal is not None and spot.removal.state is not RemovalState.PLANNED
+    return spot.slot is not None and spot.slot.state is not SlotState.READY and not moves
 
 
 def _launching(here: HeadlineSituation) -> Iterator[str]:

@@ -51,7 +51,8 @@ def evicting(seen: Evidence) -> str:
     moved = [one for one in seen.effects(EffectKind.EVICT) if one.outcome is OutcomeKind.DONE]
     nodes = len({one.name for one in moved})
     if moved:
-        return f"{count_of(len(moved), 'pod')} moved off {count_of(nodes, 'node')} so far."
+        off = f"{count_of(len(moved), 'pod')} moved off {count_of(nodes, 'node')}"
+        return f"{off}, {seen.after} after the notice."
     return "The nodes had no pod to move." if not seen.record.spots else ""
 
 
@@ -66,7 +67,8 @@ def answered(seen: Evidence) -> str:
     closed = seen.closed(*SPOT)
     if seen.record.spots or not closed:
         return ""
-    return f"{closed[-1].reason or 'Done'}, {seen.after} after the fault.".capitalize()
+    says = closed[-1].reason or "every notice is answered"
+    return f"{says[0].upper()}{says[1:]}, {seen.after} after the fault."
 
 
 def draining(seen: Evidence) -> str:

@@ -18,6 +18,11 @@ export function decisionDetail(found) {
       replay.textContent = again.equal ? " Same result." : ` A different result: ${again.action}: ${again.reason}`;
     } catch (error) { replay.textContent = ` ${error.message}`; }
   } }, "Compute it again");
+  // Of what was not read no count is known: 0 would be one.
+  if (seen.problems.length && !seen.nodes) {
+    return [h("p", {}, "Seen: nothing. ", h("span", { class: "bad" }, `${seen.problems.join("; ")}.`)),
+      h("p", { class: "quiet" }, "Nothing is decided about a cluster that cannot be seen."), h("p", {}, button, replay), source(`/api/v1/decisions/${found.id}`)];
+  }
   return [
     h("p", { class: "quiet" }, `Seen: ${plural(seen.nodes, "node")} (${plural(seen.workers, "worker")}), ${plural(seen.pods, "pod")} (${seen.waiting} pending), CPU ${share(seen.cpu)}.`,
       seen.problems.length ? h("span", { class: "bad" }, ` Problems: ${seen.problems.join("; ")}.`) : ""),
@@ -39,7 +44,7 @@ function verdictPart(found, verdict, blind) {
   const name = NAMES[verdict.action] ?? verdict.action;
   if (!failed.length) return h("div", {}, h("h3", {}, `${name}: yes`), checksOf(found, verdict, blind));
   return h("details", { "data-key": `${found.id}-${verdict.action}-all` },
-    h("summary", {}, h("strong", {}, `${name}: no. `), `${failed.map((check) => check.says).join("; ")}.`), checksOf(found, verdict, blind));
+    h("summary", {}, h("strong", {}, `${name}: no`), `, ${failed.map((check) => check.says).join("; ")}.`), checksOf(found, verdict, blind));
 }
 
 function checksOf(found, verdict, blind) {

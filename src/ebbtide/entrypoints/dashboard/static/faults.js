@@ -47,8 +47,8 @@ export class Faults {
     const at = situation.steps.findIndex((step) => step.at === null);
     const state = !over ? `for ${span(now - situation.began_at)}` : open ? "not finished within an hour" : `survived after ${span(situation.ended_at - situation.began_at)}`;
     const steps = situation.steps.map((step, number) => h("li", { class: step.at === null ? (number === at && !over ? "here" : "quiet") : "past" },
-      icon(step.at === null ? "wait" : "done"), h("div", {}, step.says), h("time", { class: "quiet" }, step.at === null ? "" : clock(step.at))));
-    const panel = card(`What is being survived: ${situation.name}`, h("p", { class: `pill ${over && !open ? "good" : "warn"}` }, state),
+      icon(step.at === null ? "wait" : "done"), h("div", {}, step.at === null ? `${number === at ? "Next" : "Then"}: ${step.says[0].toLowerCase()}${step.says.slice(1)}` : step.says), h("time", { class: "quiet" }, step.at === null ? "" : clock(step.at))));
+    const panel = card(`What ${over && !open ? "was" : "is being"} survived: ${situation.name}`, h("p", { class: `pill ${over && !open ? "good" : "warn"}` }, state),
       h("p", {}, situation.explains), h("ol", { class: "survived" }, steps));
     panel.classList.add("demo", "situation");
     redraw(this.panel, [panel]);

@@ -6,6 +6,8 @@ import { clock, plural, span } from "./words.js";
 export const GROUPS = [["", "All"], ["nodes", "Nodes"], ["spot", "Spot"], ["sleep", "Sleep"], ["alarm", "Alarms"], ["person", "People"]];
 export const KINDS = ["operation.begun", "operation.closed", "spot.event", "alarm", "switch", "wake", "idle"];
 const LISTED = 2;
+// The title names the nodes.
+const NAMED = /^(?:remove|consolidation: (?:empty|remove)) [^:;]*?(?:: |, (?=empty and idle)| (?=by \d))/;
 
 export function happening(entry) {
   const told = BY_KIND[entry.kind]?.(entry.data ?? {}, entry) ?? {};
@@ -25,7 +27,7 @@ const BY_KIND = {
 };
 
 function begun(data) {
-  const why = data.reason ?? "";
+  const why = capital((data.reason ?? "").replace(NAMED, ""));
   switch (data.operation) {
     case "scale-up": return { icon: "add", title: `Adding ${plural(data.launches, "node")}`, why };
     case "scale-down": return { icon: "remove", title: `Removing ${listed(data.nodes)}`, why };

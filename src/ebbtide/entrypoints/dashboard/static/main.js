@@ -10,6 +10,10 @@ import { sleep } from "./sleep.js";
 const PAGES = { now, why, money, sleep };
 const main = document.getElementById("page");
 let shown = null;
+let address = "";
+let readAt = 0;
+// By address, what was last shown there: in an outage it is shown again, with its age, and not an empty page.
+const before = new Map();
 let busy = false;
 let again = false;
 
@@ -36,6 +40,10 @@ async function show() {
     else link.removeAttribute("aria-current");
   }
   document.title = `${name[0].toUpperCase()}${name.slice(1)} · Ebbtide`;
+  if (readAt) before.set(address, { page: shown, parts: [...main.children], readAt });
+  address = location.hash;
+  readAt = 0;
+  health({ readAt });
   main.replaceChildren();
   // Shown once there is something to show: parts that fill one after the other would push each other around.
   main.classList.add("unread");
@@ -49,7 +57,18 @@ async function show() {
 function drawn(page) {
   if (page !== shown) return;
   main.classList.remove("unread");
-  health({ readAt: Date.now() });
+  readAt = Date.now();
+  health({ readAt });
+}
+
+function showAgain() {
+  const found = before.get(address);
+  if (readAt || !found) return;
+  shown = found.page;
+  readAt = found.readAt;
+  main.replaceChildren(...found.parts);
+  main.classList.remove("unread");
+  health({ readAt });
 }
 
 // One refresh at a time; what comes meanwhile asks for one more, and no more than one.
@@ -63,12 +82,14 @@ export async function refresh() {
       const status = await ask("/api/v1/status");
       document.getElementById("cluster").textContent = status.cluster;
       await page?.refresh(status);
-      health({ status, failure: null, readAt: Date.now(), ...(page === shown ? { message: "" } : {}) });
+      if (page === shown) readAt = Date.now();
+      health({ status, failure: null, ...(page === shown ? { readAt, message: "" } : {}) });
     } catch (failure) {
       if (failure.status === undefined) throw failure;
       // One thing that is not there is no outage.
       if (failure.status === 404) say(failure.message);
       else health({ failure });
+      if (failure.status !== 404 && page === shown) showAgain();
     }
     // A page that was left while it was read says nothing about the one that is shown now.
     if (page === shown) main.classList.remove("unread");

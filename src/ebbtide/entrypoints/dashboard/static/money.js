@@ -60,21 +60,21 @@ export function money(main, { refresh }) {
   function drawShares(spending) {
     const cost = (each) => sum(each.per_hour, spending.currency);
     const row = (each) => [each.name, each.count, cost(each), `${each.unpriced ? "at least " : ""}${sum(Number(each.per_hour) * HOURS_A_MONTH, spending.currency)}`];
-    redraw(parts.pools, card("By pool", table("Cost by pool", [["pool"], ["nodes", "number"], ["an hour", "number"], ["a month", "number"], ["not requested", "number"]],
+    redraw(parts.pools, card("By pool", table("Cost by pool", [["pool"], ["nodes", "number"], ["an hour", "number"], ["a month at this rate", "number"], ["not requested", "number"]],
       spending.pools.map((each) => [...row(each), Number(each.per_hour) ? share(Number(each.idle_per_hour) / Number(each.per_hour)) : "–"])),
     h("p", { class: "quiet" }, "Not requested: the share of the cost that no pod's requests use."), source("/api/v1/spending")));
-    redraw(parts.namespaces, card("By namespace", table("Cost by namespace", [["namespace"], ["pods", "number"], ["an hour", "number"], ["a month", "number"], ["saved by sleep", "number"]],
+    redraw(parts.namespaces, card("By namespace", table("Cost by namespace", [["namespace"], ["pods", "number"], ["an hour", "number"], ["a month at this rate", "number"], ["saved by sleep", "number"]],
       spending.namespaces.map((each) => [...row(each), Number(each.slept) ? sum(each.slept, spending.currency) : "–"])),
     h("p", { class: "quiet" }, "A pod costs the larger of its CPU and memory share of its node."), source("/api/v1/spending")));
   }
 
-  function drawPossible(report, currency) {
+  function drawPossible(report, currency, unread) {
     const plan = report.candidate;
     const kept = report.nodes.filter((node) => node.kept && node.why && node.cost_per_hour !== null).sort((a, b) => Number(b.cost_per_hour) - Number(a.cost_per_hour));
     redraw(parts.possible, card("What could still be saved", plan
       ? [stats([["possible", `${sum(plan.savings_per_hour, plan.currency)} an hour`], ["a month", sum(Number(plan.savings_per_hour) * HOURS_A_MONTH, plan.currency)], ["pods to move", plan.moves], ["no set of nodes costs less than", `${sum(plan.bound, plan.currency)} an hour`]]),
         h("p", {}, report.refused ? `Not done now: ${report.refused}.` : "It may be done now.")]
-      : h("p", {}, report.refused ? `Nothing now: ${report.refused}.` : "Nothing to gain: no cheaper set of nodes was found."),
+      : h("p", {}, report.refused ? `${unread ? "Not known" : "Nothing"} now: ${report.refused}.` : "Nothing to gain: no cheaper set of nodes was found."),
     kept.length ? [h("h3", {}, "What holds nodes"), table("What holds nodes", [["node"], ["an hour", "number"], ["why"]], kept.slice(0, LISTED).map((node) => [node.name, sum(node.cost_per_hour, plan?.currency ?? currency), node.why])),
       kept.length > LISTED ? h("p", { class: "quiet" }, `and ${plural(kept.length - LISTED, "more node")}`) : null] : null,
     source("/api/v1/consolidation")));
@@ -101,16 +101,17 @@ export function money(main, { refresh }) {
   }
 
   return {
-    async refresh() {
+    async refresh(status) {
       // A month of the log is read for it: not at every tick.
       if (performance.now() - drawnAt < REFRESH_MS) return;
-      drawnAt = performance.now();
       const [costs, spending, summary, report, prices, tried] = await Promise.all([ask(`/api/v1/costs?hours=${hours}`), ask("/api/v1/spending"),
         askScaling("/api/v1/scaling/savings/summary"), ask("/api/v1/consolidation"), ask("/api/v1/prices"), ask("/api/v1/backtest")]);
+      // Only once it was read: a refresh that failed is made again at once.
+      drawnAt = performance.now();
       drawSums(spending);
       drawCost(costs);
       drawShares(spending);
-      drawPossible(report, spending.currency);
+      drawPossible(report, spending.currency, status.stale.some((each) => ["cluster", "cloud"].includes(each.source)));
       redraw(parts.whatif, whatIf(tried.backtest));
       if (summary) drawSleep(summary);
       else redraw(parts.sleep, card("Saved by sleep", h("p", { class: "quiet" }, NO_POLICIES)));

@@ -115,8 +115,8 @@ export function sleep(main, { say, refresh }) {
         return;
       }
       if (found.policies.length && performance.now() - readAt > STRIP_MS) {
-        readAt = performance.now();
         strips = await ask(`/api/v1/scaling/strips?days=${DAYS}`);
+        readAt = performance.now();
       }
       redraw(list, found.policies.length ? [h("ul", { class: "legend" }, ["awake", "idle", "asleep", "waking"].map((name) => h("li", { class: name }, name)), h("li", { class: "woken" }, "woken")),
         h("div", { class: "grid" }, found.policies.map((policy) => one(policy, found.now))), source("/api/v1/scaling/policies")]

@@ -17,6 +17,7 @@ export function why(main, { rest, query, say }) {
   const wanted = rest[0] ?? "";
   let filter = "";
   let asked = query.get("node") ?? query.get("pod") ?? "";
+  let isNode = query.has("node") || !asked.includes("/");
   let entries = [];
   let more = "";
   let newest = "";
@@ -28,7 +29,7 @@ export function why(main, { rest, query, say }) {
 
   const chips = FILTERS.map(([kind, name]) => h("button", { type: "button", class: "chip", "aria-pressed": String(!kind), onclick: () => choose(kind) }, name));
   const field = h("input", { id: "asked", value: asked, placeholder: "node, or namespace/pod", spellcheck: "false", size: "28" });
-  const form = h("form", { class: "row", onsubmit: (event) => { event.preventDefault(); asked = field.value.trim(); refreshAnswer().catch((error) => say(error.message)); } },
+  const form = h("form", { class: "row", onsubmit: (event) => { event.preventDefault(); asked = field.value.trim(); isNode = !asked.includes("/"); refreshAnswer().catch((error) => say(error.message)); } },
     h("label", { for: "asked" }, "Node or pod"), field, h("button", { type: "submit" }, "Ask why"));
   main.append(h("h1", {}, "Why"), h("section", { class: "card", "aria-label": "Ask about a node or a pod" }, form), answer,
     card("Decisions, newest first", h("p", { class: "row", role: "group", "aria-label": "Show only" }, chips), list, source(PATH)));
@@ -89,7 +90,7 @@ export function why(main, { rest, query, say }) {
 
   async function refreshAnswer() {
     if (!asked) { answer.replaceChildren(); return; }
-    redraw(answer, asked.includes("/") && !query.has("node") ? await podAnswer(asked, now) : await nodeAnswer(asked, now));
+    redraw(answer, isNode ? await nodeAnswer(asked, now) : await podAnswer(asked, now));
   }
 
   async function load() {

@@ -66,6 +66,7 @@ export function sentence(says) {
 // Steps of a machine as people say them; a launch has no name before its node is there.
 const STATES = { RESERVED: "planned", LAUNCHING: "requested", LAUNCHED: "started", MARKED: "emptying", EMPTIED: "empty" };
 const STEP = /([A-Z]{2,}(?:_[A-Z]+)*|new) -> ([A-Z]{2,}(?:_[A-Z]+)*)/g;
+const STATE = /\b(?:RESERVED|LAUNCHING|LAUNCHED|JOINED|READY|PLANNED|DRAINING|DRAINED|TERMINATING|GONE|MARKED|EMPTIED|EVICTING|MOVED|LEFT)\b/g;
 const LAUNCH = /\b\d{10}-\d{14}-\d{8}-\w+/g;
 const word = (state) => STATES[state] ?? state.toLowerCase().replaceAll("_", " ");
 
@@ -77,7 +78,7 @@ export function plainly(says) {
 export function decided(says) {
   const parts = says.split("; ");
   const kept = parts.filter((part) => part.search(STEP) < 0);
-  return kept.length ? kept.join("; ") : plainly(says);
+  return kept.length ? kept.join("; ").replace(STATE, word) : plainly(says);
 }
 
 export function share(value) {
