@@ -7,7 +7,7 @@ computed once. `problems` says why a snapshot is not to be trusted with a remova
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 from ebbtide.model.node import Instance, Node
@@ -39,6 +39,10 @@ class ClusterView:
     nodes: tuple[Node, ...] = ()
     pods: tuple[Pod, ...] = ()
     budgets: tuple[Budget, ...] = ()
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without what was worked out from it: another thread may add to that while this one is pickled."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
     def workers(self) -> tuple[Node, ...]:
