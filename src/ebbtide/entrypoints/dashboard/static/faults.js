@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { card, h, redraw } from "./dom.js";
 import { icon } from "./icons.js";
-import { clock, span } from "./words.js";
+import { clock, lower, span } from "./words.js";
 
 const PATH = "/api/v1/demo";
 
@@ -47,7 +47,7 @@ export class Faults {
     const at = situation.steps.findIndex((step) => step.at === null);
     const state = !over ? `for ${span(now - situation.began_at)}` : open ? "not finished within an hour" : `survived after ${span(situation.ended_at - situation.began_at)}`;
     const steps = situation.steps.map((step, number) => h("li", { class: step.at === null ? (number === at && !over ? "here" : "quiet") : "past" },
-      icon(step.at === null ? "wait" : "done"), h("div", {}, step.at === null ? `${number === at ? "Next" : "Then"}: ${step.says[0].toLowerCase()}${step.says.slice(1)}` : step.says), h("time", { class: "quiet" }, step.at === null ? "" : clock(step.at))));
+      icon(step.at === null ? "wait" : "done"), h("div", {}, step.at === null ? `${number === at ? "Next" : "Then"}: ${lower(step.says)}` : step.says), h("time", { class: "quiet" }, step.at === null ? "" : clock(step.at))));
     const panel = card(`What ${over && !open ? "was" : "is being"} survived: ${situation.name}`, h("p", { class: `pill ${over && !open ? "good" : "warn"}` }, state),
       h("p", {}, situation.explains), h("ol", { class: "survived" }, steps));
     panel.classList.add("demo", "situation");

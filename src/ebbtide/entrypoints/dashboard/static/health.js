@@ -1,7 +1,7 @@
 // What is known, how old it is, and what Ebbtide does not do meanwhile. Stale is not empty: values stay, greyed.
 
 import { h } from "./dom.js";
-import { clock, span } from "./words.js";
+import { clock, lower, span } from "./words.js";
 
 const NAMES = { cluster: "The cluster cannot be read", cloud: "The cloud cannot be read", metrics: "The metrics cannot be read", runner: "Ebbtide is not ticking" };
 const live = document.getElementById("live");
@@ -57,4 +57,3 @@ function troubles() {
 }
 
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
-const lower = (text) => (text.startsWith("Ebbtide") ? text : text[0].toLowerCase() + text.slice(1));
