@@ -81,7 +81,7 @@ def _range(amounts: list[int], unit: str) -> str:
 
 
 def _slots(record: Record) -> Iterator[Slot]:
-    """All nodes on their way, whoever launched them."""
+    """All nodes on their way, for whatever reason."""
     for operation in (record.launching, record.removing):
         yield from operation.slots if operation else ()
     yield from (spot.slot for spot in record.spots if spot.slot)
