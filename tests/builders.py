@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
-from ebbtide.model.check import Check
+from ebbtide.model.check import Check, NodeCause, Refusal
 from ebbtide.model.node import Instance, Node
 from ebbtide.model.operation import (
     Consolidate,
@@ -269,3 +269,8 @@ def values_of(check: Check | None) -> CheckValues:
         None if one is None else round(one, 4) for one in (check.values.found, check.values.limit)
     )
     return check.name, check.passed, found, limit, check.values.about
+
+
+def kept_by(refusals: Iterable[Refusal]) -> dict[str, tuple[NodeCause, str]]:
+    """Why each node was skipped, and what that is about."""
+    return {refusal.node_name: (refusal.cause, refusal.about) for refusal in refusals}

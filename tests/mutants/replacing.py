@@ -84,8 +84,8 @@ OF_REPLACING = (
     Mutant(
         "something is launched for a node that cannot be drained",
         "replacing._why_kept",
-        "_why_not_drainable(unfit, q) if budget.passed else budget.says",
-        "'' if budget.passed else budget.says",
+        "held_by((budget,)) or _why_not_drainable(unfit, q)",
+        "held_by((budget,))",
         (CHOICE,),
     ),
     Mutant(

@@ -18,6 +18,7 @@ from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.core.operations import spot
 from ebbtide.core.operations.situation import Situation
 from ebbtide.model.budget import Allowance, RemovalBudget, RemovalReason
+from ebbtide.model.check import NodeCause
 from ebbtide.model.decision import Action
 from ebbtide.model.operation import Consolidate, RemovalState, SlotState, Source, SourceState, Spot, SpotKind
 from ebbtide.model.record import Record
@@ -168,7 +169,7 @@ def test_no_more_are_chosen_from_a_pool_than_its_budget_allows() -> None:
     pools = (make_pool(budgets=(RemovalBudget(2),)),)
     chosen, refusals = choose_targets(make_snapshot(TEN), calm(), make_settings(pools=pools), NOW, 5)
     assert len(chosen) == 2
-    assert all("2 more of its pool may go" in refusal.reason for refusal in refusals)
+    assert {refusal.cause for refusal in refusals} == {NodeCause.BUDGET}
 
 
 def test_what_leaves_for_one_reason_uses_up_the_budget_of_another() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ebbtide.core.nodes.decide import decide
-from ebbtide.model.check import Gate, Values
+from ebbtide.model.check import Gate, NodeCause, Values
 from ebbtide.model.decision import Action, Check, Decision, Verdict
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod, PodPhase
@@ -16,6 +16,7 @@ from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
     NOW,
+    kept_by,
     make_daemon,
     make_node,
     make_nodes,
@@ -191,10 +192,7 @@ def test_every_node_that_was_passed_over_is_named_with_its_reason() -> None:
     decision = decided(with_pod(make_pod("bare", node_name="a1", controller="")))
     assert [r.node_name for r in decision.removals] == ["a2"]
     (refusal,) = verdict(decision).refusals
-    assert (refusal.node_name, refusal.reason) == (
-        "a1",
-        "default/bare has no controller that would create it again",
-    )
+    assert kept_by([refusal]) == {"a1": (NodeCause.POD_BLOCKS, "default/bare")}
 
 
 def test_reading_25_a_worker_that_coredns_landed_on_stays_and_pod_and_setting_are_named() -> None:

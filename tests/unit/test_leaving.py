@@ -15,6 +15,7 @@ from ebbtide.core.consolidation.emptied_nodes import (
     track_leaving,
 )
 from ebbtide.core.nodes.orphans import stray_cordons
+from ebbtide.model.check import Gate, NodeCause
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.node import Node, Ownership
 from ebbtide.model.operation import RemovalState
@@ -24,6 +25,7 @@ from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
     NOW,
+    kept_by,
     make_daemon,
     make_instance,
     make_node,
@@ -53,9 +55,9 @@ def record_of(*names: str, idle: int = 900, **overrides: object) -> Record:
 
 def chosen(
     snapshot: Snapshot, record: Record, settings: Settings = SETTINGS
-) -> tuple[list[str], dict[str, str]]:
+) -> tuple[list[str], dict[str, tuple[NodeCause, str]]]:
     removals, refusals = choose_leaving(snapshot, record, settings, NOW)
-    return [r.node_name for r in removals], {r.node_name: r.reason for r in refusals}
+    return [r.node_name for r in removals], kept_by(refusals)
 
 
 def test_what_is_emptied_is_noted_with_a_time_to_be_gone_by() -> None:
@@ -101,7 +103,7 @@ def test_what_the_cloud_was_told_to_end_is_not_chosen_a_second_time() -> None:
     refused = Refused("op", make_removal("a1", state=RemovalState.SET_ASIDE), NOW + 600)
     names, reasons = chosen(make_snapshot(NODES), record_of("a1", "b1", refused=(refused,)))
     assert names == ["b1"]
-    assert reasons == {"a1": "its removal has begun already"}
+    assert reasons == {"a1": (NodeCause.GOING, "")}
 
 
 def test_as_many_as_the_gates_allow_go_at_once() -> None:
@@ -109,13 +111,13 @@ def test_as_many_as_the_gates_allow_go_at_once() -> None:
     assert chosen(snapshot, record_of("a1", "b1")) == (["a1", "b1"], {})
     assert chosen(snapshot, record_of("a1", "b1", "b2")) == (
         ["a1", "b1"],
-        {"b2": "zone b would be left without a ready worker"},
+        {"b2": (NodeCause.CHECK, Gate.ZONE_KEPT)},
     )
     names, reasons = chosen(snapshot, record_of("a1", "b1"), replace(SETTINGS, budget_fraction=0.1))
     assert names == ["a1"]
-    assert reasons["b1"].startswith("2 asked for, 1 may go")
+    assert reasons["b1"] == (NodeCause.CHECK, Gate.WITHIN_BUDGET)
     names, reasons = chosen(snapshot, record_of("a1", "b1"), replace(SETTINGS, min_workers=3))
-    assert reasons == {"b1": "2 ready workers would be left, min_workers is 3"}
+    assert reasons == {"b1": (NodeCause.CHECK, Gate.MINIMUM_KEPT)}
 
 
 def test_the_last_node_stays() -> None:
@@ -124,31 +126,33 @@ def test_the_last_node_stays() -> None:
     one_zone = make_snapshot(make_nodes("a1", "a2"))
     assert chosen(one_zone, record_of("a1", "a2"), settings) == (
         ["a1"],
-        {"a2": "0 ready workers would be left, consolidation.min_nodes is 1"},
+        {"a2": (NodeCause.CHECK, "nodes kept")},
     )
 
 
 @pytest.mark.parametrize(
-    ("change", "record", "says"),
+    ("change", "record", "cause", "about"),
     [
-        ({"created_at": NOW - 1799}, {}, "it is 29 min 59 s old, min_uptime is 30 min"),
-        ({"uid": "new"}, {}, "it is not the node it was"),
-        ({"unschedulable": True, "owner": None}, {}, "it was cordoned by someone else"),
-        ({"owner": Ownership("other", 1)}, {}, "it belongs to operation other"),
-        ({}, {"idle": 899}, "it has been empty for 14 min 59 s, consolidation.min_idle_sec is 15 min"),
-        ({}, {"emptied": ()}, "it has been empty for 0 s, consolidation.min_idle_sec is 15 min"),
+        ({"created_at": NOW - 1799}, {}, NodeCause.TOO_YOUNG, ""),
+        ({"uid": "new"}, {}, NodeCause.CHANGED, ""),
+        ({"unschedulable": True, "owner": None}, {}, NodeCause.CORDONED, ""),
+        ({"owner": Ownership("other", 1)}, {}, NodeCause.MARKED, "other"),
+        ({}, {"idle": 899}, NodeCause.NOT_IDLE, ""),
+        ({}, {"emptied": ()}, NodeCause.NOT_IDLE, ""),
         (
             {},
             {"rests": (DrainBackoff("i-b1", NOW, "x"), DrainBackoff("i-a1", NOW, "failed"))},
-            "it rests: failed",
+            NodeCause.BACKED_OFF,
+            "",
         ),
     ],
 )
 def test_a_node_that_may_not_go_yet_says_why(
-    change: dict[str, object], record: dict[str, object], says: str
+    change: dict[str, object], record: dict[str, object], cause: NodeCause, about: str
 ) -> None:
     snapshot = make_snapshot((make_node("a1", **change), *NODES[1:]))
-    assert chosen(snapshot, record_of("a1", **record)) == ([], {"a1": says})  # type: ignore[arg-type]
+    found = chosen(snapshot, record_of("a1", **record))  # type: ignore[arg-type]
+    assert found == ([], {"a1": (cause, about)})
 
 
 def test_exactly_old_and_idle_enough_is_enough() -> None:
@@ -162,9 +166,9 @@ def test_our_own_cordon_and_that_of_the_same_consolidation_do_not_stand_in_the_w
 
 
 def test_a_node_that_left_or_runs_on_another_instance_is_passed_over() -> None:
-    assert chosen(make_snapshot(NODES[1:]), record_of("a1")) == ([], {"a1": "it left the cluster"})
+    assert chosen(make_snapshot(NODES[1:]), record_of("a1")) == ([], {"a1": (NodeCause.CHANGED, "")})
     other = make_snapshot(NODES, instances=[make_instance("i-zz", provider_id="sim://i-a1")])
-    assert chosen(other, record_of("a1")) == ([], {"a1": "it is not the node it was"})
+    assert chosen(other, record_of("a1")) == ([], {"a1": (NodeCause.CHANGED, "")})
     assert chosen(make_snapshot(NODES, instances=[]), record_of("a1"))[0] == []
 
 

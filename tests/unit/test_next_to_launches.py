@@ -8,7 +8,7 @@ import pytest
 
 from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.decide import decide
-from ebbtide.model.check import Gate
+from ebbtide.model.check import Gate, NodeCause
 from ebbtide.model.decision import Action, Check, Decision
 from ebbtide.model.operation import RemovalState, SlotState
 from ebbtide.model.pod import Pod, PodPhase
@@ -18,6 +18,7 @@ from ebbtide.model.scheduling import Scheduling
 from ebbtide.model.settings import JudgedBy
 from tests.builders import (
     NOW,
+    kept_by,
     make_daemon,
     make_node,
     make_nodes,
@@ -56,11 +57,11 @@ def decided(pods: list[Pod], seen: Record | None = None, **settings: Any) -> Dec
     return decide(snapshot, seen if seen is not None else record(), found, NOW, "d1")
 
 
-def down(decision: Decision) -> tuple[list[str], dict[str, str], Check | None]:
+def down(decision: Decision) -> tuple[list[str], dict[str, tuple[NodeCause, str]], Check | None]:
     """Who goes, who stays and why, and the check that failed."""
     verdict = next(v for v in decision.verdicts if v.action is Action.SCALE_DOWN)
     gone = [removal.node_name for removal in decision.removals]
-    return gone, {refusal.node_name: refusal.reason for refusal in verdict.refusals}, verdict.failed
+    return gone, kept_by(verdict.refusals), verdict.failed
 
 
 def pending(cpu_milli: int = 500, **overrides: Any) -> Pod:
@@ -78,7 +79,7 @@ def test_an_empty_node_goes_while_a_launch_is_open_and_one_with_pods_stays() -> 
     alone = decided([small, make_pod("other", 500, node_name="a1")])
     gone, kept, failed = down(alone)
     assert gone == []
-    assert kept["a1"] == "it carries pods, and a scale-up is in progress (operation …abcdef)"
+    assert kept["a1"] == (NodeCause.LAUNCHING, LAUNCH.id)
     assert failed is not None
     assert failed.name == "a node can go"
 
@@ -95,7 +96,7 @@ def test_a_node_that_the_launch_still_follows_has_one_owner() -> None:
     )
     gone, kept, _ = down(decided([], record(launching=followed)))
     assert gone == ["a2"]
-    assert kept["a1"] == "a scale-up still follows it (operation op)"
+    assert kept["a1"] == (NodeCause.LAUNCHING, "op")
 
 
 def test_by_the_documents_nothing_goes_next_to_a_launch_or_a_pod_that_is_pending() -> None:
@@ -134,7 +135,7 @@ def test_of_several_empty_nodes_only_those_go_that_no_pending_pod_may_go_onto() 
     decision = decide(snapshot, record(), SETTINGS, NOW, "d1")
     gone, kept, _ = down(decision)
     assert gone == ["a2"]
-    assert kept["a1"] == "default/late is pending and may go onto a1"
+    assert kept["a1"] == (NodeCause.CHECK, Gate.NO_POD_PENDING)
 
 
 def test_the_last_gate_asks_the_same_of_the_pods_that_are_pending_by_then() -> None:

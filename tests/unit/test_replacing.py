@@ -7,7 +7,7 @@ from typing import Any
 from ebbtide.core.nodes.decide import decide
 from ebbtide.core.nodes.unwell import NOT_READY
 from ebbtide.model.budget import RemovalBudget, RemovalReason
-from ebbtide.model.check import Check, Gate, Values
+from ebbtide.model.check import Check, Gate, NodeCause, Values
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.node import Node
 from ebbtide.model.operation import SpotKind
@@ -18,6 +18,7 @@ from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
     NOW,
     CheckValues,
+    kept_by,
     make_budget,
     make_node,
     make_nodes,
@@ -79,31 +80,32 @@ KEPT = ("a worker can be replaced", False, None, None, "a1")
 
 def why_kept(
     found: tuple[Decision, Check | None], action: Action = Action.REPAIR, node_name: str = "a1"
-) -> str:
-    """Why this node may not be replaced now."""
+) -> tuple[NodeCause, str]:
+    """Why this node may not be replaced now, and what that is about."""
     assert values_of(found[1]) == (*KEPT[:-1], node_name)
     verdict = next(one for one in found[0].verdicts if one.action is action)
-    return next(one.reason for one in verdict.refusals if one.node_name == node_name)
+    return kept_by(verdict.refusals)[node_name]
 
 
 def test_what_keeps_a_node_is_asked_before_anything_is_launched() -> None:
-    kept: list[tuple[str, Snapshot, dict[str, Any], dict[str, Any]]] = [
-        ("has no controller", expired([on("a1", controller="")]), {}, {}),
-        (
-            "allows no disruption",
-            expired([on("a1", labels=(("app", "x"),))], budgets=[make_budget(0, app="x")]),
-            {},
-            {},
-        ),
-        ("is skipped until", expired(), {"rests": (DrainBackoff("i-a1", NOW + 60, "why"),)}, {}),
-        ("max_workers is 3", expired(), {}, {"max_workers": 3}),
-        ("its maximum is 3", expired(), {}, {"pools": (make_pool(expire_seconds=OLD, max_workers=3),)}),
-        ("sleeps", expired(), {}, {"pools": (make_pool(expire_seconds=OLD, may_be_empty=True),)}),
-        ("0 may go", expired(), {}, {"budgets": (RemovalBudget(0, reasons=(RemovalReason.EXPIRED,)),)}),
+    def pool(**overrides: Any) -> dict[str, Any]:
+        return {"pools": (make_pool(expire_seconds=OLD, **overrides),)}
+
+    bare, rests = expired([on("a1", controller="")]), (DrainBackoff("i-a1", NOW + 60, "why"),)
+    covered = expired([on("a1", labels=(("app", "x"),))], budgets=[make_budget(0, app="x")])
+    closed = (RemovalBudget(0, reasons=(RemovalReason.EXPIRED,)),)
+    kept: list[tuple[tuple[NodeCause, str], Snapshot, dict[str, Any], dict[str, Any]]] = [
+        ((NodeCause.POD_BLOCKS, "default/on-a1"), bare, {}, {}),
+        ((NodeCause.POD_WAITS, "default/on-a1"), covered, {}, {}),
+        ((NodeCause.BACKED_OFF, ""), expired(), {"rests": rests}, {}),
+        ((NodeCause.NO_REPLACEMENT, ""), expired(), {}, {"max_workers": 3}),
+        ((NodeCause.NO_REPLACEMENT, ""), expired(), {}, pool(max_workers=3)),
+        ((NodeCause.POOL_SLEEPS, "workers"), expired(), {}, pool(may_be_empty=True)),
+        ((NodeCause.CHECK, Gate.WITHIN_BUDGET), expired(), {}, {"budgets": closed}),
     ]
     for why, seen, record, settings in kept:
         decision, failed = asked(seen, record=record, **{**EXPIRY, **settings})
-        assert why in why_kept((decision, failed), Action.REPLACE)
+        assert why_kept((decision, failed), Action.REPLACE) == why
         assert decision.slots == ()
 
 
@@ -133,7 +135,7 @@ def test_a_node_that_consolidation_removes_is_not_repaired_too() -> None:
     )
     decision = decide(expired(nodes=nodes), known, make_settings(repair=True, cpu_down=0.0), NOW, "d")
     verdict = next(one for one in decision.verdicts if one.action is Action.REPAIR)
-    assert verdict.refusals[0].reason == "consolidation is removing it"
+    assert verdict.refusals[0].cause is NodeCause.GOING
 
 
 def test_a_drifted_type_is_replaced_by_the_cheapest_that_takes_its_pods() -> None:
@@ -168,8 +170,7 @@ def test_pods_that_fit_nowhere_keep_their_node() -> None:
     picky = on("a1", scheduling=make_pod().scheduling)
     too_big = make_pod("big", 4100, 100, node_name="a1")
     kept = asked(expired([too_big, picky]), **EXPIRY)
-    says = "default/big would fit neither on a new small nor elsewhere"
-    assert why_kept(kept, Action.REPLACE) == says
+    assert why_kept(kept, Action.REPLACE) == (NodeCause.NO_REPLACEMENT, "")
 
 
 def test_the_limits_of_a_pool_hold_for_a_replacement_too() -> None:
@@ -178,14 +179,14 @@ def test_the_limits_of_a_pool_hold_for_a_replacement_too() -> None:
         pools = (make_pool(expire_seconds=OLD, limits=PoolLimits(cpu_milli=limit)),)
         found = asked(expired(), pools=pools)
         assert bool(found[0].slots) is takes
-        assert takes or "its limit is 15999m" in why_kept(found, Action.REPLACE)
+        assert takes or why_kept(found, Action.REPLACE) == (NodeCause.NO_REPLACEMENT, "")
 
 
 def test_the_last_node_of_a_zone_is_replaced_within_it_only() -> None:
     nodes = (make_node("b1"), *make_nodes("a1", "a2", **FRESH))
     pools = (make_pool(expire_seconds=OLD, zones=("a",)),)
     kept = asked(expired(nodes=nodes), pools=pools)
-    assert why_kept(kept, Action.REPLACE, "b1") == "zone b would be left without a ready worker"
+    assert why_kept(kept, Action.REPLACE, "b1") == (NodeCause.CHECK, Gate.ZONE_KEPT)
 
 
 def silent(pods: list[Pod], *others: str, **node: Any) -> Snapshot:
@@ -246,19 +247,19 @@ def test_a_ready_node_that_is_unwell_and_empty_is_replaced_where_the_minimum_nee
 def test_at_the_maximum_a_silent_node_goes_first_once_its_pods_have_ended() -> None:
     decision, _ = repair(silent([on("a1", **ENDED)]), max_workers=3)
     assert (decision.action, decision.slots) == (Action.REPAIR, ())
-    assert "max_workers is 3" in why_kept(repair(silent([on("a1")]), max_workers=3))
+    assert why_kept(repair(silent([on("a1")]), max_workers=3)) == (NodeCause.NO_REPLACEMENT, "")
 
 
 def test_pods_that_still_run_there_are_judged_by_the_drain_rules() -> None:
     kept = repair(silent([on("a1", do_not_disrupt=True)]))
-    assert why_kept(kept) == "default/on-a1 is annotated do-not-disrupt"
+    assert why_kept(kept) == (NodeCause.POD_BLOCKS, "default/on-a1")
     kept = repair(silent([on("a1", terminating=True, ends_at=NOW)]))
-    assert why_kept(kept) == "default/on-a1 is still terminating"
+    assert why_kept(kept) == (NodeCause.POD_WAITS, "default/on-a1")
 
 
 def test_a_pod_on_a_silent_node_that_fits_nowhere_keeps_it() -> None:
     kept = repair(silent([make_pod("big", 4100, 100, node_name="a1")]))
-    assert why_kept(kept) == "default/big would fit neither on a new small nor elsewhere"
+    assert why_kept(kept) == (NodeCause.NO_REPLACEMENT, "")
 
 
 def test_the_brake_keeps_all_nodes_of_the_pool() -> None:
@@ -280,4 +281,4 @@ def test_the_next_one_has_its_turn_where_the_first_cannot_go() -> None:
 
 def test_a_node_of_a_pool_that_is_not_configured_is_left() -> None:
     nodes = (make_node("a1", ready=False, pool="gone"), *make_nodes("a2", "b1"))
-    assert why_kept(repair(make_snapshot(nodes, [on("a2")]))) == "its pool gone is not configured"
+    assert why_kept(repair(make_snapshot(nodes, [on("a2")]))) == (NodeCause.NO_POOL, "gone")

@@ -8,6 +8,7 @@ import pytest
 
 from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.core.prices import CATALOGUE
+from ebbtide.model.check import NodeCause
 from ebbtide.model.node import Node, Ownership
 from ebbtide.model.pod import Budget, Pod
 from ebbtide.model.record import DrainBackoff, Record
@@ -15,6 +16,7 @@ from ebbtide.model.resources import Resources
 from tests.builders import (
     A_DAY_AGO,
     NOW,
+    kept_by,
     make_budget,
     make_node,
     make_nodes,
@@ -35,13 +37,13 @@ def choose(
     record: Record | None = None,
     budgets: tuple[Budget, ...] = (),
     **settings: Any,
-) -> tuple[list[str], dict[str, str]]:
-    """Names of the nodes chosen, and the reason for each node passed over."""
+) -> tuple[list[str], dict[str, tuple[NodeCause, str]]]:
+    """Names of the nodes chosen, and the cause for each node passed over."""
     snapshot = make_snapshot(nodes, pods, budgets=budgets)
     removals, refusals = choose_targets(
         snapshot, record or make_record(), make_settings(**settings), NOW, limit
     )
-    return [r.node_name for r in removals], {r.node_name: r.reason for r in refusals}
+    return [r.node_name for r in removals], kept_by(refusals)
 
 
 def aged(name: str, days: int, **overrides: Any) -> Node:
@@ -85,7 +87,7 @@ def test_the_last_ready_worker_of_a_zone_stays_when_several_zones_exist() -> Non
     """Reading 9: avoiding to empty a zone can leave no target; then nothing is chosen, with the reason."""
     chosen, refusals = choose(make_nodes("a1", "b1", "c1"), limit=3)
     assert chosen == []
-    assert refusals == {f"{z}1": f"it is the last ready worker in zone {z}" for z in "abc"}
+    assert refusals == {f"{z}1": (NodeCause.LAST_IN_ZONE, z) for z in "abc"}
 
 
 def test_a_pool_that_sleeps_gives_up_its_zones_and_another_keeps_its_own() -> None:
@@ -93,7 +95,7 @@ def test_a_pool_that_sleeps_gives_up_its_zones_and_another_keeps_its_own() -> No
     nodes = (*make_nodes("a1", "b1"), make_node("b2", pool="gpu"), make_node("c1", pool="gpu"))
     chosen, refusals = choose(nodes, limit=4, pools=pools)
     assert chosen == ["b2", "c1"]
-    assert refusals == {f"{z}1": f"it is the last ready worker in zone {z}" for z in "ab"}
+    assert refusals == {f"{z}1": (NodeCause.LAST_IN_ZONE, z) for z in "ab"}
 
 
 def test_an_unready_worker_does_not_make_a_node_expendable() -> None:
@@ -113,27 +115,27 @@ def test_a_removal_knows_instance_node_zone_and_pool() -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "reason"),
+    ("overrides", "cause"),
     [
-        ({"provider_id": ""}, "the cloud lists no instance of ours for it"),
-        ({"unschedulable": True}, "it was cordoned by someone else"),
-        ({"owner": Ownership("op", 1, cordoned=False)}, "it still carries the mark of operation op"),
-        ({"pool": "old"}, "its pool old is not configured"),
+        ({"provider_id": ""}, (NodeCause.NO_INSTANCE, "")),
+        ({"unschedulable": True}, (NodeCause.CORDONED, "")),
+        ({"owner": Ownership("op", 1, cordoned=False)}, (NodeCause.MARKED, "op")),
+        ({"pool": "old"}, (NodeCause.NO_POOL, "old")),
     ],
 )
 def test_a_node_that_is_not_ours_to_remove_is_passed_over_with_the_reason(
-    overrides: dict[str, object], reason: str
+    overrides: dict[str, object], cause: tuple[NodeCause, str]
 ) -> None:
     nodes = (aged("a1", 9, **overrides), aged("a2", 1))
-    assert choose(nodes) == (["a2"], {"a1": reason})
+    assert choose(nodes) == (["a2"], {"a1": cause})
 
 
 def test_reading_4_a_node_that_would_not_drain_rests_before_it_is_chosen_again() -> None:
     record = make_record(
         rests=(DrainBackoff("i-b7", NOW, "?"), DrainBackoff("i-a1", NOW + 60, "it would not drain"))
     )
-    reason = "it is skipped until 2023-11-14 22:14 UTC: it would not drain"
-    assert choose(make_nodes("a1", "a2"), record=record) == (["a2"], {"a1": reason})
+    rests = {"a1": (NodeCause.BACKED_OFF, "")}
+    assert choose(make_nodes("a1", "a2"), record=record) == (["a2"], rests)
 
 
 def test_a_pool_at_its_minimum_is_passed_over_and_another_pool_serves() -> None:
@@ -141,26 +143,26 @@ def test_a_pool_at_its_minimum_is_passed_over_and_another_pool_serves() -> None:
     nodes = (*make_nodes("a1", "a2", "a3", pool="gpu", created_at=A_DAY_AGO - 9), make_node("a4"))
     chosen, refusals = choose(nodes, limit=2, pools=pools)
     assert chosen == ["a1", "a4"]
-    assert refusals == dict.fromkeys(("a2", "a3"), "1 would be left in pool gpu, its minimum is 2")
+    assert refusals == dict.fromkeys(("a2", "a3"), (NodeCause.POOL_MINIMUM, "gpu"))
 
 
 def test_a_node_with_a_pod_that_cannot_be_evicted_is_passed_over_and_the_pod_named() -> None:
     pods = [make_pod("bare", node_name="a1", controller=""), make_pod("web", node_name="a2")]
     chosen, refusals = choose(make_nodes("a1", "a2"), pods)
     assert chosen == ["a2"]
-    assert refusals == {"a1": "default/bare has no controller that would create it again"}
+    assert refusals == {"a1": (NodeCause.POD_BLOCKS, "default/bare")}
 
 
 def test_a_node_whose_pod_is_leaving_by_itself_is_left_in_peace() -> None:
     pods = [make_pod("web", node_name="a1", terminating=True)]
-    assert choose(make_nodes("a1", "a2"), pods)[1] == {"a1": "default/web is still terminating"}
+    assert choose(make_nodes("a1", "a2"), pods)[1] == {"a1": (NodeCause.POD_WAITS, "default/web")}
 
 
 def test_a_used_up_disruption_budget_keeps_a_node() -> None:
     pods = [make_pod("web", node_name="a1", labels=(("app", "web"),))]
     chosen, refusals = choose(make_nodes("a1", "a2"), pods, budgets=(make_budget(0, app="web"),))
     assert chosen == ["a2"]
-    assert refusals == {"a1": "default/web must wait: budget web allows no disruption now"}
+    assert refusals == {"a1": (NodeCause.POD_WAITS, "default/web")}
 
 
 def test_a_node_that_is_passed_over_uses_up_no_disruption_budget_of_others() -> None:
@@ -177,7 +179,7 @@ def test_the_pods_of_a_node_must_fit_elsewhere() -> None:
     pods = [make_pod(f"p-{name}", cpu_milli=2500, node_name=name) for name in ("a1", "a2", "a3")]
     chosen, refusals = choose(make_nodes("a1", "a2", "a3"), pods)
     assert chosen == []
-    assert refusals["a1"] == "default/p-a1 would fit on no other node"
+    assert refusals["a1"] == (NodeCause.NO_PLACE, "default/p-a1")
 
 
 def test_the_pods_of_all_nodes_that_go_together_must_fit_on_what_is_left() -> None:
@@ -185,8 +187,8 @@ def test_the_pods_of_all_nodes_that_go_together_must_fit_on_what_is_left() -> No
     chosen, refusals = choose(make_nodes("a1", "a2", "a3"), pods, limit=2)
     assert chosen == ["a1"]
     assert refusals == {
-        "a2": "default/p-a2 would fit on no other node",
-        "a3": "default/p-a3 would fit on no other node",
+        "a2": (NodeCause.NO_PLACE, "default/p-a2"),
+        "a3": (NodeCause.NO_PLACE, "default/p-a3"),
     }
 
 

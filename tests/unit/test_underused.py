@@ -7,6 +7,7 @@ from typing import Any
 from ebbtide.core.nodes.decide import decide
 from ebbtide.core.nodes.timers import track
 from ebbtide.core.nodes.underused import choose_underused, track_underused, used_share
+from ebbtide.model.check import NodeCause
 from ebbtide.model.decision import Action
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod
@@ -15,6 +16,7 @@ from ebbtide.model.settings import JudgedBy
 from ebbtide.model.snapshot import Reading
 from tests.builders import (
     NOW,
+    kept_by,
     make_node,
     make_nodes,
     make_pod,
@@ -33,10 +35,10 @@ def long_underused(*names: str, seconds: int = 300) -> Record:
 
 def choose(
     nodes: tuple[Node, ...], pods: list[Pod] | None = None, *, record: Record, limit: int = 9, **settings: Any
-) -> tuple[list[str], dict[str, str]]:
+) -> tuple[list[str], dict[str, tuple[NodeCause, str]]]:
     found = make_settings(**ONE_BY_ONE, **settings)
     removals, refusals = choose_underused(make_snapshot(nodes, pods), record, found, NOW, limit)
-    return [r.node_name for r in removals], {r.node_name: r.reason for r in refusals}
+    return [r.node_name for r in removals], kept_by(refusals)
 
 
 def on(node_name: str, cpu_milli: int, **overrides: Any) -> Pod:
@@ -74,8 +76,8 @@ def test_the_least_used_goes_first_and_only_once_it_was_underused_for_long_enoug
     record = make_record(underused=(Emptied("uid-a1", NOW - 299), Emptied("uid-a2", NOW - 300)))
     chosen, refusals = choose(nodes, pods, record=record)
     assert chosen == ["a2"]
-    assert refusals["a1"] == "it has been underused for 4 min 59 s, idle_down_sec is 5 min"
-    assert refusals["a3"] == "75% of it is requested, underused is below 50%"
+    assert refusals["a1"] == (NodeCause.NOT_IDLE, "")
+    assert refusals["a3"] == (NodeCause.IN_USE, "")
 
 
 def test_pods_of_all_that_go_must_fit_together_on_what_stays() -> None:
@@ -83,7 +85,7 @@ def test_pods_of_all_that_go_must_fit_together_on_what_stays() -> None:
     pods = [on(name, 1500) for name in ("a1", "a2", "a3", "b1", "b2")]
     chosen, refusals = choose(nodes, pods, record=long_underused("a1", "a2", "a3", "b1", "b2"))
     assert len(chosen) == 2, "two fit on each of the others, so three nodes hold all five"
-    assert sum("would fit on no other node" in reason for reason in refusals.values()) >= 2
+    assert sum(cause is NodeCause.NO_PLACE for cause, _ in refusals.values()) >= 2
 
 
 def test_zones_pools_batches_and_drain_rules_hold_as_for_every_scale_down() -> None:
@@ -99,7 +101,7 @@ def test_zones_pools_batches_and_drain_rules_hold_as_for_every_scale_down() -> N
     bare = [on("a1", 100, controller="")]
     chosen, refusals = choose(make_nodes("a1", "a2", "a3"), bare, record=long_underused("a1"))
     assert chosen == []
-    assert "no controller" in refusals["a1"]
+    assert refusals["a1"] == (NodeCause.POD_BLOCKS, bare[0].full_name)
 
 
 def test_a_cordoned_node_is_no_place_for_pods_and_no_target() -> None:

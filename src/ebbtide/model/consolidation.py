@@ -6,10 +6,10 @@ by a validated plan of moves, and is then removed by the first path.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 
-from ebbtide.model.check import Check, Refusal
+from ebbtide.model.check import Check, NodeCause, Refusal
 from ebbtide.model.operation import Move, Removal, Slot
 
 MOVES_AT_ONCE = 4
@@ -80,6 +80,8 @@ class NodeAnalysis:
     cost_per_hour: Decimal | None
     kept: bool
     why: str
+    cause: NodeCause = field(default=NodeCause.UNKNOWN, compare=False)
+    """Not compared, as in a refusal."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from ebbtide.core.consolidation.evaluate import evaluate
+from ebbtide.model.check import NodeCause
 from ebbtide.model.consolidation import ConsolidationReport, ConsolidationSettings
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod
@@ -86,7 +87,11 @@ def removed(report: ConsolidationReport) -> list[str]:
     return sorted(removal.node_name for removal in (*report.plan.empties, *report.plan.sources))
 
 
-def fate(report: ConsolidationReport, name: str) -> str:
+def fate(report: ConsolidationReport, name: str) -> NodeCause:
+    return next(each.cause for each in report.nodes if each.node_name == name)
+
+
+def fate_in_words(report: ConsolidationReport, name: str) -> str:
     return next(each.why for each in report.nodes if each.node_name == name)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ebbtide.core.consolidation.game_servers import PLAN, TIER
+from ebbtide.model.check import NodeCause
 from ebbtide.model.decision import Refusal
 from ebbtide.model.node import Ownership
 from ebbtide.model.operation import SpotKind
@@ -21,6 +22,7 @@ from tests.unit.consolidation.builders import (
     cheap,
     cluster,
     fate,
+    fate_in_words,
     idle,
     node,
     pod,
@@ -60,7 +62,7 @@ KEPT, FREE, BAD = node("a1"), node("a2"), node("a3", "cpx62")
 def test_a_pod_that_may_not_move_keeps_its_node_and_nothing_else(given: dict[str, Any], says: str) -> None:
     pods = [pod("old", KEPT), pod("web", FREE), pod("bad", BAD, **given)]
     report = report_on(cluster([KEPT, FREE, BAD], pods), Record(), settings_with(cheap(replace=False)))
-    assert says in fate(report, "a3")
+    assert says in fate_in_words(report, "a3")
     assert [each.node_name for each in report.refusals] == ["a3"]
     assert removed(report)
     assert "a3" not in removed(report)
@@ -79,25 +81,29 @@ def test_a_budget_without_a_disruption_left_keeps_the_node() -> None:
     pods = [pod("web", BAD, labels=(("app", "web"),))]
     snapshot = cluster([KEPT, BAD], pods, budgets=[make_budget(0, app="web")])
     report = report_on(snapshot, idle(KEPT), settings_with(cheap()))
-    assert fate(report, "a3") == "default/web must wait: budget web allows no disruption now"
+    assert fate(report, "a3") is NodeCause.POD_WAITS
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "cause", "says"),
     [
-        ({"ready": False}, "it is not ready"),
-        ({"unschedulable": True}, "it is cordoned"),
-        ({"owner": Ownership("op-7", 1)}, "it still carries the mark of operation op-7"),
-        ({"pool": "elsewhere"}, "its pool elsewhere is not configured"),
-        ({"instance_type": "cpx99"}, "no price is known for cpx99 on on-demand"),
-        ({"instance_type": ""}, "no price is known for its type on on-demand"),
+        ({"ready": False}, NodeCause.NOT_READY, "it is not ready"),
+        ({"unschedulable": True}, NodeCause.CORDONED, "it is cordoned"),
+        (
+            {"owner": Ownership("op-7", 1)},
+            NodeCause.MARKED,
+            "it still carries the mark of operation op-7",
+        ),
+        ({"pool": "elsewhere"}, NodeCause.NO_POOL, "its pool elsewhere is not configured"),
+        ({"instance_type": "cpx99"}, NodeCause.NO_PRICE, "no price is known for cpx99 on on-demand"),
+        ({"instance_type": ""}, NodeCause.NO_PRICE, "no price is known for its type on on-demand"),
     ],
 )
-def test_a_node_that_is_left_out(given: dict[str, Any], says: str) -> None:
+def test_a_node_that_is_left_out(given: dict[str, Any], cause: NodeCause, says: str) -> None:
     bad = node("a3", **given)
     pods = [pod("web", FREE), pod("other", bad)]
     report = report_on(cluster([KEPT, FREE, bad], pods), Record(), settings_with(cheap(replace=False)))
-    assert fate(report, "a3") == says
+    assert (fate(report, "a3"), fate_in_words(report, "a3")) == (cause, says)
     assert removed(report) == ["a2"]
     assert report.plan is not None
     assert report.plan.cost_before == Decimal("0.0336")
@@ -106,13 +112,13 @@ def test_a_node_that_is_left_out(given: dict[str, Any], says: str) -> None:
 def test_a_node_of_which_the_cloud_knows_no_instance_is_left_out() -> None:
     snapshot = cluster([KEPT, FREE, BAD], instances=[make_instance_of(KEPT), make_instance_of(FREE)])
     report = report_on(snapshot, idle(KEPT, FREE, BAD), settings_with(cheap()))
-    assert fate(report, "a3") == "the cloud lists no instance of ours for it"
+    assert fate(report, "a3") is NodeCause.NO_INSTANCE
 
 
 def test_a_node_that_the_cloud_will_take_is_left_out() -> None:
     record = idle(KEPT, FREE, BAD, spots=(make_spot("a3", kind=SpotKind.INTERRUPTION),))
     report = report_on(cluster([KEPT, FREE, BAD]), record, settings_with(cheap()))
-    assert fate(report, "a3") == "it is already going"
+    assert fate(report, "a3") is NodeCause.GOING
 
 
 def test_a_node_that_rests_stays_but_takes_pods_in() -> None:
@@ -121,10 +127,8 @@ def test_a_node_that_rests_stays_but_takes_pods_in() -> None:
     report = report_on(cluster([KEPT, FREE, BAD], pods), record, settings_with(cheap(replace=False)))
     assert removed(report) == ["a1", "a2"]
     assert report.refusals == (Refusal("a3", "it is skipped until 2023-11-14 22:14 UTC: it would not drain"),)
-    assert (
-        fate(report, "a3")
-        == "it is skipped until 2023-11-14 22:14 UTC: it would not drain; it takes in 1 pod"
-    )
+    assert fate(report, "a3") is NodeCause.BACKED_OFF
+    assert fate_in_words(report, "a3").endswith("; it takes in 1 pod")
 
 
 def test_a_price_in_another_currency_is_never_added() -> None:
@@ -134,7 +138,7 @@ def test_a_price_in_another_currency_is_never_added() -> None:
     pool = make_pool(types=(*TYPES, dollars), zones=("a",))
     given = settings_with(cheap(replace=False), pools=(pool,))
     report = report_on(cluster([KEPT, FREE, odd]), idle(KEPT, FREE, odd), given)
-    assert fate(report, "a3") == "its price is in USD, those of most nodes are in EUR"
+    assert fate(report, "a3") is NodeCause.NO_PRICE
     assert removed(report) == ["a1"]
     assert report.plan is not None
     assert report.plan.currency == "EUR"

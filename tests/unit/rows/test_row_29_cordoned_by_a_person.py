@@ -7,6 +7,7 @@ from ebbtide.core.nodes.capacity import enlisted, standing, total
 from ebbtide.core.nodes.decide import decide
 from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.core.nodes.timers import track
+from ebbtide.model.check import NodeCause
 from ebbtide.model.decision import Action
 from ebbtide.model.node import Node
 from ebbtide.model.record import Record
@@ -14,6 +15,7 @@ from ebbtide.model.settings import Settings
 from tests.builders import (
     NOW,
     CheckValues,
+    kept_by,
     make_node,
     make_nodes,
     make_pod,
@@ -55,9 +57,8 @@ def test_a_zone_is_not_kept_by_a_worker_that_takes_no_pod() -> None:
     assert values_of(check) == ("zone kept", False, 0, 1, "a")
     removals, refusals = choose_targets(make_snapshot(nodes), make_record(), SETTINGS, NOW, 3)
     assert [removal.node_name for removal in removals] == ["b1"]
-    said = {refusal.node_name: refusal.reason for refusal in refusals}
-    assert said["a1"] == "it is the last ready worker in zone a"
-    assert said["a2"] == "it was cordoned by someone else"
+    kept = kept_by(refusals)
+    assert (kept["a1"], kept["a2"]) == ((NodeCause.LAST_IN_ZONE, "a"), (NodeCause.CORDONED, ""))
 
 
 def test_the_load_of_all_must_fit_on_what_is_schedulable() -> None:

@@ -25,7 +25,7 @@ from ebbtide.core.nodes.question import Question
 from ebbtide.core.nodes.room import residents_of, room_of, room_of_new
 from ebbtide.core.packing.types import Budget
 from ebbtide.core.words import a_price, a_while, count_of, two_prices
-from ebbtide.model.check import Check, Gate, Values
+from ebbtide.model.check import Check, Gate, NodeCause, Values, Why
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport, FrontierPoint, NodeAnalysis
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Move, Removal, Slot
@@ -256,28 +256,31 @@ class Choice:
             site = gone.get(node.node_name)
             if site is not None and site.parcels:
                 fit = "its pod fits" if node.pods == 1 else f"its {node.pods} pods fit"
-                yield replace(node, kept=False, why=f"{fit} elsewhere")
+                yield replace(node, kept=False, why=f"{fit} elsewhere", cause=NodeCause.FITS_ELSEWHERE)
             elif site is not None:
                 says = f"empty for {a_while(node.idle_seconds)}, at least {a_while(rules.min_idle_seconds)}"
-                yield replace(node, kept=False, why=says)
+                yield replace(node, kept=False, why=says, cause=NodeCause.EMPTY)
             elif taken_in[node.node_name]:
                 before = f"{node.why}; " if node.why else ""
-                yield replace(node, why=f"{before}it takes in {count_of(taken_in[node.node_name], 'pod')}")
+                says = f"{before}it takes in {count_of(taken_in[node.node_name], 'pod')}"
+                yield replace(node, why=says, cause=node.cause or NodeCause.TAKES_IN)
             elif node.why:
                 yield node
             else:
-                yield replace(node, why=self._why_kept(nodes[node.node_name], left))
+                why = self._why_kept(nodes[node.node_name], left)
+                yield replace(node, why=why.says, cause=why.cause)
 
-    def _why_kept(self, node: Node, left: Counter[str]) -> str:
+    def _why_kept(self, node: Node, left: Counter[str]) -> Why:
         floors = self._floors
         least = dict(floors.pools).get(node.pool, 0)
         if left["nodes"] <= floors.nodes:
-            return f"{floors.nodes} workers are always kept"
+            return Why(NodeCause.MINIMUM, f"{floors.nodes} workers are always kept")
         if floors.several_zones and left[f"zone {node.zone}"] == 1:
-            return f"it is the last worker in zone {node.zone}"
+            return Why(NodeCause.LAST_IN_ZONE, f"it is the last worker in zone {node.zone}", node.zone)
         if left[f"pool {node.pool}"] <= least:
-            return f"{least} workers of pool {node.pool} are always kept"
-        return "no cheaper place was found for its pods"
+            says = f"{least} workers of pool {node.pool} are always kept"
+            return Why(NodeCause.POOL_MINIMUM, says, node.pool)
+        return Why(NodeCause.NOTHING_CHEAPER, "no cheaper place was found for its pods")
 
     def _money(self, amount: Decimal) -> str:
         return f"{a_price(amount)} {self._found.currency}/h"

@@ -15,7 +15,7 @@ from ebbtide.core.nodes.capacity import open_removals, standing
 from ebbtide.core.nodes.headroom import keeps_headroom
 from ebbtide.core.words import a_while, count_of, notices_open, short_id
 from ebbtide.model.budget import RemovalReason
-from ebbtide.model.check import Check, Refusal, Values
+from ebbtide.model.check import Check, NodeCause, Refusal, Values, Why, held_by, refused
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Removal, Source
 from ebbtide.model.record import Leaving, Record
@@ -82,39 +82,43 @@ def choose_leaving(snapshot: Snapshot, record: Record, settings: Settings, now: 
         if one.operation_id != operations[0]:
             continue
         node = snapshot.cluster.node_named.get(one.node_name)
-        reason = "it left the cluster"
-        if node is not None:
-            removal = Removal(one.instance_id, node.name, node.uid, node.zone, node.pool)
-            reason = _why_stays(one, node, snapshot, record, settings, now)
-            reason = reason or _why_gates_hold([*chosen, removal], snapshot, record, settings)
-            if not reason:
-                chosen.append(removal)
-                continue
-        refusals.append(Refusal(one.node_name, reason))
+        if node is None:
+            refusals.append(refused(one.node_name, Why(NodeCause.CHANGED, "it left the cluster")))
+            continue
+        removal = Removal(one.instance_id, node.name, node.uid, node.zone, node.pool)
+        why = _why_stays(one, node, snapshot, record, settings, now)
+        why = why or _why_gates_hold([*chosen, removal], snapshot, record, settings)
+        if why is None:
+            chosen.append(removal)
+        else:
+            refusals.append(refused(one.node_name, why))
     return tuple(chosen), tuple(refusals)
 
 
 def _why_stays(
     leaving: Leaving, node: Node, snapshot: Snapshot, record: Record, settings: Settings, now: int
-) -> str:
+) -> Why | None:
     wanted = settings.consolidation
     instance = snapshot.instance_of.get(node.name)
     if node.uid != leaving.node_uid or instance is None or instance.id != leaving.instance_id:
-        return "it is not the node it was"
+        return Why(NodeCause.CHANGED, "it is not the node it was")
     # Crash table: refused-leaves. It may be irrevocable: a second removal of it could be taken back.
     if any(removal.instance_id == instance.id for removal in open_removals(record)):
-        return "its removal has begun already"
+        return Why(NodeCause.GOING, "its removal has begun already")
     age = now - node.created_at
     if age < wanted.min_uptime_seconds:
-        return f"it is {a_while(age)} old, min_uptime is {a_while(wanted.min_uptime_seconds)}"
+        says = f"it is {a_while(age)} old, min_uptime is {a_while(wanted.min_uptime_seconds)}"
+        return Why(NodeCause.TOO_YOUNG, says)
     not_idle = why_not_idle(node.uid, record, settings, now)
     if not_idle:
-        return not_idle
+        return Why(NodeCause.NOT_IDLE, not_idle)
     if node.unschedulable and not node.cordoned_by_us:
-        return "it was cordoned by someone else"
+        return Why(NodeCause.CORDONED, "it was cordoned by someone else")
     if node.owner is not None and node.owner.operation_id != leaving.operation_id:
-        return f"it belongs to operation {short_id(node.owner.operation_id)}"
-    return next((f"it rests: {one.reason}" for one in record.rests if one.instance_id == instance.id), "")
+        other = node.owner.operation_id
+        return Why(NodeCause.MARKED, f"it belongs to operation {short_id(other)}", other)
+    rest = next((one for one in record.rests if one.instance_id == instance.id), None)
+    return None if rest is None else Why(NodeCause.BACKED_OFF, f"it rests: {rest.reason}")
 
 
 def why_not_idle(node_uid: str, record: Record, settings: Settings, now: int) -> str:
@@ -127,7 +131,9 @@ def why_not_idle(node_uid: str, record: Record, settings: Settings, now: int) ->
     return f"it has been empty for {a_while(idle)}, consolidation.min_idle_sec is {a_while(least)}"
 
 
-def _why_gates_hold(removals: list[Removal], snapshot: Snapshot, record: Record, settings: Settings) -> str:
+def _why_gates_hold(
+    removals: list[Removal], snapshot: Snapshot, record: Record, settings: Settings
+) -> Why | None:
     names = {removal.node_name for removal in removals}
     left = sum(1 for node in standing(snapshot, record) if node.name not in names)
     least = settings.consolidation.min_nodes
@@ -139,4 +145,4 @@ def _why_gates_hold(removals: list[Removal], snapshot: Snapshot, record: Record,
         gates.within_budget(snapshot, record, settings, removals, RemovalReason.EMPTY),
         keeps_headroom(snapshot, record, settings, sorted(names)),
     )
-    return next((check.says for check in checks if not check.passed), "")
+    return held_by(checks)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from ebbtide.core.consolidation import game_servers
@@ -19,8 +19,9 @@ from ebbtide.core.nodes.drain import Disruptions, Treatment, judge
 from ebbtide.core.nodes.neighbours import Neighbours
 from ebbtide.core.nodes.offers import offer_name
 from ebbtide.core.nodes.room import Room, refused_by_node, residents_of, room_of_new
-from ebbtide.core.words import a_time, a_while, short_id
-from ebbtide.model.check import Refusal
+from ebbtide.core.nodes.targets import marked, without_a_pool
+from ebbtide.core.words import a_time, a_while
+from ebbtide.model.check import NodeCause, Refusal, Why, refused
 from ebbtide.model.consolidation import NodeAnalysis
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod
@@ -71,7 +72,7 @@ def look(
     nodes = tuple(judging.analysis(each) for each in judged)
     scene, neighbours = build(snapshot.cluster, judged, offers, fill)
     reasons = ((each.node.name, each.left_out or each.kept) for each in judged)
-    refusals = tuple(Refusal(name, reason) for name, reason in reasons if reason)
+    refusals = tuple(refused(name, why) for name, why in reasons if why)
     return Look(scene, neighbours, nodes, refusals, currency)
 
 
@@ -102,62 +103,71 @@ class _Judging:
         self._disruptions = Disruptions(snapshot.cluster.budgets, spends=False)
         self._free: set[tuple[object, ...]] = set()
 
-    def why_left_out(self, each: Judged, currency: str) -> str:
+    def why_left_out(self, each: Judged, currency: str) -> Why | None:
         node, instance = each.node, self._snapshot.instance_of.get(each.node.name)
         each.target = node.uid not in self._leaving
         if not node.ready:
-            return "it is not ready"
+            return Why(NodeCause.NOT_READY, "it is not ready")
         if instance is None:
-            return "the cloud lists no instance of ours for it"
+            return Why(NodeCause.NO_INSTANCE, "the cloud lists no instance of ours for it")
         if instance.id in self._doomed or not instance.alive:
-            return "it is already going"
+            return Why(NodeCause.GOING, "it is already going")
         if node.unschedulable:
-            return "it is cordoned"
+            return Why(NodeCause.CORDONED, "it is cordoned")
         if node.owner is not None and each.target:
-            return f"it still carries the mark of operation {short_id(node.owner.operation_id)}"
+            return marked(node.owner.operation_id)
         if instance.id in self._rests:
             rest = self._rests[instance.id]
-            each.kept = f"it is skipped until {a_time(rest.until)}: {rest.reason}"
+            says = f"it is skipped until {a_time(rest.until)}: {rest.reason}"
+            each.kept = Why(NodeCause.BACKED_OFF, says)
         if self._settings.pool_named(node.pool) is None:
-            return f"its pool {node.pool} is not configured"
+            return without_a_pool(node)
         if each.price is None or each.price.per_hour <= 0:
-            return f"no price is known for {node.instance_type or 'its type'} on {node.market}"
+            says = f"no price is known for {node.instance_type or 'its type'} on {node.market}"
+            return Why(NodeCause.NO_PRICE, says, node.instance_type)
         if each.price.currency != currency:
-            return f"its price is in {each.price.currency}, those of most nodes are in {currency}"
-        return ""
+            says = f"its price is in {each.price.currency}, those of most nodes are in {currency}"
+            return Why(NodeCause.NO_PRICE, says, each.price.currency)
+        return None
 
     def sort_pods(self, each: Judged, most: Size) -> None:
-        first, more = "", 0
+        first: Why | None = None
+        more = 0
         for pod in self._snapshot.cluster.pods_on.get(each.node.name, ()):
             if pod.tied_to_node:
                 each.tied.append(pod)
                 continue
             why = self._why_stays(pod, most)
-            if not why:
+            if why is None:
                 each.movable.append(pod)
                 continue
             each.staying.append(pod)
             first, more = first or why, more + 1
         if first and not each.kept:
-            each.kept = first + (f" (and {more - 1} more)" if more > 1 else "")
+            others = f" (and {more - 1} more)" if more > 1 else ""
+            each.kept = replace(first, says=first.says + others)
 
-    def _why_stays(self, pod: Pod, most: Size) -> str:
+    def _why_stays(self, pod: Pod, most: Size) -> Why | None:
         asked = pod.requests
         if asked.cpu_milli < 0 or asked.memory_mib < 0 or any(amount < 0 for _, amount in asked.extended):
-            return f"{pod.full_name} asks for less than nothing"
+            return Why(NodeCause.POD_BLOCKS, f"{pod.full_name} asks for less than nothing", pod.full_name)
         if not asked.cpu_milli and not asked.memory_mib:
-            return f"{pod.full_name} asks for neither CPU nor memory: nobody knows whether it fits elsewhere"
+            says = f"{pod.full_name} asks for neither CPU nor memory: nobody knows whether it fits elsewhere"
+            return Why(NodeCause.POD_BLOCKS, says, pod.full_name)
         alike = _alike(pod)
         if alike not in self._free or self._players:
             judgement = judge(pod, self._disruptions, self._settings, self._players)
             if judgement.treatment is not Treatment.EVICT:
-                return judgement.says
+                waits = judgement.treatment is Treatment.WAIT
+                cause = NodeCause.POD_WAITS if waits else NodeCause.POD_BLOCKS
+                return Why(cause, judgement.says, pod.full_name)
             if not game_servers.labels_of(pod):
                 self._free.add(alike)
         if asked.cpu_milli > most[0] or asked.memory_mib > most[1]:
             size, fill = f"{asked.cpu_milli}m CPU and {asked.memory_mib} MiB", self._settings.consolidation
-            return f"{pod.full_name} asks for {size}, more than {fill.max_fill:.0%} of any node offers"
-        return ""
+            says = f"{pod.full_name} asks for {size}, more than {fill.max_fill:.0%} of any node offers"
+            return Why(NodeCause.NO_PLACE, says, pod.full_name)
+        return None
 
     def analysis(self, each: Judged) -> NodeAnalysis:
         node, rules = each.node, self._settings.consolidation
@@ -166,15 +176,17 @@ class _Judging:
         each.idle_since = 0 if pods else self._emptied.get(node.uid, 0)
         idle = max(0, self._now - each.idle_since) if each.idle_since else 0
         if not each.kept and age < rules.min_uptime_seconds:
-            each.kept = (
-                f"it is {a_while(age)} old, at least {a_while(rules.min_uptime_seconds)} are asked for"
-            )
+            least = a_while(rules.min_uptime_seconds)
+            says = f"it is {a_while(age)} old, at least {least} are asked for"
+            each.kept = Why(NodeCause.TOO_YOUNG, says)
         if not each.kept and not pods and idle < rules.min_idle_seconds:
             least = a_while(rules.min_idle_seconds)
-            each.kept = f"it has been empty for {a_while(idle)}, at least {least} are asked for"
+            says = f"it has been empty for {a_while(idle)}, at least {least} are asked for"
+            each.kept = Why(NodeCause.NOT_IDLE, says)
         price = each.price.per_hour if each.price else None
         why = each.left_out or each.kept
-        return NodeAnalysis(node.name, node.instance_type, age, idle, pods, price, True, why)
+        found = NodeAnalysis(node.name, node.instance_type, age, idle, pods, price, True, "")
+        return found if why is None else replace(found, why=why.says, cause=why.cause)
 
 
 def _alike(pod: Pod) -> tuple[object, ...]:
@@ -201,9 +213,9 @@ class Judged:
 
     node: Node
     price: Price | None
-    left_out: str = ""
+    left_out: Why | None = None
     """Why it is in no plan at all."""
-    kept: str = ""
+    kept: Why | None = None
     """Why it is not removed, though pods may be moved to it."""
     target: bool = True
     idle_since: int = 0

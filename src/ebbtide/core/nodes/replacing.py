@@ -7,16 +7,17 @@ ordinary scale-down that waits for its replacement, so all gates are asked again
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.capacity import count_against_max, staying
-from ebbtide.core.nodes.drain import Disruptions, Treatment, plan_drain
+from ebbtide.core.nodes.drain import Disruptions, plan_drain
 from ebbtide.core.nodes.extending import cooled_down, nothing_leaves
 from ebbtide.core.nodes.question import Answer, Question, backed_off, no_operation
 from ebbtide.core.nodes.replacement import Successors
-from ebbtide.core.nodes.targets import removal_of, why_kept
+from ebbtide.core.nodes.targets import removal_of, why_kept, why_pod_stays, without_a_pool
 from ebbtide.core.nodes.unwell import (
     Unfit,
     is_due,
@@ -29,7 +30,7 @@ from ebbtide.core.nodes.unwell import (
 )
 from ebbtide.core.words import count_of, expected_nodes, notices_open
 from ebbtide.model.budget import RemovalReason
-from ebbtide.model.check import Check, Refusal, Values
+from ebbtide.model.check import Check, NodeCause, Refusal, Values, Why, held_by, refused
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Removal, Slot
 from ebbtide.model.pod import Pod
@@ -110,42 +111,44 @@ def _fill(answer: Answer, chosen: Chosen) -> None:
 
 def _choose(q: Question, candidates: Iterable[Unfit]) -> tuple[Chosen | None, tuple[Refusal, ...]]:
     refusals: list[Refusal] = []
-    successors: Successors | None = None
+    successors = cache(lambda: Successors(q.snapshot, q.record, q.settings))
     for unfit in candidates:
         pool = q.settings.pool_named(unfit.node.pool)
-        reason = _why_kept(unfit, pool, q)
-        if pool is not None and not reason:
-            if not _carries(unfit, q):
-                removal = _removal(unfit, q)
-                if not _why_gates_hold(unfit, removal, None, q):
-                    return Chosen(unfit, removal), tuple(refusals)
-            successors = successors or Successors(q.snapshot, q.record, q.settings)
-            found = _replacement(unfit, pool, successors, q)
-            if isinstance(found, Chosen):
-                return found, tuple(refusals)
-            reason = found
-        refusals.append(Refusal(unfit.node.name, reason))
+        found = without_a_pool(unfit.node) if pool is None else _judged(unfit, pool, successors, q)
+        if isinstance(found, Chosen):
+            return found, tuple(refusals)
+        refusals.append(refused(unfit.node.name, found))
     return None, tuple(refusals)
 
 
-def _why_kept(unfit: Unfit, pool: Pool | None, q: Question) -> str:
+def _judged(unfit: Unfit, pool: Pool, successors: Callable[[], Successors], q: Question) -> Chosen | Why:
+    why = _why_kept(unfit, pool, q)
+    if why is not None:
+        return why
+    if not _carries(unfit, q):
+        removal = _removal(unfit, q)
+        if _why_gates_hold(unfit, removal, None, q) is None:
+            return Chosen(unfit, removal)
+    return _replacement(unfit, pool, successors(), q)
+
+
+def _why_kept(unfit: Unfit, pool: Pool, q: Question) -> Why | None:
     """Why this node stays, whatever would take its place."""
     node, snapshot, record, settings = unfit.node, q.snapshot, q.record, q.settings
-    if pool is None:
-        return f"its pool {node.pool} is not configured"
     if pool.may_be_empty:
-        return f"its pool {pool.name} sleeps: it goes without a replacement when it is idle"
-    reason = why_kept(node, snapshot, record)
-    if not reason and any(one.node_uid == node.uid for one in record.leaving):
-        reason = "consolidation is removing it"
-    if reason:
-        return reason
+        says = f"its pool {pool.name} sleeps: it goes without a replacement when it is idle"
+        return Why(NodeCause.POOL_SLEEPS, says, pool.name)
+    why = why_kept(node, snapshot, record)
+    if why is None and any(one.node_uid == node.uid for one in record.leaving):
+        why = Why(NodeCause.GOING, "consolidation is removing it")
+    if why is not None:
+        return why
     if unfit.cause is RemovalReason.UNHEALTHY:
-        well = pool_well(pool.name, snapshot, record, settings)
-        if not well.passed:
-            return well.says
+        unwell = held_by((pool_well(pool.name, snapshot, record, settings),))
+        if unwell is not None:
+            return unwell
     budget = gates.within_budget(snapshot, record, settings, (_removal(unfit, q),), unfit.cause)
-    return _why_not_drainable(unfit, q) if budget.passed else budget.says
+    return held_by((budget,)) or _why_not_drainable(unfit, q)
 
 
 def _removal(unfit: Unfit, q: Question) -> Removal:
@@ -153,13 +156,10 @@ def _removal(unfit: Unfit, q: Question) -> Removal:
     return replace(removal_of(unfit.node, q.snapshot), unhealthy=unhealthy)
 
 
-def _why_not_drainable(unfit: Unfit, q: Question) -> str:
+def _why_not_drainable(unfit: Unfit, q: Question) -> Why | None:
     disruptions = Disruptions(q.snapshot.cluster.budgets, spends=False)
     plan = plan_drain(unfit.node, _pods(unfit, q), disruptions, q.settings, q.snapshot.players_of)
-    for treatment in (Treatment.BLOCK, Treatment.WAIT):
-        for judgement in plan.treated(treatment):
-            return judgement.says
-    return ""
+    return why_pod_stays(plan)
 
 
 def _pods(unfit: Unfit, q: Question) -> tuple[Pod, ...]:
@@ -192,21 +192,21 @@ def _why_full(pool_name: str, q: Question) -> str:
     return f"no room for a replacement: {in_pool} nodes in pool {pool_name}, its maximum is {most}"
 
 
-def _replacement(unfit: Unfit, pool: Pool, successors: Successors, q: Question) -> Chosen | str:
+def _replacement(unfit: Unfit, pool: Pool, successors: Successors, q: Question) -> Chosen | Why:
     """The removal and what takes its place; or why there can be none."""
     full = _why_full(pool.name, q)
     if full:
-        return full
+        return Why(NodeCause.NO_REPLACEMENT, full)
     pods = [pod for pod in _pods(unfit, q) if not pod.tied_to_node and not pod.terminating]
     offer, why = successors.offer_for(unfit.node, pool, pods)
     if offer is None:
-        return why
+        return Why(NodeCause.NO_REPLACEMENT, why)
     removal = _removal(unfit, q)
     held = _why_gates_hold(unfit, removal, offer.zone, q)
     return held or Chosen(unfit, removal, offer.slot(f"{q.operation_id}-0"))
 
 
-def _why_gates_hold(unfit: Unfit, removal: Removal, zone: str | None, q: Question) -> str:
+def _why_gates_hold(unfit: Unfit, removal: Removal, zone: str | None, q: Question) -> Why | None:
     """The first gate that would not let the node go, as if its replacement in this zone were there."""
     snapshot, record, settings = q.snapshot, q.record, q.settings
     coming = () if zone is None else (Node("replacement", "", pool=unfit.node.pool, zone=zone),)
@@ -223,4 +223,4 @@ def _why_gates_hold(unfit: Unfit, removal: Removal, zone: str | None, q: Questio
             gates.load_known(snapshot),
             gates.load_fits(snapshot, record, settings, (removal,), joining=len(coming)),
         ]
-    return next((check.says for check in checks if not check.passed), "")
+    return held_by(checks)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 
 from ebbtide.core.nodes.capacity import doomed, staying
-from ebbtide.core.nodes.drain import Disruptions, Treatment, plan_drain
+from ebbtide.core.nodes.drain import Disruptions, DrainPlan, Treatment, plan_drain
 from ebbtide.core.nodes.fit import placement_of
 from ebbtide.core.nodes.gates import pool_room, sleeping_pools
 from ebbtide.core.nodes.headroom import Spare, Wanted, wanted_now
@@ -17,7 +17,7 @@ from ebbtide.core.nodes.room import Room
 from ebbtide.core.prices import price_of
 from ebbtide.core.words import a_time, short_id
 from ebbtide.model.budget import Allowance, RemovalReason
-from ebbtide.model.decision import Refusal
+from ebbtide.model.check import NodeCause, Refusal, Why, refused
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Removal
 from ebbtide.model.pod import Pod
@@ -35,7 +35,7 @@ def choose_targets(
     disruptions = Disruptions(snapshot.cluster.budgets, spends=False)
     elsewhere = Elsewhere(snapshot, record, wanted_now(settings, snapshot.at))
     chosen: list[Node] = []
-    refusals: dict[str, str] = {}
+    refusals: dict[str, Why] = {}
     rooms = {p.name: pool_room(snapshot, record, p, RemovalReason.IDLE) for p in settings.pools}
     while len(chosen) < limit:
         # What a person cordoned is no capacity: it neither keeps a minimum nor a zone, and is not chosen.
@@ -46,21 +46,21 @@ def choose_targets(
             if node.name in refusals:
                 continue
             alone = several_zones and node.pool not in asleep and zones[node.zone] == 1
-            reason = why_kept(node, snapshot, record)
-            reason = reason or (f"it is the last ready worker in zone {node.zone}" if alone else "")
-            reason = reason or why_pool_keeps(node, pools[node.pool] - 1, settings)
-            reason = reason or why_budget_keeps(node, chosen, rooms)
-            reason = reason or why_not_drainable(node, snapshot, settings, disruptions)
-            reason = reason or elsewhere.why_not([*chosen, node])
-            if not reason:
+            why = why_kept(node, snapshot, record)
+            why = why or (last_in_zone(node) if alone else None)
+            why = why or why_pool_keeps(node, pools[node.pool] - 1, settings)
+            why = why or why_budget_keeps(node, chosen, rooms)
+            why = why or why_not_drainable(node, snapshot, settings, disruptions)
+            why = why or elsewhere.why_not([*chosen, node])
+            if why is None:
                 chosen.append(node)
                 remaining.remove(node)
                 break
-            refusals[node.name] = reason
+            refusals[node.name] = why
         else:
             break
     removals = tuple(removal_of(node, snapshot) for node in chosen)
-    return removals, tuple(Refusal(name, reason) for name, reason in refusals.items())
+    return removals, tuple(refused(name, why) for name, why in refusals.items())
 
 
 def _in_order(nodes: list[Node], settings: Settings, now: int) -> Iterator[Node]:
@@ -89,46 +89,66 @@ def removal_of(node: Node, snapshot: Snapshot) -> Removal:
     return Removal(snapshot.instance_of[node.name].id, node.name, node.uid, node.zone, node.pool)
 
 
-def why_kept(node: Node, snapshot: Snapshot, record: Record) -> str:
+def why_kept(node: Node, snapshot: Snapshot, record: Record) -> Why | None:
     instance = snapshot.instance_of.get(node.name)
     if instance is None:
-        return "the cloud lists no instance of ours for it"
+        return Why(NodeCause.NO_INSTANCE, "the cloud lists no instance of ours for it")
     if node.unschedulable:
-        return "it was cordoned by someone else"
+        return Why(NodeCause.CORDONED, "it was cordoned by someone else")
     if node.owner is not None:
-        return f"it still carries the mark of operation {short_id(node.owner.operation_id)}"
+        return marked(node.owner.operation_id)
     for rest in record.rests:
         if rest.instance_id == instance.id:
-            return f"it is skipped until {a_time(rest.until)}: {rest.reason}"
-    return ""
+            return Why(NodeCause.BACKED_OFF, f"it is skipped until {a_time(rest.until)}: {rest.reason}")
+    return None
 
 
-def why_pool_keeps(node: Node, left: int, settings: Settings) -> str:
+def marked(operation_id: str) -> Why:
+    says = f"it still carries the mark of operation {short_id(operation_id)}"
+    return Why(NodeCause.MARKED, says, operation_id)
+
+
+def last_in_zone(node: Node) -> Why:
+    return Why(NodeCause.LAST_IN_ZONE, f"it is the last ready worker in zone {node.zone}", node.zone)
+
+
+def without_a_pool(node: Node) -> Why:
+    return Why(NodeCause.NO_POOL, f"its pool {node.pool} is not configured", node.pool)
+
+
+def why_pool_keeps(node: Node, left: int, settings: Settings) -> Why | None:
     pool = settings.pool_named(node.pool)
     if pool is None:
-        return f"its pool {node.pool} is not configured"
+        return without_a_pool(node)
     if left < pool.min_workers:
-        return f"{left} would be left in pool {pool.name}, its minimum is {pool.min_workers}"
-    return ""
+        says = f"{left} would be left in pool {pool.name}, its minimum is {pool.min_workers}"
+        return Why(NodeCause.POOL_MINIMUM, says, pool.name)
+    return None
 
 
-def why_budget_keeps(node: Node, chosen: Sequence[Node], rooms: Mapping[str, Allowance]) -> str:
+def why_budget_keeps(node: Node, chosen: Sequence[Node], rooms: Mapping[str, Allowance]) -> Why | None:
     room = rooms[node.pool]
     used = sum(1 for other in chosen if other.pool == node.pool)
-    return f"{room.count} more of its pool may go: {room.says}" if used >= room.count else ""
+    if used < room.count:
+        return None
+    return Why(NodeCause.BUDGET, f"{room.count} more of its pool may go: {room.says}", node.pool)
 
 
 def why_not_drainable(
     node: Node, snapshot: Snapshot, settings: Settings, disruptions: Disruptions | None = None
-) -> str:
+) -> Why | None:
     """The first pod that may not be evicted now, with the rule or the budget that says so."""
     disruptions = disruptions or Disruptions(snapshot.cluster.budgets, spends=False)
     pods = snapshot.cluster.pods_on.get(node.name, ())
-    plan = plan_drain(node, pods, disruptions, settings, snapshot.players_of)
-    for treatment in (Treatment.BLOCK, Treatment.WAIT):
+    return why_pod_stays(plan_drain(node, pods, disruptions, settings, snapshot.players_of))
+
+
+def why_pod_stays(plan: DrainPlan) -> Why | None:
+    """The first pod that may not be evicted, or not now."""
+    for treatment, cause in ((Treatment.BLOCK, NodeCause.POD_BLOCKS), (Treatment.WAIT, NodeCause.POD_WAITS)):
         for judgement in plan.treated(treatment):
-            return judgement.says
-    return ""
+            return Why(cause, judgement.says, judgement.pod.full_name)
+    return None
 
 
 class Elsewhere:
@@ -146,13 +166,13 @@ class Elsewhere:
         self._spare = Spare(self._placement.rooms, wanted)
         self._spare_before = self._spare.there()
 
-    def why_not(self, leaving: list[Node]) -> str:
-        """The first pod that would have no place, or headroom that would be lost; empty when all have one."""
+    def why_not(self, leaving: list[Node]) -> Why | None:
+        """The first pod that would have no place, or headroom that would be lost; None when all have one."""
         pods = [pod for node in leaving for pod in self._pods_on.get(node.name, ()) if not pod.tied_to_node]
         for pod in pods:
             asked = pod.requests
             if asked.cpu_milli > self._most_cpu_milli or asked.memory_mib > self._most_memory_mib:
-                return _without_a_place(pod)
+                return without_a_place(pod)
         gone = {node.name for node in leaving}
         rooms = [room for room in self._placement.rooms.values() if room.name not in gone]
         taken = [room for name in gone if (room := self._placement.close(name)) is not None]
@@ -161,10 +181,11 @@ class Elsewhere:
             for pod in pods:
                 room = self._placement.first_fit(pod, rooms)
                 if room is None:
-                    return _without_a_place(pod)
+                    return without_a_place(pod)
                 self._placement.place(pod, room)
                 placed.append((pod, room))
-            return self._spare.why_less(self._spare_before)
+            lost = self._spare.why_less(self._spare_before)
+            return Why(NodeCause.HEADROOM, lost) if lost else None
         finally:
             for pod, room in placed:
                 self._placement.take_out(pod, room)
@@ -172,5 +193,5 @@ class Elsewhere:
                 self._placement.open(room)
 
 
-def _without_a_place(pod: Pod) -> str:
-    return f"{pod.full_name} would fit on no other node"
+def without_a_place(pod: Pod) -> Why:
+    return Why(NodeCause.NO_PLACE, f"{pod.full_name} would fit on no other node", pod.full_name)

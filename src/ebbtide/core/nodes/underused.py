@@ -19,15 +19,17 @@ from ebbtide.core.nodes.headroom import Spare, gives_way, wanted_now
 from ebbtide.core.nodes.question import in_progress
 from ebbtide.core.nodes.room import Room
 from ebbtide.core.nodes.targets import (
+    last_in_zone,
     removal_of,
     why_budget_keeps,
     why_kept,
     why_not_drainable,
     why_pool_keeps,
+    without_a_place,
 )
 from ebbtide.core.words import a_while, short_id
 from ebbtide.model.budget import RemovalReason
-from ebbtide.model.check import Refusal
+from ebbtide.model.check import NodeCause, Refusal, Why, held_by, refused
 from ebbtide.model.node import Node
 from ebbtide.model.operation import Removal
 from ebbtide.model.pod import Pod
@@ -69,7 +71,7 @@ def choose_underused(
             break
         choice.consider(node)
     removals = tuple(removal_of(node, snapshot) for node in choice.chosen)
-    return removals, tuple(Refusal(name, reason) for name, reason in choice.refusals.items())
+    return removals, tuple(refused(name, why) for name, why in choice.refusals.items())
 
 
 class _Choice:
@@ -94,7 +96,7 @@ class _Choice:
         self._share = {n.name: used_share(n, pods_on.get(n.name, ())) for n in snapshot.cluster.nodes}
         self._way = gives_way(snapshot, record, settings)
         self.chosen: list[Node] = []
-        self.refusals: dict[str, str] = {}
+        self.refusals: dict[str, Why] = {}
 
     @cached_property
     def _places(self) -> _Places:
@@ -118,42 +120,45 @@ class _Choice:
         )
 
     def consider(self, node: Node) -> None:
-        reason = self._why_not(node) or self._why_no_place(node)
-        if reason:
-            self.refusals[node.name] = reason
+        why = self._why_not(node) or self._why_no_place(node)
+        if why is not None:
+            self.refusals[node.name] = why
             return
         self.chosen.append(node)
         self._pools[node.pool] -= 1
         self._zones[node.zone] -= node.pool not in self._asleep
 
-    def _why_not(self, node: Node) -> str:
+    def _why_not(self, node: Node) -> Why | None:
         since = self._since.get(node.uid)
         if since is None:
             below = self._settings.underused_below
-            return f"{self._share[node.name]:.0%} of it is requested, underused is below {below:.0%}"
+            says = f"{self._share[node.name]:.0%} of it is requested, underused is below {below:.0%}"
+            return Why(NodeCause.IN_USE, says)
         waited = self._now - since
         if waited < self._settings.idle_down_seconds:
             asked = a_while(self._settings.idle_down_seconds)
-            return f"it has been underused for {a_while(waited)}, idle_down_sec is {asked}"
+            says = f"it has been underused for {a_while(waited)}, idle_down_sec is {asked}"
+            return Why(NodeCause.NOT_IDLE, says)
         if self._share[node.name] and waited < self._patience and not self._settled.passed:
-            return f"it has been underused for {a_while(waited)} only, and {self._settled.says}"
-        reason = self._why_not_now(node) or why_kept(node, self._snapshot, self._record)
-        if not reason and self._several_zones and node.pool not in self._asleep:
-            reason = f"it is the last ready worker in zone {node.zone}" if self._zones[node.zone] == 1 else ""
-        reason = reason or why_pool_keeps(node, self._pools[node.pool] - 1, self._settings)
-        reason = reason or why_budget_keeps(node, self.chosen, self._rooms_left)
-        return reason or why_not_drainable(node, self._snapshot, self._settings, self._disruptions)
+            says = f"it has been underused for {a_while(waited)} only, and {self._settled.says}"
+            return Why(NodeCause.NOT_IDLE, says, self._settled.name)
+        why = self._why_not_now(node) or why_kept(node, self._snapshot, self._record)
+        if why is None and self._several_zones and node.pool not in self._asleep:
+            why = last_in_zone(node) if self._zones[node.zone] == 1 else None
+        why = why or why_pool_keeps(node, self._pools[node.pool] - 1, self._settings)
+        why = why or why_budget_keeps(node, self.chosen, self._rooms_left)
+        return why or why_not_drainable(node, self._snapshot, self._settings, self._disruptions)
 
-    def _why_not_now(self, node: Node) -> str:
+    def _why_not_now(self, node: Node) -> Why | None:
         """What competes with a launch waits for it: pods that would move take room that the launch counts on.
         What carries nothing competes with nobody, unless a pod that is pending may go there."""
         launching = self._record.launching
         if launching is not None and not carries_nothing(node, self._snapshot):
-            return f"it carries pods, and {in_progress(launching)}"
+            return Why(NodeCause.LAUNCHING, f"it carries pods, and {in_progress(launching)}", launching.id)
         if launching is not None and self._is_launched(node):
-            return f"a scale-up still follows it (operation {short_id(launching.id)})"
-        pending = none_pending_for(node, self._snapshot, self._settings)
-        return "" if pending.passed else pending.says
+            says = f"a scale-up still follows it (operation {short_id(launching.id)})"
+            return Why(NodeCause.LAUNCHING, says, launching.id)
+        return held_by((none_pending_for(node, self._snapshot, self._settings),))
 
     def _is_launched(self, node: Node) -> bool:
         """Whether a launch is not done with it: a node has one owner."""
@@ -161,7 +166,7 @@ class _Choice:
         followed = {slot.instance_id for slot in expected_slots(self._record) if slot.instance_id}
         return instance is not None and instance.id in followed
 
-    def _why_no_place(self, node: Node) -> str:
+    def _why_no_place(self, node: Node) -> Why | None:
         """The first pod that would have no place, or headroom that would be lost; where there is neither,
         its pods are put there. Those that an earlier choice put on this node move on with the others."""
         places = self._places
@@ -174,17 +179,18 @@ class _Choice:
             room = places.first_fit(pod)
             if room is None:
                 places.put_back(closed, placed)
-                return f"{pod.full_name} would fit on no other node"
+                return without_a_place(pod)
             places.placement.place(pod, room)
             placed.append((pod, room))
         less = places.spare.why_less(places.spare_before)
         if less and node.pool in self._way and not placed:
             self._way = frozenset()  # one at a time: it may be enough
             places.spare_before = places.spare.there()
-            return ""
-        if less:
-            places.put_back(closed, placed)
-        return less
+            return None
+        if not less:
+            return None
+        places.put_back(closed, placed)
+        return Why(NodeCause.HEADROOM, less)
 
 
 class _Places:

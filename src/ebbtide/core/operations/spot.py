@@ -221,8 +221,8 @@ def _why_kept(spot: Spot, situation: Situation) -> str:
     if node is None:
         return "its node is not in the cluster"
     why = why_kept(node, snapshot, record) or why_not_drainable(node, snapshot, settings)
-    if why:
-        return f"{node.name} cannot go: {why}"
+    if why is not None:
+        return f"{node.name} cannot go: {why.says}"
     removing = (_removal(spot, situation),)
     coming = (
         () if spot.slot is not None and spot.slot.state is SlotState.READY else (_coming(spot, situation),)

@@ -227,7 +227,8 @@ def _why_stays(
     )
     why = next((check.says for check in checks if not check.passed), "")
     if not why and node.ready:
-        why = Elsewhere(snapshot, record).why_not([node])
+        lost = Elsewhere(snapshot, record).why_not([node])
+        why = lost.says if lost is not None else ""
     says = f"{node.name} cannot go: {why}"
     return NotReplaced(Stop(AbortCause.NOT_ALLOWED, says, node.name), blamed=True) if why else None
 
