@@ -6,6 +6,7 @@ import hashlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -79,3 +80,22 @@ def test_a_library_that_is_missing_is_named_with_its_command(
     monkeypatch.setitem(sys.modules, absent, None)
     with pytest.raises(Usage, match=says), Sweep(Results(None), machines):
         pass
+
+
+def test_a_cluster_of_ray_that_does_not_start_is_said_and_nothing_of_it_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ray raises a plain Exception there, which reached the user as a traceback."""
+    ended: list[bool] = []
+
+    def init(**_: object) -> None:
+        raise Exception("The current node timed out during startup.")
+
+    ray = SimpleNamespace(init=init, shutdown=lambda: ended.append(True))
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setitem(sys.modules, "ray.util", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "ray.util.joblib", SimpleNamespace(register_ray=lambda: None))
+    says = r"ray does not answer at a cluster on this machine: .* timed out .*; nothing ran"
+    with pytest.raises(Usage, match=says), Sweep(Results(None), Machines(2, "ray")):
+        pass
+    assert ended

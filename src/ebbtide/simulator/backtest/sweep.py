@@ -168,7 +168,8 @@ def _connect_ray(machines: Machines, opened: ExitStack) -> None:
             include_dashboard=None if machines.address else False,
             log_to_driver=False,
         )
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except Exception as error:  # Ray raises no more than that where its processes do not start in time
+        ray.shutdown()
         raise _unreachable(machines, error) from error
     opened.callback(ray.shutdown)
     register_ray()
