@@ -22,7 +22,7 @@ import msgspec
 from ebbtide.core.nodes.offers import currencies
 from ebbtide.engine.rounds import InvariantBroken
 from ebbtide.engine.scale_to_zero.scaling import Scaling
-from ebbtide.errors import EbbtideError, Usage
+from ebbtide.errors import EbbtideError, Unanswered, Usage
 from ebbtide.model.log import LogKind
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
@@ -45,7 +45,6 @@ SKEW_SECONDS = 5.0
 RESTART_CHANCE = 0.1
 NESTED = 2
 """How many runners may be frozen at once: the one that took over freezes as well, and a third takes over."""
-EVICT = "cluster.evict"
 
 OnTick = Callable[[Frame], None]
 COMPARED = ("cost", "node_hours", "launched", "removed", "evictions", "pending_pod_seconds", "violations")
@@ -100,8 +99,8 @@ class Simulation:
         self._plan = plan_for(self.faults, scenario.seed)
         self._plan.on_stall = self._while_stalled
         self._mischief = Mischief(self.stage, self.faults, f"mischief/{scenario.name}/{scenario.seed}")
-        self._frozen: list[str] = []
-        """Before which calls runners are frozen now, one in the freeze of the other."""
+        self._frozen = 0
+        """Runners that are frozen now, one in the freeze of the other."""
         self._owners = self.ticks = self.crashes = self.failed_ticks = self.sentences = 0
         self._events: list[str] = []
         machines = scenario.world.machines
@@ -210,23 +209,23 @@ class Simulation:
     def _while_stalled(self, verb: str) -> None:
         """The frozen runner's lease runs out; another takes over, and then the frozen one goes on.
 
-        An eviction carries no token, so only its client's timeout bounds how late it may land: that
-        is the one call that is merely late. Nobody freezes meanwhile, or it would be later than that.
+        An eviction carries no token, so only its client's timeout bounds how late it may land: what the
+        other one does meanwhile, and how long that is frozen, counts as well.
         """
         deepest = NESTED if "nested-stall" in self.faults else 1
-        if len(self._frozen) >= deepest or EVICT in self._frozen:
+        if self._frozen >= deepest:
             return
-        self._frozen.append(verb)
+        self._frozen += 1
         self._events.append("the runner froze and another took over")
-        settings = self.scenario.settings
-        late = verb == EVICT
-        self.stage.clock.sleep(
-            settings.request_timeout_seconds - 1 if late else settings.lock_ttl_seconds + 5
-        )
+        settings, clock = self.scenario.settings, self.stage.clock
+        late, began = verb == "cluster.evict", clock.now()
+        clock.sleep(settings.request_timeout_seconds / 2 if late else settings.lock_ttl_seconds + 5)
         self._owners += 1
-        plan = self._plan if len(self._frozen) < deepest else None
+        plan = self._plan if self._frozen < deepest else None
         self._tick(Runner(self.stage, f"runner-{self._owners}", plan))
-        self._frozen.pop()
+        self._frozen -= 1
+        if late and clock.now() - began >= settings.request_timeout_seconds:
+            raise Unanswered(f"{verb} was not sent within {settings.request_timeout_seconds} s")
 
     def _show(self, says: str, quiet: bool, faulty: bool) -> None:
         if self._on_tick is None:
