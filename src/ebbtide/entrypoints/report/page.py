@@ -22,7 +22,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 STYLE = """
 :root { --bg: #f6f8f9; --card: #fff; --ink: #14232b; --quiet: #51636d; --line: #d4dde2; --tone: #0b5d7a;
   --potential: #7b8a93; --realised: #2f8f6b; --net: #2f6fb3; }
-@media (prefers-color-scheme: dark) { :root { --bg: #0e171c; --card: #16222a; --ink: #e6eef2;
+@media screen and (prefers-color-scheme: dark) { :root { --bg: #0e171c; --card: #16222a; --ink: #e6eef2;
   --quiet: #a3b4bd; --line: #2b3b45; --tone: #7cc7e4; --potential: #8b9aa3;
   --realised: #45b68a; --net: #6aa5e6; } }
 body { margin: 0 auto; max-width: 860px; padding: 16px; background: var(--bg); color: var(--ink);
@@ -33,8 +33,9 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
 dl { display: flex; flex-wrap: wrap; gap: 8px 28px; margin: 0 0 8px; }
 dt, .quiet, svg text { color: var(--quiet); }
 dt { font-size: 14px; } dd { margin: 0; font-size: 20px; font-variant-numeric: tabular-nums; }
-svg { width: 100%; height: auto; display: block; }
+svg { width: 100%; height: auto; display: block; overflow: visible; }
 svg text { fill: var(--quiet); font: 12px system-ui, sans-serif; }
+@media (max-width: 600px) { svg text { font-size: 22px; } }
 .axis { stroke: var(--line); } .line { fill: none; stroke: var(--tone); stroke-width: 2; }
 .area { fill: var(--tone); opacity: .18; }
 .potential { fill: var(--potential); } .realised { fill: var(--realised); } .net { fill: var(--net); }
@@ -46,6 +47,8 @@ table { border-collapse: collapse; width: 100%; font-size: 14px; }
 th, td { text-align: left; padding: 4px 12px 4px 0; border-bottom: 1px solid var(--line);
   overflow-wrap: anywhere; }
 .number { text-align: right; font-variant-numeric: tabular-nums; }
+@media print { body { background: #fff; max-width: none; padding: 0; print-color-adjust: exact; }
+  section { border: 0; padding: 0; } svg, dl, tr { break-inside: avoid; } }
 """
 WIDE, TALL, LEFT, FOOT = 760, 220, 70, 26
 ROOM = TALL - FOOT - 12
