@@ -25,7 +25,7 @@ LONG = 7200
 LEFT_OUT = {
     "rev", "lock_owner", "lock_until", "lock_token", "cluster", "format_version", "decision_key",
     "decision_logged_at", "last_said", "reason", "pause_reason", "fence_token", "token", "created_at",
-    "launched_at", "uid", "name", "node_uid",
+    "launched_at", "uid", "name", "node_uid", "why", "about",
 }  # fmt: skip
 NODE_LEFT_OUT = LEFT_OUT - {"name"} | {"owner", "instance_id", "provider_id"}
 POD_LEFT_OUT = LEFT_OUT | {"node_name"}

@@ -96,7 +96,7 @@ OF_REMOVALS = (
     Mutant(
         "a terminate is sent again before it can have been carried out",
         "absorb_removal",
-        'replace(removal, retry_at=retry_at, refused_since=0, reason="")',
+        "replace(_with(removal, NO_OBSTACLE), retry_at=retry_at, refused_since=0)",
         "removal",
         ("explorer:scale-down",),
     ),
@@ -157,8 +157,8 @@ OF_SLOTS = (
     Mutant(
         "a launch without an answer is tried elsewhere",
         "absorb_slot",
-        "replace(slot, reason=outcome.detail)",
-        "_try_next(slot, outcome.detail, settings)",
+        "replace(slot, reason=outcome.detail, why=SlotCause.NO_ANSWER)",
+        "_try_next(slot, outcome.detail, settings, now)",
         ("explorer:scale-up",),
     ),
     Mutant(
@@ -173,9 +173,8 @@ OF_SLOTS = (
         "reclaim",
         """
         if node is not None and node.ready:
-            return replace(
-                slot, state=SlotState.READY, node_name=node.name, reason="", since=situation.now
-            ), ()
+            ready = replace(slot, state=SlotState.READY, node_name=node.name, since=situation.now)
+            return replace(ready, reason="", why=SlotCause.NONE), ()
         """,
         "",
         ("unit:tests/unit/operations",),
@@ -270,8 +269,8 @@ OF_SLOTS = (
     Mutant(
         "a refused offer is asked for with the same key",
         "_try_next",
-        'replace(slot, refused=refused, key=f"{base}r{len(refused)}", reason=detail)',
-        "replace(slot, refused=refused, reason=detail)",
+        'replace(told, refused=refused, key=f"{base}r{len(refused)}", reason=detail)',
+        "replace(told, refused=refused, reason=detail)",
         (
             "explorer:never joins",
             "unit:tests/unit/operations",
@@ -294,8 +293,8 @@ OF_SPOT = (
         "an interrupted node that one list leaves out is forgotten",
         "_out_of_sight",
         "removal if _cloud_is_reclaiming(removal, operation_id, situation) "
-        "else _to(removal, end, situation, reason)",
-        "_to(removal, end, situation, reason)",
+        "else _to(removal, end, situation, why)",
+        "_to(removal, end, situation, why)",
         (
             "unit:tests/unit/operations",
             "swarm",

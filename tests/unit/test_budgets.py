@@ -18,9 +18,18 @@ from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.core.operations import spot
 from ebbtide.core.operations.situation import Situation
 from ebbtide.model.budget import Allowance, RemovalBudget, RemovalReason
-from ebbtide.model.check import NodeCause
+from ebbtide.model.check import Gate, NodeCause
 from ebbtide.model.decision import Action
-from ebbtide.model.operation import Consolidate, RemovalState, SlotState, Source, SourceState, Spot, SpotKind
+from ebbtide.model.operation import (
+    Consolidate,
+    RemovalCause,
+    RemovalState,
+    SlotState,
+    Source,
+    SourceState,
+    Spot,
+    SpotKind,
+)
 from ebbtide.model.record import Record
 from ebbtide.model.schedule import CronWindow
 from ebbtide.model.settings import Settings
@@ -213,7 +222,7 @@ def test_a_budget_that_closes_while_a_node_is_drained_gives_the_node_back(only_e
     after, effects = advance_removal(drained, situation)
     if only_empty:
         assert (after.state, effects) == (RemovalState.RELEASING, ())
-        assert "budget of the cluster: 0 nodes for empty" in after.reason
+        assert (after.why, after.about) == (RemovalCause.CHECK, Gate.WITHIN_BUDGET)
     else:
         assert after.state is RemovalState.TERMINATING
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ebbtide.core.nodes.drain import Disruptions, DrainReason, Judgement, Treatment, judge, plan_drain
+from ebbtide.model.operation import NO_OBSTACLE, Obstacle, RemovalCause
 from ebbtide.model.pod import Budget, Pod, PodPhase
 from ebbtide.model.scheduling import Scheduling
 from tests.builders import make_budget, make_node, make_pod, make_settings
@@ -169,24 +170,24 @@ def test_a_node_is_drained_when_only_what_is_passed_over_is_left() -> None:
     assert plan_drain(make_node(), [daemon], FREE, make_settings(), {}).drained
     plan = plan_drain(make_node(), [daemon, worker], FREE, make_settings(), {})
     assert not plan.drained
-    assert plan.obstacle == "default/web has not left yet"
+    assert plan.obstacle == Obstacle(RemovalCause.POD_LEAVES, "default/web has not left yet", "default/web")
 
 
 def test_a_node_is_not_drained_while_a_volume_of_a_pod_that_left_is_attached() -> None:
     plan = plan_drain(make_node(volumes_attached=("vol-1",)), [], FREE, make_settings(), {})
     assert not plan.drained
-    assert plan.obstacle == "volume vol-1 is still attached"
+    assert plan.obstacle == Obstacle(RemovalCause.VOLUME, "volume vol-1 is still attached", "vol-1")
 
 
 def test_the_volume_of_a_pod_that_stays_keeps_no_node() -> None:
     daemon = make_pod("agent", controller="DaemonSet", volumes=("vol-1",))
     plan = plan_drain(make_node(volumes_attached=("vol-1",)), [daemon], FREE, make_settings(), {})
     assert plan.drained
-    assert plan.obstacle == ""
+    assert plan.obstacle == NO_OBSTACLE
 
 
 def test_the_worst_obstacle_is_named_first() -> None:
     pods = [make_pod("movable"), make_pod("leaving", terminating=True), make_pod("bare", controller="")]
     plan = plan_drain(make_node(), pods, FREE, make_settings(), {})
-    assert plan.obstacle.startswith("default/bare has no controller")
+    assert (plan.obstacle.cause, plan.obstacle.about) == (RemovalCause.POD_BLOCKS, "default/bare")
     assert [j.pod.name for j in plan.treated(Treatment.WAIT)] == ["leaving"]

@@ -25,6 +25,34 @@ class SlotState(StrEnum):
     FAILED = "FAILED"
 
 
+class SlotCause(StrEnum):
+    """Why a launch does not go on, or came to nothing; `reason` says it with names and numbers."""
+
+    NONE = ""
+    MAXIMUM = "maximum"
+    """It would exceed a maximum or a limit of the cluster or its pool."""
+    NO_POOL = "no_pool"
+    NO_ANSWER = "no_answer"
+    NO_CAPACITY = "no_capacity"
+    REFUSED = "refused"
+    WENT_AWAY = "went_away"
+    """Its instance ended before it was Ready."""
+    STRANGER = "stranger"
+    """A Ready node that matches no instance may be this one."""
+    NO_NODE = "no_node"
+    NOT_READY = "not_ready"
+    STUCK = "stuck"
+    """It could be neither reclaimed nor terminated."""
+    ABORTED = "aborted"
+    """Its operation was given up before it was asked for."""
+    OTHER = "other"
+
+    @classmethod
+    def _missing_(cls, _: object) -> SlotCause:
+        """One that only a newer version knows."""
+        return cls.OTHER
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """One node to be launched. `key` makes the cloud's answer to a repeated launch the same."""
@@ -47,6 +75,7 @@ class Slot:
     """While terminating: when the instance was first not listed by the cloud; 0 while it is."""
     shut_since: int = 0
     """While terminating: since when a node that joined too late has been cordoned and empty."""
+    why: SlotCause = SlotCause.NONE
 
     @property
     def settled(self) -> bool:
@@ -67,6 +96,57 @@ class RemovalState(StrEnum):
     GONE = "GONE"
     RELEASING = "RELEASING"
     RELEASED = "RELEASED"
+
+
+class RemovalCause(StrEnum):
+    """Why a removal does not go on, or was given up; `reason` says it with names and numbers."""
+
+    NONE = ""
+    POD_BLOCKS = "pod_blocks"
+    """A pod may not be evicted."""
+    POD_WAITS = "pod_waits"
+    """A pod may not be evicted now, or is ending."""
+    POD_LEAVES = "pod_leaves"
+    """A pod was asked to leave and has not left yet."""
+    PUT_OFF = "put_off"
+    """The API server put the eviction of a pod off."""
+    VOLUME = "volume"
+    """A volume is still attached."""
+    NOT_CORDONED = "not_cordoned"
+    TOO_LONG = "too_long"
+    """It was not drained in time."""
+    NO_NODE = "no_node"
+    """Its node is not in the cluster."""
+    CHECK = "check"
+    """A check before the termination does not hold."""
+    REFUSED = "refused"
+    """The API server refused a taint, a cordon or an eviction."""
+    CLOUD_REFUSES = "cloud_refuses"
+    NOT_GONE = "not_gone"
+    """Its instance did not go in time."""
+    ABORTED = "aborted"
+    """Its operation was given up."""
+    LAPSED = "lapsed"
+    """The interruption did not come."""
+    OTHER = "other"
+
+    @classmethod
+    def _missing_(cls, _: object) -> RemovalCause:
+        """One that only a newer version knows."""
+        return cls.OTHER
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """What stands in the way of a removal: the cause, and the same for people."""
+
+    cause: RemovalCause
+    says: str
+    about: str = ""
+    """The pod, volume, check or cause of an abort."""
+
+
+NO_OBSTACLE = Obstacle(RemovalCause.NONE, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +177,14 @@ class Removal:
     """When the cloud first refused to terminate it; 0 while it has not."""
     unhealthy: bool = False
     """It is repaired: while its node is silent, pods whose grace is over count as ended."""
+    why: RemovalCause = RemovalCause.NONE
+    about: str = ""
+    """The pod, volume, check or cause of an abort that `reason` names."""
+
+    @property
+    def obstacle(self) -> Obstacle:
+        """What was last in its way."""
+        return Obstacle(self.why, self.reason, self.about)
 
     @property
     def settled(self) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from ebbtide.core.operations.removals import absorb_removal
 from ebbtide.model.effect import Cordon, Effect, Evict, Outcome, OutcomeKind, SoftTaint
 from ebbtide.model.node import Node, Ownership
-from ebbtide.model.operation import Removal, RemovalState
+from ebbtide.model.operation import Removal, RemovalCause, RemovalState
 from tests.builders import (
     NOW,
     make_budget,
@@ -53,11 +53,7 @@ def test_the_mark_of_another_operation_is_not_taken_for_ours() -> None:
 def test_a_refused_taint_gives_the_removal_up_unless_the_node_is_lost_anyway() -> None:
     refused = Outcome(TAINT, OutcomeKind.REFUSED, "cordoned by a person")
     after = absorb_removal(make_removal(), refused, make_situation())
-    assert (after.state, after.reason, after.blamed) == (
-        RemovalState.RELEASING,
-        "cordoned by a person",
-        True,
-    )
+    assert (after.state, after.why, after.blamed) == (RemovalState.RELEASING, RemovalCause.REFUSED, True)
     assert absorb_removal(make_removal(), refused, make_situation(record=HURRIED)) == make_removal()
     assert absorb_removal(DRAINING, refused, make_situation()) == DRAINING
     for kind in (OutcomeKind.DONE, OutcomeKind.UNKNOWN, OutcomeKind.LATER):
@@ -86,11 +82,7 @@ def test_a_plan_that_names_only_the_instance_learns_its_node() -> None:
 def test_a_planned_removal_whose_node_is_not_in_the_cluster_is_released_at_once() -> None:
     seen = replace(fleet(make_node("a1")), cluster=make_snapshot(make_nodes("a2", "b1")).cluster)
     after, effects = advance_removal(make_removal(), make_situation(seen))
-    assert (after.state, after.reason, effects) == (
-        RemovalState.RELEASED,
-        "its node is not in the cluster",
-        (),
-    )
+    assert (after.state, after.why, effects) == (RemovalState.RELEASED, RemovalCause.NO_NODE, ())
 
 
 def test_between_two_attempts_nothing_is_done_until_the_retry_is_due() -> None:
@@ -140,7 +132,7 @@ def test_pods_are_evicted_by_uid_and_the_fence_is_moved() -> None:
     after, effects = advance_removal(DRAINING, make_situation(seen, token=9, now=NOW + 10))
     assert effects == (EVICT_WEB,)
     assert (after.fence_token, after.fence_until) == (9, NOW + 70)
-    assert after.reason == "default/web has not left yet"
+    assert (after.why, after.about) == (RemovalCause.POD_LEAVES, "default/web")
 
 
 def test_what_a_disruption_budget_does_not_allow_is_waited_for() -> None:
@@ -149,26 +141,20 @@ def test_what_a_disruption_budget_does_not_allow_is_waited_for() -> None:
     after, effects = advance_removal(DRAINING, make_situation(seen))
     assert [effect.name for effect in effects if isinstance(effect, Evict)] == ["db-1"]
     assert after.state is RemovalState.DRAINING
-    assert "allows no disruption now" in after.reason
+    assert (after.why, after.about) == (RemovalCause.POD_WAITS, "default/db-2")
 
 
 def test_pods_still_terminating_are_not_drained_yet() -> None:
     seen = with_pods(fleet(cordoned()), replace(WEB, terminating=True))
     after, effects = advance_removal(DRAINING, make_situation(seen))
-    assert (after.state, after.reason, effects) == (
-        RemovalState.DRAINING,
-        "default/web is still terminating",
-        (),
-    )
+    assert (after.state, effects) == (RemovalState.DRAINING, ())
+    assert (after.why, after.about) == (RemovalCause.POD_WAITS, "default/web")
 
 
 def test_volumes_still_attached_are_not_drained_yet() -> None:
     after, effects = advance_removal(DRAINING, make_situation(fleet(cordoned(volumes_attached=("pvc-1",)))))
-    assert (after.state, after.reason, effects) == (
-        RemovalState.DRAINING,
-        "volume pvc-1 is still attached",
-        (),
-    )
+    assert (after.state, effects) == (RemovalState.DRAINING, ())
+    assert (after.why, after.about) == (RemovalCause.VOLUME, "pvc-1")
 
 
 def test_a_node_with_nothing_left_but_daemons_is_drained() -> None:
@@ -179,29 +165,24 @@ def test_a_node_with_nothing_left_but_daemons_is_drained() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pods", "now", "reason"),
+    ("pods", "now", "cause"),
     [
-        ((replace(WEB, controller=""),), NOW + 1, "default/web has no controller that would create it again"),
-        (
-            (replace(WEB, terminating=True),),
-            NOW + 300,
-            "not drained within 5 min: default/web is still terminating",
-        ),
+        ((replace(WEB, controller=""),), NOW + 1, RemovalCause.POD_BLOCKS),
+        ((replace(WEB, terminating=True),), NOW + 300, RemovalCause.TOO_LONG),
     ],
 )
-def test_an_attempt_that_fails_is_repeated_later(pods: tuple[object, ...], now: int, reason: str) -> None:
+def test_an_attempt_that_fails_is_repeated_later(
+    pods: tuple[object, ...], now: int, cause: RemovalCause
+) -> None:
     after, effects = advance_removal(DRAINING, make_situation(with_pods(fleet(cordoned()), *pods), now=now))
-    assert (after.state, after.retry_at, after.reason) == (RemovalState.PLANNED, now + 30, reason)
+    assert (after.state, after.retry_at) == (RemovalState.PLANNED, now + 30)
+    assert (after.why, after.about) == (cause, "default/web")
     assert (after.blamed, effects) == (False, ())
 
 
 def test_a_node_that_cannot_be_cordoned_in_time_fails_the_attempt() -> None:
     after, effects = advance_removal(DRAINING, make_situation(fleet(make_node("a1")), now=NOW + 300))
-    assert (after.state, after.reason, effects) == (
-        RemovalState.PLANNED,
-        "the node could not be cordoned",
-        (),
-    )
+    assert (after.state, after.why, effects) == (RemovalState.PLANNED, RemovalCause.NOT_CORDONED, ())
 
 
 def test_after_three_attempts_the_node_is_released_and_blamed() -> None:
@@ -219,11 +200,7 @@ def test_a_node_that_left_the_cluster_while_draining_is_given_up() -> None:
     for state in (RemovalState.DRAINING, RemovalState.DRAINED):
         seen = replace(fleet(make_node("a1")), cluster=make_snapshot(make_nodes("a2", "b1")).cluster)
         after, effects = advance_removal(replace(DRAINING, state=state), make_situation(seen))
-        assert (after.state, after.reason, effects) == (
-            RemovalState.RELEASING,
-            "its node left the cluster",
-            (),
-        )
+        assert (after.state, after.why, effects) == (RemovalState.RELEASING, RemovalCause.NO_NODE, ())
 
 
 def test_an_interrupted_node_that_is_not_listed_is_waited_for_by_who_answers_the_notice() -> None:
@@ -269,11 +246,7 @@ def refused(effect: Effect) -> Outcome:
 
 def test_a_refused_cordon_releases_the_node_and_blames_it() -> None:
     after = absorb_removal(DRAINING, refused(CORDON), make_situation(fleet(make_node("a1"))))
-    assert (after.state, after.reason, after.blamed) == (
-        RemovalState.RELEASING,
-        "a person cordoned it",
-        True,
-    )
+    assert (after.state, after.why, after.blamed) == (RemovalState.RELEASING, RemovalCause.REFUSED, True)
 
 
 def test_a_refused_cordon_does_not_keep_an_interrupted_node_from_being_emptied() -> None:
@@ -308,8 +281,9 @@ def test_row_36_what_the_api_server_said_about_a_put_off_eviction_is_kept_as_the
     situation = make_situation(seen)
     said = "the budget web allows no disruption now"
     put_off = absorb_removal(DRAINING, Outcome(EVICT_WEB, OutcomeKind.LATER, said), situation)
-    assert put_off.reason == f"default/web was not evicted: {said}"
+    assert (put_off.why, put_off.about) == (RemovalCause.PUT_OFF, "default/web")
     again, effects = advance_removal(put_off, situation)
-    assert (again.reason, len(effects)) == (f"default/web was not evicted: {said}", 1)
+    assert (again.obstacle, len(effects)) == (put_off.obstacle, 1)
     failed, _ = advance_removal(put_off, make_situation(seen, now=DRAINING.drain_deadline))
-    assert failed.reason == f"not drained within 5 min: default/web was not evicted: {said}"
+    assert (failed.why, failed.about) == (RemovalCause.TOO_LONG, "default/web")
+    assert failed.reason.endswith(said), "a person can act on what the server said"

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from ebbtide.core.operations.removals import ALLOWED, absorb_removal, check_invariants, release
+from ebbtide.model.check import Gate
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Outcome, OutcomeKind, Terminate
 from ebbtide.model.node import InstanceState
-from ebbtide.model.operation import Removal, RemovalState
+from ebbtide.model.operation import NO_OBSTACLE, Removal, RemovalCause, RemovalState
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -59,29 +60,26 @@ def test_a_node_that_was_drained_only_just_now_may_still_get_a_pod_that_was_bein
 
 
 @pytest.mark.parametrize(
-    ("record", "settings", "reason"),
+    ("record", "settings", "gate"),
     [
-        (replace(OPEN, paused=True), make_settings(), "removals are paused"),
-        (OPEN, make_settings(min_workers=4), "3 ready workers would be left, min_workers is 4"),
-        (
-            OPEN,
-            make_settings(pools=(make_pool(min_workers=4),)),
-            "3 would be left in pool workers, its minimum is 4",
-        ),
+        (replace(OPEN, paused=True), make_settings(), Gate.NOT_PAUSED),
+        (OPEN, make_settings(min_workers=4), Gate.MINIMUM_KEPT),
+        (OPEN, make_settings(pools=(make_pool(min_workers=4),)), Gate.MINIMUM_KEPT),
         (
             replace(OPEN, **asides(make_scale_down(make_removal("a2"), id="other"))),
             make_settings(),
-            "operation other was set aside and waits for resume",
+            Gate.NOT_PAUSED,
         ),
     ],
 )
 def test_gates_are_asked_again_when_terminating_is_entered(
-    record: Record, settings: Settings, reason: str
+    record: Record, settings: Settings, gate: Gate
 ) -> None:
     after, effects = advance_removal(
         DRAINED, make_situation(fleet(cordoned()), record=record, settings=settings)
     )
-    assert (after.state, after.reason, effects) == (RemovalState.RELEASING, reason, ())
+    assert (after.state, after.why, after.about) == (RemovalState.RELEASING, RemovalCause.CHECK, gate)
+    assert effects == ()
 
 
 def test_the_last_ready_worker_of_a_zone_is_released() -> None:
@@ -89,20 +87,20 @@ def test_the_last_ready_worker_of_a_zone_is_released() -> None:
         DRAINED, make_situation(fleet(cordoned(), "b1", "b2", "b3"), record=OPEN)
     )
     assert (after.state, effects) == (RemovalState.RELEASING, ())
-    assert after.reason == "zone a would be left without a ready worker"
+    assert (after.why, after.about) == (RemovalCause.CHECK, Gate.ZONE_KEPT)
 
 
 def test_what_may_pass_by_itself_is_waited_for() -> None:
     implausible = replace(OPEN, worker_count=40)
     after, effects = advance_removal(DRAINED, make_situation(fleet(cordoned()), record=implausible))
     assert (after.state, effects) == (RemovalState.DRAINED, ())
-    assert after.reason == "4 workers are seen where there were 40 just before"
+    assert (after.why, after.about) == (RemovalCause.CHECK, Gate.PLAUSIBLE)
 
 
 def test_a_node_about_to_be_lost_is_not_released_by_a_gate() -> None:
     situation = make_situation(fleet(cordoned()), record=replace(HURRIED, paused=True))
     after, effects = advance_removal(DRAINED, situation)
-    assert (after.state, after.reason, effects) == (RemovalState.DRAINED, "removals are paused", ())
+    assert (after.state, after.about, effects) == (RemovalState.DRAINED, Gate.NOT_PAUSED, ())
 
 
 def test_an_interruption_that_did_not_come_no_longer_holds_a_gate_off() -> None:
@@ -153,16 +151,16 @@ def test_terminating_is_never_released() -> None:
     assert ALLOWED[RemovalState.TERMINATING] == {RemovalState.GONE, RemovalState.SET_ASIDE}
     assert ALLOWED[RemovalState.SET_ASIDE] == set()
     situation = make_situation(fleet(cordoned()), record=make_record(paused=True), now=NOW + 899)
-    assert release(TERMINATING, situation, "paused") == TERMINATING
+    assert release(TERMINATING, situation, NO_OBSTACLE) == TERMINATING
     assert advance_removal(TERMINATING, situation)[0].state is RemovalState.TERMINATING
 
 
 def test_what_does_not_go_is_set_aside_and_is_then_left_alone() -> None:
     late = make_situation(fleet(cordoned()), now=NOW + 900)
     aside, effects = advance_removal(TERMINATING, late)
-    assert (aside.state, aside.reason, effects) == (RemovalState.SET_ASIDE, "not gone after 900 s", ())
+    assert (aside.state, aside.why, effects) == (RemovalState.SET_ASIDE, RemovalCause.NOT_GONE, ())
     assert advance_removal(aside, late) == (aside, ())
-    assert release(aside, late, "paused") == aside
+    assert release(aside, late, NO_OBSTACLE) == aside
 
 
 def refuse(removal: Removal, now: int) -> Removal:
@@ -173,14 +171,15 @@ def refuse(removal: Removal, now: int) -> Removal:
 def test_a_refusal_to_terminate_is_remembered_and_set_aside_when_it_lasts() -> None:
     first = refuse(TERMINATING, NOW + 10)
     assert (first.refused_since, first.state) == (NOW + 10, RemovalState.TERMINATING)
-    assert first.reason == "the cloud refuses to terminate it: it is protected"
+    assert first.why is RemovalCause.CLOUD_REFUSES
+    assert first.reason.endswith("it is protected"), "with what the cloud said"
     again = refuse(first, NOW + 909)
     assert again == first
     aside = refuse(first, NOW + 910)
-    assert (aside.state, aside.reason) == (RemovalState.SET_ASIDE, first.reason)
+    assert (aside.state, aside.obstacle) == (RemovalState.SET_ASIDE, first.obstacle)
     accepted = Outcome(Terminate("i-a1", "a1", "uid-a1", "op"), OutcomeKind.DONE)
     after = absorb_removal(first, accepted, make_situation(fleet(cordoned()), now=NOW + 60))
-    assert (after.refused_since, after.reason) == (0, "")
+    assert (after.refused_since, after.obstacle) == (0, NO_OBSTACLE)
 
 
 def test_the_refusal_of_what_is_over_changes_nothing() -> None:
@@ -221,7 +220,7 @@ def test_a_settled_removal_stays_as_it_is(state: RemovalState) -> None:
     removal = make_removal(state=state)
     situation = make_situation(gone(fleet(cordoned())))
     assert advance_removal(removal, situation) == (removal, ())
-    assert release(removal, situation, "paused") == removal
+    assert release(removal, situation, NO_OBSTACLE) == removal
 
 
 def test_no_removal_moves_on_an_observation_with_a_problem() -> None:

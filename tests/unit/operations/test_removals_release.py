@@ -7,7 +7,7 @@ from dataclasses import replace
 from ebbtide.core.operations.removals import absorb_removal, release
 from ebbtide.model.effect import Outcome, OutcomeKind, Uncordon
 from ebbtide.model.node import Ownership
-from ebbtide.model.operation import RemovalState
+from ebbtide.model.operation import NO_OBSTACLE, Obstacle, RemovalCause, RemovalState
 from tests.builders import NOW, make_node, make_nodes, make_removal, make_snapshot
 from tests.unit.operations.builders import (
     TOKEN,
@@ -25,14 +25,15 @@ UNCORDON = Uncordon("a1", "uid-a1", "op", TOKEN)
 
 
 def test_giving_up_keeps_the_reason_and_whether_the_node_is_to_blame() -> None:
-    after = release(make_removal(state=RemovalState.DRAINING), make_situation(), "stuck", blamed=True)
-    assert (after.state, after.reason, after.blamed, after.since) == (
-        RemovalState.RELEASING,
-        "stuck",
-        True,
-        NOW,
+    after = release(
+        make_removal(state=RemovalState.DRAINING),
+        make_situation(),
+        Obstacle(RemovalCause.ABORTED, "stuck"),
+        blamed=True,
     )
-    assert release(after, make_situation(), "another reason") == after
+    assert (after.state, after.blamed, after.since) == (RemovalState.RELEASING, True, NOW)
+    assert after.obstacle == Obstacle(RemovalCause.ABORTED, "stuck")
+    assert release(after, make_situation(), NO_OBSTACLE) == after
 
 
 def test_the_runner_that_sent_the_last_effects_uncordons_at_once() -> None:
@@ -47,7 +48,7 @@ def test_uncordon_on_abort_waits_out_a_stalled_run_that_may_still_evict() -> Non
 
 def test_a_removal_is_released_only_once_our_cordon_is_seen_lifted() -> None:
     after, effects = advance_removal(RELEASING, make_situation(fleet(make_node("a1"))))
-    assert (after.state, after.reason, effects) == (RemovalState.RELEASED, "paused", ())
+    assert (after.state, after.obstacle, effects) == (RemovalState.RELEASED, RELEASING.obstacle, ())
 
 
 def test_a_signature_without_a_cordon_is_cleaned_up_too() -> None:
@@ -58,7 +59,7 @@ def test_a_signature_without_a_cordon_is_cleaned_up_too() -> None:
 def test_crash_between_taint_and_cordon_is_cleaned_up_too() -> None:
     tainted = make_node("a1", owner=Ownership("op", TOKEN, cordoned=False))
     planned = make_removal(fence_token=TOKEN, fence_until=NOW + 60)
-    given_up = release(planned, make_situation(), "paused")
+    given_up = release(planned, make_situation(), Obstacle(RemovalCause.ABORTED, "paused"))
     assert advance_removal(given_up, make_situation(fleet(tainted)))[1] == (UNCORDON,)
     assert advance_removal(given_up, make_situation(fleet(tainted), token=9, now=NOW + 89))[1] == ()
 
@@ -90,6 +91,6 @@ def test_a_cordon_signed_under_another_lease_is_lifted_under_the_token_it_was_si
 def test_an_uncordon_that_is_refused_leaves_the_node_to_whoever_signed_it() -> None:
     refused = Outcome(UNCORDON, OutcomeKind.REFUSED, "signed with a higher token")
     after = absorb_removal(RELEASING, refused, make_situation())
-    assert (after.state, after.reason) == (RemovalState.RELEASED, "signed with a higher token")
+    assert (after.state, after.why) == (RemovalState.RELEASED, RemovalCause.REFUSED)
     draining = replace(RELEASING, state=RemovalState.DRAINING)
     assert absorb_removal(draining, refused, make_situation()) == draining

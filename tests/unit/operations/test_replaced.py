@@ -9,6 +9,7 @@ from ebbtide import narrate
 from ebbtide.core.nodes import gates
 from ebbtide.core.operations import facts, scale_down
 from ebbtide.model.budget import RemovalReason
+from ebbtide.model.check import Gate
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.effect import Evict, Launch, Outcome, OutcomeKind, SoftTaint, Terminate
 from ebbtide.model.events import OperationKind
@@ -268,7 +269,7 @@ def test_a_removal_in_progress_waits_while_much_of_its_pool_is_unwell() -> None:
     operation = replacing(cause=UNHEALTHY, removal=DRAINED)
     after, effects = advanced(operation, seen, REPAIR)
     assert (after.removals[0].state, effects) == (RemovalState.DRAINED, ())
-    assert "2 of 5 workers of pool workers are unwell" in after.removals[0].reason
+    assert after.removals[0].about == Gate.POOL_WELL
 
 
 def test_a_silent_node_may_go_whatever_the_load_is() -> None:

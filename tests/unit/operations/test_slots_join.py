@@ -9,7 +9,7 @@ import pytest
 from ebbtide.core.operations import machine, slots
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Terminate
 from ebbtide.model.node import InstanceState, Node
-from ebbtide.model.operation import RemovalState, SlotState
+from ebbtide.model.operation import RemovalState, SlotCause, SlotState
 from ebbtide.model.snapshot import ClusterView, Snapshot
 from tests.builders import (
     NOW,
@@ -63,7 +63,7 @@ def test_every_step_is_written_even_when_the_node_is_ready_at_first_sight() -> N
 def test_launched_never_joined_is_reclaimed_after_the_join_timeout_and_a_last_grace() -> None:
     after, effects = advance_slot(LAUNCHED, make_situation(seen(), now=LATE))
     assert (after.state, after.since, effects) == (SlotState.RECLAIMING, LATE, ())
-    assert after.reason == "no node 600 s after launch"
+    assert after.why is SlotCause.NO_NODE
     assert advance_slot(after, make_situation(seen(), now=LATE + 59)) == (after, ())
     intent, effects = advance_slot(after, make_situation(seen(), now=LATE + 60))
     assert (intent.state, intent.since, intent.terminated) == (SlotState.TERMINATING, LATE + 60, True)
@@ -84,7 +84,7 @@ def test_joined_but_never_ready_is_reclaimed_once_its_node_is_cordoned_and_settl
     joined = replace(LAUNCHED, state=SlotState.JOINED, node_name="a1")
     unready = seen(make_node("a1", ready=False))
     after, effects = advance_slot(joined, make_situation(unready, now=LATE))
-    assert (after.state, after.reason) == (SlotState.RECLAIMING, "not ready 600 s after launch")
+    assert (after.state, after.why) == (SlotState.RECLAIMING, SlotCause.NOT_READY)
     assert effects == ()
     intent, effects = advance_slot(after, make_situation(unready, now=LATE + 60))
     assert (intent.state, effects) == (SlotState.TERMINATING, ())
@@ -191,7 +191,7 @@ def test_what_cannot_be_reclaimed_does_not_hold_up_all_scaling_for_ever() -> Non
     busy = with_pods(seen(make_node("a1", ready=False)), make_pod("web", node_name="a1"))
     after, effects = advance_slot(RECLAIMING, make_situation(busy, now=NOW + 900))
     assert (after.state, effects) == (SlotState.FAILED, ())
-    assert after.reason == "no node 600 s after launch, and it could not be reclaimed"
+    assert after.why is SlotCause.STUCK
 
 
 def test_what_the_cloud_will_not_terminate_goes_on_as_a_removal() -> None:
@@ -241,7 +241,7 @@ def test_a_reclaimed_slot_waits_for_its_node_object_to_be_deleted_as_well() -> N
 def test_an_instance_that_goes_away_before_it_joined_settles_the_slot(state: InstanceState) -> None:
     after, effects = advance_slot(LAUNCHED, make_situation(seen(None, state)))
     assert (after.state, effects) == (SlotState.RECLAIMED, ())
-    assert after.reason == "the instance went away before it was ready"
+    assert after.why is SlotCause.WENT_AWAY
 
 
 def test_an_instance_that_goes_away_after_it_joined_is_followed_by_way_of_launched() -> None:
@@ -265,7 +265,7 @@ def test_an_instance_is_not_reclaimed_while_a_ready_node_that_came_since_may_be_
     seen = make_snapshot([nobodys], instances=[make_instance("i-a9", key=launched.key)])
     after, effects = advance_slot(launched, make_situation(seen))
     assert (after.state, effects) == (SlotState.LAUNCHED, ())
-    assert after.reason == "a ready node that matches no instance may be this one"
+    assert after.why is SlotCause.STRANGER
     older = replace(seen, cluster=ClusterView((replace(nobodys, created_at=NOW - 700),)))
     assert advance_slot(launched, make_situation(older))[0].state is SlotState.RECLAIMING
 

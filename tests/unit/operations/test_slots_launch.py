@@ -9,7 +9,7 @@ import pytest
 from ebbtide.core.operations.slots import ALLOWED, absorb_slot, check_invariants
 from ebbtide.model.effect import Launch, Outcome, OutcomeKind, Terminate
 from ebbtide.model.node import InstanceState, Market
-from ebbtide.model.operation import Slot, SlotState
+from ebbtide.model.operation import Slot, SlotCause, SlotState
 from tests.builders import (
     NOW,
     make_instance,
@@ -48,7 +48,7 @@ def test_a_reserved_slot_fails_rather_than_exceed_the_maximum() -> None:
     )
     after, effects = advance_slot(slot, situation)
     assert (after.state, effects) == (SlotState.FAILED, ())
-    assert after.reason == "3 nodes with it, max_workers 2"
+    assert after.why is SlotCause.MAXIMUM
 
 
 def test_a_reserved_slot_fails_rather_than_exceed_the_maximum_of_its_pool() -> None:
@@ -59,14 +59,14 @@ def test_a_reserved_slot_fails_rather_than_exceed_the_maximum_of_its_pool() -> N
         slot, make_situation(make_snapshot(NODES), record=record, settings=settings)
     )
     assert (after.state, effects) == (SlotState.FAILED, ())
-    assert after.reason == "3 nodes with it in pool workers, its maximum is 2"
+    assert after.why is SlotCause.MAXIMUM
 
 
 def test_a_reserved_slot_of_a_pool_that_is_no_longer_configured_fails() -> None:
     slot = make_slot(pool="old")
     after, effects = advance_slot(slot, make_situation(make_snapshot(NODES)))
     assert (after.state, effects) == (SlotState.FAILED, ())
-    assert "'old' is no longer configured" in after.reason
+    assert after.why is SlotCause.NO_POOL
 
 
 def test_a_slot_does_nothing_on_an_observation_with_a_problem() -> None:
@@ -105,14 +105,14 @@ def test_crash_between_launch_and_record_finds_the_instance_by_its_key() -> None
 
 def test_a_launch_without_a_definite_answer_is_given_up_after_its_timeout() -> None:
     after, effects = advance_slot(LAUNCHING, make_situation(make_snapshot(NODES), now=NOW + 300))
-    assert (after.state, after.reason) == (SlotState.FAILED, "the cloud gave no definite answer")
+    assert (after.state, after.why) == (SlotState.FAILED, SlotCause.NO_ANSWER)
     assert effects == ()
 
 
 def test_an_answered_launch_records_its_instance_and_starts_the_join_clock() -> None:
-    after = answer(replace(LAUNCHING, reason="throttled"), OutcomeKind.DONE)
+    after = answer(replace(LAUNCHING, reason="throttled", why=SlotCause.NO_ANSWER), OutcomeKind.DONE)
     assert (after.state, after.instance_id, after.since) == (SlotState.LAUNCHED, "i-new", NOW + 5)
-    assert after.reason == ""
+    assert (after.reason, after.why) == ("", SlotCause.NONE)
 
 
 def test_an_answer_without_an_instance_teaches_nothing() -> None:
@@ -123,7 +123,7 @@ def test_an_answer_without_an_instance_teaches_nothing() -> None:
 
 @pytest.mark.parametrize("kind", [OutcomeKind.UNKNOWN, OutcomeKind.LATER, OutcomeKind.SKIPPED])
 def test_only_a_definite_answer_changes_the_offer(kind: OutcomeKind) -> None:
-    assert answer(LAUNCHING, kind, "later") == replace(LAUNCHING, reason="later")
+    assert answer(LAUNCHING, kind, "later") == replace(LAUNCHING, reason="later", why=SlotCause.NO_ANSWER)
 
 
 def test_no_capacity_reserves_the_next_zone_under_another_key() -> None:
@@ -147,7 +147,7 @@ def test_on_demand_is_asked_for_only_after_spot_was_refused_in_every_zone() -> N
         "b/on-demand/small",
         "a/spot/large",
     ]
-    assert (slot.key, slot.reason) == ("op-0r8", "no capacity anywhere: none")
+    assert (slot.key, slot.why) == ("op-0r8", SlotCause.NO_CAPACITY)
 
 
 def test_keys_of_successive_offers_differ_even_where_the_first_holds_the_letter_r() -> None:
@@ -160,7 +160,7 @@ def test_keys_of_successive_offers_differ_even_where_the_first_holds_the_letter_
 
 def test_a_refused_launch_fails_the_slot() -> None:
     after = answer(LAUNCHING, OutcomeKind.REFUSED, "no such type")
-    assert (after.state, after.reason) == (SlotState.FAILED, "no such type")
+    assert (after.state, after.why) == (SlotState.FAILED, SlotCause.REFUSED)
 
 
 def test_an_answer_to_another_slot_or_to_another_effect_is_not_taken() -> None:

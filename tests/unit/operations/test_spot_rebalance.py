@@ -9,9 +9,10 @@ import pytest
 
 from ebbtide.core.operations import spot
 from ebbtide.core.operations.situation import Situation
+from ebbtide.model.check import Gate
 from ebbtide.model.effect import Cordon, Effect, SoftTaint, Terminate
 from ebbtide.model.node import InstanceState, Ownership
-from ebbtide.model.operation import RemovalState, SlotState, Spot, SpotEnd, SpotKind
+from ebbtide.model.operation import AbortCause, RemovalState, SlotState, Spot, SpotEnd, SpotKind
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
@@ -89,7 +90,7 @@ def test_a_gate_that_fails_when_terminating_is_entered_gives_the_node_back() -> 
     after, _ = advance(work, fleet(cordoned("a1", ID), "b1"), worker_count=2)
     assert after.removal is not None
     assert after.removal.state is RemovalState.RELEASING
-    assert "min_workers" in after.removal.reason
+    assert after.removal.about == Gate.MINIMUM_KEPT
 
 
 @pytest.mark.parametrize(
@@ -132,7 +133,7 @@ def test_pausing_gives_the_node_back() -> None:
     work = recommended(slot=READY, removal=make_removal(state=RemovalState.DRAINING))
     after, _ = advance(work, fleet(cordoned("a1", ID)), paused=True)
     assert after.removal is not None
-    assert (after.removal.state, after.removal.reason) == (RemovalState.RELEASING, "removals were paused")
+    assert (after.removal.state, after.removal.about) == (RemovalState.RELEASING, AbortCause.PAUSED)
 
 
 def test_a_node_is_not_kept_cordoned_for_ever_for_a_recommendation() -> None:
@@ -143,7 +144,7 @@ def test_a_node_is_not_kept_cordoned_for_ever_for_a_recommendation() -> None:
     assert waiting.removal.state is RemovalState.DRAINED
     after, _ = advance(work, fleet(cordoned("a1", ID)), now=LAPSE + 900, **sick)
     assert after.removal is not None
-    assert (after.removal.state, after.removal.reason) == (RemovalState.RELEASING, "it took too long")
+    assert (after.removal.state, after.removal.about) == (RemovalState.RELEASING, AbortCause.TOO_LONG)
 
 
 def test_what_is_terminating_is_not_given_back_however_long_it_takes() -> None:

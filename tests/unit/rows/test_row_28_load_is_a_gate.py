@@ -8,9 +8,10 @@ import pytest
 
 from ebbtide.core.nodes import gates
 from ebbtide.core.operations import scale_down
+from ebbtide.model.check import Gate
 from ebbtide.model.effect import Terminate
 from ebbtide.model.node import Node
-from ebbtide.model.operation import RemovalState
+from ebbtide.model.operation import AbortCause, RemovalState
 from ebbtide.model.pod import PodPhase
 from ebbtide.model.snapshot import Reading, Snapshot
 from tests.builders import (
@@ -40,16 +41,17 @@ def at(cpu: float | None, *, seen: Snapshot | None = None) -> Snapshot:
 
 
 def advanced(snapshot: Snapshot, state: RemovalState = DRAINED) -> tuple[RemovalState, str, bool]:
+    """Its state, the check or the cause of the abort that holds it, and whether it was terminated."""
     operation = make_scale_down(replace(DONE, state=state, drain_deadline=NOW + 300))
     step = scale_down.advance(operation, make_situation(snapshot, record=with_work(operation)))
     removal = step.state.removals[0]
     terminated = any(isinstance(effect, Terminate) for effect in step.effects)
-    return removal.state, removal.reason, terminated
+    return removal.state, removal.about, terminated
 
 
 @pytest.mark.parametrize("state", [RemovalState.PLANNED, DRAINING, DRAINED])
 def test_a_scale_down_is_released_when_cpu_is_above_cpu_up(state: RemovalState) -> None:
-    assert advanced(at(0.95), state) == (RELEASING, "CPU 0.95 is above cpu_up 0.70", False)
+    assert advanced(at(0.95), state) == (RELEASING, AbortCause.LOAD, False)
 
 
 def test_cpu_at_cpu_up_is_not_above_it() -> None:
@@ -66,24 +68,24 @@ def test_load_does_not_bring_back_a_node_that_could_not_take_any_of_it() -> None
 
 
 @pytest.mark.parametrize(
-    ("cpu", "state", "reason"),
+    ("cpu", "state", "why"),
     [
         (0.52, TERMINATING, ""),
-        (0.53, RELEASING, "CPU would be 0.71 on 3 workers, cpu_up is 0.70"),
-        (None, DRAINED, "CPU is unknown: no answer"),
+        (0.53, RELEASING, AbortCause.LOAD),
+        (None, DRAINED, Gate.CPU_KNOWN),
     ],
 )
 def test_the_write_that_enters_terminating_asks_that_the_rest_can_carry_the_load(
-    cpu: float | None, state: RemovalState, reason: str
+    cpu: float | None, state: RemovalState, why: str
 ) -> None:
     """Four Ready workers at 0.53 are three at 0.71; unknown is not idle, and is waited for."""
-    assert advanced(at(cpu)) == (state, reason, state is TERMINATING)
+    assert advanced(at(cpu)) == (state, why, state is TERMINATING)
 
 
 def test_a_pod_that_is_pending_by_then_is_waited_for() -> None:
     pending = make_pod("new", phase=PodPhase.PENDING, node_name="")
     seen = with_pods(fleet(cordoned()), pending)
-    assert advanced(at(0.1, seen=seen)) == (DRAINED, "1 pod is pending, default/new first", False)
+    assert advanced(at(0.1, seen=seen)) == (DRAINED, Gate.NO_POD_PENDING, False)
 
 
 def test_a_node_that_consolidation_found_empty_may_go_although_the_cpu_is_unknown() -> None:

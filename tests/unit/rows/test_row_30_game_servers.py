@@ -10,7 +10,7 @@ from ebbtide.core.consolidation.game_servers import PLAN, PLAYERS, STATUS, UNKNO
 from ebbtide.core.nodes.drain import Disruptions, DrainReason, Treatment, judge
 from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.model.effect import Evict
-from ebbtide.model.operation import RemovalState, SpotKind
+from ebbtide.model.operation import RemovalCause, RemovalState, SpotKind
 from ebbtide.model.pod import Pod
 from tests.builders import (
     NOW,
@@ -87,7 +87,7 @@ def test_a_player_that_joins_in_the_middle_of_a_drain_stops_it() -> None:
     joined = replace(seen, players=(("default/mc-0", 1),))
     after, effects = advance_removal(after, make_situation(joined))
     assert (after.state, effects) == (RemovalState.PLANNED, ())
-    assert after.reason == "default/mc-0 has 1 players; only what has 0 is moved"
+    assert (after.why, after.about) == (RemovalCause.POD_BLOCKS, "default/mc-0")
 
 
 @pytest.mark.parametrize(("kind", "evicted"), [(SpotKind.INTERRUPTION, 1), (SpotKind.REBALANCE, 0)])

@@ -23,6 +23,7 @@ from ebbtide.core.consolidation.game_servers import why_not_movable
 from ebbtide.core.labels import matches
 from ebbtide.model.effect import Evict
 from ebbtide.model.node import Node
+from ebbtide.model.operation import NO_OBSTACLE, Obstacle, RemovalCause
 from ebbtide.model.pod import Budget, Pod
 from ebbtide.model.settings import Settings
 
@@ -184,6 +185,14 @@ class Disruptions:
         return Judgement(pod, Treatment.EVICT, DrainReason.MOVABLE, f"{pod.full_name} has not left yet")
 
 
+IN_THE_WAY = {
+    Treatment.BLOCK: RemovalCause.POD_BLOCKS,
+    Treatment.WAIT: RemovalCause.POD_WAITS,
+    Treatment.EVICT: RemovalCause.POD_LEAVES,
+}
+"""The worst first."""
+
+
 @dataclass(frozen=True, slots=True)
 class DrainPlan:
     judgements: tuple[Judgement, ...]
@@ -198,28 +207,28 @@ class DrainPlan:
         return not self.attached and all(j.treatment is Treatment.SKIP for j in self.judgements)
 
     @property
-    def obstacle(self) -> str:
-        """What stands in the way, worst first; empty when nothing does."""
-        for treatment in (Treatment.BLOCK, Treatment.WAIT, Treatment.EVICT):
+    def obstacle(self) -> Obstacle:
+        """What stands in the way, worst first."""
+        for treatment, cause in IN_THE_WAY.items():
             for judgement in self.treated(treatment):
-                return judgement.says
-        return f"volume {self.attached[0]} is still attached" if self.attached else ""
+                return Obstacle(cause, judgement.says, judgement.pod.full_name)
+        for volume in self.attached:
+            return Obstacle(RemovalCause.VOLUME, f"volume {volume} is still attached", volume)
+        return NO_OBSTACLE
 
-    def obstacle_after(self, said: str) -> str:
+    def obstacle_after(self, last: Obstacle) -> Obstacle:
         """The obstacle, with what the API server answered to an eviction where only that is known: the server
         counts budgets at the moment it is asked, and knows more than the list that was read before."""
         only_asked = not self.treated(Treatment.BLOCK) and not self.treated(Treatment.WAIT)
         for judgement in self.treated(Treatment.EVICT) if only_asked else ():
-            if said.startswith(f"{judgement.pod.full_name} {PUT_OFF}"):
-                return said
+            if (last.cause, last.about) == (RemovalCause.PUT_OFF, judgement.pod.full_name):
+                return last
         return self.obstacle
 
 
-PUT_OFF = "was not evicted:"
-
-
-def put_off(effect: Evict, detail: str) -> str:
-    return f"{effect.namespace}/{effect.name} {PUT_OFF} {detail}"
+def put_off(effect: Evict, detail: str) -> Obstacle:
+    pod = f"{effect.namespace}/{effect.name}"
+    return Obstacle(RemovalCause.PUT_OFF, f"{pod} was not evicted: {detail}", pod)
 
 
 Players = Mapping[str, int]

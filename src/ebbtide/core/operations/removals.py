@@ -37,7 +37,7 @@ from ebbtide.model.effect import (
     Uncordon,
 )
 from ebbtide.model.node import InstanceState, Node
-from ebbtide.model.operation import Removal, RemovalState
+from ebbtide.model.operation import NO_OBSTACLE, Obstacle, Removal, RemovalCause, RemovalState
 from ebbtide.model.settings import Settings
 
 Advance = tuple[Removal, tuple[Effect, ...]]
@@ -91,7 +91,8 @@ def advance_removal(
     # Crash table: set-aside-crash.
     if removal.state is RemovalState.TERMINATING and _takes_too_long(removal, situation):
         # Nothing may wait for a machine that a person has to free: the record keeps it, others go on.
-        why = removal.reason or f"not gone after {situation.settings.stuck_seconds} s"
+        late = Obstacle(RemovalCause.NOT_GONE, f"not gone after {situation.settings.stuck_seconds} s")
+        why = removal.obstacle if removal.reason else late
         return _to(removal, RemovalState.SET_ASIDE, situation, why), ()
     if not _alive(removal, situation):
         return removal, ()
@@ -100,7 +101,7 @@ def advance_removal(
             return _planned(removal, node, operation_id, situation)
         case RemovalState.DRAINING | RemovalState.DRAINED:
             if node is None:
-                end = RemovalState.RELEASING, "its node left the cluster"
+                end = RemovalState.RELEASING, Obstacle(RemovalCause.NO_NODE, "its node left the cluster")
                 return _out_of_sight(removal, operation_id, situation, *end), ()
             go_on = _draining if removal.state is RemovalState.DRAINING else _drained
             return go_on(removal, node, operation_id, situation, disruptions)
@@ -149,7 +150,7 @@ def _takes_too_long(removal: Removal, situation: Situation) -> bool:
 
 def _planned(removal: Removal, node: Node | None, operation_id: str, situation: Situation) -> Advance:
     if node is None:
-        end = RemovalState.RELEASED, "its node is not in the cluster"
+        end = RemovalState.RELEASED, Obstacle(RemovalCause.NO_NODE, "its node is not in the cluster")
         return _out_of_sight(removal, operation_id, situation, *end), ()
     hurried = situation.notice_for(removal.instance_id) is not None
     if situation.now < removal.retry_at and not hurried:
@@ -205,30 +206,32 @@ def _draining(
         if situation.now >= removal.drain_deadline and not _cloud_is_reclaiming(
             removal, operation_id, situation
         ):
-            return _attempt_failed(removal, situation, "the node could not be cordoned"), ()
+            why = Obstacle(RemovalCause.NOT_CORDONED, "the node could not be cordoned")
+            return _attempt_failed(removal, situation, why), ()
         return _fenced(removal, situation), (_cordon(removal, node, operation_id, situation),)
     plan = _plan(removal, node, situation, disruptions)
     if plan.drained:
         return _to(removal, RemovalState.DRAINED, situation), ()
     blocked = plan.treated(Treatment.BLOCK)
     if blocked and not hurried:
-        return _attempt_failed(removal, situation, blocked[0].says), ()
+        return _attempt_failed(removal, situation, plan.obstacle), ()
     if situation.now >= removal.drain_deadline and not hurried:
         seconds = situation.settings.drain_timeout_seconds
-        obstacle = plan.obstacle_after(removal.reason)
-        return _attempt_failed(removal, situation, f"not drained within {a_while(seconds)}: {obstacle}"), ()
+        last = plan.obstacle_after(removal.obstacle)
+        says = f"not drained within {a_while(seconds)}: {last.says}"
+        return _attempt_failed(removal, situation, Obstacle(RemovalCause.TOO_LONG, says, last.about)), ()
     return _evict(removal, plan, situation)
 
 
 def _out_of_sight(
-    removal: Removal, operation_id: str, situation: Situation, end: RemovalState, reason: str
+    removal: Removal, operation_id: str, situation: Situation, end: RemovalState, why: Obstacle
 ) -> Removal:
     """Its Node object is not listed. One that the cloud is taking by itself may be shown again, or join
     again, with pods on it: that is waited for until the cloud has taken it, or did not."""
     return (
         removal
         if _cloud_is_reclaiming(removal, operation_id, situation)
-        else _to(removal, end, situation, reason)
+        else _to(removal, end, situation, why)
     )
 
 
@@ -272,8 +275,7 @@ def _evict(removal: Removal, plan: DrainPlan, situation: Situation) -> Advance:
     if effects:
         removal = _fenced(removal, situation)
     # What the API server said about an eviction is kept until something else stands in the way.
-    asked = plan.obstacle_after(removal.reason)
-    return replace(removal, reason=asked), effects
+    return _with(removal, plan.obstacle_after(removal.obstacle)), effects
 
 
 def _fenced(removal: Removal, situation: Situation) -> Removal:
@@ -282,11 +284,11 @@ def _fenced(removal: Removal, situation: Situation) -> Removal:
     return replace(removal, fence_token=situation.lease.token, fence_until=situation.effects_until)
 
 
-def _attempt_failed(removal: Removal, situation: Situation, reason: str) -> Removal:
+def _attempt_failed(removal: Removal, situation: Situation, why: Obstacle) -> Removal:
     if removal.attempts >= situation.settings.drain_attempts:
-        return replace(_to(removal, RemovalState.RELEASING, situation, reason), blamed=True)
+        return replace(_to(removal, RemovalState.RELEASING, situation, why), blamed=True)
     retry_at = situation.now + situation.settings.drain_retry_seconds
-    return replace(_to(removal, RemovalState.PLANNED, situation, reason), retry_at=retry_at)
+    return replace(_to(removal, RemovalState.PLANNED, situation, why), retry_at=retry_at)
 
 
 def _drained(
@@ -307,12 +309,13 @@ def _drained(
     failed = may_terminate(removal, situation.snapshot, situation.record, situation.settings)
     if failed is None:
         irrevocable = replace(
-            _to(removal, RemovalState.TERMINATING, situation, removal.reason), terminated=True
+            _to(removal, RemovalState.TERMINATING, situation, removal.obstacle), terminated=True
         )
         return irrevocable, (_terminate(irrevocable, node, operation_id, situation.now),)
+    held = Obstacle(RemovalCause.CHECK, failed.says, failed.name)
     if failed.name in TRANSIENT or hurried:
-        return replace(removal, reason=failed.says), ()
-    return _to(removal, RemovalState.RELEASING, situation, failed.says), ()
+        return _with(removal, held), ()
+    return _to(removal, RemovalState.RELEASING, situation, held), ()
 
 
 def _terminate(removal: Removal, node: Node | None, operation_id: str, now: int) -> Terminate:
@@ -338,12 +341,12 @@ def _terminating(
     return removal, (_terminate(removal, node, operation_id, situation.now),)
 
 
-def release(removal: Removal, situation: Situation, reason: str, blamed: bool = False) -> Removal:
+def release(removal: Removal, situation: Situation, why: Obstacle, blamed: bool = False) -> Removal:
     """Give a removal up, unless it is irrevocable or settled."""
     # Crash table: demand-returns.
     if removal.settled or removal.state in (RemovalState.TERMINATING, RemovalState.RELEASING):
         return removal
-    return replace(_to(removal, RemovalState.RELEASING, situation, reason), blamed=blamed)
+    return replace(_to(removal, RemovalState.RELEASING, situation, why), blamed=blamed)
 
 
 IN_THE_WAY = {
@@ -369,30 +372,31 @@ def _releasing(removal: Removal, node: Node | None, operation_id: str, situation
         return removal, ()
     # Crash table: cordon-crash.
     if node is None or node.owner is None or not signed_by(node, operation_id):
-        return _to(removal, RemovalState.RELEASED, situation, removal.reason), ()
+        return _to(removal, RemovalState.RELEASED, situation, removal.obstacle), ()
     return removal, (Uncordon(node.name, node.uid, operation_id, node.owner.token),)
 
 
 def absorb_removal(removal: Removal, outcome: Outcome, situation: Situation) -> Removal:
     """Take in what cannot be learned by looking: refused taints, cordons, evictions, accepted terminates."""
     refused = outcome.kind is OutcomeKind.REFUSED
+    told = Obstacle(RemovalCause.REFUSED, outcome.detail)
     match outcome.effect:
         case SoftTaint(node_uid=uid) if refused and uid == removal.node_uid:
             if removal.state is RemovalState.PLANNED and situation.notice_for(removal.instance_id) is None:
-                return replace(_to(removal, RemovalState.RELEASING, situation, outcome.detail), blamed=True)
+                return replace(_to(removal, RemovalState.RELEASING, situation, told), blamed=True)
         case Cordon(node_uid=uid) if refused and uid == removal.node_uid:
             if removal.state is RemovalState.DRAINING and situation.notice_for(removal.instance_id) is None:
-                return replace(_to(removal, RemovalState.RELEASING, situation, outcome.detail), blamed=True)
+                return replace(_to(removal, RemovalState.RELEASING, situation, told), blamed=True)
         case Uncordon(node_uid=uid) if refused and uid == removal.node_uid:
             if removal.state is RemovalState.RELEASING:
                 # Another signed it since: it is theirs, and must not hold this operation open.
-                return _to(removal, RemovalState.RELEASED, situation, outcome.detail)
+                return _to(removal, RemovalState.RELEASED, situation, told)
         case Evict(node_name=name) if name == removal.node_name and removal.state is RemovalState.DRAINING:
             return _told(removal, outcome, situation)
         case Terminate(instance_id=instance_id) if instance_id == removal.instance_id:
             if outcome.kind is OutcomeKind.DONE:
                 retry_at = situation.now + situation.settings.request_timeout_seconds
-                return replace(removal, retry_at=retry_at, refused_since=0, reason="")
+                return replace(_with(removal, NO_OBSTACLE), retry_at=retry_at, refused_since=0)
             if refused and removal.state is RemovalState.TERMINATING:
                 return _refused(removal, situation, outcome.detail)
         case _:
@@ -404,20 +408,25 @@ def _told(removal: Removal, outcome: Outcome, situation: Situation) -> Removal:
     """What the API server answered to an eviction: a refusal ends the attempt, "later" is an obstacle."""
     hurried = situation.notice_for(removal.instance_id) is not None
     if outcome.kind is OutcomeKind.REFUSED and not hurried:
-        return _attempt_failed(removal, situation, outcome.detail)
+        return _attempt_failed(removal, situation, Obstacle(RemovalCause.REFUSED, outcome.detail))
     if outcome.kind is OutcomeKind.LATER and isinstance(outcome.effect, Evict):
-        return replace(removal, reason=put_off(outcome.effect, outcome.detail))
+        return _with(removal, put_off(outcome.effect, outcome.detail))
     return removal
 
 
 def _refused(removal: Removal, situation: Situation, detail: str) -> Removal:
     """The cloud gave a definite no. It is asked again with every tick, and set aside when that lasts; one
     that was set aside before is set aside again at once."""
-    since, reason = removal.refused_since or situation.now, f"the cloud refuses to terminate it: {detail}"
-    told = replace(removal, refused_since=since, reason=reason)
+    since = removal.refused_since or situation.now
+    why = Obstacle(RemovalCause.CLOUD_REFUSES, f"the cloud refuses to terminate it: {detail}")
+    told = replace(_with(removal, why), refused_since=since)
     lasts = situation.now - since >= situation.settings.stuck_seconds
-    return _to(told, RemovalState.SET_ASIDE, situation, reason) if lasts else told
+    return _to(told, RemovalState.SET_ASIDE, situation, why) if lasts else told
 
 
-def _to(removal: Removal, state: RemovalState, situation: Situation, reason: str = "") -> Removal:
-    return replace(removal, state=state, since=situation.now, reason=reason)
+def _to(removal: Removal, state: RemovalState, situation: Situation, why: Obstacle = NO_OBSTACLE) -> Removal:
+    return replace(_with(removal, why), state=state, since=situation.now)
+
+
+def _with(removal: Removal, why: Obstacle) -> Removal:
+    return replace(removal, reason=why.says, why=why.cause, about=why.about)

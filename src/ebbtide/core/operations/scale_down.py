@@ -37,10 +37,13 @@ from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Effect, Outcome
 from ebbtide.model.operation import (
     AbortCause,
+    Obstacle,
     Removal,
+    RemovalCause,
     RemovalState,
     ScaleDown,
     Slot,
+    SlotCause,
     SlotState,
     Stop,
 )
@@ -117,7 +120,7 @@ def _abort_if_needed(operation: ScaleDown, situation: Situation) -> ScaleDown:
     released = tuple(
         removal
         if situation.notice_for(removal.instance_id)
-        else removals.release(removal, situation, _with_obstacle(abort, removal), abort.blamed)
+        else removals.release(removal, situation, _obstacle(abort, removal), abort.blamed)
         for removal in operation.removals
     )
     held = next((removal for removal in operation.removals if removal.state in REVOCABLE), None)
@@ -136,7 +139,11 @@ def _without(slot: Slot, reason: str) -> Slot:
     """What was not asked of the cloud is not asked for any more."""
     if slot.state is not SlotState.RESERVED:
         return slot
-    return replace(slot, state=SlotState.FAILED, reason=reason)
+    return replace(slot, state=SlotState.FAILED, reason=reason, why=SlotCause.ABORTED)
+
+
+def _obstacle(abort: Abort, removal: Removal) -> Obstacle:
+    return Obstacle(RemovalCause.ABORTED, _with_obstacle(abort, removal), abort.stop.cause.value)
 
 
 def _with_obstacle(abort: Abort, removal: Removal) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from ebbtide.core.nodes import capacity
-from ebbtide.model.operation import Removal, RemovalState, Slot, SlotState, Spot, SpotKind
+from ebbtide.model.operation import Removal, RemovalCause, RemovalState, Slot, SlotState, Spot, SpotKind
 from ebbtide.model.pool import Pool
 from ebbtide.model.record import CapacityBackoff, DrainBackoff, Lease, Record, Refused
 from ebbtide.model.settings import Settings
@@ -88,6 +88,7 @@ def handed_over(slots: Iterable[Slot], operation_id: str, now: int) -> tuple[Ref
                 since=now,
                 terminated=True,
                 reason=slot.reason,
+                why=RemovalCause.NOT_GONE,
             ),
             now,
         )

@@ -32,7 +32,7 @@ from ebbtide.core.nodes.offers import next_offer, offer_name
 from ebbtide.core.operations.situation import Situation
 from ebbtide.model.effect import Cordon, DeleteNode, Effect, Evict, Launch, Outcome, OutcomeKind, Terminate
 from ebbtide.model.node import Instance, InstanceState, Node
-from ebbtide.model.operation import Slot, SlotState
+from ebbtide.model.operation import Slot, SlotCause, SlotState
 from ebbtide.model.settings import Settings
 
 Advance = tuple[Slot, tuple[Effect, ...]]
@@ -94,19 +94,18 @@ def _reserved(slot: Slot, operation_id: str, situation: Situation) -> Advance:
     count = situation.total()
     pool = settings.pool_named(slot.pool)
     if pool is None:
-        return _settled(
-            slot, SlotState.FAILED, f"pool {slot.pool!r} is no longer configured", situation.now
-        ), ()
+        says = f"pool {slot.pool!r} is no longer configured"
+        return _failed(slot, SlotCause.NO_POOL, says, situation.now), ()
     if count > settings.max_workers:
-        reason = f"{count} nodes with it, max_workers {settings.max_workers}"
-        return _settled(slot, SlotState.FAILED, reason, situation.now), ()
+        says = f"{count} nodes with it, max_workers {settings.max_workers}"
+        return _failed(slot, SlotCause.MAXIMUM, says, situation.now), ()
     in_pool = situation.total(pool.name)
     if pool.max_workers is not None and in_pool > pool.max_workers:
-        reason = f"{in_pool} nodes with it in pool {pool.name}, its maximum is {pool.max_workers}"
-        return _settled(slot, SlotState.FAILED, reason, situation.now), ()
+        says = f"{in_pool} nodes with it in pool {pool.name}, its maximum is {pool.max_workers}"
+        return _failed(slot, SlotCause.MAXIMUM, says, situation.now), ()
     over = situation.why_over_limits(pool)
     if over:
-        return _settled(slot, SlotState.FAILED, over, situation.now), ()
+        return _failed(slot, SlotCause.MAXIMUM, over, situation.now), ()
     asked = replace(slot, state=SlotState.LAUNCHING, since=situation.now)
     return asked, (Launch(asked, operation_id),)
 
@@ -117,39 +116,43 @@ def _launching(slot: Slot, operation_id: str, situation: Situation) -> Advance:
     if found is not None:
         return _launched(slot, found, situation.now), ()
     if situation.now - slot.since >= situation.settings.launch_timeout_seconds:
-        return _settled(slot, SlotState.FAILED, "the cloud gave no definite answer", situation.now), ()
+        return _failed(slot, SlotCause.NO_ANSWER, "the cloud gave no definite answer", situation.now), ()
     return slot, (Launch(slot, operation_id),)
 
 
 def _launched(slot: Slot, instance: Instance, now: int) -> Slot:
-    return replace(slot, state=SlotState.LAUNCHED, since=now, instance_id=instance.id, reason="")
+    known = replace(slot, state=SlotState.LAUNCHED, since=now, instance_id=instance.id)
+    return replace(known, reason="", why=SlotCause.NONE)
 
 
 def _joining(slot: Slot, situation: Situation) -> Advance:
     node = situation.snapshot.node_of.get(slot.instance_id)
     instance = situation.snapshot.instance_with_id.get(slot.instance_id)
     if instance is not None and not instance.alive:
-        return gone(slot, situation, "the instance went away before it was ready")
+        says = "the instance went away before it was ready"
+        return gone(slot, situation, says, SlotCause.WENT_AWAY)
     if node is not None and node.ready:
         # JOINED is written even when both are seen at once, so the log shows each step.
         if slot.state is SlotState.JOINED:
             ready = replace(slot, node_name=node.name)
-            return _settled(ready, SlotState.READY, slot.reason, situation.now), ()
+            return replace(ready, state=SlotState.READY, since=situation.now), ()
         return replace(slot, state=SlotState.JOINED, node_name=node.name), ()
     if node is None and may_be_there(slot.since, situation):
-        return replace(slot, reason="a ready node that matches no instance may be this one"), ()
+        says = "a ready node that matches no instance may be this one"
+        return replace(slot, reason=says, why=SlotCause.STRANGER), ()
     # Crash table: never-joined.
     if situation.now - slot.since >= situation.settings.join_timeout_seconds:
         waited = situation.settings.join_timeout_seconds
         reason = f"{'not ready' if node else 'no node'} {waited} s after launch"
-        return replace(slot, state=SlotState.RECLAIMING, since=situation.now, reason=reason), ()
+        late = replace(slot, reason=reason, why=SlotCause.NOT_READY if node else SlotCause.NO_NODE)
+        return replace(late, state=SlotState.RECLAIMING, since=situation.now), ()
     if node is not None:
         return replace(slot, state=SlotState.JOINED, node_name=node.name), ()
     return (replace(slot, state=SlotState.LAUNCHED) if slot.state is SlotState.JOINED else slot), ()
 
 
-def _settled(slot: Slot, state: SlotState, reason: str, now: int) -> Slot:
-    return replace(slot, state=state, reason=reason, since=now)
+def _failed(slot: Slot, why: SlotCause, reason: str, now: int) -> Slot:
+    return replace(slot, state=SlotState.FAILED, reason=reason, since=now, why=why)
 
 
 def absorb_slot(slot: Slot, outcome: Outcome, settings: Settings, now: int) -> Slot:
@@ -164,9 +167,9 @@ def absorb_slot(slot: Slot, outcome: Outcome, settings: Settings, now: int) -> S
         case OutcomeKind.NO_CAPACITY:
             return _try_next(slot, outcome.detail, settings, now)
         case OutcomeKind.REFUSED:
-            return _settled(slot, SlotState.FAILED, outcome.detail, now)
+            return _failed(slot, SlotCause.REFUSED, outcome.detail, now)
         case OutcomeKind.UNKNOWN | OutcomeKind.LATER | OutcomeKind.CHANGED | OutcomeKind.SKIPPED:
-            return replace(slot, reason=outcome.detail)
+            return replace(slot, reason=outcome.detail, why=SlotCause.NO_ANSWER)
         case _:
             assert_never(outcome.kind)
 
@@ -174,10 +177,11 @@ def absorb_slot(slot: Slot, outcome: Outcome, settings: Settings, now: int) -> S
 def _try_next(slot: Slot, detail: str, settings: Settings, now: int) -> Slot:
     refused = (*slot.refused, offer_name(slot.zone, slot.market, slot.instance_type))
     base = slot.key.rpartition("r")[0] if slot.refused else slot.key
-    changed = replace(slot, refused=refused, key=f"{base}r{len(refused)}", reason=detail)
+    told = replace(slot, why=SlotCause.NO_CAPACITY)
+    changed = replace(told, refused=refused, key=f"{base}r{len(refused)}", reason=detail)
     offer = next_offer(changed, settings)
     if offer is None:
-        return _settled(changed, SlotState.FAILED, f"no capacity anywhere: {detail}", now)
+        return _failed(changed, SlotCause.NO_CAPACITY, f"no capacity anywhere: {detail}", now)
     zone, market, type_name = offer
     return replace(changed, state=SlotState.RESERVED, zone=zone, market=market, instance_type=type_name)
 
@@ -192,16 +196,17 @@ def reclaim(slot: Slot, situation: Situation) -> Advance:
     node = situation.snapshot.node_of.get(slot.instance_id)
     instance = situation.snapshot.instance_with_id.get(slot.instance_id)
     if instance is not None and not instance.alive:
-        return gone(slot, situation, slot.reason)
+        return gone(slot, situation)
     if instance is None:
         missing = situation.now - slot.since >= situation.settings.gone_grace_seconds
-        return gone(slot, situation, slot.reason) if missing else (slot, ())
+        return gone(slot, situation) if missing else (slot, ())
     if node is not None and node.ready:
-        return replace(slot, state=SlotState.READY, node_name=node.name, reason="", since=situation.now), ()
+        ready = replace(slot, state=SlotState.READY, node_name=node.name, since=situation.now)
+        return replace(ready, reason="", why=SlotCause.NONE), ()
     waited = situation.now - slot.since
     if waited >= situation.settings.stuck_seconds:
         reason = f"{slot.reason}, and it could not be reclaimed"
-        return replace(slot, state=SlotState.FAILED, reason=reason, since=situation.now), ()
+        return _failed(slot, SlotCause.STUCK, reason, situation.now), ()
     if _why_not_yet(slot, node, instance, situation):
         return slot, ()
     # No terminate with this write: after it the machine is looked for once more.
@@ -223,7 +228,7 @@ def _why_not_yet(slot: Slot, node: Node | None, instance: Instance, situation: S
         return (
             "a node that matches no instance may be its own" if may_be_there(launched_at, situation) else ""
         )
-    return _drain(node, situation).obstacle
+    return _drain(node, situation).obstacle.says
 
 
 def terminate(slot: Slot, operation_id: str, situation: Situation) -> Advance:
@@ -232,11 +237,11 @@ def terminate(slot: Slot, operation_id: str, situation: Situation) -> Advance:
         return _unlisted(slot, situation)
     slot = replace(slot, missing_since=0)
     if not instance.alive:
-        return gone(slot, situation, slot.reason)
+        return gone(slot, situation)
     if situation.now - slot.since >= situation.settings.stuck_seconds:
         # It goes on as a removal: launches must not wait for a cloud that refuses to terminate it.
         reason = f"{slot.reason}, and it could not be terminated: its removal goes on"
-        return replace(slot, state=SlotState.FAILED, reason=reason, since=situation.now), ()
+        return _failed(slot, SlotCause.STUCK, reason, situation.now), ()
     node = situation.snapshot.node_of.get(slot.instance_id)
     if node is not None:
         return _joined_too_late(slot, node, operation_id, situation)
@@ -255,7 +260,7 @@ def _unlisted(slot: Slot, situation: Situation) -> Advance:
     # Crash table: describe-lags.
     if ready or situation.now - slot.missing_since < situation.settings.gone_grace_seconds:
         return slot, ()
-    return gone(slot, situation, slot.reason)
+    return gone(slot, situation)
 
 
 def _joined_too_late(slot: Slot, node: Node, operation_id: str, situation: Situation) -> Advance:
@@ -285,7 +290,7 @@ def _evictions(plan: DrainPlan) -> tuple[Evict, ...]:
     return tuple(Evict(p.namespace, p.name, p.uid, p.node_name, p.grace_seconds) for p in pods)
 
 
-def gone(slot: Slot, situation: Situation, reason: str) -> Advance:
+def gone(slot: Slot, situation: Situation, reason: str = "", why: SlotCause = SlotCause.NONE) -> Advance:
     """Settle once the Node object, if it ever joined, is gone as well."""
     node = situation.snapshot.node_of.get(slot.instance_id)
     if node is not None:
@@ -295,4 +300,5 @@ def gone(slot: Slot, situation: Situation, reason: str) -> Advance:
         return slot, (DeleteNode(node.name, node.uid),)
     if slot.state is SlotState.JOINED:
         return replace(slot, state=SlotState.LAUNCHED), ()
-    return replace(slot, state=SlotState.RECLAIMED, reason=reason, since=situation.now), ()
+    told = replace(slot, reason=reason, why=why) if reason else slot
+    return replace(told, state=SlotState.RECLAIMED, since=situation.now), ()

@@ -30,7 +30,10 @@ from ebbtide.model.effect import Effect, Outcome
 from ebbtide.model.events import SpotAnswer
 from ebbtide.model.node import Node
 from ebbtide.model.operation import (
+    AbortCause,
+    Obstacle,
     Removal,
+    RemovalCause,
     RemovalState,
     SlotState,
     Spot,
@@ -43,6 +46,9 @@ from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 
+LAPSED = Obstacle(RemovalCause.LAPSED, "the interruption did not come")
+PAUSED = Obstacle(RemovalCause.ABORTED, "removals were paused", AbortCause.PAUSED.value)
+TOO_LONG = Obstacle(RemovalCause.ABORTED, "it took too long", AbortCause.TOO_LONG.value)
 ALLOWED: dict[SpotKind, frozenset[SpotKind]] = {
     SpotKind.REBALANCE: frozenset({SpotKind.INTERRUPTION}),
     SpotKind.INTERRUPTION: frozenset(),
@@ -148,9 +154,7 @@ def _interrupted(spot: Spot, situation: Situation) -> Spot:
         # Its former owner gave it up, or it has only now joined: from here on it is a loss, and replaced.
         spot = replace(spot, removal=_removal(spot, situation), replace=True)
     if spot.removal is not None and alive and situation.now >= _lapse(spot, situation):
-        spot = replace(
-            spot, removal=removals.release(spot.removal, situation, "the interruption did not come")
-        )
+        spot = replace(spot, removal=removals.release(spot.removal, situation, LAPSED))
     return _with_replacement(spot, situation) if spot.replace else spot
 
 
@@ -182,9 +186,9 @@ def _with_replacement(spot: Spot, situation: Situation) -> Spot:
 def _recommended(spot: Spot, situation: Situation) -> Spot:
     if spot.removal is not None:
         if situation.record.paused:
-            return replace(spot, removal=removals.release(spot.removal, situation, "removals were paused"))
+            return replace(spot, removal=removals.release(spot.removal, situation, PAUSED))
         if situation.now >= _lapse(spot, situation) + situation.settings.stuck_seconds:
-            return replace(spot, removal=removals.release(spot.removal, situation, "it took too long"))
+            return replace(spot, removal=removals.release(spot.removal, situation, TOO_LONG))
         return spot
     instance = situation.snapshot.instance_with_id.get(spot.instance_id)
     if instance is None or not instance.alive or _why_wait(spot, situation):

@@ -142,7 +142,7 @@ def _replacing(operation: ScaleDown) -> Item:
 def slot_to_item(slot: Slot) -> Item:
     """As for a removal: what came later is written only where it says something."""
     item: Item = msgspec.to_builtins(slot)
-    for name in ("terminated", "missing_since", "shut_since"):
+    for name in ("terminated", "missing_since", "shut_since", "why"):
         if not item[name]:
             del item[name]
     return item
@@ -152,7 +152,7 @@ def removal_to_item(removal: Removal) -> Item:
     """What came to a removal later is written only where it says something: others read it as they always
     have."""
     item: Item = msgspec.to_builtins(removal)
-    for name in ("refused_since", "unhealthy"):
+    for name in ("refused_since", "unhealthy", "why", "about"):
         if not item[name]:
             del item[name]
     return item
