@@ -39,6 +39,7 @@ SENTENCE_IS_THE_SUBJECT = {
     "unit/engine/test_foresight.py": "how the room for expected demand is named",
     "unit/engine/test_single_run.py": "the report of a run that looked several times",
     "unit/engine/test_tick.py": "the sentence that a tick ends in",
+    "unit/operations/test_part_sentences.py": "what is said of launches and removals",
     "unit/rows/test_row_30_game_servers.py": "a refusal names the rule",
     "unit/scaling/test_ahead.py": "why something was woken ahead of use",
     "unit/scaling/test_applying.py": "what is said of a policy that was applied",
@@ -56,6 +57,30 @@ SENTENCE_IS_THE_SUBJECT = {
     "unit/test_pending_pod.py": "why a pod is pending, as people read it",
 }
 """Tests that may read sentences, and what they look at. All others ask for the data."""
+REASONS = {"reason", "why", "abort_reason"}
+"""Sentences that stand next to a cause. The same names also hold causes, so only words tell them apart."""
+REASON_IS_THE_SUBJECT = {
+    "integration/api/test_hold.py": "what a held request is answered",
+    "integration/kube/test_event_ticks.py": "which decision a tick of a whole daemon made",
+    "oracle/draining.py": "the oracle compares its own rulings",
+    "unit/consolidation/test_log.py": "the reason in the log, as the documents give it",
+    "unit/consolidation/test_scenarios.py": "the reason in the log, as the documents give it",
+    "unit/operations/test_abort_sentences.py": "what is said of a scale-down that is given up",
+    "unit/operations/test_consolidate.py": "a pod that left by itself has no cause but this",
+    "unit/operations/test_consolidate_abort.py": "what is said of a consolidation that is given up",
+    "unit/operations/test_part_sentences.py": "what is said of launches and removals",
+    "unit/operations/test_removals_end.py": "what the cloud said is kept for people",
+    "unit/packing/test_pack.py": "why a pod is left out of a plan, as people read it",
+    "unit/rows/test_row_30_game_servers.py": "a refusal names the rule",
+    "unit/test_adopting.py": "why a machine cannot be adopted, as people read it",
+    "unit/test_check_sentences.py": "what checks and decisions say",
+    "unit/test_consolidating.py": "a decision repeats the check that failed",
+    "unit/test_decide_down.py": "a decision repeats the check that failed",
+    "unit/test_decide_up.py": "a decision repeats the check that failed, and names each pool",
+    "unit/test_unclaimed.py": "a decision says which command takes nodes over",
+    "unit/test_underused.py": "a decision says what its nodes have in common",
+}
+"""Tests that may compare such sentences, and why. All others ask for the cause."""
 NO_SENTENCES = {"unit/kube/test_access.py"}
 """A server of tests answers what its `says` names."""
 
@@ -87,6 +112,47 @@ def readers(tree: ast.AST) -> Iterator[int]:
                 yield node.lineno
 
 
+def reason_readers(tree: ast.AST) -> Iterator[int]:
+    """Lines that compare the sentence next to a cause with words."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Compare():
+                sides = [node.left, *node.comparators]
+                if any(map(holds_reason, sides)) and any(map(is_wordy, sides)):
+                    yield node.lineno
+            case ast.Call(func=ast.Attribute(attr="startswith" | "endswith", value=value)):
+                if holds_reason(value) and any(map(is_wordy, node.args)):
+                    yield node.lineno
+
+
+def holds_reason(node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute():
+            return node.attr in REASONS
+        case ast.Tuple() | ast.List() | ast.Set():
+            return any(map(holds_reason, node.elts))
+        case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
+            return holds_reason(node.elt)
+        case ast.DictComp():
+            return holds_reason(node.value)
+    return False
+
+
+def is_wordy(node: ast.AST) -> bool:
+    """Whether it holds a text of three words or more."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return len(text.split()) > 2
+        case ast.JoinedStr():
+            parts = (part.value if isinstance(part, ast.Constant) else "x" for part in node.values)
+            return len("".join(map(str, parts)).split()) > 2
+        case ast.Tuple() | ast.List() | ast.Set():
+            return any(map(is_wordy, node.elts))
+        case ast.Dict():
+            return any(map(is_wordy, node.values))
+    return False
+
+
 def id_readers(tree: ast.AST) -> Iterator[int]:
     """Lines that ask what an id of an operation begins or ends with."""
     for node in ast.walk(tree):
@@ -116,6 +182,38 @@ def test_tests_ask_for_data_unless_the_sentence_is_their_subject() -> None:
         if list(readers(ast.parse(path.read_text("utf-8"))))
     }
     assert found - NO_SENTENCES == set(SENTENCE_IS_THE_SUBJECT)
+
+
+def test_tests_ask_for_the_cause_unless_its_words_are_their_subject() -> None:
+    found = {
+        str(path.relative_to(TESTS))
+        for path in TESTS.rglob("*.py")
+        if list(reason_readers(ast.parse(path.read_text("utf-8"))))
+    }
+    assert found <= set(REASON_IS_THE_SUBJECT), "ask for the cause: `why`, `cause` or `abort_cause`"
+    assert found == set(REASON_IS_THE_SUBJECT), "it need not be excused any more"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "after.reason == 'no node 600 s after launch'",
+        "(after.state, after.why) == (GONE, 'it was not there')",
+        "'may not go' in after.abort_reason",
+        "[each.reason for each in refusals] == ['it was cordoned by someone else']",
+        "{r.name: r.reason for r in refusals} == {'a1': f'its pool {pool} is not configured'}",
+        "after.reason.startswith('a1 cannot go')",
+    ],
+)
+def test_whoever_compared_a_reason_would_be_found(code: str) -> None:
+    assert list(reason_readers(ast.parse(code)))
+
+
+@pytest.mark.parametrize(
+    "code", ["after.reason == ''", "judgement.reason is DrainReason.BARE", "after.why == Gate.ZONE_KEPT"]
+)
+def test_asking_for_a_cause_is_no_comparison_of_words(code: str) -> None:
+    assert not list(reason_readers(ast.parse(code)))
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=[path.name for path in SCRIPTS])

@@ -42,6 +42,7 @@ from tests.builders import (
     make_snapshot,
     make_spot,
 )
+from tests.unit import test_refused as refusing
 from tests.unit.consolidation import builders as repacking
 
 SETTINGS, IDLE = make_settings(), RemovalReason.IDLE
@@ -342,6 +343,8 @@ def test_what_a_crash_left_behind_is_said_with_its_reason() -> None:
     orphans = tuple(Missing(f"cordon:uid-{node.name}", long_ago) for node in stray)
     released = decided(make_snapshot(stray), make_record(orphans=orphans))
     assert released.reason == "release a1, b1: cordoned by an operation that is closed"
+    refused = refusing.decided(refusing.record_with(NOW))
+    assert refused.reason == "terminate a1 again: the cloud refused it before (no)"
 
 
 def test_a_cooldown_that_is_skipped_is_said() -> None:

@@ -46,7 +46,6 @@ def test_it_is_asked_for_again_when_its_time_has_come_and_not_before() -> None:
     assert decided(record_with(NOW + 1)).action is Action.NOTHING
     decision = decided(record_with(NOW))
     assert decision.action is Action.RETRY
-    assert decision.reason == "terminate a1 again: the cloud refused it before (no)"
     after = taken_up_again(record_with(NOW), decision)
     assert after.refused == ()
     assert isinstance(after.removing, ScaleDown)

@@ -52,6 +52,10 @@ def test_why_a_node_is_not_replaced() -> None:
     assert replaced.advanced(unwell, well, replaced.REPAIR)[0].abort_reason == "a1 is well again"
     young = replaced.advanced(replaced.replacing(), well, make_settings())[0]
     assert young.abort_reason == "a1 is no longer expired"
+    pods = [make_pod("big", 3000, 100, node_name="a1")]
+    pods += [make_pod(f"fill-{name}", 2000, 100, node_name=name) for name in ("a2", "b1", "a9")]
+    full = replaced.advanced(replaced.replacing(), make_snapshot(replaced.NODES, pods))[0]
+    assert full.abort_reason.startswith("a1 cannot go: default/big would fit on no other node")
 
 
 def test_why_consolidation_leaves_an_empty_node() -> None:

@@ -186,14 +186,14 @@ def test_pods_that_no_longer_fit_keep_the_node_and_it_rests() -> None:
     pods = [make_pod("big", 3000, 100, node_name="a1")]
     pods += [make_pod(f"fill-{name}", 2000, 100, node_name=name) for name in ("a2", "b1", "a9")]
     operation, _ = advanced(replacing(), make_snapshot(NODES, pods))
-    assert operation.abort_reason.startswith("a1 cannot go: default/big would fit on no other node")
+    assert operation.abort_cause is AbortCause.NOT_ALLOWED
     assert operation.removals[0].blamed
 
 
 def test_a_replacement_in_another_zone_does_not_empty_its_own() -> None:
     nodes = (make_node("a1"), *make_nodes("b1", "b2"), replace(FRESH, zone="b"))
     operation, _ = advanced(replacing(), make_snapshot(nodes, [make_pod("web", node_name="a1")]))
-    assert operation.abort_reason.startswith("a1 cannot go: zone a would be left without a ready worker")
+    assert operation.abort_cause is AbortCause.NOT_ALLOWED
 
 
 def test_a_drain_in_progress_is_not_asked_again_whether_pods_fit() -> None:
@@ -222,7 +222,7 @@ def test_waiting_for_a_replacement_is_no_time_spent_on_a_drain() -> None:
     just, _ = advanced(replacing(make_slot(state=READY, since=NOW - 899), **long_ago))
     assert just.abort_reason == ""
     stuck, _ = advanced(replacing(make_slot(state=READY, since=NOW - 900), **long_ago))
-    assert stuck.abort_reason.startswith("not finished after 15 min")
+    assert stuck.abort_cause is AbortCause.TOO_LONG
 
 
 def test_a_plan_never_changes_what_it_replaces() -> None:

@@ -145,8 +145,8 @@ def test_what_the_server_said_of_an_eviction_is_the_obstacle_only_where_nothing_
     )
     said = put_off(Evict("default", "asked", "uid-asked", "a1", 0), "the budget is used up")
     assert DrainPlan((asked,), ()).obstacle_after(said) == said
-    assert DrainPlan((asked, blocked), ()).obstacle_after(said).says == "blocked says"
-    assert DrainPlan((asked, waits), ()).obstacle_after(said).says == "waits says"
+    assert DrainPlan((asked, blocked), ()).obstacle_after(said).about == "default/blocked"
+    assert DrainPlan((asked, waits), ()).obstacle_after(said).about == "default/waits"
 
 
 def test_a_node_that_pods_need_again_costs_no_back_off() -> None:
