@@ -64,6 +64,11 @@ def is_over(live: Live) -> bool:
     return live.situation is not None and live.situation.over
 
 
+def is_at_rest(record: Record) -> bool:
+    """Nothing is decided anew while something is in progress."""
+    return not record.scaling_in_progress and not record.spots
+
+
 def strike(page: Page, fault: str) -> None:
     page.get_by_role("button", name=fault, exact=True).click()
     heading = page.get_by_role("heading", name=f"What is being survived: {fault}")
@@ -147,6 +152,7 @@ def test_an_outage_has_its_banner_and_turns_no_number_into_zero(
 ) -> None:
     """An empty answer would look like a cluster without nodes that costs nothing."""
     page, live = watched.page, demo[1]
+    step_until(live, lambda: is_at_rest(live.ports.store.load()))
     before = numbers(watched)
     expect(page.get_by_role("heading", name="Nodes", exact=True)).to_be_visible()
     strike(page, fault)
