@@ -41,6 +41,8 @@ UNIT_ALONE = "--unit"
 CONTROL_PLANE = "control plane"
 SECOND_ATTEMPT = ("integration", "e2e", CONTROL_PLANE)
 FEW = 4
+SLOWEST = ("--durations=12", "--durations-min=10")
+"""Each piece ends with where its time went."""
 
 
 @dataclass
@@ -74,7 +76,7 @@ def pieces(arguments: list[str]) -> list[Piece]:
 
 
 def pytest(paths: Sequence[str], arguments: list[str]) -> list[str]:
-    return [PYTHON, "-m", "pytest", *paths, *arguments]
+    return [PYTHON, "-m", "pytest", *SLOWEST, *paths, *arguments]
 
 
 def halves(arguments: list[str]) -> list[Piece]:
