@@ -9,7 +9,7 @@ import pytest
 
 from ebbtide.core.nodes.timers import BACKOFFS, STAMPS, clamp_stamps, is_idle, pressing_at, track
 from ebbtide.model.pod import Pod, PodPhase
-from ebbtide.model.record import Counted, DrainBackoff, Emptied, Record, Refused
+from ebbtide.model.record import Counted, DrainBackoff, DrainFailures, Emptied, Record, Refused
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
     NOW,
@@ -138,6 +138,22 @@ def test_a_rest_never_lasts_longer_than_the_longest_from_now() -> None:
     resting = make_record(rests=(DrainBackoff("i-a1", NOW + 9000, "stuck"),))
     record, warnings = clamp_stamps(resting, make_settings(), NOW)
     assert (record.rests, warnings) == ((DrainBackoff("i-a1", NOW + 3600, "stuck"),), ())
+
+
+def test_the_rest_of_a_node_that_failed_again_may_last_as_long_as_its_failures_say() -> None:
+    resting = make_record(
+        rests=(DrainBackoff("i-a1", NOW + 99_000, "stuck"),),
+        drain_failures=(DrainFailures("i-a1", 3, NOW + 99_000), DrainFailures("i-b1", 1, NOW + 99_000)),
+    )
+    record, _ = clamp_stamps(resting, make_settings(), NOW)
+    assert record.rests == (DrainBackoff("i-a1", NOW + 14_400, "stuck"),)
+    assert [one.forget_at for one in record.drain_failures] == [NOW + 28_800, NOW + 7200]
+
+
+def test_failed_drains_are_forgotten_when_their_time_is_over() -> None:
+    old, young = DrainFailures("i-a1", 3, NOW), DrainFailures("i-b1", 1, NOW + 1)
+    record, _ = track(CALM, make_record(drain_failures=(old, young)), make_settings(), NOW)
+    assert record.drain_failures == (young,)
 
 
 LATER = NOW + 7200

@@ -181,7 +181,9 @@ class Draining(Section):
         DEFAULTS.stuck_seconds, "A scale-down that lasts longer is aborted: what it cordoned is released.", 1
     )
     node_rest_sec: int = seconds(
-        DEFAULTS.node_rest_seconds, "A node that could not be drained is left alone this long."
+        DEFAULTS.node_rest_seconds,
+        "A node that could not be drained is skipped this long. Each further failure in a row doubles it, "
+        "up to 24 times.",
     )
     movable_system_workloads: tuple[str, ...] = Field(
         DEFAULTS.movable_system_workloads,

@@ -48,6 +48,15 @@ class DrainBackoff:
 
 
 @dataclass(frozen=True, slots=True)
+class DrainFailures:
+    """How often in a row a node could not be drained. Forgotten when it has not failed for long enough."""
+
+    instance_id: str
+    times: int
+    forget_at: int
+
+
+@dataclass(frozen=True, slots=True)
 class CapacityBackoff:
     """A `zone/market/type` that answered "no capacity": until then it is asked for last."""
 
@@ -178,6 +187,7 @@ class Record:
     removal_failures: int = 0
     removal_backoff_until: int = 0
     rests: tuple[DrainBackoff, ...] = ()
+    drain_failures: tuple[DrainFailures, ...] = ()
     offer_rests: tuple[CapacityBackoff, ...] = ()
     orphans: tuple[Missing, ...] = ()
     emptied: tuple[Emptied, ...] = ()

@@ -19,6 +19,8 @@ from ebbtide.model.pool import Pool
 from ebbtide.model.workload import WorkloadRef
 
 NO_CONSOLIDATION = ConsolidationSettings()
+LONGEST_REST = 24
+"""Times `node_rest_seconds`, a day by default: a node that can never be drained is tried once a day."""
 
 
 class JudgedBy(StrEnum):
@@ -83,7 +85,7 @@ class Settings:
     rebalance_seconds: int = 900
     """How long a rebalance recommendation is worth acting on."""
     node_rest_seconds: int = 3600
-    """How long a node that could not be drained is left alone."""
+    """How long a node that could not be drained is skipped; see `rest_seconds`."""
     backoff_seconds: int = 60
     backoff_max_seconds: int = 3600
     offer_rest_seconds: int = 600
@@ -135,6 +137,10 @@ class Settings:
         """0 for the most preferred zone; the same for all that are not named, after those that are."""
         known = self.preferred_zones
         return known.index(zone) if zone in known else len(known)
+
+    def rest_seconds(self, failures: int) -> int:
+        """How long a node is skipped after so many failed drains in a row."""
+        return self.node_rest_seconds * min(LONGEST_REST, 1 << min(failures - 1, LONGEST_REST))
 
     def batch_up(self, workers: int) -> int:
         """How many nodes one scale-up may launch in a cluster of so many workers."""

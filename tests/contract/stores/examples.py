@@ -27,6 +27,7 @@ from ebbtide.model.operation import (
 from ebbtide.model.record import (
     Counted,
     DrainBackoff,
+    DrainFailures,
     Emptied,
     Leaving,
     Missing,
@@ -121,6 +122,7 @@ RECORDS = {
         paused=True,
         pause_reason="“Wartung” ☂",
         rests=(DrainBackoff("i-ddd", AT + 900, "drain failed"),),
+        drain_failures=(DrainFailures("i-ddd", 2, AT + 9000),),
         orphans=(Missing("i-zzz", AT),),
         emptied=(Emptied("uid-d", AT - 60), Emptied("uid-e", AT)),
         removal_failures=2,

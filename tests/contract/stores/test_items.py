@@ -42,6 +42,7 @@ from ebbtide.model.operation import (
 from ebbtide.model.record import (
     CLUSTER_LEASE,
     DrainBackoff,
+    DrainFailures,
     Emptied,
     Leaving,
     Missing,
@@ -223,7 +224,20 @@ def only_causes_with_a_reason(record: Record) -> Record:
     return record
 
 
-for part in (Slot, Removal, Refused, ScaleUp, ScaleDown, Source, Move, Spot, DrainBackoff, Missing, Leaving):
+for part in (
+    Slot,
+    Removal,
+    Refused,
+    ScaleUp,
+    ScaleDown,
+    Source,
+    Move,
+    Spot,
+    DrainBackoff,
+    DrainFailures,
+    Missing,
+    Leaving,
+):
     st.register_type_strategy(part, with_every_field(part))
 # The amount that an operation saves is always finite.
 st.register_type_strategy(

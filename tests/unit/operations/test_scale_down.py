@@ -11,7 +11,7 @@ from ebbtide.core.operations import facts, scale_down
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.effect import Cordon, Evict, Outcome, OutcomeKind
 from ebbtide.model.operation import AbortCause, RemovalState, ScaleDown
-from ebbtide.model.record import DrainBackoff, Record, Refused
+from ebbtide.model.record import DrainBackoff, DrainFailures, Record, Refused
 from tests.builders import (
     NOW,
     lanes,
@@ -147,7 +147,8 @@ def test_any_node_removed_starts_the_cooldown_even_when_others_were_kept() -> No
     closed = scale_down.close(with_work(operation, removal_failures=2), operation, make_settings(), NOW)
     assert closed.succeeded
     rest = DrainBackoff("i-a2", NOW + 3600, "it holds a bare pod")
-    assert closed.record == make_record(last_scale_at=NOW, rests=(rest,))
+    failed = DrainFailures("i-a2", 1, NOW + 7200)
+    assert closed.record == make_record(last_scale_at=NOW, rests=(rest,), drain_failures=(failed,))
 
 
 def test_a_node_that_was_lost_and_not_removed_by_us_starts_no_cooldown() -> None:
@@ -175,6 +176,21 @@ def test_a_failure_with_none_removed_starts_a_back_off_and_lets_the_node_rest() 
     assert not closed.succeeded
     assert (closed.record.removal_failures, closed.record.removal_backoff_until) == (2, NOW + 120)
     assert (closed.record.last_scale_at, closed.record.rests[0].instance_id) == (0, "i-a1")
+
+
+@pytest.mark.parametrize(
+    ("failures", "rest"), [(1, 3600), (2, 7200), (3, 14400), (5, 57600), (6, 86400), (900, 86400)]
+)
+def test_a_node_that_fails_to_drain_again_and_again_is_skipped_longer_each_time_up_to_a_day(
+    failures: int, rest: int
+) -> None:
+    operation = make_scale_down(make_removal("a1", state=RELEASED, reason="stuck", blamed=True))
+    before = (DrainFailures("i-a1", failures - 1, NOW + 5),) if failures > 1 else ()
+    record = with_work(operation, drain_failures=(*before, DrainFailures("i-b1", 2, NOW + 7)))
+    after = scale_down.close(record, operation, make_settings(), NOW).record
+    assert [(one.instance_id, one.until) for one in after.rests] == [("i-a1", NOW + rest)]
+    mine = DrainFailures("i-a1", failures, NOW + 2 * rest)
+    assert set(after.drain_failures) == {mine, DrainFailures("i-b1", 2, NOW + 7)}
 
 
 def test_an_operation_that_removed_nothing_backs_off_whoever_is_to_blame() -> None:

@@ -71,6 +71,7 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
             idle_since=_running(idle, 0 if silent else record.idle_since, now),
             short_since=_running(short, record.short_since, now),
             rests=tuple(rest for rest in record.rests if rest.until > now),
+            drain_failures=tuple(one for one in record.drain_failures if one.forget_at > now),
             offer_rests=tuple(rest for rest in record.offer_rests if rest.until > now),
             emptied=_emptied(snapshot, () if silent else record.emptied, now),
             underused=track_underused(snapshot, () if silent else record.underused, settings, now),
@@ -105,7 +106,7 @@ def clamp_stamps(record: Record, settings: Settings, now: int) -> tuple[Record, 
     record, warnings = _clamp_work(record, settings, now)
     late: dict[str, Any] = {name: limit for name, limit in latest.items() if getattr(record, name) > limit}
     early = max((node.since for node in (*record.emptied, *record.underused)), default=0)
-    if not late and not record.rests and early <= now:
+    if not late and not record.rests and not record.drain_failures and early <= now:
         return record, warnings
     warnings += tuple(
         f"{name} was {getattr(record, name) - now} s in the future and is taken as "
@@ -115,13 +116,24 @@ def clamp_stamps(record: Record, settings: Settings, now: int) -> tuple[Record, 
     # Crash table: future-stamps.
     if early > now:
         warnings += (f"a node was empty from {early - now} s in the future and is taken as empty from now",)
-    longest = now + settings.node_rest_seconds
-    rests = tuple(replace(rest, until=min(rest.until, longest)) for rest in record.rests)
+    seconds = {one.instance_id: settings.rest_seconds(one.times) for one in record.drain_failures}
+    first = settings.rest_seconds(1)
+    rests = tuple(
+        replace(rest, until=min(rest.until, now + seconds.get(rest.instance_id, first)))
+        for rest in record.rests
+    )
+    failures = tuple(
+        replace(one, forget_at=min(one.forget_at, now + 2 * seconds[one.instance_id]))
+        for one in record.drain_failures
+    )
     emptied, underused = (
         tuple(replace(node, since=min(node.since, now)) for node in nodes)
         for nodes in (record.emptied, record.underused)
     )
-    return replace(record, **late, rests=rests, emptied=emptied, underused=underused), warnings
+    return (
+        replace(record, **late, rests=rests, drain_failures=failures, emptied=emptied, underused=underused),
+        warnings,
+    )
 
 
 def _clamp_work(record: Record, settings: Settings, now: int) -> tuple[Record, tuple[str, ...]]:

@@ -27,6 +27,7 @@ from ebbtide.core.operations.situation import (
     Situation,
     backoff_until,
     handed_over,
+    rest_nodes,
     rest_offers,
     stubborn_rests,
 )
@@ -47,7 +48,7 @@ from ebbtide.model.operation import (
     SlotState,
     Stop,
 )
-from ebbtide.model.record import DrainBackoff, Record, closed
+from ebbtide.model.record import Record, closed
 from ebbtide.model.settings import Settings
 
 
@@ -215,10 +216,8 @@ def close(record: Record, operation: ScaleDown, settings: Settings, now: int) ->
     """`completeScaleDown` or `failScaleDown`."""
     gone = [r for r in operation.removals if r.state is RemovalState.GONE]
     kept = [r for r in operation.removals if r.state is RemovalState.RELEASED]
-    until = now + settings.node_rest_seconds
-    rests = tuple(DrainBackoff(r.instance_id, until, r.reason) for r in kept if r.blamed)
-    rests += stubborn_rests(operation.slots, settings, now)
-    record = replace(closed(record, operation), rests=record.rests + rests)
+    record = rest_nodes(closed(record, operation), [r for r in kept if r.blamed], settings, now)
+    record = replace(record, rests=record.rests + stubborn_rests(operation.slots, settings, now))
     record = refused.set_aside(record, operation.removals, operation.id, settings, now)
     record = replace(record, refused=record.refused + handed_over(operation.slots, operation.id, now))
     record = rest_offers(record, operation.slots, settings, now)

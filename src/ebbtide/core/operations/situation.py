@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from ebbtide.core.nodes import capacity
 from ebbtide.model.operation import Removal, RemovalCause, RemovalState, Slot, SlotState, Spot, SpotKind
 from ebbtide.model.pool import Pool
-from ebbtide.model.record import CapacityBackoff, DrainBackoff, Lease, Record, Refused
+from ebbtide.model.record import CapacityBackoff, DrainBackoff, DrainFailures, Lease, Record, Refused
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 
@@ -61,6 +61,20 @@ def rest_offers(record: Record, slots: Iterable[Slot], settings: Settings, now: 
     kept = tuple(rest for rest in record.offer_rests if rest.offer not in refused)
     until = now + settings.offer_rest_seconds
     return replace(record, offer_rests=kept + tuple(CapacityBackoff(offer, until) for offer in refused))
+
+
+def rest_nodes(record: Record, stuck: Iterable[Removal], settings: Settings, now: int) -> Record:
+    """Skip nodes that could not be drained. Each failure in a row doubles the time, because every attempt
+    evicts some pods for nothing."""
+    failures = {one.instance_id: one for one in record.drain_failures}
+    rests = record.rests
+    for removal in stuck:
+        before = failures.get(removal.instance_id)
+        times = before.times + 1 if before else 1
+        seconds = settings.rest_seconds(times)
+        rests += (DrainBackoff(removal.instance_id, now + seconds, removal.reason),)
+        failures[removal.instance_id] = DrainFailures(removal.instance_id, times, now + 2 * seconds)
+    return replace(record, rests=rests, drain_failures=tuple(failures.values()))
 
 
 def stubborn_rests(slots: Iterable[Slot], settings: Settings, now: int) -> tuple[DrainBackoff, ...]:

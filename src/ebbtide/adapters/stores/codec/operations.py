@@ -67,6 +67,7 @@ OPTIONAL_ATTRIBUTES = (
     "unfitNodes",
     "headroomSeen",
     "recentDemand",
+    "drainFailures",
     "refusedRemovals",
     "uncleanRemovalRuns",
 )

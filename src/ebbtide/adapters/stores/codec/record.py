@@ -36,6 +36,7 @@ from ebbtide.model.record import (
     Counted,
     Demand,
     DrainBackoff,
+    DrainFailures,
     Emptied,
     Leaving,
     Missing,
@@ -116,6 +117,8 @@ def to_item(record: Record) -> Item:
         item["unfitNodes"] = msgspec.to_builtins(record.unfit)
     if record.headroom:
         item["headroomSeen"] = msgspec.to_builtins(record.headroom)
+    if record.drain_failures:
+        item["drainFailures"] = msgspec.to_builtins(record.drain_failures)
     if record.demand:
         item["recentDemand"] = msgspec.to_builtins(record.demand)
     return item
@@ -213,6 +216,7 @@ def _read(item: Mapping[str, Any], cluster: str) -> Record:
         removal_failures=int(item.get("removalFailures", 0)),
         removal_backoff_until=int(item.get("removalBackoffUntilEpoch", 0)),
         rests=convert(item.get("rests", ()), tuple[DrainBackoff, ...]),
+        drain_failures=convert(item.get("drainFailures", ()), tuple[DrainFailures, ...]),
         offer_rests=convert(item.get("offerRests", ()), tuple[CapacityBackoff, ...]),
         orphans=convert(item.get("orphans", ()), tuple[Missing, ...]),
         emptied=_since_by_node(item.get("lastContainerRemovedAt", {})),
