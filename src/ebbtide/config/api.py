@@ -112,7 +112,7 @@ def webhook_secrets(path: str) -> tuple[str, ...]:
         # secret that everybody can guess.
         if secret and not _is_secret(secret):
             raise ConfigError(
-                f"line {number} of api.webhook_secrets_file {path!r} is no secret; nothing was touched. "
+                f"line {number} of api.webhook_secrets_file {path!r} is not a secret; nothing was touched. "
                 "Write each as whsec_ and base64, one a line, and no comments."
             )
     return tuple(secret for secret in found if secret)

@@ -30,7 +30,7 @@ def _network(text: str) -> str:
 def _host(text: str) -> str:
     if not HOST.fullmatch(text):
         raise ValueError(
-            "no host; allowed: a name such as shop.example.com, or *.example.com, without a port"
+            "not a host; allowed: a name such as shop.example.com, or *.example.com, without a port"
         )
     return text.lower()
 

@@ -27,7 +27,7 @@ NAME = r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$"
 def _known_type(name: str) -> str:
     if name in CATALOGUE:
         return name
-    raise ValueError(f"no built-in type; allowed: {TYPES_ALLOWED}")
+    raise ValueError(f"not a built-in type; allowed: {TYPES_ALLOWED}")
 
 
 def _form(value: Any) -> str | None:

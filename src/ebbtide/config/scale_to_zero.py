@@ -31,7 +31,7 @@ def read_duration(text: str) -> int:
     if text == "0":
         return 0
     if _WHOLE.fullmatch(text) is None:
-        raise ValueError(f"no duration; allowed: {ALLOWED}")
+        raise ValueError(f"not a duration; allowed: {ALLOWED}")
     parts = re.findall(_PART, text)
     seconds = sum((Decimal(number) * _SECONDS.get(unit, _MICRO) for number, unit in parts), Decimal(0))
     if seconds != int(seconds) or seconds > YEAR_SECONDS:

@@ -138,7 +138,7 @@ class Moment:
         return format(self)
 
     def __hash__(self) -> NoReturn:
-        raise TypeError("a moment is no key: what is found by it changes with every second")
+        raise TypeError("a moment is not a key: what is found by it changes with every second")
 
 
 class _Notes:

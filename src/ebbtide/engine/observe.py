@@ -57,5 +57,5 @@ def fresh(reading: Reading, settings: Settings, now: int) -> Reading:
         old = f"CPU is unknown: the last sample is {a_while(age)} old, more than {limit}"
         return Reading(None, reading.at, old)
     if not 0 <= reading.value < float("inf"):
-        return Reading(None, reading.at, f"CPU is unknown: {reading.value} is no share of a CPU")
+        return Reading(None, reading.at, f"CPU is unknown: {reading.value} is not a share of a CPU")
     return reading

@@ -214,7 +214,7 @@ def _read_pages(
             page = decoder.decode(body)
             found.extend(map(read, page.items or ()))
         except (*UNREADABLE, ValueError) as cause:
-            says = f"{connection.server} answered something that is no list of {resource.what} ({cause})"
+            says = f"{connection.server} answered something that is not a list of {resource.what} ({cause})"
             raise Retryable(says) from cause
         if not page.metadata.next:
             return found, page.metadata.resource_version

@@ -279,7 +279,7 @@ def read_quantity(text: str) -> Fraction:
     """Raises `ValueError` for what is no quantity."""
     found = _FORM.fullmatch(text.strip())
     if found is None:
-        raise ValueError(f"{text!r} is no quantity")
+        raise ValueError(f"{text!r} is not a quantity")
     number = Fraction(found[1])
     if found[2]:
         return number * _FACTOR[found[2]]

@@ -233,5 +233,5 @@ def _names(metric: Mapping[str, str]) -> list[str]:
 
 def _share(value: float) -> float:
     if not -SLACK <= value <= 1 + SLACK:
-        raise Unknown(f"{value:g} is no share of a CPU")
+        raise Unknown(f"{value:g} is not a share of a CPU")
     return min(max(value, 0.0), 1.0)

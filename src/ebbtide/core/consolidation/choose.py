@@ -186,7 +186,7 @@ class Choice:
         yield Check("migrations fit", not why, why or f"all {moves} moves have a place")
         yield Check("migrations safe", True, f"each of {moves} pods may be moved")
         free, wanted = free_after(draft, self._scene, self._snapshot), 1 - rules.max_fill
-        says = f"{free:.1%} stays free, at least {wanted:.0%} is asked for"
+        says = f"{free:.1%} stays free, at least {wanted:.0%} required"
         yield Check("enough free", free >= wanted, says, Values(float(free), float(wanted)))
         if self._settings.headroom:
             lost = why_headroom_lost(draft, self._scene, self._snapshot, self._record, self._settings)

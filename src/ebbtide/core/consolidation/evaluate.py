@@ -95,7 +95,7 @@ def _preflight(question: Question) -> Iterator[Check]:
     if settings.settled_seconds:
         yield settled(record, settings)
     workers = len(standing(snapshot, record))
-    says = f"{count_of(workers, 'ready worker')}, at least {LEAST_NODES} are asked for"
+    says = f"{count_of(workers, 'ready worker')}, at least {LEAST_NODES} required"
     yield Check("enough nodes", workers >= LEAST_NODES, says, Values(workers, LEAST_NODES))
 
 

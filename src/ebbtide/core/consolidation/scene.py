@@ -85,7 +85,7 @@ class Offered:
 
 
 def sum_of(pods: Iterable[Pod]) -> Size:
-    """What they ask for; what asks for less than nothing counts as nothing."""
+    """Their requests; a negative request counts as zero."""
     cpu = memory = count = 0
     for pod in pods:
         asked = pod.requests

@@ -122,7 +122,9 @@ def _adopt(q: Question, answer: Answer) -> Iterator[Check]:
         )
         for i in late
     )
-    answer.reason = f"adopt {', '.join(i.id for i in late)}: alive for us, but no node and no operation"
+    answer.reason = (
+        f"adopt {', '.join(i.id for i in late)}: the instance runs, but has no node and no operation"
+    )
 
 
 def _forget(q: Question, answer: Answer) -> Iterator[Check]:

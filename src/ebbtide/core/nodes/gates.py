@@ -57,7 +57,7 @@ def not_paused(record: Record) -> Check:
 
 def complete(snapshot: Snapshot) -> Check:
     problems = snapshot.problems
-    says = problems[0] if problems else "cluster and cloud were read whole"
+    says = problems[0] if problems else "cluster and cloud were read completely"
     return Check(Gate.COMPLETE, not problems, says, Values(len(problems), 0))
 
 

@@ -216,9 +216,9 @@ class Launching:
 
     def _why_not(self, each: PodClass, room: Room) -> str:
         if each.unsized and self._unsized[room.name] >= self._settings.pods_per_node:
-            return "holds as many pods of unknown size as a node is taken to"
+            return "holds as many pods of unknown size as a node is assumed to hold"
         if each.unsized and not room.planned:
-            return "nothing is known of what the pod needs"
+            return "the requests of the pod are not known"
         return self._placement.why_not(each.sample, room)
 
     def _put(self, pod: Pod, room: Room) -> None:

@@ -31,7 +31,7 @@ def check_policy(policy: Policy, others: Iterable[Policy], pools: Collection[str
     pool = policy.target.pool
     if pool and pools and pool not in pools:
         yield PolicyProblem(
-            ("target", "pool"), f'"{pool}" is no configured pool; allowed: {", ".join(pools)}'
+            ("target", "pool"), f'"{pool}" is not a configured pool; allowed: {", ".join(pools)}'
         )
     for place, schedule in enumerate(policy.schedules):
         if len(policy.target.workloads) != 1 and schedule.replicas and not schedule.wake:

@@ -84,7 +84,7 @@ class Gating:
             except Conflict:
                 seen = self._services.read(seen.ref)
         raise Conflict(
-            f"the takeover of {seen.ref} is written by others all the time: the next round goes on"
+            f"the takeover of {seen.ref} keeps being changed by others: the next round tries again"
         )
 
     def release(self, policy: Policy) -> Iterator[str]:
@@ -98,7 +98,7 @@ class Gating:
             # Crash table: release-frozen.
             if state is not None and not may_not_release(seen, state):
                 self._services.release(seen.takeover)
-                yield f"{ref} is back with its pods"
+                yield f"{ref} leads to its pods again"
 
     def reconcile(self) -> list[str]:
         """Bring every takeover to what the states say; what was done, in sentences. Errors are among them:

@@ -158,7 +158,7 @@ class Scaling:
         """Not to zero for so long; 0 ends that. What is asleep is woken."""
         if not 0 <= seconds <= YEAR_SECONDS:
             raise Usage(
-                f"{seconds} s is no time to keep it up; nothing was changed. Give 0 to {YEAR_SECONDS}."
+                f"{seconds} s is not a valid duration; nothing was changed. Give 0 to {YEAR_SECONDS}."
             )
         until = self._context.now + seconds if seconds else 0
         says = f"kept up for {seconds} s" if seconds else "no longer kept up"

@@ -117,7 +117,7 @@ def answered(started: StartedWake, policy: Policy) -> WokenShape:
     if not started.late:
         return started.answer
     answer = started.answer
-    detail = f"{policy.name} was not ready in time; the wake goes on as {answer.wake_id}"
+    detail = f"{policy.name} was not ready in time; the wake continues as {answer.wake_id}"
     raise Problem(504, detail, wake_id=answer.wake_id, policy_id=answer.policy_id)
 
 

@@ -31,7 +31,7 @@ def check(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False
     where = found.source or "no file"
     keys = "1 key is" if given == 1 else f"{given} keys are"
     write_lines(
-        [Text.assemble(("The configuration is good", GOOD), f" ({where}; {keys} not at the default).")]
+        [Text.assemble(("The configuration is valid", GOOD), f" ({where}; {keys} not at the default).")]
     )
 
 

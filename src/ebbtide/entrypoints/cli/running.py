@@ -115,7 +115,7 @@ def run(
             for each, ports in zip(found, watched.opened, strict=True)
         ]
         _run_all(clusters, owner, stop, out)
-    out.print("Stopped: the lease is given back, and what is open is in the record.")
+    out.print("Stopped: the lease is released, and open operations are in the record.")
 
 
 @contextmanager

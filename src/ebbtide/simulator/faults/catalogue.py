@@ -104,7 +104,7 @@ OUTAGE_CHANCE = 0.002
 def check_names(names: Collection[str]) -> None:
     for name in names:
         if name not in FAULTS:
-            raise ConfigError(f"there is no fault {name!r}; there are {', '.join(FAULTS)}")
+            raise ConfigError(f"unknown fault {name!r}; choose from {', '.join(FAULTS)}")
 
 
 def plan_for(names: Collection[str], seed: int) -> RandomPlan:

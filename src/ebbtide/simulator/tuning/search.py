@@ -135,7 +135,7 @@ class _Found:
         return batch
 
     def _repeat(self, trial: optuna.Trial, point: Point) -> None:
-        """What is known already costs nothing to be told again, and moves the search elsewhere."""
+        """What is already known costs nothing to be told again, and moves the search elsewhere."""
         from optuna.trial import TrialState
 
         known = next((one for one in self.tried if one.point == point), None)

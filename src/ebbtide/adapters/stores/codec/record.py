@@ -179,7 +179,7 @@ def _contradictions(item: Mapping[str, Any], record: Record) -> Iterator[str]:
 def _read(item: Mapping[str, Any], cluster: str) -> Record:
     aside = item.get("setAside")
     if aside is not None and not isinstance(aside, Mapping):
-        raise ValueError("setAside is no operation")
+        raise ValueError("setAside is not an operation")
     launching, removing = launching_from_item(item), removing_from_item(item)
     runs, removal_runs = int(item.get("uncleanRuns", 0)), int(item.get("uncleanRemovalRuns", 0))
     if launching is None and removing is not None:
