@@ -1,4 +1,4 @@
-"""One runner's turn under one lease: renew it, know how long it lasts, forgive, release.
+"""One runner's turn under one lease: renew it, know how long it lasts, handle failures, release.
 
 Ticks, answers to spot notices and rounds over policies all run in here, so there is one rule about what
 a failure does to the lease and to the count of runs.

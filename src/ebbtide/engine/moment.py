@@ -1,4 +1,4 @@
-"""A time that notes what is asked of it, to tell for how long an answer holds.
+"""A time that records each comparison made with it, to know for how long the result stays the same.
 
     moment = Moment(now)
     passed = moment - since >= 600       # False, and the moment notes: this changes at since + 600

@@ -1,5 +1,5 @@
-"""Look at cluster, cloud and metrics. What could not be read whole becomes a problem of the snapshot,
-and a snapshot with a problem is never the ground for a removal."""
+"""Observe cluster, cloud and metrics. Whatever could not be read completely becomes a problem of the
+snapshot, and a snapshot with a problem is never a reason for a removal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does not compute again what provably comes out the same: for simulations, where most ticks see what the
+"""Reuses a decision that would provably come out the same: for simulations, where most ticks see what the
 last one saw.
 
 The last answer is used where all of this holds, and is computed again otherwise:

@@ -1,8 +1,8 @@
-"""Which of the drafts to take: the one that is worth most among those that every check permits. A draft is
-asked again by the rules of `core.nodes.fit` alone: what would happen if its moves were made.
+"""Which draft to take: the most valuable one that passes every check. Its moves are checked again with the
+rules of `core.nodes.fit`, independently of how the draft was made.
 
-Every refusal names both numbers. Where no draft is, the one that came furthest stands as the candidate:
-what could be saved, and what keeps it from being saved.
+Every refusal names both numbers. If no draft passes, the one that came furthest is reported: what it would
+save, and what prevents it.
 """
 
 from __future__ import annotations

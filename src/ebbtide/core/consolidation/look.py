@@ -1,8 +1,8 @@
-"""What each worker costs and holds, and what of it may be touched; and a `Scene` from the judged nodes:
+"""What each worker costs and holds, and whether it and its pods may be moved. Then a `Scene` of these nodes:
 rooms under the fill limit, kinds of pods, shapes of nodes.
 
-Whatever is not understood, not priced or not allowed to move stays where it is, with the reason said, and
-keeps its node; nothing else is disturbed by it.
+Anything that is not understood, has no price or must not move stays where it is, with a reason, and keeps
+its node; everything else is unaffected.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What stands where, what of it may move, and what could be launched instead.
+"""What runs where, what may move, and what could be launched instead.
 
 Sizes are what is left under the fill limit: a site's room is the share of the node that may be used,
 less all that is on it. What is the same for planning has one number: pods of one size and the same

@@ -1,8 +1,8 @@
 """The safety gates that every voluntary removal passes, whatever started it.
 
-They are asked twice: when the removal is decided, and again in the same write that makes the
-termination irrevocable. Load and demand are gates like the others: what idled when a removal was
-decided may be busy by the time the node is drained.
+They are checked twice: when the removal is decided, and again in the same write that makes the
+termination irrevocable. Load and demand are gates like the others: a cluster that was idle when a removal
+was decided may be busy by the time the node is drained.
 """
 
 from __future__ import annotations

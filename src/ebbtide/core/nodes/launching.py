@@ -1,9 +1,9 @@
-"""Nodes for pending pods: the packer plans, the fit rules judge every placement.
+"""Nodes for pending pods: the packer plans, the fit rules check every placement.
 
 Pods first take the room that is there or on its way. What is left goes to the packer in classes, offers of
 the best rank first: offers with capacity, pools of more weight, known prices. Nodes are opened in the
-zones with the fewest workers. What the fit rules refuse, because the packer knows less than they do, is
-placed one by one.
+zones with the fewest workers. Pods that the fit rules refuse there, because the packer
+knows fewer rules, are placed one by one.
 """
 
 from __future__ import annotations

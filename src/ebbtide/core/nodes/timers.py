@@ -1,8 +1,8 @@
 """Timers of the record: since when pods are pending, the cluster idles, a worker is empty, workers are short,
 numbers shrank.
 
-A timer runs only over what was really seen: an unknown reading or a long silence between two ticks
-is not idle time. Stamps from the future are set to now, with a warning.
+A timer counts only observed time: an unknown reading or a long gap between two ticks does not count as
+idle. Stamps from the future are set to now, with a warning.
 """
 
 from __future__ import annotations

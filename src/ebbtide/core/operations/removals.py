@@ -11,7 +11,7 @@
     RELEASED     as before                                          (settled)
 
 From any state but TERMINATING, an instance that the cloud has already taken leads to GONE.
-Entering TERMINATING asks all safety gates against the very record that is written. What is looked at
+Entering TERMINATING checks all safety gates against the record that is being written. What is looked at
 is always this instance with this node UID: another node under the same name is not touched.
 """
 

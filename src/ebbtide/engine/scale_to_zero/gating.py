@@ -1,7 +1,7 @@
 """Taking Services over before their policy sleeps, and giving them back once their pods are ready.
 
 Each step can be done again, by any process: a runner that dies leaves a Service with pods, with gates, or
-with both. What is left over is found by `reconcile` and put right.
+with both. `reconcile` finds and corrects what is left over.
 """
 
 from __future__ import annotations

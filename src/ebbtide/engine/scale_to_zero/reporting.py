@@ -1,7 +1,7 @@
-"""What the objects that declare policies are told, once a round: how the policy of each is doing.
+"""Updates the status of the objects that declare policies, once a round.
 
-An object is written to only where it does not say so already. A report that is lost, or that there was no
-time for, is found missing by the next round, so telling has no state of its own.
+A status is written only if it changed. If a write is lost, or there was no time for it, the next round sees
+that the status is outdated, so reporting has no state of its own.
 """
 
 from __future__ import annotations

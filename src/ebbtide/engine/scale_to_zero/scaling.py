@@ -1,7 +1,7 @@
-"""Scale to zero and back: everything that the API, the command line and the loop ask of policies at work;
-and the idle loop of a process that stays: a round every so often, next to the ticks, until asked to stop.
+"""Scale to zero and back: everything that the API, the command line and the loop do with active policies;
+and the idle loop of a daemon: a round at a regular interval, next to the ticks, until it is stopped.
 
-Writing a policy is the business of `PolicyStore`; here is what happens to its target. Safe to use from
+`PolicyStore` writes policies; this module acts on their targets. Safe to use from
 many threads, and from many processes over one store. The loop is one of its own, since a slow metric must
 not delay a node, nor a slow cloud a wake.
 """

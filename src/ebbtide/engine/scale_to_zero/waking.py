@@ -1,4 +1,4 @@
-"""Waking a policy's target: run its machine from the wake that somebody asks for, and follow it to its end.
+"""Waking a policy's target: run its state machine from the requested wake to its end.
 
 The write raises the wake count, so a runner that was about to scale to zero is refused; the call to the
 cluster changes each workload's version, so a call to zero that is still on its way is refused too. Only the
