@@ -129,7 +129,7 @@ def test_an_open_operation_is_shown_and_planned(shell: Shell) -> None:
     assert record["scaleUpRequested"] == 1
     before = shell.contents()
     told = shell.run("plan", environ=GROW).out
-    assert "would go on with what is in progress" in told
+    assert "would continue the operations in progress" in told
     plan = json.loads(shell.run("plan", "--json", environ=GROW).out)
     assert plan["action"] == "continue"
     assert shell.contents() == before

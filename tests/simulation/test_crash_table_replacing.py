@@ -153,4 +153,4 @@ def test_an_older_version_meets_a_replacement(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.undo()
     go_on(run)
     assert run.problems() == []
-    assert items.to_item(run.record)["formatVersion"] == 1, "an older version can go on"
+    assert items.to_item(run.record)["formatVersion"] == 1, "an older version can continue"

@@ -236,7 +236,7 @@ def check_limits(pool: PoolKeys, number: int) -> Iterator[Problem]:
 
 
 def check_headroom(entries: Sequence[HeadroomKeys], pools: Sequence[PoolKeys]) -> Iterator[Problem]:
-    """Names that nothing has, and pods that no node could hold: it would be missing for ever. Where no pool
+    """Names that nothing has, and pods that no node could hold: it would be missing forever. Where no pool
     is configured, names cannot be checked."""
     for number, entry in enumerate(entries if pools else ()):
         path = ("headroom", number)

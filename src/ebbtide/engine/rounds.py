@@ -51,7 +51,7 @@ class InvariantBroken(EbbtideError):
 
 
 class StateMachine(Protocol[State, StepOf, Outcomes]):
-    """One machine at work: where its state is kept, what it sees, and how its effects are performed."""
+    """One machine that runs: where its state is kept, what it sees, and how its effects are performed."""
 
     most_rounds: int
 

@@ -42,7 +42,7 @@ DERIVED = (
 )
 """What a snapshot derives from nodes and instances alone."""
 NOT_UNDERSTOOD = (TypeError, AttributeError)
-"""What a `Moment`, or a view that is watched, answers to what it cannot do; then all is computed as ever."""
+"""What a `Moment`, or a view that is watched, answers to what it cannot do; then all is computed as usual."""
 _values = attrgetter(*(field.name for field in fields(Record) if field.name not in (*UNREAD, "ticked_at")))
 
 

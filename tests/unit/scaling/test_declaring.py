@@ -119,7 +119,7 @@ def test_the_phases_of_its_workloads_are_told_and_what_was_saved() -> None:
     assert (report.phase, stand.replicas()) == (Phase.ZERO, 0)
     told = len(stand.objects.told)
     stand.rounds(5)
-    assert len(stand.objects.told) == told, "a sleep that goes on is no news"
+    assert len(stand.objects.told) == told, "a sleep that continues is no news"
     stand.scaling.wake(stand.all[0].id, WakeReason.MANUAL)
     stand.round()
     report = stand.objects.report()

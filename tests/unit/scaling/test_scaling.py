@@ -407,7 +407,7 @@ def test_a_schedule_brings_up_what_somebody_put_to_zero() -> None:
 
 
 def test_a_schedule_to_sleep_waits_for_a_wake_and_the_wake_ends() -> None:
-    """It once kept the round from seeing that the wake was over, and waited for ever."""
+    """It once kept the round from seeing that the wake was over, and waited forever."""
     harness = harness_of(make_policy(created_at=NOW, schedules=(NIGHT,)), values={QUERY: 9.0})
     at(harness, 19, 59)
     harness.memory_workloads.put(WEB, replicas=0, ready_replicas=0)

@@ -117,7 +117,7 @@ class Connection:
     def stream(
         self, path: str, query: Query, quiet_seconds: float
     ) -> Iterator[urllib3.response.BaseHTTPResponse]:
-        """An answer that goes on; it ends with an error when nothing comes for `quiet_seconds`."""
+        """An answer that continues; it ends with an error when nothing comes for `quiet_seconds`."""
         response = self._pool.request(
             "GET",
             f"{self._host}{path}?{urlencode(query)}",

@@ -133,7 +133,7 @@ class Choice:
         return best, best_checks, ranked
 
     def _net(self, draft: Draft) -> Decimal:
-        """What is saved until the disturbance must have paid, less what it is held to cost. Launching must
+        """What is saved until the disturbance must have paid, less its assumed cost. Launching must
         be worth the threshold by itself, or nodes come and go for very little."""
         saved = self._scene.cost - draft.cost
         if draft.fresh:

@@ -87,7 +87,7 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
 
 def _watched_again(operation: Removing | None, settings: Settings, now: int) -> Removing | None:
     """Nobody looked, the runner before died, or nothing could be seen: pods that are being moved or drained
-    are given their time again (row 36). That cannot go on for ever, since both operations have an end."""
+    are given their time again (row 36). That cannot continue forever, since both operations have an end."""
     match operation:
         case Consolidate():
             return replace(operation, watched_since=now)

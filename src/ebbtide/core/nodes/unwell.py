@@ -112,7 +112,7 @@ def pool_well(pool: str, snapshot: Snapshot, record: Record, settings: Settings)
 
 def still_there(node: Node, pods: tuple[Pod, ...], now: int) -> tuple[Pod, ...]:
     """The pods of an unwell node that count. On a silent node nobody reports the end of a pod: one whose
-    grace has long been over would otherwise keep a broken node for ever."""
+    grace has long been over would otherwise keep a broken node forever."""
     return tuple(pod for pod in pods if not is_lost(pod, lost_before(node, now)))
 
 

@@ -34,7 +34,7 @@ class ActivityLook:
     gate: str = ""
     """Why its Services cannot be taken over; then it stays up, where it can be reached."""
     ready_nodes: int | None = None
-    """Of the pool that is the target; none where it is no pool, or the nodes could not be seen."""
+    """Of the pool that is the target; none if it is not a pool, or the nodes could not be seen."""
 
 
 class ActivityVerdict(StrEnum):

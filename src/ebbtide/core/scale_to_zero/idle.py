@@ -54,9 +54,9 @@ class Wanted(StrEnum):
     FINISH = "finish"
     """It is at zero: the state says ZERO."""
     WAKE = "wake"
-    """Wake it (again); the state says nothing of it yet."""
+    """Wake it (again); the state does not record it yet."""
     READY = "ready"
-    """A wake is over; the state says nothing of it yet."""
+    """A wake is over; the state does not record it yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +288,7 @@ def stay_up(policy: Policy, state: IdleState, why: str, now: int, until: int) ->
 
 
 def _activity(state: IdleState, now: int) -> int:
-    """Activity that goes on is not worth a write each time."""
+    """Activity that continues is not worth a write each time."""
     fresh = state.phase is Phase.ACTIVE and now - state.last_activity_at < ACTIVITY_SAVED_SECONDS
     return state.last_activity_at if fresh else now
 

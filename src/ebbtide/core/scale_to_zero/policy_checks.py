@@ -45,7 +45,7 @@ def check_policy(policy: Policy, others: Iterable[Policy], pools: Collection[str
 
 
 def _targets_taken(policy: Policy, others: Collection[Policy]) -> Iterator[PolicyProblem]:
-    """Two that are at work on one target would undo each other's sleep and wake."""
+    """Two that are active on one target would undo each other's sleep and wake."""
     target = policy.target
     for other in others:
         if target.pool and other.target.pool == target.pool:

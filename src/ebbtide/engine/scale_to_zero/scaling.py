@@ -41,7 +41,7 @@ NOT_UP = (*ASLEEP, Phase.WAKING)
 SKEW_SECONDS = 5
 """How far ahead of ours the clock of somebody who reports activity may be."""
 REPORTED_SECONDS = 10
-"""Activity that goes on is written this often at most."""
+"""Activity that continues is written this often at most."""
 YEAR_SECONDS = 31_536_000
 NO_TIME_LEFT = 0.001
 """Of a wake that takes longer than expected: it is not over, and no new promise is made."""

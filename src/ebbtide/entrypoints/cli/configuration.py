@@ -46,7 +46,7 @@ def show(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False)
 
 
 def _table(effective: Sequence[Effective], columns: int) -> Iterator[Text]:
-    """A value that is too long for its column goes on below it."""
+    """A value that is too long for its column continues below it."""
     width = max(len(key.key) for key in effective)
     origin = max(len(key.origin) for key in effective)
     breadth = max(LEAST_BREADTH, columns - width - origin - 4)

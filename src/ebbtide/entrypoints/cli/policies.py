@@ -162,7 +162,7 @@ def pause(ctx: typer.Context, name: Name, config: ConfigPath = None) -> None:
 def resume(ctx: typer.Context, name: Name, config: ConfigPath = None) -> None:
     """Resume a paused policy."""
     policy = _set_paused(read_config(ctx, config), name, paused=False)
-    write_lines([f"policy {policy.name} is at work."])
+    write_lines([f"policy {policy.name} is resumed."])
 
 
 def _set_paused(config: Config, name: str, paused: bool) -> Policy:

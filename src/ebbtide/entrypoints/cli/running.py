@@ -193,7 +193,7 @@ def _tell_uncounted(ports: Ports, out: Console) -> None:
     try:
         loose = [node.name for node in uncounted(ports.cluster.read())]
     except EbbtideError:
-        return  # the tick says what is wrong with the cluster, and goes on trying
+        return  # the tick says what is wrong with the cluster, and keeps trying
     if loose:
         out.print(Text(f"! {says_uncounted(loose)}", "yellow"))
 

@@ -33,7 +33,7 @@ FAULTS: Mapping[str, str] = {
     "clock-skew": "the runner's clock is some seconds off all the time",
     "stale-list": "the cluster or the cloud shows an old list",
     "empty-list": "the cluster or the cloud shows nothing at all",
-    "partial-page": "the cluster or the cloud cannot be read whole",
+    "partial-page": "the cluster or the cloud cannot be read completely",
     "false-not-found": "a node or an instance is not shown although it is there",
     "torn-view": "nodes and pods are listed up to 90 seconds apart",
     "pod-holes": "some pods are not shown although they are there, and all nodes are",

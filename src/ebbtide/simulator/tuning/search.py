@@ -1,7 +1,7 @@
 """The search: known settings first, then points spread evenly, then what Optuna expects to be better.
 
 Points are asked for in batches of a fixed size, so the same seed tries the same points however many workers
-play them, and a search that was stopped goes on where it was.
+play them, and a search that was stopped continues where it was.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def day_key(day: LedgerDay) -> Key:
 
 
 def checked_days(policy_id: str, days: Iterable[LedgerDay]) -> list[LedgerDay]:
-    """In order, one for each row; `ValueError` for what is no day of this policy."""
+    """In order, one for each row; `ValueError` for what is not a day of this policy."""
     rows: dict[Key, LedgerDay] = {}
     for day in days:
         if day.policy_id != policy_id:

@@ -110,7 +110,7 @@ def prefer_wal(path: Path) -> None:
 
 
 def _refuse_without_locks(folder: Path) -> None:
-    """Tried on a file of its own next to the real one, so nobody at work there has to wait."""
+    """Tried on a file of its own next to the real one, so no running process has to wait."""
     device = folder.stat().st_dev
     if device in _devices_seen_to_lock:
         return
