@@ -109,7 +109,7 @@ class PrometheusPlayers:
         self._server = Prometheus(source)
 
     def read_players(self, query: str) -> Mapping[str, int] | None:
-        """Several samples of one pod are added. One that names no pod, or is not a number, may be anybody's."""
+        """Samples of one pod are added. One that names no pod, or is not a number, may be anybody's."""
         found: dict[str, int] = {}
         try:
             for sample in self._server.ask(query):
