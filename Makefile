@@ -137,11 +137,12 @@ pictures: $(READY) ## Draw the pictures of the README and the walk-through from 
 	$(BIN)/python scripts/draw_demo.py docs/demo.svg
 	$(BIN)/python -m scripts.take_pictures docs/pictures
 
-reference: $(READY) ## Write docs/reference from the code
+reference: $(READY) ## Write docs/reference and the table of keys from the code
 	$(BIN)/python -m scripts.make_reference docs/reference
 	$(BIN)/python -m scripts.state_diagrams docs/state-machines.md
 	$(BIN)/python -m scripts.chart_reference
 	$(BIN)/python -m scripts.plain_cloudformation
+	$(BIN)/python -m ebbtide.config.reference docs/configuration.md
 
 audit: $(READY) ## Write build/sbom.json and ask for known holes in the locked libraries (needs the advisory service)
 	@mkdir -p build

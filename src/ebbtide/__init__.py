@@ -1,3 +1,3 @@
-"""Ebbtide: an autoscaler for Kubernetes (K3s) clusters."""
+"""Ebbtide: a Kubernetes node autoscaler built for safe scale-down."""
 
 __version__ = "0.1.0"

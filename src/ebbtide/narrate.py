@@ -128,7 +128,7 @@ def goes_on(work: Work) -> str:
             noun = "pod" if isinstance(part, Move) else "node"
             steps.setdefault((noun, f"{part.state}{why}"), []).append(part_name(part))
     told = ", ".join(_at_a_step(names, noun, state) for (noun, state), names in steps.items())
-    return f"{kind_of(work)} goes on: {told}{operation_tail(work.id)}"
+    return f"{kind_of(work)} continues: {told}{operation_tail(work.id)}"
 
 
 def _at_a_step(names: Sequence[str], noun: str, state: str) -> str:
@@ -253,14 +253,14 @@ def spot(fact: SpotEvent) -> str:
     about = f"{fact.notice} of {which}"
     match fact.answer:
         case SpotAnswer.TAKEN_IN if fact.notice is SpotKind.INTERRUPTION:
-            return f"{about} taken in: it will be gone at {time_of_day(fact.deadline)}"
+            return f"{about} received: the instance will be gone at {time_of_day(fact.deadline)}"
         case SpotAnswer.TAKEN_IN:
-            return f"{about} taken in"
+            return f"{about} received"
         case SpotAnswer.UPGRADED:
             gone = time_of_day(fact.deadline)
             return f"rebalance of {which} became an interruption: it will be gone at {gone}"
         case SpotAnswer.KNOWN:
-            return f"{about} is known already"
+            return f"{about} is already known"
         case SpotAnswer.NOT_OURS:
             return f"{about} ignored: not an instance of ours"
         case SpotAnswer.ALREADY_GOING:
@@ -293,7 +293,7 @@ def alarm(fact: Alarm) -> str:
         case AlarmKind.LOG_NOT_PRUNED:
             return f"old log entries could not be removed: {fact.detail}; they stay until tomorrow's attempt"
         case AlarmKind.TERMINATE_REFUSED:
-            asks = "it stays cordoned, launches go on; allow its termination, or terminate it yourself"
+            asks = "it stays cordoned, launches continue; allow its termination, or terminate it yourself"
             return f"a drained node cannot go: {fact.detail}; {asks}{operation_tail(fact.operation_id)}"
         case AlarmKind.OBSERVATION | AlarmKind.RUNNER_DIED | AlarmKind.RECORD_HEALED:
             return fact.detail

@@ -118,7 +118,7 @@ class Host:
         self._call(quiet)
 
     def finish(self, record: Record) -> tuple[list[str], dict[str, int]]:
-        """Everything that went wrong, and figures of what went on."""
+        """Everything that went wrong, and figures of what continued."""
 
         def judged() -> tuple[list[str], dict[str, int]]:
             self._checker.finish(record)

@@ -1,6 +1,6 @@
 """What EC2 really has, asked past the network; and the endpoint of EC2 and SQS where every call arrives.
 
-moto remembers terminated instances for ever; after a while they are forgotten here, as EC2 does.
+moto remembers terminated instances forever; after a while they are forgotten here, as EC2 does.
 """
 
 from __future__ import annotations

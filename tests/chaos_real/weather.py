@@ -28,7 +28,7 @@ from tests.servers.prometheus import Exporters
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 LOW, HIGH = (4, 6), (13, 19)
 LEAST_SECONDS, MOST_SECONDS = 4.0, 75.0
-"""A burst goes on until some were launched for it, and the calm after it until most of them are gone."""
+"""A burst continues until some were launched for it, and the calm after it until most of them are gone."""
 GROWN, SHRUNK = MIN_WORKERS + 3, MIN_WORKERS + 1
 INTERRUPT_SECONDS = (20.0, 40.0)
 ASKED_SECONDS = (15.0, 30.0)

@@ -63,7 +63,7 @@ def test_looking_leaves_an_empty_folder_empty(shell: Shell) -> None:
     assert json.loads(shell.run("status", "--json").out)["record"] is None
     assert "The next tick would do: nothing" in shell.run("plan").out
     assert shell.run("log").out == "The log is empty.\n"
-    assert shell.run("config", "check").out.startswith("The configuration is good (no file")
+    assert shell.run("config", "check").out.startswith("The configuration is valid (no file")
     assert shell.files() == []
 
 
@@ -103,7 +103,7 @@ def test_a_decision_is_explained_and_replayed(shell: Shell) -> None:
     assert "idle_down_sec is 10 min" in told
     assert shell.run("explain", "last").out == told
     assert json.loads(shell.run("explain", name, "--json").out)["id"] == name
-    assert shell.run("replay", name).out.startswith(f"equal: decision {name} comes out the same")
+    assert shell.run("replay", name).out.startswith(f"equal: decision {name} gives the same result")
     listed = shell.run("log", "--kind", "decision").out
     assert name in listed
 
@@ -129,7 +129,7 @@ def test_an_open_operation_is_shown_and_planned(shell: Shell) -> None:
     assert record["scaleUpRequested"] == 1
     before = shell.contents()
     told = shell.run("plan", environ=GROW).out
-    assert "would go on with what is in progress" in told
+    assert "would continue the operations in progress" in told
     plan = json.loads(shell.run("plan", "--json", environ=GROW).out)
     assert plan["action"] == "continue"
     assert shell.contents() == before
@@ -174,7 +174,7 @@ def test_removals_are_paused_and_resumed(shell: Shell) -> None:
     assert "Removals are paused (upgrade)" in shell.run("pause", "--reason", "upgrade").out
     assert "paused (upgrade)" in shell.run("status").out
     assert "✗ not paused" in shell.run("plan").out
-    assert "Removals may go on." in shell.run("resume").out
+    assert "Removals are allowed again." in shell.run("resume").out
     assert "Removals were not paused." in shell.run("resume").out
     switches = json.loads(shell.run("log", "--kind", "switch", "--json").out)
     assert switches[0]["says"] == "removals paused by a person (upgrade)"
@@ -277,7 +277,7 @@ def test_a_running_autoscaler_ends_gracefully(shell: Shell, number: signal.Signa
         process.kill()
         process.wait()
     assert process.returncode == 0, err
-    assert out.endswith("Stopped: the lease is given back, and what is open is in the record.\n")
+    assert out.endswith("Stopped: the lease is released, and open operations are in the record.\n")
     record = json.loads(shell.run("status", "--json").out)["record"]
     assert record["lockUntilEpoch"] <= time.time()
 

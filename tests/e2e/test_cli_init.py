@@ -39,7 +39,7 @@ def init(shell: Shell, name: str, *more: str) -> tuple[str, Any]:
 @pytest.mark.parametrize("name", DUMPS)
 def test_the_file_passes_config_check_and_doctor_names_only_what_is_missing(shell: Shell, name: str) -> None:
     init(shell, name)
-    assert "The configuration is good" in shell.run("config", "check").out
+    assert "The configuration is valid" in shell.run("config", "check").out
     found = json.loads(shell.run("doctor", "--json", code=1, environ=ACCESS).out)
     wrong = [one["says"] for one in found if not one["ok"]]
     expected = {
@@ -112,7 +112,7 @@ def test_each_kind_of_cluster_gets_the_join_of_its_kind(shell: Shell) -> None:
     shell.run("init", "--dump", "rke2.json", "--force")
     written = yaml.safe_load((shell.folder / "ebbtide.yaml").read_text())
     assert written["join"] == {"kind": "rke2", "server_url": "https://10.0.0.2:9345", "version": version}
-    assert "The configuration is good" in shell.run("config", "check").out
+    assert "The configuration is valid" in shell.run("config", "check").out
 
 
 def test_the_rights_it_writes_are_those_of_the_manifests(shell: Shell) -> None:
@@ -181,7 +181,7 @@ def placed() -> bytes:
         (k3s(), ["--cloud", "gcp"], "'gcp' is not"),
         (k3s(), ["--name", "no spaces"], "--name 'no spaces' is not allowed"),
         (k3s(), ["--min", "9", "--max", "3"], "9 is above max_workers (3)"),
-        (k3s(), ["--store", "redis://"], "is no store that is known"),
+        (k3s(), ["--store", "redis://"], "is not a known store"),
         (k3s(), ["--out", "nowhere/ebbtide.yaml"], "there is no folder nowhere"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -166,7 +166,8 @@ def test_a_policy_is_paused_resumed_and_kept_up(ask: Ask) -> None:
     assert abs(state["keep_up_until"] - time.time() - 10_800) < 600
     assert "no longer kept up" in ask("policy", "keep-up", "web", "--for", "0").out
     assert (
-        "--for: '3 hours' is no duration" in ask("policy", "keep-up", "web", "--for", "3 hours", code=2).err
+        "--for: '3 hours' is not a duration"
+        in ask("policy", "keep-up", "web", "--for", "3 hours", code=2).err
     )
     for command in ("pause", "resume", "show"):
         assert "there is no policy 'none'" in ask("policy", command, "none", code=1).err
@@ -260,7 +261,7 @@ def test_savings_have_a_bar_for_each_day_and_can_be_rebuilt(ask: Ask) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("--from", "2026-13-01"), "--from: '2026-13-01' is no day"),
+        (("--from", "2026-13-01"), "--from: '2026-13-01' is not a day"),
         (("--from", "2026-02-02", "--to", "2026-02-01"), "--from: 2026-02-02 is after 2026-02-01"),
         (("--json", "--csv"), "--json and --csv cannot both be"),
         (("web", "jobs"), "one policy at a time"),

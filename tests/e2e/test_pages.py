@@ -243,7 +243,7 @@ def test_dark_and_light_are_kept_when_the_page_is_loaded_again(watched: Watched)
 
 
 def resolve(live: Live) -> None:
-    """Time goes on by steps, not by the clock: nobody waits for it."""
+    """Time continues by steps, not by the clock: nobody waits for it."""
     for _ in range(MOST_STEPS):
         live.step(in_process=True)
         if live.situation is not None and live.situation.over:

@@ -36,7 +36,7 @@ expect.set_options(timeout=SECONDS)
 
 @pytest.fixture(scope="module")
 def demo() -> Iterator[tuple[str, Live]]:
-    """It goes on by the steps of the tests alone."""
+    """It continues by the steps of the tests alone."""
     live = demo_live(1, time.time())
     for _ in range(SETTLING_STEPS):
         live.step(RUSH_SECONDS, RUSH_BUSY_SECONDS)

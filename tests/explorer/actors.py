@@ -71,7 +71,7 @@ class Actor:
         self.wakes_at = -1.0
         """When frozen: until when; -1 while it is not frozen."""
         self.wakes_after = 0
-        """When frozen: how many runs of anybody must have come to an end before it goes on."""
+        """When frozen: how many runs of anybody must have come to an end before it continues."""
         self.crashed = False
         self.rev = 0
         self.token = 0

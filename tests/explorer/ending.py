@@ -37,7 +37,7 @@ def what_is_wrong_at_the_end(stage: Stage, scene: Scene, actors: Sequence[Actor]
         waiting = [pod.full_name for pod in world.inventory.pods.values() if pod.waiting]
         found += [f"{name} still waits" for name in waiting]
     if world.incidents.mail.arrived:
-        found.append(f"{world.incidents.mail.arrived[0]} was never taken in")
+        found.append(f"{world.incidents.mail.arrived[0]} was never received")
     found += wrong_with_sleep(stage, [actor.asks for actor in actors], [actor.answered for actor in actors])
     return found
 

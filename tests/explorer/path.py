@@ -144,7 +144,7 @@ class Path:
             self.actors[number] = _successor(actor)
 
     def _wake(self) -> None:
-        """Those go on whose time has come and who were frozen while somebody else ran."""
+        """Those continue whose time has come and who were frozen while somebody else ran."""
         now = self.stage.clock.now()
         while True:
             due = [a for a in self.actors if a.frozen and a.wakes_at <= now and self.runs > a.wakes_after]
@@ -179,7 +179,7 @@ class Path:
         self.search.push(self.step + 1, Entry(self.snapshot, tuple(self.taken), self.moves + 1))
 
     def _stops_here(self) -> bool:
-        """Between two ticks, with nobody frozen, the state can be copied: others go on from there."""
+        """Between two ticks, with nobody frozen, the state can be copied: others continue from there."""
         if self.replays or any(actor.frozen for actor in self.actors):
             return bool(self.stage.checker.violations)
         self._note(self._digest("between"))

@@ -322,7 +322,7 @@ SCENES = (
     # back-off of up to `backoff_max_seconds` (120): 660 s for both. With a runner frozen for long (120) and a
     # worker to be replaced (launch, boot, join and a step each: 150), all is well after 930 s: 31 steps.
     Scene("both lanes", both_lanes_world, BOTH_LANES, calm_steps=40, events=workers_die),
-    # What the cloud refuses is set aside, another removal goes on, and it is tried again after that.
+    # What the cloud refuses is set aside, another removal continues, and it is tried again after that.
     Scene(
         "refused",
         protected_world,

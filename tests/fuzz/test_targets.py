@@ -1,4 +1,4 @@
-"""Every target on the kept inputs and on what Hypothesis makes of them; `make fuzz` goes on from there."""
+"""Every target on the kept inputs and on what Hypothesis makes of them; `make fuzz` continues from there."""
 
 from __future__ import annotations
 

@@ -16,7 +16,9 @@ NEWCOMER_LINES = 650
 
 def rows() -> list[str]:
     """The first cell of every row of the crash table."""
-    table = TEXT.partition("| what can happen | answer |\n| --- | --- |\n")[2].partition("\n\n")[0]
+    table = TEXT.partition("| what can go wrong | how it is handled |\n| --- | --- |\n")[2].partition("\n\n")[
+        0
+    ]
     return [line.split("|")[1].strip() for line in table.splitlines()]
 
 

@@ -31,6 +31,9 @@ def tree(folder: Path, path: str, text: str) -> Path:
         ("src/ebbtide/x.py", 'x = f"{1} pods wait: {2}"\n'),
         ("src/ebbtide/x.js", 'card("Under way", 1);\n'),
         ("src/ebbtide/x.html", "<p>This is to be had.</p>\n"),
+        ("docs/x.md", "The next runner goes on."),
+        ("README.md", "It is kept for ever."),
+        ("src/ebbtide/x.py", 'x = f"{1!r} is no number"\n'),
     ],
 )
 def test_a_word_is_found_where_people_read_it(tmp_path: Path, path: str, text: str) -> None:
@@ -45,6 +48,7 @@ def test_a_word_is_found_where_people_read_it(tmp_path: Path, path: str, text: s
         ("src/ebbtide/x.py", 'figures = {"waiting": 1, "beside": 2}\n'),
         ("src/ebbtide/x.py", '"""The field `figures` is part of the API."""\n'),
         ("src/ebbtide/x.js", "const figures = status.waiting;\n"),
+        ("docs/x.md", "There is no pool, and it is no longer needed."),
     ],
 )
 def test_names_are_left_alone(tmp_path: Path, path: str, text: str) -> None:

@@ -234,7 +234,7 @@ def test_a_notifier_needs_a_secret(tmp_path: Any) -> None:
     for text, why in (
         (None, "cannot be read"),
         ("\n", "no secret"),
-        ("whsec_\n", "line 1 of .* is no secret"),
+        ("whsec_\n", "line 1 of .* is not a secret"),
     ):
         if text is not None:
             secrets.write_text(text)
@@ -249,7 +249,7 @@ def test_a_notifier_needs_a_secret(tmp_path: Any) -> None:
 def test_a_line_that_is_no_secret_is_refused_at_the_start_by_its_number(tmp_path: Any, line: str) -> None:
     path = tmp_path / "secrets"
     path.write_text(f"{SECRET}\n\n{line}\n")
-    with pytest.raises(ConfigError, match=r"line 3 of .* is no secret"):
+    with pytest.raises(ConfigError, match=r"line 3 of .* is not a secret"):
         webhook_secrets(str(path))
 
 

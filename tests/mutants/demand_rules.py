@@ -72,7 +72,7 @@ OF_DEMAND = (
         ("unit:tests/unit/engine/test_loop.py",),
     ),
     Mutant(
-        "a burst holds a tick up for ever",
+        "a burst holds a tick up forever",
         "Nudge.due_at",
         "min(last_at + BATCH_SECONDS, self._first_at + BATCH_MOST_SECONDS)",
         "last_at + BATCH_SECONDS",

@@ -190,7 +190,7 @@ OF_SLOTS = (
         ),
     ),
     Mutant(
-        "a launch without an answer is repeated for ever",
+        "a launch without an answer is repeated forever",
         "_launching",
         "situation.now - slot.since >= situation.settings.launch_timeout_seconds",
         "False",
@@ -382,7 +382,7 @@ OF_GATES = (
         ("table:pod_cache",),
     ),
     Mutant(
-        "removals go on while half of the cluster is not ready",
+        "removals continue while half of the cluster is not ready",
         "healthy",
         "unready > settings.unready_count and unready > settings.unready_fraction * len(workers)",
         "False",

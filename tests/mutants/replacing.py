@@ -47,7 +47,7 @@ OF_REPLACING = (
         (MACHINE, TABLE),
     ),
     Mutant(
-        "pods that nobody ends keep a silent node for ever",
+        "pods that nobody ends keep a silent node forever",
         "is_lost",
         "pod.terminating and 0 < pod.ends_at <= before",
         "False",

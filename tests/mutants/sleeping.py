@@ -75,7 +75,7 @@ OF_SLEEP = (
         ),
     ),
     Mutant(
-        "who goes on with half a sleep forgets what was up before",
+        "who continues with half a sleep forgets what was up before",
         "fall",
         "each.replicas or known.get(each.ref, 0)",
         "each.replicas",
@@ -89,7 +89,7 @@ OF_SLEEP = (
         (SCENE,),
     ),
     Mutant(
-        "a target that could not be read goes on to sleep",
+        "a target that could not be read is put to sleep all the same",
         "_falling",
         """
         if look.problem:

@@ -185,7 +185,7 @@ class HetznerServer:
 
     def _check(self, body: Any) -> None:
         if len(body["name"]) > 63 or not HOST_NAME.fullmatch(body["name"]):
-            raise Refused("invalid_input", "name is no host name")
+            raise Refused("invalid_input", "name is not a host name")
         self._check_labels(body.get("labels", {}))
         if body["server_type"] not in TYPES:
             raise Refused("invalid_input", f"server type {body['server_type']} not found")

@@ -80,7 +80,7 @@ def with_a_spot_node() -> World:
 
 
 def nothing_starts_again(world: World, store: Store) -> None:
-    """Once pods are being moved, what is made again takes for ever to start."""
+    """Once pods are being moved, what is made again takes forever to start."""
     if isinstance(store.load().operation, Consolidate):
         workload = world.pods.book.workloads["default/web"]
         workload.spec = replace(workload.spec, start_seconds=100_000.0)

@@ -70,7 +70,7 @@ def test_a_runner_dies_while_pods_are_moved_and_its_lease_outlives_their_time() 
 
 
 def test_pods_that_are_never_ready_stop_it_although_runners_die() -> None:
-    """The time anew is given for a death, not for ever."""
+    """The time anew is given for a death, not forever."""
     story_run = StoryRun(replace(STORY, nodes_at_the_end=3, ticks=60))
     starts_in(story_run, 100_000.0)
     strike(story_run, "cluster.evict", Strike.CRASH_AFTER)

@@ -103,7 +103,7 @@ def test_an_unwell_node_recovers_while_its_replacement_joins_and_the_runner_dies
     go_on(run)
     assert run.problems() == [], "four workers: what was launched stays until it is idle"
     assert acts(run, ActKind.TERMINATE) == []
-    assert run.record.removal_failures == 0, "that it is well again is no failure"
+    assert run.record.removal_failures == 0, "that it is well again is not a failure"
 
 
 @CRASHES
@@ -153,4 +153,4 @@ def test_an_older_version_meets_a_replacement(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.undo()
     go_on(run)
     assert run.problems() == []
-    assert items.to_item(run.record)["formatVersion"] == 1, "an older version can go on"
+    assert items.to_item(run.record)["formatVersion"] == 1, "an older version can continue"

@@ -43,7 +43,7 @@ class Stand:
         )
 
     def rounds(self, seconds: int = LEASE_SECONDS) -> None:
-        """Another runner goes on, once the lease of the dead has run out."""
+        """Another runner continues, once the lease of the dead has run out."""
         another = self.scaling()
         for _ in range(seconds // 60):
             self.harness.clock.sleep(60)

@@ -48,7 +48,7 @@ from tests.simulation.test_world_checker import Scene, instance_of
 from tests.simulation.test_world_checker_replacing import Scene as ReplacingScene
 
 GUARANTEES = Path(__file__).parents[2] / "docs/guarantees.md"
-END = "once nothing has gone wrong for a while"
+END = "operations are closed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def breaks(promise: str, told: str) -> Callable[[Callable[[], list[str]]], Calla
 def promises() -> list[str]:
     """The bullets of what must never happen, and the one sentence about the end."""
     text = GUARANTEES.read_text().partition("## What must never happen")[2].partition("\n## ")[0]
-    bullets, _, end = text.partition("\nAnd ")
+    bullets, _, end = text.partition("\nOnce no fault has happened for a while, all of this holds: ")
     found = [" ".join(one.split()) for one in re.split(r"^- ", bullets, flags=re.MULTILINE)[1:]]
     return [*found, " ".join(end.split())]
 
@@ -134,23 +134,23 @@ def stage_with(settings: Settings = SETTINGS) -> Stage:
 # -- terminating --------------------------------------------------------------------------------------
 
 NO_PODS = "no instance is terminated with a pod"
-INTENT = "every terminate has an intent"
-UNCORDON = "nothing is uncordoned after that intent"
-MINIMUM = "at every voluntary intent as many workers"
-PROTECTED = "no pod is evicted of our own will"
-SERVERS = "no game server is evicted of our own will"
+INTENT = "before every terminate, an intent was written"
+UNCORDON = "no node is uncordoned after that intent"
+MINIMUM = "whenever Ebbtide decides on its own to remove a node, enough workers"
+PROTECTED = "except for interruptions, no pod is evicted"
+SERVERS = "except for interruptions, no game server is evicted"
 ONE = "a node has one owner"
-LIMITS = "what exists and what is reserved"
-HEADROOM = "no node is removed of our own will that holds headroom"
-TOKENS = "tokens and revisions never go back"
-OTHERS = "instances and nodes of others"
-WHOLE = "what was not seen whole"
+LIMITS = "existing and reserved nodes"
+HEADROOM = "Ebbtide does not choose to remove a node that configured or forecast headroom needs"
+TOKENS = "tokens and revisions never decrease"
+OTHERS = "instances and nodes that are not Ebbtide's"
+WHOLE = "an incomplete observation"
 INBOX = "a spot notice leaves the inbox"
-ANNOUNCED = "what the cloud has announced that it will take"
-REPLACED_FIRST = "nothing is done to a node that is replaced before"
+ANNOUNCED = "an instance that the cloud has announced it will take"
+REPLACED_FIRST = "a node that is to be replaced is not touched before"
 REALLY_UNFIT = "a node is repaired only if it is really unwell"
 WAKES = "no wake is lost"
-INVARIANTS = "no machine breaks its own invariants"
+INVARIANTS = "no state machine breaks its own invariants"
 
 
 @breaks(NO_PODS, "running on it")

@@ -82,7 +82,7 @@ def wake(harness: PolicyHarness, scaling: Scaling) -> None:
 
 
 def carry_on(harness: PolicyHarness, seconds: int = 900) -> None:
-    """The lease of the dead runs out, and another runner goes on."""
+    """The lease of the dead runs out, and another runner continues."""
     for _ in range(seconds // 60):
         harness.clock.sleep(60)
         harness.round(owner="another")
@@ -122,7 +122,7 @@ def test_a_wake_comes_to_its_end_wherever_it_is_struck(strike: Strike) -> None:
 
 
 def test_a_wake_wins_wherever_a_sleeper_freezes() -> None:
-    """The sleeper freezes at one of its calls; somebody wakes the target; the sleeper thaws and goes on."""
+    """The sleeper freezes at one of its calls; somebody wakes the target; the sleeper thaws and continues."""
     for number, label in enumerate(calls_of(about_to_fall, fall), start=1):
         harness = about_to_fall()
         plan = CrashPlan(number, Strike.STALL, on_stall=partial(wake, harness, harness.runner()))

@@ -146,7 +146,7 @@ def test_an_interrupted_node_may_go_with_its_pods_and_below_the_minimum(scene: S
         scene.intend(node)
         scene.cloud.terminate(instance_id)
         scene.store.write(replace(scene.store.load(), removing=None), None)
-    assert scene.said == [], "a scale-down that had it goes on"
+    assert scene.said == [], "a scale-down that had it continues"
 
 
 def test_terminating_what_the_cloud_takes_by_itself_is_seen(scene: Scene) -> None:

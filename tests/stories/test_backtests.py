@@ -114,7 +114,7 @@ def test_the_first_line_says_how_far_the_simulation_is_off() -> None:
     assert calibration(found).endswith("more than 10% off in waiting: take the rows with care")
     assert "+0.0%" in calibration([Agreement("waiting", 0, 0)])
     assert "nothing to compare with" in calibration([Agreement("waiting", 0, 9)])
-    assert calibration(()) == "calibration: not possible, the recording says nothing of nodes and waiting"
+    assert calibration(()) == "calibration: not possible, the recording has no data on nodes and waiting"
 
 
 def test_what_is_shown_has_a_row_for_what_happened_and_names_violations() -> None:

@@ -68,7 +68,7 @@ def test_the_command_says_what_to_expect_and_how_good_that_was(shell: Shell) -> 
 
 @pytest.mark.parametrize(
     ("horizon", "says"),
-    [("24", "is no duration"), ("1m", "Allowed: 15 min to 7 days"), ("9d", "Allowed: 15 min to 7 days")],
+    [("24", "is not a duration"), ("1m", "Allowed: 15 min to 7 days"), ("9d", "Allowed: 15 min to 7 days")],
 )
 def test_a_wrong_horizon_is_refused(shell: Shell, horizon: str, says: str) -> None:
     write_recording(shell.folder / "month.ebb", days(5))

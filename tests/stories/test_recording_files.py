@@ -69,8 +69,8 @@ def test_a_recording_plays_as_a_story(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"", "is no recording"),
-        (b"name: a story", "is no recording"),
+        (b"", "is not a recording"),
+        (b"name: a story", "is not a recording"),
         (gzip.compress(b'{"ebb": 1, "story": {}}')[:-9], "not the whole of one"),
         (gzip.compress(b'{"ebb": 99, "story": {}, "later": 1}'), "has version 99, this Ebbtide knows 1"),
         (gzip.compress(b'{"ebb": 1}'), "is damaged"),
@@ -97,7 +97,7 @@ def test_what_is_no_recording_is_refused_and_says_what_to_do(tmp_path: Path, dat
 def test_demand_of_what_is_no_workload_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "month.ebb"
     write_recording(path, recording(workloads=[]))
-    with pytest.raises(ConfigError, match="demand of default/web, which is no workload"):
+    with pytest.raises(ConfigError, match="demand of default/web, which is not a workload"):
         read_story(path)
 
 

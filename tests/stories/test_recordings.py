@@ -15,7 +15,7 @@ from ebbtide.simulator.world.world import World
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("seed", range(5))
 def test_a_recording_with_fractions_of_seconds_ends(seed: int) -> None:
-    """It was planned for the same moment for ever: 0.3 s after midnight is 0.29999995 s after midnight."""
+    """It was planned for the same moment forever: 0.3 s after midnight is 0.29999995 s after midnight."""
     chance = random.Random(seed)
     moments = sorted(chance.uniform(0, 600) for _ in range(300))
     lines = ["seconds,replicas,workload", *(f"{at!r},{n % 7},web" for n, at in enumerate(moments))]

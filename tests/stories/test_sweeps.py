@@ -37,7 +37,7 @@ def test_two_processes_give_what_one_gives_bit_for_bit(tmp_path: Path) -> None:
         played = both.play(works())
     assert hash_of(played) == hash_of(expected)
     assert sorted(work.key for work in told) == sorted(work.key for work in works())
-    # Kept under the same keys: it makes no difference who goes on.
+    # Kept under the same keys: it makes no difference who continues.
     with Sweep(Results(tmp_path / "runs"), Machines()) as later:
         assert later.play(works()) == expected
     assert len((tmp_path / "runs").read_bytes().splitlines()) == len(works())

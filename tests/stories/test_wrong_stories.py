@@ -44,15 +44,15 @@ WRONG = {
     "a node that is not there": (
         "events:\n  - {at: 1, node_dies: b9}",
         10,
-        '"b9" is no node of the story; allowed: a1',
+        '"b9" is not a node of the story; allowed: a1',
     ),
     "a workload that is not there": (
         "events:\n  - {at: 1, replicas: {wep: 3}}",
         10,
-        '"wep" is no workload of the story; allowed: web',
+        '"wep" is not a workload of the story; allowed: web',
     ),
     "a pod that is not there": ("events:\n  - {at: 1, players: {mc-0: 3}}", 10, "allowed: web-1, ..."),
-    "a policy that is not there": ("events:\n  - {at: 1, wake: dev}", 10, '"dev" is no policy'),
+    "a policy that is not there": ("events:\n  - {at: 1, wake: dev}", 10, '"dev" is not a policy'),
     "a wrong word": ("events:\n  - {at: 1, metrics: off}", 10, '"off" is not allowed; allowed: gone or back'),
     "a wrong type": ("tick_sec: often", 9, '"often" is not allowed; allowed: a number of seconds'),
     "no number of replicas": ("events:\n  - {at: 1, replicas: {web: many}}", 10, '"many" is not allowed'),
@@ -60,8 +60,16 @@ WRONG = {
     "an unknown act": ("expect:\n  - {never: reboot}", 10, "allowed: launch, soft_taint, cordon"),
     "an expectation of no form": ("expect:\n  - {node: a1}", 10, "never, happens, at_end, says, at"),
     "a key of another form": ("expect:\n  - {never: evict, at_least: 2}", 10, "unknown key"),
-    "a node that nothing can be expected of": ("expect:\n  - {never: evict, node: x}", 10, '"x" is no node'),
-    "a pod that nothing can be expected of": ("expect:\n  - {never: evict, pod: x-1}", 10, '"x-1" is no pod'),
+    "a node that nothing can be expected of": (
+        "expect:\n  - {never: evict, node: x}",
+        10,
+        '"x" is not a node',
+    ),
+    "a pod that nothing can be expected of": (
+        "expect:\n  - {never: evict, pod: x-1}",
+        10,
+        '"x-1" is not a pod',
+    ),
     "a look after the end": ("expect:\n  - {at: 700, running: {web: 1}}", 10, "700 is after the end"),
     "a window without time": ("expect:\n  - {says: x, after: 9, before: 9}", 10, "no time between"),
     "a new policy that is wrong": (
@@ -95,11 +103,11 @@ def test_the_place_and_what_is_allowed_are_said(wrong: tuple[str, int, str]) -> 
 
 WRONG_HEADS = {
     "settings": ("  pools:", "  cpu_upp: 0.5\n  pools:", 4, "unknown key; did you mean cpu_up?"),
-    "a pool": ("{name: a1}", "{name: a1, pool: spot}", 6, '"spot" is no pool; allowed: general'),
-    "a type": ("{name: a1}", "{name: a1, type: cpx99}", 6, '"cpx99" is no type; allowed: cpx32'),
+    "a pool": ("{name: a1}", "{name: a1, pool: spot}", 6, '"spot" is not a pool; allowed: general'),
+    "a type": ("{name: a1}", "{name: a1, type: cpx99}", 6, '"cpx99" is not a type; allowed: cpx32'),
     "a name twice": ("{name: a1}", "{name: a1}\n  - {name: a1}", 7, '"a1" is used twice'),
     "a name for launched ones": ("{name: a1}", "{name: new-1}", 6, "is kept for nodes that are launched"),
-    "where a pod starts": ("cpu: 100m", "on: [a2]", 8, '"a2" is no node of the story; allowed: a1'),
+    "where a pod starts": ("cpu: 100m", "on: [a2]", 8, '"a2" is not a node of the story; allowed: a1'),
     "too many places": ("cpu: 100m", "on: [a1, a1]", 8, "names 2 nodes in on for 1 replicas"),
     "an amount": ("cpu: 100m", "memory: 2", 8, "2 is not an amount of memory with its unit; allowed: 8Gi"),
     "a kind": ("cpu: 100m", "kind: Deploymnt", 8, "allowed: Deployment, StatefulSet, DaemonSet, Job or Bare"),

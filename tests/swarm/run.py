@@ -18,7 +18,7 @@ class Outcome:
 
 
 def run_or_tell(seed: int) -> Outcome:
-    """One of many: where the simulation itself fails, the others go on, and the seed is named."""
+    """One of many: where the simulation itself fails, the others continue, and the seed is named."""
     try:
         return run_seed(seed)
     except Exception as error:

@@ -86,7 +86,7 @@ GATES: list[tuple[Check, str]] = [
         gates.complete(make_snapshot(problems=("the cloud could not be read",))),
         "the cloud could not be read",
     ),
-    (gates.complete(make_snapshot()), "cluster and cloud were read whole"),
+    (gates.complete(make_snapshot()), "cluster and cloud were read completely"),
     (
         gates.plausible(make_snapshot(TWO, pods=[]), make_record(), SETTINGS),
         "no pod at all is seen on 2 nodes",
@@ -332,7 +332,7 @@ def test_what_a_crash_left_behind_is_said_with_its_reason() -> None:
     adopted = decided(
         make_snapshot(TWO, extra_instances=[lone]), make_record(orphans=(Missing("i-lone", long_ago),))
     )
-    assert adopted.reason == "adopt i-lone: alive for us, but no node and no operation"
+    assert adopted.reason == "adopt i-lone: the instance runs, but has no node and no operation"
     dead = [make_node(name, ready=False, instance_id=f"i-{name}") for name in ("c1", "c2")]
     seen = make_snapshot([*TWO, *dead], instances=[make_instance_of(node) for node in TWO])
     one = decided(seen, make_record(orphans=(Missing("uid-c1", long_ago),)))
@@ -413,7 +413,7 @@ def test_why_nothing_is_consolidated() -> None:
         "the last consolidation was 3 h 59 min ago, the cooldown is 2 h, "
         "4 h after 1 without result (too few of their nodes were removed so far)"
     )
-    assert refused(Record(), repacking.cluster([])) == "0 ready workers, at least 2 are asked for"
+    assert refused(Record(), repacking.cluster([])) == "0 ready workers, at least 2 required"
     queue = repacking.cluster(pair, [pending("server")])
     assert refused(idle(*pair), queue) == "1 pod is pending (default/server first)"
     starting = repacking.cluster(pair, [repacking.pod("new", pair[0], phase=PodPhase.PENDING)])

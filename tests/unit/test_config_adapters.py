@@ -109,7 +109,7 @@ def test_a_region_that_other_programs_set_disturbs_no_simulated_cluster() -> Non
             AWS + "join: {kind: eks, token_file: /t}",
             "join.token_file: is given, and a node of EKS proves itself",
         ),
-        (AWS + "join: {kind: eks, service_cidr: x}", 'join.service_cidr: "x" is no network'),
+        (AWS + "join: {kind: eks, service_cidr: x}", 'join.service_cidr: "x" is not a network'),
         (AWS + "join: {kind: custom}", "join.template: is missing"),
         (AWS + "join: {kind: custom, template: '{{ poo }}'}", "join.template: {{ poo }} is not known"),
         (AWS + "join: {server_url: 'https://h', template: x}", "join.template: is for join.kind custom"),

@@ -82,7 +82,7 @@ def test_a_pool_has_budgets_of_its_own_and_they_are_shown() -> None:
         ("{nodes: 1, schedule: '@daily', duration: 400d}", "is not a duration"),
         (
             "{nodes: 1, schedule: '@daily', duration: 1h, zone: Mars}",
-            "budgets[0].zone: \"Mars\" is not known: 'Mars' is no time zone",
+            "budgets[0].zone: \"Mars\" is not known: 'Mars' is not a time zone",
         ),
         ("{nodes: 1, reason: [idle]}", "budgets[0].reason: unknown key; did you mean reasons?"),
     ],

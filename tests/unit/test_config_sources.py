@@ -114,7 +114,7 @@ def test_a_variable_is_read_as_the_kind_of_its_key(variable: str, text: str, key
         ("CPU_UP", "nan", '"nan" is not allowed'),
         ("EVICT_LOCAL_STORAGE", "on", '"on" is not allowed; allowed: true or false'),
         ("LOG_FORMAT", "xml", '"xml" is not allowed; allowed: plain or json'),
-        ("STORE_URL", "mysql://u:hunter2@h/d", '"mysql://***@h/d" is no store that is known'),
+        ("STORE_URL", "mysql://u:hunter2@h/d", '"mysql://***@h/d" is not a known store'),
         ("POOLS", "[", '"[" is not allowed; allowed: a list'),
     ],
 )

@@ -52,7 +52,7 @@ def refusal(text: str, **environ: str) -> str:
         ("cluster: {kind: gcp}", 'cluster.kind: "gcp" is not allowed; allowed: simulator'),
         ("cluster: {name: 'a b'}", 'cluster.name: "a b" is not allowed; allowed: letters, digits'),
         ("cluster: here", 'cluster: "here" is not allowed; allowed: the keys name, kind, file'),
-        ("store: {url: mysql://h/d}", '"mysql://h/d" is no store that is known; allowed: sqlite:///FILE'),
+        ("store: {url: mysql://h/d}", '"mysql://h/d" is not a known store; allowed: sqlite:///FILE'),
         ("store: {url: 'sqlite://'}", "names no file to keep the record in; allowed: sqlite:///FILE"),
         ("store: {url: 'sqlite:///:memory:'}", "names no file to keep the record in"),
         ("store: {url: 'http://[x'}", "is not a URL; allowed: sqlite:///FILE"),

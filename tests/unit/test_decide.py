@@ -133,7 +133,7 @@ def test_a_node_is_forgotten_only_behind_the_gates_of_a_removal(
 
 
 def test_after_a_mass_loss_all_that_is_gone_is_forgotten_at_once_and_before_anything_is_launched() -> None:
-    """They would keep the health gate shut for ever, and machines that get their names could not join."""
+    """They would keep the health gate shut forever, and machines that get their names could not join."""
     dead = make_nodes("c1", "c2", "c3", "c4", ready=False)
     gone = [make_instance_of(node, state=InstanceState.GONE) for node in dead]
     seen = make_snapshot([*NODES, *dead], instances=[*WITH_DEAD.instances, *gone])

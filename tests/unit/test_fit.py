@@ -59,7 +59,7 @@ def test_an_extended_resource_must_be_offered_by_the_node() -> None:
     assert why_not(asks, one_gpu) == ""
     assert why_not(asks, make_node()) == f"needs 1 {GPU}, 0 free"
     assert why_not(asks, one_gpu, asks) == f"needs 1 {GPU}, 0 free"
-    assert why_not(asks, make_node(), asks) == f"needs 1 {GPU}, 0 free", "an overdraft is no free figure"
+    assert why_not(asks, make_node(), asks) == f"needs 1 {GPU}, 0 free", "an overdraft is not a free figure"
 
 
 def test_a_pod_that_asks_for_nothing_fits_on_a_node_that_is_overdrawn() -> None:

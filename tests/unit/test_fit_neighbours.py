@@ -106,4 +106,4 @@ def test_nodes_that_the_pod_does_not_ask_for_make_no_domain() -> None:
     ssd = make_node("a1", labels=(("disk", "ssd"),))
     rooms = [room_of(ssd, [web("w1")]), room_of(make_node("b1"), ())]
     pod = spread(ZONE, node_selector=(("disk", "ssd"),))
-    assert Placement(rooms).why_not(pod, rooms[0]) == "", "b1 could never take it, so b is no empty zone"
+    assert Placement(rooms).why_not(pod, rooms[0]) == "", "b1 could never take it, so b is not an empty zone"

@@ -300,7 +300,7 @@ def test_a_node_that_would_bring_nothing_back_is_not_given_back() -> None:
 
 
 def test_a_node_that_is_replaced_is_not_kept_for_headroom() -> None:
-    """Its successor is there; headroom that is missing anyway would keep it for ever."""
+    """Its successor is there; headroom that is missing anyway would keep it forever."""
     removal = make_removal("a1", state=RemovalState.DRAINED)
     down = make_scale_down(removal, cause=RemovalReason.EXPIRED)
     snapshot = make_snapshot((cordoned("a1"), *make_nodes("a2", "a3")), busy("a2"))

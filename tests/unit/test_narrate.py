@@ -123,14 +123,14 @@ SENTENCES: list[tuple[Event, str]] = [
     (done(EffectKind.UNCORDON), "uncordon a1: done"),
     (done(EffectKind.SOFT_TAINT), "taint a1 softly: done"),
     (done(EffectKind.DELETE_NODE), "delete node a1: done"),
-    (notice(SpotAnswer.TAKEN_IN), "interruption of i-a1 taken in: it will be gone at 07:00 UTC"),
-    (notice(SpotAnswer.TAKEN_IN, SpotKind.REBALANCE), "rebalance of i-a1 taken in"),
-    (replace(notice(SpotAnswer.KNOWN), node_name="a1"), "interruption of a1 (i-a1) is known already"),
+    (notice(SpotAnswer.TAKEN_IN), "interruption of i-a1 received: the instance will be gone at 07:00 UTC"),
+    (notice(SpotAnswer.TAKEN_IN, SpotKind.REBALANCE), "rebalance of i-a1 received"),
+    (replace(notice(SpotAnswer.KNOWN), node_name="a1"), "interruption of a1 (i-a1) is already known"),
     (
         notice(SpotAnswer.UPGRADED),
         "rebalance of i-a1 became an interruption: it will be gone at 07:00 UTC",
     ),
-    (notice(SpotAnswer.KNOWN), "interruption of i-a1 is known already"),
+    (notice(SpotAnswer.KNOWN), "interruption of i-a1 is already known"),
     (notice(SpotAnswer.NOT_OURS), "interruption of i-a1 ignored: not an instance of ours"),
     (notice(SpotAnswer.ALREADY_GOING), "interruption of i-a1 ignored: it is already going"),
     (notice(SpotAnswer.TOO_OLD), "interruption of i-a1 ignored: too old"),
@@ -248,6 +248,6 @@ def test_a_tick_says_what_was_decided_or_why_nothing_was() -> None:
 
 def test_an_operation_that_does_not_move_says_what_it_waits_for() -> None:
     work = make_scale_up(make_slot(reason="throttled"), make_slot("op-1"))
-    assert goes_on(work) == "scale-up goes on: op-0 RESERVED (throttled), op-1 RESERVED (operation op)"
+    assert goes_on(work) == "scale-up continues: op-0 RESERVED (throttled), op-1 RESERVED (operation op)"
     many = make_scale_up(*(make_slot(f"op-{number}") for number in range(11)))
-    assert goes_on(many) == "scale-up goes on: 11 nodes RESERVED (operation op)"
+    assert goes_on(many) == "scale-up continues: 11 nodes RESERVED (operation op)"

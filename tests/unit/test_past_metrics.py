@@ -24,7 +24,7 @@ WEB = {"namespace": "default", "deployment": "web"}
 
 
 class Server:
-    """A Prometheus that has one series for ever, and may vanish after some answers."""
+    """A Prometheus that has one series forever, and may vanish after some answers."""
 
     def __init__(self, answers: float = float("inf")) -> None:
         self.asked: list[tuple[int, int]] = []
@@ -62,7 +62,7 @@ def test_where_prometheus_vanished_half_way_only_the_rest_is_asked_for(tmp_path:
     with path.open("ab") as file:
         file.write(b'{"name": "web", "start": 12')  # the process died while it wrote
     server = Server()
-    # Some hours later: the span of the first run goes on.
+    # Some hours later: the span of the first run continues.
     later = Span(MONTH.url, MONTH.start + 7200, MONTH.end + 7200)
     again = history(server, path, later)
     assert (again.resumed, again.span) == (2, MONTH)

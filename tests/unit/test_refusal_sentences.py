@@ -159,9 +159,9 @@ def test_what_consolidation_says_of_each_node() -> None:
     assert words(zones, "a1") == "it is the last worker in zone a"
     fresh = repacking.node("a1", "cpx62", created_at=NOW - 300)
     young = repacking.report_on(repacking.cluster([fresh, SMALL]), repacking.idle(fresh, SMALL))
-    assert words(young, "a1") == "it is 5 min old, at least 30 min are asked for"
+    assert words(young, "a1") == "it is 5 min old, at least 30 min required"
     early = repacking.report_on(repacking.cluster([LARGE, SMALL]), repacking.idle(LARGE, SMALL, seconds=120))
-    assert words(early, "a1") == "it has been empty for 2 min, at least 15 min are asked for"
+    assert words(early, "a1") == "it has been empty for 2 min, at least 15 min required"
 
 
 def test_a_cause_that_only_a_newer_version_knows_reads_as_another() -> None:

@@ -172,7 +172,7 @@ def test_a_right_line_has_nothing_wrong_with_it(line: str) -> None:
         ("0 0 * * NOD", "the day of week of"),
         ("0 0 31 4,6 *", "'0 0 31 4,6 *' never comes"),
         (NEVER, "never comes"),
-        ("@often", "'@often' is no name of a schedule; known are @hourly"),
+        ("@often", "'@often' is not a schedule name; known names are @hourly"),
     ],
 )
 def test_a_wrong_line_is_told_with_the_field_that_is_wrong(line: str, says: str) -> None:
@@ -195,4 +195,4 @@ def test_a_zone_of_the_database_is_right(zone: str) -> None:
     "zone", ["", "Europe", "Mars/Olympus", "../etc/passwd", "/etc/passwd", "nul\0", "x" * 5000]
 )
 def test_anything_else_is_no_zone(zone: str) -> None:
-    assert "is no time zone; write one like UTC" in check_zone(zone)
+    assert "is not a time zone; write one like UTC" in check_zone(zone)

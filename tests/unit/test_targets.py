@@ -146,7 +146,7 @@ def test_a_pool_at_its_minimum_is_passed_over_and_another_pool_serves() -> None:
     assert refusals == dict.fromkeys(("a2", "a3"), (NodeCause.POOL_MINIMUM, "gpu"))
 
 
-def test_a_node_with_a_pod_that_cannot_be_evicted_is_passed_over_and_the_pod_named() -> None:
+def test_a_node_with_a_pod_that_cannot_be_evicted_is_skipped_and_the_pod_named() -> None:
     pods = [make_pod("bare", node_name="a1", controller=""), make_pod("web", node_name="a2")]
     chosen, refusals = choose(make_nodes("a1", "a2"), pods)
     assert chosen == ["a2"]

@@ -211,7 +211,7 @@ def test_a_clock_that_jumped_back_does_not_make_idle_time_of_the_future() -> Non
 
 
 def test_a_rest_ends_by_itself() -> None:
-    rests = (DrainBackoff("i-a1", NOW, "over"), DrainBackoff("i-a2", NOW + 1, "goes on"))
+    rests = (DrainBackoff("i-a1", NOW, "over"), DrainBackoff("i-a2", NOW + 1, "continues"))
     assert tracked(CALM, rests=rests).rests == rests[1:]
 
 

@@ -30,7 +30,7 @@ def taken_over(old: str, scene: Scene) -> StoryRun:
     story_run.checker = Checker(story_run.world, story_run.story.settings)
     record = from_item(ITEMS[old][scene.cluster], "cluster")
     store = MemoryStore(story_run.clock, database=MemoryDatabase())
-    for _ in range(record.lock_token):  # tokens must go on from where they were
+    for _ in range(record.lock_token):  # tokens must continue from where they were
         store.release(store.acquire("cluster", "before", 1))
     story_run.checker.wrote(store.write(replace(record, rev=0), None), None)
     story_run.store = WatchedStore(store, story_run.checker)

@@ -205,9 +205,9 @@ class GateProcess:
                 self._say(sentence)
         except EbbtideError as error:
             self.health.problem = f"({error})"
-            _log.warning("the gate goes on with what it knows: %s", error)
+            _log.warning("the gate continues with what it knows: %s", error)
         except Exception:  # a gate must outlive a bug in one look
-            _log.exception("the gate goes on with what it knows")
+            _log.exception("the gate continues with what it knows")
 
     def _take_routes(self, entries: Sequence[GateEntry], began: float) -> None:
         found: dict[int, list[Route]] = {}

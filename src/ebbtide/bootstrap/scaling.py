@@ -111,7 +111,7 @@ def apply_policies(config: Config, scaling: Scaling) -> list[str]:
     for change in book.plan(wanted, FROM_CONFIGURATION):
         if change.problems:
             told = "; ".join(f"{problem.field}: {problem.says}" for problem in change.problems)
-            said.append(f"policy {change.policy.name}: not applied, though {source} says so: {told}")
+            said.append(f"policy {change.policy.name} of {source} was not applied: {told}")
             continue
         book.carry_out(change)
         if change.kind is not None:
@@ -127,8 +127,8 @@ def _gone(policy: Policy, names: Collection[str]) -> bool:
 def _left_the_file(policy: Policy, source: str) -> str:
     name = policy.name
     return (
-        f"policy {name}: no longer in {source}, where it came from, and still at work; "
-        f"`ebbtide policy delete {name}` ends it, `ebbtide policy apply -f` with it keeps it without the file"
+        f"policy {name}: no longer in {source}, but still active; "
+        f"`ebbtide policy delete {name}` ends it, `ebbtide policy apply -f` keeps it without the file"
     )
 
 

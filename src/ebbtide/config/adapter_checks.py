@@ -217,7 +217,7 @@ def _wrong_network(text: str) -> str:
     try:
         ip_network(text)
     except ValueError:
-        return f"{shown(text)} is no network; allowed: {FORMS['service_cidr']}"
+        return f"{shown(text)} is not a network; allowed: {FORMS['service_cidr']}"
     return ""
 
 

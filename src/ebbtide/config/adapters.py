@@ -33,18 +33,18 @@ class CloudKeys(Section):
 
 class JoinKeys(Section):
     kind: Literal["k3s", "rke2", "kubeadm", "eks", "custom"] = Field(
-        "k3s", description="What new nodes join; see `docs/how-to/joining.md`."
+        "k3s", description="Which kind of cluster new nodes join; see `docs/how-to/joining.md`."
     )
     server_url: str = Field(
         "",
         pattern=r"^(https://[^\s/]+.*)?$",
-        description="URL of the server that new nodes join; without it the image joins by itself.",
+        description="URL of the server that new nodes join. Without it, the image joins by itself.",
         json_schema_extra={"allowed": "a URL such as https://10.0.0.2:6443"},
     )
     token_parameter: str = text("`aws`: name of the SSM parameter that holds the join token.")
     token_secret: str = text("`aws`: name of the secret in Secrets Manager that holds the join token.")
     token_file: str = text(
-        "File of the image that holds the join token; on `hetzner` /etc/ebbtide/join-token without it.",
+        "File in the image that contains the join token. Default on `hetzner`: /etc/ebbtide/join-token.",
         "the path of a file on the new machine",
     )
     token_command: str = Field(
@@ -91,7 +91,7 @@ class AwsKeys(Section):
     )
     subnets: dict[str, str] = Field(
         {},
-        description="Subnet of each zone; without any, the default one of the zone.",
+        description="Subnet of each zone. Default: the zone's default subnet.",
         json_schema_extra={"allowed": "pairs of a zone and a subnet, such as {eu-central-1a: subnet-0aaa}"},
     )
     security_groups: tuple[str, ...] = Field((), description="Ids of the security groups of new nodes.")
@@ -107,7 +107,7 @@ class HetznerKeys(Section):
     ssh_keys: tuple[str, ...] = Field((), description="Names of the SSH keys of new nodes.")
     firewalls: tuple[int, ...] = Field((), description="Ids of the firewalls of new nodes.")
     placement_groups: tuple[int, ...] = Field(
-        (), description="Ids of the placement groups of new nodes; of several, the emptiest is taken."
+        (), description="Ids of the placement groups of new nodes; the emptiest one is used."
     )
     public_ipv4: bool = Field(True, description="Whether new nodes get a public IPv4 address.")
     token_file: str = text("File with the API token, where HCLOUD_TOKEN is not set.", "the path of a file")
@@ -116,11 +116,11 @@ class HetznerKeys(Section):
 
 class MetricsKeys(Section):
     prometheus_url: str = url(
-        "Prometheus that knows the CPU use; metrics-server is asked where it does not.",
+        "Prometheus that has the CPU usage; metrics-server is the fallback.",
         "a URL such as http://prometheus.monitoring:9090",
     )
     query: str = text(
-        "A query of your own: CPU use from 0 to 1, by node or one value for all.", "a query in PromQL"
+        "Your own query: CPU usage from 0 to 1, by node or one value for all.", "a query in PromQL"
     )
     token_file: str = text(
         "File with the bearer token for Prometheus, read for each query.", "the path of a file"

@@ -19,9 +19,9 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 class TokenKeys(Section):
-    name: str = Field(min_length=1, max_length=63, description="Who has it; shown where it is refused.")
+    name: str = Field(min_length=1, max_length=63, description="Who uses it; shown when it is refused.")
     scope: Literal["read", "wake", "admin"] = Field(
-        description="What it may do; each may what those before may."
+        description="What it may do; each scope includes the ones before it."
     )
     sha256: str = Field(
         pattern=r"^[0-9a-fA-F]{64}$",
@@ -31,7 +31,7 @@ class TokenKeys(Section):
     expires: str = Field(
         "",
         pattern=r"^(\d{4}-\d{2}-\d{2})?$",
-        description="First day, in UTC, on which it is no longer valid.",
+        description="First day (UTC) on which it is no longer valid.",
         json_schema_extra={"allowed": "a day such as 2027-01-31"},
     )
 
@@ -40,23 +40,23 @@ class ApiKeys(Section):
     listen: str = Field(
         "off",
         pattern=ADDRESS,
-        description="Where `ebbtide run` and `ebbtide serve` answer the API and the pages.",
+        description="Address of the API and the pages of `ebbtide run` and `ebbtide serve`.",
         json_schema_extra={"allowed": "HOST:PORT, such as 127.0.0.1:8808, or off"},
     )
     hosts: tuple[str, ...] = Field(
-        LOOPBACK_NAMES, description="Names under which it may be asked for; `*` is any."
+        LOOPBACK_NAMES, description="Host names that requests may use; `*` is any."
     )
     tokens: tuple[TokenKeys, ...] = Field(
         (),
-        description="Who may use it; needed to listen beyond loopback.",
+        description="Who may use it; required to listen on more than loopback.",
         json_schema_extra={"allowed": "a list, each with name, scope and sha256"},
     )
     open_reading: bool = Field(
-        True, description="Whether reading needs no token, on loopback and while no token is given."
+        True, description="Whether reading on loopback needs no token, as long as `tokens` is empty."
     )
     webhook_secrets_file: str = Field(
         "",
-        description="File with the secrets of signed webhooks, one a line, newest first.",
+        description="File with the secrets of signed webhooks, one per line, newest first.",
         json_schema_extra={"allowed": "the path of a file"},
     )
     notify_url: str = Field(
@@ -70,13 +70,13 @@ class ApiKeys(Section):
         description="Hosts that notifications may go to, as `name` or `*.domain`; without any, all but "
         "metadata services.",
     )
-    rate_per_minute: int = Field(600, ge=1, le=1_000_000, description="Requests a minute for each caller.")
-    wakes_per_minute: int = Field(120, ge=1, le=1_000_000, description="Wakes a minute for each caller.")
+    rate_per_minute: int = Field(600, ge=1, le=1_000_000, description="Requests per minute and caller.")
+    wakes_per_minute: int = Field(120, ge=1, le=1_000_000, description="Wakes per minute and caller.")
     max_holds: int = Field(
         500,
         ge=1,
         le=100_000,
-        description="Requests of gateways held at once; at most a quarter of the files that may be open.",
+        description="Gateway requests held at once; at most a quarter of the open-file limit.",
     )
 
 
@@ -112,7 +112,7 @@ def webhook_secrets(path: str) -> tuple[str, ...]:
         # secret that everybody can guess.
         if secret and not _is_secret(secret):
             raise ConfigError(
-                f"line {number} of api.webhook_secrets_file {path!r} is no secret; nothing was touched. "
+                f"line {number} of api.webhook_secrets_file {path!r} is not a secret; nothing was touched. "
                 "Write each as whsec_ and base64, one a line, and no comments."
             )
     return tuple(secret for secret in found if secret)

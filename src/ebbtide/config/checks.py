@@ -93,7 +93,7 @@ def _store(d: Document) -> Iterator[Problem]:
         yield Problem(("store", "url"), f"{shown(url)} is not a URL; allowed: {STORE_FORMS}")
         return
     if parts.scheme not in ("sqlite", "postgresql+psycopg", "postgresql", "dynamodb"):
-        yield Problem(("store", "url"), f"{shown(url)} is no store that is known; allowed: {STORE_FORMS}")
+        yield Problem(("store", "url"), f"{shown(url)} is not a known store; allowed: {STORE_FORMS}")
     elif parts.scheme == "sqlite" and (parts.netloc or parts.path in ("", "/", "/:memory:")):
         yield Problem(
             ("store", "url"),
@@ -236,20 +236,20 @@ def check_limits(pool: PoolKeys, number: int) -> Iterator[Problem]:
 
 
 def check_headroom(entries: Sequence[HeadroomKeys], pools: Sequence[PoolKeys]) -> Iterator[Problem]:
-    """Names that nothing has, and pods that no node could hold: it would be missing for ever. Where no pool
+    """Names that nothing has, and pods that no node could hold: it would be missing forever. Where no pool
     is configured, names cannot be checked."""
     for number, entry in enumerate(entries if pools else ()):
         path = ("headroom", number)
         named = [pool for pool in pools if entry.pool in ("", pool.name)]
         if not named:
             known = ", ".join(pool.name for pool in pools)
-            yield Problem((*path, "pool"), f"{shown(entry.pool)} is no pool; allowed: {known}", ("pools",))
+            yield Problem((*path, "pool"), f"{shown(entry.pool)} is not a pool; allowed: {known}", ("pools",))
             continue
         zones = sorted({zone for pool in named for zone in pool.zones})
         unknown = [zone for zone in entry.zones if zone not in zones]
         if unknown:
             whose = f"of pool {shown(entry.pool)}" if entry.pool else "of any pool"
-            says = f"{shown(unknown[0])} is no zone {whose}; allowed: {', '.join(zones)}"
+            says = f"{shown(unknown[0])} is not a zone {whose}; allowed: {', '.join(zones)}"
             yield Problem((*path, "zones"), says, ("pools",))
             continue
         yield from _too_large(entry, named, path)

@@ -43,19 +43,20 @@ def _bytes(text: str) -> str:
 class GateKeys(Section):
     service: Annotated[str, AfterValidator(_service)] = Field(
         "",
-        description="The Service in front of the gates; empty: no wake on request.",
+        description="The Service in front of the gates. Without it, there is no wake on request.",
         json_schema_extra={"allowed": "NAMESPACE/NAME"},
     )
     namespaces: tuple[str, ...] = Field(
-        (), description="Namespaces whose Services may be pointed at the gates; the RBAC rules name the same."
+        (),
+        description="Namespaces whose Services may lead to the gates; the RBAC rules must name the same.",
     )
     ports: Annotated[str, AfterValidator(_ports)] = Field(
         "20000-20255",
-        description="Ports of the gates; one stands for one port of one Service.",
+        description="Ports of the gates; each serves one port of one Service.",
         json_schema_extra={"allowed": "FIRST-LAST"},
     )
     host: str = Field("0.0.0.0", min_length=1, description="Address on which a gate listens; `::` for IPv6.")
-    max_held: int = Field(10_000, ge=1, le=1_000_000, description="Connections that one gate holds in all.")
+    max_held: int = Field(10_000, ge=1, le=1_000_000, description="The most connections that one gate holds.")
     wakes_per_minute: int = Field(
         60, ge=1, le=1_000_000, description="Wakes that one source may start in a minute."
     )
@@ -93,16 +94,20 @@ class PolicyGateKeys(Section):
         json_schema_extra={"allowed": "tcp, http or minecraft"},
     )
     hold_seconds: int | None = Field(
-        None, ge=1, le=3600, description="How long a connection is held; else the cold-start timeout."
+        None, ge=1, le=3600, description="How long a connection is held. Default: the cold-start timeout."
     )
-    max_held: int = Field(DEFAULTS.max_held, ge=1, le=1_000_000, description="Connections held at once.")
+    max_held: int = Field(
+        DEFAULTS.max_held, ge=1, le=1_000_000, description="The most connections held at once."
+    )
     sources: tuple[Network, ...] = Field(
-        (), max_length=50, strict=False, description="Networks whose connections may wake; none: any."
+        (), max_length=50, strict=False, description="Networks whose connections may wake it. Default: any."
     )
     first_bytes: Annotated[str, AfterValidator(_bytes)] = Field(
-        "", max_length=128, description="Hexadecimal: what a connection must begin with to wake."
+        "",
+        max_length=128,
+        description="The first bytes, in hexadecimal, that a connection must send to wake it.",
     )
-    least_bytes: int = Field(0, ge=0, le=2048, description="Bytes that must arrive before it wakes.")
+    least_bytes: int = Field(0, ge=0, le=2048, description="How many bytes must arrive before it wakes.")
     http: HttpKeys | None = Field(
         None,
         description="Which requests wake, and what browsers get; for the protocol http.",

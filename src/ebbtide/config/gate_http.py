@@ -30,7 +30,7 @@ def _network(text: str) -> str:
 def _host(text: str) -> str:
     if not HOST.fullmatch(text):
         raise ValueError(
-            "no host; allowed: a name such as shop.example.com, or *.example.com, without a port"
+            "not a host; allowed: a name such as shop.example.com, or *.example.com, without a port"
         )
     return text.lower()
 
@@ -68,7 +68,10 @@ class NeverWakeKeys(Section):
         description="Paths: exact, or a beginning that ends with `*`.",
     )
     agents: tuple[Agent, ...] = Field(
-        (), max_length=MOST_RULES, strict=False, description="Parts of the user agent, in any case."
+        (),
+        max_length=MOST_RULES,
+        strict=False,
+        description="Parts of the user agent; upper and lower case are the same.",
     )
     requests: tuple[Request, ...] = Field(
         DEFAULTS.requests, max_length=MOST_RULES, strict=False, description="Method and exact path."
@@ -77,21 +80,23 @@ class NeverWakeKeys(Section):
 
 class WakeHeaderKeys(Section):
     name: str = Field(pattern=TOKEN, max_length=100, description="Name of the header.")
-    value: str = Field("", pattern=PRINTABLE, max_length=1000, description="Its exact value; empty: any.")
+    value: str = Field("", pattern=PRINTABLE, max_length=1000, description="Its exact value. Default: any.")
 
 
 class HttpKeys(Section):
     waiting_page: bool = Field(
-        False, description="Browsers get a page that reloads by itself; else they are held as all others."
+        False, description="Whether browsers get a page that reloads by itself, instead of being held."
     )
     never_wake: NeverWakeKeys = Field(
-        NeverWakeKeys(), description="Requests that wake nobody.", json_schema_extra={"allowed": "see below"}
+        NeverWakeKeys(),
+        description="Requests that do not wake it.",
+        json_schema_extra={"allowed": "see below"},
     )
     wake_header: WakeHeaderKeys | None = Field(
         None, description="A header that a request needs to wake.", json_schema_extra={"allowed": "see below"}
     )
     trusted_proxies: tuple[Network, ...] = Field(
-        (), max_length=50, strict=False, description="Networks whose X-Forwarded-For is believed."
+        (), max_length=50, strict=False, description="Networks whose X-Forwarded-For header is trusted."
     )
 
     def rules(self) -> HttpRules:

@@ -82,25 +82,25 @@ class BudgetKeys(Section):
     """At most so many workers on their way out at a time."""
 
     nodes: Annotated[str, BeforeValidator(_nodes)] = Field(
-        description="Workers that may leave at a time; a share is rounded up.",
+        description="Workers that may be in removal at a time; a share is rounded up.",
         json_schema_extra={"allowed": NODES_FORM},
     )
     reasons: tuple[Annotated[str, AfterValidator(_reason)], ...] = Field(
         ("all",),
         min_length=1,
-        description="Removals it holds for: `idle` of a scale-down, `empty` and `underutilised` (together "
+        description="Removals it applies to:  `idle` of a scale-down, `empty` and `underutilised` (together "
         "`consolidation`) of consolidation, `rebalance` of a spot recommendation, `unhealthy`, `expired` "
         "and `drifted` of a node that is replaced.",
         json_schema_extra={"allowed": f"a list of {REASONS_FORM}"},
     )
     schedule: Annotated[str, AfterValidator(read_cron)] | None = Field(
         None,
-        description="When it begins to hold; always where it is left out. Needs `duration`.",
+        description="When it starts to apply. Default: always. Needs `duration`.",
         json_schema_extra={"allowed": "a cron line of five fields, or @hourly, @daily, @weekly and so on"},
     )
     duration: Duration | None = Field(
         None,
-        description="How long it holds each time.",
+        description="How long it applies each time.",
         json_schema_extra={"allowed": DURATION_FORM},
     )
     zone: Annotated[str, AfterValidator(read_zone)] = Field(
@@ -127,7 +127,7 @@ class WindowKeys(Section):
     """When a headroom is kept."""
 
     cron: Annotated[str, AfterValidator(read_cron)] = Field(
-        description="When it begins.",
+        description="When it starts.",
         json_schema_extra={"allowed": "a cron line of five fields, or @hourly, @daily, @weekly and so on"},
     )
     duration: Annotated[int, BeforeValidator(read_duration), WithJsonSchema({"type": "string"})] = Field(
@@ -150,16 +150,16 @@ class HeadroomKeys(Section):
         description="Memory of one such pod, with its unit.",
         json_schema_extra={"allowed": "2Gi, 512Mi or 2GB"},
     )
-    count: int = Field(1, ge=1, le=MOST_PODS, description="For how many pods at the same time.")
-    pool: str = Field("", description="Only on nodes of this pool; else of any pool without taints.")
+    count: int = Field(1, ge=1, le=MOST_PODS, description="Room for how many pods.")
+    pool: str = Field("", description="Only on nodes of this pool. Default: any pool without taints.")
     zones: tuple[str, ...] = Field(
         (),
-        description="Only in these zones, in all of them together; else in any.",
+        description="Only in these zones, counted together. Default: any zone.",
         json_schema_extra={"allowed": "a list of names, such as [zone-a, zone-b]"},
     )
     schedule: WindowKeys | None = Field(
         None,
-        description="When it is kept; always where it is left out.",
+        description="When it is kept. Default: always.",
         json_schema_extra={"allowed": "cron, duration and zone, as below"},
     )
 
@@ -187,13 +187,13 @@ class ForecastKeys(Section):
         NO_FORECAST.ahead_seconds,
         ge=STEP_SECONDS,
         le=8 * STEP_SECONDS,
-        description="Room is there for what is expected within this time.",
+        description="Prepare room for the demand expected within this time.",
     )
     quantile: float = Field(
         NO_FORECAST.quantile,
         ge=0.5,
         le=0.99,
-        description="How much of what may come is prepared for: 0.9 is enough in nine of ten cases.",
+        description="Which quantile of the forecast to prepare for: 0.9 is enough in nine of ten cases.",
     )
 
     def settings(self) -> ForecastSettings:
@@ -209,40 +209,45 @@ def _number(default: Decimal, says: str, least: float = 0.0, most: float = 1_000
 
 
 class ConsolidationKeys(Section):
-    enabled: bool = Field(DEFAULTS.enabled, description="Whether pods are moved to pay for fewer nodes.")
+    enabled: bool = Field(
+        DEFAULTS.enabled, description="Whether pods are moved to need fewer or cheaper nodes."
+    )
     cooldown_sec: int = _seconds(
         DEFAULTS.cooldown_seconds, "Wait this long after a consolidation before the next."
     )
     backoff_max_sec: int = _seconds(
         DEFAULTS.backoff_max_seconds,
-        "The cooldown doubles with each consolidation whose nodes did not go, up to this.",
+        "The cooldown doubles with each consolidation that removed too few nodes, up to this.",
     )
-    min_uptime_sec: int = _seconds(DEFAULTS.min_uptime_seconds, "A node younger than this is left alone.")
+    min_uptime_sec: int = _seconds(DEFAULTS.min_uptime_seconds, "A node younger than this is not touched.")
     min_idle_sec: int = _seconds(
-        DEFAULTS.min_idle_seconds, "A node must have been without pods this long before it is deleted."
+        DEFAULTS.min_idle_seconds, "A node must have been empty this long before it is removed."
     )
     min_savings_per_hour: float = _number(
-        DEFAULTS.min_savings_per_hour, "Nothing is done for less, in the currency of the prices."
+        DEFAULTS.min_savings_per_hour, "The smallest savings worth acting on, in the currency of the prices."
     )
     min_savings_fraction: float = _number(
         DEFAULTS.min_savings_fraction,
-        "Nothing is done for less than this share of what all nodes cost.",
+        "The smallest savings worth acting on, as a share of what all nodes cost.",
         0.0,
         1.0,
     )
     max_fill: float = _number(
-        DEFAULTS.max_fill, "Nodes are packed up to this share; the rest stays free.", 0.05, 1.0
+        DEFAULTS.max_fill, "Nodes are filled up to this share; the rest stays free.", 0.05, 1.0
     )
     min_nodes: int = Field(DEFAULTS.min_nodes, ge=0, le=MOST, description="Workers that are always kept.")
-    move_cost: float = _number(DEFAULTS.move_cost, "What moving one pod is held to cost.")
+    move_cost: float = _number(DEFAULTS.move_cost, "The assumed cost of moving one pod.")
     payback_sec: int = _seconds(
         DEFAULTS.payback_seconds, "Savings must pay for the moves within this time.", 1
     )
     moves_per_hour: int = Field(
-        DEFAULTS.moves_per_hour, ge=0, le=MOST, description="Pods moved in an hour, at most."
+        DEFAULTS.moves_per_hour, ge=0, le=MOST, description="The most pods moved in an hour."
     )
     moves_fraction: float = _number(
-        DEFAULTS.moves_fraction, "The same as a share of all running pods, where that is more.", 0.0, 100.0
+        DEFAULTS.moves_fraction,
+        "`moves_per_hour` as a share of all running pods, if that is more.",
+        0.0,
+        100.0,
     )
     at_once_fraction: float = _number(
         DEFAULTS.at_once_fraction,
@@ -252,17 +257,17 @@ class ConsolidationKeys(Section):
         1.0,
     )
     move_timeout_sec: int = _seconds(
-        DEFAULTS.move_timeout_seconds, "How long a moved pod may take to be ready elsewhere.", 1
+        DEFAULTS.move_timeout_seconds, "How long a moved pod may take to become ready elsewhere.", 1
     )
     replace: bool = Field(
         DEFAULTS.replace, description="Whether cheaper nodes may be launched in place of more expensive ones."
     )
     players_query: str = Field(
         DEFAULTS.players_query,
-        description="Players by the labels `namespace` and `pod`, where the annotation does not say.",
+        description="Players by the labels `namespace` and `pod`, for pods without the annotation.",
         json_schema_extra={"allowed": "a query in PromQL"},
     )
-    plan_sec: float = _number(Decimal(str(DEFAULTS.plan_seconds)), "Time for planning.", 0.05, 60.0)
+    plan_sec: float = _number(Decimal(str(DEFAULTS.plan_seconds)), "Time limit for planning.", 0.05, 60.0)
 
     def settings(self) -> ConsolidationSettings:
         given: dict[str, Any] = {}

@@ -82,9 +82,9 @@ class WorkloadKeys(Section):
 
 class TargetKeys(Section):
     workloads: tuple[WorkloadKeys, ...] = Field(
-        (), max_length=100, strict=False, description="What sleeps and wakes together."
+        (), max_length=100, strict=False, description="Workloads that sleep and wake together."
     )
-    pool: str = Field("", max_length=63, description="A whole node pool instead.")
+    pool: str = Field("", max_length=63, description="A whole node pool, instead of workloads.")
 
     @model_validator(mode="after")
     def _one_of_both(self) -> TargetKeys:
@@ -102,24 +102,24 @@ class RuleKeys(Section):
     metric: str = Field(min_length=1, max_length=4000, description="A query in PromQL.")
     operator: Operator = Field(strict=False, description="gt, lt, gte, lte or eq.")
     threshold: Finite = Field(description="What the metric is compared with.")
-    duration_seconds: int = Field(0, ge=0, le=YEAR_SECONDS, description="For how long it must hold.")
+    duration_seconds: int = Field(0, ge=0, le=YEAR_SECONDS, description="How long it must be true.")
     scale_by: int = Field(
-        1, ge=-MOST_REPLICAS, le=MOST_REPLICAS, description="Replicas more, or fewer where negative."
+        1, ge=-MOST_REPLICAS, le=MOST_REPLICAS, description="Replicas to add, or to remove if negative."
     )
 
 
 class ScheduleKeys(Section):
-    cron: Cron = Field(description="When: minute, hour, day, month, weekday.")
+    cron: Cron = Field(description="When it fires: minute, hour, day, month, weekday.")
     zone: Zone = Field("UTC", description="IANA time zone of the cron expression.")
     replicas: int | None = Field(
         None,
         ge=0,
         le=MOST_REPLICAS,
-        description="0 is sleep; a larger number is for one workload alone. Without it and without wake: 1.",
+        description="0 means sleep; more than 0 works for a single workload only. Default without `wake`: 1.",
     )
     wake: bool = Field(False, description="Wake the target: restore what each workload had.")
     except_dates: tuple[Day, ...] = Field(
-        (), max_length=MOST_DATES, strict=False, description="Days of the zone on which it does not fire."
+        (), max_length=MOST_DATES, strict=False, description="Days, in `zone`, on which it does not fire."
     )
 
     @model_validator(mode="after")
@@ -137,7 +137,7 @@ class SignalKeys(Section):
     kind: SignalKind = Field(
         strict=False, description="promql_rate, promql_value, connections, cpu, reported."
     )
-    query: str = Field("", max_length=4000, description="A query in PromQL; none for reported.")
+    query: str = Field("", max_length=4000, description="A query in PromQL; not for `reported`.")
     threshold: Finite = Field(0.0, description="Active above this.")
 
     @model_validator(mode="after")
@@ -157,22 +157,22 @@ class PolicyKeys(Section):
     )
     target: TargetKeys = Field(description="What is scaled.")
     min_replicas: int = Field(
-        DEFAULTS.min_replicas, ge=0, le=MOST_REPLICAS, description="Never fewer, but at zero."
+        DEFAULTS.min_replicas, ge=0, le=MOST_REPLICAS, description="Minimum while awake."
     )
     max_replicas: int = Field(
-        DEFAULTS.max_replicas, ge=1, le=MOST_REPLICAS, description="Rules and schedules add no more."
+        DEFAULTS.max_replicas, ge=1, le=MOST_REPLICAS, description="Maximum for rules and schedules."
     )
     cooldown_seconds: int = Field(
-        DEFAULTS.cooldown_seconds, ge=0, le=YEAR_SECONDS, description="Between two scalings by rules."
+        DEFAULTS.cooldown_seconds, ge=0, le=YEAR_SECONDS, description="Seconds between two scalings by rules."
     )
     max_hourly_cost: Amount | None = Field(
-        None, description="Nothing is scaled beyond this cost, by no rule, schedule or wake."
+        None, description="No rule, schedule or wake scales beyond this cost."
     )
     scale_to_zero: bool = Field(
         DEFAULTS.scale_to_zero,
-        description="Whether it may sleep when idle; a schedule to 0 needs no switch.",
+        description="Whether it may sleep when idle; a schedule to 0 works without it.",
     )
-    enabled: bool = Field(DEFAULTS.enabled, description="Whether anything is done at all.")
+    enabled: bool = Field(DEFAULTS.enabled, description="Whether the policy is active.")
     rules: tuple[RuleKeys, ...] = Field((), max_length=50, strict=False, description="Scaling by metrics.")
     schedules: tuple[ScheduleKeys, ...] = Field(
         (), max_length=50, strict=False, description="Scaling by the clock."
@@ -181,26 +181,37 @@ class PolicyKeys(Section):
         (),
         max_length=20,
         strict=False,
-        description="What counts as activity; without any, idleness is not watched.",
+        description="What counts as activity; without signals it never sleeps because it is idle.",
     )
     idle_threshold_seconds: int | None = Field(
-        None, ge=1, le=YEAR_SECONDS, description="Idle this long before it may sleep; else the default."
+        None,
+        ge=1,
+        le=YEAR_SECONDS,
+        description="How long it must be idle. Default: `scale_to_zero.idle_threshold`.",
     )
     keep_alive_window_seconds: int | None = Field(
-        None, ge=0, le=YEAR_SECONDS, description="And then quiet this long; else the default."
+        None,
+        ge=0,
+        le=YEAR_SECONDS,
+        description="How long it must then stay quiet. Default: `scale_to_zero.keep_alive`.",
     )
     cold_start_timeout_seconds: int | None = Field(
-        None, ge=1, le=86_400, description="How long a caller waits for it to be ready; else the default."
+        None,
+        ge=1,
+        le=86_400,
+        description="How long a caller waits for it. Default: `scale_to_zero.cold_start_timeout`.",
     )
     grace_seconds: int = Field(
         DEFAULTS.grace_seconds,
         ge=0,
         le=YEAR_SECONDS,
-        description="Up for so long after creation, deployment or a wake.",
+        description="Stays up this long after creation, a deployment or a wake.",
     )
-    hourly_cost: Amount | None = Field(None, description="What it costs while up; else from the price book.")
-    currency: str = Field(DEFAULTS.currency, pattern=r"^[A-Z]{3}$", description="Of its amounts.")
-    zone: Zone = Field(DEFAULTS.zone, description="Whose midnight splits the days of its ledger.")
+    hourly_cost: Amount | None = Field(
+        None, description="What it costs while up. Default: from the prices of its nodes."
+    )
+    currency: str = Field(DEFAULTS.currency, pattern=r"^[A-Z]{3}$", description="Currency of its amounts.")
+    zone: Zone = Field(DEFAULTS.zone, description="Time zone of the days in its savings.")
     gate: PolicyGateKeys | None = Field(
         None, description="Wake on request: the Services whose first connection wakes it."
     )

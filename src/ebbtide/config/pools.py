@@ -27,7 +27,7 @@ NAME = r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$"
 def _known_type(name: str) -> str:
     if name in CATALOGUE:
         return name
-    raise ValueError(f"no built-in type; allowed: {TYPES_ALLOWED}")
+    raise ValueError(f"not a built-in type; allowed: {TYPES_ALLOWED}")
 
 
 def _form(value: Any) -> str | None:
@@ -50,18 +50,18 @@ class TypeKeys(Section):
     pods: int = Field(110, ge=1, le=10_000, description="Pods it can hold.")
     price: Annotated[Amount | None, BeforeValidator(read_price)] = Field(
         None,
-        description="Price per hour on demand; else that of the price book, else unknown.",
+        description="On-demand price per hour. Default: from the price file or the built-in list.",
         json_schema_extra={"allowed": "a number above 0"},
     )
     spot_price: Annotated[Amount | None, BeforeValidator(read_price)] = Field(
         None,
-        description="Price per hour on the spot market; else as above.",
+        description="Spot price per hour. Default: as above.",
         json_schema_extra={"allowed": "a number above 0"},
     )
     currency: str = Field(
         "EUR",
         pattern=r"^[A-Z]{3}$",
-        description="Currency of both.",
+        description="Currency of both prices.",
         json_schema_extra={"allowed": "three capital letters, such as EUR"},
     )
     price_as_of: str = Field(
@@ -93,12 +93,12 @@ class LimitKeys(Section):
 
     cpu: Annotated[int, BeforeValidator(read_cpu_milli), AMOUNT] | None = Field(
         None,
-        description="CPUs that its nodes offer to pods, together, at most.",
+        description="The most CPUs that all its nodes together offer to pods.",
         json_schema_extra={"allowed": "64, 3.5 or 3500m"},
     )
     memory: Annotated[int, BeforeValidator(read_memory_mib), AMOUNT] | None = Field(
         None,
-        description="Memory that its nodes offer to pods, together, at most, with its unit.",
+        description="The most memory that all its nodes together offer to pods, with its unit.",
         json_schema_extra={"allowed": "256Gi, 7600Mi or 8GB"},
     )
 
@@ -138,11 +138,15 @@ class PoolKeys(Section):
     )
     market: Literal["on-demand", "spot"] = Field("on-demand", description="How its nodes are bought.")
     on_demand_fallback: bool = Field(
-        True, description="For `spot`: ask on-demand after a definite answer of no capacity."
+        True,
+        description="For `spot`: launch on demand when the cloud has answered that it has no spot capacity.",
     )
-    min: int = Field(0, ge=0, le=100_000, description="Never fewer workers of this pool.")
+    min: int = Field(0, ge=0, le=100_000, description="The minimum number of workers in this pool.")
     max: int | None = Field(
-        None, ge=1, le=100_000, description="Never more workers of this pool. `max_workers` still applies."
+        None,
+        ge=1,
+        le=100_000,
+        description="The maximum number of workers in this pool. `max_workers` still applies.",
     )
     weight: int = Field(
         0,
@@ -152,23 +156,23 @@ class PoolKeys(Section):
     )
     limits: LimitKeys | None = Field(
         None,
-        description="How much its nodes may offer together; nodes that exist or are on their way count.",
+        description="The most CPU and memory of all its nodes, including those being launched.",
         json_schema_extra={"allowed": "cpu and memory, as below"},
     )
     allow_small: bool = Field(
         False,
-        description="Whether cpx12, which is too small for most workers, is allowed in it.",
+        description="Whether it may have the type cpx12, which is too small for most workers.",
     )
     labels: dict[str, str] = Field({}, description="Labels that its nodes carry.")
     taints: tuple[TaintKeys, ...] = Field((), description="Taints that its nodes carry, as below.")
     budgets: tuple[BudgetKeys, ...] = Field(
         (),
-        description="How many workers may leave this pool at a time, as below; cluster budgets still apply.",
+        description="Workers that may be in removal at a time, as below; cluster budgets still apply.",
     )
 
     expire_after: Duration | None = Field(
         None,
-        description="Nodes that are older are replaced, one by one; never where it is left out.",
+        description="Nodes older than this are replaced, one by one. Default: never.",
         json_schema_extra={"allowed": DURATION_FORM},
     )
 

@@ -31,7 +31,7 @@ def read_duration(text: str) -> int:
     if text == "0":
         return 0
     if _WHOLE.fullmatch(text) is None:
-        raise ValueError(f"no duration; allowed: {ALLOWED}")
+        raise ValueError(f"not a duration; allowed: {ALLOWED}")
     parts = re.findall(_PART, text)
     seconds = sum((Decimal(number) * _SECONDS.get(unit, _MICRO) for number, unit in parts), Decimal(0))
     if seconds != int(seconds) or seconds > YEAR_SECONDS:
@@ -73,17 +73,18 @@ class ScaleToZeroKeys(Section):
         DEFAULTS.keep_alive_window_seconds, "...and then quiet this long, before it goes to zero."
     )
     cold_start_timeout: SomeTime = _duration(
-        DEFAULTS.cold_start_timeout_seconds, "How long a wake that is waited for may take to be ready."
+        DEFAULTS.cold_start_timeout_seconds, "How long a caller waits for a wake to be ready."
     )
     check_interval: SomeTime = _duration(
         DEFAULTS.check_interval_seconds, "Time between two rounds of the idle loop."
     )
     cost_tracking: bool = Field(DEFAULTS.cost_tracking, description="Whether the savings ledger is kept.")
     max_keep_alive: Duration = _duration(
-        DEFAULTS.max_keep_alive_seconds, "How far the keep-alive window grows where waking costs too much."
+        DEFAULTS.max_keep_alive_seconds,
+        "The longest keep-alive window, if it grows because wakes cost too much.",
     )
     sleep_policies: bool = Field(
-        False, description="Whether SleepPolicy objects of the cluster are applied; their CRD must be there."
+        False, description="Whether SleepPolicy objects of the cluster are applied; needs their CRD."
     )
     sleep_annotations: bool = Field(
         False, description="Whether the annotation `ebbtide.dev/sleep` of workloads is applied."

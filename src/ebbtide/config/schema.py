@@ -71,10 +71,10 @@ class WhenToScale(Section):
         DEFAULTS.cooldown_down_seconds, "Wait this long after any scaling before a scale-down."
     )
     metric_max_age_sec: int = seconds(
-        DEFAULTS.metric_max_age_seconds, "An older CPU reading is unknown, and unknown is not idle.", 1
+        DEFAULTS.metric_max_age_seconds, "A CPU reading older than this is unknown; unknown is not idle.", 1
     )
     max_tick_gap_sec: int = seconds(
-        DEFAULTS.max_tick_gap_seconds, "A longer silence between two ticks is not idle time.", 1
+        DEFAULTS.max_tick_gap_seconds, "A gap between two ticks longer than this does not count as idle.", 1
     )
 
 
@@ -86,42 +86,40 @@ class ProfileKeys(Section):
 
 
 class HowMany(Section):
-    min_workers: int = count(DEFAULTS.min_workers, "Never fewer workers than this.")
-    max_workers: int = count(DEFAULTS.max_workers, "Never more workers than this.", 1)
-    max_batch_up: int = count(DEFAULTS.max_batch_up, "Nodes launched in one scale-up, at most.", 1)
-    max_batch_down: int = count(DEFAULTS.max_batch_down, "Nodes removed in one scale-down, at most.", 1)
+    min_workers: int = count(DEFAULTS.min_workers, "The minimum number of workers.")
+    max_workers: int = count(DEFAULTS.max_workers, "The maximum number of workers.", 1)
+    max_batch_up: int = count(DEFAULTS.max_batch_up, "The most nodes launched in one scale-up.", 1)
+    max_batch_down: int = count(DEFAULTS.max_batch_down, "The most nodes removed in one scale-down.", 1)
     batch_up_fraction: float = fraction(
         DEFAULTS.batch_up_fraction,
-        "The same as a share of the workers, where that is more; 1 is whatever is needed.",
+        "`max_batch_up` as a share of the workers, if that is more; 1 means no limit.",
     )
     batch_down_fraction: float = fraction(
         DEFAULTS.batch_down_fraction,
-        "Nodes removed in one scale-down as a share of the workers, where that is more.",
+        "`max_batch_down` as a share of the workers, if that is more.",
     )
     scale_down_by: Literal["average", "node"] = Field(
         "average",
-        description="Whether the average CPU must be low, or a node by itself empty or underused.",
+        description="`average`: when the average CPU is low; `node`: when a node is empty or underused.",
     )
     underused_below: float = fraction(
-        DEFAULTS.underused_below, "A node whose requests are below this share of it is underused."
+        DEFAULTS.underused_below, "A node is underused if its pods request less than this share of it."
     )
     settled_sec: int = seconds(
         DEFAULTS.settled_seconds,
-        "While demand has risen by more than `settled_rise` in this time, nodes with pods stay; 0 is off.",
+        "Nodes with pods stay if demand rose by more than `settled_rise` in this time; 0 turns it off.",
     )
-    settled_rise: float = fraction(
-        DEFAULTS.settled_rise, "A rise of demand, as a share of it, that does not matter."
-    )
+    settled_rise: float = fraction(DEFAULTS.settled_rise, "A rise of demand up to this share is ignored.")
     pods_per_node: int = count(
-        DEFAULTS.pods_per_node, "Pods a new node is taken to hold, only where requests are unknown.", 1
+        DEFAULTS.pods_per_node, "Pods a new node is assumed to hold, if pod requests are unknown.", 1
     )
     packer: Literal["highs", "plain"] = Field(
         DEFAULTS.packer.value,
-        description="What plans are packed with: `highs` needs the extra `solver`, `plain` needs nothing.",
+        description="How plans are computed: `highs` needs the extra `solver`, `plain` needs nothing.",
     )
     preferred_zones: tuple[str, ...] = Field(
         DEFAULTS.preferred_zones,
-        description="Zones whose nodes are kept rather than others, the best first: the last tie-break.",
+        description="Zones whose nodes are kept first, best zone first; used as the last tie-break.",
         json_schema_extra={"allowed": "a list of names, such as [zone-a, zone-b]"},
     )
 
@@ -129,13 +127,14 @@ class HowMany(Section):
 class Lease(Section):
     lock_ttl_sec: int = lease(DEFAULTS.lock_ttl_seconds, "How long the lease of a cluster lasts.")
     spot_lock_ttl_sec: int = lease(
-        DEFAULTS.spot_lock_ttl_seconds, "The longest lease on a spot notice; it lasts 30 s and is renewed."
+        DEFAULTS.spot_lock_ttl_seconds,
+        "The longest time a spot notice is leased; leases last 30 s and are renewed.",
     )
     daemon_lock_ttl_sec: int = lease(
-        DEFAULTS.daemon_lock_ttl_seconds, "How long either lasts under `ebbtide run`, which renews it."
+        DEFAULTS.daemon_lock_ttl_seconds, "How long both leases last under `ebbtide run`, which renews them."
     )
     lease_margin_sec: int = seconds(
-        DEFAULTS.lease_margin_seconds, "Nothing is started when less than this is left of the lease."
+        DEFAULTS.lease_margin_seconds, "No action starts when less than this is left of the lease."
     )
     request_timeout_sec: int = seconds(
         DEFAULTS.request_timeout_seconds, "The longest that one call to a cloud or a cluster may take.", 1
@@ -148,17 +147,17 @@ class Launching(Section):
     )
     late_join_sec: int = seconds(
         DEFAULTS.late_join_seconds,
-        "Pods get another node when a launched one has not joined by then; 0: when it is reclaimed.",
+        "Pods get another node if a launched one has not joined by then; 0: only when it is reclaimed.",
     )
     launch_timeout_sec: int = seconds(
         DEFAULTS.launch_timeout_seconds, "How long a launch without a definite answer is repeated.", 1
     )
     offer_rest_sec: int = seconds(
-        DEFAULTS.offer_rest_seconds, "How long an offer that had no capacity is asked for last."
+        DEFAULTS.offer_rest_seconds, "For how long a type in a zone that had no capacity is tried last."
     )
     gone_grace_sec: int = seconds(
         DEFAULTS.gone_grace_seconds,
-        "How long an instance, or the node of a new one, must be missing before that is believed.",
+        "How long an instance, or the node of a new one, must be missing before it counts as gone.",
     )
     orphan_grace_sec: int = seconds(
         DEFAULTS.orphan_grace_seconds, "How long an instance without a node is left before it is reclaimed."
@@ -168,9 +167,14 @@ class Launching(Section):
 class Draining(Section):
     drain_timeout_sec: int = seconds(DEFAULTS.drain_timeout_seconds, "One drain lasts at most this long.", 1)
     drain_attempts: int = Field(
-        DEFAULTS.drain_attempts, ge=1, le=100, description="Drains of one node before it is given up."
+        DEFAULTS.drain_attempts,
+        ge=1,
+        le=100,
+        description="How many times a node is drained before Ebbtide gives up on it.",
     )
-    drain_retry_sec: int = seconds(DEFAULTS.drain_retry_seconds, "Pause before a drain is tried again.")
+    drain_retry_sec: int = seconds(
+        DEFAULTS.drain_retry_seconds, "Wait this long before a drain is tried again."
+    )
     settle_sec: int = seconds(
         DEFAULTS.settle_seconds,
         "How long a node must have been drained before it is terminated; a scheduler that has not seen the "
@@ -178,11 +182,11 @@ class Draining(Section):
         LEAST_SETTLE_SECONDS,
     )
     stuck_sec: int = seconds(
-        DEFAULTS.stuck_seconds, "A scale-down that lasts longer is aborted: what it cordoned is released.", 1
+        DEFAULTS.stuck_seconds, "A scale-down that takes longer is aborted, and its nodes are uncordoned.", 1
     )
     node_rest_sec: int = seconds(
         DEFAULTS.node_rest_seconds,
-        "A node that could not be drained is skipped this long. Each further failure in a row doubles it, "
+        "A node that could not be drained is skipped for this long. Each further failure in a row doubles it, "
         "up to 24 times.",
     )
     movable_system_workloads: tuple[str, ...] = Field(
@@ -206,21 +210,21 @@ def _condition(value: Any) -> str:
 
 class Replacing(Section):
     repair: bool = Field(
-        DEFAULTS.repair, description="Whether workers that are unwell are replaced; see `docs/replacing.md`."
+        DEFAULTS.repair, description="Whether unhealthy workers are replaced; see `docs/replacing.md`."
     )
     repair_after_sec: int = seconds(
         DEFAULTS.repair_after_seconds,
-        "A worker that is not Ready, or reports a condition below, for this long is unwell.",
+        "A worker is unhealthy if it is not Ready, or reports a condition below, for this long.",
         LEAST_REPAIR_SECONDS,
     )
     repair_conditions: tuple[Annotated[str, BeforeValidator(_condition)], ...] = Field(
         DEFAULTS.repair_conditions,
-        description="Conditions of a Node that make it unwell although it is Ready.",
+        description="Node conditions that make a Ready worker unhealthy.",
         json_schema_extra={"allowed": f"a list of {CONDITION_FORM}"},
     )
     replace_drifted: bool = Field(
         DEFAULTS.replace_drifted,
-        description="Whether workers are replaced that are not what their pool launches today.",
+        description="Whether workers are replaced that differ from what their pool launches today.",
     )
 
 
@@ -242,7 +246,8 @@ class SafetyGates(Section):
     )
     unready_count: int = count(DEFAULTS.unready_count, "...and more nodes than this are not ready.")
     shrink_accepted_sec: int = seconds(
-        DEFAULTS.shrink_accepted_seconds, "How long a suddenly smaller cluster is seen before it is believed."
+        DEFAULTS.shrink_accepted_seconds,
+        "How long a cluster must look suddenly smaller before that is accepted as real.",
     )
     backoff_sec: int = seconds(
         DEFAULTS.backoff_seconds, "Wait after a failed operation that removed nothing; doubles each time.", 1
@@ -265,10 +270,10 @@ class Running(Section):
         DEFAULTS.log_retention_days,
         ge=0,
         le=36_500,
-        description="Log entries are removed after this many days; 0 keeps them for ever.",
+        description="Log entries are deleted after this many days; 0 keeps them forever.",
         json_schema_extra={"allowed": "a whole number of days from 0 to 36500"},
     )
-    log_format: Literal["plain", "json"] = Field("plain", description="How notices are written to stderr.")
+    log_format: Literal["plain", "json"] = Field("plain", description="Format of the messages on stderr.")
     metrics_addr: str = Field(
         "127.0.0.1:9808",
         pattern=ADDRESS,
@@ -276,10 +281,12 @@ class Running(Section):
         json_schema_extra={"allowed": "HOST:PORT, such as 0.0.0.0:9808, or off"},
     )
     state_table: str = Field(
-        "k3s-autoscaler-state", min_length=1, description="DynamoDB table of the record; SQL has its own."
+        "k3s-autoscaler-state",
+        min_length=1,
+        description="DynamoDB table of the record; not used by SQL stores.",
     )
     logs_table: str = Field(
-        "k3s-autoscaler-logs", min_length=1, description="DynamoDB table of the log; SQL has its own."
+        "k3s-autoscaler-logs", min_length=1, description="DynamoDB table of the log; not used by SQL stores."
     )
 
 
@@ -290,7 +297,9 @@ class ClusterKeys(Section):
         description="Name of the cluster: key of its record and tag of its instances.",
         json_schema_extra={"allowed": "letters, digits, -, _ and ., 63 at most"},
     )
-    kind: Literal["simulator", "kubernetes"] = Field("simulator", description="What is scaled.")
+    kind: Literal["simulator", "kubernetes"] = Field(
+        "simulator", description="Which kind of cluster is scaled."
+    )
     file: str = Field(
         "ebbtide-simulated.json",
         min_length=1,
@@ -298,10 +307,10 @@ class ClusterKeys(Section):
     )
     kubeconfig: str = Field(
         "",
-        description="Kubeconfig of the cluster; else KUBECONFIG, else ~/.kube/config, else that of the pod.",
+        description="Kubeconfig. Default: KUBECONFIG, else ~/.kube/config, else the pod's service account.",
         json_schema_extra={"allowed": "the path of a file"},
     )
-    context: str = Field("", description="Context in the kubeconfig; else its current one.")
+    context: str = Field("", description="Context in the kubeconfig. Default: its current context.")
 
 
 class StoreKeys(Section):
@@ -349,13 +358,13 @@ class Document(
         (), description="How many workers may leave at a time, in addition to `budget_fraction`; see below."
     )
     headroom: tuple[HeadroomKeys, ...] = Field(
-        (), description="Room that is kept free for pods to come, without placeholder pods; see below."
+        (), description="Room that is kept free for future pods, without placeholder pods; see below."
     )
     pools: tuple[PoolKeys, ...] = Field(
         (), description="Groups of nodes that may be launched and removed; see below."
     )
     policies: tuple[PolicyKeys, ...] = Field(
-        (), description="What is scaled to zero, by rules and by schedules; see below."
+        (), description="What is scaled to zero, by rules or by schedules; see below."
     )
 
 

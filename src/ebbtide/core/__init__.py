@@ -1,1 +1,1 @@
-"""Deciding and operating, without any effect: no I/O, no clock, no chance, no logging."""
+"""Decisions and state machines as pure functions: no I/O, no clock, no randomness, no logging."""

@@ -74,7 +74,7 @@ def check_cron(cron: str) -> str:
     line = NAMED.get(cron.strip().lower(), cron)
     fields = line.split()
     if cron.strip().startswith("@") and line == cron:
-        return f"{cron!r} is no name of a schedule; known are {', '.join(NAMED)}"
+        return f"{cron!r} is not a schedule name; known names are {', '.join(NAMED)}"
     if len(fields) != len(FIELDS):
         return f"{cron!r} has {len(fields)} fields; a cron line has five: {', '.join(FIELDS)}"
     for number, (name, field) in enumerate(zip(FIELDS, fields, strict=True)):
@@ -96,7 +96,7 @@ def check_zone(zone: str) -> str:
     try:
         ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        return f"{zone!r} is no time zone; write one like UTC, Europe/Berlin or America/New_York"
+        return f"{zone!r} is not a time zone; write one like UTC, Europe/Berlin or America/New_York"
     return ""
 
 

@@ -1,8 +1,8 @@
-"""What was asked of each pool, a quarter of an hour at a time: noted in the log, and read from there by the
-next process.
+"""The demand on each pool for each quarter of an hour: noted in the log, and read from there by the next
+process.
 
-A note is one of cost with the demand in it, so every version can read it. The process that dies loses what
-it saw of the quarter in progress; the next one notes the rest. Of two notes of one quarter the higher counts.
+A note is one of cost with the demand in it, so every version can read it. A process that dies loses what it
+saw of the current quarter; the next one notes the rest. If a quarter has two notes, the higher counts.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Several clusters in one process, and several such processes on one store, without talking to each other.
 
 Each cluster has a loop of its own, in a thread, with a lease of its own. The more clusters a replica
-holds, the less often it reaches for further ones; and one that holds several gives an idle one back from
-time to time and keeps away from it for a while. So a replica that holds fewer comes first, and the
-clusters spread; where nobody else is there, they come back.
+holds, the less often it tries to take more. A replica that holds several gives an idle one back from time to
+time and does not take it again for a while. So replicas with fewer clusters get it first, and the clusters
+spread. If there is no other replica, it takes the cluster again.
 """
 
 from __future__ import annotations

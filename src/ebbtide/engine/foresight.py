@@ -1,9 +1,9 @@
 """Room ahead of expected demand: what a daemon adds to the settings of a tick, and the notes it learns from.
 
-It only adds headroom, so nothing is removed because of it. A pool gets some only where preparing for what is
-expected would have left fewer pods pending, over the days before, than a constant headroom that costs the
-same; that is asked again each hour. All of it comes from the notes: another runner comes to the same answer,
-and without them the settings are as configured.
+It only adds headroom, so nothing is removed because of it. A pool gets some only if preparing for the
+forecast would have left fewer pods pending, over the days before, than a constant headroom of equal cost.
+That is checked again each hour. Everything is computed from the notes: another runner gets the same result,
+and without notes the settings are as configured.
 """
 
 from __future__ import annotations

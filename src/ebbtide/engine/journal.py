@@ -100,7 +100,7 @@ def _read_operation(data: dict[str, Any] | None) -> Operation | None:
 
 def _part(entry: LogEntry, name: str) -> Any:
     if entry.kind is not LogKind.DECISION or name not in entry.data:
-        raise Usage(f"log entry {entry.id} is no decision but {entry.kind}: take an id from `ebbtide log`")
+        raise Usage(f"log entry {entry.id} is not a decision but {entry.kind}: take an id from `ebbtide log`")
     return entry.data[name]
 
 

@@ -1,4 +1,4 @@
-"""One runner's turn under one lease: renew it, know how long it lasts, forgive, release.
+"""One runner's turn under one lease: renew it, know how long it lasts, handle failures, release.
 
 Ticks, answers to spot notices and rounds over policies all run in here, so there is one rule about what
 a failure does to the lease and to the count of runs.
@@ -68,7 +68,8 @@ def released(
     forgive: Callable[[], None] = nothing_counted,
     keeps_lease: bool = False,
 ) -> Iterator[None]:
-    """Release the lease at the end. A conflict ends the run early: `left` is told, and the next run goes on.
+    """Release the lease at the end. A conflict ends the run early: `left` is told, and the next run
+    continues.
     `forgive` takes back the count of a run that an outside fault stopped; a bug, or a process that dies,
     stays counted. With `keeps_lease` the lease is released only after an error."""
     try:

@@ -1,10 +1,10 @@
 """The daemon's loop: a tick every so often, with jitter, until asked to stop.
 
-The runner that acts keeps the lease between two ticks and renews it, so of several replicas one acts and the
-others stand by; the lease is short, so another takes over soon when it dies, and is given back at
-the end. A tick that fails is an alarm and not an end: the next one starts from the record. Between two
-ticks the inbox is looked at often, since a spot notice cannot wait, and a pod that no node takes, a node that
-became Ready or a policy that wakes starts a tick at once; the interval is only a heartbeat.
+The runner that acts keeps the lease between two ticks and renews it, so of several replicas one acts and
+the others stand by; the lease is short, so another takes over soon when it dies, and is given back at the
+end. A tick that fails raises an alarm but does not end the loop: the next one starts from the record.
+Between two ticks the inbox is checked often, since a spot notice cannot wait. A pod that fits no node, a
+node that became Ready or a policy that wakes starts a tick at once; the interval is only a heartbeat.
 """
 
 from __future__ import annotations

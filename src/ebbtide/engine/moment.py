@@ -1,4 +1,4 @@
-"""A time that notes what is asked of it, to tell for how long an answer holds.
+"""A time that records each comparison made with it, to know for how long the result stays the same.
 
     moment = Moment(now)
     passed = moment - since >= 600       # False, and the moment notes: this changes at since + 600
@@ -138,7 +138,7 @@ class Moment:
         return format(self)
 
     def __hash__(self) -> NoReturn:
-        raise TypeError("a moment is no key: what is found by it changes with every second")
+        raise TypeError("a moment is not a key: what is found by it changes with every second")
 
 
 class _Notes:

@@ -1,9 +1,9 @@
 """Spot notices: accepted and answered at once, each under its own lease, independent of the cluster's.
 
 The record is the same, so minimum, maximum and the one owner of a node hold across both; a write that
-meets another's is simply done again on what the other wrote. Before that, a record that another tool or a
-person left half written (`scalingInProgress` without an operation, a lock without an end) is told
-and put right: neither may stop all scaling.
+conflicts with another is repeated on top of it. Before that, a record that another tool or a person left
+half written (`scalingInProgress` without an operation, a lock without an end) is reported and corrected:
+neither may stop all scaling.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def answer_notices(ports: Ports, settings: Settings, owner: str, deadline: float
 
 def lease_seconds(settings: Settings) -> int:
     """Of the lease on one notice. It is short, since a runner that dies with it must not hold it for longer
-    than the notice lasts, and renewed while work goes on; the configured time is its upper bound."""
+    than the notice lasts, and renewed while work continues; the configured time is its upper bound."""
     return min(settings.spot_lock_ttl_seconds, max(SHORT_LEASE_SECONDS, 2 * settings.lease_margin_seconds))
 
 

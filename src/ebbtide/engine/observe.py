@@ -1,5 +1,5 @@
-"""Look at cluster, cloud and metrics. What could not be read whole becomes a problem of the snapshot,
-and a snapshot with a problem is never the ground for a removal."""
+"""Observe cluster, cloud and metrics. Whatever could not be read completely becomes a problem of the
+snapshot, and a snapshot with a problem is never a reason for a removal."""
 
 from __future__ import annotations
 
@@ -57,5 +57,5 @@ def fresh(reading: Reading, settings: Settings, now: int) -> Reading:
         old = f"CPU is unknown: the last sample is {a_while(age)} old, more than {limit}"
         return Reading(None, reading.at, old)
     if not 0 <= reading.value < float("inf"):
-        return Reading(None, reading.at, f"CPU is unknown: {reading.value} is no share of a CPU")
+        return Reading(None, reading.at, f"CPU is unknown: {reading.value} is not a share of a CPU")
     return reading

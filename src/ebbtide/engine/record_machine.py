@@ -1,8 +1,8 @@
-"""The record's machines at work: operations of the two lanes, one that adds nodes and one that takes them
-away, and answers to spot notices.
+"""Runs the state machines of the record: operations of the two lanes, one that adds nodes and one that
+removes them, and answers to spot notices.
 
-Each lane counts its own runs, before it runs: what crashes its runner in one lane is set aside without
-taking the other along. The lanes run one after the other, under one lease, and write the one record.
+Each lane counts its own runs, before it runs: an operation that crashes its runner is set aside without
+affecting the other lane. The lanes run one after the other, under one lease, and write the one record.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Advance one state machine for as long as it moves and there is time, and carry out its effects.
 
-A round: ask the machine, check its invariants, write the new state (or make sure that the old one still
-holds where nothing changed), perform the effects, absorb how they went, look again. A conflict with
-another writer means: read again and start the round again. Whatever does not fit is in the store, for the
-next run.
+A round: advance the machine, check its invariants, write the new state (or, if nothing changed, make sure
+that the stored one is still current), perform the effects, absorb their outcomes, observe again. A conflict
+with another writer means: read again and start the round again. Work that does not fit is in the store, for
+the next run.
 
 Effects are carried out only while there is time in the tick and in the lease. The record was written, or
-the lease renewed, just before, so the token is known to be ours. Before an instance is terminated the
-pods on its node are asked for once more, past any cache.
+the lease renewed, just before, so the token is known to be ours. Before an instance is terminated the pods
+on its node are listed once more, past any cache.
 
 Operations on nodes and answers to spot notices are such machines (`record_machine`), and so is what a
 policy does to its target (`scale_to_zero/policy_machine`).
@@ -51,7 +51,7 @@ class InvariantBroken(EbbtideError):
 
 
 class StateMachine(Protocol[State, StepOf, Outcomes]):
-    """One machine at work: where its state is kept, what it sees, and how its effects are performed."""
+    """One machine that runs: where its state is kept, what it sees, and how its effects are performed."""
 
     most_rounds: int
 

@@ -1,4 +1,4 @@
-"""Many callers, one call: those who ask for the same thing at the same time share one answer.
+"""Many callers, one call: callers that request the same thing at the same time share one answer.
 
 A caller that asks while a call is in progress does not get its answer, since it may have begun earlier;
 they share the next one. So an answer is always about something that happened after it was asked for.

@@ -1,6 +1,6 @@
 """One run of a process that ends: a Lambda, or `ebbtide once`.
 
-While the cloud is about to take a machine the run goes on looking and evicting until its own deadline: the
+While the cloud is about to take a machine the run continues to look and evict until its own deadline: the
 next run may come a minute later, which is half of a spot notice. A run that could not see the cluster or the
 cloud raises its alarm and then fails, so monitoring of failed runs shows it.
 """

@@ -1,4 +1,4 @@
-"""Does not compute again what provably comes out the same: for simulations, where most ticks see what the
+"""Reuses a decision that would provably come out the same: for simulations, where most ticks see what the
 last one saw.
 
 The last answer is used where all of this holds, and is computed again otherwise:
@@ -42,7 +42,7 @@ DERIVED = (
 )
 """What a snapshot derives from nodes and instances alone."""
 NOT_UNDERSTOOD = (TypeError, AttributeError)
-"""What a `Moment`, or a view that is watched, answers to what it cannot do; then all is computed as ever."""
+"""What a `Moment`, or a view that is watched, answers to what it cannot do; then all is computed as usual."""
 _values = attrgetter(*(field.name for field in fields(Record) if field.name not in (*UNREAD, "ticked_at")))
 
 

@@ -65,5 +65,5 @@ def resumed(before: Record) -> str:
         )
     if before.all_set_aside:
         names = ", ".join(one.id for one in before.all_set_aside)
-        return f"Operation {names}, which had been set aside, is taken up again. Removals may go on."
-    return "Removals may go on." if before.paused else "Removals were not paused."
+        return f"Operation {names}, which had been set aside, continues. Removals are allowed again."
+    return "Removals are allowed again." if before.paused else "Removals were not paused."

@@ -41,7 +41,7 @@ def longest_gap_seconds(expression: str) -> int:
     found = CRON.fullmatch(expression)
     if found is None:
         raise ConfigError(
-            f"{VARIABLE} is {expression!r}, which is no schedule of EventBridge; nothing was touched. "
+            f"{VARIABLE} is {expression!r}, which is not a schedule of EventBridge; nothing was touched. "
             "Give it as rate(1 minute) or cron(0/5 * * * ? *)."
         )
     minute, *others = found.groups()
@@ -62,7 +62,7 @@ def _minutes(field: str, expression: str) -> set[int]:
             end = int(last) if last else HOUR_MINUTES - 1 if step or first == "*" else start
             found |= set(range(start, end + 1, int(step or 1)))
         except ValueError as cause:
-            says = f"{part!r} in {expression} is no minute; nothing was touched. Correct {VARIABLE}."
+            says = f"{part!r} in {expression} is not a minute; nothing was touched. Correct {VARIABLE}."
             raise ConfigError(says) from cause
     if not found or min(found) < 0 or max(found) >= HOUR_MINUTES:
         raise ConfigError(

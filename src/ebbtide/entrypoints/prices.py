@@ -78,7 +78,7 @@ def show(pools: Sequence[Pool], book: PriceBook, as_json: bool = False) -> int:
 def table(rows: Sequence[Row]) -> Iterator[str]:
     """The sources of the prices stand below the table: they are few, and their names are long."""
     named: dict[str, int] = {}
-    lines: list[tuple[str, ...]] = [("type", "market", "per hour", "currency", "says", "pools")]
+    lines: list[tuple[str, ...]] = [("type", "market", "per hour", "currency", "source", "pools")]
     for row in rows:
         name, market, amount, currency, source, day, pools = row.line()
         who = f"{source}, {day or 'no day'}"

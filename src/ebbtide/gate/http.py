@@ -22,7 +22,7 @@ def judge_http(gate: Gate, heard: Heard) -> Verdict | None:
     request = read_request(heard.head)
     if request is None:
         return Verdict(
-            wakes=False, holds=False, reply=problem(400, heard.policy, "this is no HTTP/1 request")
+            wakes=False, holds=False, reply=problem(400, heard.policy, "this is not an HTTP/1 request")
         )
     source = source_of(gate.http, request, heard.source)
     if why := why_not_wake(gate, request, source):

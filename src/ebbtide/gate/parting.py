@@ -1,7 +1,7 @@
 """The last words to a client: one reply, or a short conversation, then the end.
 
-A client that still sends would lose the answer if its connection were closed at once, so it may go on for a
-moment. Only so many may: a flood of refused clients must not cost more than those that are held.
+A client that still sends would lose the answer if its connection were closed at once, so it may continue
+for a moment. Only so many may: a flood of refused clients must not cost more than those that are held.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class Pipe(asyncio.Protocol):
         self._ended = True
         other = self._other
         if other is None or other._transport is None or self._transport is None:
-            return True  # not joined yet: `join` goes on with it
+            return True  # not joined yet: `join` continues with it
         if other._ended:
             other._transport.close()
             self._transport.close()

@@ -32,7 +32,7 @@ class ConsolidationSettings:
     min_nodes: int = 1
     """Always left standing, unless the pool may go to zero."""
     move_cost: Decimal = Decimal("0.005")
-    """What disturbing one pod is held to cost, in the currency of the prices."""
+    """What disturbing one pod is assumed to cost, in the currency of the prices."""
     payback_seconds: int = 14400
     """Savings must have paid for the disturbance within this time."""
     moves_per_hour: int = 60

@@ -26,7 +26,7 @@ class SlotState(StrEnum):
 
 
 class SlotCause(StrEnum):
-    """Why a launch does not go on, or came to nothing; `reason` says it with names and numbers."""
+    """Why a launch does not continue, or came to nothing; `reason` says it with names and numbers."""
 
     NONE = ""
     MAXIMUM = "maximum"
@@ -99,7 +99,7 @@ class RemovalState(StrEnum):
 
 
 class RemovalCause(StrEnum):
-    """Why a removal does not go on, or was given up; `reason` says it with names and numbers."""
+    """Why a removal does not continue, or was given up; `reason` says it with names and numbers."""
 
     NONE = ""
     POD_BLOCKS = "pod_blocks"
@@ -299,7 +299,7 @@ class ScaleDown:
 
     @property
     def removes_from(self) -> int:
-        """Since when nodes could be removed: waiting for a replacement is no time spent on a drain."""
+        """Since when nodes could be removed: waiting for a replacement does not count as draining."""
         ready = (slot.since for slot in self.slots if slot.state is SlotState.READY)
         return max((self.started_at, *ready))
 

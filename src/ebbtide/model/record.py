@@ -117,7 +117,7 @@ class Leaving:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A removal that cannot be taken back and that the cloud refuses: set aside, so others go on. Its node
+    """A removal that cannot be taken back and that the cloud refuses: set aside, so others continue. Its node
     stays cordoned by the operation that began it, and it is tried again at `retry_at`."""
 
     operation_id: str

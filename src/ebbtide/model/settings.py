@@ -110,7 +110,7 @@ class Settings:
     decision_log_seconds: int = 3600
     """A decision that only repeats the last one is logged again after this long."""
     log_retention_days: int = 90
-    """How long log entries are kept; 0 is for ever."""
+    """How long log entries are kept; 0 is forever."""
 
     repair: bool = False
     """Whether workers that are unwell are replaced."""

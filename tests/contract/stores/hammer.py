@@ -28,7 +28,7 @@ TTL_SECONDS = 1
 STALL_SECONDS = 2.2
 HAMMER_SECONDS = 5
 HAMMER_AT_MOST_SECONDS = 60
-"""On a busy machine each goes on until it has written something."""
+"""On a busy machine each continues until it has written something."""
 STALLERS = 3
 
 

@@ -82,13 +82,13 @@ def test_old_entries_are_removed_and_counted(tmp_path: Path) -> None:
 
 def test_how_old_is_what_was_asked_or_else_what_is_configured() -> None:
     assert [days_asked("30d", 90), days_asked("", 90), days_asked("7d", 0)] == [30, 90, 7]
-    with pytest.raises(Usage, match="keeps the log for ever; nothing was removed"):
+    with pytest.raises(Usage, match="keeps the log forever; nothing was removed"):
         days_asked("", 0)
 
 
 @pytest.mark.parametrize("asked", ["0d", "90", "soon", "-3d", "1h"])
 def test_an_age_that_is_none_removes_nothing(asked: str) -> None:
-    with pytest.raises(Usage, match="is no number of days; nothing was removed"):
+    with pytest.raises(Usage, match="is not a number of days; nothing was removed"):
         days_asked(asked, 90)
 
 

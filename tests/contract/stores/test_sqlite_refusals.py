@@ -93,7 +93,7 @@ def test_two_ways_to_name_a_file_are_one_place(made: Path, monkeypatch: pytest.M
 def test_a_file_that_is_something_else_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("my notes\n" * 100)
-    assert "is no SQLite file" in refusal(path)
+    assert "is not a SQLite file" in refusal(path)
     assert path.read_text() == "my notes\n" * 100
 
 

@@ -75,7 +75,7 @@ def test_days_of_another_policy_are_not_written(policies: PolicyStore) -> None:
         policies.write_state(state, [make_day(2)])
     with pytest.raises(ValueError, match="2026-1-3"):
         policies.write_state(state, [make_day(date="2026-1-3")])
-    with pytest.raises(ValueError, match="price that is no number"):
+    with pytest.raises(ValueError, match="price that is not a number"):
         policies.write_state(state, [replace(make_day(), zero_price_seconds=Decimal("NaN"))])
     assert policies.find_state(state.policy_id) == state
 

@@ -67,7 +67,7 @@ def test_no_wake_is_lost_while_two_loops_race_to_zero(
         own = policies_of(stores[LOOPS + number])
         scaling = runner(lab.clock, stores[LOOPS + number], memory_workloads, f"waker{number}")
         mine = range(number, TARGETS, WAKERS)
-        # On a busy machine the loops may not have come to anything yet: then the race goes on.
+        # On a busy machine the loops may not have come to anything yet: then the race continues.
         while ran[number] < cycles or (not sum(falls) and ran[number] < MOST * cycles):
             cycle = ran[number]
             ran[number] += 1

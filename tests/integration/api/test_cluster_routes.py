@@ -181,7 +181,7 @@ def test_a_pause_is_a_switch_that_the_next_decision_obeys(live: Live, client: Te
     answer = client.put("/api/v1/pause", json={"reason": "upgrade"})
     assert answer.json() == {"paused": True, "reason": "upgrade", "says": "Removals are paused."}
     assert live.ports.store.load().paused
-    assert client.delete("/api/v1/pause").json()["says"] == "Removals may go on."
+    assert client.delete("/api/v1/pause").json()["says"] == "Removals are allowed again."
     assert not live.ports.store.load().paused
 
 

@@ -139,7 +139,7 @@ with served(make_app(site), "127.0.0.1", 0) as port:
 
 
 def test_half_open_connections_leave_the_engine_its_descriptors() -> None:
-    """More of them than this process may have descriptors, none with a token; its work goes on."""
+    """More of them than this process may have descriptors, none with a token; its work continues."""
     root = Path(__file__).parents[3]
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD], cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -143,7 +143,7 @@ def test_at_the_limit_the_answer_is_503_with_the_estimate() -> None:
         assert found.headers["cache-control"] == "no-store"
         assert found.problem["detail"] == "web was asked to wake, and it is not awake yet"
         assert (found.problem["policy"], found.problem["retry_after_seconds"]) == ("web", 30)
-        asks.wakes()  # and the wake goes on
+        asks.wakes()  # and the wake continues
         asks.ready()
         assert asks.ask().status == 200
 

@@ -63,7 +63,7 @@ class Context:
     aws_request_id = "c6af9ac6-7b61-11e6-9a41-93e8deadbeef"
 
     def get_remaining_time_in_millis(self) -> int:
-        return 20_000  # a run with an open interruption goes on until shortly before its end
+        return 20_000  # a run with an open interruption continues until shortly before its end
 
 
 def opener(url: str, image: str, cluster: str) -> tuple[Ports, Settings]:

@@ -122,15 +122,15 @@ def test_the_documented_events_are_answered_in_a_fresh_process(package: Path) ->
         ],
     )
     expected = [
-        f"interruption of {instance_id} taken in",
-        "is known already",
+        f"interruption of {instance_id} received",
+        "is already known",
         "not an instance of ours",
         "",
         "not an instance of ours",
         "dropped: spot interruption is",
         "dropped: spot interruption cannot be read",
         "dropped: 'Object Created' of 'aws.s3' is not for Ebbtide",
-        "dropped: the event is no JSON object",
+        "dropped: the event is not a JSON object",
     ]
     assert len(answers) == len(expected)
     for answer, words in zip(answers, expected, strict=True):

@@ -61,4 +61,4 @@ def test_init_writes_the_join_of_the_eks_cluster_that_is_there(bench: Ec2Bench, 
         "service_cidr": found.service_cidr,
     }
     assert written["aws"]["image"] == bench.settings.image
-    assert "The configuration is good" in shell.run("config", "check").out
+    assert "The configuration is valid" in shell.run("config", "check").out

@@ -120,7 +120,7 @@ def test_a_day_from_the_first_node_to_the_last_is_in_the_log_table(day: Day) -> 
 
     victim = day.alive()[0]
     says = day.event(aws_events.interruption(day.stage.clock.now(), victim.id), after_seconds=1)
-    assert f"interruption of node-{victim.id} ({victim.id}) taken in" in says
+    assert f"interruption of node-{victim.id} ({victim.id}) received" in says
     day.bench.ec2.terminate_instances(InstanceIds=[victim.id])
     day.scheduled_until(lambda: f"node-{victim.id}" not in day.workers())
     day.join_all()

@@ -150,7 +150,7 @@ def test_the_cluster_ip_leads_to_the_gate_while_asleep_and_to_the_pods_while_awa
         for _ in range(5):
             assert cluster.ask(BODY) == (pod, digest)
         assert cluster.passed_on() == 1, "awake again: new connections do not pass the gate"
-        assert say(held, b"more") == (pod, hashlib.sha256(b"more").hexdigest()), "what was held goes on"
+        assert say(held, b"more") == (pod, hashlib.sha256(b"more").hexdigest()), "what was held continues"
     MEASURED.append(
         f"gate: real kube-proxy {VERSION} ({cluster.mode}, in a network namespace): the cluster IP led to "
         "the gate while asleep and to the pod while awake. Played: kubelets and what runs in a pod."

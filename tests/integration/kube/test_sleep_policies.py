@@ -219,7 +219,7 @@ def test_what_only_ebbtide_can_check_is_a_condition(kube: SharedKube, cluster: R
     cluster.round()
     status, reason, message = condition(kube)
     assert (status, reason) == ("False", "Invalid")
-    assert "'Europe/Atlantis' is no time zone" in message
+    assert "'Europe/Atlantis' is not a time zone" in message
     assert cluster.policies == []
 
 

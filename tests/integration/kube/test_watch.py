@@ -81,7 +81,7 @@ def test_a_watch_is_resumed_where_it_ended_and_listed_anew_when_that_is_forgotte
 
 def test_a_version_that_the_server_never_had_is_given_up_for_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
     """etcd was restored from a backup: its versions begin again below the one we heard last, and the server
-    refuses to go on from a version of the future. It does not say 410."""
+    refuses to continue from a version of the future. It does not say 410."""
     monkeypatch.setattr("ebbtide.adapters.kube.watch.PAUSE_SECONDS", (0.01, 0.02, 0.03))
     nodes = WatchedNodes()
 
@@ -96,7 +96,7 @@ def test_a_version_that_the_server_never_had_is_given_up_for_a_list(monkeypatch:
         follower.start()
         eventually(lambda: len(follower.items()) == 2, 60, "the change")
         eventually(lambda: [found.name for found in follower.items()] == ["a1"], 60, "a new list")
-        eventually(lambda: follower.current, 60, "a watch that goes on from it")
+        eventually(lambda: follower.current, 60, "a watch that continues from it")
         follower.stop()
 
 

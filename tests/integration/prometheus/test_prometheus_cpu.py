@@ -107,7 +107,7 @@ def test_a_query_of_the_users_own_may_give_one_figure_or_one_for_each_node(prome
         assert reading.value == pytest.approx(expected)
     for query, says in (
         ("no_such_metric", "1 of 1 Ready workers have no sample"),
-        ("vector(7)", "7 is no share of a CPU"),
+        ("vector(7)", "7 is not a share of a CPU"),
         ("rate(", "parse error"),
         ("up[1m]", "matrix"),
     ):

@@ -1,4 +1,4 @@
-"""Two replicas on one PostgreSQL: the one that acts is killed in the middle of a drain, the other goes on."""
+"""Two replicas on one PostgreSQL: the active one is killed in the middle of a drain, the other continues."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_the_standby_takes_over_an_unfinished_drain_where_it_stands(url: str, tm
         killed_at = time.monotonic()
         taken = wait_for(store, lambda record: record.lock_owner not in ("", caught.lock_owner))
         TAKEOVERS.append(
-            f"the standby went on {time.monotonic() - killed_at:.1f} s after the kill "
+            f"the standby continued {time.monotonic() - killed_at:.1f} s after the kill "
             f"(lease {LEASE_SECONDS} s, a tick every {TICK_SECONDS:g} s)"
         )
         assert taken.lock_token > caught.lock_token

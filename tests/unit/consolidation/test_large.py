@@ -93,7 +93,7 @@ def test_the_plain_packer_works_without_numpy_and_gives_the_same_plan_with_it(
     monkeypatch.setitem(sys.modules, "ebbtide.core.consolidation.fill_many", None)
     monkeypatch.setitem(sys.modules, "ebbtide.core.packing.improve", None)
     plan = planned(half_empty(100), plain)
-    assert plan == installed, "what is installed is no input"
+    assert plan == installed, "what is installed is not an input"
     assert plan.cost_after <= with_numpy.cost_after * Decimal("1.15")
     with pytest.raises(PackerMissing):
         planned(half_empty(100), given())

@@ -37,12 +37,12 @@ KEPT, FREE, BAD = node("a1"), node("a2"), node("a3", "cpx62")
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"requests": Resources(-1, 128)}, "asks for less than nothing"),
-        ({"requests": Resources(100, -1)}, "asks for less than nothing"),
-        ({"requests": Resources(100, 100, (("gpu", -1),))}, "asks for less than nothing"),
+        ({"requests": Resources(-1, 128)}, "has a negative request"),
+        ({"requests": Resources(100, -1)}, "has a negative request"),
+        ({"requests": Resources(100, 100, (("gpu", -1),))}, "has a negative request"),
         (
             {"requests": Resources()},
-            "asks for neither CPU nor memory: nobody knows whether it fits elsewhere",
+            "requests no CPU and no memory, so it may not fit elsewhere",
         ),
         (
             {"requests": Resources(11_300, 128)},

@@ -27,7 +27,7 @@ from tests.unit.consolidation.builders import (
 def test_scenario_1_fresh_node_provisioning() -> None:
     fresh = node("a1", created_at=NOW - 300)
     report = report_on(cluster([fresh]), idle(fresh, seconds=300))
-    says = "a1: it is 5 min old, at least 30 min are asked for; 1 ready worker, at least 2 are asked for"
+    says = "a1: it is 5 min old, at least 30 min required; 1 ready worker, at least 2 required"
     assert refusal(report) == ("enough nodes", False, 1, 2, "")
     assert evaluated(report).reason == says, "the log gives the reason of the document: too young"
     assert fate(report, "a1") is NodeCause.TOO_YOUNG
@@ -45,7 +45,7 @@ def test_scenario_2_container_just_removed() -> None:
     emptied = node("a1", created_at=NOW - 3600)
     other = node("a2", "cpx62", created_at=NOW - 3600)
     report = report_on(cluster([emptied, other]), idle(emptied, other, seconds=120))
-    why = "a1: it has been empty for 2 min, at least 15 min are asked for"
+    why = "a1: it has been empty for 2 min, at least 15 min required"
     assert refusal(report) == ("nodes to remove", False, 0, 1, "")
     assert evaluated(report).reason == f"{why}; 0 of 2 workers could be removed"
     alone = report_on(cluster([emptied]), idle(emptied, seconds=120))

@@ -45,8 +45,8 @@ def test_small_empty_running_servers_move(memory_mib: int, plan: str) -> None:
         ({"status": "starting"}, "is starting; only what is running is moved"),
         ({"status": "stopping"}, "is stopping; only what is running is moved"),
         ({"phase": PodPhase.PENDING}, "is Pending; only what is running is moved"),
-        ({"players": "1"}, "has 1 players; only what has 0 is moved"),
-        ({"players": "many"}, "has 'many' players, which is no number"),
+        ({"players": "1"}, "has 1 players; only servers with 0 players are moved"),
+        ({"players": "many"}, "has 'many' players, which is not a number"),
         ({"plan": "balanced", "status": "running", "tier": "small"}, ""),
     ],
 )
@@ -55,15 +55,15 @@ def test_each_reason_against_moving_is_said(given: dict[str, Any], says: str) ->
 
 
 def test_players_that_metrics_know_count_as_well() -> None:
-    assert why(counted=3) == "has 3 players; only what has 0 is moved"
+    assert why(counted=3) == "has 3 players; only servers with 0 players are moved"
     assert why(counted=0) == ""
-    assert why(counted=-1) == "has players that cannot be counted now; only what has 0 is moved"
+    assert why(counted=-1) == "has players that cannot be counted now; only servers with 0 players are moved"
 
 
 def test_metrics_alone_are_enough_to_know_the_players() -> None:
     server = make_pod("server", 500, 2048, labels=((PLAN, "balanced"),))
     assert why_not_movable(server, {"default/server": 0}) == ""
-    says = "does not say how many players it has; only what has 0 is moved"
+    says = "does not say how many players it has; only servers with 0 players are moved"
     assert why_not_movable(server, {}) == says
 
 

@@ -106,4 +106,4 @@ def test_each_slot_source_and_move_is_told_of() -> None:
         "a1 PLANNED -> MARKED",
         "default/web-1 PLANNED -> LEFT: gone",
     ]
-    assert goes_on(after) == "consolidation goes on: op-0 RESERVED, a1 MARKED (operation op)"
+    assert goes_on(after) == "consolidation continues: op-0 RESERVED, a1 MARKED (operation op)"

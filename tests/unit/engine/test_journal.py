@@ -85,7 +85,7 @@ def test_inputs_survive_with_an_operation_of_either_kind_in_the_record(work: Sca
 def test_an_entry_that_is_no_decision_says_so() -> None:
     alarm = LogEntry("x-1", NOW, LogKind.ALARM, "smoke")
     for read in (read_decision, read_inputs):
-        with pytest.raises(Usage, match="x-1 is no decision but alarm"):
+        with pytest.raises(Usage, match="x-1 is not a decision but alarm"):
             read(alarm)
     with pytest.raises(Usage):
         read_inputs(replace(alarm, kind=LogKind.DECISION))

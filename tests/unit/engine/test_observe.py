@@ -72,9 +72,9 @@ def test_a_fresh_reading_is_taken_as_it_is() -> None:
         (Reading(problem="no answer"), "no answer"),
         (Reading(), "CPU is unknown"),
         (Reading(0.4, NOW - 181), "CPU is unknown: the last sample is 3 min 1 s old, more than 3 min"),
-        (Reading(-0.1, NOW), "CPU is unknown: -0.1 is no share of a CPU"),
-        (Reading(math.nan, NOW), "CPU is unknown: nan is no share of a CPU"),
-        (Reading(math.inf, NOW), "CPU is unknown: inf is no share of a CPU"),
+        (Reading(-0.1, NOW), "CPU is unknown: -0.1 is not a share of a CPU"),
+        (Reading(math.nan, NOW), "CPU is unknown: nan is not a share of a CPU"),
+        (Reading(math.inf, NOW), "CPU is unknown: inf is not a share of a CPU"),
     ],
 )
 def test_metrics_missing_stale_or_malformed_are_unknown(reading: Reading, problem: str) -> None:

@@ -60,4 +60,4 @@ def test_a_pause_takes_nothing_up_and_resuming_does_with_all_its_time() -> None:
 def test_what_resuming_did_is_said() -> None:
     small = Small()
     assert resumed(small.record) == "Removals were not paused."
-    assert resumed(replace(small.record, paused=True)) == "Removals may go on."
+    assert resumed(replace(small.record, paused=True)) == "Removals are allowed again."

@@ -93,7 +93,7 @@ def test_an_operation_that_only_waits_says_what_for() -> None:
     small = Small()
     slot = make_slot(state=SlotState.LAUNCHED, since=small.now, instance_id="i-unseen")
     small.put(operation=make_scale_up(slot, started_at=small.now))
-    assert small.tick().says == "scale-up goes on: i-unseen LAUNCHED (operation op)"
+    assert small.tick().says == "scale-up continues: i-unseen LAUNCHED (operation op)"
 
 
 def test_a_lease_that_another_holds_makes_the_runner_stand_by() -> None:

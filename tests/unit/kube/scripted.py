@@ -20,7 +20,7 @@ def refusal(code: int, message: str = "no", **details: Any) -> Answer:
 
 
 class Server:
-    """Answers what the test says, the last of them for ever, and keeps every request but Events."""
+    """Answers what the test says, the last of them forever, and keeps every request but Events."""
 
     def __init__(self) -> None:
         self.answers: dict[str, list[Answer]] = {}

@@ -263,7 +263,7 @@ def test_it_stops_when_nothing_is_left_to_move_and_a_node_does_not_become_empty(
 
 
 def test_time_without_a_runner_is_nobodys_fault() -> None:
-    """What can go on goes on, however long ago it was written."""
+    """What can continue continues, however long ago it was written."""
     pod, new = pods_of("web", "web")
     operation = planned(pod)
     resumed = consolidate.advance(operation, at(seen(pod), operation, NOW + 2 * LONG))

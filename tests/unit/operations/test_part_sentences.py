@@ -1,4 +1,4 @@
-"""What is said of a launch or a removal that does not go on: one sentence for each cause.
+"""What is said of a launch or a removal that does not continue: one sentence for each cause.
 
 The tests of the state machines ask for the cause and what it is about.
 """

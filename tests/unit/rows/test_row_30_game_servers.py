@@ -77,7 +77,9 @@ def test_a_node_with_a_server_that_is_played_on_is_not_chosen_and_the_rule_is_sa
         make_snapshot(make_nodes("a1", "a2"), pods), make_record(), make_settings(), NOW, 2
     )
     assert [removal.node_name for removal in removals] == ["a2"]
-    assert [r.reason for r in refusals] == ["default/mc-0 has 20 players; only what has 0 is moved"]
+    assert [r.reason for r in refusals] == [
+        "default/mc-0 has 20 players; only servers with 0 players are moved"
+    ]
 
 
 def test_a_player_that_joins_in_the_middle_of_a_drain_stops_it() -> None:

@@ -46,7 +46,7 @@ def test_a_node_that_nothing_keeps_is_replaced() -> None:
 @pytest.mark.parametrize(
     ("pod", "why"),
     [
-        (PLAYED, "default/mc-0 has 3 players; only what has 0 is moved"),
+        (PLAYED, "default/mc-0 has 3 players; only servers with 0 players are moved"),
         (BARE, "default/bare has no controller that would create it again"),
         (GUARDED, "default/db must wait: budget web allows no disruption now"),
     ],

@@ -33,7 +33,11 @@ def tracked(record: Record, now: int = NOW) -> ScaleDown:
             "default/db must wait: budget db allows no disruption now",
             "budget db allows no disruption",
         ),
-        (PLANNED, "default/mc-0 has 20 players; only what has 0 is moved", "default/mc-0 has 20 players"),
+        (
+            PLANNED,
+            "default/mc-0 has 20 players; only servers with 0 players are moved",
+            "default/mc-0 has 20 players",
+        ),
         (RemovalState.DRAINED, "CPU is unknown: no answer", "CPU is unknown"),
         (PLANNED, "", "its drain had not begun"),
         (DRAINING, "", "its pods had not left"),

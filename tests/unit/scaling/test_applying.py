@@ -20,8 +20,8 @@ from tests.policy_harness import PolicyHarness, make_policy, make_ref, policy_id
 WEB = "{name: web, target: {workloads: [{name: web}]}, scale_to_zero: true}"
 SHOP = "{name: shop, target: {workloads: [{name: shop}]}}"
 GONE = (
-    "policy web: no longer in ebbtide.yaml, where it came from, and still at work; "
-    "`ebbtide policy delete web` ends it, `ebbtide policy apply -f` with it keeps it without the file"
+    "policy web: no longer in ebbtide.yaml, but still active; "
+    "`ebbtide policy delete web` ends it, `ebbtide policy apply -f` keeps it without the file"
 )
 
 
@@ -96,7 +96,7 @@ def test_a_policy_of_the_file_whose_target_another_has_is_not_applied_and_said()
         config_of(WEB.replace("name: web, target", "name: site, target"), SHOP), harness.scaling
     )
     assert said == [
-        "policy site: not applied, though ebbtide.yaml says so: target.workloads[0]: Deployment "
+        "policy site of ebbtide.yaml was not applied: target.workloads[0]: Deployment "
         "default/web is the target of policy web already; add it there, or disable or delete that policy",
         "policy shop: created, as ebbtide.yaml says",
         GONE,

@@ -85,8 +85,8 @@ def test_the_file_says_it_too_and_the_environment_wins(tmp_path: Path) -> None:
             "45",
             "scale_to_zero.idle_threshold: 45 is not allowed; allowed: a duration of whole seconds",
         ),
-        ("45m", "soon", '"soon" is no duration; allowed: a duration of whole seconds such as 90s, 30m'),
-        ("Europe/Berlin", "Europe/Atlantis", "'Europe/Atlantis' is no time zone"),
+        ("45m", "soon", '"soon" is not a duration; allowed: a duration of whole seconds such as 90s, 30m'),
+        ("Europe/Berlin", "Europe/Atlantis", "'Europe/Atlantis' is not a time zone"),
         ("0 8 * * 1-5", "0 25 * * *", "the hour of '0 25 * * *' is '25'"),
         ("replicas: 2", "replicas: -1", "-1 is not allowed"),
         (
@@ -127,7 +127,7 @@ def test_a_name_twice_a_pool_that_is_not_there_and_a_target_that_is_taken_are_re
         load(path, {})
     for says in (
         '"web" is used twice',
-        '"gone" is no configured pool',
+        '"gone" is not a configured pool',
         "line 5, policies[2].target.workloads[1]: Deployment default/web is the target of policy web already",
     ):
         assert says in str(refused.value)

@@ -119,7 +119,7 @@ def test_the_phases_of_its_workloads_are_told_and_what_was_saved() -> None:
     assert (report.phase, stand.replicas()) == (Phase.ZERO, 0)
     told = len(stand.objects.told)
     stand.rounds(5)
-    assert len(stand.objects.told) == told, "a sleep that goes on is no news"
+    assert len(stand.objects.told) == told, "a sleep that continues is no news"
     stand.scaling.wake(stand.all[0].id, WakeReason.MANUAL)
     stand.round()
     report = stand.objects.report()
@@ -281,7 +281,7 @@ def test_an_object_that_could_not_be_told_is_told_by_the_next_round() -> None:
     deaf = Deaf()
     stand = Stand(deaf)
     deaf.put(make_object())
-    assert "SleepPolicy default/nights was not told how its policy is doing: no answer" in stand.round()
+    assert "SleepPolicy default/nights: its status could not be updated: no answer" in stand.round()
     deaf.deaf = False
     stand.round()
     assert deaf.report().ready is Readiness.APPLIED
@@ -316,7 +316,7 @@ def test_objects_that_there_was_no_time_to_tell_are_told_by_the_next_round() -> 
     stand.scaling = stand.harness.runner(declarations=slow)
     for number in range(5):
         slow.put(make_object(f"p{number}", f"w{number}", number=200 + number))
-    assert "there was no time: 2 objects were not told how the policy is doing" in stand.round()
+    assert "there was no time to update the status of 2 objects" in stand.round()
     assert len(slow.told) == 3
     slow.seconds = 0.0
     assert "there was no time" not in stand.round()

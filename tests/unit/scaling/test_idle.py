@@ -140,7 +140,7 @@ def test_that_it_was_looked_at_is_written_only_now_and_then() -> None:
     ("changes", "look", "why"),
     [
         ({"paused": True}, {}, "the policy is paused"),
-        ({"keep_up_until": NOW + 60}, {}, "it is to be kept up for another 60 s"),
+        ({"keep_up_until": NOW + 60}, {}, "it is kept up for another 60 s"),
         ({}, {"held": "removals are paused"}, "removals are paused"),
         (
             {},

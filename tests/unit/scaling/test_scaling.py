@@ -173,7 +173,7 @@ def test_impossible_activity_is_refused_and_changes_nothing() -> None:
         harness.scaling.report_activity(harness.policies[0].id, at=harness.now + 60)
     with pytest.raises(Usage, match="cannot have happened"):
         harness.scaling.report_activity(harness.policies[0].id, count=-1)
-    with pytest.raises(Usage, match="no time"):
+    with pytest.raises(Usage, match="not a valid duration"):
         harness.scaling.keep_up(harness.policies[0].id, -1)
     assert harness.state == before
     assert (
@@ -407,7 +407,7 @@ def test_a_schedule_brings_up_what_somebody_put_to_zero() -> None:
 
 
 def test_a_schedule_to_sleep_waits_for_a_wake_and_the_wake_ends() -> None:
-    """It once kept the round from seeing that the wake was over, and waited for ever."""
+    """It once kept the round from seeing that the wake was over, and waited forever."""
     harness = harness_of(make_policy(created_at=NOW, schedules=(NIGHT,)), values={QUERY: 9.0})
     at(harness, 19, 59)
     harness.memory_workloads.put(WEB, replicas=0, ready_replicas=0)
@@ -635,7 +635,7 @@ def test_a_wake_that_the_cluster_does_not_take_is_recorded_and_made_again() -> N
     harness.memory_workloads.before_scale = away
     woken = wake(harness)
     assert woken.status == "waking"
-    assert "the next round goes on: the API server does not answer" in woken.message
+    assert "the next round carries it out: the API server does not answer" in woken.message
     harness.memory_workloads.before_scale = lambda seen, replicas: None
     harness.rounds(60)
     assert harness.memory_workloads.read(WEB).replicas == 2

@@ -70,7 +70,7 @@ def test_weekends_are_slept_through_and_a_gate_wakes() -> None:
         (" ; ", "is empty"),
         ("sleep 8h", '"sleep" is not understood; allowed: idle 30m'),
         ("idle", "idle is not understood"),
-        ("idle 30", 'idle "30" is no duration'),
+        ("idle 30", 'idle "30" is not a duration'),
         ("idle 0s", "idle_threshold_seconds: 0 is not allowed"),
         ("idle 30m cpu lots", 'cpu "lots" is not an amount of CPU'),
         ("idle 30m memory 5Mi", "idle is not understood"),
@@ -78,7 +78,7 @@ def test_weekends_are_slept_through_and_a_gate_wakes() -> None:
         ("nights", "nights is not understood; allowed: nights 20:00-08:00 Europe/Berlin"),
         ("nights 20:00-08:00", "nights is not understood"),
         ("nights 24:00-08:00 UTC", "nights is not understood"),
-        ("nights 20:00-08:00 Mars/Base", "nights: 'Mars/Base' is no time zone"),
+        ("nights 20:00-08:00 Mars/Base", "nights: 'Mars/Base' is not a time zone"),
         ("nights 08:00-8:00 UTC", "at the same time"),
         ("weekends", "weekends needs nights"),
         ("nights 20:00-08:00 UTC; weekends UTC", "weekends takes nothing more"),
@@ -125,10 +125,10 @@ def test_a_whole_specification() -> None:
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
-        ({"timeZone": "Europe/Atlantis"}, "timeZone: 'Europe/Atlantis' is no time zone"),
+        ({"timeZone": "Europe/Atlantis"}, "timeZone: 'Europe/Atlantis' is not a time zone"),
         ({"schedules": [{"cron": "61 * * * *", "replicas": 0}]}, "schedules[0].cron"),
-        ({"idle": {"after": "", "signals": [{"kind": "reported"}]}}, 'idle.after: "" is no duration'),
-        ({"grace": "soon"}, 'grace: "soon" is no duration'),
+        ({"idle": {"after": "", "signals": [{"kind": "reported"}]}}, 'idle.after: "" is not a duration'),
+        ({"grace": "soon"}, 'grace: "soon" is not a duration'),
         ({"schedules": [{"cron": "0 1 * * *", "wake": True, "exceptDates": ["2026-13-01"]}]}, "except_dates"),
     ],
 )
@@ -154,7 +154,7 @@ def test_a_sleep_policy_can_say_every_rule_of_a_gate() -> None:
 
 def test_what_is_wrong_with_a_gate_is_named_as_the_object_names_it() -> None:
     http = {"services": ["web"], "protocol": "http", "http": {"neverWake": {"hosts": ["no host"]}}}
-    with pytest.raises(ValueError, match=r'^gate\.http\.neverWake\.hosts\[0\]: "no host" is no host'):
+    with pytest.raises(ValueError, match=r'^gate\.http\.neverWake\.hosts\[0\]: "no host" is not a host'):
         spec(gate=http)
     with pytest.raises(ValueError, match=r'^gate\.hold: "soon" is '):
         spec(gate={"services": ["web"], "hold": "soon"})

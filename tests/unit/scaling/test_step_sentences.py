@@ -20,7 +20,7 @@ STEPS: list[tuple[IdleState, dict[str, Any], str]] = [
     (IDLE, {}, "idle for 30 min and quiet for 5 min more: going to zero"),
     (replace(IDLE, checked_at=NOW - 301), {}, "nobody looked for 5 min 1 s"),
     (replace(IDLE, paused=True), {}, "the policy is paused"),
-    (replace(IDLE, keep_up_until=NOW + 60), {}, "it is to be kept up for another 60 s"),
+    (replace(IDLE, keep_up_until=NOW + 60), {}, "it is kept up for another 60 s"),
     (
         IDLE,
         {"workloads": (make_workload(autoscaler="web-hpa"),)},

@@ -56,7 +56,7 @@ def test_a_service_is_given_back_when_its_pods_are_ready_and_not_before() -> Non
     assert harness.scaling.reconcile_gates() == []
     assert list(harness.memory_services.taken) == [service_ref()]
     harness.memory_workloads.put(make_ref(), ready_replicas=2)
-    assert harness.scaling.reconcile_gates() == ["Service default/web is back with its pods"]
+    assert harness.scaling.reconcile_gates() == ["Service default/web leads to its pods again"]
     assert not harness.memory_services.taken
     assert not harness.memory_services.nowhere
 

@@ -52,7 +52,7 @@ NEXT_STEPS = {
     "OptInRequired": "finish the sign-up of this AWS account",
     "PendingVerification": "wait until AWS has verified this account",
     "InvalidAMIID.NotFound": "correct aws.image: there is no such AMI in this region",
-    "InvalidAMIID.Malformed": "correct aws.image: it is no AMI id",
+    "InvalidAMIID.Malformed": "correct aws.image: it is not an AMI id",
     "InvalidAMIID.Unavailable": "correct aws.image: that AMI was deregistered",
     "InvalidSubnetID.NotFound": "correct aws.subnets",
     "InvalidGroup.NotFound": "correct aws.security_groups",

@@ -70,7 +70,7 @@ _KINDS = {
 
 def read_event(raw: object, now: float) -> Event:
     if not isinstance(raw, Mapping):
-        return Event(EventKind.MALFORMED, says="the event is no JSON object")
+        return Event(EventKind.MALFORMED, says="the event is not a JSON object")
     name = (str(raw.get("source")), str(raw.get("detail-type")))
     kind = _KINDS.get(name)
     if kind is None:
@@ -125,20 +125,20 @@ def _maintenance(detail: Mapping[str, Any], at: int, now: int) -> Event:
 def _entities(detail: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     found = detail.get("affectedEntities") or ()
     if not isinstance(found, Sequence) or isinstance(found, str):
-        raise TypeError("affectedEntities is no list")
+        raise TypeError("affectedEntities is not a list")
     return found
 
 
 def _instance_id(value: object) -> str:
     if not isinstance(value, str) or not INSTANCE_ID.fullmatch(value):
-        raise ValueError(f"{value!r} is no instance id")
+        raise ValueError(f"{value!r} is not an instance id")
     return value
 
 
 def _moment(text: object) -> float:
     """ISO 8601 as EventBridge writes it, or the mail format that AWS Health uses inside."""
     if not isinstance(text, str):
-        raise TypeError(f"{text!r} is no time")
+        raise TypeError(f"{text!r} is not a time")
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -84,7 +84,7 @@ def open_access(kubeconfig: Path | None, context: str | None) -> Access:
             return in_cluster(os.environ)
         if not files:
             raise ConfigError(
-                "no cluster is known: there is no kubeconfig; nothing was touched. Set KUBECONFIG or "
+                "no cluster found: there is no kubeconfig; nothing was touched. Set KUBECONFIG or "
                 "cluster.kubeconfig to one."
             )
         return of_files(files, context)

@@ -117,7 +117,7 @@ class Connection:
     def stream(
         self, path: str, query: Query, quiet_seconds: float
     ) -> Iterator[urllib3.response.BaseHTTPResponse]:
-        """An answer that goes on; it ends with an error when nothing comes for `quiet_seconds`."""
+        """An answer that continues; it ends with an error when nothing comes for `quiet_seconds`."""
         response = self._pool.request(
             "GET",
             f"{self._host}{path}?{urlencode(query)}",
@@ -214,7 +214,7 @@ def _read_pages(
             page = decoder.decode(body)
             found.extend(map(read, page.items or ()))
         except (*UNREADABLE, ValueError) as cause:
-            says = f"{connection.server} answered something that is no list of {resource.what} ({cause})"
+            says = f"{connection.server} answered something that is not a list of {resource.what} ({cause})"
             raise Retryable(says) from cause
         if not page.metadata.next:
             return found, page.metadata.resource_version

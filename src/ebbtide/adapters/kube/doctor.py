@@ -132,7 +132,7 @@ def examine_sleep_policies(connection: Connection, switched_on: bool) -> Iterato
     if switched_on:
         yield _rights(connection, SLEEP_RIGHTS, "SleepPolicies may be read and reported on", SLEEP_FILE)
     elif some:
-        says = "there are SleepPolicies, and scale_to_zero.sleep_policies is off: nobody applies them"
+        says = "there are SleepPolicies, and scale_to_zero.sleep_policies is off: they are not applied"
         yield Finding(False, says, "set scale_to_zero.sleep_policies to true")
 
 

@@ -68,7 +68,7 @@ def read_dump(body: bytes) -> Dump:
         cut = "it is cut off" if "truncated" in str(cause) else str(cause)
         raise Usage(f"the dump is no JSON that can be read ({cut}): make it again with {ASK}") from cause
     if document.items is None:
-        raise Usage(f"the dump is no list of Kubernetes objects: make it with {ASK}")
+        raise Usage(f"the dump is not a list of Kubernetes objects: make it with {ASK}")
     pile = _sorted_out(document)
     readers = Readers()
     nodes = _read(pile, "Node", readers.node)

@@ -166,7 +166,7 @@ def read_time(text: str | None) -> int:
 
 def read_pod_requests(wire: WirePod) -> Resources:
     """What the scheduler counts: init containers run one after the other, before the others but next to
-    those among them that are restarted for ever; a resize in progress counts with the larger value."""
+    those among them that are restarted forever; a resize in progress counts with the larger value."""
     spec, grown = wire.spec, wire.status.container_statuses or ()
     total: dict[str, Fraction] = {}
     for container in spec.containers:
@@ -279,7 +279,7 @@ def read_quantity(text: str) -> Fraction:
     """Raises `ValueError` for what is no quantity."""
     found = _FORM.fullmatch(text.strip())
     if found is None:
-        raise ValueError(f"{text!r} is no quantity")
+        raise ValueError(f"{text!r} is not a quantity")
     number = Fraction(found[1])
     if found[2]:
         return number * _FACTOR[found[2]]

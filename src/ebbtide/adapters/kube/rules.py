@@ -106,7 +106,7 @@ class NotUnderstood(Exception):
 
 
 def decode(raw: msgspec.Raw, kind: type[T], called: str) -> T | None:
-    """None where nothing is said; `NotUnderstood` where it cannot be read whole."""
+    """None where nothing is said; `NotUnderstood` where it cannot be read completely."""
     if bytes(raw) in NOTHING_SAID:
         return None
     try:

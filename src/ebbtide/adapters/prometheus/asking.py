@@ -153,7 +153,7 @@ def number(text: str, whose: str) -> float:
     try:
         value = float(text)
     except ValueError as cause:
-        raise Unknown(f"the sample of {whose} is {text!r}, which is no number") from cause
+        raise Unknown(f"the sample of {whose} is {text!r}, which is not a number") from cause
     if not math.isfinite(value):
         raise Unknown(f"the sample of {whose} is {text}")
     return value

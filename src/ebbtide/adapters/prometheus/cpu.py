@@ -144,7 +144,7 @@ def _read_default(samples: Sequence[Sample], node_names: Sequence[str], now: int
 
 
 def _parts(samples: Sequence[Sample], node_names: Sequence[str]) -> Parts:
-    """What was asked for, by part and by node; a node with anything that is no number has nothing."""
+    """What was asked for, by part and by node; a node with anything that is not a number has nothing."""
     parts: Parts = {"idle": {}, "all": {}, "at": {}, "memory": {}}
     names_of = _names_by_instance(samples)
     wanted = {name.lower(): name for name in node_names}
@@ -198,7 +198,7 @@ def _read_own(samples: Sequence[Sample], node_names: Sequence[str], now: int, ma
 
 
 def _number_or_none(sample: Sample) -> float | None:
-    """None for what is no number: its node has no sample, and the others still have theirs."""
+    """None for what is not a number: its node has no sample, and the others still have theirs."""
     try:
         return number(sample.value[1], "a node")
     except Unknown:
@@ -233,5 +233,5 @@ def _names(metric: Mapping[str, str]) -> list[str]:
 
 def _share(value: float) -> float:
     if not -SLACK <= value <= 1 + SLACK:
-        raise Unknown(f"{value:g} is no share of a CPU")
+        raise Unknown(f"{value:g} is not a share of a CPU")
     return min(max(value, 0.0), 1.0)

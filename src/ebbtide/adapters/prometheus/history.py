@@ -24,7 +24,7 @@ from ebbtide.errors import ConfigError
 POINTS = 10_000
 """Of a series in one answer, so the last step of a part is never one too many."""
 MOST_SERIES_POINTS = 400_000
-"""Of all series together, as far as they can be guessed: an answer is read whole."""
+"""Of all series together, as far as they can be guessed: an answer is read completely."""
 assert POINTS < MOST_POINTS
 
 
@@ -90,7 +90,7 @@ class History:
         self._path.unlink(missing_ok=True)
 
     def _resume(self, span: Span) -> Span:
-        """Where an earlier run for as many days of the same server was cut off, its span goes on."""
+        """Where an earlier run for as many days of the same server was cut off, its span continues."""
         try:
             lines = self._path.read_bytes().splitlines()
             kept = typed.decode(lines[0], Span) if lines else None

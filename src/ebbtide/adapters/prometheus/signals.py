@@ -2,7 +2,7 @@
 players of game servers, a sample for each pod, told by its labels `namespace` and `pod`.
 
 A value is the sum over the series of a query. Known is only what is answered in full: no series at all, a
-sample that is no number, or fewer series than there were within the last hours are no value, since what
+sample that is not a number, or fewer series than there were within the last hours are no value, since what
 is missing may be what is used. How many there were is asked of Prometheus itself, once, and remembered;
 so it outlives a restart, and a Lambda. A query that aggregates has one series, and vouches for itself.
 """
@@ -109,7 +109,7 @@ class PrometheusPlayers:
         self._server = Prometheus(source)
 
     def read_players(self, query: str) -> Mapping[str, int] | None:
-        """Several samples of one pod are added. One that names no pod, or is no number, may be anybody's."""
+        """Samples of one pod are added. One that names no pod, or is not a number, may be anybody's."""
         found: dict[str, int] = {}
         try:
             for sample in self._server.ask(query):

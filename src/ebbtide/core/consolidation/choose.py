@@ -1,8 +1,8 @@
-"""Which of the drafts to take: the one that is worth most among those that every check permits. A draft is
-asked again by the rules of `core.nodes.fit` alone: what would happen if its moves were made.
+"""Which draft to take: the most valuable one that passes every check. Its moves are checked again with the
+rules of `core.nodes.fit`, independently of how the draft was made.
 
-Every refusal names both numbers. Where no draft is, the one that came furthest stands as the candidate:
-what could be saved, and what keeps it from being saved.
+Every refusal names both numbers. If no draft passes, the one that came furthest is reported: what it would
+save, and what prevents it.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Choice:
         return best, best_checks, ranked
 
     def _net(self, draft: Draft) -> Decimal:
-        """What is saved until the disturbance must have paid, less what it is held to cost. Launching must
+        """What is saved until the disturbance must have paid, less its assumed cost. Launching must
         be worth the threshold by itself, or nodes come and go for very little."""
         saved = self._scene.cost - draft.cost
         if draft.fresh:
@@ -186,7 +186,7 @@ class Choice:
         yield Check("migrations fit", not why, why or f"all {moves} moves have a place")
         yield Check("migrations safe", True, f"each of {moves} pods may be moved")
         free, wanted = free_after(draft, self._scene, self._snapshot), 1 - rules.max_fill
-        says = f"{free:.1%} stays free, at least {wanted:.0%} is asked for"
+        says = f"{free:.1%} stays free, at least {wanted:.0%} required"
         yield Check("enough free", free >= wanted, says, Values(float(free), float(wanted)))
         if self._settings.headroom:
             lost = why_headroom_lost(draft, self._scene, self._snapshot, self._record, self._settings)

@@ -1,8 +1,7 @@
 """One way to rearrange the cluster, while it is being worked out.
 
-A `Draft` starts with every node kept. Emptying a site puts each of its pods into the room of another, by
-every rule, or leaves all as it was. Pods stay where they were put: a site that has taken pods in is kept,
-so no pod is moved twice.
+A `Draft` starts with every node kept. Emptying a site moves each of its pods to another site, following every
+rule, or changes nothing. A site that received pods is kept, so no pod is moved twice.
 
 Rooms that are free on the nodes that stay can also be filled by counts of kinds: each is filled greedily
 a few times, large kinds first but not always the largest; the fill that wastes least is taken. What is

@@ -1,8 +1,9 @@
-"""Nodes that consolidation has emptied, or found empty, and that leave once they were idle long enough.
+"""Nodes that consolidation emptied, or found empty, and that are removed once they have been idle long
+enough.
 
-They belong to a consolidation that was decided already: its cooldown and its threshold are not asked
-again, all else is. One on which pods are again, or that cannot be removed in time, is forgotten; the mark
-that it may carry is then a stray one, and lifted like any other.
+They belong to a consolidation that was already decided: its cooldown and its threshold are not checked
+again, everything else is. A node that has pods again, or cannot be removed in time, is dropped from the
+list; its mark then counts as a stray one and is lifted.
 """
 
 from __future__ import annotations

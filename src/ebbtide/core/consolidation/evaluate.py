@@ -1,5 +1,5 @@
-"""Whether to pay for fewer or cheaper nodes, and how: the phases of the policy, in its order. `consolidate`,
-the last strategy of a decision, acts on it.
+"""Whether to consolidate onto fewer or cheaper nodes, and how: the phases of the policy, in order.
+`consolidate`, the last strategy of a decision, acts on it.
 
     pre-flight    enabled, cooled down, nothing in progress, nothing being deployed, two nodes at least
     analysis      age, idleness, pods and price of each worker, and what may not be touched
@@ -10,7 +10,7 @@ the last strategy of a decision, acts on it.
 Every refusal names both numbers. Nothing is decided by the time that planning takes: the same
 snapshot, record, settings and time give the same report, unless real time is handed in to `explore`.
 
-Nodes that are leaving by an earlier plan come first; as long as there are any, no other plan is made.
+Nodes emptied by an earlier plan come first; while there are any, no other plan is made.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _preflight(question: Question) -> Iterator[Check]:
     if settings.settled_seconds:
         yield settled(record, settings)
     workers = len(standing(snapshot, record))
-    says = f"{count_of(workers, 'ready worker')}, at least {LEAST_NODES} are asked for"
+    says = f"{count_of(workers, 'ready worker')}, at least {LEAST_NODES} required"
     yield Check("enough nodes", workers >= LEAST_NODES, says, Values(workers, LEAST_NODES))
 
 

@@ -1,8 +1,8 @@
 """Filling many rooms at once, with numpy.
 
-Pods for a room are drawn by lot, so what is left over stays as mixed as it was and packs well onto
-new nodes; the last few are the best combination of all, looked up in a table. Many draws are looked at
-for each room, and that which wastes least is taken.
+Pods for a room are drawn at random, so the remaining pods stay mixed and pack well onto new nodes. The last
+few pods are the best combination, from a table. Of many draws for each room, the one that wastes least is
+taken.
 """
 
 from __future__ import annotations

@@ -87,14 +87,14 @@ def why_not_movable(pod: Pod, players: Mapping[str, int]) -> str:
 def _why_players_forbid(counted: int | None, noted: str | None) -> str:
     """Both are believed: unless all that is known says 0, somebody may be playing."""
     if counted is not None and counted < 0:
-        return "has players that cannot be counted now; only what has 0 is moved"
+        return "has players that cannot be counted now; only servers with 0 players are moved"
     known = [] if counted is None else [counted]
     if noted is not None:
         if not (noted.isascii() and noted.isdigit()):
-            return f"has {noted!r} players, which is no number"
+            return f"has {noted!r} players, which is not a number"
         known.append(int(noted))
     if not known:
-        return "does not say how many players it has; only what has 0 is moved"
+        return "does not say how many players it has; only servers with 0 players are moved"
     if max(known) > 0:
-        return f"has {max(known)} players; only what has 0 is moved"
+        return f"has {max(known)} players; only servers with 0 players are moved"
     return ""

@@ -1,8 +1,8 @@
-"""What each worker costs and holds, and what of it may be touched; and a `Scene` from the judged nodes:
+"""What each worker costs and holds, and whether it and its pods may be moved. Then a `Scene` of these nodes:
 rooms under the fill limit, kinds of pods, shapes of nodes.
 
-Whatever is not understood, not priced or not allowed to move stays where it is, with the reason said, and
-keeps its node; nothing else is disturbed by it.
+Anything that is not understood, has no price or must not move stays where it is, with a reason, and keeps
+its node; everything else is unaffected.
 """
 
 from __future__ import annotations
@@ -150,9 +150,9 @@ class _Judging:
     def _why_stays(self, pod: Pod, most: Size) -> Why | None:
         asked = pod.requests
         if asked.cpu_milli < 0 or asked.memory_mib < 0 or any(amount < 0 for _, amount in asked.extended):
-            return Why(NodeCause.POD_BLOCKS, f"{pod.full_name} asks for less than nothing", pod.full_name)
+            return Why(NodeCause.POD_BLOCKS, f"{pod.full_name} has a negative request", pod.full_name)
         if not asked.cpu_milli and not asked.memory_mib:
-            says = f"{pod.full_name} asks for neither CPU nor memory: nobody knows whether it fits elsewhere"
+            says = f"{pod.full_name} requests no CPU and no memory, so it may not fit elsewhere"
             return Why(NodeCause.POD_BLOCKS, says, pod.full_name)
         alike = _alike(pod)
         if alike not in self._free or self._players:
@@ -177,11 +177,11 @@ class _Judging:
         idle = max(0, self._now - each.idle_since) if each.idle_since else 0
         if not each.kept and age < rules.min_uptime_seconds:
             least = a_while(rules.min_uptime_seconds)
-            says = f"it is {a_while(age)} old, at least {least} are asked for"
+            says = f"it is {a_while(age)} old, at least {least} required"
             each.kept = Why(NodeCause.TOO_YOUNG, says)
         if not each.kept and not pods and idle < rules.min_idle_seconds:
             least = a_while(rules.min_idle_seconds)
-            says = f"it has been empty for {a_while(idle)}, at least {least} are asked for"
+            says = f"it has been empty for {a_while(idle)}, at least {least} required"
             each.kept = Why(NodeCause.NOT_IDLE, says)
         price = each.price.per_hour if each.price else None
         why = each.left_out or each.kept

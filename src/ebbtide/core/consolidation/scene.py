@@ -1,4 +1,4 @@
-"""What stands where, what of it may move, and what could be launched instead.
+"""What runs where, what may move, and what could be launched instead.
 
 Sizes are what is left under the fill limit: a site's room is the share of the node that may be used,
 less all that is on it. What is the same for planning has one number: pods of one size and the same
@@ -85,7 +85,7 @@ class Offered:
 
 
 def sum_of(pods: Iterable[Pod]) -> Size:
-    """What they ask for; what asks for less than nothing counts as nothing."""
+    """Their requests; a negative request counts as zero."""
     cpu = memory = count = 0
     for pod in pods:
         asked = pod.requests

@@ -356,7 +356,7 @@ class _Replacement:
 
 def _of_same_weight(scene: Scene, removed: Sequence[int]) -> list[Offered]:
     """Weights say where to launch, prices what to replace. A node is replaced only within its weight:
-    otherwise a launch and a consolidation would move nodes between two pools for ever, and a weight that
+    otherwise a launch and a consolidation would move nodes between two pools forever, and a weight that
     changes would replace what stands."""
     weights = {scene.sites[number].weight for number in removed}
     return [offer for offer in scene.offers if weights == {offer.pool.weight}]

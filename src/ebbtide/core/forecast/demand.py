@@ -1,7 +1,7 @@
-"""What is asked of each pool now: the pods on its nodes, and those that are pending for one.
+"""The demand on each pool now: the pods on its nodes, and the pods that are pending for it.
 
-A pod that is pending counts for the first pool that would take it. Pods that come and go with a node count
-nowhere, nor do pods that are done or going.
+A pod that is pending counts for the first pool that would take it. Pods that come and go with a node do not
+count, nor do finished or terminating pods.
 """
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
-"""Nodes up and down: what to launch, what to remove, what may be drained, and every gate before it."""
+"""Nodes up and down: what to launch, what to remove, what may be drained, and the gates that a removal must
+pass."""

@@ -1,7 +1,7 @@
-"""What budgets allow at a moment. Of those that apply, the most restrictive counts.
+"""What budgets allow at a given time. Of those that apply, the most restrictive counts.
 
-A budget applies to a removal of one of its reasons while its window is open. Everything that leaves
-counts against it, for whatever reason it does.
+A budget applies to a removal of one of its reasons while its window is open. All removals in
+progress count against it, whatever their reason.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Counting: which workers can be relied on, and how many nodes there are or will be.
 
-`standing` errs low and `total` errs high, so the minimum and the maximum both hold.
+`standing` is a lower and `total` an upper estimate, so the minimum and the maximum both hold.
 """
 
 from __future__ import annotations

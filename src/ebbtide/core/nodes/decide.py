@@ -1,9 +1,9 @@
 """What to do next, with the reason for it and for everything that is not done.
 
 `decide` is a function of what was seen, the record, the settings and the time, so a stored
-decision can be computed again. It is asked in every tick; each action looks at its own lane: what removes
-nodes does not stand in the way of a launch. Actions are tried in the order of `STRATEGIES`, what people
-wait for first; the first whose preconditions all hold is taken.
+decision can be computed again. It runs in every tick. Each action looks at its own lane: removals do not
+block launches. Actions are tried in the order of `STRATEGIES`, the most urgent first; the first whose
+preconditions all hold is taken.
 """
 
 from __future__ import annotations
@@ -122,7 +122,9 @@ def _adopt(q: Question, answer: Answer) -> Iterator[Check]:
         )
         for i in late
     )
-    answer.reason = f"adopt {', '.join(i.id for i in late)}: alive for us, but no node and no operation"
+    answer.reason = (
+        f"adopt {', '.join(i.id for i in late)}: the instance runs, but has no node and no operation"
+    )
 
 
 def _forget(q: Question, answer: Answer) -> Iterator[Check]:

@@ -1,9 +1,9 @@
-"""When a launch may be asked for, next to one that is in progress.
+"""When more nodes may be launched while a launch is in progress.
 
-A launch that is open is extended: nobody waits for an instance that never joins. The cooldown holds between
-two requests all the same. It counts from the last node that became Ready, or from the last request where
-that is later; slots that never come to anything do not prolong it. What failed since the last node became
-Ready starts the growing back-off while the operation is still open.
+An open launch is extended, so pods do not wait for an instance that never joins. The cooldown still applies
+between two requests. It counts from the last node that became Ready, or from the last request if that is
+later; slots that fail do not prolong it. Failures since the last node became Ready start the growing
+back-off while the operation is still open.
 """
 
 from __future__ import annotations

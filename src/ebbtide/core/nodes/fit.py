@@ -1,8 +1,8 @@
 """Whether a pod fits a node, by the rules a scheduler would apply, and why not.
 
 A `Placement` is all rooms together, because spread, affinity and anti-affinity are about the pods on
-other nodes. It is scratch paper: made for one computation, changed by `place`, thrown away. Never
-optimistic: what the rules do not understand does not fit.
+other nodes. It is temporary: made for one computation, changed by `place`, thrown away. It
+is never optimistic: a pod with rules that are not understood does not fit.
 """
 
 from __future__ import annotations

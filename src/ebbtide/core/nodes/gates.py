@@ -1,8 +1,8 @@
 """The safety gates that every voluntary removal passes, whatever started it.
 
-They are asked twice: when the removal is decided, and again in the same write that makes the
-termination irrevocable. Load and demand are gates like the others: what idled when a removal was
-decided may be busy by the time the node is drained.
+They are checked twice: when the removal is decided, and again in the same write that makes the
+termination irrevocable. Load and demand are gates like the others: a cluster that was idle when a removal
+was decided may be busy by the time the node is drained.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def not_paused(record: Record) -> Check:
 
 def complete(snapshot: Snapshot) -> Check:
     problems = snapshot.problems
-    says = problems[0] if problems else "cluster and cloud were read whole"
+    says = problems[0] if problems else "cluster and cloud were read completely"
     return Check(Gate.COMPLETE, not problems, says, Values(len(problems), 0))
 
 

@@ -1,9 +1,9 @@
 """Headroom: room that is kept free as if so many pods of one size ran there.
 
-What stands for it are phantoms: pods that exist only on the scratch paper of a plan. They are placed after
-all real pods, so they never take a node from one, and nothing pending is ever counted for them. A scale-up
-makes up what is missing; a removal that would leave less than there is does not happen, unless a maximum
-keeps a pending pod from a node: then what is kept for headroom gives way, one node at a time.
+It is modelled by phantoms: pods that exist only in a plan. They are placed after all real pods, so they never
+take a node from one, and they never count as pending. A scale-up launches what is missing. A removal that
+would reduce headroom is refused, unless a maximum keeps a pending pod from a node: then headroom gives way,
+one node at a time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Instances that should have joined by now: pods do not wait for them, and others are launched with spares.
 
 An instance that is late still counts against every maximum and is followed until it joins or is reclaimed.
-But it is no longer room to count on. While some are late, more are likely to be: the next launch gets as
-many spare nodes as the share that is late says. A spare that turns out to be empty goes like any empty node.
+But it no longer counts as room. While some are late, more are likely to be: the next launch gets spare nodes
+in proportion to the share that is late. A spare that stays empty is removed like any empty node.
 """
 
 from __future__ import annotations

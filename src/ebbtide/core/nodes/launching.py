@@ -1,9 +1,9 @@
-"""Nodes for pending pods: the packer plans, the fit rules judge every placement.
+"""Nodes for pending pods: the packer plans, the fit rules check every placement.
 
 Pods first take the room that is there or on its way. What is left goes to the packer in classes, offers of
 the best rank first: offers with capacity, pools of more weight, known prices. Nodes are opened in the
-zones with the fewest workers. What the fit rules refuse, because the packer knows less than they do, is
-placed one by one.
+zones with the fewest workers. Pods that the fit rules refuse there, because the packer
+knows fewer rules, are placed one by one.
 """
 
 from __future__ import annotations
@@ -216,9 +216,9 @@ class Launching:
 
     def _why_not(self, each: PodClass, room: Room) -> str:
         if each.unsized and self._unsized[room.name] >= self._settings.pods_per_node:
-            return "holds as many pods of unknown size as a node is taken to"
+            return "holds as many pods of unknown size as a node is assumed to hold"
         if each.unsized and not room.planned:
-            return "nothing is known of what the pod needs"
+            return "the requests of the pod are not known"
         return self._placement.why_not(each.sample, room)
 
     def _put(self, pod: Pod, room: Room) -> None:

@@ -1,8 +1,8 @@
 """What a crash may leave behind: instances of ours that no operation knows and that never became a
 node, Node objects whose instance is gone, soft taints and cordons of ours whose operation is closed.
 
-Each is acted on only after a grace, on positive evidence; no Ready node is ever taken for one that
-may be removed.
+Each is acted on only after a grace period and on positive evidence; a Ready node is never treated as an
+orphan.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every strategy of a decision is asked, and what it fills in."""
+"""The input of every strategy of a decision, and the answer that it fills in."""
 
 from __future__ import annotations
 

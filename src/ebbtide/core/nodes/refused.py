@@ -1,6 +1,6 @@
 """Removals that the cloud refuses although they cannot be taken back.
 
-After `stuck_sec` such a removal is set aside: its operation closes, other removals and launches go on, and
+After `stuck_sec` such a removal is set aside: its operation closes, other removals and launches continue, and
 its node stays cordoned. It is kept in the record and tried again at a slow pace, by the operation that
 began it, until its instance is gone. It is never released.
 """

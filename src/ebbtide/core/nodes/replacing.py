@@ -1,8 +1,9 @@
-"""Whether to replace a worker now, and with what: repair of what is unwell, then what is drifted or expired.
+"""Whether to replace a worker now, and with what: first unhealthy workers, then drifted or expired ones.
 
-One at a time. Whatever would keep the node from going once its replacement is Ready is asked before anything
-is launched: a replacement for a node that stays is a node too many (row 35). The removal itself is an
-ordinary scale-down that waits for its replacement, so all gates are asked again before the node goes.
+One at a time. Everything that could keep the node once its replacement is Ready is checked before anything
+is launched: a replacement for a node that has to stay would be one node too many (row 35). The removal
+itself is an ordinary scale-down that waits for its replacement, so all gates are checked again before the
+node goes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One node while something is being planned: its free space, and which pods it takes by its own properties.
 
-What the pods on other nodes have to say (spread, affinity, anti-affinity) is asked in `core.nodes.fit`.
+Rules about pods on other nodes (spread, affinity, anti-affinity) are checked in `core.nodes.fit`.
 """
 
 from __future__ import annotations

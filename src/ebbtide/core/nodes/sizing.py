@@ -1,7 +1,7 @@
 """How much to launch: nodes for the pods that nothing has room for, for headroom, CPU and the minimum.
 
-Which nodes pending pods get is the planner's business (`ebbtide.core.nodes.launching`); this module says what
-counts as pending, within which limits, and what makes up the rest of what is asked for.
+`ebbtide.core.nodes.launching` plans which nodes pending pods get. This module decides which pods count as
+pending, within which limits nodes are launched, and how many more are needed.
 """
 
 from __future__ import annotations

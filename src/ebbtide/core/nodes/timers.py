@@ -1,8 +1,8 @@
 """Timers of the record: since when pods are pending, the cluster idles, a worker is empty, workers are short,
 numbers shrank.
 
-A timer runs only over what was really seen: an unknown reading or a long silence between two ticks
-is not idle time. Stamps from the future are set to now, with a warning.
+A timer counts only observed time: an unknown reading or a long gap between two ticks does not count as
+idle. Stamps from the future are set to now, with a warning.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
 
 def _watched_again(operation: Removing | None, settings: Settings, now: int) -> Removing | None:
     """Nobody looked, the runner before died, or nothing could be seen: pods that are being moved or drained
-    are given their time again (row 36). That cannot go on for ever, since both operations have an end."""
+    are given their time again (row 36). That cannot continue forever, since both operations have an end."""
     match operation:
         case Consolidate():
             return replace(operation, watched_since=now)

@@ -1,7 +1,8 @@
-"""Nodes that no pool claims although one could: before `ebbtide adopt`, the workers that are there already.
+"""Nodes that a pool could adopt but has not: before `ebbtide adopt`, these are the existing workers.
 
-They are neither counted nor touched. For the minimum alone nothing is launched in their place: a cluster that
-has its workers would get all of them a second time. A node that is marked as system is not meant.
+They are neither counted nor touched. While there are any, nothing is launched only to reach the minimum:
+otherwise the cluster would get all of its workers a second time. Nodes that are marked as system are
+excluded.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Which workers should be replaced: unwell (not Ready while their instance runs, or with a condition that
 was listed), expired (older than their pool allows) or drifted (not what their pool launches today).
 
-The timer of an unwell node runs only over what was really seen, as for an idle node. A node that is still
-joining is followed by its launch, and one whose instance is gone is forgotten; neither is repaired.
+The timer of an unwell node counts only observed time, as for an idle node. A node that is still joining is
+handled by its launch, and one whose instance is gone is deleted; neither is repaired.
 
-A node that carries the hash of the configuration it was launched with is judged by that: what a new one
-carries is what the pool has, so a replacement is never drifted itself. One without a hash is judged by
-what can be seen of it: type, labels and taints.
+A node that carries the hash of the configuration it was launched with is compared by that
+hash: a replacement carries the current one, so it has never drifted itself. A node without a hash is
+compared by type, labels and taints.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def pool_well(pool: str, snapshot: Snapshot, record: Record, settings: Settings)
 
 def still_there(node: Node, pods: tuple[Pod, ...], now: int) -> tuple[Pod, ...]:
     """The pods of an unwell node that count. On a silent node nobody reports the end of a pod: one whose
-    grace has long been over would otherwise keep a broken node for ever."""
+    grace has long been over would otherwise keep a broken node forever."""
     return tuple(pod for pod in pods if not is_lost(pod, lost_before(node, now)))
 
 

@@ -1,5 +1,5 @@
-"""Operations as machines without effects: `advance` says what is next and what to ask the world for.
+"""Operations as pure state machines: `advance` returns the next state and the effects that it needs.
 
 The shell writes the new value first, then performs the effects, then lets `absorb` take in how they
-went. Everything else is learned by looking again.
+went. Everything else comes from the next observation.
 """

@@ -9,8 +9,8 @@ abort    a node that did not come, a pod that is not ready in time or has no pla
          paused, pods pending for too long, a spot notice: nothing more is moved, what is not empty is
          given back; once set, the abort is never taken back
 
-A state is written before its effect. An eviction that may or may not have been sent is seen by whether
-the pod is still there, and nothing is ever forced.
+A state is written before its effect. Whether an eviction was sent shows in whether the pod is still there.
+Pods are never deleted by force.
 """
 
 from __future__ import annotations

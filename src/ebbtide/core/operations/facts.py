@@ -1,4 +1,5 @@
-"""The facts of operations: what began, changed its state, was done, and ended. `narrate` says them."""
+"""The facts of operations: what began, changed its state, was done, and ended. `narrate` turns them into
+sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One face for the four machines, so the shell has one way to run them all."""
+"""One interface for the four state machines, so the engine runs them all in the same way."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@
     RELEASED     as before                                          (settled)
 
 From any state but TERMINATING, an instance that the cloud has already taken leads to GONE.
-Entering TERMINATING asks all safety gates against the very record that is written. What is looked at
+Entering TERMINATING checks all safety gates against the record that is being written. What is looked at
 is always this instance with this node UID: another node under the same name is not touched.
 """
 
@@ -90,7 +90,7 @@ def advance_removal(
         return _releasing(removal, node, operation_id, situation)
     # Crash table: set-aside-crash.
     if removal.state is RemovalState.TERMINATING and _takes_too_long(removal, situation):
-        # Nothing may wait for a machine that a person has to free: the record keeps it, others go on.
+        # Nothing may wait for a machine that a person has to free: the record keeps it, others continue.
         late = Obstacle(RemovalCause.NOT_GONE, f"not gone after {situation.settings.stuck_seconds} s")
         why = removal.obstacle if removal.reason else late
         return _to(removal, RemovalState.SET_ASIDE, situation, why), ()

@@ -1,5 +1,5 @@
-"""What every machine of the record sees when it is advanced, and what its end does to the record: cooldown
-after success, back-off after failure, and what cannot be undone goes on.
+"""What every state machine of the record sees when it is advanced, and how its end changes the record:
+cooldown after success, back-off after failure, and irrevocable removals that continue.
 """
 
 from __future__ import annotations

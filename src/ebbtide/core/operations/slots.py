@@ -239,8 +239,8 @@ def terminate(slot: Slot, operation_id: str, situation: Situation) -> Advance:
     if not instance.alive:
         return gone(slot, situation)
     if situation.now - slot.since >= situation.settings.stuck_seconds:
-        # It goes on as a removal: launches must not wait for a cloud that refuses to terminate it.
-        reason = f"{slot.reason}, and it could not be terminated: its removal goes on"
+        # It continues as a removal: launches must not wait for a cloud that refuses to terminate it.
+        reason = f"{slot.reason}, and it could not be terminated: its removal continues"
         return _failed(slot, SlotCause.STUCK, reason, situation.now), ()
     node = situation.snapshot.node_of.get(slot.instance_id)
     if node is not None:

@@ -1,9 +1,9 @@
-"""Why an operation gives up what it has begun: a consolidation must stop (what cannot wait for its end, or
-has made its plan untrue), a removal gives way to demand (pods are pending that a node on its way out
-could take, headroom needs it, or load is back), or a node is not replaced after all.
+"""Why an operation stops early: a consolidation must stop (something more urgent, or its plan is no longer
+valid), a removal gives way to demand (pods are pending that its node could take, headroom needs it, or load
+has returned), or a node is not replaced after all.
 
-What is TERMINATING cannot be given back; it rolls forward next to the launches. What was launched for a
-node that is not replaced stays as a worker: an ordinary scale-down takes it when it is not needed.
+What is TERMINATING cannot be given back; it rolls forward next to the launches. A replacement that is no
+longer needed stays as a worker: an ordinary scale-down removes it when nothing needs it.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class Master:
         self._solver = highspy.Highs()  # type: ignore[no-untyped-call]
         self._solver.setOptionValue("output_flag", False)
         self._solver.setOptionValue("threads", 1)
-        # After new columns the last basis is still a plan, so the primal method goes on from it; its
+        # After new columns the last basis is still a plan, so the primal method continues from it; its
         # perturbation costs more rounds here than it saves.
         self._solver.setOptionValue("simplex_strategy", _PRIMAL)
         self._solver.setOptionValue("primal_simplex_bound_perturbation_multiplier", 0.0)

@@ -1,7 +1,7 @@
 """Packing with numpy and HiGHS: columns or, where sizes are too many, clusters; rounding by diving; then
 ruin and recreate until the deadline.
 
-Diving takes what is whole of a fluid plan, then asks again for the rest: each step fixes the whole parts
+Diving keeps the whole numbers of a fluid plan, then plans the rest again: each step fixes the whole parts
 of the master's answer, or where there are none its largest fractions, and solves the master again for the
 pods left, with new columns made for just those.
 

@@ -63,7 +63,7 @@ class Item:
 
     def __post_init__(self) -> None:
         if self.cpu_milli < 0 or self.memory_mib < 0:
-            raise ValueError(f"{self.names[:1]} asks for less than nothing")
+            raise ValueError(f"{self.names[:1]} has a negative request")
         if self.slots < 1 or len(self.names) % self.slots:
             raise ValueError(f"{len(self.names)} names do not make units of {self.slots}")
 

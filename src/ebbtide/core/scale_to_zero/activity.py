@@ -34,7 +34,7 @@ class ActivityLook:
     gate: str = ""
     """Why its Services cannot be taken over; then it stays up, where it can be reached."""
     ready_nodes: int | None = None
-    """Of the pool that is the target; none where it is no pool, or the nodes could not be seen."""
+    """Of the pool that is the target; none if it is not a pool, or the nodes could not be seen."""
 
 
 class ActivityVerdict(StrEnum):
@@ -106,7 +106,7 @@ def may_not_fall(state: IdleState, look: ActivityLook, now: int) -> str:
     if look.held:
         return look.held
     if state.keep_up_until > now:
-        return f"it is to be kept up for another {state.keep_up_until - now} s"
+        return f"it is kept up for another {state.keep_up_until - now} s"
     if look.missing:
         return f"there is no {look.missing[0]}"
     if scaler := next((each for each in look.workloads if each.autoscaler), None):

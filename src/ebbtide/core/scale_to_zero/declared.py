@@ -70,7 +70,7 @@ class Claims:
             self._holders.update(dict.fromkeys(free, policy))
 
     def rivals(self, policy: Policy) -> list[Policy]:
-        """The other policies at work on any of its targets."""
+        """The other active policies on any of its targets."""
         found = {
             holder.id: holder
             for key in _wants(policy)
@@ -124,7 +124,7 @@ def report_of(
 
 
 def not_applied(report: Report | None, declaration: Declaration, ready: Readiness, says: str) -> Report:
-    """`report` is that of its policy as it was before, which is still at work; None where there is none."""
+    """`report` is that of its policy as it was before, which is still active; None where there is none."""
     return replace(report or Report(ready, says, declaration.generation), ready=ready, says=says)
 
 

@@ -54,9 +54,9 @@ class Wanted(StrEnum):
     FINISH = "finish"
     """It is at zero: the state says ZERO."""
     WAKE = "wake"
-    """Wake it (again); the state says nothing of it yet."""
+    """Wake it (again); the state does not record it yet."""
     READY = "ready"
-    """A wake is over; the state says nothing of it yet."""
+    """A wake is over; the state does not record it yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def _idle(policy: Policy, state: IdleState, look: ActivityLook, defaults: ZeroDe
     if now - state.checked_at > look.gap_seconds:
         ended = open_stretch(policy, state, state.checked_at)
         restarted = replace(state, idle_since=now, checked_at=now, stretch_since=now, rate=look.rate)
-        silence = f"nobody looked for {a_while(now - state.checked_at)}: that is not idle time"
+        silence = f"nobody looked for {a_while(now - state.checked_at)}: that does not count as idle"
         return IdleStep(restarted, stretches=_some(ended), says=silence)
     state, stretches = _roll(policy, state, look.rate, now)
     if _a_day_without_wake(state, now):
@@ -154,7 +154,7 @@ def _idle(policy: Policy, state: IdleState, look: ActivityLook, defaults: ZeroDe
     if now - since < threshold + quiet or now < graced:
         return _keep(state, look, now, stretches)
     if why := may_not_fall(state, look, now):
-        told = "" if why == state.left_alone else f"idle for {a_while(now - since)} and left up: {why}"
+        told = "" if why == state.left_alone else f"idle for {a_while(now - since)} but kept up: {why}"
         return _keep(replace(state, left_alone=why), look, now, stretches, told)
     says = f"idle for {a_while(threshold)} and quiet for {a_while(quiet)} more: going to zero"
     return IdleStep(fall(state, look, now), Wanted.FALL, stretches, says)
@@ -201,7 +201,7 @@ def _falling(
     if why:
         return IdleStep(state, Wanted.WAKE, says=f"going to zero was given up: {why}")
     if any(each.replicas for each in look.workloads):
-        return IdleStep(fall(state, look, now), Wanted.FALL, says="going to zero goes on")
+        return IdleStep(fall(state, look, now), Wanted.FALL, says="going to zero continues")
     return at_zero(policy, state, now)
 
 
@@ -262,9 +262,7 @@ def _waking(policy: Policy, state: IdleState, look: ActivityLook, now: int) -> I
         if now - (state.last_wake_at or 0) < REDO_SECONDS:
             return IdleStep(state)
         reason = state.wake_reason or WakeReason.MANUAL
-        return IdleStep(
-            state, Wanted.WAKE, says="a wake that was not carried out is made again", reason=reason
-        )
+        return IdleStep(state, Wanted.WAKE, says="a wake that was not carried out is repeated", reason=reason)
     there = [each for each in look.workloads if each.replicas]
     if by_hand := zero_by_hand(policy, look):
         return stay_up(policy, state, by_hand, now, now)
@@ -290,7 +288,7 @@ def stay_up(policy: Policy, state: IdleState, why: str, now: int, until: int) ->
 
 
 def _activity(state: IdleState, now: int) -> int:
-    """Activity that goes on is not worth a write each time."""
+    """Activity that continues is not worth a write each time."""
     fresh = state.phase is Phase.ACTIVE and now - state.last_activity_at < ACTIVITY_SAVED_SECONDS
     return state.last_activity_at if fresh else now
 

@@ -2,7 +2,7 @@
 
 Its state is one row, and every state that is written obeys the table of phases: a wake is answered before
 its target can sleep again. Every step is written before its effects are performed, and every effect can
-be performed again, so a runner that dies leaves a state that the next one goes on from: FALLING until
+be performed again, so a runner that dies leaves a state that the next one continues from: FALLING until
 everything is at zero, WAKING until the calls of the wake were answered.
 """
 

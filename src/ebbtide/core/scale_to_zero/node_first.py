@@ -1,7 +1,7 @@
 """What policies ask of the nodes: a pool that sleeps may be empty, a wake does not wait for its nodes, and
 whether a target that sleeps would find room on the nodes that are there, or needs a node first.
 
-Settings are derived for each tick from the states of the policies; deciding knows nothing of policies.
+Settings are derived for each tick from the states of the policies; the decision does not know policies.
 The pods of a target are put, one by one and by the fit rules, where they would go: on nodes that are
 ready, then on nodes that are on their way. Pods that are pending now come before them. What fits nowhere
 is asked of the pools.

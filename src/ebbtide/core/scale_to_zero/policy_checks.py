@@ -31,7 +31,7 @@ def check_policy(policy: Policy, others: Iterable[Policy], pools: Collection[str
     pool = policy.target.pool
     if pool and pools and pool not in pools:
         yield PolicyProblem(
-            ("target", "pool"), f'"{pool}" is no configured pool; allowed: {", ".join(pools)}'
+            ("target", "pool"), f'"{pool}" is not a configured pool; allowed: {", ".join(pools)}'
         )
     for place, schedule in enumerate(policy.schedules):
         if len(policy.target.workloads) != 1 and schedule.replicas and not schedule.wake:
@@ -45,7 +45,7 @@ def check_policy(policy: Policy, others: Iterable[Policy], pools: Collection[str
 
 
 def _targets_taken(policy: Policy, others: Collection[Policy]) -> Iterator[PolicyProblem]:
-    """Two that are at work on one target would undo each other's sleep and wake."""
+    """Two that are active on one target would undo each other's sleep and wake."""
     target = policy.target
     for other in others:
         if target.pool and other.target.pool == target.pool:

@@ -21,7 +21,7 @@ from ebbtide.model.policy import Policy
 QUANTUM = Decimal("0.0001")
 """Money of a day is shown to a hundredth of a cent: a small workload saves little in a day, not nothing."""
 DAY_SECONDS = 86_400
-"""The longest stretch: an open one then goes on as the next, so the ledger is never far behind."""
+"""The longest stretch: an open one then continues as the next, so the ledger is never far behind."""
 NOTHING = Decimal(0)
 EXACT = Context(prec=500)
 """Sums and products of the ledger are never rounded."""

@@ -128,7 +128,7 @@ class Declaring:
             {one.ref.origin for one in found},
             self._declarations.kinds if self._declarations else (),
         )
-        # A kind that is not read, since its switch is off, has lost nothing: its policies stay at work.
+        # A kind that is not read, since its switch is off, has lost nothing: its policies stay active.
         lost = [
             each for each in stored.values() if declaring_kind(each) in asked and each.origin not in there
         ]

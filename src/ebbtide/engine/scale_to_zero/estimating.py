@@ -1,5 +1,5 @@
-"""How long until a policy's target is ready, by its state and the log. Asked by everybody who shows it:
-the API, the command line, the gates."""
+"""How long until a policy's target is ready, by its state and the log. Used wherever it is
+shown: the API, the command line, the gates."""
 
 from __future__ import annotations
 

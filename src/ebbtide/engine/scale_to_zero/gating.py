@@ -1,7 +1,7 @@
 """Taking Services over before their policy sleeps, and giving them back once their pods are ready.
 
 Each step can be done again, by any process: a runner that dies leaves a Service with pods, with gates, or
-with both. What is left over is found by `reconcile` and put right.
+with both. `reconcile` finds and corrects what is left over.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Gating:
             except Conflict:
                 seen = self._services.read(seen.ref)
         raise Conflict(
-            f"the takeover of {seen.ref} is written by others all the time: the next round goes on"
+            f"the takeover of {seen.ref} keeps being changed by others: the next round tries again"
         )
 
     def release(self, policy: Policy) -> Iterator[str]:
@@ -98,7 +98,7 @@ class Gating:
             # Crash table: release-frozen.
             if state is not None and not may_not_release(seen, state):
                 self._services.release(seen.takeover)
-                yield f"{ref} is back with its pods"
+                yield f"{ref} leads to its pods again"
 
     def reconcile(self) -> list[str]:
         """Bring every takeover to what the states say; what was done, in sentences. Errors are among them:

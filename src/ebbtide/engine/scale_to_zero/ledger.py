@@ -85,7 +85,7 @@ class Ledger:
             ports.clock.sleep(TURN_SECONDS)
         raise LeaseLost(
             f"the idle loop has not given back its lease for {MOST_TURNS * TURN_SECONDS:g} s; the ledger was "
-            "left as it is. Try again; where no runner is at work, the lease ends by itself."
+            "left as it is. Try again; if no runner is active, the lease expires by itself."
         )
 
     def _rebuild(self, policy_id: str) -> Rebuilt:

@@ -1,5 +1,5 @@
-"""Writing policies: create, replace and delete, each with its entry in the log, and none that does not fit
-next to the others. Who writes at the very same moment as another is checked against what was there before."""
+"""Writing policies: create, replace and delete, each with its entry in the log, and a policy that
+conflicts with another is refused. Two writes at the same moment are both checked against the state before."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""One policy's machine at work: its state is a row of its own, its effects scale workloads.
+"""Runs the state machine of one policy: its state is a row of its own, its effects scale workloads.
 
-A round runs it under the lease `policies`; a wake runs it without one, since it cannot wait. What keeps them
-apart is not the lease: every write is conditional on `rev`, every call to the cluster on the version that was
-seen.
+A round runs it under the lease `policies`; a wake runs it without one, since it cannot wait. They exclude
+each other not by the lease: every write is conditional on `rev`, every call to the cluster on the version
+that was seen.
 """
 
 from __future__ import annotations

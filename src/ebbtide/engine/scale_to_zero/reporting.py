@@ -1,7 +1,7 @@
-"""What the objects that declare policies are told, once a round: how the policy of each is doing.
+"""Updates the status of the objects that declare policies, once a round.
 
-An object is written to only where it does not say so already. A report that is lost, or that there was no
-time for, is found missing by the next round, so telling has no state of its own.
+A status is written only if it changed. If a write is lost, or there was no time for it, the next round sees
+that the status is outdated, so reporting has no state of its own.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from ebbtide.core.scale_to_zero import declared
+from ebbtide.core.words import count_of
 from ebbtide.engine.leased import Leased
 from ebbtide.engine.scale_to_zero.context import PolicyContext
 from ebbtide.errors import EbbtideError
@@ -71,8 +72,8 @@ class Reporting:
                 if has_time(leased):
                     said.extend(pool.map(one, news[first : first + AT_ONCE]))
         left = len(news) - sum(1 for says in said if says is not None)
-        objects = "1 object was" if left == 1 else f"{left} objects were"
-        late = f"there was no time: {objects} not told how the policy is doing; the next round tells"
+        objects = count_of(left, "object")
+        late = f"there was no time to update the status of {objects}; the next round continues"
         return [*filter(None, said), *([late] if left else [])]
 
     def _news(self, seen: SeenDeclarations, states: Mapping[str, IdleState]) -> Iterator[_News]:
@@ -102,7 +103,7 @@ class Reporting:
             if report != one.told:
                 port.tell(one, report)
         except EbbtideError as error:
-            return f"{one.ref} was not told how its policy is doing: {error}"
+            return f"{one.ref}: its status could not be updated: {error}"
         return ""
 
 

@@ -1,7 +1,7 @@
-"""Scale to zero and back: everything that the API, the command line and the loop ask of policies at work;
-and the idle loop of a process that stays: a round every so often, next to the ticks, until asked to stop.
+"""Scale to zero and back: everything that the API, the command line and the loop do with active policies;
+and the idle loop of a daemon: a round at a regular interval, next to the ticks, until it is stopped.
 
-Writing a policy is the business of `PolicyStore`; here is what happens to its target. Safe to use from
+`PolicyStore` writes policies; this module acts on their targets. Safe to use from
 many threads, and from many processes over one store. The loop is one of its own, since a slow metric must
 not delay a node, nor a slow cloud a wake.
 """
@@ -41,7 +41,7 @@ NOT_UP = (*ASLEEP, Phase.WAKING)
 SKEW_SECONDS = 5
 """How far ahead of ours the clock of somebody who reports activity may be."""
 REPORTED_SECONDS = 10
-"""Activity that goes on is written this often at most."""
+"""Activity that continues is written this often at most."""
 YEAR_SECONDS = 31_536_000
 NO_TIME_LEFT = 0.001
 """Of a wake that takes longer than expected: it is not over, and no new promise is made."""
@@ -158,7 +158,7 @@ class Scaling:
         """Not to zero for so long; 0 ends that. What is asleep is woken."""
         if not 0 <= seconds <= YEAR_SECONDS:
             raise Usage(
-                f"{seconds} s is no time to keep it up; nothing was changed. Give 0 to {YEAR_SECONDS}."
+                f"{seconds} s is not a valid duration; nothing was changed. Give 0 to {YEAR_SECONDS}."
             )
         until = self._context.now + seconds if seconds else 0
         says = f"kept up for {seconds} s" if seconds else "no longer kept up"

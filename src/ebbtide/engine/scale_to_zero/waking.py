@@ -1,4 +1,4 @@
-"""Waking a policy's target: run its machine from the wake that somebody asks for, and follow it to its end.
+"""Waking a policy's target: run its state machine from the requested wake to its end.
 
 The write raises the wake count, so a runner that was about to scale to zero is refused; the call to the
 cluster changes each workload's version, so a call to zero that is still on its way is refused too. Only the
@@ -98,7 +98,7 @@ class Waking:
         self.follow(policy, state)
         done = all(outcome.kind is OutcomeKind.DONE for outcome in run.outcomes)
         told = "; ".join(run.problems)
-        message = "Wake initiated" if done else f"Wake recorded; the next round goes on: {told}"
+        message = "Wake initiated" if done else f"Wake recorded; the next round carries it out: {told}"
         return self._answer(policy, state, run.outcomes, f"{message}; {told}" if done and told else message)
 
     def _machine(self, policy_id: str, step_from: Advance, observe: Observe) -> PolicyMachine:
@@ -147,7 +147,7 @@ class Waking:
         )
         if ready:
             state = self.finish(policy_id, count)
-        message = "Ready" if ready else "Not ready in time; the wake goes on"
+        message = "Ready" if ready else "Not ready in time; the wake continues"
         answer = self._answer(policy, state, (), message)
         waited = bool(
             state.wakes and state.wakes[-1].at == state.last_wake_at and state.wakes[-1].node_seconds

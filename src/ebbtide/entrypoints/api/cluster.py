@@ -124,7 +124,7 @@ def router(site: Site) -> APIRouter:
 
     @routes.put("/pause", dependencies=ADMIN)
     def pause(body: PauseBody) -> SwitchShape:
-        """Stop all removals. What is already being terminated goes on; launches go on."""
+        """Stop all removals. Terminations in progress and launches continue."""
         set_switch(site.store, site.clock, site.new_id, SwitchedBy.API, True, body.reason)
         return SwitchShape(paused=True, reason=body.reason, says="Removals are paused.")
 

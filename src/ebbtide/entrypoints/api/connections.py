@@ -1,4 +1,4 @@
-"""How many connections the API holds, and how long one may take over its request.
+"""Limits how many connections the API holds, and how long one may take for its request.
 
 The API shares its process, and so its descriptors, with the engine. Half-open connections need no token, and
 would otherwise take every descriptor until no tick could open its store. So there is a fixed number of

@@ -4,7 +4,7 @@ One poller serves all listeners. An event's id is that of its entry, so a browse
 `Last-Event-ID` where it was and misses nothing that is still near the end of the log.
 
 A listener has its place before anything is awaited: else all who come while the first one waits are let in.
-One that does not read is ended: it must not keep a connection for ever.
+One that does not read is ended: it must not keep a connection forever.
 """
 
 from __future__ import annotations

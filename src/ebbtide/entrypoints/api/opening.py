@@ -72,8 +72,8 @@ def token_of(keys: TokenKeys) -> Token:
             day = datetime.strptime(keys.expires, "%Y-%m-%d").replace(tzinfo=UTC)
         except ValueError as error:
             raise ConfigError(
-                f"api.tokens: {keys.expires!r}, when {keys.name!r} expires, is no day; nothing was touched. "
-                "Write it as 2027-01-31."
+                f"api.tokens: {keys.expires!r}, when {keys.name!r} expires, is not a day; nothing was "
+                "touched. Write it as 2027-01-31."
             ) from error
         expires = int(day.timestamp())
     return Token(keys.name, Scope[keys.scope.upper()], keys.sha256, expires)

@@ -1,4 +1,4 @@
-"""What is seen of the cluster, and what was seen last where it cannot be read now.
+"""What is observed of the cluster, and the last observation if it cannot be read now.
 
 Stale is not empty: a cluster that does not answer has not lost its nodes. Where a source cannot be read, its
 last values stay, and `stale` says since when. The problems of now stay in the snapshot, so nothing computed

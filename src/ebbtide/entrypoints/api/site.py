@@ -1,4 +1,5 @@
-"""What the API stands on: one cluster's record and log, a look at it, its policies, and who may do what."""
+"""What the API serves: one cluster's record and log, an observation of it, its policies, and who may do
+what."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def router(context: RouteContext) -> APIRouter:
     @routes.post("/policies/{policy_id}/wake", dependencies=WAKE)
     async def wake(policy_id: str, body: WakeBody | None = None, idempotency_key: Key = "") -> WokenShape:
         """Wake one policy. With `wait_for_ready` the answer comes the moment it is ready, or 504 with the id
-        of the wake, which goes on."""
+        of the wake, which continues."""
         asked = body or WakeBody()
         started = await run_in_threadpool(begin, context, policy_id, asked, idempotency_key)
         answer, policy = started.answer, started.policy
@@ -117,7 +117,7 @@ def answered(started: StartedWake, policy: Policy) -> WokenShape:
     if not started.late:
         return started.answer
     answer = started.answer
-    detail = f"{policy.name} was not ready in time; the wake goes on as {answer.wake_id}"
+    detail = f"{policy.name} was not ready in time; the wake continues as {answer.wake_id}"
     raise Problem(504, detail, wake_id=answer.wake_id, policy_id=answer.policy_id)
 
 

@@ -1,4 +1,4 @@
-"""What a cluster costs, what of it is asked for, and what could be removed, with every reason against.
+"""What a cluster costs, how much of it is requested, and what could be removed, with every reason against it.
 
 Only the core decides: the same choice of targets as in a scale-down, on a cluster in which every node
 that is no control plane counts as a worker. Nothing is touched.

@@ -14,12 +14,12 @@ from ebbtide.errors import Conflict, EbbtideError, LeaseLost, NewerRecord, Retry
 from ebbtide.redact import redact
 
 WHAT_NOW: tuple[tuple[type[EbbtideError], str], ...] = (
-    (LeaseLost, "Nothing was done by this command. `ebbtide status` shows who is at work; try again later."),
+    (LeaseLost, "This command did nothing. `ebbtide status` shows which runner is active; try again later."),
     (Conflict, "Somebody else changed the record first, and this command changed nothing. Try again."),
     (Retryable, "That call was not carried out. Trying again later may work; the record says what is open."),
     (
         Unanswered,
-        "It may have been carried out. The next tick looks again; `ebbtide status` shows what is open.",
+        "It may have been carried out. The next tick checks again; `ebbtide status` shows what is open.",
     ),
 )
 
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             _fail(traceback.format_exc(), 1)
         _fail(
             f"this should not have happened: {type(error).__name__}: {error}\n"
-            "What was done so far is in the record, and the next run takes it up from there. "
+            "What was done so far is in the record, and the next run continues from there. "
             "Run the command again with --debug to see where it happened, and report it.",
             1,
         )

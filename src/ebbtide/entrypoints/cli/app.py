@@ -132,7 +132,7 @@ def pack(
     deadline: Annotated[float, typer.Option(min=0.0, help="Seconds to search for something better.")] = 1.0,
     as_json: AsJson = False,
 ) -> None:
-    """Find the cheapest set of nodes that holds these pods. The first line of each file names its columns."""
+    """Find the cheapest set of nodes for a list of pods. The first line of each file names its columns."""
     from ebbtide.entrypoints.pack import pack_command
 
     raise typer.Exit(pack_command(pods, types, deadline, as_json))

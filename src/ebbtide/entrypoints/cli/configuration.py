@@ -31,7 +31,7 @@ def check(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False
     where = found.source or "no file"
     keys = "1 key is" if given == 1 else f"{given} keys are"
     write_lines(
-        [Text.assemble(("The configuration is good", GOOD), f" ({where}; {keys} not at the default).")]
+        [Text.assemble(("The configuration is valid", GOOD), f" ({where}; {keys} not at the default).")]
     )
 
 
@@ -46,7 +46,7 @@ def show(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False)
 
 
 def _table(effective: Sequence[Effective], columns: int) -> Iterator[Text]:
-    """A value that is too long for its column goes on below it."""
+    """A value that is too long for its column continues below it."""
     width = max(len(key.key) for key in effective)
     origin = max(len(key.origin) for key in effective)
     breadth = max(LEAST_BREADTH, columns - width - origin - 4)

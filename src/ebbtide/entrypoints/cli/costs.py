@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from ebbtide.config import Config
     from ebbtide.model.pool import Pool
 
-app = typer.Typer(no_args_is_help=True, help="Show what node types cost, or ask the cloud for it.")
+app = typer.Typer(
+    no_args_is_help=True, help="Show what node types cost, or get current prices from the cloud."
+)
 PriceFile = Annotated[
     Path | None,
     typer.Option(
@@ -63,7 +65,7 @@ def update(
     file: PriceFile = None,
     config: ConfigPath = None,
 ) -> None:
-    """Ask the configured cloud for prices and keep them in the price file."""
+    """Get prices from the configured cloud and write them to the price file."""
     from datetime import UTC, datetime
 
     from ebbtide.bootstrap.kubernetes import cloud_client

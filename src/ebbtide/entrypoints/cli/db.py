@@ -23,7 +23,9 @@ from ebbtide.errors import Retryable, StoreUnusable, Unanswered, Usage
 if TYPE_CHECKING:
     from ebbtide.config import Config
 
-app = typer.Typer(no_args_is_help=True, help="Make the tables of the store, upgrade, check or prune them.")
+app = typer.Typer(
+    no_args_is_help=True, help="Create, upgrade or check the tables of the store, or prune the log."
+)
 DAYS = re.compile(r"([1-9][0-9]{0,4})d")
 DAY_SECONDS = 24 * 3600
 
@@ -105,8 +107,8 @@ def days_asked(asked: str, configured: int) -> int:
         return configured
     found = DAYS.fullmatch(asked)
     if found is None:
-        what = f"{asked!r} is no number of days" if asked else "the configuration keeps the log for ever"
-        raise Usage(f"{what}; nothing was removed. Say how old entries must be, such as --older-than 90d.")
+        what = f"{asked!r} is not a number of days" if asked else "the configuration keeps the log forever"
+        raise Usage(f"{what}; nothing was removed. Name the age of the entries, such as --older-than 90d.")
     return int(found[1])
 
 

@@ -84,11 +84,11 @@ def _plan(ports: Ports, config: Config) -> tuple[Record, Decision, tuple[str, ..
 def _plan_lines(record: Record, decision: Decision, warnings: tuple[str, ...], now: float) -> Iterator[Text]:
     from ebbtide.entrypoints.views.decisions import operation_lines, spoken, verdict_lines
 
-    yield Text("Plan only: nothing was written and nothing is done.", QUIET)
+    yield Text("Plan only: nothing was written or changed.", QUIET)
     for warning in warnings:
         yield Text(f"! {warning}", "yellow")
     if record.operations:
-        yield Text("The next tick would go on with what is in progress:")
+        yield Text("The next tick would continue the operations in progress:")
     for operation in record.operations:
         yield from operation_lines(operation, now)
     if record.operations and decision.action is Action.NOTHING:
@@ -150,7 +150,7 @@ def replay(ctx: typer.Context, id: DecisionId, config: ConfigPath = None, as_jso
         write_lines(
             [
                 Text.assemble(
-                    ("equal", GOOD), f": decision {stored.id} comes out the same ({asked} checks)."
+                    ("equal", GOOD), f": decision {stored.id} gives the same result ({asked} checks)."
                 ),
                 f"{stored.action}: {stored.reason}",
             ]
@@ -158,7 +158,7 @@ def replay(ctx: typer.Context, id: DecisionId, config: ConfigPath = None, as_jso
         return
     write_lines(
         [
-            Text.assemble(("different", BAD), f": decision {stored.id} does not come out the same."),
+            Text.assemble(("different", BAD), f": decision {stored.id} gives a different result."),
             Text("Stored:", "bold"),
             *decision_lines(stored),
             Text(),
@@ -191,15 +191,20 @@ def _find(config: Config, wanted: str) -> LogEntry:
 
 def consolidate(
     ctx: typer.Context,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only look. This is the only mode.")] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Show the plan without acting on it. Required: this is the only mode."
+        ),
+    ] = False,
     config: ConfigPath = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what would happen to each node, each move, the savings and the proven bound. Writes nothing."""
     if not dry_run:
         raise Usage(
-            "`ebbtide consolidate` only looks: add --dry-run. To have it done, set consolidation.enabled and "
-            "let `ebbtide run` or `ebbtide once` begin it."
+            "`ebbtide consolidate` only shows a plan: add --dry-run. To act on plans, set "
+            "consolidation.enabled and start `ebbtide run` or `ebbtide once`."
         )
     from ebbtide.core.consolidation.evaluate import explore
     from ebbtide.core.nodes.question import Question

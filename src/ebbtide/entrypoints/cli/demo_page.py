@@ -1,4 +1,4 @@
-"""`ebbtide demo` with its page: a simulated cluster that goes on until it is stopped, and can be broken."""
+"""`ebbtide demo` with its page: a simulated cluster that continues until it is stopped, and can be broken."""
 
 from __future__ import annotations
 

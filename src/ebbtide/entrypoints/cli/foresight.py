@@ -190,5 +190,7 @@ def forecast(
 def _seconds(text: str) -> int:
     number, unit = text[:-1], text[-1:]
     if not number.isdecimal() or unit not in UNITS:
-        raise Usage(f"--horizon {text!r} is no duration; nothing was forecast. Write it as 90m, 24h or 3d.")
+        raise Usage(
+            f"--horizon {text!r} is not a duration; nothing was forecast. Write it as 90m, 24h or 3d."
+        )
     return int(number) * UNITS[unit]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ebbtide.config import Config
 
 app = typer.Typer(
-    invoke_without_command=True, help="Hold the first connection of a sleeping Service, and wake it."
+    invoke_without_command=True, help="Hold the first connection to a sleeping Service, and wake the Service."
 )
 
 
@@ -51,7 +51,7 @@ def release(
     ] = False,
     config: ConfigPath = None,
 ) -> None:
-    """Give Services back to their pods, for an uninstall. Those of sleepers stay without --force."""
+    """Point Services at their pods again, before an uninstall. Services without a ready pod need --force."""
     if not everything:
         raise Usage("nothing was named; nothing was touched. Add --all to release every Service.")
     from ebbtide.bootstrap.kubernetes import needing

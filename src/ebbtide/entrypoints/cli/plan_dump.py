@@ -54,7 +54,7 @@ def _lines(plan: DumpPlan) -> Iterator[Text | str]:
     from ebbtide.entrypoints.views.decisions import headroom_text, spoken
     from ebbtide.entrypoints.views.dump_plan import grouped
 
-    yield Text("Plan only, from a dump: nothing was read but the file, and nothing is done.", QUIET)
+    yield Text("Plan only, from a dump: only the file was read, and nothing was changed.", QUIET)
     for note in plan.notes:
         yield Text(f"! {note}", "yellow")
     if plan.uncounted:

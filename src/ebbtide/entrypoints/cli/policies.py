@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ebbtide.engine.scale_to_zero.scaling import Scaling, Woken
     from ebbtide.model.policy import Policy
 
-app = typer.Typer(no_args_is_help=True, help="Policies: what may be scaled, by what, and when it sleeps.")
+app = typer.Typer(no_args_is_help=True, help="Manage policies: what may sleep, and when.")
 STDIN = "-"
 Name = Annotated[str, typer.Argument(help="Name or id of the policy.")]
 
@@ -37,7 +37,7 @@ def apply(
     ],
     config: ConfigPath = None,
 ) -> None:
-    """Create or change policies, one per YAML document. All are checked before any is written."""
+    """Create or change policies, one per YAML document. All are checked first."""
     from ebbtide.bootstrap.scaling import pool_names
     from ebbtide.config.policy_file import read_policies
 
@@ -108,7 +108,7 @@ def list_all(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = Fa
 
 @app.command()
 def show(ctx: typer.Context, name: Name, config: ConfigPath = None, as_json: AsJson = False) -> None:
-    """Show one policy as it could be applied again, and its state as comments."""
+    """Show one policy as YAML that can be applied again, with its state as comments."""
     from ebbtide.entrypoints.views.policies import shape_of, show_lines
 
     with in_the_store_if_any(read_config(ctx, config)) as scaling:
@@ -147,22 +147,22 @@ def delete(
 
 def _ask(question: str) -> None:
     if not sys.stdin.isatty():
-        raise Usage(f"{question} There is nobody to ask; nothing was touched. Add --yes to mean it.")
+        raise Usage(f"{question} There is no terminal to ask in; nothing was touched. Add --yes to confirm.")
     typer.confirm(question, abort=True)
 
 
 @app.command()
 def pause(ctx: typer.Context, name: Name, config: ConfigPath = None) -> None:
-    """Leave the target of a policy as it is: no sleep, no rules, no schedules. It can still be woken."""
+    """Pause a policy: no sleep, no rules, no schedules. Its target can still be woken."""
     policy = _set_paused(read_config(ctx, config), name, paused=True)
     write_lines([f"policy {policy.name} is paused. `ebbtide policy resume {policy.name}` ends that."])
 
 
 @app.command()
 def resume(ctx: typer.Context, name: Name, config: ConfigPath = None) -> None:
-    """Let a paused policy work again."""
+    """Resume a paused policy."""
     policy = _set_paused(read_config(ctx, config), name, paused=False)
-    write_lines([f"policy {policy.name} is at work."])
+    write_lines([f"policy {policy.name} is resumed."])
 
 
 def _set_paused(config: Config, name: str, paused: bool) -> Policy:

@@ -68,7 +68,7 @@ def record(  # noqa: PLR0913, PLR0917 - one for each option
         ),
     ] = False,
 ) -> None:
-    """Record the demand on a cluster in one file, for `simulate`, `backtest` and `forecast`."""
+    """Record the demand on a cluster as one file, for `simulate`, `backtest` and `forecast`."""
     from ebbtide.config.document import Read, read_document
     from ebbtide.config.load import FILE_NAME, build_config
     from ebbtide.entrypoints.past_metrics import Wanted, record_prometheus
@@ -82,8 +82,8 @@ def record(  # noqa: PLR0913, PLR0917 - one for each option
 
     if (csv is not None) + log + bool(prometheus) != 1:
         raise Usage(
-            "there must be one source to record from; nothing was written. Name a trace with --csv, a "
-            "Prometheus with --prometheus, or take the log of Ebbtide with --log."
+            "name one source to record from; nothing was written. Give a trace with --csv, a "
+            "Prometheus with --prometheus, or Ebbtide's own log with --log."
         )
     file = config or (Path(FILE_NAME) if Path(FILE_NAME).exists() else None)
     read = read_document(file) if file is not None else Read()
@@ -124,7 +124,7 @@ def _epoch(until: str) -> int | None:
         return epoch_of(until)
     except ValueError as error:
         raise Usage(
-            f"--until {until!r} is no time; nothing was written. Write it as 2026-01-31T00:00:00Z."
+            f"--until {until!r} is not a time; nothing was written. Write it as 2026-01-31T00:00:00Z."
         ) from error
 
 

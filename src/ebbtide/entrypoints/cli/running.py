@@ -115,7 +115,7 @@ def run(
             for each, ports in zip(found, watched.opened, strict=True)
         ]
         _run_all(clusters, owner, stop, out)
-    out.print("Stopped: the lease is given back, and what is open is in the record.")
+    out.print("Stopped: the lease is released, and open operations are in the record.")
 
 
 @contextmanager
@@ -193,7 +193,7 @@ def _tell_uncounted(ports: Ports, out: Console) -> None:
     try:
         loose = [node.name for node in uncounted(ports.cluster.read())]
     except EbbtideError:
-        return  # the tick says what is wrong with the cluster, and goes on trying
+        return  # the tick says what is wrong with the cluster, and keeps trying
     if loose:
         out.print(Text(f"! {says_uncounted(loose)}", "yellow"))
 

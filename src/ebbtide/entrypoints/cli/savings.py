@@ -74,7 +74,7 @@ def _understood(words: list[str]) -> tuple[bool, str]:
     rebuilds = words[:1] == [REBUILD]
     rest = words[1:] if rebuilds else words
     if len(rest) > 1:
-        raise Usage(f"one policy at a time, not {', '.join(rest)}; nothing was touched.")
+        raise Usage(f"give one policy at a time, not {', '.join(rest)}; nothing was touched.")
     return rebuilds, rest[0] if rest else ""
 
 

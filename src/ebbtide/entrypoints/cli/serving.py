@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DEFAULT_LISTEN = "127.0.0.1:8808"
 
-tokens = typer.Typer(no_args_is_help=True, help="Tokens of the API.")
+tokens = typer.Typer(no_args_is_help=True, help="Create tokens for the API.")
 
 
 class ScopeName(StrEnum):
@@ -70,7 +70,7 @@ def serve(
     listen: Annotated[str, typer.Option(help=f"HOST:PORT. Default: api.listen, else {DEFAULT_LISTEN}.")] = "",
     config: ConfigPath = None,
 ) -> None:
-    """Serve only the API and the pages, where ticks run elsewhere (a Lambda, other replicas)."""
+    """Serve only the API and the pages, if ticks run elsewhere (in a Lambda, in other replicas)."""
     from ebbtide.bootstrap.metrics import watched
     from ebbtide.bootstrap.scaling import open_scaling
     from ebbtide.config.api import beyond_loopback

@@ -27,7 +27,7 @@ def pause(
     found = read_config(ctx, config)
     why = f" ({reason})" if reason else ""
     with_switch(open_store(found), paused=True, reason=reason)
-    write_lines([f"Removals are paused{why}. `ebbtide resume` lets them go on."])
+    write_lines([f"Removals are paused{why}. `ebbtide resume` ends the pause."])
 
 
 def resume(ctx: typer.Context, config: ConfigPath = None) -> None:

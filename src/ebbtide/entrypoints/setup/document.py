@@ -43,7 +43,7 @@ class Choices:
 
 
 def plain(text: str) -> str:
-    """As a YAML string: a cluster called 9, on or 2026-01-01 is no number, no truth and no day."""
+    """As a YAML string: a cluster called 9, on or 2026-01-01 must not become another type."""
     return text if text[:1].isalpha() and yaml.safe_load(text) == text else json.dumps(text)
 
 

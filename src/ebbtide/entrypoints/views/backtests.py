@@ -19,7 +19,7 @@ MARK = "* no other row is as good in cost, waiting and evictions and better in o
 MOST_TRIED = 60
 """That one entry of a log holds."""
 LONGEST_NAME = 200
-NO_CALIBRATION = "calibration: not possible, the recording says nothing of nodes and waiting"
+NO_CALIBRATION = "calibration: not possible, the recording has no data on nodes and waiting"
 
 
 def calibration(found: Sequence[Agreement]) -> str:

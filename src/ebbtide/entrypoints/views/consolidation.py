@@ -60,7 +60,7 @@ def said(report: ConsolidationReport) -> Iterator[str]:
         yield f"Nothing would be done: {failed.says} ({failed.name})."
         for check in report.checks:
             if not check.passed and check is not failed:
-                yield f"Nor otherwise: {check.says} ({check.name})."
+                yield f"Other checks that fail: {check.says} ({check.name})."
     elif report.plan is not None:
         yield "Every check passed: with consolidation on, the next tick would begin this."
     yield "Nothing was touched."

@@ -18,7 +18,7 @@ def wrong_day(first: str, last: str) -> tuple[str, str] | None:
     """Which of `from` and `to` is wrong, and how."""
     for name, value in (("from", first), ("to", last)):
         if value and not _is_day(value):
-            return name, f"{value!r} is no day; write it as 2026-01-31"
+            return name, f"{value!r} is not a day; write it as 2026-01-31"
     if first and last and first > last:
         return "from", f"{first} is after {last}"
     return None

@@ -50,7 +50,7 @@ class SpendingDay:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """What a month costs, if it goes on as it did."""
+    """What a month costs, if it continues as it did."""
 
     expected: Decimal
     low: Decimal | None

@@ -70,7 +70,7 @@ def rows_of(runs: Sequence[Run]) -> list[Row]:
 
 
 def agreements(recorded: Recorded, rows: Sequence[Row]) -> list[Agreement]:
-    """Of the settings that were in force; nothing where the source says nothing of nodes and waiting."""
+    """Of the settings that were in force; nothing where the source has no data on nodes and waiting."""
     played = next(row for row in rows if row.name == AS_RECORDED)
     found = []
     if recorded.node_hours is not None:

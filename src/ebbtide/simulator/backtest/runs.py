@@ -1,5 +1,5 @@
 """One candidate, played with one seed, and what came of it. A result is kept in a file next to the recording
-as soon as it is there, so a backtest that was stopped goes on where it was."""
+as soon as it is there, so a backtest that was stopped continues where it was."""
 
 from __future__ import annotations
 

@@ -285,7 +285,7 @@ def _of_our_own_will(record: Record) -> list[Removal]:
 
 
 def _taken_by_the_cloud(record: Record) -> set[str]:
-    """What an interruption asks for is emptied, and not terminated; a scale-down that had it goes on."""
+    """What an interruption asks for is emptied, and not terminated; a scale-down that had it continues."""
     spots = (spot for spot in record.spots if spot.kind is SpotKind.INTERRUPTION)
     return {spot.instance_id for spot in spots if spot.removal is not None}
 

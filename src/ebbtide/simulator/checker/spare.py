@@ -233,8 +233,8 @@ class SpareCheck:
             yield f"{node.name} was repaired while {len(silent)} of {len(nodes)} of its pool are silent"
 
     def _is_unexplained(self, node: Node) -> bool:
-        """Silent without a known reason. One whose machine is gone, or was ended by us, says nothing of the
-        network or the control plane."""
+        """Silent without a known reason. One whose machine is gone, or was ended by us, is no sign of
+        trouble in the network or the control plane."""
         machine = self._world.nodes.machine_of(node.name)
         return machine is not None and not machine.asked_to_go and machine.instance.state is not GONE
 

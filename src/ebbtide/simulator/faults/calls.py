@@ -153,7 +153,7 @@ class RandomPlan:
         """Calls still in progress, and after how many further calls each lands."""
         self.counts: Counter[str] = Counter()
         self.quiet = False
-        """No faults while this is set; the draws go on, so the rest stays the same."""
+        """No faults while this is set; the draws continue, so the rest stays the same."""
 
     def strike(self, verb: str) -> Strike:
         store = verb.startswith("store.")

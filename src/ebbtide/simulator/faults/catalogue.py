@@ -33,7 +33,7 @@ FAULTS: Mapping[str, str] = {
     "clock-skew": "the runner's clock is some seconds off all the time",
     "stale-list": "the cluster or the cloud shows an old list",
     "empty-list": "the cluster or the cloud shows nothing at all",
-    "partial-page": "the cluster or the cloud cannot be read whole",
+    "partial-page": "the cluster or the cloud cannot be read completely",
     "false-not-found": "a node or an instance is not shown although it is there",
     "torn-view": "nodes and pods are listed up to 90 seconds apart",
     "pod-holes": "some pods are not shown although they are there, and all nodes are",
@@ -104,7 +104,7 @@ OUTAGE_CHANCE = 0.002
 def check_names(names: Collection[str]) -> None:
     for name in names:
         if name not in FAULTS:
-            raise ConfigError(f"there is no fault {name!r}; there are {', '.join(FAULTS)}")
+            raise ConfigError(f"unknown fault {name!r}; choose from {', '.join(FAULTS)}")
 
 
 def plan_for(names: Collection[str], seed: int) -> RandomPlan:

@@ -94,7 +94,7 @@ def read_recording(path: Path) -> Recording:
         version = typed.decode(text, _Header).ebb
     except (OSError, EOFError, zlib.error, msgspec.DecodeError) as error:
         raise ConfigError(
-            f"{path} is no recording, or not the whole of one; nothing ran. Record it again with "
+            f"{path} is not a recording, or not the whole of one; nothing ran. Record it again with "
             "`ebbtide record`, or copy it again."
         ) from error
     if version > VERSION:

@@ -1,4 +1,4 @@
-"""A simulated cluster that goes on for as long as somebody watches, at many times the speed of the clock.
+"""A simulated cluster that continues for as long as somebody watches, at many times the speed of the clock.
 
 The real engine runs against it: ticks of a runner that may be crashed, idle rounds, wakes. All of it happens
 under one lock, so a reader (the API) never sees a half-made change.

@@ -1,5 +1,5 @@
-"""Two runners as real processes: one ticks, the other stands by. When one is killed, the other goes on and a
-new one is started to stand by.
+"""Two runners as real processes: one ticks, the other stands by. When one is killed, the other continues
+and a new one is started to stand by.
 
     with Replicas() as replicas:
         replicas.tick(ports, settings, "runner-1", deadline)

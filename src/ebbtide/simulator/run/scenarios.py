@@ -85,7 +85,7 @@ def build(name: str, seed: int) -> Scenario:
 def text_of(name: str) -> str:
     """The story file of a scenario."""
     if name not in SCENARIOS:
-        raise ConfigError(f"there is no scenario {name!r}; there are {', '.join(SCENARIOS)}")
+        raise ConfigError(f"unknown scenario {name!r}; choose from {', '.join(SCENARIOS)}")
     return (files("ebbtide.simulator") / "stories" / f"{name}.yaml").read_text(encoding="utf-8")
 
 

@@ -207,7 +207,7 @@ class Simulation:
         runner.clock.seconds = self._random.choice(JUMPS_SECONDS) if jumps else runner.skew_seconds
 
     def _while_stalled(self, verb: str) -> None:
-        """The frozen runner's lease runs out; another takes over, and then the frozen one goes on.
+        """The frozen runner's lease runs out; another takes over, and then the frozen one continues.
 
         An eviction carries no token, so only its client's timeout bounds how late it may land: what the
         other one does meanwhile, and how long that is frozen, counts as well.

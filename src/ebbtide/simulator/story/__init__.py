@@ -4,8 +4,9 @@
     result = play(story)                        # the real engine on the simulated cluster
     print(result.to_json())
 
-`shapes` are the keys, `parse` and `checks` read them, `build` makes the cluster, `events` plays what happens,
-`runners` are the processes that tick, `judge` compares with what was expected, `output` is the JSON.
+`schemas` and `event_schemas` are the keys, `parse` and `checks` read them, `build` makes the cluster,
+`events` plays what happens, `runners` are the processes that tick, `judge` compares with what was expected,
+`output` is the JSON.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def check(keys: StoryKeys, configs: Sequence[Config]) -> Iterator[Problem]:
     workloads = RecordedWorkloads(keys.workloads)
     for number, fault in enumerate(keys.faults):
         if fault not in OF_CALLS:
-            says = f"{shown(fault)} is no fault of a runner's calls; allowed: {', '.join(OF_CALLS)}"
+            says = f"{shown(fault)} is not a fault of a runner's calls; allowed: {', '.join(OF_CALLS)}"
             yield Problem(("faults", number), says)
     yield from _events(keys, configs, nodes, workloads)
     yield from _expectations(keys, configs, nodes, workloads)
@@ -77,10 +77,10 @@ def _node(node: NodeKeys, path: tuple[str | int, ...], config: Config) -> Iterat
     if node.pool is None and len(pools) > 1:
         yield Problem(path, f'does not say its pool; allowed: {named(pools)}, or "" where it is not ours')
     elif node.pool and node.pool not in pools:
-        yield Problem((*path, "pool"), f'{shown(node.pool)} is no pool; allowed: {named(pools)}, or ""')
+        yield Problem((*path, "pool"), f'{shown(node.pool)} is not a pool; allowed: {named(pools)}, or ""')
     known = {one.name for pool in pools.values() for one in pool.types}
     if node.type is not None and node.type not in known and node.type not in CATALOGUE:
-        yield Problem((*path, "type"), f"{shown(node.type)} is no type; allowed: {named(sorted(known))}")
+        yield Problem((*path, "type"), f"{shown(node.type)} is not a type; allowed: {named(sorted(known))}")
 
 
 def _workloads(keys: StoryKeys, nodes: Sequence[str]) -> Iterator[Problem]:
@@ -95,7 +95,7 @@ def _workloads(keys: StoryKeys, nodes: Sequence[str]) -> Iterator[Problem]:
         seen.add(workload.key)
         for place, name in enumerate(workload.on):
             if name not in there:
-                says = f"{shown(name)} is no node of the story; allowed: {named(nodes)}"
+                says = f"{shown(name)} is not a node of the story; allowed: {named(nodes)}"
                 yield Problem(("workloads", number, "on", place), says)
 
 
@@ -117,19 +117,19 @@ def _events(
         before = max(before, event.at)
         yield from _subjects(event, path, nodes, workloads)
         if event.kind in ON_POLICIES and event.value not in policies:
-            says = f"{shown(event.value)} is no policy; allowed: {named(sorted(policies))}"
+            says = f"{shown(event.value)} is not a policy; allowed: {named(sorted(policies))}"
             yield Problem((*path, event.kind), says)
         if event.policy is not None and (pool := event.policy.target.pool):
             known = [one.name for config in configs for one in config.settings.pools]
             if pool not in known:
-                says = f"{shown(pool)} is no pool; allowed: {named(sorted(set(known)))}"
+                says = f"{shown(pool)} is not a pool; allowed: {named(sorted(set(known)))}"
                 yield Problem((*path, "policy", "target", "pool"), says)
         if event.capacity is not None:
             yield from _capacity(event, (*path, "capacity"), configs)
         if event.kind in ON_ZONES:
             zones = [*_zones(configs), *(["all"] if event.kind == "spot_storm" else [])]
             if event.value not in zones:
-                says = f"{shown(event.value)} is no zone of a pool; allowed: {named(zones)}"
+                says = f"{shown(event.value)} is not a zone of a pool; allowed: {named(zones)}"
                 yield Problem((*path, event.kind), says)
 
 
@@ -173,7 +173,7 @@ def _expectations(
                 if one.workload is not None:
                     yield from _workload_named(one.workload, (*path, "workload"), workloads)
                 if one.pool is not None and one.pool not in pools:
-                    says = f"{shown(one.pool)} is no pool; allowed: {named(sorted(pools))}"
+                    says = f"{shown(one.pool)} is not a pool; allowed: {named(sorted(pools))}"
                     yield Problem((*path, "pool"), says)
                 yield from _within(one.after, (*path, "after"), keys)
             case AtKeys():
@@ -192,7 +192,9 @@ def _within(at: float | None, path: tuple[str | int, ...], keys: StoryKeys) -> I
 
 def _node_named(name: str, path: tuple[str | int, ...], nodes: Sequence[str]) -> Iterator[Problem]:
     if name not in nodes and not NEW.fullmatch(name):
-        yield Problem(path, f"{shown(name)} is no node of the story; allowed: {named(nodes)}, or new-1, ...")
+        yield Problem(
+            path, f"{shown(name)} is not a node of the story; allowed: {named(nodes)}, or new-1, ..."
+        )
 
 
 def _workload_named(
@@ -205,7 +207,7 @@ def _workload_named(
 def _pod_named(name: str, path: tuple[str | int, ...], workloads: RecordedWorkloads) -> Iterator[Problem]:
     if not workloads.of_pod(name):
         of = [f"{one}-{'0' if workloads.counts_from_zero(one) else '1'}" for one in workloads.names]
-        yield Problem(path, f"{shown(name)} is no pod of the story's workloads; allowed: {named(of)}, ...")
+        yield Problem(path, f"{shown(name)} is not a pod of the story's workloads; allowed: {named(of)}, ...")
 
 
 def problems_in(error: ValidationError) -> list[Problem]:
@@ -226,7 +228,7 @@ def _problem(detail: ErrorDetails) -> Problem:
     if kind == "missing":
         return Problem(path, f"is missing{_allowed(location)}")
     if kind in ("union_tag_not_found", "union_tag_invalid"):
-        return Problem(path, f"is no expectation; it needs one of the keys {', '.join(FORMS)}")
+        return Problem(path, f"is not an expectation; it needs one of the keys {', '.join(FORMS)}")
     if kind == "value_error":
         says = str(detail["ctx"]["error"])
         whole = isinstance(value, dict | BaseModel)

@@ -93,7 +93,7 @@ def story_of(recording: Recording, name: str, settings: Mapping[str, Any] | None
     }
     unknown = sorted(set(demands) - {workload.key for workload in story.keys.workloads})
     if unknown:
-        raise ConfigError(f"{name} holds demand of {unknown[0]}, which is no workload of it; nothing ran")
+        raise ConfigError(f"{name} holds demand of {unknown[0]}, which is not a workload of it; nothing ran")
     return replace(story, demands=demands)
 
 

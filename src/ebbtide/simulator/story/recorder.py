@@ -154,7 +154,7 @@ class RecordedWorkloads:
         """Why this names no workload; empty where it does."""
         if name in self._twice:
             return "is in several namespaces: say namespace/name"
-        return "" if self._find(name) else "is no workload of the story"
+        return "" if self._find(name) else "is not a workload of the story"
 
     def key_of(self, name: str) -> str:
         return self._find(name) or name

@@ -1,7 +1,7 @@
 """The search: known settings first, then points spread evenly, then what Optuna expects to be better.
 
 Points are asked for in batches of a fixed size, so the same seed tries the same points however many workers
-play them, and a search that was stopped goes on where it was.
+play them, and a search that was stopped continues where it was.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class _Found:
         return batch
 
     def _repeat(self, trial: optuna.Trial, point: Point) -> None:
-        """What is known already costs nothing to be told again, and moves the search elsewhere."""
+        """What is already known costs nothing to be told again, and moves the search elsewhere."""
         from optuna.trial import TrialState
 
         known = next((one for one in self.tried if one.point == point), None)

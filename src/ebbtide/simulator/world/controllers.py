@@ -41,7 +41,7 @@ class Controllers:
 
     def register(self, spec: WorkloadSpec, budgets: Sequence[BudgetSpec], wanted: int) -> Workload:
         """A workload that has been there for long: the caller that registers it makes its pods. Where its
-        demand changes by itself, that goes on from now."""
+        demand changes by itself, that continues from now."""
         self.budget_specs.extend(budgets)
         workload = self._pods.book.workloads[spec.key] = Workload(spec, wanted)
         self._pods.members[spec.key] = {}
@@ -108,7 +108,7 @@ class Controllers:
         demand, since = workload.spec.demand, self._timeline.now - self.began_at
         upcoming = demand.next_change(since)
         # A fraction of a second added to the time of day is rounded: a change whose moment has come by the
-        # clock may still lie ahead by the difference. Without this it would be planned for now for ever.
+        # clock may still lie ahead by the difference. Without this it would be planned for now forever.
         while upcoming is not None and self.began_at + upcoming <= self._timeline.now:
             since, upcoming = upcoming, demand.next_change(upcoming)
         wanted = demand.wanted_at(since)

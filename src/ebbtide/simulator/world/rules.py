@@ -1,4 +1,4 @@
-"""How the simulated cloud and cluster behave: times, chances and ill manners. Plain, frozen values."""
+"""How the simulated cloud and cluster behave: times, chances and failures. Plain, frozen values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A world as JSON, and back. What is loaded goes on exactly as what was saved would have.
+"""A world as JSON, and back. What is loaded continues exactly as what was saved would have.
 
 save(world, Path("world.json"))
 world = load(Path("world.json"))

@@ -57,7 +57,7 @@ class SimWorkloads:
         return self._seen(seen.ref)
 
     def wait_ready(self, ref: WorkloadRef, until: float) -> Workload:
-        """Time goes on from event to event, so it ends the moment the last pod is ready."""
+        """Time continues from event to event, so it ends the moment the last pod is ready."""
         while True:
             seen = self.read(ref)
             events = self._world.timeline.events

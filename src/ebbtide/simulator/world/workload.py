@@ -7,7 +7,7 @@ A recording is a CSV file with a header line:
     3600,25,web
 
 `seconds` counts from the start of the simulation and must not go back within a workload; `replicas`
-holds until the next line; `workload` may be left out and then means every workload that is recorded.
+holds until the next line. If `workload` is left out, the line is for the workload `web`.
 """
 
 from __future__ import annotations

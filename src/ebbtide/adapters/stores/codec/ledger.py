@@ -29,15 +29,15 @@ def day_key(day: LedgerDay) -> Key:
 
 
 def checked_days(policy_id: str, days: Iterable[LedgerDay]) -> list[LedgerDay]:
-    """In order, one for each row; `ValueError` for what is no day of this policy."""
+    """In order, one for each row; `ValueError` for what is not a day of this policy."""
     rows: dict[Key, LedgerDay] = {}
     for day in days:
         if day.policy_id != policy_id:
             raise ValueError(f"a day of {day.policy_id} cannot be written with {policy_id}")
         if not is_policy_id(policy_id):
-            raise ValueError(f"{policy_id!r} is no id of a policy")
+            raise ValueError(f"{policy_id!r} is not an id of a policy")
         if not all(getattr(day, name).is_finite() for name in _MONEY):
-            raise ValueError(f"{day} has a price that is no number")
+            raise ValueError(f"{day} has a price that is not a number")
         _check_date(day.date)
         key = day_key(day)
         rows[key] = added(rows[key], day) if key in rows else day
@@ -93,4 +93,4 @@ def _in_cents(price_seconds: Decimal, seconds: int) -> int:
 
 def _check_date(text: str) -> None:
     if date.fromisoformat(text).isoformat() != text:
-        raise ValueError(f"{text!r} is no date such as 2026-01-30")
+        raise ValueError(f"{text!r} is not a date such as 2026-01-30")

@@ -221,7 +221,7 @@ def _decimal(text: Any) -> Decimal:
     try:
         return Decimal(str(text))
     except InvalidOperation as error:
-        raise ValueError(f"{text!r} is no amount") from error
+        raise ValueError(f"{text!r} is not an amount") from error
 
 
 def _slots(item: Mapping[str, Any]) -> tuple[Slot, ...]:

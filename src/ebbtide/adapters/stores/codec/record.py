@@ -6,7 +6,7 @@ refused. `scalingInProgress` is written from the operations, and where it says o
 
 Format 1 holds one operation; format 2 is written only while there is more to say than that (both lanes
 open, or a removal set aside), format 3 only while a node is replaced (a removal that waits for a launch), so
-a version that knows only format 1 can go on as soon as there is neither.
+a version that knows only format 1 can continue as soon as there is neither.
 """
 
 from __future__ import annotations
@@ -164,13 +164,13 @@ def from_item(item: Mapping[str, Any], cluster: str) -> Record:
 
 
 def _contradictions(item: Mapping[str, Any], record: Record) -> Iterator[str]:
-    """What another tool, or a person, left half written. Neither may stop all scaling for ever."""
+    """What another tool, or a person, left half written. Neither may stop all scaling forever."""
     said = item.get("scalingInProgress", False)
     if said != record.scaling_in_progress:
         holds = "it holds an operation" if record.scaling_in_progress else "it holds no operation"
         yield (
             f"the record of cluster {record.cluster!r} says scalingInProgress={said} although {holds}: the "
-            "attribute is set to match, and scaling goes on"
+            "attribute is set to match, and scaling continues"
         )
     if record.lock_owner and not record.lock_until:
         yield (
@@ -182,7 +182,7 @@ def _contradictions(item: Mapping[str, Any], record: Record) -> Iterator[str]:
 def _read(item: Mapping[str, Any], cluster: str) -> Record:
     aside = item.get("setAside")
     if aside is not None and not isinstance(aside, Mapping):
-        raise ValueError("setAside is no operation")
+        raise ValueError("setAside is not an operation")
     launching, removing = launching_from_item(item), removing_from_item(item)
     runs, removal_runs = int(item.get("uncleanRuns", 0)), int(item.get("uncleanRemovalRuns", 0))
     if launching is None and removing is not None:

@@ -1,8 +1,8 @@
 """The update expressions of the record and of its leases, each with the condition it stands or falls by.
 
 The specification's conditions are here: a lock is taken when nobody has it or `lockUntilEpoch < now` (one
-without an end, which another tool left, has run out: it would be held for ever); an operation begins only
-when `scalingInProgress` is not true, or next to one of the other lane, and goes on only under its own
+without an end, which another tool left, has run out: it would be held forever); an operation begins only
+when `scalingInProgress` is not true, or next to one of the other lane, and continues only under its own
 action id. Ours come on top: `rev` for every write, owner and token of the lease for every guarded one.
 """
 

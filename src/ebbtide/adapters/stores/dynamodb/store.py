@@ -219,7 +219,7 @@ class DynamoStore:
             return
 
     def _keep(self, lease: Lease, held: Held, now: int) -> Lease:
-        """Go on with a lease that could not be taken, if that is because it is ours, or take one over that
+        """Continue with a lease that could not be taken, if that is because it is ours, or take one over that
         was outwaited."""
         kept = replace(lease, token=held.token)
         change = keep_lease(kept, self._expires(kept))

@@ -35,7 +35,7 @@ class Tables:
     region: str = ""
     endpoint: str = ""
     retention_days: int = 90
-    """How long a log entry lives; 0 is for ever."""
+    """How long a log entry lives; 0 is forever."""
 
     def expires(self, now: int) -> int:
         """When an entry of now expires; 0 is never."""

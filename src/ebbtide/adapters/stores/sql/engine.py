@@ -1,7 +1,7 @@
 """Opens the database of a store URL: the connection settings on which the store's promises rest.
 
 SQLite: full sync, WAL where the file system allows it, and a refusal to start where two processes could
-write at once. PostgreSQL: time limits, so a frozen runner cannot hold a row for ever.
+write at once. PostgreSQL: time limits, so a frozen runner cannot hold a row forever.
 Connections are in autocommit; a caller that needs a transaction issues BEGIN.
 """
 

@@ -16,7 +16,7 @@ _SQLITE_UNUSABLE = {
     "SQLITE_CANTOPEN": "it cannot be opened: create its folder and give this user the right to write there",
     "SQLITE_PERM": "access is denied: give this user the right to read and write it",
     "SQLITE_AUTH": "access is denied: give this user the right to read and write it",
-    "SQLITE_NOTADB": "it is no SQLite file: it was left as it is; name another file, or move this one away",
+    "SQLITE_NOTADB": "it is not a SQLite file, and was left as it is; name another file, or move it away",
     "SQLITE_CORRUPT": "it is corrupt: it was left as it is; restore it from a backup, or move it away",
 }
 

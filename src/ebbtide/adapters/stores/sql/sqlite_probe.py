@@ -110,7 +110,7 @@ def prefer_wal(path: Path) -> None:
 
 
 def _refuse_without_locks(folder: Path) -> None:
-    """Tried on a file of its own next to the real one, so nobody at work there has to wait."""
+    """Tried on a file of its own next to the real one, so no running process has to wait."""
     device = folder.stat().st_dev
     if device in _devices_seen_to_lock:
         return
@@ -165,8 +165,8 @@ def _unusable(path: Path, error: sqlite3.DatabaseError) -> EbbtideError:
         return Retryable(f"{path} stays locked by another process: try again, or end that process")
     if name.startswith("SQLITE_NOTADB"):
         return StoreUnusable(
-            f"{path} is no SQLite file, or its head is damaged: it was left as it is; name another file in "
-            "store.url, or restore it from a backup"
+            f"{path} is not a SQLite file, or its head is damaged: it was left as it is; name another "
+            "file in store.url, or restore it from a backup"
         )
     if name.startswith("SQLITE_FULL"):
         return StoreUnusable(f"the disk of {path} is full: free some space and try again")

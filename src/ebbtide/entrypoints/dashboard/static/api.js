@@ -28,7 +28,7 @@ export class Refused extends Error {
   }
 }
 
-// A connection that is dead without an end would keep the page at old values for ever, under a green "live".
+// A connection that is dead without an end would keep the page at old values forever, under a green "live".
 const ANSWER_MS = 30000;
 const SILENCE_MS = 40000;
 

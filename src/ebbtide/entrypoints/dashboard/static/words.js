@@ -85,7 +85,7 @@ export function share(value) {
   return value === null || value === undefined ? "unknown" : `${Math.round(value * 100)}%`;
 }
 
-// As a sentence goes on in the middle of another one.
+// As a sentence continues in the middle of another one.
 export function lower(text) {
   return text.startsWith("Ebbtide") ? text : text[0].toLowerCase() + text.slice(1);
 }
