@@ -186,8 +186,8 @@ class Draining(Section):
     )
     node_rest_sec: int = seconds(
         DEFAULTS.node_rest_seconds,
-        "A node that could not be drained is skipped for this long. Each further failure in a row doubles it, "
-        "up to 24 times.",
+        "A node that could not be drained is skipped for this long. Each further failure in a row doubles "
+        "it, up to 24 times.",
     )
     movable_system_workloads: tuple[str, ...] = Field(
         DEFAULTS.movable_system_workloads,
