@@ -40,7 +40,6 @@ SENTENCE_IS_THE_SUBJECT = {
     "unit/engine/test_single_run.py": "the report of a run that looked several times",
     "unit/engine/test_tick.py": "the sentence that a tick ends in",
     "unit/operations/test_part_sentences.py": "what is said of launches and removals",
-    "unit/rows/test_row_30_game_servers.py": "a refusal names the rule",
     "unit/scaling/test_ahead.py": "why something was woken ahead of use",
     "unit/scaling/test_applying.py": "what is said of a policy that was applied",
     "unit/scaling/test_declaring.py": "what is reported on a Kubernetes object",
@@ -53,8 +52,9 @@ SENTENCE_IS_THE_SUBJECT = {
     "unit/scaling/test_step_sentences.py": "what steps of a policy say",
     "unit/test_check_sentences.py": "what checks and decisions say",
     "unit/test_drain.py": "a refusal names the pod and the setting that would allow it",
+    "unit/test_fit_sentences.py": "what is said of a pod that does not fit",
     "unit/test_narrate.py": "what facts say",
-    "unit/test_pending_pod.py": "why a pod is pending, as people read it",
+    "unit/test_pending_pod.py": "why a pod is pending, as people read it, in one test",
 }
 """Tests that may read sentences, and what they look at. All others ask for the data."""
 REASONS = {"reason", "why", "abort_reason"}
@@ -71,7 +71,6 @@ REASON_IS_THE_SUBJECT = {
     "unit/operations/test_part_sentences.py": "what is said of launches and removals",
     "unit/operations/test_removals_end.py": "what the cloud said is kept for people",
     "unit/packing/test_pack.py": "why a pod is left out of a plan, as people read it",
-    "unit/rows/test_row_30_game_servers.py": "a refusal names the rule",
     "unit/test_adopting.py": "why a machine cannot be adopted, as people read it",
     "unit/test_check_sentences.py": "what checks and decisions say",
     "unit/test_consolidating.py": "a decision repeats the check that failed",

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 
+from ebbtide.model.scheduling import FitCause
 from ebbtide.model.workload import WorkloadRef
 
 
@@ -78,6 +79,8 @@ class NodeFirst:
     """When the node on its way was asked for."""
     why: str = ""
     """Why no node would take it."""
+    cause: FitCause = FitCause.UNKNOWN
+    """The same as one of a few values."""
 
 
 @dataclass(frozen=True, slots=True)

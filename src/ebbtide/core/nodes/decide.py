@@ -204,7 +204,8 @@ def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     plan = plan_launch(q.snapshot, record, settings, at_least)
     fits = "the pending pods fit on nodes that are there or on their way"
     launch = count_of(len(plan.offers), "node")
-    says = launch if plan.offers else next(iter(plan.hopeless), plan.stopped or fits)
+    stopped = next(iter(plan.hopeless), plan.stopped)
+    says = launch if plan.offers else stopped.says if stopped else fits
     yield Check("something to launch", bool(plan.offers), says, Values(len(plan.offers), 1))
     answer.slots = tuple(offer.slot(f"{q.operation_id}-{n}") for n, offer in enumerate(plan.offers))
     counts = Counter(f"{offer.node_type.name} in {offer.zone}" for offer in plan.offers)

@@ -37,7 +37,7 @@ def router(site: Site) -> APIRouter:
             memory_mib=found.requests.memory_mib,
             pending=answer.pending,
             says=answer.says,
-            against=[AgainstShape(reason=reason, nodes=nodes) for reason, nodes in answer.nodes],
+            against=[AgainstShape(reason=each.says, nodes=each.nodes) for each in answer.nodes],
         )
 
     return routes
