@@ -219,8 +219,9 @@ def _pressure(q: Question, short: str) -> tuple[Check, int]:
     cpu, name = q.snapshot.cpu.value, "pressure"
     waiting = q.snapshot.cluster.waiting_pods
     waited = q.now - record.pending_since if record.pending_since else 0
-    woken, needed = needed_by_wakes(q.snapshot, record, settings)
-    says, unadopted = [woken] if woken else [], ""
+    woken = needed_by_wakes(q.snapshot, record, settings)
+    needed = sum(count for _, count in woken.lack)
+    says, unadopted = [woken.says] if woken.says else [], ""
     says += [short] if short else []
     values = Values(cpu, settings.cpu_up)
     if waiting:
@@ -271,7 +272,7 @@ def _excuse(q: Question) -> str:
     """What skips the cooldown of a scale-up."""
     if q.snapshot.cluster.waiting_pods and not standing(q.snapshot, q.record):
         return "pods are pending and there is no worker"
-    return needed_by_wakes(q.snapshot, q.record, q.settings)[0]
+    return needed_by_wakes(q.snapshot, q.record, q.settings).says
 
 
 def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:

@@ -180,16 +180,30 @@ def _pool_for(pool: Pool, known: Mapping[str, tuple[Policy, IdleState]]) -> Pool
     return replace(pool, min_workers=max(pool.min_workers, min(least, most)), waking=waking)
 
 
-def needed_by_wakes(snapshot: Snapshot, record: Record, settings: Settings) -> tuple[str, int]:
-    """Why a launch does not wait, neither for `PENDING_UP_SEC` nor for the cooldown: the user who woke
-    something waits for it now. And how many nodes the pools that wake lack."""
+@dataclass(frozen=True, slots=True)
+class NeededByWakes:
+    """What is being woken and needs nodes: the user who woke it waits for it now."""
+
+    lack: tuple[tuple[str, int], ...] = ()
+    """How many nodes each pool lacks that is being woken."""
+    pod: str = ""
+    """The first pending pod of a workload that is being woken."""
+
+    @property
+    def says(self) -> str:
+        """Empty where nothing is needed."""
+        found = [f"pool {name} is being woken and lacks {count}" for name, count in self.lack]
+        found += [f"{self.pod} is being woken and needs a node"] if self.pod else []
+        return "; ".join(found)
+
+
+def needed_by_wakes(snapshot: Snapshot, record: Record, settings: Settings) -> NeededByWakes:
+    """Why a launch does not wait, neither for `PENDING_UP_SEC` nor for the cooldown."""
     lack = missing_by_pool(snapshot, record, [pool for pool in settings.pools if pool.waking])
-    says = [f"pool {name} is being woken and lacks {count}" for name, count in lack.items()]
-    if settings.waking:
-        woken = frozenset(settings.waking)
-        pods = [pod for pod in snapshot.cluster.waiting_pods if owner_of(pod) in woken]
-        says += [f"{pods[0].full_name} is being woken and needs a node"] if pods else []
-    return "; ".join(says), lack.total()
+    woken = frozenset(settings.waking)
+    pods = (pod for pod in snapshot.cluster.waiting_pods if owner_of(pod) in woken)
+    first = next(pods, None) if woken else None
+    return NeededByWakes(tuple(lack.items()), first.full_name if first else "")
 
 
 def ready_nodes(view: ClusterView, pool: str) -> int:

@@ -75,7 +75,7 @@ class PolicyMachine:
         return check_invariants(before, after)
 
     def write(self, before: IdleState, step: TargetStep) -> IdleState | None:
-        if step.state == before and not step.says and not step.stretches:
+        if step.state == before and not step.why and not step.stretches:
             return None
         self.state = self.context.save(self.policy, step, self.once)
         return self.state
