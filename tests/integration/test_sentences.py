@@ -78,6 +78,31 @@ REASON_IS_THE_SUBJECT = {
     "unit/test_underused.py": "a decision says what its nodes have in common",
 }
 """Tests that may compare such sentences, and why. All others ask for the cause."""
+WORDS = REASONS | {"detail", "problem", "message", "left_alone", "rule_held", "last_said"}
+"""What may hold a sentence. Code may ask whether there is one, and show it."""
+CUTS = {
+    "startswith",
+    "endswith",
+    "split",
+    "partition",
+    "rpartition",
+    "removeprefix",
+    "removesuffix",
+    "find",
+    "index",
+    "count",
+}
+WORDS_OF_OTHERS = {
+    "adapters/kube/access.py": "the error of a parser on one line",
+    "adapters/kube/dump.py": "how the JSON parser says that a file ends too early",
+    "adapters/kube/errors.py": "causes that the API server tells by its words, and how a connection broke",
+    "adapters/kube/writer.py": "causes that the API server tells by its words",
+    "adapters/prometheus/asking.py": "how a connection broke",
+    "adapters/stores/sql/errors.py": "causes that SQLite tells by its words alone",
+    "config/prices.py": "the error of a parser on one line",
+    "simulator/backtest/sweep.py": "the first sentence of what Ray says",
+}
+"""Code that reads what another program says, since nothing else tells it."""
 NO_SENTENCES = {"unit/kube/test_access.py"}
 """A server of tests answers what its `says` names."""
 
@@ -150,6 +175,46 @@ def is_wordy(node: ast.AST) -> bool:
     return False
 
 
+def word_readers(tree: ast.AST) -> Iterator[int]:
+    """Lines of the code that compare what may be a sentence with a literal, or cut it."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Compare():
+                sides = [node.left, *node.comparators]
+                if any(map(may_say, sides)) and any(map(is_text, sides)):
+                    yield node.lineno
+            case ast.Call(func=ast.Attribute(attr=name, value=value)) if name in CUTS and may_say(value):
+                yield node.lineno
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="re"))) if any(map(may_say, node.args)):
+                yield node.lineno
+
+
+def may_say(node: ast.AST) -> bool:
+    """An attribute that holds words, or an error as text."""
+    match node:
+        case ast.Attribute():
+            return node.attr in WORDS
+        case ast.Call(func=ast.Name(id="str"), args=[ast.Name(id=name)]):
+            return name in {"error", "cause", "origin"}
+        case ast.Tuple() | ast.List() | ast.Set():
+            return any(map(may_say, node.elts))
+    return False
+
+
+def is_text(node: ast.AST) -> bool:
+    """A text that is not empty: to ask whether there is a sentence reads none."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text != ""
+        case ast.JoinedStr():
+            return True
+        case ast.Name():
+            return node.id.isupper()
+        case ast.Tuple() | ast.List() | ast.Set():
+            return any(map(is_text, node.elts))
+    return False
+
+
 def id_readers(tree: ast.AST) -> Iterator[int]:
     """Lines that ask what an id of an operation begins or ends with."""
     for node in ast.walk(tree):
@@ -169,6 +234,36 @@ def test_no_module_reads_a_sentence_or_the_beginning_of_an_id() -> None:
     ]
     assert found == []
     assert list(readers(MODULES[STORIES])), "it need not be excused any more"
+
+
+def test_no_module_decides_by_words() -> None:
+    """What another program says may be all there is; what we say never is."""
+    found = {name for name, tree in MODULES.items() if list(word_readers(tree))}
+    assert found - {STORIES} == set(WORDS_OF_OTHERS)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "'may not go' in removal.reason",
+        "state.left_alone == 'the policy is paused'",
+        "outcome.detail.startswith('no capacity')",
+        "str(error).partition(' Next: ')",
+        "'no such table' in str(error)",
+        "re.search('quota', outcome.detail)",
+        "(a, reading.problem) == (1, 'it was not read')",
+        "SEVERAL_BUDGETS in status.message",
+    ],
+)
+def test_whoever_decided_by_words_would_be_found(code: str) -> None:
+    assert list(word_readers(ast.parse(code)))
+
+
+@pytest.mark.parametrize(
+    "code", ["outcome.detail == ''", "why = state.left_alone", "after.reason == before.reason", "str(error)"]
+)
+def test_asking_whether_there_are_words_reads_none(code: str) -> None:
+    assert not list(word_readers(ast.parse(code)))
 
 
 def test_tests_ask_for_data_unless_the_sentence_is_their_subject() -> None:
