@@ -17,7 +17,7 @@ from ebbtide.core.scale_to_zero import wake as waking
 from ebbtide.core.scale_to_zero.activity import ActivityLook, is_unreadable, may_not_fall, scaled_by_another
 from ebbtide.core.scale_to_zero.idle import IdleStep, Wanted
 from ebbtide.core.scale_to_zero.rules import Due, price_each, replicas_in, with_base
-from ebbtide.core.step import Step
+from ebbtide.core.step import Breach, Broken, Step
 from ebbtide.model.effect import OutcomeKind, Restore, SetReplicas, ToZero, WorkloadEffect, WorkloadOutcome
 from ebbtide.model.idle import (
     NO_WHY,
@@ -313,11 +313,23 @@ def _with_timers(step: IdleStep, observed: Observed, now: int) -> IdleStep:
     return replace(step, state=replace(step.state, timers=observed.timers, checked_at=now))
 
 
-def check_invariants(before: IdleState, after: IdleState) -> tuple[str, ...]:
-    broken: tuple[str, ...] = ()
+def check_invariants(before: IdleState, after: IdleState) -> tuple[Broken, ...]:
+    broken: tuple[Broken, ...] = ()
     if after.phase is not before.phase and after.phase not in ALLOWED[before.phase]:
-        broken += (f"policy {before.policy_id} went from {before.phase} to {after.phase}",)
+        broken += (
+            Broken(
+                Breach.STATE,
+                before.policy_id,
+                f"policy {before.policy_id} went from {before.phase} to {after.phase}",
+            ),
+        )
     # Crash table: wake-while-falling. A wake that was counted is never forgotten by a later write.
     if after.wake_count < before.wake_count:
-        broken += (f"policy {before.policy_id} forgot {before.wake_count - after.wake_count} wakes",)
+        broken += (
+            Broken(
+                Breach.TAKEN_BACK,
+                before.policy_id,
+                f"policy {before.policy_id} forgot {before.wake_count - after.wake_count} wakes",
+            ),
+        )
     return broken
