@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from ebbtide.model.check import Gate
 
 PACKAGE = Path(__file__).parents[2] / "src" / "ebbtide"
 MODULES = {
@@ -107,6 +110,36 @@ NO_SENTENCES = {"unit/kube/test_access.py"}
 """A server of tests answers what its `says` names."""
 
 
+AREAS = {
+    "contract": "what stores say when they refuse to open or to write",
+    "oracle": "nothing",
+    "simulation": "what the checker of the simulator calls a violation, and what a tick of a story says",
+    "stories": "what commands print, and errors in stories and recordings",
+    "unit": "errors in the configuration, what commands and pages show, and warnings",
+    "unit/consolidation": "nothing",
+    "unit/engine": "what a tick, a notice or a command says of itself",
+    "unit/operations": "how the answer to a spot notice ended",
+    "unit/rows": "how the answer to a spot notice ended",
+    "unit/scaling": "what is told to people and Kubernetes objects of policies",
+}
+"""Where rules, engine, stores and simulator are tested, and what sentences are still compared there."""
+MOST_SENTENCES = {
+    "contract": 30,
+    "oracle": 0,
+    "simulation": 46,
+    "stories": 40,
+    "unit": 125,
+    "unit/consolidation": 0,
+    "unit/engine": 19,
+    "unit/operations": 6,
+    "unit/rows": 6,
+    "unit/scaling": 10,
+}
+"""At most so many in each area, without the files above whose subject they are. Lower a number with each that
+goes: none may be raised. Tests of the command line, pages and API are not counted: there the text is the
+product."""
+
+
 def is_sentence(node: ast.AST) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "says"
 
@@ -173,6 +206,49 @@ def is_wordy(node: ast.AST) -> bool:
         case ast.Dict():
             return any(map(is_wordy, node.values))
     return False
+
+
+def exact_sentences(tree: ast.AST, names: frozenset[str] = frozenset()) -> Iterator[int]:
+    """Lines that compare a text of three words or more with what they got, by `==`, `!=`, `in` or `not in`.
+    The names of checks are stable, so comparing them compares no sentence."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and all(
+            isinstance(op, ast.Eq | ast.NotEq | ast.In | ast.NotIn) for op in node.ops
+        ):
+            texts = [text for side in (node.left, *node.comparators) for text in texts_in(side)]
+            if any(is_wordy(text) and getattr(text, "value", None) not in names for text in texts):
+                yield node.lineno
+
+
+def texts_in(node: ast.AST) -> Iterator[ast.AST]:
+    match node:
+        case ast.Constant() | ast.JoinedStr():
+            yield node
+        case ast.Tuple() | ast.List() | ast.Set():
+            for each in node.elts:
+                yield from texts_in(each)
+        case ast.Dict():
+            for each in node.values:
+                yield from texts_in(each)
+
+
+def names_of_checks() -> frozenset[str]:
+    """What is given to a check as its name."""
+    return frozenset(
+        text.value
+        for tree in MODULES.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Check"
+        for text in node.args[:1]
+        if isinstance(text, ast.Constant) and isinstance(text.value, str)
+    ) | set(Gate)
+
+
+def area_of(name: str) -> str:
+    folder, _, _ = name.rpartition("/")
+    parts = folder.split("/")
+    found = "/".join(parts[:2]) if parts[0] == "unit" else parts[0]
+    return found if found in AREAS or found.startswith("unit/") else parts[0]
 
 
 def word_readers(tree: ast.AST) -> Iterator[int]:
@@ -284,6 +360,32 @@ def test_tests_ask_for_the_cause_unless_its_words_are_their_subject() -> None:
     }
     assert found <= set(REASON_IS_THE_SUBJECT), "ask for the cause: `why`, `cause` or `abort_cause`"
     assert found == set(REASON_IS_THE_SUBJECT), "it need not be excused any more"
+
+
+def test_fewer_sentences_are_compared_where_rules_are_tested() -> None:
+    excused = set(SENTENCE_IS_THE_SUBJECT) | set(REASON_IS_THE_SUBJECT)
+    names, found = names_of_checks(), Counter[str]()
+    for path in TESTS.rglob("*.py"):
+        name = str(path.relative_to(TESTS))
+        if area_of(name) in AREAS and name not in excused:
+            found[area_of(name)] += len(list(exact_sentences(ast.parse(path.read_text("utf-8")), names)))
+    assert {area: count for area, count in found.items() if count > MOST_SENTENCES[area]} == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("said == 'the policy is paused'", 1),
+        ("f'pool {name} is paused' in said", 1),
+        ("found == [('a1', 'it was not there')]", 1),
+        ("check.name == 'no pod pending'", 0),
+        ("(check.name, check.passed) == ('a node can go', False)", 0),
+        ("found == ['small in']", 0),
+        ("why.cause is PolicyCause.PAUSED", 0),
+    ],
+)
+def test_an_exact_sentence_has_three_words_and_is_no_name_of_a_check(code: str, found: int) -> None:
+    assert len(list(exact_sentences(ast.parse(code), names_of_checks()))) == found
 
 
 @pytest.mark.parametrize(
