@@ -14,11 +14,13 @@ from typing import Any
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.errors import Conflict, NotFound
-from ebbtide.model.idle import IdleState, Phase
+from ebbtide.model.events import PolicyStep
+from ebbtide.model.idle import IdleState, Phase, PolicyCause
 from ebbtide.model.policy import Policy, Signal, SignalKind, Target, ZeroDefaults
 from ebbtide.model.resources import Resources
 from ebbtide.model.snapshot import Reading
 from ebbtide.model.workload import Workload, WorkloadKind, WorkloadRef
+from ebbtide.narrate import facts_in
 from ebbtide.ports import PolicyStore, Store
 from ebbtide.simulator.world.clock import VirtualClock
 from ebbtide.simulator.world.ports import SimNotifier
@@ -205,6 +207,11 @@ class PolicyHarness:
             if self.state.phase is Phase.ZERO:
                 return
         raise AssertionError(f"never went to zero: {self.state}")
+
+    def causes(self) -> list[PolicyCause | None]:
+        """Of all steps that were logged, oldest first."""
+        entries = reversed(self.store.read_log(limit=1000))
+        return [step.cause for step in facts_in(entries, PolicyStep)]
 
     def said(self) -> list[str]:
         return [entry.says for entry in reversed(self.store.read_log(limit=1000))]

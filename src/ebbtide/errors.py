@@ -35,7 +35,13 @@ UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class EbbtideError(Exception):
-    """Any error that Ebbtide raises on purpose. Its words never have a secret in them."""
+    """Any error that Ebbtide raises on purpose. Its words never have a secret in them. `step` is what to do
+    next, where the error knows it better than the caller; `message` is the rest."""
+
+    def __init__(self, says: str = "", step: str = "") -> None:
+        super().__init__(f"{says} Next: {step}." if step else says)
+        self.message = redact(says)
+        self.step = redact(step)
 
     def __str__(self) -> str:
         return redact(super().__str__())

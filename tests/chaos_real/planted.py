@@ -27,8 +27,11 @@ BUGS = (
         Mutant(
             "what is used again is not woken",
             "idle._asleep",
-            'IdleStep(state, Wanted.WAKE, says=f"activity while at zero: {why}")',
-            "IdleStep(state)",
+            """
+            why = replace(why, says=f"activity while at zero: {why.says}")
+            return IdleStep(state, Wanted.WAKE, why=why)
+            """,
+            "return IdleStep(state)",
         ),
         shows=f"{SLEEPER}, which is in use, is not up",
     ),

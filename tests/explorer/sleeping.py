@@ -103,7 +103,7 @@ def wrong_with_state(stage: Stage, before: IdleState, after: IdleState) -> Itera
         yield f"{before.wake_count - after.wake_count} wakes were forgotten"
     if before.phase is Phase.WAKING and after.phase in (Phase.FALLING, Phase.ZERO):
         yield f"a wake was passed over: {before.phase} became {after.phase}"
-    yield from check_invariants(before, after)
+    yield from (broken.says for broken in check_invariants(before, after))
     if after.phase is Phase.ZERO and any(replicas(stage).values()):
         yield f"it is said to be at zero and has {replicas(stage)}"
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from scripts.house import newcomer_lines, reading_path
 from scripts.state_diagrams import page
@@ -35,6 +38,42 @@ def test_every_row_is_named_at_a_guard_and_every_named_row_exists() -> None:
         for found in re.findall(r"# Crash table: ([a-z, -]+)\.", path.read_text("utf-8")):
             named.update(found.split(", "))
     assert named == {row.partition(")")[0].lstrip("(") for row in rows()}
+
+
+MACHINES = [
+    *(f"core/operations/{name}.py" for name in ("removals", "slots", "spot", "moves")),
+    *(f"core/scale_to_zero/{name}.py" for name in ("machine", "idle", "wake")),
+]
+
+
+def lines_after_names(source: str) -> Iterator[str]:
+    """The line of code that each name of a row stands at."""
+    lines = source.splitlines()
+    for number, line in enumerate(lines):
+        if "Crash table" in line and line.lstrip().startswith("#"):
+            yield next(each.strip() for each in lines[number + 1 :] if not each.lstrip().startswith("#"))
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_the_machines_name_rows_at_their_guards(name: str) -> None:
+    """At the condition, the call or the change that answers it, not at the end of a block."""
+    source = (SOURCE / name).read_text("utf-8")
+    assert "# Crash table: " in source
+    ends = ("else:", "return", "pass", "")
+    assert [line for line in lines_after_names(source) if line in ends] == []
+
+
+def test_no_name_of_a_row_is_written_in_another_way() -> None:
+    """It would be looked for by no test."""
+    wrong = [
+        f"{path.relative_to(SOURCE)}: {line.strip()}"
+        for path in SOURCE.rglob("*.py")
+        for line in path.read_text("utf-8").splitlines()
+        if re.search(r"crash.table", line, re.IGNORECASE)
+        and line.lstrip().startswith("#")
+        and not re.match(r"\s*# Crash table: [a-z]+(-[a-z]+)*(, [a-z]+(-[a-z]+)*)*\.", line)
+    ]
+    assert wrong == []
 
 
 def test_every_file_in_the_map_exists() -> None:

@@ -201,9 +201,10 @@ def test_types_without_a_price_and_old_prices_are_wrong(tmp_path: Path) -> None:
 
 def test_a_finding_names_one_next_step() -> None:
     """That of the error where it has one: it is more exact than ours."""
-    error = Final("listing: refused (unauthorized). Next: check HCLOUD_TOKEN.")
+    error = Final("listing: refused (unauthorized).", step="check HCLOUD_TOKEN")
     found = refused("the cloud does not answer", error, "check the access to hetzner")
     assert found.fix == "check HCLOUD_TOKEN"
+    assert str(error) == "listing: refused (unauthorized). Next: check HCLOUD_TOKEN."
     assert sentences(found) == (
         "the cloud does not answer: listing: refused (unauthorized). Next: check HCLOUD_TOKEN"
     )

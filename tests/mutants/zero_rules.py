@@ -25,14 +25,14 @@ OF_ZERO_RULES = (
     Mutant(
         "a policy without signals goes to sleep",
         "not_watched",
-        '"" if policy.signals else "it has no signals, so idleness is not watched"',
-        '""',
+        "not policy.signals",
+        "False",
         (UNITS,),
     ),
     Mutant(
         "a schedule to zero needs another switch",
         "_no_reason_to_sleep",
-        '"" if policy.enabled and _by_schedule(policy, state) else not_watched(policy)',
+        "NO_WHY if policy.enabled and _by_schedule(policy, state) else not_watched(policy)",
         "not_watched(policy)",
         (UNITS,),
     ),

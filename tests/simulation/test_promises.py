@@ -573,7 +573,7 @@ def _asleep() -> Stage:
 @breaks(INVARIANTS, "went from TERMINATING to READY")
 def a_machine_of_states_takes_a_step_that_is_not_allowed() -> list[str]:
     slot = Slot("k", "general", "a", "cpx32", state=SlotState.TERMINATING)
-    return list(check_invariants(slot, replace(slot, state=SlotState.READY)))
+    return [broken.says for broken in check_invariants(slot, replace(slot, state=SlotState.READY))]
 
 
 def _left_at_the_end() -> Iterator[Scene]:

@@ -120,9 +120,7 @@ def test_local_storage_keeps_a_pod_unless_its_owner_or_the_setting_says_otherwis
 def test_a_pod_that_is_not_understood_is_unmovable_with_that_reason() -> None:
     pod = make_pod(scheduling=Scheduling(unsupported=("pod affinity",)))
     assert judged(pod) == blocked(DrainReason.UNSUPPORTED)
-    assert judge(pod, FREE, make_settings(), {}).says == (
-        "default/web-1 has pod affinity, which Ebbtide does not understand"
-    )
+    assert judge(pod, FREE, make_settings(), {}).about == "pod affinity"
 
 
 def test_a_pod_that_is_terminating_is_waited_for() -> None:
@@ -146,7 +144,7 @@ def test_a_disruption_budget_is_shared_by_all_that_is_drained_at_the_same_time()
 def test_a_used_up_budget_is_waited_for_and_named() -> None:
     (judgement, *_) = under(make_budget(0, name="web-pdb", app="web"))
     assert judgement.reason is DrainReason.BUDGET_USED_UP
-    assert judgement.says == "default/web-0 must wait: budget web-pdb allows no disruption now"
+    assert (judgement.pod.name, judgement.about) == ("web-0", "web-pdb")
 
 
 def test_a_budget_that_is_only_asked_is_not_spent() -> None:
@@ -162,7 +160,7 @@ def test_a_budget_covers_matching_pods_of_its_own_namespace_alone() -> None:
 def test_a_pod_under_several_budgets_is_not_evicted_because_the_api_would_refuse() -> None:
     (judgement, *_) = under(make_budget(5, "b", app="web"), make_budget(5, "a", app="web"))
     assert judgement.reason is DrainReason.SEVERAL_BUDGETS
-    assert judgement.says == "default/web-0 is covered by several budgets (a and b)"
+    assert (judgement.pod.name, judgement.about) == ("web-0", "a and b")
 
 
 def test_a_node_is_drained_when_only_what_is_passed_over_is_left() -> None:

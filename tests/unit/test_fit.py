@@ -14,6 +14,8 @@ from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.resources import Resources
 from ebbtide.model.scheduling import (
+    FitCause,
+    Misfit,
     Operator,
     Requirement,
     Scheduling,
@@ -27,45 +29,47 @@ from tests.builders import make_node, make_pod, make_pool, make_snapshot, make_t
 GPU = "nvidia.com/gpu"
 
 
-def why_not(pod: Pod, node: Node, *there: Pod) -> str:
+def why_not(pod: Pod, node: Node, *there: Pod) -> Misfit | None:
     room = room_of(node, there)
     return Placement([room]).why_not(pod, room)
 
 
-def refusal(node: Node, **wishes: Any) -> str:
+def refusal(node: Node, **wishes: Any) -> Misfit | None:
     return refused_by_node(Scheduling(**wishes), room_of(node, ()))
 
 
 def test_a_pod_fits_where_exactly_enough_is_free() -> None:
-    assert why_not(make_pod(cpu_milli=1500), make_node(), make_pod("other", cpu_milli=2500)) == ""
+    assert why_not(make_pod(cpu_milli=1500), make_node(), make_pod("other", cpu_milli=2500)) is None
 
 
 def test_a_pod_that_asks_for_more_cpu_than_is_free_is_told_both_figures() -> None:
     reason = why_not(make_pod(cpu_milli=1501), make_node(), make_pod("other", cpu_milli=2500))
-    assert reason == "needs 1501m CPU, 1500m free"
+    assert reason == Misfit(FitCause.CPU, 1501, 1500)
 
 
 def test_a_pod_that_asks_for_more_memory_than_is_free_is_told_both_figures() -> None:
-    assert why_not(make_pod(memory_mib=9000), make_node()) == "needs 9000 MiB memory, 8192 MiB free"
+    assert why_not(make_pod(memory_mib=9000), make_node()) == Misfit(FitCause.MEMORY, 9000, 8192)
 
 
 def test_a_node_with_all_its_pods_takes_no_more_however_small() -> None:
-    assert why_not(make_pod(), make_node(max_pods=1), make_pod("other")) == "has no pod slot left"
+    assert why_not(make_pod(), make_node(max_pods=1), make_pod("other")) == Misfit(FitCause.SLOTS, 1)
 
 
 def test_an_extended_resource_must_be_offered_by_the_node() -> None:
     asks = make_pod(requests=Resources(100, 100, ((GPU, 1),)))
     one_gpu = make_node(allocatable=Resources(4000, 8192, ((GPU, 1),)))
-    assert why_not(asks, one_gpu) == ""
-    assert why_not(asks, make_node()) == f"needs 1 {GPU}, 0 free"
-    assert why_not(asks, one_gpu, asks) == f"needs 1 {GPU}, 0 free"
-    assert why_not(asks, make_node(), asks) == f"needs 1 {GPU}, 0 free", "an overdraft is not a free figure"
+    assert why_not(asks, one_gpu) is None
+    assert why_not(asks, make_node()) == Misfit(FitCause.EXTENDED, 1, 0, GPU)
+    assert why_not(asks, one_gpu, asks) == Misfit(FitCause.EXTENDED, 1, 0, GPU)
+    assert why_not(asks, make_node(), asks) == Misfit(FitCause.EXTENDED, 1, 0, GPU), (
+        "an overdraft is not a free amount"
+    )
 
 
 def test_a_pod_that_asks_for_nothing_fits_on_a_node_that_is_overdrawn() -> None:
     hog = make_pod("hog", cpu_milli=5000, memory_mib=9000)
-    assert why_not(make_pod(cpu_milli=0, memory_mib=0), make_node(), hog) == ""
-    assert why_not(make_pod(cpu_milli=1), make_node(), hog) == "needs 1m CPU, 0m free"
+    assert why_not(make_pod(cpu_milli=0, memory_mib=0), make_node(), hog) is None
+    assert why_not(make_pod(cpu_milli=1), make_node(), hog) == Misfit(FitCause.CPU, 1, 0)
 
 
 @settings(deadline=None)
@@ -94,18 +98,18 @@ def test_placing_never_overfills_a_room(
 @pytest.mark.parametrize("effect", [TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE])
 def test_a_taint_that_is_not_tolerated_keeps_a_pod_away(effect: TaintEffect) -> None:
     tainted = make_node(taints=(Taint("gpu", effect, "yes"),))
-    assert refusal(tainted) == "does not tolerate taint gpu"
-    assert refusal(tainted, tolerations=(Toleration("gpu", value="yes"),)) == ""
+    assert refusal(tainted) == Misfit(FitCause.TAINT, about="gpu")
+    assert refusal(tainted, tolerations=(Toleration("gpu", value="yes"),)) is None
 
 
 def test_a_preference_not_to_schedule_forbids_nothing() -> None:
-    assert refusal(make_node(taints=(Taint("gpu", TaintEffect.PREFER_NO_SCHEDULE),))) == ""
+    assert refusal(make_node(taints=(Taint("gpu", TaintEffect.PREFER_NO_SCHEDULE),))) is None
 
 
 def test_every_taint_needs_a_toleration_of_its_own() -> None:
     taints = (Taint("gpu", TaintEffect.NO_SCHEDULE), Taint("spot", TaintEffect.NO_SCHEDULE))
-    assert refusal(make_node(taints=taints), tolerations=(Toleration("gpu", exists=True),)) == (
-        "does not tolerate taint spot"
+    assert refusal(make_node(taints=taints), tolerations=(Toleration("gpu", exists=True),)) == Misfit(
+        FitCause.TAINT, about="spot"
     )
 
 
@@ -130,9 +134,11 @@ def test_a_toleration_matches_by_effect_key_and_value_as_in_kubernetes(
 
 def test_a_node_selector_needs_every_label_with_its_value() -> None:
     ssd = make_node(labels=(("disk", "ssd"),))
-    assert refusal(ssd, node_selector=(("disk", "ssd"),)) == ""
-    assert refusal(ssd, node_selector=(("disk", "hdd"),)) == "asks for a node with disk=hdd"
-    assert refusal(ssd, node_selector=(("disk", "ssd"), ("gpu", "yes"))) == "asks for a node with gpu=yes"
+    assert refusal(ssd, node_selector=(("disk", "ssd"),)) is None
+    assert refusal(ssd, node_selector=(("disk", "hdd"),)) == Misfit(FitCause.NODE_SELECTOR, about="disk=hdd")
+    assert refusal(ssd, node_selector=(("disk", "ssd"), ("gpu", "yes"))) == Misfit(
+        FitCause.NODE_SELECTOR, about="gpu=yes"
+    )
 
 
 def test_one_term_of_the_node_affinity_must_hold_whole() -> None:
@@ -140,30 +146,30 @@ def test_one_term_of_the_node_affinity_must_hold_whole() -> None:
     ssd = Requirement("disk", Operator.EXISTS)
     hdd_free = Requirement("disk", Operator.NOT_IN, ("hdd",))
     node = make_node(zone="a")
-    assert refusal(node, node_affinity=((in_a, hdd_free),)) == "", "NotIn holds for a missing label"
-    assert refusal(node, node_affinity=((in_a, ssd),)) == "its node affinity does not match"
-    assert refusal(node, node_affinity=((in_a, ssd), (hdd_free,))) == ""
+    assert refusal(node, node_affinity=((in_a, hdd_free),)) is None, "NotIn holds for a missing label"
+    assert refusal(node, node_affinity=((in_a, ssd),)) == Misfit(FitCause.NODE_AFFINITY)
+    assert refusal(node, node_affinity=((in_a, ssd), (hdd_free,))) is None
 
 
 def test_an_empty_term_of_the_node_affinity_matches_no_node() -> None:
-    assert refusal(make_node(), node_affinity=((),)) == "its node affinity does not match"
+    assert refusal(make_node(), node_affinity=((),)) == Misfit(FitCause.NODE_AFFINITY)
 
 
 def test_a_pod_stays_in_the_zones_of_its_volumes() -> None:
-    assert refusal(make_node(zone="a"), volume_zones=("a", "b")) == ""
-    assert refusal(make_node(zone="c"), volume_zones=("a", "b")) == "has a volume in a, b"
+    assert refusal(make_node(zone="a"), volume_zones=("a", "b")) is None
+    assert refusal(make_node(zone="c"), volume_zones=("a", "b")) == Misfit(FitCause.VOLUME_ZONE, about="a, b")
 
 
 def test_what_is_not_understood_fits_nowhere_with_that_reason() -> None:
-    assert refusal(make_node(), unsupported=("minDomains",)) == (
-        "has minDomains, which Ebbtide does not understand"
+    assert refusal(make_node(), unsupported=("minDomains",)) == Misfit(
+        FitCause.UNSUPPORTED, about="minDomains"
     )
 
 
 def test_a_node_without_a_zone_has_no_zone_label() -> None:
     exists = Requirement("topology.kubernetes.io/zone", Operator.EXISTS)
-    assert refusal(make_node(zone=""), node_affinity=((exists,),)) != ""
-    assert refusal(make_node(zone="a"), node_affinity=((exists,),)) == ""
+    assert refusal(make_node(zone=""), node_affinity=((exists,),)) == Misfit(FitCause.NODE_AFFINITY)
+    assert refusal(make_node(zone="a"), node_affinity=((exists,),)) is None
 
 
 def test_a_node_that_would_be_launched_has_what_its_pool_and_type_promise() -> None:
@@ -173,7 +179,7 @@ def test_a_node_that_would_be_launched_has_what_its_pool_and_type_promise() -> N
     assert (room.cpu_milli, room.memory_mib, room.slots, room.zone) == (2000, 8192, 7, "b")
     assert room.taints == (taint,)
     asked = (("tier", "web"), ("topology.kubernetes.io/zone", "b"), ("kubernetes.io/os", "linux"))
-    assert refused_by_node(Scheduling(asked, tolerations=(Toleration("gpu", exists=True),)), room) == ""
+    assert refused_by_node(Scheduling(asked, tolerations=(Toleration("gpu", exists=True),)), room) is None
 
 
 def test_only_ready_nodes_that_are_not_cordoned_take_pods() -> None:

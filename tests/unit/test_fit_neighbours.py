@@ -7,7 +7,7 @@ from typing import Any
 from ebbtide.core.nodes.fit import Placement
 from ebbtide.core.nodes.room import room_of
 from ebbtide.model.pod import Pod
-from ebbtide.model.scheduling import AntiAffinity, Scheduling, Spread
+from ebbtide.model.scheduling import AntiAffinity, FitCause, Misfit, Scheduling, Spread
 from tests.builders import make_node, make_pod, make_selector
 
 ZONE = "topology.kubernetes.io/zone"
@@ -29,13 +29,13 @@ def spread(topology_key: str, max_skew: int = 1, **wishes: Any) -> Pod:
     return web(scheduling=Scheduling(spread=(constraint,), **wishes))
 
 
-def verdicts(pod: Pod, **there: tuple[Pod, ...]) -> dict[str, str]:
+def verdicts(pod: Pod, **there: tuple[Pod, ...]) -> dict[str, Misfit | None]:
     placement = Placement(room_of(make_node(name), pods) for name, pods in there.items())
     return {name: placement.why_not(pod, room) for name, room in placement.rooms.items()}
 
 
 def fits(pod: Pod, **there: tuple[Pod, ...]) -> list[str]:
-    return [name for name, reason in verdicts(pod, **there).items() if not reason]
+    return [name for name, why in verdicts(pod, **there).items() if why is None]
 
 
 def test_anti_affinity_by_host_keeps_two_replicas_off_one_node() -> None:
@@ -44,13 +44,13 @@ def test_anti_affinity_by_host_keeps_two_replicas_off_one_node() -> None:
 
 def test_anti_affinity_by_zone_keeps_two_replicas_out_of_one_zone() -> None:
     found = verdicts(lonely(ZONE), a1=(web("w1"),), a2=(), b1=())
-    assert found["a2"] == f"anti-affinity keeps it away from a pod in the same {ZONE}"
-    assert found["b1"] == ""
+    assert found["a2"] == Misfit(FitCause.ANTI_AFFINITY, about=ZONE)
+    assert found["b1"] is None
 
 
 def test_anti_affinity_is_symmetric_a_pod_without_any_is_kept_away_too() -> None:
     found = verdicts(web(), a1=(lonely(HOST, "guard"),), a2=())
-    assert found == {"a1": f"the anti-affinity of a pod in the same {HOST} keeps it away", "a2": ""}
+    assert found == {"a1": Misfit(FitCause.ANTI_AFFINITY_OF_OTHERS, about=HOST), "a2": None}
 
 
 def test_anti_affinity_of_others_is_about_pods_that_match() -> None:
@@ -76,7 +76,7 @@ def test_a_pod_just_placed_keeps_others_away_as_well() -> None:
 
 def test_a_spread_constraint_counts_the_pod_itself_against_the_emptiest_domain() -> None:
     found = verdicts(spread(ZONE), a1=(web("w1"),), b1=())
-    assert found == {"a1": "would be 2 in a, the least is 0, skew at most 1", "b1": ""}
+    assert found == {"a1": Misfit(FitCause.SPREAD, 2, 1, "a", least=0), "b1": None}
 
 
 def test_a_wider_skew_allows_more() -> None:
@@ -98,7 +98,7 @@ def test_a_pod_that_its_own_constraint_does_not_select_is_not_counted() -> None:
 
 
 def test_a_node_without_the_topology_label_takes_no_pod_that_is_to_be_spread() -> None:
-    assert verdicts(spread("rack"), a1=()) == {"a1": "the node has no label rack to spread over"}
+    assert verdicts(spread("rack"), a1=()) == {"a1": Misfit(FitCause.NO_LABEL_FOR_SPREAD, about="rack")}
 
 
 def test_nodes_that_the_pod_does_not_ask_for_make_no_domain() -> None:
@@ -106,4 +106,6 @@ def test_nodes_that_the_pod_does_not_ask_for_make_no_domain() -> None:
     ssd = make_node("a1", labels=(("disk", "ssd"),))
     rooms = [room_of(ssd, [web("w1")]), room_of(make_node("b1"), ())]
     pod = spread(ZONE, node_selector=(("disk", "ssd"),))
-    assert Placement(rooms).why_not(pod, rooms[0]) == "", "b1 could never take it, so b is not an empty zone"
+    assert Placement(rooms).why_not(pod, rooms[0]) is None, (
+        "b1 could never take it, so b is not an empty zone"
+    )

@@ -33,7 +33,7 @@ from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.pool import PoolLimits
 from ebbtide.model.record import Emptied, Record
 from ebbtide.model.schedule import CronWindow
-from ebbtide.model.scheduling import Scheduling, Taint, TaintEffect
+from ebbtide.model.scheduling import Scheduling, Stop, StopCause, Taint, TaintEffect
 from ebbtide.model.settings import JudgedBy, Settings
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
@@ -192,14 +192,14 @@ def test_pending_pods_come_first_and_headroom_uses_what_they_leave() -> None:
     assert plan.spare == (0, 1)
     assert plan.hopeless == ()
     last = plan_launch(snapshot, make_record(), replace(settings, max_workers=2), 0)
-    assert (last.pods, last.spare, last.stopped) == ((("uid-new",),), (0,), "")
+    assert (last.pods, last.spare, last.stopped) == ((("uid-new",),), (0,), None)
 
 
 def test_a_pod_that_fits_nowhere_does_not_hold_up_headroom_nor_is_headroom_called_hopeless() -> None:
     hopeless = waiting("huge", 99_000)
     plan = plan_launch(make_snapshot((), [hopeless]), make_record(), settings_with(), 0)
     assert plan.spare == (1, 1)
-    assert [line.partition(" ")[0] for line in plan.hopeless] == ["default/huge"]
+    assert [each.pod for each in plan.hopeless] == ["default/huge"]
     elsewhere = settings_with(replace(TWO, zones=("b",)))
     nothing = plan_launch(make_snapshot((), []), make_record(), elsewhere, 0)
     assert (nothing.offers, nothing.hopeless) == ((), ())
@@ -209,7 +209,7 @@ def test_headroom_larger_than_a_pool_may_grow_says_so() -> None:
     pools = (make_pool(zones=("a",), max_workers=1),)
     snapshot = make_snapshot(make_nodes("a1"), [])
     plan = plan_launch(snapshot, make_record(), settings_with(pools=pools), 0)
-    assert (plan.offers, plan.stopped) == ((), "every pool is at its maximum or its limits")
+    assert (plan.offers, plan.stopped) == ((), Stop(StopCause.AT_LIMITS))
     verdict = decided(snapshot, settings_with(max_workers=1)).verdicts[1]
     assert values_of(verdict.failed) == ("below maximum", False, 1, 1, "")
 

@@ -40,7 +40,7 @@ from ebbtide.model.events import (
     Transition,
     TriedSettings,
 )
-from ebbtide.model.idle import Phase, Rate, WakeReason
+from ebbtide.model.idle import Phase, PolicyCause, Rate, WakeReason
 from ebbtide.model.ledger import Stretch
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import RemovalState, SpotEnd, SpotKind
@@ -239,6 +239,18 @@ def test_what_is_not_known_is_not_in_the_data() -> None:
     assert step.data == {"policy": "web", "phase": "zero", "detail": "is at zero"}
     assert step.kind is LogKind.IDLE
     assert entry_of("e-1", NOW, PolicyStep("web", Phase.ZERO), kind=LogKind.RULE).kind is LogKind.RULE
+
+
+def test_the_cause_of_a_step_is_read_also_where_another_version_logged_it() -> None:
+    step = PolicyStep("web", Phase.IDLE, "left up: paused", cause=PolicyCause.PAUSED, found=1, limit=2)
+    entry = entry_of("e-1", NOW, step)
+    assert fact_in(entry, PolicyStep) == step
+    newer = fact_in(replace(entry, data={**entry.data, "cause": "the-moon"}), PolicyStep)
+    assert newer == replace(step, cause=PolicyCause.OTHER)
+    earlier = {"policy": "web", "phase": "idle", "detail": "left up: paused"}
+    assert fact_in(replace(entry, data=earlier), PolicyStep) == PolicyStep(
+        "web", Phase.IDLE, "left up: paused"
+    )
 
 
 def test_a_tick_says_what_was_decided_or_why_nothing_was() -> None:

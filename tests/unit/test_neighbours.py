@@ -15,7 +15,9 @@ from ebbtide.core.nodes.room import Room, room_of, unwanted
 from ebbtide.model.pod import Pod
 from ebbtide.model.scheduling import (
     AntiAffinity,
+    FitCause,
     LabelSelector,
+    Misfit,
     Operator,
     PodNearby,
     Requirement,
@@ -171,7 +173,7 @@ def test_affinity_needs_a_matching_pod_in_the_same_domain() -> None:
     a2 = room_of(make_node("a2"), ())
     placement = Placement([a1, a2])
     assert placement.first_fit(near) is a1
-    assert placement.why_not(near, a2) == f"affinity asks for a pod in the same {HOST}, and none is there"
+    assert placement.why_not(near, a2) == Misfit(FitCause.AFFINITY, about=HOST)
 
 
 def test_the_first_of_a_group_that_asks_for_its_own_kind_is_excused() -> None:

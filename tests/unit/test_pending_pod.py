@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ebbtide.entrypoints.views.pending_pod import PodAnswer, why_pending
+from ebbtide.entrypoints.views.pending_pod import Against, PodAnswer, PodCause, why_pending
 from ebbtide.model.decision import Action, Check, Verdict
 from ebbtide.model.operation import SlotState
 from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.record import Record
 from ebbtide.model.resources import Resources
-from ebbtide.model.scheduling import Taint, TaintEffect
+from ebbtide.model.scheduling import FitCause, Taint, TaintEffect
 from tests.builders import (
     make_consolidate,
     make_node,
@@ -38,22 +38,26 @@ def asked(pod: Pod, others: list[Pod], record: Record | None = None) -> PodAnswe
     return why_pending(pod, snapshot, record or make_record(), make_settings(), (HELD,))
 
 
+def lacks(answer: PodAnswer) -> list[tuple[FitCause, int]]:
+    return [(each.cause, each.nodes) for each in answer.nodes]
+
+
 def test_a_node_that_has_room_leaves_it_to_the_scheduler() -> None:
-    assert asked(pending(), []).says == "2 nodes have room for it: the Kubernetes scheduler places it"
+    answer = asked(pending(), [])
+    assert (answer.cause, answer.count) == (PodCause.FITS, 2)
 
 
 def test_full_nodes_are_counted_by_what_they_lack_and_what_holds_a_launch_back_is_said() -> None:
     answer = asked(pending(), FULL)
     assert answer.pending
-    assert answer.says == "no node has room for it, and none is being added: the cooldown has 20 s left"
-    assert sum(nodes for _, nodes in answer.nodes) == 2
-    assert answer.nodes[0][0].startswith("needs 1000m CPU, ")
+    assert (answer.cause, answer.about) == (PodCause.HELD, "cooldown")
+    assert lacks(answer) == [(FitCause.CPU, 2)]
 
 
 def test_a_node_on_its_way_is_said() -> None:
     slot = make_slot(state=SlotState.LAUNCHED)
     answer = asked(pending(), FULL, make_record(launching=make_scale_up(slot)))
-    assert answer.says == "no node has room for it; 1 node is being added"
+    assert (answer.cause, answer.count) == (PodCause.COMING, 1)
 
 
 def test_nodes_that_replace_others_are_on_their_way_too() -> None:
@@ -67,31 +71,56 @@ def test_nodes_that_replace_others_are_on_their_way_too() -> None:
         (make_record(removing=packed), 1),
         (make_record(removing=packed, spots=tuple(lost), launching=make_scale_up(make_slot("more"))), 4),
     ):
-        verb = "node is" if count == 1 else "nodes are"
-        assert asked(pending(), FULL, record).says == f"no node has room for it; {count} {verb} being added"
+        answer = asked(pending(), FULL, record)
+        assert (answer.cause, answer.count) == (PodCause.COMING, count)
 
 
 def test_nodes_that_lack_the_same_are_one_line_with_the_range_of_what_is_free() -> None:
     others = [make_pod("web", 3500, node_name="a1"), make_pod("api", 3100, node_name="b1")]
     (line,) = asked(pending(), others).nodes
-    assert line == ("needs 1000m CPU, 500m to 900m free", 2)
+    assert line == Against(FitCause.CPU, 2, "needs 1000m CPU, 500m to 900m free")
 
 
 def test_memory_is_told_like_cpu_and_another_reason_as_it_is() -> None:
     snapshot = make_snapshot([make_node("a1"), make_node("b1", taints=(GPU_ONLY,))])
     wants = replace(pending(), requests=Resources(100, 60_000))
     answer = why_pending(wants, snapshot, make_record(), make_settings(), (HELD,))
-    assert [count for _, count in answer.nodes] == [2]
-    assert answer.nodes[0][0].startswith("needs 60000 MiB memory, ")
+    assert lacks(answer) == [(FitCause.MEMORY, 2)]
     answer = why_pending(pending(), snapshot, make_record(), make_settings(), (HELD,))
-    assert answer.nodes == (("does not tolerate taint gpu", 1),)
+    assert lacks(answer) == [(FitCause.TAINT, 1)]
 
 
 def test_a_pod_that_fits_no_type_gets_no_node_and_says_so() -> None:
     answer = asked(pending(900_000), FULL)
-    assert answer.says.startswith("no type of any pool can take it (needs 900000m CPU, ")
-    assert answer.says.endswith("so no node is added for it")
+    assert answer.cause is PodCause.HOPELESS
+
+
+def test_a_pod_that_no_tick_has_looked_at_waits_for_the_next() -> None:
+    snapshot = make_snapshot([make_node("a1"), make_node("b1")], [*FULL, pending()])
+    answer = why_pending(pending(), snapshot, make_record(), make_settings(), ())
+    assert (answer.cause, answer.about) == (PodCause.UNDECIDED, "")
 
 
 def test_a_pod_on_a_node_is_not_pending() -> None:
-    assert asked(make_pod("web", node_name="a1"), []) == PodAnswer(False, "it is not pending: it is on a1")
+    answer = asked(make_pod("web", node_name="a1"), [])
+    assert (answer.pending, answer.cause) == (False, PodCause.NOT_PENDING)
+
+
+def test_each_answer_is_a_sentence() -> None:
+    """The only test here about words."""
+    coming = make_record(launching=make_scale_up(make_slot(state=SlotState.LAUNCHED)))
+    two = make_record(launching=make_scale_up(make_slot("1"), make_slot("2")))
+    held = "no node has room for it, and none is being added: the cooldown has 20 s left"
+    for answer, says in (
+        (asked(pending(), []), "2 nodes have room for it: the Kubernetes scheduler places it"),
+        (asked(pending(), FULL[:1]), "1 node has room for it: the Kubernetes scheduler places it"),
+        (asked(pending(), FULL), held),
+        (asked(pending(), FULL, coming), "no node has room for it; 1 node is being added"),
+        (asked(pending(), FULL, two), "no node has room for it; 2 nodes are being added"),
+        (
+            asked(pending(900_000), FULL),
+            "no type of any pool can take it (needs 900000m CPU, 4000m free), so no node is added for it",
+        ),
+        (asked(make_pod("web", node_name="a1"), []), "it is not pending: it is on a1"),
+    ):
+        assert answer.says == says

@@ -17,6 +17,7 @@ from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.pool import PoolLimits
 from ebbtide.model.record import CapacityBackoff, Counted, Record
 from ebbtide.model.resources import Resources
+from ebbtide.model.scheduling import Stop, StopCause
 from tests.builders import (
     NOW,
     make_instance,
@@ -80,7 +81,7 @@ def test_smaller_types_use_what_larger_ones_would_exceed() -> None:
     settings = make_settings(pools=(pool,), max_workers=50, max_batch_up=50)
     plan = plan_launch(make_snapshot((), pending(9, 1900)), make_record(), settings, 0)
     assert sorted(offer.node_type.name for offer in plan.offers) == ["l", "s"]
-    assert plan.stopped == "every pool is at its maximum or its limits"
+    assert plan.stopped == Stop(StopCause.AT_LIMITS)
 
 
 def test_nodes_that_exist_and_slots_of_every_lane_count_against_the_limits() -> None:

@@ -12,7 +12,15 @@ from ebbtide.model.operation import SlotState
 from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.record import Record
 from ebbtide.model.resources import NOTHING
-from ebbtide.model.scheduling import AntiAffinity, Scheduling
+from ebbtide.model.scheduling import (
+    AntiAffinity,
+    FitCause,
+    Misfit,
+    Scheduling,
+    Stop,
+    StopCause,
+    Unplaced,
+)
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
     make_node,
@@ -130,7 +138,7 @@ def test_a_pool_at_its_maximum_is_not_offered_and_that_is_said() -> None:
     spare = make_pool("spare", max_workers=1)
     found = plan(snapshot, at_least=2, pools=(full, spare))
     assert [offer.pool.name for offer in found.offers] == ["spare"]
-    assert found.stopped == "every pool is at its maximum"
+    assert found.stopped == Stop(StopCause.AT_MAXIMUM)
 
 
 def test_a_pod_that_its_neighbours_keep_out_of_every_zone_is_named() -> None:
@@ -140,7 +148,7 @@ def test_a_pod_that_its_neighbours_keep_out_of_every_zone_is_named() -> None:
     there = [make_pod(f"w-{name}", node_name=name, labels=labels) for name in ("a1", "b1")]
     pod = waiting(labels=labels, scheduling=wish)
     found = plan(make_snapshot(make_nodes("a1", "b1"), [*there, pod]))
-    assert found == LaunchPlan((), (), "default/web fits no node that may be launched now")
+    assert found == LaunchPlan((), (), Stop(StopCause.NO_FIT, "default/web"))
 
 
 def test_no_node_is_launched_for_a_pod_that_fits_on_one_that_is_there() -> None:
@@ -186,8 +194,7 @@ def test_pods_that_a_node_would_not_take_anyway_use_up_none_of_its_pods_per_node
 
 def test_no_node_is_launched_for_a_pod_that_fits_no_type_and_the_reason_is_said() -> None:
     found = plan(make_snapshot(pods=[waiting("huge", cpu_milli=64_000)]))
-    says = "default/huge fits no type of any pool: needs 64000m CPU, 4000m free"
-    assert found == LaunchPlan((), (says,))
+    assert found == LaunchPlan((), (Unplaced("default/huge", Misfit(FitCause.CPU, 64_000, 4000)),))
 
 
 def test_a_hopeless_pod_does_not_keep_others_from_getting_a_node() -> None:
@@ -198,7 +205,7 @@ def test_a_hopeless_pod_does_not_keep_others_from_getting_a_node() -> None:
 
 def test_a_pod_is_hopeless_where_no_pool_is_configured() -> None:
     found = plan(make_snapshot(pods=[waiting()]), pools=())
-    assert found.hopeless == ("default/web fits no type of any pool: no pool is configured",)
+    assert found.hopeless == (Unplaced("default/web", Misfit(FitCause.NO_POOL)),)
 
 
 def test_what_every_node_of_a_pool_carries_anyway_leaves_less_room_for_others() -> None:
@@ -211,7 +218,7 @@ def test_what_every_node_of_a_pool_carries_anyway_leaves_less_room_for_others() 
     ]
     nodes = [make_node("a1"), make_node("b1", pool="gpu")]
     found = plan(make_snapshot(nodes, [*agents, waiting("large", 3701)]))
-    assert found.hopeless == ("default/large fits no type of any pool: needs 3701m CPU, 3700m free",)
+    assert found.hopeless == (Unplaced("default/large", Misfit(FitCause.CPU, 3701, 3700)),)
     assert len(plan(make_snapshot(nodes[:1], [*agents, waiting("just", 3700)])).offers) == 1
 
 

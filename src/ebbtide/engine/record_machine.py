@@ -18,7 +18,7 @@ from ebbtide import narrate
 from ebbtide.core.operations import facts, machine
 from ebbtide.core.operations.machine import Work
 from ebbtide.core.operations.situation import Situation
-from ebbtide.core.step import Step
+from ebbtide.core.step import Broken, Step
 from ebbtide.engine.leased import Leased
 from ebbtide.engine.observe import observe
 from ebbtide.engine.ports import Ports
@@ -125,7 +125,7 @@ class RecordMachine:
             return Step(step.state)
         return Step(step.state, tuple(effect for effect in step.effects if effect not in self.run.asked))
 
-    def broken(self, before: Work, after: Work) -> Sequence[str]:
+    def broken(self, before: Work, after: Work) -> Sequence[Broken]:
         return machine.check_invariants(before, after)
 
     def write(self, before: Work, step: Step[Work, Effect]) -> Work | None:

@@ -22,7 +22,7 @@ from typing import Any, Protocol, TypeVar
 
 from ebbtide.core.nodes.drain import Disruptions, Treatment, judge
 from ebbtide.core.nodes.unwell import is_lost
-from ebbtide.core.step import Step
+from ebbtide.core.step import Broken, Step
 from ebbtide.engine.ports import Ports
 from ebbtide.errors import Conflict, EbbtideError, Final, LeaseLost, NoCapacity, Retryable
 from ebbtide.model.effect import (
@@ -64,7 +64,7 @@ class StateMachine(Protocol[State, StepOf, Outcomes]):
     def advance(self, state: State) -> StepOf:
         """What follows from what was seen; without effects that this run asked for before."""
 
-    def broken(self, before: State, after: State) -> Sequence[str]:
+    def broken(self, before: State, after: State) -> Sequence[Broken]:
         """The invariants that such a step would break."""
 
     def write(self, before: State, step: StepOf) -> State | None:
@@ -120,9 +120,9 @@ def _round(machine: StateMachine[State, StepOf, Outcomes], before: State) -> boo
     return machine.goes_on(state, outcomes)
 
 
-def refuse_if_broken(broken: Sequence[str]) -> None:
+def refuse_if_broken(broken: Sequence[Broken]) -> None:
     if broken:
-        raise InvariantBroken(f"{broken[0]}: nothing was written and nothing done; please report this")
+        raise InvariantBroken(f"{broken[0].says}: nothing was written and nothing done; please report this")
 
 
 def perform(

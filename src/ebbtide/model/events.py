@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import OutcomeKind
-from ebbtide.model.idle import Phase, WakeReason
+from ebbtide.model.idle import Phase, PolicyCause, WakeReason
 from ebbtide.model.ledger import Stretch
 from ebbtide.model.log import LogKind
 from ebbtide.model.operation import AbortCause, SpotEnd, SpotKind
@@ -343,6 +343,14 @@ class PolicyStep:
     """From the wake until ready, once it is."""
     node_seconds: float | None = None
     """How many of them it waited for a node."""
+    cause: PolicyCause | None = None
+    """The reason in `detail` as one of a few values."""
+    about: str | None = None
+    """The workload, Service, signal, rule, schedule or setting it is about."""
+    found: float | None = None
+    """What was found, such as a number of replicas or an hourly cost."""
+    limit: float | None = None
+    """The limit it has."""
 
 
 @dataclass(frozen=True, slots=True)

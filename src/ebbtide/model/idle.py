@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 
+from ebbtide.model.scheduling import FitCause
 from ebbtide.model.workload import WorkloadRef
 
 
@@ -34,6 +35,117 @@ class WakeReason(StrEnum):
     SCHEDULED = "scheduled"
     WEBHOOK = "webhook"
     API_REQUEST = "api_request"
+
+
+class PolicyCause(StrEnum):
+    """Why a policy does something, or leaves its target as it is."""
+
+    NONE = ""
+    """Nothing to say, or stored by a version that did not write it down."""
+    DISABLED = "disabled"
+    ZERO_OFF = "zero_off"
+    """`scale_to_zero` is off."""
+    NO_SIGNALS = "no_signals"
+    """Idleness is not watched."""
+    SIGNAL_UNKNOWN = "signal_unknown"
+    SIGNAL_FAILING = "signal_failing"
+    """The metrics do not answer."""
+    ACTIVITY = "activity"
+    """A signal is above its threshold."""
+    REPORTED = "reported"
+    """Activity was reported."""
+    QUIET = "quiet"
+    """No signal shows activity."""
+    UNREADABLE = "unreadable"
+    """Its workloads could not be read."""
+    MISSING = "missing"
+    """A workload is not there."""
+    DOWN_BY_HAND = "down_by_hand"
+    """Somebody scaled it to 0."""
+    UP_BY_HAND = "up_by_hand"
+    """Somebody scaled it up from 0."""
+    PAUSED = "paused"
+    REMOVALS_PAUSED = "removals_paused"
+    KEPT_UP = "kept_up"
+    RELEASED = "released"
+    """No longer paused, or no longer kept up."""
+    AUTOSCALER = "autoscaler"
+    """A HorizontalPodAutoscaler scales a workload."""
+    EXTERNAL_SERVICE = "external_service"
+    HEADLESS_SERVICE = "headless_service"
+    NO_SELECTOR = "no_selector"
+    NO_PORT = "no_port"
+    """A Service has no TCP port."""
+    NO_GATE = "no_gate"
+    """No gate is ready, or none is configured."""
+    GATE_FAILS = "gate_fails"
+    """The cluster refuses the takeover of a Service, or does not answer."""
+    NO_POD_READY = "no_pod_ready"
+    ASLEEP = "asleep"
+    WAKING = "waking"
+    """A wake is in progress, or its calls are not answered."""
+    NOT_LOOKED = "not_looked"
+    """Nobody looked for so long that it is not idle time."""
+    IDLE = "idle"
+    """It has been idle for long enough."""
+    CONTINUES = "continues"
+    """It is on its way to zero, and not all of it is there."""
+    AT_ZERO = "at_zero"
+    UNANSWERED = "unanswered"
+    """A wake that was not carried out is made again."""
+    WOKEN = "woken"
+    WOKEN_UP = "woken_up"
+    """Woken while it was up."""
+    EXPECTED = "expected"
+    """It is woken ahead of its use."""
+    READY = "ready"
+    """A wake is over."""
+    WINDOW_GROWS = "window_grows"
+    """The keep-alive window: waking cost more than sleeping saved."""
+    WINDOW_SHRINKS = "window_shrinks"
+    WINDOW_RESET = "window_reset"
+    """No wake for a day."""
+    SCHEDULE = "schedule"
+    RULE = "rule"
+    """A rule moves the replicas."""
+    COOLDOWN = "cooldown"
+    BOUND = "bound"
+    """`max_replicas` or `min_replicas`."""
+    NOTHING_UP = "nothing_up"
+    """No replicas are there that a rule could change."""
+    TOO_EXPENSIVE = "too_expensive"
+    NO_PRICE = "no_price"
+    """`max_hourly_cost` is set, and the price is not known."""
+    OTHER = "other"
+
+    @classmethod
+    def _missing_(cls, _: object) -> PolicyCause:
+        """One that only a newer version knows."""
+        return cls.OTHER
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyWhy:
+    """Why a policy does something or does not: the cause, and the same for people. False where there is
+    nothing to say."""
+
+    cause: PolicyCause
+    says: str
+    about: str = ""
+    """The workload, Service, signal, rule, schedule or setting."""
+    found: float | None = None
+    limit: float | None = None
+
+    def __bool__(self) -> bool:
+        return self.cause is not PolicyCause.NONE
+
+    @property
+    def brief(self) -> PolicyWhy:
+        """What the state keeps of it."""
+        return PolicyWhy(self.cause, self.says)
+
+
+NO_WHY = PolicyWhy(PolicyCause.NONE, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +190,8 @@ class NodeFirst:
     """When the node on its way was asked for."""
     why: str = ""
     """Why no node would take it."""
+    cause: FitCause = FitCause.UNKNOWN
+    """The same as one of a few values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +253,10 @@ class IdleState:
     """Since when the present stretch (of phase and rate) has run; what is before is in the ledger."""
     left_alone: str = ""
     """Why it is not touched at present: an HPA, a person's hand, a workload that is not there."""
+    left_alone_cause: PolicyCause = PolicyCause.NONE
     rule_held: str = ""
     """Why a rule that fired did not move the replicas; empty once one moves them or none fires."""
+    rule_held_cause: PolicyCause = PolicyCause.NONE
     priced: Priced | None = None
     """Kept from the first time that `max_hourly_cost` is asked, until `hourly_cost` changes."""
     node_first: NodeFirst | None = None
@@ -149,6 +265,14 @@ class IdleState:
     @property
     def is_scaled_to_zero(self) -> bool:
         return self.phase is Phase.ZERO
+
+    @property
+    def why_left_alone(self) -> PolicyWhy:
+        return PolicyWhy(self.left_alone_cause, self.left_alone)
+
+    @property
+    def why_rule_held(self) -> PolicyWhy:
+        return PolicyWhy(self.rule_held_cause, self.rule_held)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,16 @@ import uuid
 from dataclasses import replace
 from decimal import Decimal
 
-from ebbtide.model.idle import IdleState, Phase, Rate, Remembered, RuleTimer, WakeReason, WakeTime
+from ebbtide.model.idle import (
+    IdleState,
+    Phase,
+    PolicyCause,
+    Rate,
+    Remembered,
+    RuleTimer,
+    WakeReason,
+    WakeTime,
+)
 from ebbtide.model.ledger import LedgerDay
 from ebbtide.model.policy import Operator, Policy, Rule, Schedule, Signal, SignalKind, Target
 from ebbtide.model.workload import WorkloadKind, WorkloadRef
@@ -89,7 +98,9 @@ def full_state(state: IdleState) -> IdleState:
         rate=Rate(Decimal("0.01680000000000000000000000000000001"), "EUR", "hetzner cpx32"),
         stretch_since=AT + 9,
         left_alone="an HPA – “web” – has it\n",
+        left_alone_cause=PolicyCause.AUTOSCALER,
         rule_held="at max_replicas",
+        rule_held_cause=PolicyCause.BOUND,
     )
 
 

@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import pytest
 
+from ebbtide.adapters.stores.codec.policies import Bodies, state_body
 from ebbtide.errors import Conflict
-from ebbtide.model.idle import IdleState, Phase, WakeTime
+from ebbtide.model.idle import IdleState, NodeFirst, NodeNeed, Phase, PolicyCause, WakeTime
+from ebbtide.model.scheduling import FitCause
 from ebbtide.ports import PolicyStore, Store
 from tests.contract.stores.examples import make_entry
 from tests.contract.stores.policy_examples import full_state, make_day, make_policy, policy_id
 
 MANY = 120
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierNodeFirst:
+    need: NodeNeed
+    pool: str = ""
+    since: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierState:
+    """What a version reads of a state that knows of no causes."""
+
+    policy_id: str
+    left_alone: str = ""
+    rule_held: str = ""
+    node_first: EarlierNodeFirst | None = None
 
 
 def put(policies: PolicyStore, number: int = 1) -> IdleState:
@@ -31,6 +52,32 @@ def test_a_state_is_read_as_it_was_written(policies: PolicyStore) -> None:
     assert list(policies.list_states()) == [written]
     back = policies.write_state(replace(state, rev=2))
     assert policies.find_state(state.policy_id) == back == replace(state, rev=3)
+
+
+def test_a_state_says_the_same_to_a_version_that_knows_of_no_causes() -> None:
+    never = NodeFirst(NodeNeed.NEVER, why="needs 9000m CPU, 4000m free", cause=FitCause.CPU)
+    state = replace(full_state(IdleState(policy_id(1))), node_first=never)
+    earlier = Bodies(EarlierState).read(state_body(state))
+    assert (earlier.left_alone, earlier.rule_held) == (state.left_alone, state.rule_held)
+    assert earlier.node_first == EarlierNodeFirst(NodeNeed.NEVER, why=never.why)
+
+
+def test_a_state_of_another_version_is_read_with_the_causes_that_are_known() -> None:
+    known = full_state(IdleState(policy_id(1)))
+    body = json.loads(
+        state_body(replace(known, node_first=NodeFirst(NodeNeed.NEVER, why="no", cause=FitCause.CPU)))
+    )
+    causes = {"left_alone_cause": "the-moon", "rule_held_cause": "the-moon"}
+    newer = Bodies(IdleState).read(
+        json.dumps({**body, **causes, "node_first": {"need": "never", "cause": "the-moon"}})
+    )
+    assert (newer.left_alone_cause, newer.rule_held_cause) == (PolicyCause.OTHER, PolicyCause.OTHER)
+    assert newer.node_first == NodeFirst(NodeNeed.NEVER, cause=FitCause.OTHER)
+    without = {name: value for name, value in body.items() if name not in causes}
+    before = Bodies(IdleState).read(json.dumps({**without, "node_first": {"need": "never", "why": "no"}}))
+    assert before.left_alone == known.left_alone
+    assert (before.left_alone_cause, before.rule_held_cause) == (PolicyCause.NONE, PolicyCause.NONE)
+    assert before.node_first == NodeFirst(NodeNeed.NEVER, why="no")
 
 
 def test_a_state_that_somebody_else_wrote_is_a_conflict(policies: PolicyStore, store: Store) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ebbtide.adapters.prometheus import PrometheusPlayers, Source
-from ebbtide.core.consolidation.game_servers import PLAN, PLAYERS, why_not_movable
+from ebbtide.core.consolidation.game_servers import PLAN, PLAYERS, ServerCause, why_not_movable
 from ebbtide.engine.observe import read_players
 from ebbtide.engine.ports import Ports
 from ebbtide.model.consolidation import ConsolidationSettings
@@ -56,7 +56,9 @@ def test_what_cannot_be_counted_is_not_moved_whatever_the_annotation_says() -> N
     assert read_players(ports, make_settings(), view) == ()
     unknown = dict(read_players(ports, asking, view))
     assert list(unknown) == ["games/lobby"]
-    assert "cannot be counted" in why_not_movable(SERVER, unknown)
+    stays = why_not_movable(SERVER, unknown)
+    assert stays is not None
+    assert stays.cause is ServerCause.PLAYERS_UNCOUNTED
     with promql_server(lambda _: vector((GAME, 1.0, "0"))) as url:
         counted = read_players(replace(ports, players=PrometheusPlayers(Source(url))), asking, view)
-    assert why_not_movable(SERVER, dict(counted)) == ""
+    assert why_not_movable(SERVER, dict(counted)) is None

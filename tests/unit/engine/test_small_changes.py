@@ -11,7 +11,7 @@ from ebbtide.engine.ports import Observers
 from ebbtide.engine.record_machine import ENDLESS
 from ebbtide.engine.scale_to_zero.context import step_of
 from ebbtide.engine.scale_to_zero.policies import Policies
-from ebbtide.model.idle import Phase, WakeReason
+from ebbtide.model.idle import Phase, PolicyCause, PolicyWhy, WakeReason
 from ebbtide.model.log import LogKind
 from ebbtide.model.operation import Operation, Spot
 from tests.builders import make_scale_up, make_slot
@@ -44,13 +44,16 @@ def test_a_policy_is_found_by_its_name_and_by_its_id() -> None:
     assert book.find("web") == book.find(policy_id())
 
 
+WOKEN = PolicyWhy(PolicyCause.WOKEN, "woken")
+
+
 def test_the_log_says_who_was_woken_and_why() -> None:
     state = make_state(Phase.WAKING, wake_reason=WakeReason.WEBHOOK, wake_count=3)
-    step = step_of(make_policy(), state, LogKind.WAKE, "woken")
+    step = step_of(make_policy(), state, LogKind.WAKE, WOKEN)
     assert step.wake_reason is WakeReason.WEBHOOK
     assert (step.wake_id or "").endswith("3")
     assert step.seconds is None
-    unsaid = step_of(make_policy(), replace(state, wake_reason=None), LogKind.WAKE, "woken")
+    unsaid = step_of(make_policy(), replace(state, wake_reason=None), LogKind.WAKE, WOKEN)
     assert unsaid.wake_reason is WakeReason.MANUAL
 
 

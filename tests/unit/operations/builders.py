@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from ebbtide.core.nodes.drain import Disruptions
 from ebbtide.core.operations import removals, slots
 from ebbtide.core.operations.situation import Situation
+from ebbtide.core.step import Breach, Broken
 from ebbtide.model.effect import Effect
 from ebbtide.model.node import Node, Ownership
 from ebbtide.model.operation import Consolidate, Removal, ScaleDown, ScaleUp, Slot, Spot
@@ -79,3 +81,7 @@ def advance_removal(
 
 def advance_slot(slot: Slot, situation: Situation) -> tuple[Slot, tuple[Effect, ...]]:
     return slots.advance_slot(slot, "op", situation)
+
+
+def breaches(broken: Iterable[Broken]) -> list[tuple[Breach, str]]:
+    return [(each.cause, each.about) for each in broken]

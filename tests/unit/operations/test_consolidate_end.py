@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from ebbtide.core.operations import consolidate, machine
+from ebbtide.core.step import Breach, Broken
 from ebbtide.model.effect import Outcome, OutcomeKind, Uncordon
 from ebbtide.model.operation import Consolidate, MoveState, SlotState, SourceState
 from tests.builders import NOW, make_consolidate, make_scale_down, make_slot, make_source, make_spot
-from tests.unit.operations.builders import TOKEN
+from tests.unit.operations.builders import TOKEN, breaches
 from tests.unit.operations.test_consolidate import MARKED, at, planned, pods_of, seen
 from tests.unit.operations.test_consolidate_abort import PLAIN_SOURCE, stopped
 
@@ -73,7 +74,7 @@ def test_what_is_empty_already_leaves_although_the_rest_was_given_up() -> None:
     assert [one.node_name for one in closed.record.leaving] == ["b1"]
 
 
-def broken(before: Consolidate, after: Consolidate) -> tuple[str, ...]:
+def broken(before: Consolidate, after: Consolidate) -> tuple[Broken, ...]:
     return machine.check_invariants(before, after)
 
 
@@ -82,26 +83,26 @@ def test_a_step_never_does_what_it_must_not() -> None:
     operation = planned(pod, slots=(make_slot("op-0", state=SlotState.READY),))
     source, move = operation.sources[0], operation.moves[0]
     started = (replace(move, state=MoveState.EVICTING),)
-    assert broken(operation, replace(operation, moves=started)) == ()
-    assert broken(operation, replace(operation, moves=())) == ("consolidation op changed its plan",)
+    assert breaches(broken(operation, replace(operation, moves=started))) == []
+    assert breaches(broken(operation, replace(operation, moves=()))) == [(Breach.IDENTITY, "op")]
     launching = replace(operation, slots=(make_slot("op-0", state=SlotState.LAUNCHING),))
-    too_early = "default/web-0 was to be moved although nothing may be moved"
-    assert broken(launching, replace(launching, moves=started)) == (too_early,)
+    too_early = [(Breach.TOO_EARLY, "default/web-0")]
+    assert breaches(broken(launching, replace(launching, moves=started))) == too_early
     unmarked = replace(operation, sources=(replace(source, state=SourceState.PLANNED),))
-    assert broken(unmarked, replace(operation, moves=started)) == (too_early,)
+    assert breaches(broken(unmarked, replace(operation, moves=started))) == too_early
     aborted = replace(operation, abort_reason="why")
-    assert broken(aborted, replace(aborted, moves=started)) == (too_early,)
-    assert broken(aborted, operation) == ("consolidation op took its abort back",)
+    assert breaches(broken(aborted, replace(aborted, moves=started))) == too_early
+    assert breaches(broken(aborted, operation)) == [(Breach.TAKEN_BACK, "op")]
     left = replace(operation, moves=(replace(move, state=MoveState.LEFT),))
-    assert broken(left, operation) == ("the move of default/web-0 went from LEFT to PLANNED",)
-    assert broken(operation, replace(operation, moves=(replace(move, from_node="b1"),))) == (
-        "the move of default/web-0 changed its pod",
-    )
+    assert breaches(broken(left, operation)) == [(Breach.STATE, "default/web-0")]
+    assert breaches(broken(operation, replace(operation, moves=(replace(move, from_node="b1"),)))) == [
+        (Breach.IDENTITY, "default/web-0")
+    ]
     emptied = replace(operation, sources=(replace(source, state=SourceState.EMPTIED),))
-    assert broken(emptied, operation) == ("source a1 went from EMPTIED to MARKED",)
-    assert broken(operation, replace(operation, sources=(replace(source, node_uid="x"),))) == (
-        "source a1 changed its node",
-    )
+    assert breaches(broken(emptied, operation)) == [(Breach.STATE, "a1")]
+    assert breaches(broken(operation, replace(operation, sources=(replace(source, node_uid="x"),)))) == [
+        (Breach.IDENTITY, "a1")
+    ]
     slot = replace(operation, slots=(make_slot("op-0", state=SlotState.RESERVED),))
-    assert broken(operation, slot) == ("slot op-0 went from READY to RESERVED",)
-    assert machine.check_invariants(operation, make_scale_down()) == ("op changed its kind",)
+    assert breaches(broken(operation, slot)) == [(Breach.STATE, "op-0")]
+    assert breaches(machine.check_invariants(operation, make_scale_down())) == [(Breach.IDENTITY, "op")]

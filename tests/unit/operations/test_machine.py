@@ -6,6 +6,7 @@ import pytest
 
 from ebbtide.core.operations import machine
 from ebbtide.core.operations.machine import Work
+from ebbtide.core.step import Breach
 from ebbtide.model.effect import Outcome, OutcomeKind, Terminate
 from ebbtide.model.operation import RemovalState, SlotState, SourceState, SpotEnd
 from tests.builders import (
@@ -20,7 +21,7 @@ from tests.builders import (
     make_source,
     make_spot,
 )
-from tests.unit.operations.builders import fleet, make_situation, with_work
+from tests.unit.operations.builders import breaches, fleet, make_situation, with_work
 
 UP = make_scale_up(make_slot())
 DOWN = make_scale_down(make_removal())
@@ -39,7 +40,7 @@ def test_any_work_is_advanced_written_and_keeps_its_invariants(work: Work) -> No
     situation = make_situation(fleet(make_node("a1")), record=with_work(work))
     step = machine.advance(work, situation)
     assert step.state != work
-    assert machine.check_invariants(work, step.state) == ()
+    assert breaches(machine.check_invariants(work, step.state)) == []
     assert not machine.is_settled(step.state)
     written = machine.written(situation.record, step.state)
     assert step.state in (written.operation, *written.spots)
@@ -55,8 +56,8 @@ def test_any_work_that_is_settled_is_closed_out_of_the_record(work: Work) -> Non
 
 
 def test_work_never_changes_its_kind() -> None:
-    assert machine.check_invariants(UP, DOWN) == ("op changed its kind",)
-    assert machine.check_invariants(SPOT, UP) == ("spot:i-a1 changed its kind",)
+    assert breaches(machine.check_invariants(UP, DOWN)) == [(Breach.IDENTITY, "op")]
+    assert breaches(machine.check_invariants(SPOT, UP)) == [(Breach.IDENTITY, "spot:i-a1")]
 
 
 def test_only_its_own_place_in_the_record_is_written() -> None:

@@ -11,7 +11,9 @@ import pytest
 
 from ebbtide.adapters.stores.codec.operations import convert, removal_to_item, slot_to_item
 from ebbtide.core.nodes.drain import put_off
+from ebbtide.core.operations import machine, removals, slots
 from ebbtide.core.operations.slots import absorb_slot
+from ebbtide.core.step import Broken
 from ebbtide.model.effect import Evict, Launch, Outcome, OutcomeKind
 from ebbtide.model.operation import (
     Removal,
@@ -27,6 +29,8 @@ from tests.builders import (
     make_node,
     make_nodes,
     make_removal,
+    make_scale_down,
+    make_scale_up,
     make_settings,
     make_slot,
     make_snapshot,
@@ -109,3 +113,34 @@ def test_causes_are_written_where_they_say_something_and_read_back(state: Remova
     slot = make_slot(why=SlotCause.MAXIMUM, reason="x")
     assert convert(slot_to_item(slot), Slot) == slot
     assert convert({**slot_to_item(slot), "why": "the-moon"}, Slot).why is SlotCause.OTHER
+
+
+SLOT, SLOTS = make_slot("op-0", state=SlotState.READY), (make_slot("op-0"), make_slot("op-1"))
+GONE = make_removal("a1", state=RemovalState.TERMINATING)
+ENDED = replace(make_scale_down(), abort_reason="why")
+BREACHES = [
+    (
+        slots.check_invariants(SLOT, replace(SLOT, state=SlotState.RESERVED)),
+        "slot op-0 went from READY to RESERVED",
+    ),
+    (
+        slots.check_invariants(SLOT, replace(SLOT, key="op-9")),
+        "slot op-0 changed its key without a definite refusal",
+    ),
+    (
+        removals.check_invariants(GONE, replace(GONE, state=RemovalState.RELEASED)),
+        "removal of i-a1 went from TERMINATING to RELEASED",
+    ),
+    (
+        removals.check_invariants(GONE, replace(GONE, node_uid="x")),
+        "removal of i-a1 changed its node",
+    ),
+    (machine.check_invariants(ENDED, replace(ENDED, abort_reason="")), "scale-down op took its abort back"),
+    (machine.check_invariants(make_scale_up(*SLOTS), make_scale_up(SLOT)), "scale-up op lost slots"),
+    (machine.check_invariants(make_scale_up(SLOT), ENDED), "op changed its kind"),
+]
+
+
+@pytest.mark.parametrize(("broken", "says"), BREACHES, ids=[says for _, says in BREACHES])
+def test_what_a_step_must_never_do_is_said(broken: tuple[Broken, ...], says: str) -> None:
+    assert [each.says for each in broken] == [says]

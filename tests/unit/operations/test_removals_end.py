@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ebbtide.core.operations.removals import ALLOWED, absorb_removal, check_invariants, release
+from ebbtide.core.step import Breach
 from ebbtide.model.check import Gate
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Outcome, OutcomeKind, Terminate
 from ebbtide.model.node import InstanceState
@@ -31,6 +32,7 @@ from tests.builders import (
 )
 from tests.unit.operations.builders import (
     advance_removal,
+    breaches,
     cordoned,
     fleet,
     make_situation,
@@ -266,9 +268,9 @@ def test_a_node_that_was_marked_as_system_meanwhile_is_left_alone() -> None:
 
 def test_invariants_name_what_a_removal_must_never_do() -> None:
     released = replace(TERMINATING, state=RemovalState.RELEASING)
-    assert check_invariants(TERMINATING, released) == ("removal of i-a1 went from TERMINATING to RELEASING",)
-    assert check_invariants(DRAINED, replace(DRAINED, instance_id="i-b1")) == (
-        "removal of i-a1 changed its instance",
-    )
-    assert check_invariants(DRAINED, replace(DRAINED, node_uid="x")) == ("removal of i-a1 changed its node",)
-    assert check_invariants(make_removal(node_uid=""), make_removal()) == ()
+    assert breaches(check_invariants(TERMINATING, released)) == [(Breach.STATE, "i-a1")]
+    assert breaches(check_invariants(DRAINED, replace(DRAINED, instance_id="i-b1"))) == [
+        (Breach.IDENTITY, "i-a1")
+    ]
+    assert breaches(check_invariants(DRAINED, replace(DRAINED, node_uid="x"))) == [(Breach.IDENTITY, "i-a1")]
+    assert breaches(check_invariants(make_removal(node_uid=""), make_removal())) == []

@@ -8,6 +8,7 @@ from typing import Any
 from ebbtide import narrate
 from ebbtide.core.nodes import gates
 from ebbtide.core.operations import facts, scale_down
+from ebbtide.core.step import Breach
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Gate
 from ebbtide.model.decision import Action, Decision
@@ -32,7 +33,7 @@ from tests.builders import (
     make_snapshot,
     make_spot,
 )
-from tests.unit.operations.builders import cordoned, make_situation, with_work
+from tests.unit.operations.builders import breaches, cordoned, make_situation, with_work
 
 READY, LAUNCHED, RESERVED = SlotState.READY, SlotState.LAUNCHED, SlotState.RESERVED
 EXPIRY = make_settings(pools=(make_pool(expire_seconds=3600),))
@@ -60,7 +61,7 @@ def advanced(
     seen = seen or make_snapshot(NODES, [make_pod("web", node_name="a1")])
     at = make_situation(seen, record=with_work(operation), settings=settings, **situation)
     step = scale_down.advance(operation, at)
-    assert scale_down.check_invariants(operation, step.state) == ()
+    assert breaches(scale_down.check_invariants(operation, step.state)) == []
     return step.state, step.effects
 
 
@@ -230,7 +231,7 @@ def test_a_plan_never_changes_what_it_replaces() -> None:
     assert scale_down.check_invariants(before, replace(before, replacements=()))
     assert scale_down.check_invariants(before, replace(before, cause=RemovalReason.IDLE))
     other = replace(before, replacements=(replace(before.slots[0], state=LAUNCHED),))
-    assert scale_down.check_invariants(before, other) == ("slot op-0 went from READY to LAUNCHED",)
+    assert breaches(scale_down.check_invariants(before, other)) == [(Breach.STATE, "op-0")]
 
 
 def silent(pods: list[Pod], **node: Any) -> Snapshot:

@@ -24,6 +24,7 @@ from ebbtide.model.operation import Removal, RemovalState, SpotKind
 from ebbtide.model.record import Lease, Record
 from tests.builders import make_removal, make_scale_down, make_scale_up, make_slot, make_spot
 from tests.unit.engine.builders import Small, quick_settings
+from tests.unit.operations.builders import breaches
 
 MOST_STEPS = 120
 
@@ -110,7 +111,7 @@ def play(beginning: object, dies_at: int = 0, dies: Dies = Dies.BEFORE_EFFECTS) 
         seen = observe(small.ports, small.settings)
         situation = Situation(seen, record, small.settings, lease, small.now, small.now + 30)
         step = machine.advance(current, situation)
-        assert machine.check_invariants(current, step.state) == ()
+        assert breaches(machine.check_invariants(current, step.state)) == []
         if machine.is_settled(step.state):
             store.write(machine.close(step.state, situation).record, None)
             continue

@@ -8,6 +8,7 @@ import pytest
 
 from ebbtide import narrate
 from ebbtide.core.operations import facts, scale_down
+from ebbtide.core.step import Breach
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.effect import Cordon, Evict, Outcome, OutcomeKind
 from ebbtide.model.operation import AbortCause, RemovalState, ScaleDown
@@ -26,7 +27,7 @@ from tests.builders import (
     make_snapshot,
     make_spot,
 )
-from tests.unit.operations.builders import cordoned, fleet, make_situation, with_work
+from tests.unit.operations.builders import breaches, cordoned, fleet, make_situation, with_work
 
 DRAINING, TERMINATING, GONE = RemovalState.DRAINING, RemovalState.TERMINATING, RemovalState.GONE
 RELEASING, RELEASED = RemovalState.RELEASING, RemovalState.RELEASED
@@ -104,9 +105,9 @@ def test_an_abort_is_never_taken_back() -> None:
     given_up = step.state
     assert (given_up.abort_reason, given_up.abort_cause) == ("why", AbortCause.PAUSED)
     assert states(given_up)[0] is RELEASING
-    assert scale_down.check_invariants(aborted, replace(aborted, abort_reason="")) == (
-        "scale-down op took its abort back",
-    )
+    assert breaches(scale_down.check_invariants(aborted, replace(aborted, abort_reason=""))) == [
+        (Breach.TAKEN_BACK, "op")
+    ]
 
 
 def test_a_node_about_to_be_lost_is_hurried_along_and_not_released() -> None:
@@ -218,9 +219,9 @@ def test_what_was_set_aside_is_kept_in_the_record_and_no_cooldown_begins() -> No
 
 def test_invariants_hold_for_the_targets_and_for_each_removal() -> None:
     other = make_scale_down(make_removal("b1"), make_removal("a2"))
-    assert scale_down.check_invariants(TWO, other) == ("scale-down op changed its targets",)
+    assert breaches(scale_down.check_invariants(TWO, other)) == [(Breach.IDENTITY, "op")]
     back = replace(TWO, removals=(TWO.removals[0], replace(TWO.removals[1], state=RELEASED)))
-    assert scale_down.check_invariants(TWO, back) == ("removal of i-a2 went from TERMINATING to RELEASED",)
+    assert breaches(scale_down.check_invariants(TWO, back)) == [(Breach.STATE, "i-a2")]
 
 
 def test_resume_computes_the_same_step_from_what_is_written_whoever_runs_it() -> None:

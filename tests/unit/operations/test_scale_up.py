@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ebbtide.core.operations import scale_up
+from ebbtide.core.step import Breach
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.effect import Launch, Outcome, OutcomeKind
 from ebbtide.model.operation import SlotState
@@ -19,7 +20,7 @@ from tests.builders import (
     make_slot,
     make_snapshot,
 )
-from tests.unit.operations.builders import make_situation, with_work
+from tests.unit.operations.builders import breaches, make_situation, with_work
 
 TWO = make_scale_up(make_slot("op-0"), make_slot("op-1", zone="b"))
 SEEN = make_snapshot(make_nodes("a1", "b1"))
@@ -47,7 +48,7 @@ def test_every_slot_is_advanced_and_every_answer_reaches_its_own_slot() -> None:
         (SlotState.RESERVED, "b"),
         (SlotState.LAUNCHED, "b"),
     ]
-    assert scale_up.check_invariants(step.state, after) == ()
+    assert breaches(scale_up.check_invariants(step.state, after)) == []
     assert isinstance(first, Launch)
 
 
@@ -98,9 +99,9 @@ def test_a_scale_up_without_slots_fails_at_once_instead_of_lasting_for_ever() ->
 
 def test_invariants_hold_for_the_number_of_slots_and_for_each_of_them() -> None:
     fewer = replace(TWO, slots=TWO.slots[:1])
-    assert scale_up.check_invariants(TWO, fewer) == ("scale-up op lost slots",)
+    assert breaches(scale_up.check_invariants(TWO, fewer)) == [(Breach.LOST, "op")]
     jumped = replace(TWO, slots=(replace(TWO.slots[0], state=SlotState.READY), TWO.slots[1]))
-    assert scale_up.check_invariants(TWO, jumped) == ("slot op-0 went from RESERVED to READY",)
+    assert breaches(scale_up.check_invariants(TWO, jumped)) == [(Breach.STATE, "op-0")]
 
 
 def test_the_cooldown_counts_from_the_last_node_that_became_ready_and_not_from_one_that_never_joined() -> (
@@ -119,12 +120,12 @@ def test_slots_are_appended_and_nothing_that_was_there_changes() -> None:
     extended = scale_up.extend(TWO, decision)
     assert extended.slots == (*TWO.slots, make_slot("d-0"), adopted)
     assert (extended.requested, extended.extended_at) == (TWO.requested + 1, NOW + 60)
-    assert scale_up.check_invariants(TWO, extended) == ()
+    assert breaches(scale_up.check_invariants(TWO, extended)) == []
     only_adopted = scale_up.extend(TWO, replace(decision, slots=(adopted,)))
     assert (only_adopted.requested, only_adopted.extended_at) == (TWO.requested, 0)
     wrong = replace(TWO, requested=0, slots=(*TWO.slots, TWO.slots[0], make_slot("x", state=SlotState.READY)))
-    assert scale_up.check_invariants(TWO, wrong) == (
-        "slot op-0 was appended twice",
-        "slot x was appended as READY",
-        "scale-up op asked for fewer nodes than before",
-    )
+    assert breaches(scale_up.check_invariants(TWO, wrong)) == [
+        (Breach.APPENDED, "op-0"),
+        (Breach.APPENDED, "x"),
+        (Breach.TAKEN_BACK, "op"),
+    ]

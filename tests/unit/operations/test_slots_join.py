@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ebbtide.core.operations import machine, slots
+from ebbtide.core.step import Breach
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Terminate
 from ebbtide.model.node import InstanceState, Node
 from ebbtide.model.operation import RemovalState, SlotCause, SlotState
@@ -24,7 +25,14 @@ from tests.builders import (
     make_snapshot,
     make_spot,
 )
-from tests.unit.operations.builders import advance_slot, cordoned, make_situation, with_pods, with_work
+from tests.unit.operations.builders import (
+    advance_slot,
+    breaches,
+    cordoned,
+    make_situation,
+    with_pods,
+    with_work,
+)
 
 OTHERS = make_nodes("b1", "b2")
 LAUNCHED = make_slot(state=SlotState.LAUNCHED, instance_id="i-a1")
@@ -133,10 +141,10 @@ def test_a_machine_that_joins_after_the_intent_never_becomes_a_worker(ready: boo
 
 def test_a_termination_that_is_taken_back_breaks_the_invariants() -> None:
     ready = replace(TERMINATING, state=SlotState.READY, terminated=False)
-    assert slots.check_invariants(TERMINATING, ready) == (
-        "slot op-0 went from TERMINATING to READY",
-        "slot op-0 took its termination back",
-    )
+    assert breaches(slots.check_invariants(TERMINATING, ready)) == [
+        (Breach.STATE, "op-0"),
+        (Breach.TAKEN_BACK, "op-0"),
+    ]
 
 
 def test_pods_that_came_with_it_are_evicted_before_it_goes() -> None:

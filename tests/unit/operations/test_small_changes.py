@@ -16,6 +16,7 @@ from ebbtide.core.nodes.drain import (
 from ebbtide.core.operations import consolidate, machine, moves, scale_down, scale_up, spot
 from ebbtide.core.operations.spot import check_invariants, take_in
 from ebbtide.core.operations.stopping import why_yield
+from ebbtide.core.step import Breach
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.effect import Cordon, Evict
 from ebbtide.model.events import SpotAnswer
@@ -48,6 +49,7 @@ from tests.builders import (
 from tests.unit.operations.builders import (
     advance_removal,
     advance_slot,
+    breaches,
     cordoned,
     fleet,
     make_situation,
@@ -70,8 +72,8 @@ def test_a_recommendation_may_become_an_interruption_and_never_the_other_way_rou
     recommended, interrupted = (
         make_spot("a1", kind=kind) for kind in (SpotKind.REBALANCE, SpotKind.INTERRUPTION)
     )
-    assert check_invariants(recommended, interrupted) == ()
-    assert check_invariants(interrupted, recommended) == (f"{interrupted.id} was downgraded",)
+    assert breaches(check_invariants(recommended, interrupted)) == []
+    assert breaches(check_invariants(interrupted, recommended)) == [(Breach.TAKEN_BACK, interrupted.id)]
 
 
 @pytest.mark.parametrize(("wanted", "end"), [(True, SpotEnd.OPEN), (False, SpotEnd.ANSWERED)])

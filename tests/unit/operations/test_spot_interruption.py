@@ -27,6 +27,7 @@ from tests.builders import (
 )
 from tests.unit.operations.builders import (
     TOKEN,
+    breaches,
     cordoned,
     fleet,
     make_situation,
@@ -52,7 +53,7 @@ def advance(
 ) -> tuple[Spot, tuple[Effect, ...]]:
     record = make_record(spots=(work,), operation=operation)
     step = spot.advance(work, make_situation(snapshot, record=record, settings=settings, now=now))
-    assert spot.check_invariants(work, step.state) == ()
+    assert breaches(spot.check_invariants(work, step.state)) == []
     return step.state, step.effects
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from ebbtide.core.operations import spot
 from ebbtide.core.operations.spot import check_invariants, close, may_be_ours, take_in
+from ebbtide.core.step import Breach
 from ebbtide.model.events import SpotAnswer
 from ebbtide.model.node import InstanceState
 from ebbtide.model.operation import RemovalState, SlotState, SpotEnd, SpotKind, SpotNotice
@@ -26,7 +27,7 @@ from tests.builders import (
     make_snapshot,
     make_spot,
 )
-from tests.unit.operations.builders import fleet, with_instance
+from tests.unit.operations.builders import breaches, fleet, with_instance
 
 SEEN = fleet(make_node("a1"))
 INTERRUPTION = SpotNotice("i-a1", SpotKind.INTERRUPTION, NOW, NOW + 120)
@@ -166,12 +167,14 @@ def test_a_node_removed_on_recommendation_starts_the_cooldown() -> None:
 
 def test_invariants_name_what_a_spot_operation_must_never_do() -> None:
     full = make_spot("a1", removal=make_removal(state=RemovalState.TERMINATING), slot=make_slot())
-    assert check_invariants(full, full) == ()
-    assert check_invariants(full, replace(full, kind=SpotKind.REBALANCE)) == ("spot:i-a1 was downgraded",)
-    assert check_invariants(full, replace(full, removal=None)) == ("spot:i-a1 lost its removal",)
-    assert check_invariants(full, replace(full, slot=None)) == ("spot:i-a1 lost its slot",)
+    assert breaches(check_invariants(full, full)) == []
+    assert breaches(check_invariants(full, replace(full, kind=SpotKind.REBALANCE))) == [
+        (Breach.TAKEN_BACK, "spot:i-a1")
+    ]
+    assert breaches(check_invariants(full, replace(full, removal=None))) == [(Breach.LOST, "spot:i-a1")]
+    assert breaches(check_invariants(full, replace(full, slot=None))) == [(Breach.LOST, "spot:i-a1")]
     released = replace(full, removal=make_removal(state=RemovalState.RELEASED))
-    assert check_invariants(full, released) == ("removal of i-a1 went from TERMINATING to RELEASED",)
+    assert breaches(check_invariants(full, released)) == [(Breach.STATE, "i-a1")]
     jumped = replace(full, slot=make_slot(state=SlotState.READY))
-    assert check_invariants(full, jumped) == ("slot op-0 went from RESERVED to READY",)
-    assert check_invariants(make_spot(), full) == ()
+    assert breaches(check_invariants(full, jumped)) == [(Breach.STATE, "op-0")]
+    assert breaches(check_invariants(make_spot(), full)) == []

@@ -28,6 +28,7 @@ from tests.builders import (
 )
 from tests.unit.operations.builders import (
     TOKEN,
+    breaches,
     cordoned,
     fleet,
     make_situation,
@@ -56,7 +57,7 @@ def situation(
 
 def advance(work: Spot, snapshot: Snapshot = SEEN, **given: Any) -> tuple[Spot, tuple[Effect, ...]]:
     step = spot.advance(work, situation(work, snapshot, **given))
-    assert spot.check_invariants(work, step.state) == ()
+    assert breaches(spot.check_invariants(work, step.state)) == []
     return step.state, step.effects
 
 

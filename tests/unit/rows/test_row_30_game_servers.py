@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from ebbtide.core.consolidation.game_servers import PLAN, PLAYERS, STATUS, UNKNOWN, tier_of
+from ebbtide.core.consolidation.game_servers import PLAN, PLAYERS, STATUS, UNKNOWN, ServerCause, tier_of
 from ebbtide.core.nodes.drain import Disruptions, DrainReason, Treatment, judge
 from ebbtide.core.nodes.targets import choose_targets
+from ebbtide.model.check import NodeCause
 from ebbtide.model.effect import Evict
 from ebbtide.model.operation import RemovalCause, RemovalState, SpotKind
 from ebbtide.model.pod import Pod
@@ -40,29 +41,31 @@ FREE = server(plan="payperplay", players="0")
 
 
 @pytest.mark.parametrize(
-    ("pod", "rule"),
+    ("pod", "cause"),
     [
-        (FREE, ""),
-        (server(plan="balanced", players="0"), ""),
-        (server(8192, plan="balanced", players="0"), ""),
-        (make_pod("web", 500, 60_000, node_name="a1"), ""),
-        (server(plan="payperplay", players="20"), "has 20 players"),
-        (server(plan="balanced", players="1"), "has 1 players"),
-        (server(plan="reserved", players="0"), "is on plan reserved"),
-        (server(plan="payperplay"), "does not say how many players"),
-        (server(plan="payperplay", players="0", status="starting"), "is starting"),
-        (server(plan="payperplay", players="0", status="stopping"), "is stopping"),
-        (server(16384, plan="payperplay", players="0"), "is of tier large"),
-        (server(32768, plan="payperplay", players="0"), "is of tier xlarge"),
-        (server(3000, plan="payperplay", players="0"), "is of tier custom"),
+        (FREE, None),
+        (server(plan="balanced", players="0"), None),
+        (server(8192, plan="balanced", players="0"), None),
+        (make_pod("web", 500, 60_000, node_name="a1"), None),
+        (server(plan="payperplay", players="20"), ServerCause.PLAYERS),
+        (server(plan="balanced", players="1"), ServerCause.PLAYERS),
+        (server(plan="reserved", players="0"), ServerCause.PLAN),
+        (server(plan="payperplay"), ServerCause.PLAYERS_UNSAID),
+        (server(plan="payperplay", players="0", status="starting"), ServerCause.STATUS),
+        (server(plan="payperplay", players="0", status="stopping"), ServerCause.STATUS),
+        (server(16384, plan="payperplay", players="0"), ServerCause.TIER),
+        (server(32768, plan="payperplay", players="0"), ServerCause.TIER),
+        (server(3000, plan="payperplay", players="0"), ServerCause.TIER),
     ],
 )
-def test_every_drain_asks_the_rules_of_consolidation_and_names_the_rule(pod: Pod, rule: str) -> None:
+def test_every_drain_asks_the_rules_of_consolidation_and_names_the_rule(
+    pod: Pod, cause: ServerCause | None
+) -> None:
     judgement = judge(pod, Disruptions(()), SETTINGS, {})
-    assert (judgement.treatment is Treatment.EVICT) is (rule == "")
-    if rule:
+    assert (judgement.treatment is Treatment.EVICT) is (cause is None)
+    if cause is not None:
         assert (judgement.treatment, judgement.reason) == (Treatment.BLOCK, DrainReason.GAME_SERVER)
-        assert judgement.says.startswith(f"default/mc-0 {rule}")
+        assert judgement.about == cause
     assert judge(pod, Disruptions(()), SETTINGS, None).treatment is Treatment.EVICT, "an interruption"
 
 
@@ -77,9 +80,7 @@ def test_a_node_with_a_server_that_is_played_on_is_not_chosen_and_the_rule_is_sa
         make_snapshot(make_nodes("a1", "a2"), pods), make_record(), make_settings(), NOW, 2
     )
     assert [removal.node_name for removal in removals] == ["a2"]
-    assert [r.reason for r in refusals] == [
-        "default/mc-0 has 20 players; only servers with 0 players are moved"
-    ]
+    assert [(r.cause, r.about) for r in refusals] == [(NodeCause.POD_BLOCKS, "default/mc-0")]
 
 
 def test_a_player_that_joins_in_the_middle_of_a_drain_stops_it() -> None:

@@ -17,12 +17,12 @@ from ebbtide.core.scale_to_zero.ahead import (
     why_wake,
 )
 from ebbtide.errors import StoreUnusable
-from ebbtide.model.events import StretchClosed
+from ebbtide.model.events import PolicyStep, StretchClosed
 from ebbtide.model.forecast import STEP_SECONDS, STEPS_A_DAY
-from ebbtide.model.idle import IdleState, Phase, WakeReason
+from ebbtide.model.idle import NO_WHY, IdleState, Phase, PolicyCause, WakeReason
 from ebbtide.model.ledger import Stretch
 from ebbtide.model.log import LogKind
-from ebbtide.narrate import entry_of
+from ebbtide.narrate import entry_of, fact_in
 from tests.builders import NOW
 from tests.policy_harness import PolicyHarness, make_policy, policy_id
 
@@ -96,12 +96,9 @@ def test_a_replay_counts_users_who_wait_and_the_time_it_is_up() -> None:
 def test_it_is_woken_where_that_beats_a_longer_window_of_equal_cost() -> None:
     used = mornings(14) + mornings(1)[: EIGHT - 1]
     why = why_wake(used, HOLD, MIDNIGHT + (EIGHT - 1) * STEP_SECONDS)
-    assert why == (
-        "ahead of 08:00 UTC, in use then a week and two weeks ago; over the last week this leaves 0 users "
-        "waiting, a longer keep-alive window of equal cost 7"
-    )
-    assert why_wake(used[:-1], HOLD, MIDNIGHT) == ""
-    assert why_wake(used[-WEEK:], HOLD, MIDNIGHT) == ""
+    assert (why.cause, why.found, why.limit) == (PolicyCause.EXPECTED, 0, 7)
+    assert why_wake(used[:-1], HOLD, MIDNIGHT) == NO_WHY
+    assert why_wake(used[-WEEK:], HOLD, MIDNIGHT) == NO_WHY
 
 
 def test_it_is_left_asleep_where_looking_ahead_would_have_helped_nobody() -> None:
@@ -109,7 +106,7 @@ def test_it_is_left_asleep_where_looking_ahead_would_have_helped_nobody() -> Non
     once = mornings(1) + [False] * 6 * STEPS_A_DAY
     used = once + once + mornings(1)[: EIGHT - 1]
     assert begins(used, len(used))
-    assert why_wake(used, HOLD, MIDNIGHT) == ""
+    assert why_wake(used, HOLD, MIDNIGHT) == NO_WHY
 
 
 def harness(ahead: bool = True, days: int = 15, **changes: object) -> PolicyHarness:
@@ -137,12 +134,14 @@ def harness(ahead: bool = True, days: int = 15, **changes: object) -> PolicyHarn
 
 def test_a_round_wakes_what_will_be_used_and_says_why() -> None:
     made = harness()
-    says = made.round()
-    assert "web: woken ahead of 08:00 UTC, in use then a week and two weeks ago" in says
+    made.round()
     assert made.state.phase is Phase.WAKING
     assert made.state.wake_reason is WakeReason.SCHEDULED
     (entry,) = made.store.read_log([LogKind.WAKE])
-    assert entry.says.startswith("policy web: woken (scheduled) ahead of 08:00 UTC")
+    step = fact_in(entry, PolicyStep)
+    assert step is not None
+    assert step.cause is PolicyCause.EXPECTED
+    assert (step.found, step.limit) == (0, 7)
 
 
 def test_another_runner_joins_the_wake_of_one_that_died() -> None:

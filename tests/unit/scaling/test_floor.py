@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ebbtide.core.scale_to_zero.node_first import needed_by_wakes, ready_nodes, settings_for
+from ebbtide.core.scale_to_zero.node_first import NeededByWakes, needed_by_wakes, ready_nodes, settings_for
 from ebbtide.model.idle import Phase
 from ebbtide.model.pod import PodPhase
 from ebbtide.model.policy import Policy, Target
@@ -68,18 +68,14 @@ def test_a_pod_of_a_woken_workload_and_a_pool_that_lacks_nodes_do_not_wait() -> 
     pod = make_pod("web-7d-x", node_name="", phase=PodPhase.PENDING, controller="ReplicaSet")
     snapshot = make_snapshot(nodes=[], pods=[pod])
     waking = make_pool("b", min_workers=2, waking=True)
-    assert needed_by_wakes(snapshot, make_record(), SETTINGS) == ("", 0)
+    assert needed_by_wakes(snapshot, make_record(), SETTINGS) == NeededByWakes()
     woken = replace(SETTINGS, waking=(make_ref(),))
-    assert needed_by_wakes(snapshot, make_record(), woken) == (
-        "default/web-7d-x is being woken and needs a node",
-        0,
-    )
+    assert needed_by_wakes(snapshot, make_record(), woken) == NeededByWakes((), "default/web-7d-x")
     both = replace(woken, pools=(waking,))
-    says, lacks = needed_by_wakes(snapshot, make_record(), both)
-    assert says.startswith("pool b is being woken and lacks 2; default/web-7d-x")
-    assert lacks == 2
+    found = needed_by_wakes(snapshot, make_record(), both)
+    assert found == NeededByWakes((("b", 2),), "default/web-7d-x")
     other = replace(SETTINGS, waking=(make_ref("other"),))
-    assert needed_by_wakes(snapshot, make_record(), other) == ("", 0)
+    assert needed_by_wakes(snapshot, make_record(), other) == NeededByWakes()
 
 
 def test_nodes_that_take_no_pods_do_not_make_a_pool_awake() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ebbtide.core.scale_to_zero.activity import ActivityLook, needs_workloads
 from ebbtide.core.scale_to_zero.idle import IdleStep, Wanted, at_zero, evaluate, not_from_the_future
-from ebbtide.model.idle import IdleState, Phase, Rate, Remembered, WakeReason, WakeTime
+from ebbtide.model.idle import NO_WHY, IdleState, Phase, PolicyCause, Rate, Remembered, WakeReason, WakeTime
 from ebbtide.model.policy import Policy, Schedule, Signal, SignalKind, Target
 from ebbtide.model.snapshot import Reading
 from ebbtide.model.workload import Workload
@@ -62,23 +62,24 @@ def test_activity_ends_idleness_and_the_idle_time_is_in_the_ledger() -> None:
 def test_an_unknown_signal_starts_the_idle_clock_anew_and_its_time_is_not_idle() -> None:
     done = step(make_state(Phase.IDLE, checked_at=NOW - 90), seen(None))
     assert (done.state.phase, done.state.idle_since) == (Phase.ACTIVE, None)
-    assert done.state.left_alone == "promql_rate is unknown: nobody knows"
+    assert done.state.left_alone_cause is PolicyCause.SIGNAL_UNKNOWN
     assert done.stretches[0].until == NOW - 90
 
 
 def test_a_failing_signal_is_told_apart_from_an_unknown_one() -> None:
     failing = ActivityLook({QUERY: Reading(problem="it is gone", failed=True)})
-    assert step(make_state(), failing).state.left_alone == "promql_rate is failing: it is gone"
+    assert step(make_state(), failing).state.left_alone_cause is PolicyCause.SIGNAL_FAILING
 
 
 def test_a_signal_that_was_not_read_is_unknown() -> None:
-    assert step(make_state(), ActivityLook()).state.left_alone == "promql_rate is unknown: it was not read"
+    found = step(make_state(), ActivityLook()).state
+    assert found.left_alone_cause is PolicyCause.SIGNAL_UNKNOWN
 
 
 def test_activity_of_one_signal_counts_although_another_is_unknown() -> None:
     other = Signal(SignalKind.CPU, "cpu", 0.5)
     policy = make_policy(signals=(other, BY_QUERY))
-    assert step(make_state(Phase.IDLE), seen(3.0), policy).state.left_alone == ""
+    assert step(make_state(Phase.IDLE), seen(3.0), policy).state.why_left_alone == NO_WHY
 
 
 def test_a_signal_at_its_threshold_is_quiet() -> None:
@@ -100,7 +101,7 @@ def test_it_goes_to_zero_after_threshold_and_then_keep_alive() -> None:
     assert fallen.wanted is Wanted.FALL
     assert fallen.state.phase is Phase.FALLING
     assert fallen.state.remembered == (Remembered(make_ref(), 2),)
-    assert fallen.says
+    assert fallen.why.cause is PolicyCause.IDLE
 
 
 def test_a_policy_may_have_times_of_its_own() -> None:
@@ -127,7 +128,7 @@ def test_a_silence_of_the_loop_is_not_idle_time() -> None:
     assert done.wanted is Wanted.NOTHING
     assert done.state.idle_since == NOW
     assert done.stretches[0].until == NOW - 301
-    assert done.says
+    assert (done.why.cause, done.why.found, done.why.limit) == (PolicyCause.NOT_LOOKED, 301, 300)
 
 
 def test_that_it_was_looked_at_is_written_only_now_and_then() -> None:
@@ -137,27 +138,24 @@ def test_that_it_was_looked_at_is_written_only_now_and_then() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "look", "why"),
+    ("changes", "look", "cause"),
     [
-        ({"paused": True}, {}, "the policy is paused"),
-        ({"keep_up_until": NOW + 60}, {}, "it is kept up for another 60 s"),
-        ({}, {"held": "removals are paused"}, "removals are paused"),
-        (
-            {},
-            {"workloads": (make_workload(autoscaler="web-hpa"),)},
-            "HorizontalPodAutoscaler web-hpa scales Deployment default/web",
-        ),
+        ({"paused": True}, {}, PolicyCause.PAUSED),
+        ({"keep_up_until": NOW + 60}, {}, PolicyCause.KEPT_UP),
+        ({}, {"held": "removals are paused"}, PolicyCause.REMOVALS_PAUSED),
+        ({}, {"workloads": (make_workload(autoscaler="web-hpa"),)}, PolicyCause.AUTOSCALER),
     ],
 )
 def test_an_idle_target_is_left_up_for_a_reason_that_is_said_once(
-    changes: dict[str, Any], look: dict[str, Any], why: str
+    changes: dict[str, Any], look: dict[str, Any], cause: PolicyCause
 ) -> None:
     state = make_state(Phase.IDLE, idle_since=LONG_IDLE, rate=RATE, **changes)
     done = step(state, seen(0.0, **look))
     assert done.wanted is Wanted.NOTHING
-    assert (done.state.phase, done.state.left_alone) == (Phase.IDLE, why)
-    assert done.says
-    assert not step(done.state, seen(0.0, **look)).says
+    assert (done.state.phase, done.state.left_alone_cause) == (Phase.IDLE, cause)
+    assert done.why.cause is cause
+    later = step(done.state, seen(0.0, **look), now=NOW + 1)
+    assert not later.why, "also when a second has passed: what is said has no time that runs"
 
 
 @pytest.mark.parametrize("stamp", ["created_at", "deployed_at"])
@@ -212,18 +210,18 @@ def test_a_policy_that_may_not_go_to_zero_is_never_idle(off: dict[str, Any]) -> 
 
 def test_what_cannot_be_read_is_not_idle() -> None:
     done = step(make_state(Phase.IDLE, idle_since=LONG_IDLE), seen(0.0, problem="the API server is gone"))
-    assert (done.wanted, done.state.left_alone) == (Wanted.NOTHING, "the API server is gone")
+    assert (done.wanted, done.state.left_alone_cause) == (Wanted.NOTHING, PolicyCause.UNREADABLE)
 
 
 def test_a_target_that_is_not_there_is_left_alone() -> None:
     done = step(make_state(Phase.IDLE, idle_since=LONG_IDLE), seen(missing=(make_ref(),)))
-    assert (done.state.phase, done.state.left_alone) == (Phase.ACTIVE, "there is no Deployment default/web")
+    assert (done.state.phase, done.state.left_alone_cause) == (Phase.ACTIVE, PolicyCause.MISSING)
 
 
 def test_a_target_that_somebody_put_to_zero_is_left_there() -> None:
     done = step(make_state(Phase.IDLE, idle_since=LONG_IDLE), seen(0.0, make_workload(replicas=0)))
     assert done.wanted is Wanted.NOTHING
-    assert done.state.left_alone == "somebody scaled Deployment default/web to 0"
+    assert done.state.left_alone_cause is PolicyCause.DOWN_BY_HAND
 
 
 def test_in_a_group_one_member_at_zero_by_hand_is_remembered_so() -> None:
@@ -378,8 +376,8 @@ def test_somebody_who_scales_a_waking_target_to_zero_is_left_alone() -> None:
     state = make_state(Phase.WAKING, last_wake_at=NOW - 30, last_scaled_at=NOW - 29)
     done = step(state, seen(0.0, make_workload(replicas=0)))
     assert (done.state.phase, done.wanted) == (Phase.ACTIVE, Wanted.NOTHING)
-    assert done.state.left_alone == "somebody scaled Deployment default/web to 0"
-    assert done.says
+    assert done.state.left_alone_cause is PolicyCause.DOWN_BY_HAND
+    assert done.why.cause is PolicyCause.DOWN_BY_HAND
 
 
 # Stamps
@@ -455,4 +453,4 @@ def test_a_policy_that_is_switched_off_gives_up_going_to_zero_also_by_a_schedule
     off = make_policy(enabled=False, schedules=(NIGHT,))
     done = step(make_state(Phase.FALLING, idle_since=None), seen(0.0), off)
     assert done.wanted is Wanted.WAKE
-    assert done.says
+    assert done.why.cause is PolicyCause.DISABLED

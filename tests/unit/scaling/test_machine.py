@@ -88,11 +88,11 @@ def test_a_wake_joins_another_and_repeats_its_calls_only_where_nobody_answered_t
     fresh = make_state(Phase.WAKING, last_wake_at=NOW - 1, wake_count=4)
     joined = machine.wake(fresh, seen(), WakeOrder(WakeReason.MANUAL), NOW)
     assert (joined.state, joined.effects) == (fresh, ())
-    assert not joined.says
+    assert not joined.why
     stale = replace(fresh, last_wake_at=NOW - 60)
     again = machine.wake(stale, seen(), WakeOrder(WakeReason.MANUAL), NOW)
     assert again.state == stale
-    assert not again.says
+    assert not again.why
     assert isinstance(again.effects[0], Restore)
 
 
@@ -122,7 +122,7 @@ def test_a_number_is_set_first_and_answered_when_that_was_done() -> None:
     observed = seen(look=ActivityLook(BUSY, (WEB,)), due=due)
     step = machine.advance(make_state(), observed, NOW)
     assert step.state == make_state()
-    assert not step.says
+    assert not step.why
     assert [effect.replicas for effect in step.effects if isinstance(effect, SetReplicas)] == [3]
     assert machine.absorb(step.state, outcomes(step), observed, NOW).state.scheduled_until == due.at
 

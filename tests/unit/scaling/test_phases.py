@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from ebbtide.core.scale_to_zero.machine import check_invariants
+from ebbtide.core.step import Breach
 from ebbtide.model.idle import IdleState, Phase
 from ebbtide.ports import PolicyStore
 from tests.policy_harness import PolicyHarness, make_state
@@ -17,13 +18,13 @@ from tests.policy_harness import PolicyHarness, make_state
 def test_a_wake_is_answered_before_its_target_can_sleep_again(phase: Phase) -> None:
     waking = make_state(Phase.WAKING, wake_count=2)
     (broken,) = check_invariants(waking, replace(waking, phase=phase))
-    assert f"from waking to {phase}" in broken
+    assert broken.cause is Breach.STATE
 
 
 def test_no_write_forgets_a_wake() -> None:
     waking = make_state(Phase.WAKING, wake_count=2)
     (broken,) = check_invariants(waking, replace(waking, phase=Phase.ACTIVE, wake_count=1))
-    assert "forgot 1 wakes" in broken
+    assert broken.cause is Breach.TAKEN_BACK
 
 
 class Watched:

@@ -10,7 +10,7 @@ import pytest
 from ebbtide.engine.scale_to_zero.round import SENTENCES
 from ebbtide.engine.scale_to_zero.scaling import LEAST_BUDGET_SECONDS, RoundReport, Scaling, guarded_round
 from ebbtide.errors import Retryable
-from ebbtide.model.idle import Phase
+from ebbtide.model.idle import Phase, PolicyCause
 from ebbtide.model.policy import Schedule, Signal, SignalKind
 from ebbtide.model.workload import WorkloadRef
 from tests.builders import NOW, make_settings
@@ -127,7 +127,7 @@ def test_a_workload_that_cannot_be_read_keeps_its_policy_up_and_no_other() -> No
     harness.memory_workloads.read = broken  # type: ignore[method-assign]
     harness.rounds(7200)
     assert harness.state.phase is not Phase.ZERO
-    assert "could not be read: the API server does not answer" in harness.state.left_alone
+    assert harness.state.left_alone_cause is PolicyCause.UNREADABLE
     other = harness.rows.find_state(policy_id(2))
     assert other is not None
     assert other.phase is Phase.ZERO

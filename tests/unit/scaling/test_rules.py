@@ -21,7 +21,7 @@ from ebbtide.core.scale_to_zero.rules import (
     scale_to,
     with_base,
 )
-from ebbtide.model.idle import IdleState, Priced, Rate, Remembered, RuleTimer
+from ebbtide.model.idle import NO_WHY, IdleState, PolicyCause, Priced, Rate, Remembered, RuleTimer
 from ebbtide.model.policy import Operator, Policy, Rule, Schedule
 from ebbtide.model.snapshot import Reading
 from tests.builders import NOW
@@ -102,18 +102,19 @@ def test_scaling_is_within_min_and_max() -> None:
     policy = make_policy(min_replicas=2, max_replicas=5)
     up = scale_for(policy, make_state(), UP, [make_workload(replicas=4)], None, NOW)
     assert up.replicas == (Remembered(make_ref(), 5),)
-    assert "from 4 to 5" in up.says
+    assert up.why.cause is PolicyCause.RULE
     down = scale_for(policy, make_state(), DOWN, [make_workload(replicas=2)], None, NOW)
     assert down.replicas == ()
-    assert "not moved, Deployment default/web has 2 and min_replicas is 2" in down.says
+    assert down.why.cause is PolicyCause.BOUND
+    assert (down.why.about, down.why.found, down.why.limit) == ("min_replicas", 2, 2)
 
 
 def test_a_rule_never_moves_against_its_own_sign_and_says_why_it_did_not_move() -> None:
     policy = make_policy(min_replicas=3, max_replicas=10)
     up = scale_for(policy, make_state(), UP, [make_workload(replicas=15)], None, NOW)
-    assert (up.replicas, "has 15 and max_replicas is 10" in up.says) == ((), True)
+    assert (up.replicas, up.why.about, up.why.found, up.why.limit) == ((), "max_replicas", 15, 10)
     down = scale_for(policy, make_state(), DOWN, [make_workload(replicas=1)], None, NOW)
-    assert (down.replicas, "has 1 and min_replicas is 3" in down.says) == ((), True)
+    assert (down.replicas, down.why.about, down.why.found, down.why.limit) == ((), "min_replicas", 1, 3)
 
 
 def test_a_rule_moves_the_members_that_it_can() -> None:
@@ -125,7 +126,7 @@ def test_a_rule_moves_the_members_that_it_can() -> None:
 
 def test_a_rule_without_replicas_to_change_says_so() -> None:
     done = scale_for(make_policy(), make_state(), UP, [make_workload(replicas=0)], None, NOW)
-    assert (done.replicas, "has no replicas" in done.says) == ((), True)
+    assert (done.replicas, done.why.cause) == ((), PolicyCause.NOTHING_UP)
 
 
 def test_rules_never_go_to_zero_and_leave_a_sleeping_member_alone() -> None:
@@ -140,29 +141,29 @@ def test_rules_never_go_to_zero_and_leave_a_sleeping_member_alone() -> None:
 def test_a_rule_waits_for_the_cooldown() -> None:
     policy = make_policy(cooldown_seconds=300)
     done = scale_for(policy, make_state(last_scaled_at=NOW - 299), UP, [make_workload()], None, NOW)
-    assert (done.replicas, "cooling down until 22:13:21 UTC" in done.says) == ((), True)
+    assert (done.replicas, done.why.cause, done.why.limit) == ((), PolicyCause.COOLDOWN, NOW + 1)
     assert scale_for(policy, make_state(last_scaled_at=NOW - 300), UP, [make_workload()], None, NOW).replicas
 
 
 def test_a_rule_leaves_an_autoscaler_alone() -> None:
     done = scale_for(make_policy(), make_state(), UP, [make_workload(autoscaler="hpa")], None, NOW)
-    assert (done.replicas, "hpa scales" in done.says) == ((), True)
+    assert (done.replicas, done.why.cause, done.why.about) == ((), PolicyCause.AUTOSCALER, "hpa")
 
 
 @pytest.mark.parametrize(
-    ("limit", "rate", "why"),
+    ("limit", "rate", "cause"),
     [
-        ("0.04", Rate(Decimal("0.02"), "EUR", "t"), ""),
-        ("0.0399", Rate(Decimal("0.02"), "EUR", "t"), "4 replicas would cost 0.0400 EUR an hour"),
-        ("9", None, "its price is not known in EUR"),
-        ("9", Rate(Decimal("0.02"), "USD", "t"), "its price is not known in EUR"),
+        ("0.04", Rate(Decimal("0.02"), "EUR", "t"), PolicyCause.RULE),
+        ("0.0399", Rate(Decimal("0.02"), "EUR", "t"), PolicyCause.TOO_EXPENSIVE),
+        ("9", None, PolicyCause.NO_PRICE),
+        ("9", Rate(Decimal("0.02"), "USD", "t"), PolicyCause.NO_PRICE),
     ],
 )
-def test_a_rule_stays_within_the_hourly_cost(limit: str, rate: Rate | None, why: str) -> None:
+def test_a_rule_stays_within_the_hourly_cost(limit: str, rate: Rate | None, cause: PolicyCause) -> None:
     policy = make_policy(max_hourly_cost=Decimal(limit))
     done = scale_for(policy, make_state(), UP, [make_workload(replicas=2)], rate, NOW)
-    assert (Remembered(make_ref(), 4) in done.replicas) is not bool(why)
-    assert why in done.says
+    assert (Remembered(make_ref(), 4) in done.replicas) is (cause is PolicyCause.RULE)
+    assert done.why.cause is cause
     assert bool(done.replicas) is (rate is not None and rate.currency == "EUR"), "one more is affordable"
 
 
@@ -175,7 +176,8 @@ def test_a_price_that_the_policy_names_binds_however_many_there_are() -> None:
     assert with_base(policy, state, 7) is state
     assert scale_for(policy, state, UP, [make_workload(replicas=3)], rate, NOW).replicas
     done = scale_for(policy, state, UP, [make_workload(replicas=5)], rate, NOW)
-    assert (done.replicas, "7 replicas would cost 0.7000 EUR" in done.says) == ((), True)
+    assert (done.replicas, done.why.cause) == ((), PolicyCause.TOO_EXPENSIVE)
+    assert done.why.found == 0.7
     first = scale_for(policy, make_state(), UP, [make_workload(replicas=5)], rate, NOW)
     assert first.replicas, "the price is that of the five"
     cheaper = replace(policy, hourly_cost=Decimal("0.01"))
@@ -190,8 +192,8 @@ def test_scaling_down_is_never_too_dear() -> None:
 
 def test_a_schedule_sets_the_replicas_within_the_bounds() -> None:
     policy = make_policy(min_replicas=2, max_replicas=6)
-    assert scale_to(policy, 9, make_workload(replicas=2), None) == ((Remembered(make_ref(), 6),), "")
-    assert scale_to(policy, 1, make_workload(replicas=2), None) == ((), "")
+    assert scale_to(policy, 9, make_workload(replicas=2), None) == ((Remembered(make_ref(), 6),), NO_WHY)
+    assert scale_to(policy, 1, make_workload(replicas=2), None) == ((), NO_WHY)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +203,7 @@ def test_a_schedule_stays_within_the_hourly_cost(limit: str, have: int, wanted: 
     policy = make_policy(max_hourly_cost=Decimal(limit))
     changed, why = scale_to(policy, 5, make_workload(replicas=have), Decimal("0.01"))
     assert [one.replicas for one in changed] == ([wanted] if wanted != have else [])
-    assert ("max_hourly_cost" in why) is (wanted < 5)
+    assert (why.cause is PolicyCause.TOO_EXPENSIVE) is (wanted < 5)
 
 
 def at_eight(**overrides: Any) -> Schedule:

@@ -13,7 +13,7 @@ from ebbtide.core.scale_to_zero.eta import Learned
 from ebbtide.engine.scale_to_zero.scaling import guarded_round
 from ebbtide.errors import NotFound, Retryable, Usage
 from ebbtide.model.events import OperationKind, PartKind, Transition
-from ebbtide.model.idle import NodeFirst, NodeNeed, Phase, WakeReason
+from ebbtide.model.idle import NO_WHY, NodeFirst, NodeNeed, Phase, PolicyCause, WakeReason
 from ebbtide.model.log import LogKind
 from ebbtide.model.policy import Operator, Policy, Rule, Schedule, Signal, SignalKind, Target, ZeroDefaults
 from ebbtide.model.snapshot import ClusterView
@@ -76,7 +76,7 @@ def test_a_wake_brings_up_what_somebody_put_to_zero() -> None:
     harness = harness_of(make_policy(min_replicas=2))
     harness.memory_workloads.put(WEB, replicas=0, ready_replicas=0)
     harness.rounds(120)
-    assert harness.state.left_alone == "somebody scaled Deployment default/web to 0"
+    assert harness.state.left_alone_cause is PolicyCause.DOWN_BY_HAND
     assert wake(harness).target_replicas == 2
     assert harness.memory_workloads.read(WEB).replicas == 2
 
@@ -187,7 +187,8 @@ def test_what_is_kept_up_does_not_sleep_until_then_and_is_woken() -> None:
     harness.scaling.keep_up(harness.policies[0].id, 3 * 3600)
     harness.rounds(3 * 3600 - 60)
     assert harness.phase() is Phase.IDLE
-    assert "kept up" in harness.state.left_alone
+    assert harness.state.left_alone_cause is PolicyCause.KEPT_UP
+    assert harness.causes().count(PolicyCause.KEPT_UP) == 2, "when it was asked for, and once it was idle"
     harness.rounds(120)
     assert harness.phase() is Phase.ZERO
     assert harness.scaling.keep_up(harness.policies[0].id, 60).phase is Phase.WAKING
@@ -200,7 +201,7 @@ def test_a_paused_policy_is_left_as_it_is_and_can_be_woken() -> None:
     rev = harness.scaling.pause(harness.policies[0].id, True).rev
     assert rev == harness.state.rev
     harness.rounds(7200)
-    assert (harness.state.phase, harness.state.left_alone) == (Phase.IDLE, "the policy is paused")
+    assert (harness.state.phase, harness.state.left_alone_cause) == (Phase.IDLE, PolicyCause.PAUSED)
     harness.scaling.pause(harness.policies[0].id, False)
     harness.rounds(60)
     assert harness.phase() is Phase.ZERO
@@ -212,14 +213,14 @@ def test_the_switch_that_pauses_removals_holds_sleep_too() -> None:
     harness = harness_of()
     harness.store.write(replace(harness.store.load(), paused=True, pause_reason="release day"), None)
     harness.rounds(7200)
-    assert harness.state.left_alone == "removals are paused (release day)"
+    assert harness.state.left_alone_cause is PolicyCause.REMOVALS_PAUSED
 
 
 def test_an_autoscaler_is_left_alone() -> None:
     harness = harness_of(memory_workloads=MemoryWorkloads(make_workload(autoscaler="web-hpa")))
     harness.rounds(7200)
     assert (harness.state.phase, harness.memory_workloads.calls) == (Phase.IDLE, [])
-    assert "web-hpa" in harness.state.left_alone
+    assert harness.state.left_alone_cause is PolicyCause.AUTOSCALER
 
 
 def test_activity_that_a_signal_shows_wakes_what_idleness_put_to_sleep() -> None:
@@ -367,7 +368,7 @@ def test_what_sleeps_is_woken_when_nothing_would_notice_its_use_any_more() -> No
     (policy,) = harness.rows.list_policies()
     harness.rows.put_policy(replace(policy, signals=()))
     harness.clock.sleep(60)
-    assert "it has no signals" in harness.round()
+    harness.round()
     assert (harness.state.phase, harness.memory_workloads.read(WEB).replicas) == (Phase.WAKING, 2)
 
 
@@ -430,7 +431,7 @@ def test_a_schedule_stays_within_the_hourly_cost_and_says_so() -> None:
     harness = harness_of(policy, values={QUERY: 9.0})
     at(harness, 8, 2)
     assert harness.memory_workloads.calls == []
-    assert any("3 replicas would cost 0.0300 EUR" in said for said in harness.said())
+    assert PolicyCause.TOO_EXPENSIVE in harness.causes()
 
 
 def test_a_wake_restores_every_member_of_a_group_that_is_half_awake() -> None:
@@ -507,11 +508,11 @@ def test_a_rule_that_may_not_move_says_why_once() -> None:
     )
     harness.rounds(900)
     assert harness.memory_workloads.calls == []
-    assert sum("has 15 and max_replicas is 10" in said for said in harness.said()) == 1
-    assert "max_replicas is 10" in harness.state.rule_held
+    assert harness.causes().count(PolicyCause.BOUND) == 1
+    assert harness.state.rule_held_cause is PolicyCause.BOUND
     harness.signals.values["queue"] = 1.0
     harness.rounds(60)
-    assert harness.state.rule_held == ""
+    assert harness.state.why_rule_held == NO_WHY
 
 
 def test_the_idle_time_before_a_rule_moved_is_in_the_ledger() -> None:
@@ -560,7 +561,8 @@ def test_what_does_not_fit_into_the_time_is_left_to_the_next_round() -> None:
 def test_an_unknown_signal_is_counted_and_said() -> None:
     harness = harness_of(values={})
     harness.clock.sleep(60)
-    assert harness.round() == "1 policies, 1 with unknown signals"
+    report = harness.scaling.round("runner", harness.clock.now() + 60)
+    assert (report.policies, report.unknown) == (1, 1)
 
 
 def test_an_old_reading_is_no_reading() -> None:
@@ -569,7 +571,7 @@ def test_an_old_reading_is_no_reading() -> None:
     harness.signals.clock = stopped
     harness.rounds(7200)
     assert harness.phase() is Phase.ACTIVE
-    assert "s old, more than 180" in harness.state.left_alone
+    assert harness.state.left_alone_cause is PolicyCause.SIGNAL_UNKNOWN
 
 
 def test_a_quiet_round_writes_nothing() -> None:

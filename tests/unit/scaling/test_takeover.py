@@ -9,7 +9,7 @@ import pytest
 from ebbtide.core.scale_to_zero.takeover import first_choice, is_as_wanted, may_not_release, may_not_take_over
 from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.model.gate import GatePort, Takeover
-from ebbtide.model.idle import Phase, WakeReason
+from ebbtide.model.idle import NO_WHY, Phase, PolicyCause, WakeReason
 from ebbtide.model.policy import Schedule
 from tests.memory_services import (
     GATES,
@@ -74,19 +74,21 @@ def test_a_connection_wakes_what_sleeps_and_counts_as_use_of_what_is_up() -> Non
 
 
 @pytest.mark.parametrize(
-    ("service", "reason"),
+    ("service", "cause"),
     [
-        ({"headless": True}, "headless"),
-        ({"selects": False}, "no selector"),
-        ({"external": True}, "ExternalName"),
-        ({"ports": ()}, "no TCP port"),
+        ({"headless": True}, PolicyCause.HEADLESS_SERVICE),
+        ({"selects": False}, PolicyCause.NO_SELECTOR),
+        ({"external": True}, PolicyCause.EXTERNAL_SERVICE),
+        ({"ports": ()}, PolicyCause.NO_PORT),
     ],
 )
-def test_what_cannot_be_taken_over_stays_up_with_the_reason(service: dict[str, Any], reason: str) -> None:
+def test_what_cannot_be_taken_over_stays_up_with_the_reason(
+    service: dict[str, Any], cause: PolicyCause
+) -> None:
     harness = gated_harness()
     harness.memory_services.services[service_ref()] = make_service(**service)
     harness.rounds(6000)
-    assert reason in harness.state.left_alone
+    assert harness.state.left_alone_cause is cause
     assert harness.memory_services.calls == []
 
 
@@ -94,7 +96,7 @@ def test_without_a_gate_nothing_goes_to_sleep_behind_it() -> None:
     harness = gated_harness()
     harness.memory_services.standing = ()
     harness.rounds(6000)
-    assert "no gate is ready" in harness.state.left_alone
+    assert harness.state.left_alone_cause is PolicyCause.NO_GATE
     harness.memory_services.standing = GATES
     harness.sleep()
     assert harness.memory_services.taken
@@ -104,7 +106,7 @@ def test_a_service_that_is_not_there_keeps_its_policy_up() -> None:
     harness = gated_harness()
     harness.memory_services.services.clear()
     harness.rounds(6000)
-    assert harness.state.left_alone == "there is no Service default/web"
+    assert harness.state.left_alone_cause is PolicyCause.MISSING
 
 
 def test_a_policy_with_a_gate_stays_up_where_no_gate_is_configured() -> None:
@@ -113,7 +115,7 @@ def test_a_policy_with_a_gate_stays_up_where_no_gate_is_configured() -> None:
     for _ in range(100):
         harness.clock.sleep(60)
         harness.round(runner)
-    assert "gate.service is not configured" in harness.state.left_alone
+    assert harness.state.left_alone_cause is PolicyCause.NO_GATE
     assert runner.reconcile_gates() == []
     assert not runner.gate_entries()
 
@@ -176,17 +178,17 @@ def test_when_all_gate_ports_are_taken_the_policy_says_so_and_stays_up() -> None
 
 def test_a_release_waits_for_pods_and_for_the_answer_to_the_wake() -> None:
     ready = make_service(ready=1)
-    assert may_not_release(ready, make_state(Phase.ACTIVE)) == ""
-    assert may_not_release(ready, make_state(Phase.WAKING, last_scaled_at=5)) == ""
-    assert "not answered" in may_not_release(ready, make_state(Phase.WAKING, last_scaled_at=0))
-    assert "zero" in may_not_release(ready, make_state(Phase.ZERO))
-    assert "falling" in may_not_release(ready, make_state(Phase.FALLING))
-    assert "no pod" in may_not_release(make_service(), make_state(Phase.ACTIVE))
+    assert may_not_release(ready, make_state(Phase.ACTIVE)) == NO_WHY
+    assert may_not_release(ready, make_state(Phase.WAKING, last_scaled_at=5)) == NO_WHY
+    assert may_not_release(ready, make_state(Phase.WAKING, last_scaled_at=0)).cause is PolicyCause.WAKING
+    assert may_not_release(ready, make_state(Phase.ZERO)).cause is PolicyCause.ASLEEP
+    assert may_not_release(ready, make_state(Phase.FALLING)).cause is PolicyCause.ASLEEP
+    assert may_not_release(make_service(), make_state(Phase.ACTIVE)).cause is PolicyCause.NO_POD_READY
 
 
 def test_the_reasons_are_asked_in_order_and_a_whole_service_has_none() -> None:
-    assert may_not_take_over(make_service(), GATES) == ""
-    assert may_not_take_over(make_service(), ()) == "no gate is ready to stand in for Service default/web"
+    assert may_not_take_over(make_service(), GATES) == NO_WHY
+    assert may_not_take_over(make_service(), ()).cause is PolicyCause.NO_GATE
 
 
 def test_a_takeover_is_as_wanted_by_its_ports_and_gates() -> None:

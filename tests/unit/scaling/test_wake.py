@@ -18,7 +18,7 @@ from ebbtide.core.scale_to_zero.wake import (
     targets,
     wake,
 )
-from ebbtide.model.idle import Phase, Rate, Remembered, WakeReason, WakeTime
+from ebbtide.model.idle import NO_WHY, Phase, PolicyCause, PolicyWhy, Rate, Remembered, WakeReason, WakeTime
 from tests.builders import NOW
 from tests.policy_harness import DEFAULTS, make_policy, make_ref, make_state, make_workload
 
@@ -146,22 +146,22 @@ def test_only_the_last_wakes_are_kept() -> None:
     assert done.state.wakes[-1].at == NOW - 5
 
 
-def woken(*pairs: tuple[float, float], extra: int = 0) -> tuple[int, str]:
+def woken(*pairs: tuple[float, float], extra: int = 0) -> tuple[int, PolicyWhy]:
     """The flap guard after wakes that took so long, after sleeps of so long."""
     wakes = tuple(WakeTime(NOW - 60, took, slept_seconds=slept) for took, slept in pairs)
     return guard(make_policy(), make_state(wakes=wakes, extra_keep_alive_seconds=extra), DEFAULTS, NOW)
 
 
 def test_where_waking_costs_more_than_sleeping_saves_the_window_doubles_and_says_so() -> None:
-    extra, says = woken((40, 30))
+    extra, why = woken((40, 30))
     assert extra == 300
-    assert says == ("waking cost 40 s in a day and sleeping saved 30 s: the keep-alive window grows to 600 s")
+    assert (why.cause, why.found, why.limit) == (PolicyCause.WINDOW_GROWS, 40, 30)
     assert woken((40, 30), (40, 20), extra=300)[0] == 900
 
 
 def test_the_window_grows_up_to_its_limit_and_no_further() -> None:
     assert woken((40, 30), extra=13_000)[0] == 14_100
-    assert woken((40, 30), extra=14_100) == (14_100, "")
+    assert woken((40, 30), extra=14_100) == (14_100, NO_WHY)
 
 
 def test_a_window_of_nothing_still_grows() -> None:
@@ -171,24 +171,22 @@ def test_a_window_of_nothing_still_grows() -> None:
 
 def test_a_window_configured_above_the_limit_stays() -> None:
     state = make_state(wakes=(WakeTime(NOW, 9),))
-    assert guard(make_policy(keep_alive_window_seconds=20_000), state, DEFAULTS, NOW) == (0, "")
+    assert guard(make_policy(keep_alive_window_seconds=20_000), state, DEFAULTS, NOW) == (0, NO_WHY)
 
 
 def test_where_sleeping_pays_again_what_was_added_halves() -> None:
-    assert woken((40, 3600), extra=900) == (
-        450,
-        "sleeping pays again: the keep-alive window shrinks to 750 s",
-    )
+    extra, why = woken((40, 3600), extra=900)
+    assert (extra, why.cause, why.found, why.limit) == (450, PolicyCause.WINDOW_SHRINKS, 40, 3600)
     assert woken((40, 3600), extra=119)[0] == 0
-    assert woken((40, 3600)) == (0, "")
+    assert woken((40, 3600)) == (0, NO_WHY)
 
 
 def test_after_a_day_without_a_wake_nothing_is_added() -> None:
     old = (WakeTime(NOW - 86_400, 40),)
     state = make_state(wakes=old, extra_keep_alive_seconds=300)
-    extra, says = guard(make_policy(), state, DEFAULTS, NOW)
-    assert (extra, says) == (0, "no wake for a day: the keep-alive window is as configured again")
-    assert guard(make_policy(), make_state(wakes=old), DEFAULTS, NOW) == (0, "")
+    extra, why = guard(make_policy(), state, DEFAULTS, NOW)
+    assert (extra, why.cause) == (0, PolicyCause.WINDOW_RESET)
+    assert guard(make_policy(), make_state(wakes=old), DEFAULTS, NOW) == (0, NO_WHY)
 
 
 def test_a_policy_may_have_a_cold_start_timeout_of_its_own() -> None:

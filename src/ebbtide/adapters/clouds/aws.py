@@ -86,8 +86,8 @@ class Ec2Cloud:
                 tags = [_tags(raw) for raw in _instances(found)]
                 if any(tag.get(identity.CLUSTER) != self._settings.cluster for tag in tags):
                     raise NotOurs(
-                        f"{what}: it does not carry the tag {identity.CLUSTER}={self._settings.cluster}. "
-                        "Next: add the tag, or remove the instance by hand."
+                        f"{what}: it does not carry the tag {identity.CLUSTER}={self._settings.cluster}.",
+                        step="add the tag, or remove the instance by hand",
                     )
                 self._client.terminate_instances(InstanceIds=[instance_id])
         except AwsAnswered:
@@ -107,7 +107,8 @@ class Ec2Cloud:
         # The token was used, so something was made: it is only not shown yet.
         raise Unanswered(
             f"{what}: its token was used with other settings ({mismatch.code}), and what it made then is "
-            "not shown yet. Next: nothing, it is looked for again."
+            "not shown yet.",
+            step="nothing, it is looked for again",
         )
 
     def _described(self, what: str, *filters: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -173,7 +174,7 @@ def _place(slot: Slot, settings: Ec2Settings) -> dict[str, Any]:
     if not settings.subnets:
         return {"Placement": {"AvailabilityZone": slot.zone}}
     if slot.zone not in settings.subnets:
-        raise Final(f"no subnet is known for zone {slot.zone}. Next: add it to aws.subnets.")
+        raise Final(f"no subnet is known for zone {slot.zone}.", step="add it to aws.subnets")
     return {"SubnetId": settings.subnets[slot.zone]}
 
 

@@ -111,8 +111,8 @@ def meaning(response: Mapping[str, Any], what: str) -> EbbtideError:
         return Unanswered(f"{what}: AWS failed ({code or status}): it may have been done")
     if code in _WAITS:
         return Retryable(f"{what}: not now ({code}): {message}")
-    step = NEXT_STEPS.get(code)
-    return Final(f"{what}: refused ({code}): {message}" + (f" Next: {step}." if step else ""))
+    step = NEXT_STEPS.get(code, "")
+    return Final(f"{what}: refused ({code}): {message}", step=step)
 
 
 def _shortened(message: str) -> str:
@@ -125,11 +125,11 @@ def _unanswered(error: Exception, what: str) -> EbbtideError:
     from botocore import exceptions
 
     if refused := refusal_in(error):
-        return Final(f"{what}: {refused}. Next: correct the aws section of the configuration.")
+        return Final(f"{what}: {refused}.", step="correct the aws section of the configuration")
     if isinstance(error, exceptions.NoCredentialsError | exceptions.PartialCredentialsError):
-        return Final(f"{what}: no AWS credentials were found. Next: set AWS_PROFILE, or give a role.")
+        return Final(f"{what}: no AWS credentials were found.", step="set AWS_PROFILE, or give a role")
     if isinstance(error, exceptions.EndpointConnectionError | exceptions.ConnectTimeoutError):
         return Retryable(f"{what}: AWS cannot be reached ({error}); nothing was done")
     if isinstance(error, exceptions.HTTPClientError | exceptions.SSLError):
         return Unanswered(f"{what}: no answer ({error}): it may have been done")
-    return Final(f"{what}: {error}. Next: correct the aws section of the configuration.")
+    return Final(f"{what}: {error}.", step="correct the aws section of the configuration")

@@ -100,8 +100,8 @@ class HetznerCloud:
                 server = self._client.servers.get_by_id(int(instance_id))
                 if not self._is_ours(server):
                     raise NotOurs(
-                        f"{what}: it does not carry the label {self._of_cluster}. "
-                        "Next: add the label, or delete the server by hand."
+                        f"{what}: it does not carry the label {self._of_cluster}.",
+                        step="add the label, or delete the server by hand",
                     )
                 if server.status != "deleting":
                     server.delete()
@@ -126,7 +126,8 @@ class HetznerCloud:
             raise Unanswered(f"{what}: the name {name} is taken, but its server is not shown yet")
         key = read_label_value((server.labels or {}).get(identity.SLOT, ""))
         if not self._is_ours(server) or key != slot.key:
-            raise NotOurs(f"{what}: the server {name} was made by somebody else. Next: rename that server.")
+            says = f"{what}: the server {name} was made by somebody else."
+            raise NotOurs(says, step="rename that server")
         return self._read(server, slot)
 
     def _is_ours(self, server: BoundServer) -> bool:

@@ -77,5 +77,4 @@ def meaning(code: str, message: str, what: str) -> EbbtideError:
         return Retryable(f"{what}: not now ({code}): {message}")
     if code in _LOST or (code.isdigit() and int(code) >= _SERVER_ERROR):
         return Unanswered(f"{what}: Hetzner failed ({code}): it may have been done")
-    step = NEXT_STEPS.get(code)
-    return Final(f"{what}: refused ({code}): {message}." + (f" Next: {step}." if step else ""))
+    return Final(f"{what}: refused ({code}): {message}.", step=NEXT_STEPS.get(code, ""))

@@ -271,6 +271,6 @@ def _service(services: KubeServices, policy: str, ref: ServiceRef) -> Finding:
         return Finding(False, f"policy {policy}: {error}", fix)
     # Whether any gate is ready has been said already.
     if why := may_not_take_over(seen, ANY_GATE):
-        return Finding(False, f"policy {policy}: {why}", fix)
+        return Finding(False, f"policy {policy}: {why.says}", fix)
     leads = "leads to the gates now" if seen.takeover is not None else "can be taken over"
     return Finding(True, f"policy {policy}: {ref} {leads}")

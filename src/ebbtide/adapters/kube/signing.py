@@ -70,12 +70,12 @@ def plan_labels(node: WireNode | None, name: str, uid: str, labels: Mapping[str,
     """The patch that adds the labels of an adopted node, None where they are all there. The pool that a
     node has is never changed: its creator relies on it."""
     if node is None or node.metadata.uid != uid:
-        raise NotOurs(f"node {name} is gone, or another has its name. Next: run the command again.")
+        raise NotOurs(f"node {name} is gone, or another has its name.", step="run the command again")
     there = decode(node.metadata.labels, dict[str, str], "labels") or {}
     pool = labels[names.POOL]
     # Crash table: adopt-crash.
     if there.get(names.POOL, pool) != pool:
-        raise NotOurs(f"node {name} is in pool {there[names.POOL]} by now. Next: run the command again.")
+        raise NotOurs(f"node {name} is in pool {there[names.POOL]} by now.", step="run the command again")
     missing = {key: value for key, value in labels.items() if there.get(key) != value}
     if not missing:
         return None

@@ -317,7 +317,7 @@ def why_not_fitting(draft: Draft, scene: Scene, snapshot: Snapshot, record: Reco
         room = placement.rooms[to]
         why = placement.why_not(pod, room)
         if why:
-            return f"{pod.full_name} would not fit on {to}: {why}"
+            return f"{pod.full_name} would not fit on {to}: {why.says}"
         placement.place(pod, room)
     return ""
 

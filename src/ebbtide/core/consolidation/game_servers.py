@@ -8,6 +8,8 @@ wins over a label of the same name, since it can change while the server runs.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 
 from ebbtide.model.pod import Pod, PodPhase
 
@@ -29,6 +31,33 @@ PLANS = (*MOVABLE_PLANS, "reserved")
 RUNNING, STARTING = "running", "starting"
 UNKNOWN = -1
 """Players of a server that could not be counted."""
+
+
+class ServerCause(StrEnum):
+    """Why a game server stays where it is."""
+
+    NO_SUCH_TIER = "no_such_tier"
+    TIER = "tier"
+    """Servers of this tier are not moved."""
+    MEMORY = "memory"
+    PLAN = "plan"
+    """Servers of this plan, or without a plan, are not moved."""
+    STATUS = "status"
+    """It does not run, or is starting or stopping."""
+    PLAYERS_UNCOUNTED = "players_uncounted"
+    """They cannot be counted now."""
+    PLAYERS_NO_NUMBER = "players_no_number"
+    PLAYERS_UNSAID = "players_unsaid"
+    PLAYERS = "players"
+    """Somebody plays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stays:
+    """Why a game server stays: the cause, and the same for people."""
+
+    cause: ServerCause
+    says: str
 
 
 def labels_of(pod: Pod) -> Mapping[str, str]:
@@ -61,40 +90,45 @@ def tier_of(pod: Pod) -> str:
     return next(fits, CUSTOM)
 
 
-def why_not_movable(pod: Pod, players: Mapping[str, int]) -> str:
-    """Why this game server stays where it is; empty where it may move, and for a general pod."""
-    says = labels_of(pod)
-    if not says and pod.full_name not in players:
-        return ""
+def why_not_movable(pod: Pod, players: Mapping[str, int]) -> Stays | None:
+    """Why this game server stays where it is; None where it may move, and for a general pod."""
+    labels = labels_of(pod)
+    if not labels and pod.full_name not in players:
+        return None
     tier = tier_of(pod)
     if tier not in TIERS_MIB and tier != CUSTOM:
-        return f"has the tier {tier!r}, which is none of {', '.join((*TIERS_MIB, CUSTOM))}"
+        says = f"has the tier {tier!r}, which is none of {', '.join((*TIERS_MIB, CUSTOM))}"
+        return Stays(ServerCause.NO_SUCH_TIER, says)
     if tier not in MOVABLE_TIERS:
-        return f"is of tier {tier}; only {', '.join(MOVABLE_TIERS)} are moved"
+        return Stays(ServerCause.TIER, f"is of tier {tier}; only {', '.join(MOVABLE_TIERS)} are moved")
     if pod.requests.memory_mib > MOST_MOVABLE_MIB:
-        return f"asks for {pod.requests.memory_mib} MiB; at most {MOST_MOVABLE_MIB} MiB are moved"
-    plan = says.get(PLAN, "")
+        asks = f"asks for {pod.requests.memory_mib} MiB; at most {MOST_MOVABLE_MIB} MiB are moved"
+        return Stays(ServerCause.MEMORY, asks)
+    plan = labels.get(PLAN, "")
     if plan not in MOVABLE_PLANS:
         known = f"is on plan {plan}" if plan in PLANS else f"has the plan {plan!r}" if plan else "has no plan"
-        return f"{known}; only {' and '.join(MOVABLE_PLANS)} are moved"
-    status = says.get(STATUS, RUNNING)
+        return Stays(ServerCause.PLAN, f"{known}; only {' and '.join(MOVABLE_PLANS)} are moved")
+    status = labels.get(STATUS, RUNNING)
     if status != RUNNING or pod.phase is not PodPhase.RUNNING:
         state = status if status != RUNNING else pod.phase.value
-        return f"is {state}; only what is {RUNNING} is moved"
-    return _why_players_forbid(players.get(pod.full_name), says.get(PLAYERS))
+        return Stays(ServerCause.STATUS, f"is {state}; only what is {RUNNING} is moved")
+    return _why_players_forbid(players.get(pod.full_name), labels.get(PLAYERS))
 
 
-def _why_players_forbid(counted: int | None, noted: str | None) -> str:
+def _why_players_forbid(counted: int | None, noted: str | None) -> Stays | None:
     """Both are believed: unless all that is known says 0, somebody may be playing."""
     if counted is not None and counted < 0:
-        return "has players that cannot be counted now; only servers with 0 players are moved"
+        says = "has players that cannot be counted now; only servers with 0 players are moved"
+        return Stays(ServerCause.PLAYERS_UNCOUNTED, says)
     known = [] if counted is None else [counted]
     if noted is not None:
         if not (noted.isascii() and noted.isdigit()):
-            return f"has {noted!r} players, which is not a number"
+            says = f"has {noted!r} players, which is not a number"
+            return Stays(ServerCause.PLAYERS_NO_NUMBER, says)
         known.append(int(noted))
     if not known:
-        return "does not say how many players it has; only servers with 0 players are moved"
+        says = "does not say how many players it has; only servers with 0 players are moved"
+        return Stays(ServerCause.PLAYERS_UNSAID, says)
     if max(known) > 0:
-        return f"has {max(known)} players; only servers with 0 players are moved"
-    return ""
+        return Stays(ServerCause.PLAYERS, f"has {max(known)} players; only servers with 0 players are moved")
+    return None

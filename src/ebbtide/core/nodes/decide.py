@@ -206,7 +206,8 @@ def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     plan = plan_launch(q.snapshot, record, settings, at_least)
     fits = "the pending pods fit on nodes that are there or on their way"
     launch = count_of(len(plan.offers), "node")
-    says = launch if plan.offers else next(iter(plan.hopeless), plan.stopped or fits)
+    stopped = next(iter(plan.hopeless), plan.stopped)
+    says = launch if plan.offers else stopped.says if stopped else fits
     yield Check("something to launch", bool(plan.offers), says, Values(len(plan.offers), 1))
     answer.slots = tuple(offer.slot(f"{q.operation_id}-{n}") for n, offer in enumerate(plan.offers))
     counts = Counter(f"{offer.node_type.name} in {offer.zone}" for offer in plan.offers)
@@ -220,8 +221,9 @@ def _pressure(q: Question, short: str) -> tuple[Check, int]:
     cpu, name = q.snapshot.cpu.value, "pressure"
     waiting = q.snapshot.cluster.waiting_pods
     waited = q.now - record.pending_since if record.pending_since else 0
-    woken, needed = needed_by_wakes(q.snapshot, record, settings)
-    says, unadopted = [woken] if woken else [], ""
+    woken = needed_by_wakes(q.snapshot, record, settings)
+    needed = sum(count for _, count in woken.lack)
+    says, unadopted = [woken.says] if woken.says else [], ""
     says += [short] if short else []
     values = Values(cpu, settings.cpu_up)
     if waiting:
@@ -272,7 +274,7 @@ def _excuse(q: Question) -> str:
     """What skips the cooldown of a scale-up."""
     if q.snapshot.cluster.waiting_pods and not standing(q.snapshot, q.record):
         return "pods are pending and there is no worker"
-    return needed_by_wakes(q.snapshot, q.record, q.settings)[0]
+    return needed_by_wakes(q.snapshot, q.record, q.settings).says
 
 
 def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:

@@ -61,6 +61,8 @@ class Judgement:
     treatment: Treatment
     reason: DrainReason
     says: str
+    about: str = ""
+    """The disruption budgets, the rule, the priority class, or why a game server stays."""
 
 
 Rule = Callable[[Pod, Settings], Judgement | None]
@@ -86,7 +88,7 @@ def _terminating(pod: Pod, _: Settings) -> Judgement | None:
 def _critical(pod: Pod, _: Settings) -> Judgement | None:
     if pod.priority_class not in CRITICAL_CLASSES or pod.namespace == "kube-system":
         return None
-    return _block(pod, DrainReason.CRITICAL, f"has priority class {pod.priority_class}")
+    return _block(pod, DrainReason.CRITICAL, f"has priority class {pod.priority_class}", pod.priority_class)
 
 
 def _kube_system(pod: Pod, settings: Settings) -> Judgement | None:
@@ -119,11 +121,8 @@ def _local_storage(pod: Pod, settings: Settings) -> Judgement | None:
 def _unsupported(pod: Pod, _: Settings) -> Judgement | None:
     if not pod.scheduling.unsupported:
         return None
-    return _block(
-        pod,
-        DrainReason.UNSUPPORTED,
-        f"has {pod.scheduling.unsupported[0]}, which Ebbtide does not understand",
-    )
+    rule = pod.scheduling.unsupported[0]
+    return _block(pod, DrainReason.UNSUPPORTED, f"has {rule}, which Ebbtide does not understand", rule)
 
 
 RULES: tuple[Rule, ...] = (
@@ -140,11 +139,11 @@ RULES: tuple[Rule, ...] = (
 
 def _game_server(pod: Pod, players: Mapping[str, int]) -> Judgement | None:
     why = why_not_movable(pod, players)
-    return _block(pod, DrainReason.GAME_SERVER, why) if why else None
+    return _block(pod, DrainReason.GAME_SERVER, why.says, why.cause) if why else None
 
 
-def _block(pod: Pod, reason: DrainReason, says: str) -> Judgement:
-    return Judgement(pod, Treatment.BLOCK, reason, f"{pod.full_name} {says}")
+def _block(pod: Pod, reason: DrainReason, says: str, about: str = "") -> Judgement:
+    return Judgement(pod, Treatment.BLOCK, reason, f"{pod.full_name} {says}", about)
 
 
 def _named(name: str, patterns: Iterable[str]) -> bool:
@@ -175,12 +174,13 @@ class Disruptions:
         covering = [b for b in self._budgets if b.namespace == pod.namespace and matches(b.selector, labels)]
         if len(covering) > 1:
             names = " and ".join(sorted(b.name for b in covering))
-            return _block(pod, DrainReason.SEVERAL_BUDGETS, f"is covered by several budgets ({names})")
+            says = f"is covered by several budgets ({names})"
+            return _block(pod, DrainReason.SEVERAL_BUDGETS, says, names)
         for budget in covering:
             key = (budget.namespace, budget.name)
             if self._left[key] < 1:
                 says = f"{pod.full_name} must wait: budget {budget.name} allows no disruption now"
-                return Judgement(pod, Treatment.WAIT, DrainReason.BUDGET_USED_UP, says)
+                return Judgement(pod, Treatment.WAIT, DrainReason.BUDGET_USED_UP, says, budget.name)
             self._left[key] -= self._spends
         return Judgement(pod, Treatment.EVICT, DrainReason.MOVABLE, f"{pod.full_name} has not left yet")
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from ebbtide.core.nodes.neighbours import Neighbours
 from ebbtide.core.nodes.room import Room, refused_by_node, room_of
 from ebbtide.model.pod import Pod
+from ebbtide.model.scheduling import Misfit
 from ebbtide.model.snapshot import ClusterView
 
 
@@ -21,10 +22,10 @@ class Placement:
         self.rooms = {room.name: room for room in rooms}
         self.neighbours = Neighbours(((room, room.pods) for room in self.rooms.values()), coming)
 
-    def why_not(self, pod: Pod, room: Room) -> str:
-        """Why the pod does not fit into this room; empty when it does."""
-        reason = room.lacks(pod.requests) or refused_by_node(pod.scheduling, room)
-        return reason or self.neighbours.why_not(self.neighbours.profile(pod), room)
+    def why_not(self, pod: Pod, room: Room) -> Misfit | None:
+        """Why the pod does not fit into this room; None when it does."""
+        why = room.lacks(pod.requests) or refused_by_node(pod.scheduling, room)
+        return why or self.neighbours.why_not(self.neighbours.profile(pod), room)
 
     def open(self, room: Room) -> None:
         """Add a room with the pods that are in it; one of the same name is replaced."""
@@ -56,7 +57,7 @@ class Placement:
         candidates = self.rooms.values() if rooms is None else rooms
         cpu_milli, memory_mib = pod.requests.cpu_milli, pod.requests.memory_mib
         for room in candidates:
-            # The common no first, without a sentence made for it.
+            # The common no first, without a value made for it.
             if cpu_milli > room.cpu_milli > 0 or memory_mib > room.memory_mib > 0:
                 continue
             if not self.why_not(pod, room):

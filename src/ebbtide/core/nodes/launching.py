@@ -34,6 +34,7 @@ from ebbtide.core.packing.types import Budget, CountingClock
 from ebbtide.model.packer import Packer
 from ebbtide.model.pod import Pod
 from ebbtide.model.resources import NOTHING, Resources
+from ebbtide.model.scheduling import FitCause, Misfit, Stop, StopCause, Unplaced
 from ebbtide.model.settings import Settings
 
 _LEAST_PRICE = 1e-9
@@ -107,10 +108,10 @@ class Launching:
         """Pods of unknown size by room: only nodes that are not there yet are counted on for them."""
         self._spare: frozenset[str] = frozenset()
         """UIDs of what stands for headroom: no pod is ever pending under them."""
-        self.hopeless: list[str] = []
+        self.hopeless: list[Unplaced] = []
         self.unserved: list[Pod] = []
         """One of each class of pods that another node would take, and that got none within the limits."""
-        self.stopped = ""
+        self.stopped: Stop | None = None
         self.bound = 0.0
 
     @property
@@ -146,9 +147,8 @@ class Launching:
             self._use_rooms(each)
             if not each.pods:
                 continue
-            hopeless = [self._admission.why_hopeless(pod) for pod in each.pods[:1]]
-            if hopeless[0]:
-                self.hopeless += [self._admission.why_hopeless(pod) for pod in each.pods]
+            if why := self._admission.why_hopeless(each.sample):
+                self.hopeless += [Unplaced(pod.full_name, why) for pod in each.pods]
             else:
                 left.append(each)
         neighbourly = {
@@ -190,11 +190,7 @@ class Launching:
         """Why something is left without a node, unless it is that no more may be launched now."""
         if not self.stopped and len(self._nodes) < self._limits.now:
             full = not self._open(self._candidates)
-            self.stopped = (
-                "every pool is at its maximum or its limits"
-                if full
-                else f"{name} fits no node that may be launched now"
-            )
+            self.stopped = Stop(StopCause.AT_LIMITS) if full else Stop(StopCause.NO_FIT, name)
 
     def _use_rooms(self, each: PodClass) -> None:
         """Place what nodes that are there, or on their way, have room for."""
@@ -214,11 +210,11 @@ class Launching:
             # Only a spread lets a room take what it refused before.
             moved = moved and bool(each.profile.spreads)
 
-    def _why_not(self, each: PodClass, room: Room) -> str:
+    def _why_not(self, each: PodClass, room: Room) -> Misfit | None:
         if each.unsized and self._unsized[room.name] >= self._settings.pods_per_node:
-            return "holds as many pods of unknown size as a node is assumed to hold"
+            return Misfit(FitCause.UNSIZED_FULL)
         if each.unsized and not room.planned:
-            return "the requests of the pod are not known"
+            return Misfit(FitCause.UNSIZED)
         return self._placement.why_not(each.sample, room)
 
     def _put(self, pod: Pod, room: Room) -> None:

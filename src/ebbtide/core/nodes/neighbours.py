@@ -14,7 +14,7 @@ from itertools import chain
 from ebbtide.core.labels import matches
 from ebbtide.core.nodes.room import HOSTNAME_LABEL, Room, unwanted
 from ebbtide.model.pod import Pod
-from ebbtide.model.scheduling import LabelSelector, Scheduling
+from ebbtide.model.scheduling import FitCause, LabelSelector, Misfit, Scheduling
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,50 +164,52 @@ class Neighbours:
         tally = self._tallies[number]
         return tuple(sorted({**dict.fromkeys(tally.domains, 0), **tally.matched}.items()))
 
-    def why_not(self, profile: Profile, room: Room) -> str:
-        """Which rule keeps such a pod, which is counted nowhere now, out of this room; empty if none."""
+    def why_not(self, profile: Profile, room: Room) -> Misfit | None:
+        """Which rule keeps such a pod, which is counted nowhere now, out of this room."""
         return (
             self._repelled(profile, room)
             or self._lonely(profile, room)
-            or next((why for n, skew in profile.spreads if (why := self._skewed(n, skew, profile, room))), "")
+            or next(
+                (why for n, skew in profile.spreads if (why := self._skewed(n, skew, profile, room))), None
+            )
         )
 
-    def _repelled(self, profile: Profile, room: Room) -> str:
+    def _repelled(self, profile: Profile, room: Room) -> Misfit | None:
         for number in profile.repels:
             key = self._rules[number].topology_key
             domain = room.labels.get(key)
             if domain is not None and self._tallies[number].matched.get(domain, 0):
-                return f"anti-affinity keeps it away from a pod in the same {key}"
+                return Misfit(FitCause.ANTI_AFFINITY, about=key)
         for number in profile.matched:
             key = self._rules[number].topology_key
             domain = room.labels.get(key)
             if domain is not None and self._tallies[number].carried.get(domain, 0):
-                return f"the anti-affinity of a pod in the same {key} keeps it away"
-        return ""
+                return Misfit(FitCause.ANTI_AFFINITY_OF_OTHERS, about=key)
+        return None
 
-    def _lonely(self, profile: Profile, room: Room) -> str:
+    def _lonely(self, profile: Profile, room: Room) -> Misfit | None:
         """Affinity needs a matching pod in the domain. The first of a group that asks for its own kind is
         excused where there is none anywhere, as a scheduler does."""
         for number in profile.attracts:
             key, tally = self._rules[number].topology_key, self._tallies[number]
             domain = room.labels.get(key)
             if domain is None:
-                return f"the node has no label {key} to be near anything"
+                return Misfit(FitCause.NO_LABEL_FOR_AFFINITY, about=key)
             first = not tally.total and number in profile.matched
             if not first and not tally.matched.get(domain, 0):
-                return f"affinity asks for a pod in the same {key}, and none is there"
-        return ""
+                return Misfit(FitCause.AFFINITY, about=key)
+        return None
 
-    def _skewed(self, number: int, skew: int, profile: Profile, room: Room) -> str:
+    def _skewed(self, number: int, skew: int, profile: Profile, room: Room) -> Misfit | None:
         key, tally = self._rules[number].topology_key, self._tallies[number]
         domain = room.labels.get(key)
         if domain is None:
-            return f"the node has no label {key} to spread over"
+            return Misfit(FitCause.NO_LABEL_FOR_SPREAD, about=key)
         here = tally.matched.get(domain, 0) + (number in profile.matched)
         least = tally.least()
         if here - least <= skew:
-            return ""
-        return f"would be {here} in {domain}, the least is {least}, skew at most {skew}"
+            return None
+        return Misfit(FitCause.SPREAD, here, skew, domain, least)
 
     def _know(self, pod: Pod) -> list[int]:
         """Number the rules that the pod brings; those that are new."""

@@ -17,7 +17,7 @@ from ebbtide.core.packing import Item, Rules
 from ebbtide.core.packing.problem import both_of
 from ebbtide.model.pod import Pod
 from ebbtide.model.resources import NOTHING, Resources
-from ebbtide.model.scheduling import Scheduling
+from ebbtide.model.scheduling import FitCause, Misfit, Scheduling
 
 MIB_PER_CPU = 4096
 """Memory that weighs as much as one CPU when nodes are compared for what they take in."""
@@ -105,14 +105,19 @@ class Admission:
             known = self._names[pod.scheduling] = frozenset(each.name for each in self.admitted(pod))
         return known
 
-    def why_hopeless(self, pod: Pod) -> str:
-        """Why no node that could be launched would take the pod; empty when one would."""
-        reason = "no pool is configured"
-        for each in self._candidates:
-            reason = each.room.lacks(pod.requests) or refused_by_node(pod.scheduling, each.room)
-            if not reason:
-                return ""
-        return f"{pod.full_name} fits no type of any pool: {reason}"
+    def why_hopeless(self, pod: Pod) -> Misfit | None:
+        """Why no node that could be launched would take the pod; None when one would."""
+        return why_none_fits(pod, (each.room for each in self._candidates))
+
+
+def why_none_fits(pod: Pod, rooms: Iterable[Room]) -> Misfit | None:
+    """What the last of these new nodes lacks for the pod; None when one would take it."""
+    why: Misfit | None = Misfit(FitCause.NO_POOL)
+    for room in rooms:
+        why = room.lacks(pod.requests) or refused_by_node(pod.scheduling, room)
+        if why is None:
+            break
+    return why
 
 
 Member = tuple[PodClass, tuple[Pod, ...]]

@@ -14,7 +14,7 @@ from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod
 from ebbtide.model.pool import NodeType, Pool
 from ebbtide.model.resources import Resources
-from ebbtide.model.scheduling import Labels, Scheduling, Taint, TaintEffect, Toleration
+from ebbtide.model.scheduling import FitCause, Labels, Misfit, Scheduling, Taint, TaintEffect, Toleration
 from ebbtide.model.snapshot import ClusterView
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
@@ -81,21 +81,21 @@ class Room:
         for name, amount in pod.requests.extended:
             self.extended[name] += amount
 
-    def lacks(self, requests: Resources) -> str:
-        """The first resource there is not enough of, with both amounts; empty if there is enough."""
+    def lacks(self, requests: Resources) -> Misfit | None:
+        """The first resource there is not enough of, with both amounts."""
         # Who asks for none of a thing fits where more than all of it is given away.
         cpu_milli, memory_mib = max(self.cpu_milli, 0), max(self.memory_mib, 0)
         if requests.cpu_milli > cpu_milli:
-            return f"needs {requests.cpu_milli}m CPU, {cpu_milli}m free"
+            return Misfit(FitCause.CPU, requests.cpu_milli, cpu_milli)
         if requests.memory_mib > memory_mib:
-            return f"needs {requests.memory_mib} MiB memory, {memory_mib} MiB free"
+            return Misfit(FitCause.MEMORY, requests.memory_mib, memory_mib)
         if self.slots < 1:
-            return "has no pod slot left"
+            return Misfit(FitCause.SLOTS, 1, 0)
         for name, amount in requests.extended:
             free = max(self.extended.get(name, 0), 0)
             if amount > free:
-                return f"needs {amount} {name}, {free} free"
-        return ""
+                return Misfit(FitCause.EXTENDED, amount, free, name)
+        return None
 
 
 def given_back(node: Node) -> Node:
@@ -127,29 +127,29 @@ def residents_of(view: ClusterView, pool: Pool) -> tuple[Pod, ...]:
     return view.residents_by_pool.get(pool.name, ())
 
 
-def refused_by_node(scheduling: Scheduling, room: Room) -> str:
+def refused_by_node(scheduling: Scheduling, room: Room) -> Misfit | None:
     if scheduling.unsupported:
-        return f"has {scheduling.unsupported[0]}, which Ebbtide does not understand"
+        return Misfit(FitCause.UNSUPPORTED, about=scheduling.unsupported[0])
     for taint in room.taints:
         if taint.effect is not TaintEffect.PREFER_NO_SCHEDULE and not any(
             tolerates(toleration, taint) for toleration in scheduling.tolerations
         ):
-            return f"does not tolerate taint {taint.key}"
-    reason = unwanted(scheduling, room)
-    if not reason and scheduling.volume_zones and room.zone not in scheduling.volume_zones:
-        return f"has a volume in {', '.join(scheduling.volume_zones)}"
-    return reason
+            return Misfit(FitCause.TAINT, about=taint.key)
+    why = unwanted(scheduling, room)
+    if why is None and scheduling.volume_zones and room.zone not in scheduling.volume_zones:
+        return Misfit(FitCause.VOLUME_ZONE, about=", ".join(scheduling.volume_zones))
+    return why
 
 
-def unwanted(scheduling: Scheduling, room: Room) -> str:
+def unwanted(scheduling: Scheduling, room: Room) -> Misfit | None:
     """What the pod's node selector or node affinity misses in this node. An empty term matches none."""
     for key, value in scheduling.node_selector:
         if room.labels.get(key) != value:
-            return f"asks for a node with {key}={value}"
+            return Misfit(FitCause.NODE_SELECTOR, about=f"{key}={value}")
     terms = scheduling.node_affinity
     if terms and not any(term and all(holds(r, room.labels) for r in term) for term in terms):
-        return "its node affinity does not match"
-    return ""
+        return Misfit(FitCause.NODE_AFFINITY)
+    return None
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:

@@ -24,6 +24,7 @@ from ebbtide.core.nodes.late import spares
 from ebbtide.core.nodes.launching import Launching, Limits
 from ebbtide.core.nodes.offers import Offer, all_offers
 from ebbtide.model.record import Record
+from ebbtide.model.scheduling import Stop, StopCause, Unplaced
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 
@@ -31,9 +32,9 @@ from ebbtide.model.snapshot import Snapshot
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
     offers: tuple[Offer, ...]
-    hopeless: tuple[str, ...] = ()
-    """Pending pods that no node of any pool could take, each with the reason."""
-    stopped: str = ""
+    hopeless: tuple[Unplaced, ...] = ()
+    """Pending pods that no node of any pool could take."""
+    stopped: Stop | None = None
     """Why nothing further was chosen although something was still asked for."""
     pods: tuple[tuple[str, ...], ...] = ()
     """For each offer, the UIDs of the pods that it is planned for."""
@@ -84,7 +85,7 @@ def _plan(
         below = [offer for offer in candidates if lack[offer.pool.name] > 0]
         best = _cheapest_cpu(below or candidates)
         if best is None:
-            stopped = stopped or "every pool is at its maximum"
+            stopped = stopped or Stop(StopCause.AT_MAXIMUM)
             break
         launching.choose(best)
         lack[best.pool.name] -= 1

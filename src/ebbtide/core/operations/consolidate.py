@@ -24,7 +24,7 @@ from ebbtide.core.nodes import gates
 from ebbtide.core.operations import moves, scale_down, slots
 from ebbtide.core.operations.situation import Closed, Situation, handed_over, rest_offers, stubborn_rests
 from ebbtide.core.operations.stopping import why_stop
-from ebbtide.core.step import Step
+from ebbtide.core.step import Breach, Broken, Step
 from ebbtide.model.consolidation import ConsolidationPlan
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Effect, Evict, Outcome, OutcomeKind, SoftTaint
@@ -200,20 +200,20 @@ def close(record: Record, operation: Consolidate, settings: Settings, now: int) 
     return Closed(record, not operation.abort_reason)
 
 
-def check_invariants(before: Consolidate, after: Consolidate) -> tuple[str, ...]:
+def check_invariants(before: Consolidate, after: Consolidate) -> tuple[Broken, ...]:
     if _names(before) != _names(after):
-        return (f"consolidation {before.id} changed its plan",)
+        return (Broken(Breach.IDENTITY, before.id, f"consolidation {before.id} changed its plan"),)
     broken = [
-        text for pair in zip(before.slots, after.slots, strict=True) for text in slots.check_invariants(*pair)
+        each for pair in zip(before.slots, after.slots, strict=True) for each in slots.check_invariants(*pair)
     ]
     broken += [
-        text for pair in zip(before.sources, after.sources, strict=True) for text in moves.check_source(*pair)
+        each for pair in zip(before.sources, after.sources, strict=True) for each in moves.check_source(*pair)
     ]
     broken += [
-        text for pair in zip(before.moves, after.moves, strict=True) for text in moves.check_invariants(*pair)
+        each for pair in zip(before.moves, after.moves, strict=True) for each in moves.check_invariants(*pair)
     ]
     if before.abort_reason and after.abort_reason != before.abort_reason:
-        broken.append(f"consolidation {before.id} took its abort back")
+        broken.append(Broken(Breach.TAKEN_BACK, before.id, f"consolidation {before.id} took its abort back"))
     return (*broken, *_too_early(before, after))
 
 
@@ -225,12 +225,14 @@ def _names(operation: Consolidate) -> tuple[object, ...]:
     )
 
 
-def _too_early(before: Consolidate, after: Consolidate) -> list[str]:
+def _too_early(before: Consolidate, after: Consolidate) -> list[Broken]:
     """No pod is moved before every new node is ready and its own node is marked, nor after the abort."""
     marked = {source.node_name for source in before.sources if source.state is SourceState.MARKED}
     sound = all(slot.state is SlotState.READY for slot in after.slots) and not after.abort_reason
     return [
-        f"{new.pod_name} was to be moved although nothing may be moved"
+        Broken(
+            Breach.TOO_EARLY, new.pod_name, f"{new.pod_name} was to be moved although nothing may be moved"
+        )
         for old, new in zip(before.moves, after.moves, strict=True)
         if new.state is MoveState.EVICTING
         and old.state is MoveState.PLANNED

@@ -9,7 +9,7 @@ from typing import assert_never
 from ebbtide.core.consolidation import pace
 from ebbtide.core.operations import consolidate, scale_down, scale_up, spot
 from ebbtide.core.operations.situation import Closed, Situation
-from ebbtide.core.step import Step
+from ebbtide.core.step import Breach, Broken, Step
 from ebbtide.model.effect import Effect, Outcome
 from ebbtide.model.operation import Consolidate, Removing, ScaleDown, ScaleUp, Spot
 from ebbtide.model.record import Record, in_lane
@@ -80,7 +80,7 @@ def close(work: Work, situation: Situation) -> Closed:
             assert_never(work)
 
 
-def check_invariants(before: Work, after: Work) -> tuple[str, ...]:
+def check_invariants(before: Work, after: Work) -> tuple[Broken, ...]:
     """What a step must never do, whatever was seen; asked before every write."""
     match before, after:
         case ScaleUp(), ScaleUp():
@@ -92,7 +92,7 @@ def check_invariants(before: Work, after: Work) -> tuple[str, ...]:
         case Spot(), Spot():
             return spot.check_invariants(before, after)
         case _:
-            return (f"{before.id} changed its kind",)
+            return (Broken(Breach.IDENTITY, before.id, f"{before.id} changed its kind"),)
 
 
 def written(record: Record, work: Work) -> Record:

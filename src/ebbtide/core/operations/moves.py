@@ -33,6 +33,7 @@ from ebbtide.core.nodes.fit import Placement, placement_of
 from ebbtide.core.nodes.room import Room
 from ebbtide.core.operations.removals import signed_by
 from ebbtide.core.operations.situation import Situation
+from ebbtide.core.step import Breach, Broken
 from ebbtide.core.words import a_while
 from ebbtide.model.effect import Effect, Evict, Outcome, OutcomeKind, SoftTaint, Uncordon
 from ebbtide.model.node import Node
@@ -56,12 +57,20 @@ SOURCE_ALLOWED: dict[SourceState, frozenset[SourceState]] = {
 }
 
 
-def check_invariants(before: Move, after: Move) -> tuple[str, ...]:
+def check_invariants(before: Move, after: Move) -> tuple[Broken, ...]:
     broken = []
     if after.state is not before.state and after.state not in ALLOWED[before.state]:
-        broken.append(f"the move of {before.pod_name} went from {before.state} to {after.state}")
+        broken.append(
+            Broken(
+                Breach.STATE,
+                before.pod_name,
+                f"the move of {before.pod_name} went from {before.state} to {after.state}",
+            )
+        )
     if (after.pod_uid, after.from_node) != (before.pod_uid, before.from_node):
-        broken.append(f"the move of {before.pod_name} changed its pod")
+        broken.append(
+            Broken(Breach.IDENTITY, before.pod_name, f"the move of {before.pod_name} changed its pod")
+        )
     return tuple(broken)
 
 
@@ -239,12 +248,20 @@ def to(move: Move, state: MoveState, situation: Situation, reason: str = "") -> 
     return replace(move, state=state, since=situation.now, reason=reason)
 
 
-def check_source(before: Source, after: Source) -> tuple[str, ...]:
+def check_source(before: Source, after: Source) -> tuple[Broken, ...]:
     broken = []
     if after.state is not before.state and after.state not in SOURCE_ALLOWED[before.state]:
-        broken.append(f"source {before.node_name} went from {before.state} to {after.state}")
+        broken.append(
+            Broken(
+                Breach.STATE,
+                before.node_name,
+                f"source {before.node_name} went from {before.state} to {after.state}",
+            )
+        )
     if (after.instance_id, after.node_uid) != (before.instance_id, before.node_uid):
-        broken.append(f"source {before.node_name} changed its node")
+        broken.append(
+            Broken(Breach.IDENTITY, before.node_name, f"source {before.node_name} changed its node")
+        )
     return tuple(broken)
 
 

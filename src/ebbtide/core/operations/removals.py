@@ -24,6 +24,7 @@ from ebbtide.core.nodes.gates import TRANSIENT, may_terminate
 from ebbtide.core.nodes.orphans import stale_mark
 from ebbtide.core.nodes.unwell import lost_before, still_there
 from ebbtide.core.operations.situation import Situation
+from ebbtide.core.step import Breach, Broken
 from ebbtide.core.words import a_while
 from ebbtide.model.effect import (
     Cordon,
@@ -60,15 +61,27 @@ ALLOWED: dict[RemovalState, frozenset[RemovalState]] = {
 }
 
 
-def check_invariants(before: Removal, after: Removal) -> tuple[str, ...]:
+def check_invariants(before: Removal, after: Removal) -> tuple[Broken, ...]:
     """What a change of a removal must never do; empty when it does not."""
     broken = []
     if after.state is not before.state and after.state not in ALLOWED[before.state]:
-        broken.append(f"removal of {before.instance_id} went from {before.state} to {after.state}")
+        broken.append(
+            Broken(
+                Breach.STATE,
+                before.instance_id,
+                f"removal of {before.instance_id} went from {before.state} to {after.state}",
+            )
+        )
     if after.instance_id != before.instance_id:
-        broken.append(f"removal of {before.instance_id} changed its instance")
+        broken.append(
+            Broken(
+                Breach.IDENTITY, before.instance_id, f"removal of {before.instance_id} changed its instance"
+            )
+        )
     if before.node_uid and after.node_uid != before.node_uid:
-        broken.append(f"removal of {before.instance_id} changed its node")
+        broken.append(
+            Broken(Breach.IDENTITY, before.instance_id, f"removal of {before.instance_id} changed its node")
+        )
     return tuple(broken)
 
 

@@ -32,7 +32,7 @@ from ebbtide.core.operations.situation import (
     stubborn_rests,
 )
 from ebbtide.core.operations.stopping import REVOCABLE, why_not_replaced, why_yield
-from ebbtide.core.step import Step
+from ebbtide.core.step import Breach, Broken, Step
 from ebbtide.core.words import a_while
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Effect, Outcome
@@ -236,19 +236,19 @@ def close(record: Record, operation: ScaleDown, settings: Settings, now: int) ->
     return Closed(record, False)
 
 
-def check_invariants(before: ScaleDown, after: ScaleDown) -> tuple[str, ...]:
+def check_invariants(before: ScaleDown, after: ScaleDown) -> tuple[Broken, ...]:
     if [r.instance_id for r in before.removals] != [r.instance_id for r in after.removals]:
-        return (f"scale-down {before.id} changed its targets",)
+        return (Broken(Breach.IDENTITY, before.id, f"scale-down {before.id} changed its targets"),)
     if len(before.slots) != len(after.slots) or before.cause is not after.cause:
-        return (f"scale-down {before.id} changed what it replaces",)
+        return (Broken(Breach.IDENTITY, before.id, f"scale-down {before.id} changed what it replaces"),)
     broken = [
-        text for pair in zip(before.slots, after.slots, strict=True) for text in slots.check_invariants(*pair)
+        each for pair in zip(before.slots, after.slots, strict=True) for each in slots.check_invariants(*pair)
     ]
     broken += [
-        text
+        each
         for old, new in zip(before.removals, after.removals, strict=True)
-        for text in removals.check_invariants(old, new)
+        for each in removals.check_invariants(old, new)
     ]
     if before.abort_reason and after.abort_reason != before.abort_reason:
-        broken.append(f"scale-down {before.id} took its abort back")
+        broken.append(Broken(Breach.TAKEN_BACK, before.id, f"scale-down {before.id} took its abort back"))
     return tuple(broken)

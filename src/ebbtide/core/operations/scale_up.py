@@ -17,7 +17,7 @@ from dataclasses import replace
 from ebbtide.core.nodes.extending import launch_backoff
 from ebbtide.core.operations import slots
 from ebbtide.core.operations.situation import Closed, Situation, handed_over, rest_offers, stubborn_rests
-from ebbtide.core.step import Step
+from ebbtide.core.step import Breach, Broken, Step
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Effect, Outcome
 from ebbtide.model.operation import ScaleUp, SlotState
@@ -85,19 +85,25 @@ def close(record: Record, operation: ScaleUp, settings: Settings, now: int) -> C
     return Closed(record, False)
 
 
-def check_invariants(before: ScaleUp, after: ScaleUp) -> tuple[str, ...]:
+def check_invariants(before: ScaleUp, after: ScaleUp) -> tuple[Broken, ...]:
     if len(before.slots) > len(after.slots):
-        return (f"scale-up {before.id} lost slots",)
+        return (Broken(Breach.LOST, before.id, f"scale-up {before.id} lost slots"),)
     added = after.slots[len(before.slots) :]
     known = {slot.key for slot in before.slots}
-    broken = [f"slot {slot.key} was appended twice" for slot in added if slot.key in known]
+    broken = [
+        Broken(Breach.APPENDED, slot.key, f"slot {slot.key} was appended twice")
+        for slot in added
+        if slot.key in known
+    ]
     broken += [
-        f"slot {slot.key} was appended as {slot.state}"
+        Broken(Breach.APPENDED, slot.key, f"slot {slot.key} was appended as {slot.state}")
         for slot in added
         if slot.state not in (SlotState.RESERVED, SlotState.LAUNCHED)
     ]
     if after.requested < before.requested:
-        broken.append(f"scale-up {before.id} asked for fewer nodes than before")
+        broken.append(
+            Broken(Breach.TAKEN_BACK, before.id, f"scale-up {before.id} asked for fewer nodes than before")
+        )
     for old, new in zip(before.slots, after.slots, strict=False):
         broken += slots.check_invariants(old, new)
     return tuple(broken)

@@ -30,6 +30,7 @@ from typing import assert_never
 from ebbtide.core.nodes.drain import Disruptions, DrainPlan, Treatment, plan_drain
 from ebbtide.core.nodes.offers import next_offer, offer_name
 from ebbtide.core.operations.situation import Situation
+from ebbtide.core.step import Breach, Broken
 from ebbtide.model.effect import Cordon, DeleteNode, Effect, Evict, Launch, Outcome, OutcomeKind, Terminate
 from ebbtide.model.node import Instance, InstanceState, Node
 from ebbtide.model.operation import Slot, SlotCause, SlotState
@@ -52,19 +53,25 @@ ALLOWED: dict[SlotState, frozenset[SlotState]] = {
 }
 
 
-def check_invariants(before: Slot, after: Slot) -> tuple[str, ...]:
+def check_invariants(before: Slot, after: Slot) -> tuple[Broken, ...]:
     """What a change of a slot must never do; empty when it does not."""
     broken = []
     if after.state is not before.state and after.state not in ALLOWED[before.state]:
-        broken.append(f"slot {before.key} went from {before.state} to {after.state}")
+        broken.append(
+            Broken(Breach.STATE, before.key, f"slot {before.key} went from {before.state} to {after.state}")
+        )
     # Crash table: launch-reply-lost.
     if after.key != before.key and len(after.refused) <= len(before.refused):
-        broken.append(f"slot {before.key} changed its key without a definite refusal")
+        broken.append(
+            Broken(
+                Breach.IDENTITY, before.key, f"slot {before.key} changed its key without a definite refusal"
+            )
+        )
     if before.instance_id and after.instance_id != before.instance_id:
-        broken.append(f"slot {before.key} changed its instance")
+        broken.append(Broken(Breach.IDENTITY, before.key, f"slot {before.key} changed its instance"))
     # Crash table: frozen-reclaim.
     if before.terminated and not after.terminated:
-        broken.append(f"slot {before.key} took its termination back")
+        broken.append(Broken(Breach.TAKEN_BACK, before.key, f"slot {before.key} took its termination back"))
     return tuple(broken)
 
 

@@ -24,7 +24,7 @@ from ebbtide.core.nodes.question import in_progress
 from ebbtide.core.nodes.targets import why_kept, why_not_drainable
 from ebbtide.core.operations import removals, slots
 from ebbtide.core.operations.situation import Closed, Situation, handed_over, rest_offers
-from ebbtide.core.step import Step
+from ebbtide.core.step import Breach, Broken, Step
 from ebbtide.model.budget import RemovalReason
 from ebbtide.model.effect import Effect, Outcome
 from ebbtide.model.events import SpotAnswer
@@ -333,19 +333,19 @@ def close(record: Record, spot: Spot, settings: Settings, now: int) -> Closed:
     return Closed(record, spot.closing in (SpotEnd.ANSWERED, SpotEnd.REMOVED_MEANWHILE))
 
 
-def check_invariants(before: Spot, after: Spot) -> tuple[str, ...]:
-    broken: tuple[str, ...] = ()
+def check_invariants(before: Spot, after: Spot) -> tuple[Broken, ...]:
+    broken: tuple[Broken, ...] = ()
     if after.kind is not before.kind and after.kind not in ALLOWED[before.kind]:
-        broken += (f"{before.id} was downgraded",)
+        broken += (Broken(Breach.TAKEN_BACK, before.id, f"{before.id} was downgraded"),)
     if before.removal is not None:
         broken += (
-            (f"{before.id} lost its removal",)
+            (Broken(Breach.LOST, before.id, f"{before.id} lost its removal"),)
             if after.removal is None
             else removals.check_invariants(before.removal, after.removal)
         )
     if before.slot is not None:
         broken += (
-            (f"{before.id} lost its slot",)
+            (Broken(Breach.LOST, before.id, f"{before.id} lost its slot"),)
             if after.slot is None
             else slots.check_invariants(before.slot, after.slot)
         )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ebbtide.core.words import count_of, time_of_day
 from ebbtide.model.forecast import STEP_SECONDS, STEPS_A_DAY
+from ebbtide.model.idle import NO_WHY, PolicyCause, PolicyWhy
 from ebbtide.model.ledger import Stretch
 
 LEAST_USE_SECONDS = 300
@@ -66,23 +67,24 @@ def begins(used: Used, step: int) -> bool:
     return is_expected(used, step + 1) and not is_expected(used, step)
 
 
-def why_wake(used: Used, hold_seconds: int, now: int) -> str:
-    """Why it should be woken now; empty where it should not. It goes to sleep again `hold_seconds` after the
-    last use."""
+def why_wake(used: Used, hold_seconds: int, now: int) -> PolicyWhy:
+    """Why it should be woken now; nothing where it should not. It goes to sleep again `hold_seconds` after
+    the last use."""
     step = len(used)
     if step < 2 * WEEK or not begins(used, step):
-        return ""
+        return NO_WHY
     hold = -(-hold_seconds // STEP_SECONDS)
     ahead = replayed(used, hold, looks_ahead=True)
     constant = _constant(used, hold, ahead.awake)
     if ahead.waited >= (1 - LEAST_GAIN) * constant.waited:
-        return ""
+        return NO_WHY
     at = time_of_day((now // STEP_SECONDS + 1) * STEP_SECONDS)
-    return (
+    says = (
         f"ahead of {at}, in use then a week and two weeks ago; over the last week this leaves "
         f"{count_of(ahead.waited, 'user')} waiting, a longer keep-alive window of equal cost "
         f"{constant.waited}"
     )
+    return PolicyWhy(PolicyCause.EXPECTED, says, found=ahead.waited, limit=constant.waited)
 
 
 def replayed(used: Used, hold: int, looks_ahead: bool = False) -> Replayed:

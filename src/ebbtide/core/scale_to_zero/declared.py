@@ -14,7 +14,7 @@ from ebbtide.core.scale_to_zero.policy_checks import stamped
 from ebbtide.core.scale_to_zero.savings import local_date, report
 from ebbtide.model.declared import Declaration, Declarer, Readiness, Report, SavedLately
 from ebbtide.model.gate import ServiceRef
-from ebbtide.model.idle import IdleState, Phase
+from ebbtide.model.idle import NO_WHY, IdleState, Phase, PolicyCause, PolicyWhy
 from ebbtide.model.ledger import LedgerDay
 from ebbtide.model.policy import Policy
 from ebbtide.model.workload import WorkloadRef
@@ -118,7 +118,7 @@ def report_of(
         target=", ".join(each.name for each in policy.target.workloads),
         phase=state.phase,
         since=_since(state),
-        why_awake=_why_awake(policy, state, now),
+        why_awake=_why_awake(policy, state, now).says,
         saved=saved,
     )
 
@@ -140,15 +140,14 @@ def _since(state: IdleState) -> int:
             return state.last_wake_at or 0
 
 
-def _why_awake(policy: Policy, state: IdleState, now: int) -> str:
+def _why_awake(policy: Policy, state: IdleState, now: int) -> PolicyWhy:
     """Why it does not sleep, where that is not simply its use."""
     if state.phase in (Phase.ZERO, Phase.FALLING):
-        return ""
+        return NO_WHY
     if state.paused:
-        return "the policy is paused"
+        return PolicyWhy(PolicyCause.PAUSED, "the policy is paused")
     if state.keep_up_until > now:
-        return "it is kept up"
+        return PolicyWhy(PolicyCause.KEPT_UP, "it is kept up")
     if state.left_alone:
-        return state.left_alone
-    watched = not_watched(policy)
-    return watched if policy.scale_to_zero or not policy.enabled else ""
+        return state.why_left_alone
+    return not_watched(policy) if policy.scale_to_zero or not policy.enabled else NO_WHY

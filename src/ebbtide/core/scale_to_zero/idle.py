@@ -18,6 +18,8 @@ from ebbtide.core.scale_to_zero.activity import (
     ActivityVerdict,
     counts_from,
     idle_threshold,
+    is_missing,
+    is_unreadable,
     listen,
     may_not_fall,
     not_watched,
@@ -26,7 +28,16 @@ from ebbtide.core.scale_to_zero.activity import (
 from ebbtide.core.scale_to_zero.savings import DAY_SECONDS, open_stretch
 from ebbtide.core.scale_to_zero.wake import REDO_SECONDS, keep_alive
 from ebbtide.core.words import a_while
-from ebbtide.model.idle import IdleState, Phase, Rate, Remembered, WakeReason
+from ebbtide.model.idle import (
+    NO_WHY,
+    IdleState,
+    Phase,
+    PolicyCause,
+    PolicyWhy,
+    Rate,
+    Remembered,
+    WakeReason,
+)
 from ebbtide.model.ledger import Stretch
 from ebbtide.model.policy import Policy, ZeroDefaults
 
@@ -64,7 +75,7 @@ class IdleStep:
     state: IdleState
     wanted: Wanted = Wanted.NOTHING
     stretches: tuple[Stretch, ...] = ()
-    says: str = ""
+    why: PolicyWhy = NO_WHY
     """Worth telling: a change of phase, or of why there is none."""
     reason: WakeReason = WakeReason.API_REQUEST
     """Of the wake that is wanted."""
@@ -107,21 +118,21 @@ def _awake(
     policy: Policy, state: IdleState, look: ActivityLook, defaults: ZeroDefaults, now: int
 ) -> IdleStep:
     if not_watched(policy):
-        return stay_up(policy, state, "", now, now)
+        return stay_up(policy, state, NO_WHY, now, now)
     verdict, why = listen(policy, state, look, defaults, now)
     if verdict is ActivityVerdict.ACTIVE:
-        return stay_up(policy, replace(state, last_activity_at=_activity(state, now)), "", now, now)
+        return stay_up(policy, replace(state, last_activity_at=_activity(state, now)), NO_WHY, now, now)
     if verdict is ActivityVerdict.UNKNOWN:
         return stay_up(policy, state, why, now, min(state.checked_at, now))
-    if look.problem:
-        return stay_up(policy, state, look.problem, now, min(state.checked_at, now))
-    if look.missing:
-        return stay_up(policy, state, f"there is no {look.missing[0]}", now, now)
+    if unreadable := is_unreadable(look):
+        return stay_up(policy, state, unreadable, now, min(state.checked_at, now))
+    if missing := is_missing(look):
+        return stay_up(policy, state, missing, now, now)
     if by_hand := zero_by_hand(policy, look):
         return stay_up(policy, state, by_hand, now, now)
     newest = counts_from(policy, state, look)
     if newest > (now if state.phase is Phase.ACTIVE else state.idle_since or now):
-        return stay_up(policy, state, "", now, min(newest, now))
+        return stay_up(policy, state, NO_WHY, now, min(newest, now))
     if state.phase is Phase.ACTIVE:
         started = replace(
             state,
@@ -130,9 +141,8 @@ def _awake(
             checked_at=now,
             stretch_since=now,
             rate=look.rate,
-            left_alone="",
         )
-        return IdleStep(started)
+        return IdleStep(noted(started, NO_WHY))
     return _idle(policy, state, look, defaults, now)
 
 
@@ -141,8 +151,10 @@ def _idle(policy: Policy, state: IdleState, look: ActivityLook, defaults: ZeroDe
     if now - state.checked_at > look.gap_seconds:
         ended = open_stretch(policy, state, state.checked_at)
         restarted = replace(state, idle_since=now, checked_at=now, stretch_since=now, rate=look.rate)
-        silence = f"nobody looked for {a_while(now - state.checked_at)}: that does not count as idle"
-        return IdleStep(restarted, stretches=_some(ended), says=silence)
+        silence = now - state.checked_at
+        says = f"nobody looked for {a_while(silence)}: that does not count as idle"
+        why = PolicyWhy(PolicyCause.NOT_LOOKED, says, found=silence, limit=look.gap_seconds)
+        return IdleStep(restarted, stretches=_some(ended), why=why)
     state, stretches = _roll(policy, state, look.rate, now)
     if _a_day_without_wake(state, now):
         state = replace(state, extra_keep_alive_seconds=0)
@@ -154,10 +166,12 @@ def _idle(policy: Policy, state: IdleState, look: ActivityLook, defaults: ZeroDe
     if now - since < threshold + quiet or now < graced:
         return _keep(state, look, now, stretches)
     if why := may_not_fall(state, look, now):
-        told = "" if why == state.left_alone else f"idle for {a_while(now - since)} but kept up: {why}"
-        return _keep(replace(state, left_alone=why), look, now, stretches, told)
+        known = why.brief == state.why_left_alone
+        told = replace(why, says=f"idle for {a_while(now - since)} but kept up: {why.says}")
+        return _keep(noted(state, why), look, now, stretches, NO_WHY if known else told)
     says = f"idle for {a_while(threshold)} and quiet for {a_while(quiet)} more: going to zero"
-    return IdleStep(fall(state, look, now), Wanted.FALL, stretches, says)
+    idle = PolicyWhy(PolicyCause.IDLE, says, found=now - since, limit=threshold + quiet)
+    return IdleStep(fall(state, look, now), Wanted.FALL, stretches, idle)
 
 
 def fall(state: IdleState, look: ActivityLook, now: int) -> IdleState:
@@ -168,7 +182,7 @@ def fall(state: IdleState, look: ActivityLook, now: int) -> IdleState:
         Remembered(each.ref, each.replicas or known.get(each.ref, 0)) for each in look.workloads
     )
     awake = state.phase is Phase.ACTIVE
-    return replace(
+    falling = replace(
         state,
         phase=Phase.FALLING,
         remembered=remembered,
@@ -176,8 +190,8 @@ def fall(state: IdleState, look: ActivityLook, now: int) -> IdleState:
         checked_at=now,
         rate=look.rate if awake else state.rate,
         stretch_since=now if awake else state.stretch_since,
-        left_alone="",
     )
+    return noted(falling, NO_WHY)
 
 
 def at_zero(policy: Policy, state: IdleState, now: int) -> IdleStep:
@@ -186,7 +200,8 @@ def at_zero(policy: Policy, state: IdleState, now: int) -> IdleStep:
     zero = replace(
         state, phase=Phase.ZERO, scaled_to_zero_at=now, last_scaled_at=now, checked_at=now, stretch_since=now
     )
-    return IdleStep(zero, Wanted.FINISH, _some(ended), f"{policy.target} is at zero")
+    why = PolicyWhy(PolicyCause.AT_ZERO, f"{policy.target} is at zero")
+    return IdleStep(zero, Wanted.FINISH, _some(ended), why)
 
 
 def _falling(
@@ -197,11 +212,13 @@ def _falling(
     why = may_not_fall(state, look, now) or _no_reason_to_sleep(policy, state)
     if not why and not _by_schedule(policy, state):
         verdict, said = listen(policy, state, look, defaults, now)
-        why = "" if verdict is ActivityVerdict.QUIET else said
+        why = NO_WHY if verdict is ActivityVerdict.QUIET else said
     if why:
-        return IdleStep(state, Wanted.WAKE, says=f"going to zero was given up: {why}")
+        given_up = replace(why, says=f"going to zero was given up: {why.says}")
+        return IdleStep(state, Wanted.WAKE, why=given_up)
     if any(each.replicas for each in look.workloads):
-        return IdleStep(fall(state, look, now), Wanted.FALL, says="going to zero continues")
+        continues = PolicyWhy(PolicyCause.CONTINUES, "going to zero continues")
+        return IdleStep(fall(state, look, now), Wanted.FALL, why=continues)
     return at_zero(policy, state, now)
 
 
@@ -210,8 +227,8 @@ def _asleep(
 ) -> IdleStep:
     if look.problem:
         return IdleStep(state)
-    if look.missing and not look.workloads:
-        return stay_up(policy, state, f"there is no {look.missing[0]}", now, now)
+    if not look.workloads and (missing := is_missing(look)):
+        return stay_up(policy, state, missing, now, now)
     if up := next((each for each in look.workloads if each.replicas), None):
         ended = open_stretch(policy, state, now, wakes=1)
         awake = replace(
@@ -227,27 +244,30 @@ def _asleep(
             checked_at=now,
             stretch_since=now,
         )
-        return IdleStep(
-            awake, stretches=_some(ended), says=f"somebody scaled {up.ref} to {up.replicas}: it is awake"
-        )
+        says = f"somebody scaled {up.ref} to {up.replicas}: it is awake"
+        by_hand = PolicyWhy(PolicyCause.UP_BY_HAND, says, str(up.ref), up.replicas)
+        return IdleStep(awake, stretches=_some(ended), why=by_hand)
     if not policy.enabled:
         return IdleStep(state)
     if why := _no_reason_to_sleep(policy, state):
-        return IdleStep(state, Wanted.WAKE, says=f"{why}: waking", reason=WakeReason.MANUAL)
+        why = replace(why, says=f"{why.says}: waking")
+        return IdleStep(state, Wanted.WAKE, why=why, reason=WakeReason.MANUAL)
     if state.keep_up_until > now:
-        return IdleStep(state, Wanted.WAKE, says="it is to be kept up: waking", reason=WakeReason.MANUAL)
+        kept = PolicyWhy(PolicyCause.KEPT_UP, "it is to be kept up: waking")
+        return IdleStep(state, Wanted.WAKE, why=kept, reason=WakeReason.MANUAL)
     if not _by_schedule(policy, state):
         verdict, why = listen(policy, state, look, defaults, now)
         if verdict is ActivityVerdict.ACTIVE:
-            return IdleStep(state, Wanted.WAKE, says=f"activity while at zero: {why}")
+            why = replace(why, says=f"activity while at zero: {why.says}")
+            return IdleStep(state, Wanted.WAKE, why=why)
     state, stretches = _roll(policy, state, look.rate, now)
     return IdleStep(state, stretches=stretches)
 
 
-def _no_reason_to_sleep(policy: Policy, state: IdleState) -> str:
+def _no_reason_to_sleep(policy: Policy, state: IdleState) -> PolicyWhy:
     """Why a target that sleeps should not: the policy no longer says what put it to sleep. Nothing else would
     wake it, since idleness is not watched any more, or no schedule is left."""
-    return "" if policy.enabled and _by_schedule(policy, state) else not_watched(policy)
+    return NO_WHY if policy.enabled and _by_schedule(policy, state) else not_watched(policy)
 
 
 def _by_schedule(policy: Policy, state: IdleState) -> bool:
@@ -262,7 +282,8 @@ def _waking(policy: Policy, state: IdleState, look: ActivityLook, now: int) -> I
         if now - (state.last_wake_at or 0) < REDO_SECONDS:
             return IdleStep(state)
         reason = state.wake_reason or WakeReason.MANUAL
-        return IdleStep(state, Wanted.WAKE, says="a wake that was not carried out is repeated", reason=reason)
+        again = PolicyWhy(PolicyCause.UNANSWERED, "a wake that was not carried out is repeated")
+        return IdleStep(state, Wanted.WAKE, why=again, reason=reason)
     there = [each for each in look.workloads if each.replicas]
     if by_hand := zero_by_hand(policy, look):
         return stay_up(policy, state, by_hand, now, now)
@@ -274,17 +295,19 @@ def _waking(policy: Policy, state: IdleState, look: ActivityLook, now: int) -> I
     return IdleStep(state, stretches=stretches)
 
 
-def stay_up(policy: Policy, state: IdleState, why: str, now: int, until: int) -> IdleStep:
+def stay_up(policy: Policy, state: IdleState, why: PolicyWhy, now: int, until: int) -> IdleStep:
     """ACTIVE from now on; the stretch before it ended at `until`, the last moment that is known of."""
     if state.phase is Phase.ACTIVE:
-        if why == state.left_alone:
-            return IdleStep(state)
-        return IdleStep(replace(state, left_alone=why))
+        return IdleStep(noted(state, why))
     ended = open_stretch(policy, state, until)
-    active = replace(
-        state, phase=Phase.ACTIVE, idle_since=None, checked_at=now, stretch_since=now, left_alone=why
-    )
-    return IdleStep(active, stretches=_some(ended), says=why if why != state.left_alone else "")
+    active = replace(state, phase=Phase.ACTIVE, idle_since=None, checked_at=now, stretch_since=now)
+    known = why.brief == state.why_left_alone
+    return IdleStep(noted(active, why), stretches=_some(ended), why=NO_WHY if known else why)
+
+
+def noted(state: IdleState, why: PolicyWhy) -> IdleState:
+    """The state with why its target is left alone."""
+    return replace(state, left_alone=why.says, left_alone_cause=why.cause)
 
 
 def _activity(state: IdleState, now: int) -> int:
@@ -299,13 +322,13 @@ def _a_day_without_wake(state: IdleState, now: int) -> bool:
 
 
 def _keep(
-    state: IdleState, look: ActivityLook, now: int, stretches: tuple[Stretch, ...], says: str = ""
+    state: IdleState, look: ActivityLook, now: int, stretches: tuple[Stretch, ...], why: PolicyWhy = NO_WHY
 ) -> IdleStep:
     """Still idle. That it was looked at is written often enough that no silence is mistaken for a look,
     and no more often."""
-    if stretches or says or 2 * (now - state.checked_at) >= look.gap_seconds:
+    if stretches or why or 2 * (now - state.checked_at) >= look.gap_seconds:
         state = replace(state, checked_at=now)
-    return IdleStep(state, stretches=stretches, says=says)
+    return IdleStep(state, stretches=stretches, why=why)
 
 
 def _roll(

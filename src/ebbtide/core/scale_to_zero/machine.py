@@ -14,12 +14,21 @@ from enum import StrEnum
 
 from ebbtide.core.scale_to_zero import idle, rules
 from ebbtide.core.scale_to_zero import wake as waking
-from ebbtide.core.scale_to_zero.activity import ActivityLook, may_not_fall
+from ebbtide.core.scale_to_zero.activity import ActivityLook, is_unreadable, may_not_fall, scaled_by_another
 from ebbtide.core.scale_to_zero.idle import IdleStep, Wanted
 from ebbtide.core.scale_to_zero.rules import Due, price_each, replicas_in, with_base
-from ebbtide.core.step import Step
+from ebbtide.core.step import Breach, Broken, Step
 from ebbtide.model.effect import OutcomeKind, Restore, SetReplicas, ToZero, WorkloadEffect, WorkloadOutcome
-from ebbtide.model.idle import IdleState, NodeFirst, Phase, RuleTimer, WakeReason
+from ebbtide.model.idle import (
+    NO_WHY,
+    IdleState,
+    NodeFirst,
+    Phase,
+    PolicyCause,
+    PolicyWhy,
+    RuleTimer,
+    WakeReason,
+)
 from ebbtide.model.ledger import Stretch
 from ebbtide.model.log import LogKind
 from ebbtide.model.policy import Policy, Rule, ZeroDefaults
@@ -66,7 +75,7 @@ class Observed:
 class TargetStep(Step[IdleState, WorkloadEffect]):
     stretches: tuple[Stretch, ...] = ()
     """What ended, for the ledger."""
-    says: str = ""
+    why: PolicyWhy = NO_WHY
     """For the log."""
     log: LogKind = LogKind.IDLE
     result: StepResult = StepResult.NOTED
@@ -83,7 +92,7 @@ class WakeOrder:
     """The number of a schedule; none for what each workload had."""
     until: int = 0
     """Up to when it answers schedules."""
-    why: str = ""
+    why: PolicyWhy = NO_WHY
     """What is expected, where nobody asked yet."""
 
 
@@ -98,7 +107,7 @@ def advance(state: IdleState, observed: Observed, now: float) -> TargetStep:
         case Wanted.FINISH:
             return _noted(step, StepResult.FELL)
         case Wanted.WAKE:
-            return replace(wake(step.state, observed, WakeOrder(step.reason), at), told=step.says)
+            return replace(wake(step.state, observed, WakeOrder(step.reason), at), told=step.why.says)
         case Wanted.READY:
             return ready(step.state, observed, now)
         case _:
@@ -139,8 +148,9 @@ def wake(state: IdleState, observed: Observed, order: WakeOrder, now: int) -> Ta
     if step.joined:
         return TargetStep(after, effects, result=StepResult.WOKE)
     says = f"woken ({order.reason})" if step.acts else f"woken while running ({order.reason})"
-    says = f"{says} {order.why}" if order.why else says
-    return TargetStep(after, effects, step.stretches, says, LogKind.WAKE, StepResult.WOKE)
+    why = PolicyWhy(PolicyCause.WOKEN if step.acts else PolicyCause.WOKEN_UP, says, order.reason)
+    why = replace(order.why, says=f"{says} {order.why.says}") if order.why else why
+    return TargetStep(after, effects, step.stretches, why, LogKind.WAKE, StepResult.WOKE)
 
 
 def ready(state: IdleState, observed: Observed, now: float) -> TargetStep:
@@ -150,23 +160,25 @@ def ready(state: IdleState, observed: Observed, now: float) -> TargetStep:
         # It may be up only because a call to zero is still on its way: refuse that first.
         return TargetStep(state, _restores(observed.policy, state))
     end = waking.ready(observed.policy, state, now, observed.node_seconds, observed.defaults)
-    return TargetStep(end.state, (), end.stretches, end.says, LogKind.WAKE)
+    return TargetStep(end.state, (), end.stretches, end.why, LogKind.WAKE)
 
 
-def must_wait(state: IdleState, due: Due, look: ActivityLook, now: int) -> str:
+def must_wait(state: IdleState, due: Due, look: ActivityLook, now: int) -> PolicyWhy:
     """Why a schedule that is due cannot be answered yet. It stays due, and the policy is looked at as if it
     were not: a wake in progress must end before the schedule can put the target to sleep again."""
     if state.phase not in AWAKE and state.phase is not Phase.WAKING:
-        return ""
+        return NO_WHY
     if look.problem and state.phase in AWAKE:
-        return look.problem
-    if not due.schedule.sleeps or _scaled_by_another(look):
-        return ""
-    return "it is waking" if state.phase is Phase.WAKING else may_not_fall(state, look, now)
+        return is_unreadable(look)
+    if not due.schedule.sleeps or scaled_by_another(look.workloads):
+        return NO_WHY
+    if state.phase is Phase.WAKING:
+        return PolicyWhy(PolicyCause.WAKING, "it is waking")
+    return may_not_fall(state, look, now)
 
 
 def _noted(step: IdleStep, result: StepResult = StepResult.NOTED) -> TargetStep:
-    return TargetStep(step.state, (), step.stretches, step.says, result=result, told=step.says)
+    return TargetStep(step.state, (), step.stretches, step.why, result=result, told=step.why.says)
 
 
 def _fall(step: IdleStep, observed: Observed) -> TargetStep:
@@ -187,11 +199,11 @@ def _answer(state: IdleState, due: Due, observed: Observed, now: int) -> TargetS
         return _rise(state, due, observed, now)
     if state.phase in (Phase.FALLING, Phase.ZERO):
         # Asleep as the schedule wants it: activity that comes later no longer wakes it.
-        return _answered(replace(state, idle_since=None), due, f"{said}: asleep already")
-    if why := _scaled_by_another(look):
-        return _answered(state, due, f"{said}: left alone, {why}")
+        return _answered(replace(state, idle_since=None), due, _of(due, PolicyCause.ASLEEP, "asleep already"))
+    if why := scaled_by_another(look.workloads):
+        return _answered(state, due, replace(why, says=f"{said}: left alone, {why.says}"))
     asleep = replace(idle.fall(state, look, now), idle_since=None, scheduled_until=due.at)
-    return _fall(IdleStep(asleep, Wanted.FALL, says=f"{said}: going to zero"), observed)
+    return _fall(IdleStep(asleep, Wanted.FALL, why=_of(due, PolicyCause.SCHEDULE, "going to zero")), observed)
 
 
 def _rise(state: IdleState, due: Due, observed: Observed, now: int) -> TargetStep:
@@ -199,11 +211,11 @@ def _rise(state: IdleState, due: Due, observed: Observed, now: int) -> TargetSte
     version that took one: it restores what each had."""
     policy, look, said = observed.policy, observed.look, _said(due)
     if state.phase is Phase.WAKING:
-        return _answered(state, due, f"{said}: waking already")
+        return _answered(state, due, _of(due, PolicyCause.WAKING, "waking already"))
     number = None if due.schedule.wake or len(policy.target.workloads) != 1 else due.schedule.replicas
     if state.phase in AWAKE:
-        if why := _scaled_by_another(look):
-            return _answered(state, due, f"{said}: left alone, {why}")
+        if why := scaled_by_another(look.workloads):
+            return _answered(state, due, replace(why, says=f"{said}: left alone, {why.says}"))
         if number is not None and all(each.replicas for each in look.workloads):
             effects, answered = _numbered(state, due, observed, now)
             # Not written before it is done: until it is answered, the schedule itself is the intent.
@@ -217,29 +229,29 @@ def _numbered(
 ) -> tuple[tuple[WorkloadEffect, ...], TargetStep]:
     """What a schedule of a number does to what is up, and the answer to it once that is done."""
     policy, look, said = observed.policy, observed.look, _said(due)
-    have, why = replicas_in(look.workloads), ""
+    have, why = replicas_in(look.workloads), NO_WHY
     price = price_each(policy, state, have, look.rate)
     effects: list[WorkloadEffect] = []
     for each in look.workloads:
         wanted, why = rules.scale_to(policy, due.schedule.replicas, each, price)
         effects += [SetReplicas(policy, each, one.replicas, said) for one in wanted]
-    step = idle.stay_up(policy, with_base(policy, state, have), "", now, now)
-    says = "; ".join(filter(None, (f"{said}: {due.schedule.replicas} replicas", why)))
-    answered = _answered(replace(step.state, last_activity_at=now), due, says)
+    step = idle.stay_up(policy, with_base(policy, state, have), NO_WHY, now, now)
+    says = "; ".join(filter(None, (f"{said}: {due.schedule.replicas} replicas", why.says)))
+    told = replace(why or _of(due, PolicyCause.SCHEDULE, ""), says=says)
+    answered = _answered(replace(step.state, last_activity_at=now), due, told)
     return tuple(effects), replace(answered, stretches=step.stretches)
 
 
-def _answered(state: IdleState, due: Due, says: str) -> TargetStep:
-    return TargetStep(replace(state, scheduled_until=due.at), says=says, told=says)
+def _answered(state: IdleState, due: Due, why: PolicyWhy) -> TargetStep:
+    return TargetStep(replace(state, scheduled_until=due.at), why=why, told=why.says)
 
 
 def _said(due: Due) -> str:
     return f"schedule {due.schedule.cron} ({due.schedule.zone})"
 
 
-def _scaled_by_another(look: ActivityLook) -> str:
-    scaler = next((each for each in look.workloads if each.autoscaler), None)
-    return f"HorizontalPodAutoscaler {scaler.autoscaler} scales {scaler.ref}" if scaler else ""
+def _of(due: Due, cause: PolicyCause, says: str) -> PolicyWhy:
+    return PolicyWhy(cause, f"{_said(due)}: {says}", due.schedule.cron)
 
 
 def _by_rules(before: IdleState, step: IdleStep, observed: Observed, now: int) -> TargetStep:
@@ -250,14 +262,20 @@ def _by_rules(before: IdleState, step: IdleStep, observed: Observed, now: int) -
         if scale.replicas:
             # Written first: were it done first and the runner died, the rule would fire again.
             priced = with_base(policy, step.state, replicas_in(look.workloads))
-            state = replace(priced, timers=(), last_scaled_at=now, checked_at=now, rule_held="")
+            state = replace(priced, timers=(), last_scaled_at=now, checked_at=now)
             effects = _moves(policy, scale, look.workloads)
             return TargetStep(
-                state, effects, step.stretches, scale.says, LogKind.RULE, StepResult.SCALED, scale.says
+                _held(state, NO_WHY),
+                effects,
+                step.stretches,
+                scale.why,
+                LogKind.RULE,
+                StepResult.SCALED,
+                scale.why.says,
             )
-        step = _not_moved(step, scale.says)
+        step = _not_moved(step, scale.why)
     elif before.rule_held:
-        step = replace(step, state=replace(step.state, rule_held=""))
+        step = replace(step, state=_held(step.state, NO_WHY))
     return _noted(_with_node_first(_with_timers(step, observed, now) if policy.rules else step, observed))
 
 
@@ -273,13 +291,16 @@ def _moves(policy: Policy, scale: rules.Scale, seen: Sequence[Workload]) -> tupl
     return tuple(SetReplicas(policy, of[one.ref], one.replicas, "by a rule") for one in scale.replicas)
 
 
-def _not_moved(step: IdleStep, why: str) -> IdleStep:
+def _not_moved(step: IdleStep, why: PolicyWhy) -> IdleStep:
     """A rule that fired and moved nothing: said once, and again when the reason changes."""
-    if why == step.state.rule_held:
+    if why.brief == step.state.why_rule_held:
         return step
-    return replace(
-        step, state=replace(step.state, rule_held=why), says="; ".join(filter(None, (step.says, why)))
-    )
+    told = replace(step.why or why, says="; ".join(filter(None, (step.why.says, why.says))))
+    return replace(step, state=_held(step.state, why), why=told)
+
+
+def _held(state: IdleState, why: PolicyWhy) -> IdleState:
+    return replace(state, rule_held=why.says, rule_held_cause=why.cause)
 
 
 def _with_timers(step: IdleStep, observed: Observed, now: int) -> IdleStep:
@@ -292,11 +313,23 @@ def _with_timers(step: IdleStep, observed: Observed, now: int) -> IdleStep:
     return replace(step, state=replace(step.state, timers=observed.timers, checked_at=now))
 
 
-def check_invariants(before: IdleState, after: IdleState) -> tuple[str, ...]:
-    broken: tuple[str, ...] = ()
+def check_invariants(before: IdleState, after: IdleState) -> tuple[Broken, ...]:
+    broken: tuple[Broken, ...] = ()
     if after.phase is not before.phase and after.phase not in ALLOWED[before.phase]:
-        broken += (f"policy {before.policy_id} went from {before.phase} to {after.phase}",)
+        broken += (
+            Broken(
+                Breach.STATE,
+                before.policy_id,
+                f"policy {before.policy_id} went from {before.phase} to {after.phase}",
+            ),
+        )
     # Crash table: wake-while-falling. A wake that was counted is never forgotten by a later write.
     if after.wake_count < before.wake_count:
-        broken += (f"policy {before.policy_id} forgot {before.wake_count - after.wake_count} wakes",)
+        broken += (
+            Broken(
+                Breach.TAKEN_BACK,
+                before.policy_id,
+                f"policy {before.policy_id} forgot {before.wake_count - after.wake_count} wakes",
+            ),
+        )
     return broken

@@ -18,7 +18,8 @@ from ebbtide.core.nodes.capacity import coming_slots, missing_by_pool
 from ebbtide.core.nodes.expected import expected_placement
 from ebbtide.core.nodes.fit import Placement
 from ebbtide.core.nodes.offers import Offer, all_offers
-from ebbtide.core.nodes.room import Room, refused_by_node
+from ebbtide.core.nodes.pending import why_none_fits
+from ebbtide.core.nodes.room import Room
 from ebbtide.core.scale_to_zero.rates import owner_of
 from ebbtide.core.scale_to_zero.wake import targets
 from ebbtide.model.idle import IdleState, NodeFirst, NodeNeed, Phase
@@ -26,6 +27,7 @@ from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.policy import Policy
 from ebbtide.model.pool import Pool
 from ebbtide.model.record import Record
+from ebbtide.model.scheduling import FitCause, Misfit
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import ClusterView, Snapshot
 from ebbtide.model.workload import Workload
@@ -106,13 +108,13 @@ class NodeRoom:
         return NodeFirst(NodeNeed.COMING, pool, since)
 
     def _launched_for(self, pod: Pod) -> NodeFirst:
-        reason = "no pool may have another node"
+        why = Misfit(FitCause.POOLS_FULL)
         for offer in self._offers:
-            room = offer.room("new")
-            reason = room.lacks(pod.requests) or refused_by_node(pod.scheduling, room)
-            if not reason:
+            lacks = why_none_fits(pod, [offer.room("new")])
+            if lacks is None:
                 return NodeFirst(NodeNeed.LAUNCH, offer.pool.name)
-        return NodeFirst(NodeNeed.NEVER, why=reason)
+            why = lacks
+        return _never(why)
 
     def _for_pool(self, name: str) -> NodeFirst:
         if ready_nodes(self.view, name):
@@ -122,8 +124,12 @@ class NodeRoom:
             return NodeFirst(NodeNeed.COMING, name, min(coming))
         pool: Pool | None = self.settings.pool_named(name)
         if pool is None:
-            return NodeFirst(NodeNeed.NEVER, why=f"there is no node pool {name}")
+            return _never(Misfit(FitCause.NO_SUCH_POOL, about=name))
         return NodeFirst(NodeNeed.LAUNCH, name)
+
+
+def _never(why: Misfit) -> NodeFirst:
+    return NodeFirst(NodeNeed.NEVER, why=why.says, cause=why.cause)
 
 
 def _pods(policy: Policy, state: IdleState, workloads: Sequence[Workload]) -> Iterator[Pod]:
@@ -174,16 +180,30 @@ def _pool_for(pool: Pool, known: Mapping[str, tuple[Policy, IdleState]]) -> Pool
     return replace(pool, min_workers=max(pool.min_workers, min(least, most)), waking=waking)
 
 
-def needed_by_wakes(snapshot: Snapshot, record: Record, settings: Settings) -> tuple[str, int]:
-    """Why a launch does not wait, neither for `PENDING_UP_SEC` nor for the cooldown: the user who woke
-    something waits for it now. And how many nodes the pools that wake lack."""
+@dataclass(frozen=True, slots=True)
+class NeededByWakes:
+    """What is being woken and needs nodes: the user who woke it waits for it now."""
+
+    lack: tuple[tuple[str, int], ...] = ()
+    """How many nodes each pool lacks that is being woken."""
+    pod: str = ""
+    """The first pending pod of a workload that is being woken."""
+
+    @property
+    def says(self) -> str:
+        """Empty where nothing is needed."""
+        found = [f"pool {name} is being woken and lacks {count}" for name, count in self.lack]
+        found += [f"{self.pod} is being woken and needs a node"] if self.pod else []
+        return "; ".join(found)
+
+
+def needed_by_wakes(snapshot: Snapshot, record: Record, settings: Settings) -> NeededByWakes:
+    """Why a launch does not wait, neither for `PENDING_UP_SEC` nor for the cooldown."""
     lack = missing_by_pool(snapshot, record, [pool for pool in settings.pools if pool.waking])
-    says = [f"pool {name} is being woken and lacks {count}" for name, count in lack.items()]
-    if settings.waking:
-        woken = frozenset(settings.waking)
-        pods = [pod for pod in snapshot.cluster.waiting_pods if owner_of(pod) in woken]
-        says += [f"{pods[0].full_name} is being woken and needs a node"] if pods else []
-    return "; ".join(says), lack.total()
+    woken = frozenset(settings.waking)
+    pods = (pod for pod in snapshot.cluster.waiting_pods if owner_of(pod) in woken)
+    first = next(pods, None) if woken else None
+    return NeededByWakes(tuple(lack.items()), first.full_name if first else "")
 
 
 def ready_nodes(view: ClusterView, pool: str) -> int:

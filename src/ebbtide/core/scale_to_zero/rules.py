@@ -20,8 +20,18 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
+from ebbtide.core.scale_to_zero.activity import scaled_by_another
 from ebbtide.core.schedule import last_fire, next_fire
-from ebbtide.model.idle import IdleState, Priced, Rate, Remembered, RuleTimer
+from ebbtide.model.idle import (
+    NO_WHY,
+    IdleState,
+    PolicyCause,
+    PolicyWhy,
+    Priced,
+    Rate,
+    Remembered,
+    RuleTimer,
+)
 from ebbtide.model.policy import Operator, Policy, Rule, Schedule
 from ebbtide.model.snapshot import Reading
 from ebbtide.model.workload import Workload
@@ -41,7 +51,7 @@ class Scale:
     """What the target should be brought to, and why; `replicas` is empty where nothing changes."""
 
     replicas: tuple[Remembered, ...] = ()
-    says: str = ""
+    why: PolicyWhy = NO_WHY
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,35 +111,37 @@ def scale_for(
 ) -> Scale:
     """What a rule that fired makes of the replicas, within all bounds; where it moves nothing, why."""
     said = f"rule {describe(rule)}"
-    if scaler := next((each for each in workloads if each.autoscaler), None):
-        why = f"HorizontalPodAutoscaler {scaler.autoscaler} scales {scaler.ref}"
-        return Scale(says=f"{said}: left alone, {why}")
+    if why := scaled_by_another(workloads):
+        return Scale(why=replace(why, says=f"{said}: left alone, {why.says}"))
     ends = state.last_scaled_at + policy.cooldown_seconds
     if now < ends:
-        return Scale(says=f"{said}: cooling down until {datetime.fromtimestamp(ends, UTC):%H:%M:%S} UTC")
+        says = f"{said}: cooling down until {datetime.fromtimestamp(ends, UTC):%H:%M:%S} UTC"
+        return Scale(why=PolicyWhy(PolicyCause.COOLDOWN, says, found=now, limit=ends))
     up = [each for each in workloads if each.replicas]
     wanted = _moved(policy, rule.scale_by, up)
     if not _changed(wanted, up):
-        return Scale(says=f"{said}: {_why_bound(policy, rule, up)}")
-    why = ""
+        bound = _why_bound(policy, rule, up)
+        return Scale(why=replace(bound, says=f"{said}: {bound.says}"))
+    why = NO_WHY
     if rule.scale_by > 0:
         price = price_each(policy, state, replicas_in(up), rate)
         wanted, why = _afforded(policy, rule.scale_by, up, price)
     changed = _changed(wanted, up)
     if not changed:
-        return Scale(says=f"{said}: {why}")
-    return Scale(changed, "; ".join(filter(None, (f"{said}: {_told(changed, up)}", why))))
+        return Scale(why=replace(why, says=f"{said}: {why.says}"))
+    says = "; ".join(filter(None, (f"{said}: {_told(changed, up)}", why.says)))
+    return Scale(changed, replace(why or PolicyWhy(PolicyCause.RULE, ""), says=says))
 
 
 def scale_to(
     policy: Policy, replicas: int, workload: Workload, price: Decimal | None
-) -> tuple[tuple[Remembered, ...], str]:
+) -> tuple[tuple[Remembered, ...], PolicyWhy]:
     """What a schedule of more than 0 makes of the replicas, whatever the cooldown: within all bounds; and why
     it is not what the schedule names."""
     wanted, have = _bounded(policy, replicas), workload.replicas
     number = most_allowed(policy, price, have, wanted)
     changed = (Remembered(workload.ref, number),) if number != have else ()
-    return changed, "" if number == wanted else too_expensive(policy, price, have, wanted)
+    return changed, NO_WHY if number == wanted else too_expensive(policy, price, have, wanted)
 
 
 def replicas_in(workloads: Sequence[Workload]) -> int:
@@ -148,16 +160,18 @@ def _stepped(policy: Policy, have: int, by: int) -> int:
     return min(have, max(have + by, policy.min_replicas, 1))
 
 
-def _why_bound(policy: Policy, rule: Rule, workloads: Sequence[Workload]) -> str:
+def _why_bound(policy: Policy, rule: Rule, workloads: Sequence[Workload]) -> PolicyWhy:
     each = next(iter(workloads), None)
     if each is None:
-        return f"{policy.target} has no replicas that a rule could change"
+        says = f"{policy.target} has no replicas that a rule could change"
+        return PolicyWhy(PolicyCause.NOTHING_UP, says)
     name, bound = (
         ("max_replicas", max(policy.max_replicas, 1))
         if rule.scale_by > 0
         else ("min_replicas", max(policy.min_replicas, 1))
     )
-    return f"not moved, {each.ref} has {each.replicas} and {name} is {bound}"
+    says = f"not moved, {each.ref} has {each.replicas} and {name} is {bound}"
+    return PolicyWhy(PolicyCause.BOUND, says, name, each.replicas, bound)
 
 
 def _bounded(policy: Policy, replicas: int) -> int:
@@ -176,9 +190,9 @@ def _told(wanted: Sequence[Remembered], workloads: Sequence[Workload]) -> str:
 
 def _afforded(
     policy: Policy, by: int, workloads: Sequence[Workload], price: Decimal | None
-) -> tuple[tuple[Remembered, ...], str]:
+) -> tuple[tuple[Remembered, ...], PolicyWhy]:
     """The largest step up to `by` that `max_hourly_cost` allows, and why it is not the whole."""
-    have, why = replicas_in(workloads), ""
+    have, why = replicas_in(workloads), NO_WHY
     for step in range(by, 0, -1):
         wanted = _moved(policy, step, workloads)
         refused = too_expensive(policy, price, have, sum(one.replicas for one in wanted))
@@ -245,18 +259,21 @@ def price_each(policy: Policy, state: IdleState, have: int, rate: Rate | None) -
     return rate.per_hour / have
 
 
-def too_expensive(policy: Policy, each: Decimal | None, have: int, wanted: int) -> str:
+def too_expensive(policy: Policy, each: Decimal | None, have: int, wanted: int) -> PolicyWhy:
     """Why so many replicas are not allowed; nothing where they are. What has no known price is never added
     to, and nothing is taken away."""
     if policy.max_hourly_cost is None or wanted <= have:
-        return ""
+        return NO_WHY
+    most = float(policy.max_hourly_cost)
     limit = f"max_hourly_cost is {policy.max_hourly_cost} {policy.currency}"
     if each is None:
-        return f"its price is not known in {policy.currency} and {limit}"
+        says = f"its price is not known in {policy.currency} and {limit}"
+        return PolicyWhy(PolicyCause.NO_PRICE, says, policy.currency, limit=most)
     cost = each * wanted
     if cost <= policy.max_hourly_cost:
-        return ""
-    return f"{wanted} replicas would cost {cost.quantize(SHOWN)} {policy.currency} an hour, {limit}"
+        return NO_WHY
+    says = f"{wanted} replicas would cost {cost.quantize(SHOWN)} {policy.currency} an hour, {limit}"
+    return PolicyWhy(PolicyCause.TOO_EXPENSIVE, says, policy.currency, float(cost), most)
 
 
 def most_allowed(policy: Policy, each: Decimal | None, have: int, wanted: int) -> int:

@@ -12,7 +12,16 @@ from dataclasses import dataclass, replace
 
 from ebbtide.core.scale_to_zero.rules import most_allowed, price_each, with_base, within_cap
 from ebbtide.core.scale_to_zero.savings import open_stretch
-from ebbtide.model.idle import IdleState, Phase, Remembered, WakeReason, WakeTime
+from ebbtide.model.idle import (
+    NO_WHY,
+    IdleState,
+    Phase,
+    PolicyCause,
+    PolicyWhy,
+    Remembered,
+    WakeReason,
+    WakeTime,
+)
 from ebbtide.model.ledger import Stretch
 from ebbtide.model.policy import Policy, ZeroDefaults
 from ebbtide.model.workload import Workload
@@ -64,6 +73,7 @@ def wake(
         stretch_since=now,
         remembered=_restored(policy, state, there, ordered) if asleep else (),
         left_alone="",
+        left_alone_cause=PolicyCause.NONE,
     )
     return WakeStep(woken, acts=asleep, stretches=(ended,) if ended else ())
 
@@ -105,7 +115,7 @@ def scaled(state: IdleState, now: int) -> IdleState:
 class Ready:
     state: IdleState
     stretches: tuple[Stretch, ...]
-    says: str
+    why: PolicyWhy
 
 
 def ready(policy: Policy, state: IdleState, at: float, node_seconds: float, defaults: ZeroDefaults) -> Ready:
@@ -130,15 +140,17 @@ def ready(policy: Policy, state: IdleState, at: float, node_seconds: float, defa
         checked_at=int(at),
         stretch_since=int(at),
         left_alone="",
+        left_alone_cause=PolicyCause.NONE,
     )
     says = f"ready after {took:.1f} s" + (
         f", {timed.node_seconds:.1f} s of them for a node" * (timed.node_seconds > 0)
     )
-    return Ready(awake, (ended,) if ended else (), f"{says}; {why}" if why else says)
+    told = PolicyWhy(PolicyCause.READY, f"{says}; {why.says}" if why else says, found=timed.seconds)
+    return Ready(awake, (ended,) if ended else (), told)
 
 
-def guard(policy: Policy, state: IdleState, defaults: ZeroDefaults, now: int) -> tuple[int, str]:
-    """The flap guard: seconds to add to the keep-alive window, and the sentence where they change.
+def guard(policy: Policy, state: IdleState, defaults: ZeroDefaults, now: int) -> tuple[int, PolicyWhy]:
+    """The flap guard: seconds to add to the keep-alive window, and why, where they change.
 
     The time that the wakes of the last day took is paid for and of no use; the time at zero before them
     was saved, at the same price. Where the first is not less than the second, the window doubles; where
@@ -148,20 +160,23 @@ def guard(policy: Policy, state: IdleState, defaults: ZeroDefaults, now: int) ->
     before = state.extra_keep_alive_seconds
     recent = [one for one in state.wakes if one.at > now - DAY_SECONDS]
     if not recent:
-        return 0, "no wake for a day: the keep-alive window is as configured again" if before else ""
+        says = "no wake for a day: the keep-alive window is as configured again"
+        return 0, PolicyWhy(PolicyCause.WINDOW_RESET, says) if before else NO_WHY
     cost = sum(one.seconds for one in recent)
     saved = sum(one.slept_seconds for one in recent)
     if cost >= saved:
         most = max(defaults.max_keep_alive_seconds, base)
         extra = min(max(2 * (base + before), LEAST_EXTRA_SECONDS), most) - base
         if extra > before:
-            return extra, (
-                f"waking cost {cost:.0f} s in a day and sleeping saved {saved:.0f} s: "
-                f"the keep-alive window grows to {base + extra} s"
-            )
-        return before, ""
+            says = f"waking cost {cost:.0f} s in a day and sleeping saved {saved:.0f} s: "
+            says += f"the keep-alive window grows to {base + extra} s"
+            return extra, PolicyWhy(PolicyCause.WINDOW_GROWS, says, found=cost, limit=saved)
+        return before, NO_WHY
     extra = before // 2 if before >= 2 * LEAST_EXTRA_SECONDS else 0
-    return extra, f"sleeping pays again: the keep-alive window shrinks to {base + extra} s" if before else ""
+    if not before:
+        return extra, NO_WHY
+    says = f"sleeping pays again: the keep-alive window shrinks to {base + extra} s"
+    return extra, PolicyWhy(PolicyCause.WINDOW_SHRINKS, says, found=cost, limit=saved)
 
 
 def keep_alive(policy: Policy, defaults: ZeroDefaults) -> int:

@@ -14,7 +14,7 @@ from ebbtide.core.scale_to_zero.savings import fold
 from ebbtide.engine.leased import Leased
 from ebbtide.errors import Conflict, NotFound
 from ebbtide.model.events import PolicyStep, StretchClosed
-from ebbtide.model.idle import IdleState, Once, Phase, WakeReason, wake_id
+from ebbtide.model.idle import IdleState, Once, Phase, PolicyWhy, WakeReason, wake_id
 from ebbtide.model.ledger import Stretch
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.policy import Policy, ZeroDefaults
@@ -116,8 +116,8 @@ class PolicyContext:
         """Write the state with the stretches that ended, in the ledger and in the log, all or nothing."""
         kept = step.stretches if self.defaults.cost_tracking else ()
         entries = [self.stretch_entry(stretch) for stretch in kept]
-        fact = step_of(policy, step.state, step.log, step.says)
-        told = [self.entry(step.log, policy, fact)] if step.says else []
+        fact = step_of(policy, step.state, step.log, step.why)
+        told = [self.entry(step.log, policy, fact)] if step.why else []
         written = self.ports.policies.write_state(step.state, fold(kept), [*entries, *told], once)
         self.note_wakes((written,))
         for entry in told:
@@ -146,9 +146,17 @@ class PolicyContext:
         return f"policy {policy.name}: {says}"
 
 
-def step_of(policy: Policy, state: IdleState, kind: LogKind, detail: str) -> PolicyStep:
+def step_of(policy: Policy, state: IdleState, kind: LogKind, why: PolicyWhy) -> PolicyStep:
     """What metrics and notifications need to know of a change of state."""
-    step = PolicyStep(policy.name, state.phase, detail)
+    step = PolicyStep(
+        policy.name,
+        state.phase,
+        why.says,
+        cause=why.cause or None,
+        about=why.about or None,
+        found=why.found,
+        limit=why.limit,
+    )
     if kind is not LogKind.WAKE:
         return step
     last = state.wakes[-1] if state.wakes else None

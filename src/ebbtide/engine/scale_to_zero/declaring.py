@@ -56,7 +56,7 @@ class Declaring:
         except EbbtideError as error:
             return [f"policies of Kubernetes objects were left as they are: {error}"]
         seen = self._seen = SeenDeclarations(found)
-        # States before policies, as in a round. Crash table: target-changes.
+        # Crash table: target-changes. States before policies, as in a round.
         states = {state.policy_id: state for state in self._store.list_states()}
         stored = {policy.name: policy for policy in self._book.all()}
         said = [*self._end_orphans(found, stored, states, leased)]

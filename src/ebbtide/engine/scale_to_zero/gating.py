@@ -17,8 +17,9 @@ from ebbtide.core.scale_to_zero.takeover import (
     may_not_take_over,
 )
 from ebbtide.engine.scale_to_zero.context import PolicyContext
-from ebbtide.errors import Conflict, EbbtideError, Final
+from ebbtide.errors import Conflict, EbbtideError, Final, NotFound
 from ebbtide.model.gate import GatePort, Service, ServiceRef, Takeover
+from ebbtide.model.idle import NO_WHY, PolicyCause, PolicyWhy
 from ebbtide.model.policy import Policy
 from ebbtide.ports import Services
 
@@ -57,16 +58,18 @@ class Gating:
             raise Final("it has a gate, and gate.service is not configured here")
         return self._desk.ports.services
 
-    def why_not(self, policy: Policy) -> str:
+    def why_not(self, policy: Policy) -> PolicyWhy:
         """Why its Services cannot be taken over now; nothing where they can, or where it has none."""
         try:
             gates = self._services.gates() if policy.gate is not None else ()
             for ref in services_of(policy):
                 if why := may_not_take_over(self._services.read(ref), gates):
                     return why
+        except NotFound as error:
+            return PolicyWhy(PolicyCause.MISSING, str(error))
         except EbbtideError as error:
-            return str(error)
-        return ""
+            return PolicyWhy(PolicyCause.GATE_FAILS if self.on else PolicyCause.NO_GATE, str(error))
+        return NO_WHY
 
     def take_over(self, policy: Policy) -> None:
         """All its Services, before anything of it is scaled to zero. May raise `EbbtideError`."""
@@ -77,7 +80,7 @@ class Gating:
     def _take(self, seen: Service, gates: Sequence[str]) -> None:
         for _ in range(MOST_TRIES):
             if why := may_not_take_over(seen, gates):
-                raise Final(why)
+                raise Final(why.says)
             try:
                 self._services.take_over(seen, self.ports_of(seen), gates)
                 return

@@ -16,7 +16,7 @@ from ebbtide.core.scale_to_zero.rates import Rates, empty_room_price, rate_of, r
 from ebbtide.engine.scale_to_zero.context import PolicyContext
 from ebbtide.engine.scale_to_zero.gating import Gating
 from ebbtide.errors import EbbtideError, NotFound
-from ebbtide.model.idle import IdleState, Phase, Rate
+from ebbtide.model.idle import NO_WHY, IdleState, Phase, PolicyWhy, Rate
 from ebbtide.model.policy import Policy
 from ebbtide.model.snapshot import ClusterView, Reading
 from ebbtide.model.workload import Workload, WorkloadRef
@@ -120,17 +120,17 @@ class Looking:
             self._rate(policy, state, there, scene),
             scene.held,
             scene.gap_seconds,
-            self._gate(policy, state, scene) if there else "",
+            self._gate(policy, state, scene) if there else NO_WHY,
             ready_nodes(view, pool) if pool and view is not None else None,
         )
 
-    def _gate(self, policy: Policy, state: IdleState, scene: PolicyScene) -> str:
+    def _gate(self, policy: Policy, state: IdleState, scene: PolicyScene) -> PolicyWhy:
         """Asked only of those that may be about to sleep: it takes calls to the cluster."""
         quiet = scene.now - state.idle_since if state.idle_since is not None else 0
         near = quiet >= idle_threshold(policy, self._context.defaults) or any(
             schedule.sleeps for schedule in policy.schedules
         )
-        return self._gating.why_not(policy) if near and state.phase in UP else ""
+        return self._gating.why_not(policy) if near and state.phase in UP else NO_WHY
 
     def _rate(
         self, policy: Policy, state: IdleState, there: Sequence[Workload], scene: PolicyScene

@@ -15,6 +15,7 @@ from typing import assert_never
 
 from ebbtide.core.scale_to_zero import machine
 from ebbtide.core.scale_to_zero.machine import Observed, StepResult, TargetStep, check_invariants
+from ebbtide.core.step import Broken
 from ebbtide.engine.leased import Leased
 from ebbtide.engine.rounds import NO_TIME, failure, refuse_if_broken
 from ebbtide.engine.scale_to_zero.context import MOST_TRIES, PolicyContext
@@ -71,11 +72,11 @@ class PolicyMachine:
         if step.told or step.effects:
             self.result, self.told = step.result, step.told
 
-    def broken(self, before: IdleState, after: IdleState) -> Sequence[str]:
+    def broken(self, before: IdleState, after: IdleState) -> Sequence[Broken]:
         return check_invariants(before, after)
 
     def write(self, before: IdleState, step: TargetStep) -> IdleState | None:
-        if step.state == before and not step.says and not step.stretches:
+        if step.state == before and not step.why and not step.stretches:
             return None
         self.state = self.context.save(self.policy, step, self.once)
         return self.state

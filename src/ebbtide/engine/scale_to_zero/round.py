@@ -181,7 +181,7 @@ class IdleRounds:
         for subject in subjects:
             state, observed = subject.state, self._observed(subject, scene)
             step = machine.advance(state, observed, scene.now)
-            if step.effects or step.stretches or step.says:
+            if step.effects or step.stretches or step.why:
                 run = PolicyMachine(self._context, self._gating, state, observed, again, leased=leased)
                 run.most_rounds = FALL_TRIES
                 found.append((TURNS[step.result], run))

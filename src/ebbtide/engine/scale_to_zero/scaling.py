@@ -27,7 +27,7 @@ from ebbtide.engine.scale_to_zero.waking import Waking, Woken
 from ebbtide.engine.scale_to_zero.waking_ahead import WakingAhead
 from ebbtide.errors import EbbtideError, Usage
 from ebbtide.model.events import Alarm, AlarmKind
-from ebbtide.model.idle import IdleState, Once, Phase, WakeReason
+from ebbtide.model.idle import NO_WHY, IdleState, Once, Phase, PolicyCause, PolicyWhy, WakeReason
 from ebbtide.model.log import LogKind
 from ebbtide.model.policy import Policy, ZeroDefaults
 from ebbtide.model.settings import Settings
@@ -161,8 +161,10 @@ class Scaling:
                 f"{seconds} s is not a valid duration; nothing was changed. Give 0 to {YEAR_SECONDS}."
             )
         until = self._context.now + seconds if seconds else 0
-        says = f"kept up for {seconds} s" if seconds else "no longer kept up"
-        state = self._change(policy_id, says, keep_up_until=until)
+        why = PolicyWhy(PolicyCause.RELEASED, "no longer kept up")
+        if seconds:
+            why = PolicyWhy(PolicyCause.KEPT_UP, f"kept up for {seconds} s", limit=until)
+        state = self._change(policy_id, why, keep_up_until=until)
         if seconds and state.phase in ASLEEP:
             self.wake(policy_id, WakeReason.MANUAL)
             return self._context.find(policy_id)[1]
@@ -170,7 +172,10 @@ class Scaling:
 
     def pause(self, policy_id: str, paused: bool) -> IdleState:
         """A paused policy is not put to zero, nor scaled by rules or schedules; it can be woken."""
-        return self._change(policy_id, "paused" if paused else "resumed", paused=paused)
+        why = PolicyWhy(PolicyCause.RELEASED, "resumed")
+        if paused:
+            why = PolicyWhy(PolicyCause.PAUSED, "paused")
+        return self._change(policy_id, why, paused=paused)
 
     def round(self, owner: str, deadline: float) -> RoundReport:
         """One round of the idle loop over all policies; then what is expected to be used is woken."""
@@ -201,10 +206,10 @@ class Scaling:
         """The ledger again from the log; of all policies where none is named."""
         return self._ledger.rebuild(policy_id)
 
-    def _change(self, policy_id: str, says: str, **changes: object) -> IdleState:
+    def _change(self, policy_id: str, why: PolicyWhy, **changes: object) -> IdleState:
         def changed(_: Policy, state: IdleState) -> TargetStep | None:
             after = replace(state, **changes)  # type: ignore[arg-type]  # named fields of this module alone
-            return None if after == state else TargetStep(after, says=says, log=LogKind.POLICY)
+            return None if after == state else TargetStep(after, why=why, log=LogKind.POLICY)
 
         return self._context.change(policy_id, changed)
 
@@ -224,7 +229,7 @@ def _asleep_since(state: IdleState) -> int:
 def _used(policy: Policy, state: IdleState, at: int, now: int) -> TargetStep:
     """Idleness ends with the activity, unless that was before it began."""
     if state.phase is Phase.IDLE and at >= (state.idle_since or 0):
-        step = stay_up(policy, state, "", now, at)
+        step = stay_up(policy, state, NO_WHY, now, at)
         return TargetStep(replace(step.state, last_activity_at=at), stretches=step.stretches)
     return TargetStep(replace(state, last_activity_at=max(at, state.last_activity_at)))
 

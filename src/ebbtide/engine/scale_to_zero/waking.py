@@ -29,7 +29,7 @@ from ebbtide.engine.single_flight import SingleFlight
 from ebbtide.errors import Conflict, EbbtideError, KeyUsed, NotFound
 from ebbtide.model.effect import OutcomeKind, WorkloadOutcome
 from ebbtide.model.events import PartKind, Transition
-from ebbtide.model.idle import IdleState, Once, Phase, WakeReason, wake_id
+from ebbtide.model.idle import NO_WHY, IdleState, Once, Phase, PolicyWhy, WakeReason, wake_id
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import SlotState
 from ebbtide.model.policy import Policy
@@ -70,7 +70,7 @@ class Waking:
         self._wakes: SingleFlight[Woken] = SingleFlight()
         self._ends: SingleFlight[IdleState] = SingleFlight()
 
-    def wake(self, policy_id: str, reason: WakeReason, why: str = "") -> Woken:
+    def wake(self, policy_id: str, reason: WakeReason, why: PolicyWhy = NO_WHY) -> Woken:
         return self._wakes.do(policy_id, lambda: self._wake(policy_id, WakeOrder(reason, why=why)))
 
     def wake_once(self, policy_id: str, reason: WakeReason, once: Once) -> Woken:
@@ -93,7 +93,7 @@ class Waking:
         policy, state, step = run.policy, run.state, run.step
         if state.phase is not Phase.WAKING:
             return self._running(policy, state, run.observed.look.workloads)
-        if step is None or not (step.effects or step.says):
+        if step is None or not (step.effects or step.why):
             return self._answer(policy, state, (), "Wake already in progress")
         self.follow(policy, state)
         done = all(outcome.kind is OutcomeKind.DONE for outcome in run.outcomes)

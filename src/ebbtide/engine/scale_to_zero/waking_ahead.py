@@ -54,7 +54,7 @@ class WakingAhead:
         if not why:
             return ""
         self._waking.wake(policy.id, WakeReason.SCHEDULED, why)
-        return f"{policy.name}: woken {why}"
+        return f"{policy.name}: woken {why.says}"
 
     def _stretches(self, policy: Policy, state: IdleState) -> list[Stretch]:
         """Those of the last weeks, and the sleep in progress."""

@@ -37,7 +37,10 @@ def router(site: Site) -> APIRouter:
             memory_mib=found.requests.memory_mib,
             pending=answer.pending,
             says=answer.says,
-            against=[AgainstShape(reason=reason, nodes=nodes) for reason, nodes in answer.nodes],
+            cause=answer.cause,
+            against=[
+                AgainstShape(reason=each.says, nodes=each.nodes, cause=each.cause) for each in answer.nodes
+            ],
         )
 
     return routes

@@ -75,9 +75,11 @@ class Blockers:
         found = []
         for pod in self._view.waiting_pods[:MOST_PENDING]:
             against = Counter(placement.why_not(pod, room) for room in placement.rooms.values())
-            fits = against.pop("", 0)
+            fits = against.pop(None, 0)
             told = "; ".join(
-                f"{why} ({count_of(nodes, 'node')})" for why, nodes in against.most_common(MOST_REASONS)
+                f"{why.says} ({count_of(nodes, 'node')})"
+                for why, nodes in against.most_common(MOST_REASONS)
+                if why is not None
             )
             says = f"{count_of(fits, 'node')} with room for it; the scheduler places it" if fits else told
             found.append((pod.full_name, says or "no node takes pods now"))

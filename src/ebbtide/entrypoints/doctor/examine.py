@@ -97,8 +97,7 @@ def examine_cloud(config: Config) -> Finding:
 
 def refused(what: str, error: EbbtideError, fix: str) -> Finding:
     """An error of a cloud may name the next step itself, which is more exact than ours."""
-    message, _, step = str(error).partition(" Next: ")
-    return Finding(False, f"{what}: {message.rstrip('.')}", step.rstrip(".") or fix)
+    return Finding(False, f"{what}: {error.message.rstrip('.')}", error.step or fix)
 
 
 def examine_store(config: Config) -> Iterator[Finding]:

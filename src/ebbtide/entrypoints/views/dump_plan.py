@@ -156,7 +156,8 @@ def _launching(offer: Offer, pods: tuple[str, ...], spare: int) -> Launching:
 
 
 def _unserved(plan: LaunchPlan, view: ClusterView) -> tuple[str, ...]:
-    return (*plan.hopeless, *([plan.stopped] if plan.stopped and view.waiting_pods else ()))
+    stopped = (plan.stopped.says,) if plan.stopped and view.waiting_pods else ()
+    return (*(each.says for each in plan.hopeless), *stopped)
 
 
 def grouped(launches: tuple[Launching, ...]) -> list[tuple[Launching, int, int]]:

@@ -101,7 +101,9 @@ class StateShape(Shape):
     keep_up_until: int
     paused: bool
     left_alone: str
+    left_alone_cause: str = Field("", description="The reason in `left_alone` as one of a few values.")
     rule_held: str = Field("", description="Why a rule that fired did not move the replicas.")
+    rule_held_cause: str = Field("", description="The reason in `rule_held` as one of a few values.")
     zero_at: int | None = Field(description="When it will sleep if it stays quiet; none where it will not.")
     why_awake: str = Field(description="Why it will not sleep; empty where it will.")
     keep_alive_seconds: int

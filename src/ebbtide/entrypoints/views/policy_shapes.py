@@ -73,7 +73,9 @@ def state_shape(policy: Policy, state: IdleState, defaults: ZeroDefaults, now: i
         keep_up_until=state.keep_up_until,
         paused=state.paused,
         left_alone=state.left_alone,
+        left_alone_cause=state.left_alone_cause,
         rule_held=state.rule_held,
+        rule_held_cause=state.rule_held_cause,
         zero_at=zero_at,
         why_awake=why,
         keep_alive_seconds=quiet,
@@ -106,7 +108,7 @@ def eta_shape(eta: Eta) -> EtaShape:
 def why_awake(policy: Policy, state: IdleState, now: int) -> str:
     """Why it will not sleep, however idle it is."""
     if why := not_watched(policy):
-        return why
+        return why.says
     if state.paused:
         return "the policy is paused"
     if state.keep_up_until > now:

@@ -185,6 +185,7 @@ class NodesShape(Shape):
 class AgainstShape(Shape):
     reason: str
     nodes: int = Field(description="How many nodes do not take the pod for this reason.")
+    cause: str = Field("", description="The reason as one of a few values, such as cpu or taint.")
 
 
 class PodShape(Shape):
@@ -195,6 +196,7 @@ class PodShape(Shape):
     memory_mib: int
     pending: bool
     says: str = Field(description="Why it is pending, and what is done about it.")
+    cause: str = Field("", description="not_pending, fits, hopeless, coming, held or undecided.")
     against: list[AgainstShape]
 
 

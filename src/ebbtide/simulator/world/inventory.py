@@ -16,7 +16,7 @@ from ebbtide.core.nodes.fit import Placement
 from ebbtide.core.nodes.room import Room, room_of
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Budget, Pod
-from ebbtide.model.scheduling import TaintEffect
+from ebbtide.model.scheduling import Misfit, TaintEffect
 from ebbtide.model.snapshot import ClusterView
 from ebbtide.simulator.world.clock import Timeline
 
@@ -183,9 +183,9 @@ class Scheduler:
                 self._place(pod, room)
                 heappush(emptiest, _by_space(room))
 
-    def why_not(self, pod: Pod, node_name: str, without: Container[str] = ()) -> str:
+    def why_not(self, pod: Pod, node_name: str, without: Container[str] = ()) -> Misfit | None:
         """Why the pod could not go to this node if it took pods and those with these UIDs were not there;
-        empty when it could."""
+        None when it could."""
         there = [other for other in _present(self._inventory, node_name) if other.uid not in without]
         return self._placement.why_not(pod, room_of(self._inventory.nodes[node_name], there))
 
