@@ -32,13 +32,13 @@ def daily(noise: float = 3.0, days: int = DAYS, seed: int = 1) -> Floats:
 
 def test_the_naive_members_are_what_they_are_called() -> None:
     values, origins = daily(), np.array([10 * PER_DAY, 12 * PER_DAY])
-    made = predictions(values, origins, PER_DAY, PER_DAY)
+    made = predictions(values, origins, np.arange(PER_DAY), PER_DAY)
     assert np.allclose(made[SEASONAL_NAIVE][0], values[9 * PER_DAY : 10 * PER_DAY])
     assert np.allclose(made[LAST_VALUE][1], values[12 * PER_DAY - 1])
 
 
 def test_a_member_without_enough_history_says_nothing() -> None:
-    made = predictions(daily(days=5), np.array([4 * PER_DAY]), PER_DAY, PER_DAY)
+    made = predictions(daily(days=5), np.array([4 * PER_DAY]), np.arange(PER_DAY), PER_DAY)
     assert np.isnan(made).any()
     assert not np.isnan(made[SEASONAL_NAIVE]).any()
 
@@ -49,8 +49,8 @@ def test_what_comes_after_an_origin_does_not_matter() -> None:
     other[15 * PER_DAY :] = 999.0
     origins = np.array([15 * PER_DAY])
     assert np.array_equal(
-        predictions(values[: 15 * PER_DAY], origins, PER_DAY, PER_DAY),
-        predictions(other[: 15 * PER_DAY], origins, PER_DAY, PER_DAY),
+        predictions(values[: 15 * PER_DAY], origins, np.arange(PER_DAY), PER_DAY),
+        predictions(other[: 15 * PER_DAY], origins, np.arange(PER_DAY), PER_DAY),
         equal_nan=True,
     )
     past = past_errors(values, PER_DAY, PER_DAY, np.array([14 * PER_DAY]))

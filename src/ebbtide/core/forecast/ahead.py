@@ -97,7 +97,7 @@ class _Past:
         self._steps = steps
         self._origins = np.arange(max(2 * STEPS_A_DAY, count - days * STEPS_A_DAY - steps), count + 1)
         padded = np.concatenate([values, np.zeros(steps)])
-        self._made = predictions(padded, self._origins, steps, STEPS_A_DAY)
+        self._made = predictions(padded, self._origins, np.arange(steps), STEPS_A_DAY)
         self._numbers = np.nan_to_num(self._made)
         self._truth = np.asarray(padded[self._origins[:, None] + np.arange(steps)[None, :]])
 
