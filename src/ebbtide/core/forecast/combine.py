@@ -140,13 +140,12 @@ class Past:
         self._recent = values[-(PAST_DAYS * per_day + horizon) :]
 
     def combined(self) -> tuple[Floats, Floats]:
-        """For each step ahead now, and for each point in the past. A member that lacks history at any of
-        these is left out."""
-        usable = np.flatnonzero(~np.isnan(self.made).any(axis=1))
-        made, ahead = self.made[usable], self.now[usable]
+        """For each step ahead now, and for each point in the past."""
+        made, ahead = self.made, self.now
         off = np.abs(made - self.truth)
         whole = WHOLE * (off @ self._counts)
-        count_of = np.where(np.isin(usable, NAIVE), NAIVE_COUNTS, 1.0)
+        count_of = np.ones(len(made))
+        count_of[list(NAIVE)] = NAIVE_COUNTS
         now, then = np.empty(ahead.shape[1]), np.empty(made.shape[1])
         for part in np.unique(self._part):
             here, there = self._part == part, self._part_then == part

@@ -75,8 +75,8 @@ def predictions(values: Floats, origins: Ints, ahead: Ints, per_day: int) -> Flo
 
 def predictions_at(values: Floats, origins: Ints, row: Ints, ahead: Ints, per_day: int) -> Floats:
     """By member and point: `ahead` steps from the origin `row`. The last value, the last hour, each profile
-    with each fade, then the grown ones, the means and medians of days, and the levels. Not a number where a
-    member needs more history than there is."""
+    with each fade, then the grown ones, the means and medians of days, and the levels. Where a member needs
+    more history than there is, it uses the days that are known: at least one and an hour."""
     made = np.empty((COUNT, len(row)))
     points = _Points(values, origins, row, ahead, per_day)
     groups = (points.naive, points.profiles, points.grown, points.halved, points.medians, points.levels)
@@ -108,9 +108,9 @@ class _Points:
         for profile in PROFILES:
             # The same hour of the days before, smoothed alike.
             reach = profile.smooth_hours * self._day // 24 // 2
-            before = sum(self._level(lag * self._day - reach, self._hour + 2 * reach) for lag in profile.lags)
-            off = (last - before / len(profile.lags))[self._row]
-            yield from self._mean(profile) + off * fades
+            before = [self._level(lag * self._day - reach, self._hour + 2 * reach) for lag in profile.lags]
+            off = last - _mean_of_known(before, last)
+            yield from self._mean(profile) + off[self._row] * fades
 
     def _fading(self, hours: float) -> Floats:
         if not hours:
@@ -120,7 +120,7 @@ class _Points:
     def grown(self) -> Iterator[Floats]:
         now = self._level(0, self._day)
         for profile in GROWN:
-            then = sum(self._level(lag * self._day, self._day) for lag in profile.lags) / len(profile.lags)
+            then = _mean_of_known([self._level(lag * self._day, self._day) for lag in profile.lags], now)
             growth = np.clip(now / np.maximum(then, 1e-9), 1 / MOST_GROWTH, MOST_GROWTH)
             yield self._mean(profile) * growth[self._row]
 
@@ -135,23 +135,25 @@ class _Points:
     def medians(self) -> Iterator[Floats]:
         for lags in MEDIANS:
             days = np.stack([self._same_time(lag, 0) for lag in lags])
-            # The last one is the oldest: without it there is no median of all.
-            yield np.sort(days, axis=0)[len(lags) // 2] + 0.0 * days[-1]
+            known = ~np.isnan(days[-1])
+            yield np.where(known, np.sort(days, axis=0)[len(lags) // 2], self._same_time(1, 0))
 
     def levels(self) -> Iterator[Floats]:
         for days in LEVEL_DAYS:
             width = days * self._day
-            yield self._level(0, width)[self._row]
+            yield _mean_of_known([self._level(0, width)], self._level(0, self._day))[self._row]
             back = np.arange(1, width + 1, -(-width // LEVEL_VALUES))
-            places = self._origins[:, None] - back[None, :] + OLDEST_DAYS * self._day
-            yield np.median(self._smooth[0][places], axis=1)[self._row]
+            # With less history, the first value counts again.
+            places = np.maximum(self._origins[:, None] - back[None, :], 0)
+            yield np.median(self._values[places], axis=1)[self._row]
 
     def _mean(self, profile: Profile) -> Floats:
-        total = sum(self._same_time(lag, profile.smooth_hours) for lag in profile.lags)
-        return np.asarray(total / len(profile.lags))
+        same = [self._same_time(lag, profile.smooth_hours) for lag in profile.lags]
+        return _mean_of_known(same, self._same_time(1, profile.smooth_hours))
 
     def _same_time(self, lag: int, smooth_hours: int) -> Floats:
-        """What is smoothed must not reach into what is not known at the origin."""
+        """Not a number before the first value. What is smoothed must not reach into what is not known at the
+        origin."""
         if (lag, smooth_hours) not in self._same:
             days, width = lag * self._day, smooth_hours * self._day // 24
             places = np.minimum(self._ahead % days - days, -1 - width // 2) + self._zero
@@ -159,10 +161,20 @@ class _Points:
         return self._same[lag, smooth_hours]
 
     def _level(self, back: int, width: int) -> Floats:
-        """By origin: the mean of so many values, so many before it."""
+        """By origin: the mean of so many values, so many before it; not a number before the first value."""
         end = self._origins - back
         whole = self._sums[np.maximum(end, 0)] - self._sums[np.maximum(end - width, 0)]
         return np.where(end >= width, whole / width, np.nan)
+
+
+def _mean_of_known(values: list[Floats], otherwise: Floats) -> Floats:
+    """Of those that are numbers; `otherwise` where none is."""
+    total, count = np.zeros_like(otherwise), np.zeros_like(otherwise)
+    for each in values:
+        known = each == each  # noqa: PLR0124 - false for what is not a number
+        total += np.where(known, each, 0.0)
+        count += known
+    return np.where(count > 0, total / np.maximum(count, 1.0), otherwise)
 
 
 def smoothed(values: Floats, width: int) -> Floats:
