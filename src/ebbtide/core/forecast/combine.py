@@ -32,7 +32,7 @@ POWER = 16.0
 """How strongly small errors are preferred to begin with."""
 WHOLE = 0.5
 """How much of a member's error is that over the whole horizon: a part alone is a small sample."""
-NAIVE_COUNTS = 10.0
+NAIVE_COUNTS = 30.0
 """What a naive member counts at equal error, to any other: where nothing can be learned, the best of many is
 only the luckiest."""
 STEPS_DOWN, PACE = 20, 4.0
