@@ -32,10 +32,10 @@ POWER = 16.0
 """How strongly small errors are preferred to begin with."""
 WHOLE = 0.5
 """How much of a member's error is that over the whole horizon: a part alone is a small sample."""
-NAIVE_COUNTS = 30.0
+NAIVE_COUNTS = 1000.0
 """What a naive member counts at equal error, to any other: where nothing can be learned, the best of many is
 only the luckiest."""
-STEPS_DOWN, PACE = 20, 4.0
+STEPS_DOWN, PACE = 20, 3.0
 LEAST_WEIGHT = 1e-6
 FORGETS = 0.97
 """What an error counts for the weights, to that of the origin after it: what was good lately is preferred."""
@@ -49,7 +49,7 @@ LEAST_DAYS = 3
 """Of history, next to the horizon: with less there is nothing to compare days by."""
 LEAST_SHARE = 0.1
 """What is expected counts as at least this share of the mean where errors are put in proportion to it."""
-CENTRE = (0.4, 0.6)
+CENTRE = (0.3, 0.7)
 """If zero lies between these quantiles of the errors, the middle is left where it is: that is chance."""
 
 METHODS = ("forecast", "seasonal naive", "last value")

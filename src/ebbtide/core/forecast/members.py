@@ -97,6 +97,7 @@ class _Points:
         self._zero = origins[row] + len(unknown)
         self._sums = np.concatenate([[0.0], np.cumsum(values)])
         self._same: dict[tuple[int, int], Floats] = {}
+        self._means: dict[Profile, Floats] = {}
 
     def naive(self) -> Iterator[Floats]:
         yield self._values[self._origins - 1][self._row]
@@ -148,8 +149,10 @@ class _Points:
             yield np.median(self._values[places], axis=1)[self._row]
 
     def _mean(self, profile: Profile) -> Floats:
-        same = [self._same_time(lag, profile.smooth_hours) for lag in profile.lags]
-        return _mean_of_known(same, self._same_time(1, profile.smooth_hours))
+        if profile not in self._means:
+            same = [self._same_time(lag, profile.smooth_hours) for lag in profile.lags]
+            self._means[profile] = _mean_of_known(same, self._same_time(1, profile.smooth_hours))
+        return self._means[profile]
 
     def _same_time(self, lag: int, smooth_hours: int) -> Floats:
         """Not a number before the first value. What is smoothed must not reach into what is not known at the
@@ -169,12 +172,15 @@ class _Points:
 
 def _mean_of_known(values: list[Floats], otherwise: Floats) -> Floats:
     """Of those that are numbers; `otherwise` where none is."""
-    total, count = np.zeros_like(otherwise), np.zeros_like(otherwise)
-    for each in values:
-        known = each == each  # noqa: PLR0124 - false for what is not a number
-        total += np.where(known, each, 0.0)
-        count += known
-    return np.where(count > 0, total / np.maximum(count, 1.0), otherwise)
+    mean = np.asarray(sum(values) / len(values))
+    lacking = np.isnan(mean)
+    if lacking.any():
+        some = np.stack([each[lacking] for each in values])
+        known = ~np.isnan(some)
+        count = known.sum(axis=0)
+        total = np.where(known, some, 0.0).sum(axis=0)
+        mean[lacking] = np.where(count > 0, total / np.maximum(count, 1), otherwise[lacking])
+    return mean
 
 
 def smoothed(values: Floats, width: int) -> Floats:
