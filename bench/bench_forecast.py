@@ -163,7 +163,6 @@ def _bounds(values: Floats, day: int, origins: Ints) -> tuple[float, float]:
     unit = np.array([scale_of(values[:origin], day) for origin in origins])[:, None]
     truth = values[origins[:, None] + ahead] / unit
     all_of = predictions(values, origins, ahead, day) / unit
-    all_of = all_of[~np.isnan(all_of).any(axis=(1, 2))]
     member = float(np.abs(all_of - truth).mean(axis=(1, 2)).min())
     parts = np.array_split(ahead, BUCKETS)
     weights = [_least(all_of[:, :, part].reshape(len(all_of), -1), truth[:, part].ravel()) for part in parts]

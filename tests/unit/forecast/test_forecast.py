@@ -81,21 +81,29 @@ def test_a_profile_grows_as_the_last_day_grew() -> None:
     )
 
 
-def test_what_happened_at_other_times_of_the_hour_is_seen_in_the_past() -> None:
-    """Every quarter of the day's steps is looked at in some past origin, at no fixed place."""
-    past = Past(daily(), PER_DAY, PER_DAY)
+def test_the_steps_that_are_looked_at_in_the_past_are_at_no_fixed_distance() -> None:
+    """At a fixed one, all could be full hours."""
+    past = Past(np.arange(14.0 * 288), 288, 288)
     assert len(past.truth) == PAST_ORIGINS * LEARNED_STEPS
-    pulses = np.zeros(14 * 288)
-    pulses[::12] = 100.0
-    assert (Past(pulses, 288, 288).truth > 0).mean() == pytest.approx(1 / 12, abs=0.03)
+    first = past.truth[:LEARNED_STEPS]
+    assert {1 <= step <= 11 for step in np.diff(first)} == {True}
+    assert len(set(np.diff(first))) > 3
 
 
 def test_a_last_value_that_was_right_by_luck_is_not_followed() -> None:
-    """Bursts that no past origin begins in: from within one, the last value would expect it all day."""
+    """Single bursts, none of them at a past origin: the last value was never wrong by one there."""
     values = np.zeros(14 * PER_DAY + 1)
-    values[np.random.default_rng(3).integers(0, len(values), 60)] = 50
+    values[107::160] = 50
     values[-1] = 50
     assert forecast(values, PER_DAY, PER_DAY)[MEDIAN].max() < 5
+
+
+def test_members_that_err_in_opposite_directions_are_worth_more_together() -> None:
+    past = Past(daily(), PER_DAY, PER_DAY)
+    off = np.random.default_rng(2).choice([-1.0, 1.0], len(past.truth))
+    past.made[:] = past.truth + 3 * off
+    past.made[5], past.made[6] = past.truth + off, past.truth - 1.3 * off
+    assert np.abs(past.combined()[1] - past.truth).mean() < 0.6
 
 
 def test_where_nothing_can_be_learned_the_forecast_is_hardly_worse_than_the_last_value() -> None:
@@ -104,8 +112,8 @@ def test_where_nothing_can_be_learned_the_forecast_is_hardly_worse_than_the_last
     assert errors["forecast"].mase < 1.1 * errors["last value"].mase
 
 
-def test_members_that_err_in_opposite_directions_are_combined() -> None:
-    """Each of two days is wrong by as much, one above and one below: together they are right."""
+def test_days_that_differ_by_chance_are_averaged() -> None:
+    """Each day is above or below the middle: the middle is a better guess than any of them."""
     chance = np.random.default_rng(4).choice([-8.0, 8.0], 21)
     values = np.repeat(40 + chance, PER_DAY) + 5 * np.sin(np.arange(21 * PER_DAY))
     found = past_errors(values, PER_DAY, PER_DAY, judged_origins(len(values), PER_DAY, PER_DAY, 30))
