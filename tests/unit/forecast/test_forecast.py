@@ -8,14 +8,27 @@ import pytest
 
 from ebbtide.core.forecast.combine import (
     HIGH,
+    LEARNED_STEPS,
     LEVELS,
     MEDIAN,
+    PAST_ORIGINS,
+    Past,
     forecast,
     judged_origins,
     least_values,
     past_errors,
 )
-from ebbtide.core.forecast.members import LAST_VALUE, SEASONAL_NAIVE, Floats, predictions, smoothed
+from ebbtide.core.forecast.members import (
+    FADES,
+    GROWN,
+    LAST_VALUE,
+    PROFILES,
+    SEASONAL_NAIVE,
+    Floats,
+    Profile,
+    predictions,
+    smoothed,
+)
 
 PER_DAY = 96
 DAYS = 21
@@ -32,15 +45,79 @@ def daily(noise: float = 3.0, days: int = DAYS, seed: int = 1) -> Floats:
 
 def test_the_naive_members_are_what_they_are_called() -> None:
     values, origins = daily(), np.array([10 * PER_DAY, 12 * PER_DAY])
-    made = predictions(values, origins, PER_DAY, PER_DAY)
+    made = predictions(values, origins, np.arange(PER_DAY), PER_DAY)
     assert np.allclose(made[SEASONAL_NAIVE][0], values[9 * PER_DAY : 10 * PER_DAY])
     assert np.allclose(made[LAST_VALUE][1], values[12 * PER_DAY - 1])
 
 
-def test_a_member_without_enough_history_says_nothing() -> None:
-    made = predictions(daily(days=5), np.array([4 * PER_DAY]), PER_DAY, PER_DAY)
-    assert np.isnan(made).any()
-    assert not np.isnan(made[SEASONAL_NAIVE]).any()
+def test_a_member_without_enough_history_uses_the_days_that_are_known() -> None:
+    """On the fifth day no week has passed: profiles of weeks are that of the day before, none is missing."""
+    values, steps = daily(days=5), np.arange(PER_DAY)
+    made = predictions(values, np.array([4 * PER_DAY]), steps, PER_DAY)[:, 0]
+    assert not np.isnan(made).any()
+    week_ago = 2 + len(FADES) * PROFILES.index(Profile((7,), 0))
+    assert np.allclose(made[week_ago], values[3 * PER_DAY : 4 * PER_DAY])
+    three_days = 2 + len(FADES) * PROFILES.index(Profile((1, 2, 3, 4, 5, 6, 7), 0))
+    assert np.allclose(made[three_days], values[: 4 * PER_DAY].reshape(4, -1).mean(axis=0))
+
+
+def test_a_week_that_is_known_counts_although_most_of_the_past_has_none_before_it() -> None:
+    """Weekdays and weekends of two weeks: the second Monday is not like the Sunday before it."""
+    values = daily(0.0, 14)[: -2 * PER_DAY]
+    values = np.concatenate([values, daily(0.0, 14)[-2 * PER_DAY :]])
+    found = forecast(values, PER_DAY, PER_DAY)[MEDIAN]
+    sunday, monday = values[-PER_DAY:], values[7 * PER_DAY : 8 * PER_DAY]
+    assert np.abs(found - monday).mean() < 0.3 * np.abs(found - sunday).mean()
+
+
+def test_a_profile_grows_as_the_last_day_grew() -> None:
+    values = daily(0.0, 8)
+    values[7 * PER_DAY :] = 3 * values[6 * PER_DAY : 7 * PER_DAY]
+    made = predictions(values, np.array([len(values)]), np.arange(PER_DAY), PER_DAY)[:, 0]
+    grown = 2 + len(FADES) * len(PROFILES) + GROWN.index(Profile((7,), 1))
+    then = values[PER_DAY : 2 * PER_DAY]
+    assert made[grown].mean() == pytest.approx(
+        then.mean() * values[-PER_DAY:].mean() / values[:PER_DAY].mean(), rel=0.05
+    )
+
+
+def test_the_steps_that_are_looked_at_in_the_past_are_at_no_fixed_distance() -> None:
+    """At a fixed one, all could be full hours."""
+    past = Past(np.arange(14.0 * 288), 288, 288)
+    assert len(past.truth) == PAST_ORIGINS * LEARNED_STEPS
+    first = past.truth[:LEARNED_STEPS]
+    assert {1 <= step <= 11 for step in np.diff(first)} == {True}
+    assert len(set(np.diff(first))) > 3
+
+
+def test_a_last_value_that_was_right_by_luck_is_not_followed() -> None:
+    """Single bursts, none of them at a past origin: the last value was never wrong by one there."""
+    values = np.zeros(14 * PER_DAY + 1)
+    values[100::160] = 50
+    values[-1] = 50
+    assert forecast(values, PER_DAY, PER_DAY)[MEDIAN].max() < 5
+
+
+def test_members_that_err_in_opposite_directions_are_worth_more_together() -> None:
+    past = Past(daily(), PER_DAY, PER_DAY)
+    off = np.random.default_rng(2).choice([-1.0, 1.0], len(past.truth))
+    past.made[:] = past.truth + 3 * off
+    past.made[5], past.made[6] = past.truth + off, past.truth - 1.3 * off
+    assert np.abs(past.combined()[1] - past.truth).mean() < 0.6
+
+
+def test_where_nothing_can_be_learned_the_forecast_is_hardly_worse_than_the_last_value() -> None:
+    values = np.maximum(100 + np.cumsum(np.random.default_rng(1).normal(0, 1.5, 28 * PER_DAY)), 0)
+    errors = past_errors(values, PER_DAY, PER_DAY, judged_origins(len(values), PER_DAY, PER_DAY, 30))
+    assert errors["forecast"].mase < 1.1 * errors["last value"].mase
+
+
+def test_days_that_differ_by_chance_are_averaged() -> None:
+    """Each day is above or below the middle: the middle is a better guess than any of them."""
+    chance = np.random.default_rng(4).choice([-8.0, 8.0], 21)
+    values = np.repeat(40 + chance, PER_DAY) + 5 * np.sin(np.arange(21 * PER_DAY))
+    found = past_errors(values, PER_DAY, PER_DAY, judged_origins(len(values), PER_DAY, PER_DAY, 30))
+    assert found["forecast"].mase < 0.95 * found["seasonal naive"].mase
 
 
 def test_what_comes_after_an_origin_does_not_matter() -> None:
@@ -49,8 +126,8 @@ def test_what_comes_after_an_origin_does_not_matter() -> None:
     other[15 * PER_DAY :] = 999.0
     origins = np.array([15 * PER_DAY])
     assert np.array_equal(
-        predictions(values[: 15 * PER_DAY], origins, PER_DAY, PER_DAY),
-        predictions(other[: 15 * PER_DAY], origins, PER_DAY, PER_DAY),
+        predictions(values[: 15 * PER_DAY], origins, np.arange(PER_DAY), PER_DAY),
+        predictions(other[: 15 * PER_DAY], origins, np.arange(PER_DAY), PER_DAY),
         equal_nan=True,
     )
     past = past_errors(values, PER_DAY, PER_DAY, np.array([14 * PER_DAY]))

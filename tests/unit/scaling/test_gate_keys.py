@@ -78,7 +78,7 @@ def test_a_policy_of_an_older_version_is_still_read() -> None:
 @pytest.mark.parametrize(
     ("http", "says"),
     [
-        ({"never_wake": {"hosts": ["a.example.com:80"]}}, "no host; allowed: a name such as"),
+        ({"never_wake": {"hosts": ["a.example.com:80"]}}, "not a host; allowed: a name such as"),
         ({"never_wake": {"paths": ["api"]}}, "no path; allowed: /exact, or /beginning"),
         ({"never_wake": {"paths": ["/a*b"]}}, "no path"),
         ({"never_wake": {"requests": ["head /"]}}, "no request; allowed: METHOD /path"),

@@ -97,8 +97,7 @@ class _Past:
         self._steps = steps
         self._origins = np.arange(max(2 * STEPS_A_DAY, count - days * STEPS_A_DAY - steps), count + 1)
         padded = np.concatenate([values, np.zeros(steps)])
-        self._made = predictions(padded, self._origins, steps, STEPS_A_DAY)
-        self._numbers = np.nan_to_num(self._made)
+        self._made = predictions(padded, self._origins, np.arange(steps), STEPS_A_DAY)
         self._truth = np.asarray(padded[self._origins[:, None] + np.arange(steps)[None, :]])
 
     def expected(self, known: int, origins: Ints, quantile: float) -> tuple[Floats, Floats, Floats]:
@@ -107,9 +106,9 @@ class _Past:
         over = self._origins + self._steps <= known
         learned = over & (self._origins >= known - LEARN_DAYS * STEPS_A_DAY)
         error = np.abs(self._made[:, learned] - self._truth[None, learned]).mean(axis=1)
-        usable = np.maximum(np.where(np.isnan(error), np.inf, error), 1e-9)
-        weight = (usable / usable.min(axis=0)) ** -POWER
-        combined = np.einsum("mh,moh->oh", weight / weight.sum(axis=0), self._numbers)
+        error = np.maximum(error, 1e-9)
+        weight = (error / error.min(axis=0)) ** -POWER
+        combined = np.einsum("mh,moh->oh", weight / weight.sum(axis=0), self._made)
         peaks, truth = combined.max(axis=1), self._truth.max(axis=1)
         scale = np.sqrt(np.maximum(peaks, max(float(truth[learned].mean()) * LEAST_SHARE, 1e-9)))
         off = ((truth - peaks) / scale)[learned]

@@ -4,7 +4,9 @@
     found[0.95]                     # in 19 of 20 cases demand stays at or below this
 
 Weights and quantiles come from origins whose outcome is known: what is forecast for tomorrow is judged by
-what would have been forecast for the days before.
+what would have been forecast for the days before. The weights begin with how wrong each member was by itself.
+Then they follow the error of the combination downhill: members that err in opposite directions are worth more
+together.
 """
 
 from __future__ import annotations
@@ -13,22 +15,42 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ebbtide.core.forecast.members import LAST_VALUE, SEASONAL_NAIVE, Floats, Ints, predictions
+from ebbtide.core.forecast.members import (
+    LAST_VALUE,
+    NAIVE,
+    SEASONAL_NAIVE,
+    Floats,
+    Ints,
+    predictions_at,
+)
 
 MEDIAN, NINETY, HIGH = LEVELS = (0.5, 0.9, 0.95)
 BUCKETS = 6
 """Parts of the horizon that are weighted and measured apart: what is good for the next hour need not be good
 for tomorrow."""
-POWER = 8.0
-"""How strongly small errors are preferred."""
+POWER = 16.0
+"""How strongly small errors are preferred to begin with."""
+WHOLE = 0.5
+"""How much of a member's error is that over the whole horizon: a part alone is a small sample."""
+NAIVE_COUNTS = 1000.0
+"""What a naive member counts at equal error, to any other: where nothing can be learned, the best of many is
+only the luckiest."""
+STEPS_DOWN, PACE = 20, 3.0
+LEAST_WEIGHT = 1e-6
 FORGETS = 0.97
 """What an error counts for the weights, to that of the origin after it: what was good lately is preferred."""
 PAST_ORIGINS = 40
 PAST_DAYS = 14
+LEARNED_STEPS = 48
+"""Of the horizon that are looked at in the past. Between two of them little changes."""
+GOLDEN = 0.618034
+"""Multiples of it, without the whole, are spread evenly and never repeat."""
 LEAST_DAYS = 3
 """Of history, next to the horizon: with less there is nothing to compare days by."""
 LEAST_SHARE = 0.1
 """What is expected counts as at least this share of the mean where errors are put in proportion to it."""
+CENTRE = (0.3, 0.7)
+"""If zero lies between these quantiles of the errors, the middle is left where it is: that is chance."""
 
 METHODS = ("forecast", "seasonal naive", "last value")
 Quantiles = dict[float, Floats]
@@ -42,11 +64,8 @@ def least_values(per_day: int, horizon: int) -> int:
 
 def forecast(values: Floats, per_day: int, horizon: int) -> Quantiles:
     """What comes after the last value."""
-    past = _past_origins(len(values), per_day, horizon)
-    made = predictions(values, np.append(past, len(values)), horizon, per_day)
-    truth = _outcomes(values, past, horizon)
-    combined = np.einsum("mh,moh->oh", _weights(made[:, :-1], truth), np.nan_to_num(made))
-    return _quantiles(combined[-1], combined[:-1], truth)
+    past = Past(values, per_day, horizon)
+    return past.quantiles(*past.combined())
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +85,24 @@ def past_errors(values: Floats, per_day: int, horizon: int, origins: Ints) -> di
     found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in METHODS}
     for origin in origins:
         known, outcome = values[:origin], values[origin : origin + horizon]
-        unit = max(float(np.abs(known[per_day:] - known[:-per_day]).mean()), 1e-9)
-        past = _past_origins(int(origin), per_day, horizon)
-        made = predictions(known, np.append(past, origin), horizon, per_day)
-        truth = _outcomes(known, past, horizon)
-        combined = np.einsum("mh,moh->oh", _weights(made[:, :-1], truth), np.nan_to_num(made))
-        for name, each in zip(found, (combined, made[SEASONAL_NAIVE], made[LAST_VALUE]), strict=True):
-            quantiles = _quantiles(each[-1], each[:-1], truth)
+        unit = scale_of(known, per_day)
+        past = Past(known, per_day, horizon)
+        combined = past.combined()
+        naive = (past.member(SEASONAL_NAIVE), past.member(LAST_VALUE))
+        for name, each in zip(found, (combined, *naive), strict=True):
+            quantiles = past.quantiles(*each)
             # A naive method is that value, not the middle of how wrong it was.
-            middle = quantiles[MEDIAN] if each is combined else each[-1]
+            middle = quantiles[MEDIAN] if each is combined else each[0]
             above = outcome - quantiles[HIGH]
             pinball = np.maximum(HIGH * above, (HIGH - 1) * above).mean()
             error = np.abs(outcome - middle).mean()
             found[name].append((float(error) / unit, float(pinball) / unit, float((above <= 0).mean())))
     return {name: Errors(*np.mean(each, axis=0).tolist()) for name, each in found.items()}
+
+
+def scale_of(known: Floats, per_day: int) -> float:
+    """The unit of errors: how much the same time of two days differs."""
+    return max(float(np.abs(known[per_day:] - known[:-per_day]).mean()), 1e-9)
 
 
 def judged_origins(count: int, per_day: int, horizon: int, most: int = 14) -> Ints:
@@ -90,6 +113,81 @@ def judged_origins(count: int, per_day: int, horizon: int, most: int = 14) -> In
     return np.unique(np.linspace(first, last, most).astype(np.int64))
 
 
+class Past:
+    """What each member says now and would have said before, and what came of that."""
+
+    def __init__(self, values: Floats, per_day: int, horizon: int) -> None:
+        origins = _past_origins(len(values), per_day, horizon)
+        many = min(horizon, LEARNED_STEPS)
+        row = np.repeat(np.arange(len(origins)), many)
+        ahead = _spread_out(len(origins), many, horizon)
+        now = np.full(horizon, len(origins)), np.arange(horizon)
+        made = predictions_at(
+            values,
+            np.append(origins, len(values)),
+            np.concatenate([row, now[0]]),
+            np.concatenate([ahead, now[1]]),
+            per_day,
+        )
+        self.made, self.now = made[:, : len(row)], made[:, len(row) :]
+        """By member, and by point in the past or step ahead."""
+        self.truth = values[origins[row] + ahead]
+        self._origins = len(origins)
+        self._part = now[1] * min(BUCKETS, horizon) // horizon
+        self._part_then = self._part[ahead]
+        counts = FORGETS ** (len(origins) - 1 - row)
+        self._counts = np.asarray(counts / counts.sum())
+        self._recent = values[-(PAST_DAYS * per_day + horizon) :]
+
+    def combined(self) -> tuple[Floats, Floats]:
+        """For each step ahead now, and for each point in the past."""
+        made, ahead = self.made, self.now
+        off = np.abs(made - self.truth)
+        whole = WHOLE * (off @ self._counts)
+        count_of = np.ones(len(made))
+        count_of[list(NAIVE)] = NAIVE_COUNTS
+        now, then = np.empty(ahead.shape[1]), np.empty(made.shape[1])
+        for part in np.unique(self._part):
+            here, there = self._part == part, self._part_then == part
+            counts = self._counts[there] / self._counts[there].sum()
+            error = np.maximum((1 - WHOLE) * (off[:, there] @ counts) + whole, 1e-9)
+            error[LAST_VALUE] = max(error[LAST_VALUE], self._moves(int(np.flatnonzero(here).mean()) + 1))
+            weight = (error / error.min()) ** -POWER * count_of
+            heard = weight > LEAST_WEIGHT * weight.max()
+            weight, values = weight[heard] / weight[heard].sum(), made[np.ix_(heard, there)]
+            weight = _downhill(weight, values, self.truth[there], counts / error.min())
+            now[here], then[there] = weight @ ahead[np.ix_(heard, here)], weight @ values
+        return now, then
+
+    def _moves(self, steps: int) -> float:
+        """How wrong the last value was from everywhere, not only from the origins: there may have been no
+        burst at any of them."""
+        return float(np.abs(self._recent[steps:] - self._recent[:-steps]).mean())
+
+    def member(self, number: int) -> tuple[Floats, Floats]:
+        return self.now[number], self.made[number]
+
+    def quantiles(self, now: Floats, then: Floats) -> Quantiles:
+        """Where the truth was above what was expected then, in proportion to the square root of that: more
+        where there is more. A little further out, since the past is only a sample."""
+        least = max(float(self.truth.mean()) * LEAST_SHARE, 1e-9)
+        scaled = (self.truth - then) / np.sqrt(np.maximum(then, least))
+        levels = [min(level * (1 + 1 / self._origins), 1.0) for level in LEVELS[1:]]
+        spread = np.empty((len(LEVELS), len(now)))
+        for part in np.unique(self._part):
+            low, high, *outer = np.quantile(scaled[self._part_then == part], [*CENTRE, *levels])
+            spread[:, self._part == part] = np.array([max(low, 0.0) + min(high, 0.0), *outer])[:, None]
+        found = np.maximum(now + spread * np.sqrt(np.maximum(now, least)), 0.0)
+        return dict(zip(LEVELS, found, strict=True))
+
+
+def _spread_out(origins: int, many: int, horizon: int) -> Ints:
+    """So many steps of the horizon for each origin, one in each stretch, at another place each time: the
+    same place could always be the full hour."""
+    number = np.arange(origins * many)
+    return np.asarray((number % many + number * GOLDEN % 1) * horizon // many, dtype=np.int64)
+
+
 def _past_origins(origin: int, per_day: int, horizon: int) -> Ints:
     """Over the last two weeks, each with its whole outcome before `origin` and a day before it."""
     last = origin - horizon
@@ -97,37 +195,13 @@ def _past_origins(origin: int, per_day: int, horizon: int) -> Ints:
     return np.unique(np.linspace(first, last, PAST_ORIGINS).astype(np.int64))
 
 
-def _outcomes(values: Floats, origins: Ints, horizon: int) -> Floats:
-    return np.asarray(values[origins[:, None] + np.arange(horizon)[None, :]])
-
-
-def _parts(horizon: int) -> list[Ints]:
-    return np.array_split(np.arange(horizon), min(BUCKETS, horizon))
-
-
-def _weights(made: Floats, truth: Floats) -> Floats:
-    """By member and step ahead; none for a member that lacks history at any of the origins."""
-    errors = np.abs(made - truth[None])
-    counts = FORGETS ** np.arange(made.shape[1])[::-1]
-    weights = np.zeros((made.shape[0], made.shape[2]))
-    for part in _parts(made.shape[2]):
-        error = errors[:, :, part].mean(axis=2) @ (counts / counts.sum())
-        usable = np.maximum(np.where(np.isnan(error), np.inf, error), 1e-9)
-        weight = (usable / usable.min()) ** -POWER
-        weights[:, part] = (weight / weight.sum())[:, None]
-    return weights
-
-
-def _quantiles(now: Floats, then: Floats, truth: Floats) -> Quantiles:
-    """Where the truth was above what was expected then, in proportion to the square root of that: more where
-    there is more. A little further out, since the past is only a sample."""
-    least = max(float(truth.mean()) * LEAST_SHARE, 1e-9)
-    scaled = (truth - then) / np.sqrt(np.maximum(then, least))
-    found: Quantiles = {}
-    for level in LEVELS:
-        rank = level if level == MEDIAN else min(level * (1 + 1 / len(truth)), 1.0)
-        spread = np.empty(truth.shape[1])
-        for part in _parts(truth.shape[1]):
-            spread[part] = np.quantile(scaled[:, part], rank)
-        found[level] = np.maximum(now + spread * np.sqrt(np.maximum(now, least)), 0.0)
-    return found
+def _downhill(weight: Floats, made: Floats, truth: Floats, count: Floats) -> Floats:
+    """The mean of the weights on the way. They stay positive, with a sum of one: nothing is expected beyond
+    what the members expect."""
+    total = np.zeros_like(weight)
+    for step in range(STEPS_DOWN):
+        slope = made @ (np.sign(weight @ made - truth) * count)
+        weight = weight * np.exp(-PACE / np.sqrt(1 + step) * (slope - weight @ slope))
+        weight = weight / weight.sum()
+        total += weight
+    return total / STEPS_DOWN
