@@ -138,6 +138,12 @@ FORMS = (
     "64:ff9b:1:a9:fe:a9fe::",  # 56
     "64:ff9b:1:0:a9:fea9:fe00::",  # 64
     "2001:db8:1:2::169.254.169.254",  # a prefix that only that network knows
+    "2001:db8:a9fe:a9fe::",  # the same, with the address after 32 bits
+    "2001:db8:1a9:fea9:fe::",  # 40
+    "2001:db8:1:a9fe:a9:fe00::",  # 48
+    "2001:db8:1:2a9:fe:a9fe::",  # 56
+    "2001:db8:1:2:a9:fea9:fe00::",  # 64
+    "2001:db8:1:2::168.63.129.16",  # Azure, by such a prefix
     "2002:a9fe:a9fe::1",  # 6to4
     "2001:0:a01:203:0:0:5601:5601",  # Teredo
     "2001:db8::5efe:169.254.1.1",  # ISATAP
