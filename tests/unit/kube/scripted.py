@@ -26,6 +26,8 @@ class Server:
         self.answers: dict[str, list[Answer]] = {}
         self.calls: list[tuple[str, str, Any, str]] = []
         self.told: list[dict[str, Any]] = []
+        self.accepted: list[str] = []
+        """The form that each read asked for."""
 
     def says(self, call: str, *answers: Answer) -> None:
         self.answers[call] = list(answers)
@@ -57,6 +59,8 @@ def connected(server: Server) -> Iterator[Connection]:
         def answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             kind = self.headers.get("Content-Type", "")
+            if self.command == "GET":
+                server.accepted.append(self.headers.get("Accept", ""))
             code, content = server.take(self.command, self.path, json.loads(body) if body else None, kind)
             sent = content if isinstance(content, bytes) else json.dumps(content).encode()
             self.send_response(code)

@@ -15,7 +15,7 @@ from ebbtide.adapters.kube.errors import GONE, Refused
 from ebbtide.adapters.kube.reading import Readers
 from ebbtide.adapters.kube.watch import PAUSE_SECONDS, WATCH_SECONDS, Follower
 from tests.integration.kube.objects import Json, node
-from tests.unit.kube.scripted import Answer, Server, connected
+from tests.unit.kube.scripted import Answer, Server, connected, refusal
 
 ONLY = {"labelSelector": "pool=general"}
 
@@ -137,3 +137,24 @@ def test_it_is_current_once_it_heard_something_and_no_more_after_a_failure(
     assert (follower.current, follower.failures) == (False, len(PAUSE_SECONDS))
     follower._watch()
     assert (follower.current, follower.failures) == (True, 0)
+
+
+def test_a_version_that_is_forgotten_is_asked_for_once_and_one_that_fails_several_times(
+    nodes: Nodes, follower: Follower[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ebbtide.adapters.kube.watch.PAUSE_SECONDS", (0.0, 0.0, 0.0))
+    wanted = ["list", "gone", "list", "unwell", "unwell", "unwell", "list"]
+    asked: list[str] = []
+
+    def take(method: str, path: str, body: Any, kind: str) -> Answer:
+        says = wanted[len(asked)]
+        asked.append("list" if "watch=" not in path else says)
+        if len(asked) == len(wanted):
+            follower.stop()
+        if "watch=" not in path:
+            return 200, {"metadata": {"resourceVersion": "7"}, "items": []}
+        return refusal(GONE if says == "gone" else 504)
+
+    monkeypatch.setattr(nodes, "take", take)
+    follower._run()
+    assert asked == wanted

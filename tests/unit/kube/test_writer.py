@@ -197,6 +197,7 @@ def test_an_eviction_that_is_refused_is_told_on_the_pod(
     server.says(f"POST {EVICTION}", answer)
     with pytest.raises(kind, match=f"^evict shop/web-1: .*{says}"):
         ACTS["evict"](actor)
+    assert len(server.sent("GET")) == 1, "nobody says that the pod is another"
     weight = "Normal" if event == "EvictionDelayed" else "Warning"
     assert server.reasons == [(event, weight, "Pod", "u-pod")]
 
