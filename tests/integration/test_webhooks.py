@@ -258,3 +258,29 @@ def test_secrets_are_taken_with_and_without_prefix_and_padding(tmp_path: Any) ->
     plain = SECRET.removeprefix("whsec_")
     path.write_text(f"{SECRET}\n{plain}\nd2hhdA\nd2hhdA==\n")
     assert webhook_secrets(str(path)) == (SECRET, plain, "d2hhdA", "d2hhdA==")
+
+
+def test_a_message_has_the_name_of_its_receiver_and_nothing_of_our_own_making() -> None:
+    with receiver() as found:
+        url = found.url.replace("http://", "http://somebody@")
+        assert post(url, b"{}", {"x-ours": "1"}) == 204
+    ((headers, _),) = found.got
+    assert headers["host"] == found.url.split("/")[2]
+    assert set(headers) == {"host", "x-ours", "accept-encoding", "content-length"}
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_an_end_says_what_was_not_sent_and_nothing_where_all_was(
+    held: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    if held:
+        monkeypatch.setattr(webhooks, "CLOSE_SECONDS", 0.0)
+    with receiver(held=held) as found:
+        notifier = WebhookNotifier(SimNotifier(), found.url, SECRET, QUICK)
+        notifier.notify(ASLEEP)
+        notifier.close()
+        said = [record.getMessage() for record in caplog.records]
+        found.hold.set()
+        assert notifier._thread is not None
+        notifier._thread.join(60)
+    assert said == (["1 notifications were not sent before the end"] if held else [])
