@@ -13,7 +13,7 @@ from ebbtide.model.decision import Action, Decision
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
-from tests.builders import NOW, make_budget, make_node, make_nodes, make_pod, make_record, make_settings
+from tests.builders import NOW, make_budget, make_nodes, make_pod, make_record, make_settings
 from tests.builders import make_snapshot as seen_at
 from tests.steady import Audited
 
