@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from ebbtide.engine.moment import MARK
 from ebbtide.engine.ports import ALWAYS
 from ebbtide.engine.steady import DERIVED
 from ebbtide.model.decision import Action, Decision
@@ -32,6 +33,8 @@ class Quiet:
     )
     settings: Settings = field(default_factory=lambda: make_settings(min_workers=2))
     record: Record = field(default_factory=lambda: make_record(ticked_at=NOW - TICK))
+    seconds: int = TICK
+    """Between two ticks."""
     decision: Decision | None = None
 
     def tick(self) -> bool:
@@ -47,8 +50,8 @@ class Quiet:
         assert self.decision is not None
         self.record = replace(self.record, decision_key=self.decision.key, decision_logged_at=self.now)
 
-    def pass_on(self, seconds: int = TICK) -> None:
-        self.now += seconds
+    def pass_on(self, seconds: int = 0) -> None:
+        self.now += seconds or self.seconds
         self.see(at=self.now)
 
     def see(self, **changes: object) -> None:
@@ -58,13 +61,24 @@ class Quiet:
         self.see(cluster=replace(self.snapshot.cluster, **changes))  # type: ignore[arg-type]
 
 
-@pytest.fixture
-def quiet() -> Quiet:
-    """Its second tick has used the decision of the first again."""
-    found = Quiet()
-    for tick in range(3):
+def idle() -> Quiet:
+    """Three idle workers, which are not yet idle for long enough: that is said in minutes."""
+    return Quiet(
+        snapshot=seen_at(make_nodes("a1", "b1", "b2"), cpu=0.01),
+        settings=make_settings(min_workers=1, idle_down_seconds=7200, cooldown_down_seconds=0),
+        record=make_record(ticked_at=NOW - 3, idle_since=NOW - 66 * 60 - 1),
+        seconds=3,
+    )
+
+
+@pytest.fixture(params=[Quiet, idle], ids=["busy", "idle"])
+def quiet(request: pytest.FixtureRequest) -> Quiet:
+    """Its last tick has used the decision of an earlier one again."""
+    found: Quiet = request.param()
+    assert (found.thinking.repeated, found.thinking.still()) == (0, None)
+    for _ in range(6):
         repeated = found.tick()
-        if tick == 0:
+        if not repeated:
             found.log()
         found.pass_on()
     assert repeated
@@ -72,12 +86,16 @@ def quiet() -> Quiet:
 
 
 def test_what_is_the_same_is_decided_on_once_and_said_anew(quiet: Quiet) -> None:
-    first = quiet.decision
+    before = quiet.thinking.computed
     assert quiet.tick()
-    assert (first is not None, quiet.decision is not None) == (True, True)
     assert quiet.decision is not None
-    assert (quiet.decision.at, quiet.decision.id) == (quiet.now, f"d{quiet.now}")
-    assert quiet.thinking.computed == 2, "the first is logged, the second is kept"
+    assert (type(quiet.decision.at), quiet.decision.at, quiet.decision.id) == (
+        int,
+        quiet.now,
+        f"d{quiet.now}",
+    )
+    assert MARK not in quiet.decision.reason
+    assert quiet.thinking.computed == before
 
 
 CHANGES: dict[str, Callable[[Quiet], None]] = {
@@ -89,6 +107,9 @@ CHANGES: dict[str, Callable[[Quiet], None]] = {
     "a problem": lambda quiet: quiet.see(problems=("the pods could not be read",)),
     "players": lambda quiet: quiet.see(players={"web": 3}),
     "other settings": lambda quiet: setattr(quiet, "settings", replace(quiet.settings)),
+    "timers that were lost": lambda quiet: setattr(
+        quiet, "record", replace(make_record(), ticked_at=quiet.record.ticked_at)
+    ),
     "a pause": lambda quiet: setattr(quiet, "record", replace(quiet.record, paused=True)),
     "a clock that went back": lambda quiet: quiet.pass_on(-10 * TICK),
     "a look that took longer": lambda quiet: quiet.see(at=quiet.now - 5),
@@ -186,3 +207,33 @@ def test_what_was_derived_from_the_same_nodes_is_taken_over(quiet: Quiet) -> Non
     quiet.pass_on()
     quiet.thinking.track(quiet.snapshot, quiet.record, quiet.settings, quiet.now)
     assert all(vars(quiet.snapshot)[name] is vars(before)[name] for name in known)
+
+
+def test_a_decision_that_was_computed_stands_still_at_once(quiet: Quiet) -> None:
+    quiet.settings = replace(quiet.settings)
+    assert not quiet.tick()
+    assert quiet.thinking.still() is not None
+    assert quiet.decision is not None
+    assert (type(quiet.decision.at), MARK in quiet.decision.reason) == (int, False)
+
+
+def test_at_the_very_second_at_which_it_comes_out_otherwise_it_is_computed_anew() -> None:
+    quiet = idle()
+    quiet.tick()
+    quiet.log()
+    quiet.pass_on()
+    assert not quiet.tick()
+    quiet.pass_on(NOW + 58 - quiet.now)
+    assert quiet.tick()
+    quiet.pass_on(1)
+    assert not quiet.tick()
+
+
+def test_what_is_derived_is_that_of_the_instances_that_are_seen_now(quiet: Quiet) -> None:
+    quiet.tick()
+    quiet.pass_on()
+    quiet.see(instances=quiet.snapshot.instances[1:])
+    quiet.tick()
+    fresh = replace(quiet.snapshot)
+    assert dict(quiet.snapshot.instance_with_id) == dict(fresh.instance_with_id)
+    assert len(fresh.instance_with_id) == len(quiet.snapshot.instances)
