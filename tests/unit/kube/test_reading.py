@@ -47,6 +47,8 @@ class Following:
 
     def __init__(self) -> None:
         self.says: dict[str, SimpleQueue[bytes]] = {}
+        self.refused = ""
+        """The kind that is answered with an error."""
         self.open = threading.Semaphore(0)
         """Once for each watch that has begun."""
         self.connection: Connection
@@ -67,7 +69,7 @@ def following() -> Iterator[Following]:
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
             kind = parts.path.rpartition("/")[2]
-            self.send_response(200)
+            self.send_response(503 if kind == told.refused else 200)
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
             if "watch=1" in parts.query:
@@ -138,6 +140,16 @@ def test_a_watch_that_is_ended_while_it_is_opened_does_not_wait_for_what_comes(t
     watch.start()
     watch.join(WAIT_SECONDS)
     assert watching() == []
+
+
+def test_the_first_look_waits_for_no_more_once_one_of_them_has_failed(told: Following) -> None:
+    told.refused = "poddisruptionbudgets"
+    watches = Watches(told.connection)
+    try:
+        watches.await_first(30 * WAIT_SECONDS)
+        assert watches.view() is None
+    finally:
+        watches.close()
 
 
 def test_a_pod_is_where_the_volume_of_its_claim_is(watches: Watches) -> None:
