@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from email.utils import parsedate_to_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import SimpleQueue
 from typing import Any
@@ -160,7 +161,8 @@ def test_a_pod_is_where_the_volume_of_its_claim_is(watches: Watches) -> None:
 
 
 def test_nodes_and_pods_are_urgent_together(told: Following, watches: Watches) -> None:
-    at_first = watches.urgencies
+    at_first, began = watches.urgencies, time.time() - 1
+    assert watches.nodes.urgent_at == watches.pods.urgent_at == 0.0
     unready = {"conditions": [{"type": "Ready", "status": "False"}]}
     told.tell("nodes", "ADDED", node("a2", status=unready), 8)
     told.tell("nodes", "MODIFIED", node("a2"), 9)
@@ -173,6 +175,8 @@ def test_nodes_and_pods_are_urgent_together(told: Following, watches: Watches) -
     watches.await_pod("default", "last", lambda pod: pod is not None)
     watches._await(lambda: watches.nodes.find("", "last") is not None, WAIT_SECONDS)
     assert watches.urgencies == at_first + 3
+    assert watches.nodes.urgent_at > began
+    assert watches.pods.urgent_at > began
 
 
 def test_a_change_of_our_own_is_waited_for_until_the_watch_shows_it(
@@ -218,7 +222,19 @@ def test_a_read_asks_for_the_form_it_wants() -> None:
     with connected(server) as connection:
         connection.get("/version", "the version")
         connection.try_get("/version", "the version", accept="application/json;as=Other")
+        host = connection.server
     assert server.accepted == ["application/json", "application/json;as=Other"]
+    assert server.agents == {"ebbtide"}
+    assert host == f"127.0.0.1:{host.rpartition(':')[2]}"
+
+
+def test_the_time_of_the_server_is_that_of_its_last_answer() -> None:
+    server = Server()
+    server.says("GET /version", (200, {}))
+    with connected(server) as connection:
+        before = connection.last_date
+        connection.get("/version", "the version")
+        assert (before, parsedate_to_datetime(connection.last_date).year >= 2024) == ("", True)
 
 
 def test_a_call_may_have_less_time_than_others() -> None:
