@@ -29,7 +29,7 @@ from ebbtide.adapters.stores.dynamodb.tables import check_tables
 from ebbtide.adapters.webhooks import NotSent, post
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
-from ebbtide.errors import AddressRefused, ConfigError, EbbtideError
+from ebbtide.errors import AddressRefused, ConfigError, EbbtideError, Final, StoreUnusable
 from ebbtide.redact import redact
 
 METADATA = "169.254.169.254"
@@ -353,3 +353,14 @@ def test_the_keys_of_the_cloud_are_redacted_from_all_that_is_said(monkeypatch: p
         redact("signed by a-key-that-nobody-may-see in a-session-that-nobody-may-see")
         == "signed by *** in ***"
     )
+
+
+@pytest.mark.parametrize(
+    ("way", "kind", "says"),
+    [(by_ec2, Final, "correct the aws section"), (by_dynamodb, StoreUnusable, "correct store.url")],
+)
+def test_an_address_that_was_refused_is_not_tried_again_but_to_be_corrected(
+    way: Callable[[str, Path], None], kind: type[EbbtideError], says: str, pointing: list[str], tmp_path: Path
+) -> None:
+    with pytest.raises(kind, match=says):
+        way(f"http://{METADATA}", tmp_path)

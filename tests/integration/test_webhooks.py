@@ -284,3 +284,27 @@ def test_an_end_says_what_was_not_sent_and_nothing_where_all_was(
         assert notifier._thread is not None
         notifier._thread.join(60)
     assert said == (["1 notifications were not sent before the end"] if held else [])
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://hooks.example.com/x", ("hooks.example.com", 80, False)),
+        ("https://hooks.example.com", ("hooks.example.com", 443, True)),
+        ("https://hooks.example.com:8443/x", ("hooks.example.com", 8443, True)),
+    ],
+)
+def test_a_url_without_a_port_has_that_of_its_scheme(
+    url: str, expected: tuple[str, int, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """These ports are not ours to listen on."""
+    asked: list[tuple[str, int, bool]] = []
+
+    def connect(host: str, port: int, encrypted: bool, seconds: float) -> Any:
+        asked.append((host, port, encrypted))
+        raise OSError("nobody is there")
+
+    monkeypatch.setattr(webhooks, "connected", connect)
+    with pytest.raises(NotSent, match="cannot be reached"):
+        post(url, b"{}", {})
+    assert asked == [expected]

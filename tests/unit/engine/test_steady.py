@@ -35,6 +35,8 @@ class Quiet:
     record: Record = field(default_factory=lambda: make_record(ticked_at=NOW - TICK))
     seconds: int = TICK
     """Between two ticks."""
+    late: int = 0
+    """Seconds from the look to the computation."""
     decision: Decision | None = None
 
     def tick(self) -> bool:
@@ -52,7 +54,7 @@ class Quiet:
 
     def pass_on(self, seconds: int = 0) -> None:
         self.now += seconds or self.seconds
-        self.see(at=self.now)
+        self.see(at=self.now - self.late)
 
     def see(self, **changes: object) -> None:
         self.snapshot = replace(self.snapshot, **changes)  # type: ignore[arg-type]
@@ -71,11 +73,19 @@ def idle() -> Quiet:
     )
 
 
-@pytest.fixture(params=[Quiet, idle], ids=["busy", "idle"])
+def just_idle() -> Quiet:
+    """That is said in seconds, which are others with every tick; and the looks take a while."""
+    found = idle()
+    found.record, found.late = make_record(ticked_at=NOW - 3, idle_since=NOW - 61), 2
+    found.see(at=NOW - found.late)
+    return found
+
+
+@pytest.fixture(params=[Quiet, idle, just_idle], ids=["busy", "idle", "just idle"])
 def quiet(request: pytest.FixtureRequest) -> Quiet:
     """Its last tick has used the decision of an earlier one again."""
     found: Quiet = request.param()
-    assert (found.thinking.repeated, found.thinking.still()) == (0, None)
+    assert (found.thinking.computed, found.thinking.repeated, found.thinking.still()) == (0, 0, None)
     for _ in range(6):
         repeated = found.tick()
         if not repeated:
@@ -112,7 +122,7 @@ CHANGES: dict[str, Callable[[Quiet], None]] = {
     ),
     "a pause": lambda quiet: setattr(quiet, "record", replace(quiet.record, paused=True)),
     "a clock that went back": lambda quiet: quiet.pass_on(-10 * TICK),
-    "a look that took longer": lambda quiet: quiet.see(at=quiet.now - 5),
+    "a look that took longer": lambda quiet: quiet.see(at=quiet.now - 7),
     "a decision that is not the one in the log": lambda quiet: setattr(
         quiet, "record", replace(quiet.record, decision_key="another")
     ),
@@ -127,7 +137,11 @@ CHANGES: dict[str, Callable[[Quiet], None]] = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_changed_is_decided_on_anew(quiet: Quiet, change: str) -> None:
     CHANGES[change](quiet)
+    before = quiet.thinking.computed
     assert not quiet.tick()
+    assert quiet.thinking.computed == before + 1
+    if "log" in change:
+        assert quiet.thinking.still() is None, "what goes to the log is computed in full"
 
 
 SAME: dict[str, Callable[[Quiet], None]] = {
@@ -229,10 +243,16 @@ def test_at_the_very_second_at_which_it_comes_out_otherwise_it_is_computed_anew(
     assert not quiet.tick()
 
 
-def test_what_is_derived_is_that_of_the_instances_that_are_seen_now(quiet: Quiet) -> None:
+@pytest.mark.parametrize("change", ["nodes", "instances"])
+def test_what_is_derived_is_that_of_what_is_seen_now(quiet: Quiet, change: str) -> None:
+    for name in DERIVED:
+        getattr(quiet.snapshot, name)
     quiet.tick()
     quiet.pass_on()
-    quiet.see(instances=quiet.snapshot.instances[1:])
+    if change == "nodes":
+        quiet.view(nodes=quiet.snapshot.cluster.nodes[1:])
+    else:
+        quiet.see(instances=quiet.snapshot.instances[1:])
     quiet.tick()
     fresh = replace(quiet.snapshot)
     for name in DERIVED:
