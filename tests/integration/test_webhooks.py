@@ -308,3 +308,24 @@ def test_a_url_without_a_port_has_that_of_its_scheme(
     with pytest.raises(NotSent, match="cannot be reached"):
         post(url, b"{}", {})
     assert asked == [expected]
+
+
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1/x", "http:///x", "gopher://hooks.example.com"])
+def test_what_is_no_address_of_http_is_given_up_at_once(url: str) -> None:
+    with pytest.raises(NotSent, match="nothing was sent") as refused:
+        post(url, b"{}", {})
+    assert refused.value.final
+
+
+def test_what_comes_after_the_end_is_not_waited_for_by_another_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with receiver() as found:
+        notifier = WebhookNotifier(SimNotifier(), found.url, SECRET, QUICK)
+        notifier.notify(ASLEEP)
+        notifier.close()
+        monkeypatch.setattr(webhooks, "CLOSE_SECONDS", 0.0)
+        notifier.notify(replace(ASLEEP, id="id-2"))
+        notifier.close()
+    assert [record.getMessage() for record in caplog.records] == []
+    assert len(found.got) == 1

