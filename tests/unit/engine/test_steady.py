@@ -45,6 +45,7 @@ class Quiet:
         tracked, _ = self.thinking.track(self.snapshot, self.record, self.settings, self.now)
         self.decision = self.thinking.decide(self.snapshot, tracked, self.settings, self.now, f"d{self.now}")
         self.record = replace(tracked, rev=tracked.rev + 1)
+        assert self.thinking.repeated in (before, before + 1)
         return self.thinking.repeated > before
 
     def log(self) -> None:
