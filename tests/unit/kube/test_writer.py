@@ -188,6 +188,7 @@ SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction su
         ),
         (refusal(500, SEVERAL), Final, "let only one select it", "EvictionRefused"),
         (refusal(403), Final, "apply the RBAC rules", "EvictionRefused"),
+        (refusal(403, "not with your budget", **BUDGET), Final, "apply the RBAC rules", "EvictionRefused"),
     ],
 )
 def test_an_eviction_that_is_refused_is_told_on_the_pod(
