@@ -117,7 +117,7 @@ def told() -> Iterator[Following]:
 @pytest.fixture
 def watches(told: Following, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watches]:
     monkeypatch.setattr(reading, "CLOSE_SECONDS", WAIT_SECONDS)
-    monkeypatch.setattr(reading, "OWN_WRITE_SECONDS", WAIT_SECONDS)
+    monkeypatch.setattr(reading, "OWN_WRITE_SECONDS", 30 * WAIT_SECONDS)
     watches = Watches(told.connection)
     watches.await_first(WAIT_SECONDS)
     yield watches
