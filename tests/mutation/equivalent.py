@@ -244,4 +244,16 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "if asked is not None and (not _goes_to_log(found, record, settings, now)):",
         "what was asked always has a decision; the check is there for the type",
     ),
+    Equivalent(
+        "adapters.kube.reading.Watches.__init__",
+        "self._view = ClusterView()",
+        "pass",
+        "it is made anew at the first look, as nothing was seen before it",
+    ),
+    Equivalent(
+        "adapters.kube.watch.Follower.stop",
+        "if response is not None and isinstance(response, urllib3.HTTPResponse):",
+        "if response is not None:",
+        "each response of this pool is one; the check is there for the type of the next line",
+    ),
 )

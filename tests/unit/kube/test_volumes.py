@@ -142,6 +142,12 @@ def test_the_pods_of_one_node_are_asked_for_and_their_volumes_only_where_they_ha
     asked: list[tuple[str, str]] = []
     mounts = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
     pods = [seen_pod("p1")]
+    claim = {"metadata": {"namespace": "default", "name": "data"}, "spec": {"volumeName": "disk-1"}}
+    there: dict[str, list[Json]] = {
+        "pods": pods,
+        "persistentvolumeclaims": [claim],
+        "persistentvolumes": [{"metadata": {"name": "disk-1", "labels": {ZONE: "b"}}, "spec": {}}],
+    }
 
     class Pods(Server):
         def take(self, method: str, path: str, body: Any, kind: str) -> Answer:
@@ -149,12 +155,12 @@ def test_the_pods_of_one_node_are_asked_for_and_their_volumes_only_where_they_ha
             asked.append(
                 (parts.path.rpartition("/")[2], dict(parse_qsl(parts.query)).get("fieldSelector", ""))
             )
-            return 200, {"metadata": {}, "items": pods if parts.path.endswith("/pods") else []}
+            return 200, {"metadata": {}, "items": there[parts.path.rpartition("/")[2]]}
 
     with connected(Pods()) as connection:
         assert [pod.name for pod in list_pods_on(connection, "a1")] == ["p1"]
         assert asked == [("pods", "spec.nodeName=a1")]
         pods.append(seen_pod("p2", spec=mounts))
         found = list_pods_on(connection, "a1")
-    assert [pod.scheduling.unsupported for pod in found] == [(), ("a volume claim data that is not there",)]
+    assert [pod.scheduling.volume_zones for pod in found] == [(), ("b",)]
     assert {what for what, _ in asked} == {"pods", "persistentvolumeclaims", "persistentvolumes"}
