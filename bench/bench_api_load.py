@@ -153,8 +153,10 @@ class Attack:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
             try:
                 writer.write(asked("/api/v1/events", READER, "keep-alive"))
-                answered = (await reader.readline()).split()[1:2] == [b"200"]
+                code = ((await reader.readline()).split() or [b"", b"closed"])[1].decode()
+                answered = code == "200"
                 self.listening += answered
+                self.answers[f"listener: {code}"] += not answered
                 heard.set()
                 while answered and (line := await reader.readline()):
                     self.events += line.startswith(b"event:")

@@ -41,9 +41,20 @@ NEVER_NAMES = frozenset(
 )
 """Names of metadata services: refused as such, since what they resolve to may change."""
 HOSTS = frozenset(
-    map(IPv4Address, ("169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200", "192.0.0.192"))
+    map(
+        IPv4Address,
+        (
+            "169.254.169.254",
+            "169.254.170.2",
+            "169.254.170.23",
+            "100.100.100.200",
+            "168.63.129.16",
+            "192.0.0.192",
+        ),
+    )
 )
-"""Refused at the end of any IPv6 address: a network may have a prefix for NAT64 that we do not know."""
+"""Refused in every place where any IPv6 address may carry one: a network may have a prefix for NAT64 that we
+do not know."""
 _CARRIES = tuple(
     ip_network(text)
     for text in (
@@ -54,8 +65,8 @@ _CARRIES = tuple(
 )
 """The last four bytes are an IPv4 address."""
 _LOCAL_NAT64 = ip_network("64:ff9b:1::/48")
-_PLACES = ((6, 7, 9, 10), (7, 9, 10, 11), (9, 10, 11, 12), (12, 13, 14, 15))
-"""Where it may stand in an address of local NAT64 (RFC 6052), by the length of the prefix."""
+_PLACES = ((4, 5, 6, 7), (5, 6, 7, 9), (6, 7, 9, 10), (7, 9, 10, 11), (9, 10, 11, 12), (12, 13, 14, 15))
+"""Where it may stand in an address of NAT64 (RFC 6052), by the length of the prefix."""
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
@@ -173,9 +184,9 @@ def _carried(address: IPv4Address | IPv6Address) -> list[IPv4Address]:
     last = IPv4Address(int(address) & 0xFFFFFFFF)
     carries = any(address in network for network in _CARRIES) or (int(address) >> 32) & 0xFFFFFFFF in _ISATAP
     found = [address.ipv4_mapped, address.sixtofour, address.teredo[1] if address.teredo else None]
-    found += [last] if carries or last in HOSTS else []
-    if address in _LOCAL_NAT64:
-        found += [IPv4Address(bytes(address.packed[place] for place in places)) for places in _PLACES]
+    found += [last] if carries else []
+    placed = [IPv4Address(bytes(address.packed[place] for place in places)) for places in _PLACES]
+    found += placed if address in _LOCAL_NAT64 else [each for each in placed if each in HOSTS]
     return [each for each in found if each is not None]
 
 

@@ -7,6 +7,7 @@ a machine without that DNS cannot be made to show.
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -28,7 +29,8 @@ from ebbtide.adapters.stores.dynamodb.tables import check_tables
 from ebbtide.adapters.webhooks import NotSent, post
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
-from ebbtide.errors import AddressRefused, ConfigError, EbbtideError
+from ebbtide.errors import AddressRefused, ConfigError, EbbtideError, Final, StoreUnusable
+from ebbtide.redact import redact
 
 METADATA = "169.254.169.254"
 NAME = "innocent.example.com"
@@ -138,6 +140,12 @@ FORMS = (
     "64:ff9b:1:a9:fe:a9fe::",  # 56
     "64:ff9b:1:0:a9:fea9:fe00::",  # 64
     "2001:db8:1:2::169.254.169.254",  # a prefix that only that network knows
+    "2001:db8:a9fe:a9fe::",  # the same, with the address after 32 bits
+    "2001:db8:1a9:fea9:fe::",  # 40
+    "2001:db8:1:a9fe:a9:fe00::",  # 48
+    "2001:db8:1:2a9:fe:a9fe::",  # 56
+    "2001:db8:1:2:a9:fea9:fe00::",  # 64
+    "2001:db8:1:2::168.63.129.16",  # Azure, by such a prefix
     "2002:a9fe:a9fe::1",  # 6to4
     "2001:0:a01:203:0:0:5601:5601",  # Teredo
     "2001:db8::5efe:169.254.1.1",  # ISATAP
@@ -166,6 +174,7 @@ def test_a_metadata_service_is_known_in_every_form_of_its_address(address: str) 
         "::ffff:10.1.2.3",
         "::1",
         "::5efe:10.0.0.1",
+        "2001:db8::169.254.1.1",  # ends like a link-local address, and is none
     ],
 )
 def test_other_addresses_of_ipv6_are_spoken_to(address: str) -> None:
@@ -285,3 +294,73 @@ def test_the_configuration_is_refused_before_anything_is_spoken_to() -> None:
     for key in ("aws.endpoint", "aws.queue_url", "metrics.prometheus_url", "store.url", "api.notify_url"):
         assert f"{key}: cannot be used" in first, first
     assert "api.notify_url" not in said("'*.example.com'")
+
+
+def test_one_of_the_hosts_that_are_allowed_is_enough() -> None:
+    allowed = ("hooks.example.com", "*.example.net")
+    for url in ("https://hooks.example.com/x", "https://a.example.net/x"):
+        assert outgoing.why_not(url, allowed) == ""
+    assert outgoing.why_not("https://elsewhere.example.com/x", allowed)
+
+
+@pytest.fixture
+def nobody() -> int:
+    """A port on which nobody listens."""
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        port: int = place.getsockname()[1]
+    return port
+
+
+def test_where_nobody_listens_the_error_of_the_last_address_is_told(nobody: int) -> None:
+    with pytest.raises(ConnectionRefusedError):
+        outgoing.connected("127.0.0.1", nobody, False, 30)
+    pool = outgoing.guarded(urllib3.PoolManager())
+    with pytest.raises(urllib3.exceptions.NewConnectionError):
+        pool.request("GET", f"http://127.0.0.1:{nobody}/", retries=False)
+    pool.clear()
+
+
+def test_a_connection_that_cannot_be_encrypted_is_closed() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ended: list[bytes] = []
+
+        def answer() -> None:
+            caller, _ = listener.accept()
+            with caller:
+                caller.settimeout(30)
+                caller.recv(65536)
+                caller.sendall(b"this is no TLS" * 10)
+                with suppress(ConnectionResetError):
+                    while caller.recv(65536):
+                        pass
+                ended.append(b"")
+
+        answering = threading.Thread(target=answer, daemon=True)
+        answering.start()
+        with pytest.raises(ssl.SSLError) as failed:
+            outgoing.connected("127.0.0.1", listener.getsockname()[1], True, 30)
+        answering.join(60)
+        assert ended, failed.value
+
+
+def test_the_keys_of_the_cloud_are_redacted_from_all_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-key-that-nobody-may-see")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "a-session-that-nobody-may-see")
+    aws.make_client("ec2", "eu-central-1", "http://127.0.0.1:1").close()
+    assert (
+        redact("signed by a-key-that-nobody-may-see in a-session-that-nobody-may-see")
+        == "signed by *** in ***"
+    )
+
+
+@pytest.mark.parametrize(
+    ("way", "kind", "says"),
+    [(by_ec2, Final, "correct the aws section"), (by_dynamodb, StoreUnusable, "correct store.url")],
+)
+def test_an_address_that_was_refused_is_not_tried_again_but_to_be_corrected(
+    way: Callable[[str, Path], None], kind: type[EbbtideError], says: str, pointing: list[str], tmp_path: Path
+) -> None:
+    with pytest.raises(kind, match=says):
+        way(f"http://{METADATA}", tmp_path)

@@ -15,7 +15,7 @@ from ebbtide.adapters.metrics_export import serving
 from ebbtide.config.api import ApiKeys, TokenKeys
 from ebbtide.config.document import Read
 from ebbtide.config.load import build_config
-from ebbtide.entrypoints.api import connections, events
+from ebbtide.entrypoints.api import connections, events, guard
 from ebbtide.entrypoints.api.opening import reads_openly
 from ebbtide.entrypoints.api.scopes import digest_of
 from ebbtide.errors import ConfigError
@@ -68,6 +68,8 @@ def test_the_limits_that_the_pages_name_are_those_of_the_code() -> None:
     )
     for said in (
         limits,
+        f"at most {guard.MOST_HELD >> 20} MiB together",
+        f"{guard.MOST_HELD_EACH >> 20} MiB for each address",
         f"at most {events.MOST_LISTENERS} listeners",
         f"{connections.SHARE} of a core",
         f"has {serving.MOST_CONNECTIONS} connections",

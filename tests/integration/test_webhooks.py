@@ -258,3 +258,74 @@ def test_secrets_are_taken_with_and_without_prefix_and_padding(tmp_path: Any) ->
     plain = SECRET.removeprefix("whsec_")
     path.write_text(f"{SECRET}\n{plain}\nd2hhdA\nd2hhdA==\n")
     assert webhook_secrets(str(path)) == (SECRET, plain, "d2hhdA", "d2hhdA==")
+
+
+def test_a_message_has_the_name_of_its_receiver_and_nothing_of_our_own_making() -> None:
+    with receiver() as found:
+        url = found.url.replace("http://", "http://somebody@")
+        assert post(url, b"{}", {"x-ours": "1"}) == 204
+    ((headers, _),) = found.got
+    assert headers["host"] == found.url.split("/")[2]
+    assert set(headers) == {"host", "x-ours", "accept-encoding", "content-length"}
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_an_end_says_what_was_not_sent_and_nothing_where_all_was(
+    held: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    if held:
+        monkeypatch.setattr(webhooks, "CLOSE_SECONDS", 0.0)
+    with receiver(held=held) as found:
+        notifier = WebhookNotifier(SimNotifier(), found.url, SECRET, QUICK)
+        notifier.notify(ASLEEP)
+        notifier.close()
+        said = [record.getMessage() for record in caplog.records]
+        found.hold.set()
+        assert notifier._thread is not None
+        notifier._thread.join(60)
+    assert said == (["1 notifications were not sent before the end"] if held else [])
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://hooks.example.com/x", ("hooks.example.com", 80, False)),
+        ("https://hooks.example.com", ("hooks.example.com", 443, True)),
+        ("https://hooks.example.com:8443/x", ("hooks.example.com", 8443, True)),
+    ],
+)
+def test_a_url_without_a_port_has_that_of_its_scheme(
+    url: str, expected: tuple[str, int, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """These ports are not ours to listen on."""
+    asked: list[tuple[str, int, bool]] = []
+
+    def connect(host: str, port: int, encrypted: bool, seconds: float) -> Any:
+        asked.append((host, port, encrypted))
+        raise OSError("nobody is there")
+
+    monkeypatch.setattr(webhooks, "connected", connect)
+    with pytest.raises(NotSent, match="cannot be reached"):
+        post(url, b"{}", {})
+    assert asked == [expected]
+
+
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1/x", "http:///x", "gopher://hooks.example.com"])
+def test_what_is_no_address_of_http_is_given_up_at_once(url: str) -> None:
+    with pytest.raises(NotSent, match="nothing was sent") as refused:
+        post(url, b"{}", {})
+    assert refused.value.final
+
+
+def test_what_comes_after_the_end_is_not_waited_for_by_another_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with receiver() as found:
+        notifier = WebhookNotifier(SimNotifier(), found.url, SECRET, QUICK)
+        notifier.notify(ASLEEP)
+        notifier.close()
+        monkeypatch.setattr(webhooks, "CLOSE_SECONDS", 0.0)
+        notifier.notify(replace(ASLEEP, id="id-2"))
+        notifier.close()
+    assert [record.getMessage() for record in caplog.records] == []
+    assert len(found.got) == 1

@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from ebbtide.adapters.stores.codec.record import item_key
 from ebbtide.adapters.stores.guards import Held, Outwaiting
+from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.errors import LeaseLost
-from ebbtide.model.record import CLUSTER_LEASE, LONGEST_LEASE_SECONDS, Lease, spot_lease_name
+from ebbtide.model.record import CLUSTER_LEASE, LONGEST_LEASE_SECONDS, Lease, Record, spot_lease_name
 from ebbtide.ports import Store
-from tests.contract.stores.lab import StoreLab
+from tests.contract.stores.lab import StillClock, StoreLab
 
 SPOT_LEASE = spot_lease_name("i-0abc")
 
@@ -292,3 +294,11 @@ def test_a_lease_that_changes_between_the_last_look_and_the_takeover_is_not_take
     with pytest.raises(LeaseLost, match="held by a"):
         store.acquire(CLUSTER_LEASE, "b", 30)
     assert store.load().lock_owner == "a"
+
+
+def test_an_item_without_a_token_is_one_that_nobody_has_taken() -> None:
+    database = MemoryDatabase()
+    store = MemoryStore(StillClock(), "c", database)
+    store.write(Record(cluster="c"), None)
+    del database.items[item_key("c")]["lockToken"]
+    assert store.acquire(CLUSTER_LEASE, "a", 30).token == 1

@@ -274,3 +274,23 @@ def test_records_of_different_clusters_do_not_meet(store: Store, lab: StoreLab, 
     store.write(make_record(cluster, IDLE), None)
     assert other.load() == Record(cluster=f"{cluster}-other")
     other.close()
+
+
+@pytest.mark.parametrize(("mine", "theirs"), [("op_1", "opX1"), ("op%", "op-other"), ("op!_1", "op_1")])
+def test_the_id_of_an_operation_is_no_pattern_for_those_of_others(
+    store: Store, cluster: str, mine: str, theirs: str
+) -> None:
+    first = replace(SCALE_UP, id=theirs)
+    record = store.write(make_record(cluster, operation=SCALE_DOWN), None)
+    record = store.write(replace(record, launching=first), None)
+    with pytest.raises(Conflict, match="in the middle of"):
+        store.write(replace(record, launching=replace(SCALE_UP, id=mine), removing=None), None)
+    record = store.write(replace(record, launching=None), None)
+    record = store.write(replace(record, removing=None), None)
+    record = store.write(replace(record, removing=replace(SCALE_DOWN, id=theirs)), None)
+    record = store.write(replace(record, launching=SCALE_UP), None)
+    with pytest.raises(Conflict, match="in the middle of"):
+        store.write(replace(record, launching=None, removing=replace(SCALE_DOWN, id=mine)), None)
+    assert store.load() == record
+    own = store.write(replace(record, launching=None), None)
+    assert store.load() == own

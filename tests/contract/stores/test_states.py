@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from ebbtide.adapters.stores.codec.policies import Bodies, state_body
+from ebbtide.adapters.stores.codec.policies import ENTRIES_IN_WRITE, Bodies, state_body
 from ebbtide.errors import Conflict
 from ebbtide.model.idle import IdleState, NodeFirst, NodeNeed, Phase, PolicyCause, WakeTime
 from ebbtide.model.scheduling import FitCause
@@ -164,3 +164,21 @@ def test_a_list_is_current_however_often_it_is_read(policies: PolicyStore) -> No
         assert list(policies.list_states()) == [state]
         state = policies.write_state(replace(state, checked_at=state.checked_at + 1))
     assert list(policies.list_states()) == [state]
+
+
+def test_more_entries_than_one_write_can_hold_are_refused_before_anything_is_written(
+    policies: PolicyStore, store: Store
+) -> None:
+    state = put(policies)
+    entries = [make_entry(f"{number:03d}") for number in range(ENTRIES_IN_WRITE + 1)]
+    with pytest.raises(ValueError, match="log entries in one write"):
+        policies.write_state(state, entries=entries)
+    with pytest.raises(ValueError, match="log entries in one write"):
+        policies.put_policy(make_policy(2), entries)
+    with pytest.raises(ValueError, match="log entries in one write"):
+        policies.delete_policy(state.policy_id, 1, entries)
+    assert [policy.id for policy in policies.list_policies()] == [state.policy_id]
+    assert list(policies.list_states()) == [state]
+    assert store.read_log() == []
+    assert policies.write_state(state, entries=entries[1:]).rev == 2
+    assert len(store.read_log()) == ENTRIES_IN_WRITE

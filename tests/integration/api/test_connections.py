@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI
 
+from ebbtide.entrypoints.api import connections
 from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.api.connections import (
     GRACE_SECONDS,
@@ -27,6 +28,7 @@ from ebbtide.entrypoints.api.connections import (
 from ebbtide.entrypoints.api.serving import AT_A_TIME, served
 from ebbtide.simulator.run.live import Live
 from tests.integration.api.conftest import make_site
+from tests.servers.processes import eventually
 
 WAIT_SECONDS = 30.0
 """Far more than anything here takes: a socket that says nothing for so long is a failure."""
@@ -117,6 +119,38 @@ def test_who_is_being_answered_is_not_closed_for_a_newcomer(live: Live) -> None:
             assert heard(refused).startswith(b"HTTP/1.1 503")
 
 
+def test_who_goes_while_being_answered_gives_the_place_back(live: Live) -> None:
+    site = make_site(live, hosts=("127.0.0.1",), tokens=(), open_reading=True)
+    listen = PROBE.replace(b"/healthz", b"/api/v1/events")
+    with served(make_app(site), "127.0.0.1", 0, most=1, patience=ENDLESS) as port:
+        with closing(knock(port, listen)) as listener:
+            assert listener.recv(100).startswith(b"HTTP/1.1 200")
+
+        def answered() -> bool:
+            with closing(knock(port, PROBE)) as next_one:
+                return heard(next_one).endswith(b"ok\n")
+
+        eventually(answered, WAIT_SECONDS, "the place")
+
+
+def test_who_reads_for_a_while_and_then_stops_is_dropped_too(live: Live) -> None:
+    much = (b"#" * 60_000_000, "text/plain")
+    app = make_app(make_site(live, hosts=("127.0.0.1",), tokens=(), open_reading=True, metrics=lambda: much))
+    patience = Patience(LONG, LONG, LONG, SHORT)
+    with (
+        served(app, "127.0.0.1", 0, most=1, patience=patience) as port,
+        closing(knock(port, PROBE.replace(b"/healthz", b"/metrics"))) as caller,
+    ):
+        for _ in range(200):
+            assert caller.recv(65536)
+
+        def answered() -> bool:
+            with closing(knock(port, PROBE)) as next_one:
+                return heard(next_one).endswith(b"ok\n")
+
+        eventually(answered, WAIT_SECONDS, "the place")
+
+
 CHILD = """
 import os, resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
@@ -202,6 +236,19 @@ def test_in_a_container_with_a_tenth_of_a_core_the_api_has_its_share_of_that_ten
     for _ in range(50):
         thread.work(0.05, share=0.1, waits=0.9)
     assert thread.used / thread.now == pytest.approx(SHARE * 0.1, abs=0.005)
+
+
+def test_where_the_system_does_not_tell_a_thread_never_waited_for_a_core(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = tmp_path / "schedstat"
+    monkeypatch.setattr(connections, "SCHEDULED", told)
+    assert waited_for_core() == 0.0
+    for text in ("", "nonsense", "1 x 2"):
+        told.write_text(text)
+        assert waited_for_core() == 0.0
+    told.write_text("1 2500000000 2")
+    assert waited_for_core() == 2.5
 
 
 def test_time_that_a_thread_waited_for_a_core_only_grows() -> None:

@@ -97,3 +97,40 @@ def test_one_that_is_gone_before_its_answer_begins_gives_its_place_back(live: Li
 
     asyncio.run(ask())
     assert hub.here == 0
+
+
+def test_one_that_goes_gives_its_place_back_before_its_answer_has_ended(live: Live) -> None:
+    """The end of an answer takes many turns of the event loop: nobody could listen meanwhile."""
+    hub = Hub(make_site(live))
+
+    async def play() -> list[int]:
+        gone = asyncio.Event()
+        here: list[int] = []
+
+        async def receive() -> Any:
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            gone.set()
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                here.append(hub.here)
+
+        await (await hub.listen(""))(SCOPE, receive, send)
+        return here
+
+    assert asyncio.run(play()) == [0]
+
+
+def test_the_answer_to_one_that_goes_ends_by_itself() -> None:
+    """What it has not heard yet is not sent any more."""
+    listener = Listener()
+    listener.tell(["event: tick\n\n"] * 3)
+
+    async def play() -> list[str]:
+        listener.end()
+        return [event async for event in listener.stream([])]
+
+    assert asyncio.run(play()) == ["retry: 2000\n\n"]

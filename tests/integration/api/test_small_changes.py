@@ -78,11 +78,13 @@ async def length(scope: Any, receive: Any, send: Any) -> None:
 
 
 @pytest.mark.parametrize(("sizes", "answer"), [((10,), "10"), ((11,), ""), ((5, 5), "10"), ((5, 6), "")])
-def test_a_body_may_be_as_long_as_the_limit_and_no_longer(sizes: tuple[int, ...], answer: str) -> None:
+def test_a_body_may_be_as_long_as_the_limit_and_no_longer(
+    live: Live, sizes: tuple[int, ...], answer: str
+) -> None:
     def chunks() -> Iterator[bytes]:
         yield from (b"x" * size for size in sizes)
 
-    client = TestClient(BodyLimit(length, 10))
+    client = TestClient(BodyLimit(length, 10, make_site(live)))
     content = chunks() if len(sizes) > 1 else next(chunks())  # chunks do not say their length
     found = client.post("/", content=content)
     assert found.status_code == (200 if answer else 413)

@@ -18,9 +18,9 @@ LONG = 60
 class Slow:
     """A scaling whose target is ready only for whoever waits until `ready_from`; each wait ends when told."""
 
-    def __init__(self, ready_from: float) -> None:
+    def __init__(self, ready_from: float, now: float = 0) -> None:
         harness = PolicyHarness()
-        self.ports = replace(harness.scaling.ports, clock=VirtualClock(0))
+        self.ports = replace(harness.scaling.ports, clock=VirtualClock(now))
         self._woken = harness.scaling.wake(harness.policies[0].id, WakeReason.MANUAL)
         self._ready_from = ready_from
         self.until: list[float] = []
@@ -83,3 +83,15 @@ def test_who_comes_after_the_end_waits_anew() -> None:
     assert first is not None
     assert second is not None
     assert (first.ready, second.ready) == (False, True)
+
+
+def test_a_deadline_is_a_time_and_not_a_duration() -> None:
+    slow = Slow(ready_from=2 * LONG, now=10 * LONG)
+
+    async def one() -> Woken | None:
+        try:
+            return await asyncio.wait_for(waiting_for(slow).ready("p", "w", 10 * LONG), LONG)
+        finally:
+            slow.go_on.set()
+
+    assert asyncio.run(one()) is None

@@ -26,6 +26,9 @@ class Server:
         self.answers: dict[str, list[Answer]] = {}
         self.calls: list[tuple[str, str, Any, str]] = []
         self.told: list[dict[str, Any]] = []
+        self.accepted: list[str] = []
+        """The form that each read asked for."""
+        self.agents: set[str] = set()
 
     def says(self, call: str, *answers: Answer) -> None:
         self.answers[call] = list(answers)
@@ -57,6 +60,9 @@ def connected(server: Server) -> Iterator[Connection]:
         def answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             kind = self.headers.get("Content-Type", "")
+            if self.command == "GET":
+                server.accepted.append(self.headers.get("Accept", ""))
+            server.agents.add(self.headers.get("User-Agent", ""))
             code, content = server.take(self.command, self.path, json.loads(body) if body else None, kind)
             sent = content if isinstance(content, bytes) else json.dumps(content).encode()
             self.send_response(code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -13,9 +14,9 @@ import pytest
 from ebbtide.adapters.kube.connection import NODES
 from ebbtide.adapters.kube.errors import GONE, Refused
 from ebbtide.adapters.kube.reading import Readers
-from ebbtide.adapters.kube.watch import PAUSE_SECONDS, WATCH_SECONDS, Follower
+from ebbtide.adapters.kube.watch import PAUSE_SECONDS, QUIET_SECONDS, WATCH_SECONDS, Follower
 from tests.integration.kube.objects import Json, node
-from tests.unit.kube.scripted import Answer, Server, connected
+from tests.unit.kube.scripted import Answer, Server, connected, refusal
 
 ONLY = {"labelSelector": "pool=general"}
 
@@ -137,3 +138,49 @@ def test_it_is_current_once_it_heard_something_and_no_more_after_a_failure(
     assert (follower.current, follower.failures) == (False, len(PAUSE_SECONDS))
     follower._watch()
     assert (follower.current, follower.failures) == (True, 0)
+
+
+def test_a_version_that_is_forgotten_is_asked_for_once_and_one_that_fails_several_times(
+    nodes: Nodes, follower: Follower[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ebbtide.adapters.kube.watch.PAUSE_SECONDS", (0.0, 0.0, 0.0))
+    wanted = ["list", "gone", "list", "unwell", "unwell", "unwell", "list"]
+    asked: list[str] = []
+
+    def take(method: str, path: str, body: Any, kind: str) -> Answer:
+        says = wanted[len(asked)]
+        asked.append("list" if "watch=" not in path else says)
+        if len(asked) == len(wanted):
+            follower.stop()
+        if "watch=" not in path:
+            return 200, {"metadata": {"resourceVersion": "7"}, "items": []}
+        return refusal(GONE if says == "gone" else 504)
+
+    monkeypatch.setattr(nodes, "take", take)
+    follower._run()
+    assert asked == wanted
+
+
+def test_whatever_is_heard_shows_that_the_watch_is_alive(follower: Follower[Any, Any]) -> None:
+    follower._list()
+    for line_heard in (
+        line("ADDED", seen("a2", 9)),
+        line("BOOKMARK", {"metadata": {"resourceVersion": "11"}}),
+    ):
+        follower._heard_at = time.monotonic() - QUIET_SECONDS
+        assert not follower.current
+        follower._hear(line_heard)
+        assert follower.current
+
+
+def test_each_failure_in_a_row_is_followed_by_a_longer_pause(follower: Follower[Any, Any]) -> None:
+    class Noted(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            pauses.append(timeout)
+            return False
+
+    pauses: list[float | None] = []
+    follower._stop = Noted()
+    for _ in range(len(PAUSE_SECONDS) + 2):
+        follower._fail()
+    assert pauses == [*PAUSE_SECONDS, PAUSE_SECONDS[-1], PAUSE_SECONDS[-1]]

@@ -188,6 +188,7 @@ SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction su
         ),
         (refusal(500, SEVERAL), Final, "let only one select it", "EvictionRefused"),
         (refusal(403), Final, "apply the RBAC rules", "EvictionRefused"),
+        (refusal(403, "not with your budget", **BUDGET), Final, "apply the RBAC rules", "EvictionRefused"),
     ],
 )
 def test_an_eviction_that_is_refused_is_told_on_the_pod(
@@ -197,6 +198,7 @@ def test_an_eviction_that_is_refused_is_told_on_the_pod(
     server.says(f"POST {EVICTION}", answer)
     with pytest.raises(kind, match=f"^evict shop/web-1: .*{says}"):
         ACTS["evict"](actor)
+    assert len(server.sent("GET")) == 1, "nobody says that the pod is another"
     weight = "Normal" if event == "EvictionDelayed" else "Warning"
     assert server.reasons == [(event, weight, "Pod", "u-pod")]
 

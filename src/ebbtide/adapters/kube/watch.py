@@ -181,6 +181,8 @@ class Follower(Generic[Wire, Item]):
         with self._connection.stream(self._resource.path, query, QUIET_SECONDS) as response:
             self._response = response
             self._heard()
+            if self._stop.is_set():  # while it was opened: nobody would end it
+                return
             try:
                 for line in _lines(response):
                     self._hear(line)

@@ -51,7 +51,7 @@ def make_app(site: Site, limiter: Limiter | None = None) -> FastAPI:
     app.state.limiter = limiter or Limiter()
     problems.install(app)
 
-    app.add_middleware(BodyLimit, most=site.max_body_bytes)
+    app.add_middleware(BodyLimit, most=site.max_body_bytes, site=site)
     app.add_middleware(Guard, site=site, limiter=app.state.limiter)
     for router in routers(site):
         _say_scopes(router.routes)

@@ -17,7 +17,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Request
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from ebbtide.entrypoints.api.guard import Needs
 from ebbtide.entrypoints.api.problems import Problem
@@ -48,10 +48,13 @@ class Listener:
             for event in events:
                 self.queue.put_nowait(event)
             return True
+        self.end()
+        return False
+
+    def end(self) -> None:
         while not self.queue.empty():
             self.queue.get_nowait()
         self.queue.put_nowait(None)
-        return False
 
     async def stream(self, missed: Sequence[str]) -> AsyncIterator[str]:
         yield "retry: 2000\n\n"
@@ -126,16 +129,25 @@ class Hub:
 
 
 class EventStream(StreamingResponse):
-    """Gives its place back however it ends, also when the caller is gone before it begins."""
+    """Gives its place back however it ends, also when the caller is gone before it begins. It does so as soon
+    as it hears of that: under a flood it takes many more turns of the event loop, and so seconds, to end."""
 
     def __init__(self, listener: Listener, missed: Sequence[str], leave: Callable[[], None]) -> None:
         headers = {"Cache-Control": "no-store"}
         super().__init__(listener.stream(missed), media_type="text/event-stream", headers=headers)
+        self._listener = listener
         self._leave = leave
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def heard() -> Message:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                self._leave()
+                self._listener.end()
+            return message
+
         try:
-            await super().__call__(scope, receive, send)
+            await super().__call__(scope, heard, send)
         finally:
             self._leave()
 

@@ -36,10 +36,16 @@ SIGNED_PATH = "/api/v1/scaling/webhooks/wake"
 HOLD_PATH = "/api/v1/hold/"
 TOKEN = "token "
 LATER = {"Retry-After": "10"}
+ENDS = {"Connection": "close"}
+"""The rest of the body is not waited for."""
 MINUTE = 60.0
 MOST_CALLERS = 10_000
 """Counted one by one. Callers beyond this number are counted together."""
 CROWD = "all others"
+MOST_HELD = 16 * 1024 * 1024
+"""Bytes of bodies of all callers without a token, at any moment."""
+MOST_HELD_EACH = 2 * 1024 * 1024
+"""Of one address: nobody takes all of it alone."""
 
 
 class Needs:
@@ -194,12 +200,42 @@ def host_name(header: str) -> str:
     return header.rpartition(":")[0] if header.count(":") == 1 else header
 
 
-class BodyLimit:
-    """Refuses a body that is too long, also one that did not say its length, before a route sees it."""
+class Held:
+    """Bytes of bodies that are kept for callers without a token. Only the thread of the event loop comes
+    here."""
 
-    def __init__(self, app: Any, most: int) -> None:
+    def __init__(self, together: int = MOST_HELD, each: int = MOST_HELD_EACH) -> None:
+        self._together = together
+        self._each = each
+        self._of: dict[str, int] = {}
+        self.all = 0
+
+    def takes(self, who: str, length: int) -> bool:
+        """Whether so many more are kept for this address."""
+        if self.all + length > self._together or self._of.get(who, 0) + length > self._each:
+            return False
+        self._of[who] = self._of.get(who, 0) + length
+        self.all += length
+        return True
+
+    def gives(self, who: str, length: int) -> None:
+        self.all -= length
+        self._of[who] -= length
+        if not self._of[who]:
+            del self._of[who]
+
+
+class BodyLimit:
+    """Refuses a body that is too long, also one that did not say its length, before a route sees it.
+
+    A body is kept until it is whole, and who signed a webhook is known only then. So those of callers without
+    a token have a limit together too: a body in each place would be more memory than the process may have."""
+
+    def __init__(self, app: Any, most: int, site: Site, held: Held | None = None) -> None:
         self._app = app
         self._most = most
+        self._site = site
+        self._held = held or Held()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -207,32 +243,55 @@ class BodyLimit:
             return
         told = dict(scope["headers"]).get(b"content-length", b"0")
         if told.isdigit() and int(told) > self._most:
-            await self._refuse(scope, receive, send)
+            await self._refuse(scope, receive, send, self._too_long())
             return
+        who = who_asks(self._site, Headers(scope=scope), (scope.get("client") or ("", 0))[0])
         chunks: list[Any] = []
-        length = 0
-        while True:
-            message = await receive()
-            chunks.append(message)
-            length += len(message.get("body", b""))
-            if length > self._most:
-                await self._refuse(scope, receive, send)
-                return
-            if message["type"] == "http.disconnect":  # gone before its request was whole: there is none
-                return
-            if not message.get("more_body", False):
-                break
-        held = iter(chunks)
+        kept = length = 0
+        try:
+            while True:
+                message = await receive()
+                chunks.append(message)
+                length += len(message.get("body", b""))
+                if length > self._most:
+                    await self._refuse(scope, receive, send, self._too_long())
+                    return
+                if length > kept and not who.startswith(TOKEN):
+                    if not self._held.takes(who, length - kept):
+                        await self._refuse(scope, receive, send, _too_many_bodies())
+                        return
+                    kept = length
+                if message["type"] == "http.disconnect":  # gone before its request was whole: there is none
+                    return
+                if not message.get("more_body", False):
+                    break
+            await self._app(scope, _replayed(chunks, receive), send)
+        finally:
+            if kept:
+                self._held.gives(who, kept)
 
-        async def replayed() -> Any:
-            return next(held, None) or await receive()
+    def _too_long(self) -> Problem:
+        return Problem(413, f"the body is longer than {self._most} bytes; nothing was changed", headers=ENDS)
 
-        await self._app(scope, replayed, send)
-
-    async def _refuse(self, scope: Any, receive: Any, send: Any) -> None:
-        problem = Problem(413, f"the body is longer than {self._most} bytes; nothing was changed")
+    async def _refuse(self, scope: Any, receive: Any, send: Any, problem: Problem) -> None:
         response: JSONResponse = answer(problem, scope["path"])
         await response(scope, receive, send)
+
+
+def _replayed(chunks: list[Any], receive: Any) -> Callable[[], Any]:
+    held = iter(chunks)
+
+    async def replayed() -> Any:
+        return next(held, None) or await receive()
+
+    return replayed
+
+
+def _too_many_bodies() -> Problem:
+    detail = (
+        "too many bodies of callers without a token are on their way; nothing was changed. Try again later"
+    )
+    return Problem(503, detail, headers={**LATER, **ENDS})
 
 
 def scopes_of(dependencies: Sequence[Any]) -> list[Scope]:

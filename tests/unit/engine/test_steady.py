@@ -1,0 +1,260 @@
+"""When an answer is used again, and what ends that. Each is compared with the one that is computed anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from ebbtide.engine.moment import MARK
+from ebbtide.engine.ports import ALWAYS
+from ebbtide.engine.steady import DERIVED
+from ebbtide.model.decision import Action, Decision
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
+from tests.builders import NOW, make_budget, make_nodes, make_pod, make_record, make_settings
+from tests.builders import make_snapshot as seen_at
+from tests.steady import Audited
+
+TICK = 60
+WEB = make_pod("web-1", node_name="a1", labels=(("app", "web"),))
+
+
+@dataclass
+class Quiet:
+    """Two busy workers: each tick sees the same and has nothing to do."""
+
+    thinking: Audited = field(default_factory=Audited)
+    now: int = NOW
+    snapshot: Snapshot = field(
+        default_factory=lambda: seen_at(make_nodes("a1", "b1"), [WEB], cpu=0.5, budgets=[make_budget(1)])
+    )
+    settings: Settings = field(default_factory=lambda: make_settings(min_workers=2))
+    record: Record = field(default_factory=lambda: make_record(ticked_at=NOW - TICK))
+    seconds: int = TICK
+    """Between two ticks."""
+    late: int = 0
+    """Seconds from the look to the computation."""
+    decision: Decision | None = None
+
+    def tick(self) -> bool:
+        """Whether its decision was an earlier one."""
+        before = self.thinking.repeated
+        tracked, _ = self.thinking.track(self.snapshot, self.record, self.settings, self.now)
+        self.decision = self.thinking.decide(self.snapshot, tracked, self.settings, self.now, f"d{self.now}")
+        self.record = replace(tracked, rev=tracked.rev + 1)
+        assert self.thinking.repeated in (before, before + 1)
+        return self.thinking.repeated > before
+
+    def log(self) -> None:
+        """As the engine does with a decision that is new."""
+        assert self.decision is not None
+        self.record = replace(self.record, decision_key=self.decision.key, decision_logged_at=self.now)
+
+    def pass_on(self, seconds: int = 0) -> None:
+        self.now += seconds or self.seconds
+        self.see(at=self.now - self.late)
+
+    def see(self, **changes: object) -> None:
+        self.snapshot = replace(self.snapshot, **changes)  # type: ignore[arg-type]
+
+    def view(self, **changes: object) -> None:
+        self.see(cluster=replace(self.snapshot.cluster, **changes))  # type: ignore[arg-type]
+
+
+def idle() -> Quiet:
+    """Three idle workers, which are not yet idle for long enough: that is said in minutes."""
+    return Quiet(
+        snapshot=seen_at(make_nodes("a1", "b1", "b2"), cpu=0.01),
+        settings=make_settings(min_workers=1, idle_down_seconds=7200, cooldown_down_seconds=0),
+        record=make_record(ticked_at=NOW - 3, idle_since=NOW - 66 * 60 - 1),
+        seconds=3,
+    )
+
+
+def just_idle() -> Quiet:
+    """That is said in seconds, which are others with every tick; and the looks take a while."""
+    found = idle()
+    found.record, found.late = make_record(ticked_at=NOW - 3, idle_since=NOW - 61), 2
+    found.see(at=NOW - found.late)
+    return found
+
+
+@pytest.fixture(params=[Quiet, idle, just_idle], ids=["busy", "idle", "just idle"])
+def quiet(request: pytest.FixtureRequest) -> Quiet:
+    """Its last tick has used the decision of an earlier one again."""
+    found: Quiet = request.param()
+    assert (found.thinking.computed, found.thinking.repeated, found.thinking.still()) == (0, 0, None)
+    for _ in range(6):
+        repeated = found.tick()
+        if not repeated:
+            found.log()
+        found.pass_on()
+    assert repeated
+    return found
+
+
+def test_what_is_the_same_is_decided_on_once_and_said_anew(quiet: Quiet) -> None:
+    before = quiet.thinking.computed
+    assert quiet.tick()
+    assert quiet.decision is not None
+    assert (type(quiet.decision.at), quiet.decision.at, quiet.decision.id) == (
+        int,
+        quiet.now,
+        f"d{quiet.now}",
+    )
+    assert MARK not in quiet.decision.reason
+    assert quiet.thinking.computed == before
+
+
+CHANGES: dict[str, Callable[[Quiet], None]] = {
+    "nodes": lambda quiet: quiet.view(nodes=make_nodes("a1", "b1")),
+    "pods": lambda quiet: quiet.view(pods=(replace(WEB),)),
+    "instances": lambda quiet: quiet.see(instances=quiet.snapshot.instances[:1]),
+    "the value of the CPU": lambda quiet: quiet.see(cpu=replace(quiet.snapshot.cpu, value=0.6)),
+    "a problem of the CPU": lambda quiet: quiet.see(cpu=replace(quiet.snapshot.cpu, problem="none")),
+    "a problem": lambda quiet: quiet.see(problems=("the pods could not be read",)),
+    "players": lambda quiet: quiet.see(players={"web": 3}),
+    "other settings": lambda quiet: setattr(quiet, "settings", replace(quiet.settings)),
+    "timers that were lost": lambda quiet: setattr(
+        quiet, "record", replace(make_record(), ticked_at=quiet.record.ticked_at)
+    ),
+    "a pause": lambda quiet: setattr(quiet, "record", replace(quiet.record, paused=True)),
+    "a clock that went back": lambda quiet: quiet.pass_on(-10 * TICK),
+    "a look that took longer": lambda quiet: quiet.see(at=quiet.now - 7),
+    "a decision that is not the one in the log": lambda quiet: setattr(
+        quiet, "record", replace(quiet.record, decision_key="another")
+    ),
+    "a log that is due": lambda quiet: setattr(
+        quiet,
+        "record",
+        replace(quiet.record, decision_logged_at=quiet.now - quiet.settings.decision_log_seconds),
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_changed_is_decided_on_anew(quiet: Quiet, change: str) -> None:
+    CHANGES[change](quiet)
+    before = quiet.thinking.computed
+    assert not quiet.tick()
+    assert quiet.thinking.computed == before + 1
+    if "log" in change:
+        assert quiet.thinking.still() is None, "what goes to the log is computed in full"
+
+
+SAME: dict[str, Callable[[Quiet], None]] = {
+    "nothing": lambda quiet: None,
+    "what is there for the stores": lambda quiet: setattr(
+        quiet, "record", replace(quiet.record, lock_owner="x", lock_until=9, lock_token=9, last_said="x")
+    ),
+    "when the CPU was read": lambda quiet: quiet.see(cpu=replace(quiet.snapshot.cpu, at=quiet.now)),
+    "budgets that were not asked for": lambda quiet: quiet.view(budgets=(make_budget(0),)),
+    "a log that is due in a second": lambda quiet: setattr(
+        quiet,
+        "record",
+        replace(quiet.record, decision_logged_at=quiet.now - quiet.settings.decision_log_seconds + 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("change", SAME)
+def test_what_no_step_reads_ends_nothing(quiet: Quiet, change: str) -> None:
+    SAME[change](quiet)
+    assert quiet.tick()
+
+
+def test_budgets_that_were_asked_for_are_seen_to_change() -> None:
+    """No worker is removed while a budget keeps the pods of all; then it lets them go."""
+    pods = [make_pod(f"web-{name}", node_name=name, labels=(("app", "web"),)) for name in ("a1", "b1", "b2")]
+    quiet = Quiet(
+        snapshot=seen_at(make_nodes("a1", "b1", "b2"), pods, cpu=0.01, budgets=[make_budget(0, app="web")]),
+        settings=make_settings(min_workers=1, idle_down_seconds=0, cooldown_down_seconds=0),
+    )
+    for _ in range(60):
+        repeated = quiet.tick()
+        quiet.log()
+        quiet.pass_on()
+    kept = quiet.decision
+    quiet.view(budgets=())
+    assert not quiet.tick()
+    assert kept is not None
+    assert quiet.decision is not None
+    assert (repeated, kept.action, quiet.decision.action) == (True, Action.NOTHING, Action.SCALE_DOWN)
+
+
+def test_ticks_that_stand_still_say_so_until_something_is_due(quiet: Quiet) -> None:
+    quiet.tick()
+    still = quiet.thinking.still()
+    assert still is not None
+    logged = quiet.record.decision_logged_at + quiet.settings.decision_log_seconds
+    assert quiet.now < still.until <= logged
+    later = int(still.until) - 1
+    expected = ALWAYS.decide(
+        replace(quiet.snapshot, at=later), replace(quiet.record, ticked_at=later), quiet.settings, later, "x"
+    )
+    found = still.decision_at(later)
+    assert (found.at, found.reason, found.key) == (later, expected.reason, expected.key)
+
+
+def test_nothing_stands_still_once_something_changed(quiet: Quiet) -> None:
+    quiet.tick()
+    assert quiet.thinking.still() is not None
+    quiet.pass_on()
+    quiet.see(problems=("the pods could not be read",))
+    quiet.tick()
+    assert quiet.thinking.still() is None
+
+
+def test_after_a_gap_in_the_ticks_the_timers_are_computed(quiet: Quiet) -> None:
+    quiet.pass_on(quiet.settings.max_tick_gap_seconds + 1)
+    quiet.tick()
+    assert quiet.thinking.still() is None
+
+
+def test_what_was_derived_from_the_same_nodes_is_taken_over(quiet: Quiet) -> None:
+    quiet.tick()
+    before = quiet.snapshot
+    known = {name for name in DERIVED if name in vars(before)}
+    assert known
+    quiet.pass_on()
+    quiet.thinking.track(quiet.snapshot, quiet.record, quiet.settings, quiet.now)
+    assert all(vars(quiet.snapshot)[name] is vars(before)[name] for name in known)
+
+
+def test_a_decision_that_was_computed_stands_still_at_once(quiet: Quiet) -> None:
+    quiet.settings = replace(quiet.settings)
+    assert not quiet.tick()
+    assert quiet.thinking.still() is not None
+    assert quiet.decision is not None
+    assert (type(quiet.decision.at), MARK in quiet.decision.reason) == (int, False)
+
+
+def test_at_the_very_second_at_which_it_comes_out_otherwise_it_is_computed_anew() -> None:
+    quiet = idle()
+    quiet.tick()
+    quiet.log()
+    quiet.pass_on()
+    assert not quiet.tick()
+    quiet.pass_on(NOW + 58 - quiet.now)
+    assert quiet.tick()
+    quiet.pass_on(1)
+    assert not quiet.tick()
+
+
+@pytest.mark.parametrize("change", ["nodes", "instances"])
+def test_what_is_derived_is_that_of_what_is_seen_now(quiet: Quiet, change: str) -> None:
+    for name in DERIVED:
+        getattr(quiet.snapshot, name)
+    quiet.tick()
+    quiet.pass_on()
+    if change == "nodes":
+        quiet.view(nodes=quiet.snapshot.cluster.nodes[1:])
+    else:
+        quiet.see(instances=quiet.snapshot.instances[1:])
+    quiet.tick()
+    fresh = replace(quiet.snapshot)
+    for name in DERIVED:
+        assert getattr(quiet.snapshot, name) == getattr(fresh, name), name
