@@ -149,3 +149,13 @@ class Scene:
     def worths(self) -> tuple[float, ...]:
         """Of each kind."""
         return tuple(self.worth((kind.cpu_milli, kind.memory_mib, 1)) for kind in self.kinds)
+
+    @cached_property
+    def largest_first(self) -> tuple[tuple[int, ...], ...]:
+        """The parcels of each site: what has rules of its own before the rest, and large before small."""
+
+        def order(number: int) -> tuple[bool, float, str]:
+            parcel = self.parcels[number]
+            return not parcel.alone, -self.worths[parcel.kind], parcel.pod.uid
+
+        return tuple(tuple(sorted(site.parcels, key=order)) for site in self.sites)
