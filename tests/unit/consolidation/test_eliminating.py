@@ -16,7 +16,7 @@ from ebbtide.core.consolidation.eliminate import Steps, eliminate, keep_order, r
 from ebbtide.core.consolidation.scene import Kind, Parcel, Scene, Site
 from ebbtide.core.nodes.neighbours import Neighbours
 from ebbtide.core.nodes.room import Room
-from ebbtide.model.scheduling import AntiAffinity, LabelSelector, Operator, Requirement, Scheduling
+from ebbtide.model.scheduling import ANYWHERE, AntiAffinity, LabelSelector, Operator, Requirement, Scheduling
 from tests.builders import make_node, make_pod
 
 KINDS = (Kind(100, 0, 3), Kind(0, 100, 3), Kind(100, 100, 1), Kind(200, 50, 3), Kind(100, 50, 2))
@@ -58,7 +58,7 @@ def layout_of(drawn: Sequence[Drawn]) -> Layout:
         make_pod(
             f"p{n}-{place}", node_name=f"n{n}", uid=f"{place}-{n}",
             labels=(("app", "shy" if kind == len(KINDS) else "web"),),
-            **({"scheduling": ALONE} if kind == len(KINDS) else {}),
+scheduling=ALONE if kind == len(KINDS) else ANYWHERE,
         )
         for n, each in enumerate(drawn)
         for place, kind in enumerate(each.kinds)

@@ -77,7 +77,7 @@ class _Run:
     def emptied(self, number: int) -> bool:
         layout = self._layout
         parcels = layout.scene.largest_first[number]
-        if self._has_too_many(number, parcels):
+        if self._has_too_many(number):
             return False
         before, first, space = len(layout.moves), dict(self._first), layout.spaces[number]
         space.closed = True
@@ -119,17 +119,13 @@ class _Run:
         layout.looks += len(places)
         return None
 
-    def _has_too_many(self, number: int, parcels: Sequence[int]) -> bool:
+    def _has_too_many(self, number: int) -> bool:
         """Whether the pods that come first are of one kind, and more than all places together take."""
-        layout, many = self._layout, 0
-        for each in parcels:
-            parcel = layout.scene.parcels[each]
-            if parcel.alone or parcel.kind != layout.scene.parcels[parcels[0]].kind:
-                break
-            many += 1
-        if not many:
+        layout = self._layout
+        kind, many = layout.scene.begins_with[number]
+        if kind < 0:
             return False
-        stock, own, own_looks = self._stock(layout.scene.parcels[parcels[0]].kind), 0, 0
+        stock, own, own_looks = self._stock(kind), 0, 0
         if number in self._place_of:
             place = self._place_of[number]
             own = stock.by_place[place]
@@ -181,8 +177,7 @@ def waste_order(scene: Scene) -> list[int]:
 
     def order(number: int) -> tuple[float, object, int, int, str]:
         site = scene.sites[number]
-        held = sum(scene.worths[scene.parcels[each].kind] for each in site.parcels)
-        waste = float(site.price) - held
+        waste = float(site.price) - scene.held_worths[number]
         rate = waste / len(site.parcels) if site.parcels else float("inf")
         return -rate, -site.price, site.node.created_at, -site.zone_rank, site.node.name
 
@@ -195,8 +190,7 @@ def emptiest_order(scene: Scene) -> list[int]:
 
     def order(number: int) -> tuple[bool, float, object, int, int, str]:
         site = scene.sites[number]
-        held = sum(scene.worths[scene.parcels[each].kind] for each in site.parcels)
-        share = held / float(site.price)
+        share = scene.held_worths[number] / float(site.price)
         last = -site.zone_rank, site.node.name
         return not too_expensive(scene, number), share, -site.price, site.node.created_at, *last
 
