@@ -1,105 +1,203 @@
-"""Thirty simulated days of 100 nodes and 2,000 pods, with a tick of the real engine every minute.
+"""A backtest of thirty days of 100 nodes and 2,000 pods, as `ebbtide backtest` plays it: each profile with
+its own interval and consolidation, every tick of the daemon, all events of the cluster.
 
-Prints wall and CPU time, ticks per second and peak memory, and how many times the CPU of the bare world
-(the same month with nobody looking) the whole takes. Aim: 60 s and 300 MB.
+    python -m bench.bench_month [--days N] [--nodes 1000] [--profile balanced] [--no-skip]
+    python -m bench.bench_month --series 200
 
-    python -m bench.bench_month [--days N]
+Prints for each profile the CPU seconds of the process that plays it (its start and the reading of the
+recording among them), ticks for each of these seconds, the share of the ticks that were passed over or used
+the last decision again, peak memory, and how many times the CPU of the bare world it takes: the same
+recording, played with nobody looking. Aim: 20 s for 100 nodes, 300 s for 1,000 nodes and 20,000 pods.
+
+With `--series`, so many series of 8,640 points are loaded and replayed instead. Aim: 5 s for 200.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import resource
 import subprocess
 import sys
-import time
+import tempfile
+from pathlib import Path
+from typing import Any
 
-from ebbtide.model.settings import Settings
-from ebbtide.simulator.run.runner import Runner, stage_of
-from ebbtide.simulator.world.catalogue import ZONES, add_system, database, deployment, guarded, pool
-from ebbtide.simulator.world.rules import Rules
-from ebbtide.simulator.world.workload import Curve, Demand
-from ebbtide.simulator.world.world import World
+import msgspec
 
-DAY_SECONDS = 86_400
-TICK_SECONDS = 60
-NODES = 100
+from ebbtide.engine.ports import Always
+from ebbtide.engine.steady import Steady
+from ebbtide.simulator.backtest.candidates import candidates
+from ebbtide.simulator.backtest.runs import Played, Work, played, story_for
+from ebbtide.simulator.recording.file import VERSION, Recording, Series, read_recording, write_recording
+from ebbtide.simulator.story.build import build_world
+from ebbtide.simulator.world.workload import DAY, Curve, Demand
+
 WORKLOADS = 20
-AIM_SECONDS = 60.0
-AIM_MEGABYTES = 300.0
+POINTS = 8640
+PROFILES = ("balanced", "classic")
+AIM_SECONDS = {100: 20.0, 1000: 300.0}
+ZONES = ("a", "b", "c")
+DAEMON_SET = {
+    "kind": "DaemonSet", "name": "node-exporter", "namespace": "monitoring", "cpu": "50m", "memory": "64Mi",
+    "tolerations": [{"operator": "Exists"}],
+}  # fmt: skip
+DATABASE = {
+    "kind": "StatefulSet", "name": "database", "cpu": "500m", "memory": "1Gi", "replicas": 12, "volume": True,
+    "pdb": {"max_unavailable": 1},
+}  # fmt: skip
 
 
-def month_world(seed: int = 1) -> tuple[World, Settings]:
-    """2,000 pods on average, a fifth more at noon and a fifth fewer at night, on about 100 nodes."""
-    pools = (pool("general", ("cpx42",)),)
-    settings = Settings(
-        cluster="month", pools=pools, min_workers=10, max_workers=130, max_batch_up=5, max_batch_down=5
-    )
-    world = World(Rules(), pools, seed, 0.0)
-    add_system(world)
-    for number in range(NODES):
-        world.add_node("general", "cpx42", ZONES[number % len(ZONES)], age_seconds=DAY_SECONDS + number)
+def month(days: float, nodes: int) -> Recording:
+    """Twenty pods for each node on average, a fifth more at noon and a fifth fewer at night."""
+    scale, demand, workloads = nodes / 100, {}, []
     for number in range(WORKLOADS):
+        name = f"web-{number:02d}"
         # Each workload moves at minutes of its own, as autoscaled workloads do.
-        demand = Demand(Curve.DAY, 80, 120, step_seconds=1800 + 60 * number, peak_second=0.5 * DAY_SECONDS)
-        world.add_workload(*guarded(deployment(f"web-{number:02d}", 350, 512, demand, 0.38), 10))
-    world.add_workload(*database("database", 12))
-    world.advance_to(300)
-    return world, settings
+        curve = Demand(
+            Curve.DAY,
+            round(80 * scale),
+            round(120 * scale),
+            step_seconds=1800 + 60 * number,
+            peak_second=DAY / 2,
+        )
+        workloads.append(
+            {"name": name, "cpu": "350m", "memory": "512Mi", "cpu_use": 0.38, "pdb": {"max_unavailable": 10}}
+        )
+        demand[f"default/{name}"] = _sampled(curve, days * DAY)
+    pool = {"name": "general", "types": ["cpx42"], "zones": list(ZONES)}
+    first = {"pool": "general", "age_sec": DAY}
+    story: dict[str, Any] = {
+        "name": "month",
+        "until": days * DAY,
+        "settings": {"pools": [pool], "min_workers": nodes // 10, "max_workers": nodes * 13 // 10},
+        "nodes": [
+            {"name": f"start-{zone}", "zone": zone, "count": len(range(place, nodes, len(ZONES))), **first}
+            for place, zone in enumerate(ZONES)
+        ],
+        "workloads": [*workloads, DATABASE, DAEMON_SET],
+    }
+    return Recording(VERSION, story, demand)
 
 
-def bare(days: float) -> float:
-    """CPU seconds of the world alone, looked at every minute by nobody."""
-    world, _ = month_world()
-    began, start = time.process_time(), world.now
-    for minute in range(int(days * DAY_SECONDS / TICK_SECONDS)):
-        world.advance_to(start + minute * TICK_SECONDS)
-    return time.process_time() - began
+def _sampled(curve: Demand, until: float) -> Series:
+    at, wanted = [0.0], [curve.wanted_at(0)]
+    following = curve.next_change(0)
+    while following is not None and following < until:
+        if curve.wanted_at(following) != wanted[-1]:
+            at.append(following)
+            wanted.append(curve.wanted_at(following))
+        following = curve.next_change(following)
+    return Series(at, wanted)
 
 
-def with_engine(days: float) -> tuple[float, float, str]:
-    """Wall seconds and CPU seconds with the engine, and a sentence about what it did."""
-    world, settings = month_world()
-    stage = stage_of(world, settings)
-    stage.keeps_inputs = False
-    world.witnesses.clear()
-    runner = Runner(stage, "bench")
-    ticks = int(days * DAY_SECONDS / TICK_SECONDS)
-    pods = nodes = 0
-    began, busy = time.perf_counter(), time.process_time()
-    for _ in range(ticks):
-        due = stage.clock.now() + TICK_SECONDS
-        runner.tick(TICK_SECONDS)
-        pods += len(world.inventory.pods)
-        nodes += len(world.inventory.nodes)
-        stage.clock.move_to(due)
-    seconds, busy = time.perf_counter() - began, time.process_time() - busy
-    did = f"{world.machines.book.launched} launched, {world.removed} removed, {world.evictions} evictions"
-    return seconds, busy, f"{did}; {nodes // ticks} nodes and {pods // ticks} pods on average"
+def work_of(path: Path, profile: str) -> Work:
+    recording = read_recording(path)
+    chosen = candidates(recording.story["settings"], [], [profile], [])[1]
+    return Work(recording, path.name, chosen, 1)
+
+
+def play(path: Path, profile: str, skip: bool) -> str:
+    """What one process says that plays one run."""
+    done: Played = played(work_of(path, profile), Steady if skip else Always)
+    busy = cpu_seconds()
+    run, ticks = done.run, done.ticks
+    digest = hashlib.sha256(msgspec.json.encode(run)).hexdigest()[:12]
+    megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return (
+        f"{busy:.1f} s of CPU, {ticks.made / busy:.0f} ticks/s, {ticks.saved:.0%} of "
+        f"{ticks.made} ticks not computed, {megabytes:.0f} MB; {run.launched} launched, "
+        f"{run.evictions} evictions, {run.cost} {run.currency}, {len(run.violations)} violations, "
+        f"result {digest}"
+    )
+
+
+def bare(path: Path) -> str:
+    """CPU seconds of the world alone."""
+    story = story_for(work_of(path, PROFILES[0]))
+    world = build_world(story)
+    world.advance_to(world.now + story.keys.until)
+    return f"{cpu_seconds():.2f}"
+
+
+def replay_series(path: Path) -> str:
+    """Every change of every series, as the controllers of the world ask for it."""
+    began, count = cpu_seconds(), 0
+    story = story_for(work_of(path, PROFILES[1]))
+    loaded = cpu_seconds()
+    for demand in story.demands.values():
+        at: float | None = 0.0
+        while at is not None:
+            count += demand.wanted_at(at) >= 0
+            at = demand.next_change(at)
+    return (
+        f"{count} points: loaded in {loaded - began:.1f} s of CPU, replayed in {cpu_seconds() - loaded:.1f} s"
+    )
+
+
+def many_series(count: int) -> Recording:
+    """Each changes with every point."""
+    until = POINTS * 300.0
+    at = [number * 300.0 for number in range(POINTS)]
+    names = [f"web-{number:03d}" for number in range(count)]
+    pool = {"name": "general", "types": ["cpx42"], "zones": list(ZONES)}
+    workloads = [{"name": name, "cpu": "350m", "memory": "512Mi"} for name in names]
+    story: dict[str, Any] = {
+        "name": "series", "until": until, "settings": {"pools": [pool]}, "workloads": workloads,
+    }  # fmt: skip
+    demand = {
+        f"default/{name}": Series(at, [5 + (number + point) % 7 for point in range(POINTS)])
+        for number, name in enumerate(names)
+    }
+    return Recording(VERSION, story, demand)
+
+
+def cpu_seconds() -> float:
+    """Of this process since it began."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def in_process(*arguments: str) -> str:
+    """Each run has a process of its own, so CPU and memory are that of this run alone."""
+    command = [sys.executable, "-m", "bench.bench_month", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--days", type=float, default=30.0)
-    parser.add_argument("--bare", action="store_true", help="only the world, without the engine")
+    parser.add_argument("--nodes", type=int, default=100)
+    parser.add_argument("--profile", choices=PROFILES, action="append", help="only this one")
+    parser.add_argument("--no-skip", action="store_true", help="compute every tick")
+    parser.add_argument("--series", type=int, help="load and replay so many series, and play nothing")
+    parser.add_argument("--play", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--bare", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.bare:
-        print(f"{bare(asked.days):.3f}")
+        print(bare(asked.bare))
         return 0
-    # The baseline runs in a process of its own, so the memory is that of the engine's run alone.
-    command = [sys.executable, "-m", "bench.bench_month", "--bare", "--days", str(asked.days)]
-    baseline = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    seconds, busy, did = with_engine(asked.days)
-    ticks = int(asked.days * DAY_SECONDS / TICK_SECONDS)
-    megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{asked.days:g} simulated days, {ticks} ticks: {did}")
-    print(
-        f"wall {seconds:.1f} s (aim {AIM_SECONDS:g}), of that CPU {busy:.1f} s; {ticks / seconds:.0f} ticks/s"
-    )
-    print(f"peak memory {megabytes:.0f} MB (aim {AIM_MEGABYTES:g})")
-    print(
-        f"ratio {busy / baseline:.1f}: CPU of engine and world, to that of the bare world ({baseline:.1f} s)"
-    )
+    if asked.play:
+        print(play(asked.play, asked.profile[0], not asked.no_skip))
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "month.ebb"
+        if asked.series:
+            write_recording(path, many_series(asked.series))
+            print(f"{asked.series} series, {replay_series(path)}")
+            return 0
+        size = write_recording(path, month(asked.days, asked.nodes))
+        baseline = float(in_process("--bare", str(path)))
+        aim = AIM_SECONDS.get(asked.nodes)
+        print(f"{asked.days:g} days, {asked.nodes} nodes, {20 * asked.nodes} pods; recording of {size} bytes")
+        if aim is not None:
+            print(f"aim: {aim:g} s of CPU for 30 days")
+        print(f"bare world: {baseline:.1f} s of CPU", flush=True)
+        skipping = ("--no-skip",) if asked.no_skip else ()
+        for profile in asked.profile or PROFILES:
+            says = in_process("--play", str(path), "--profile", profile, *skipping)
+            ratio = float(says.partition(" ")[0]) / baseline
+            print(f"{profile}: {says}; {ratio:.1f} times the bare world", flush=True)
     return 0
 
 

@@ -10,20 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from ebbtide.engine.ports import Tracked
+from bench.bench_month import month
+from ebbtide.engine.ports import Always, Tracked
 from ebbtide.engine.steady import Steady
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
+from ebbtide.simulator.backtest.candidates import candidates
+from ebbtide.simulator.backtest.runs import Work, played
 from ebbtide.simulator.run.runner import Runner, stage_of
 from ebbtide.simulator.story import play, read_story
 from ebbtide.simulator.story.parse import Story
+from ebbtide.simulator.story.play import Ticks
 from ebbtide.simulator.world.catalogue import add_system, deployment, pool
 from ebbtide.simulator.world.rules import Rules
 from ebbtide.simulator.world.workload import Demand
 from ebbtide.simulator.world.world import World
 from tests.builders import make_settings
-from tests.steady import Audited, compare_seed, compare_story
+from tests.steady import Audited, compare_recording, compare_seed, compare_story
 
 STORIES = sorted((Path(__file__).parents[1] / "stories").glob("*.yaml"))[::4]
 SEEDS = range(1, 7)
@@ -74,6 +78,23 @@ def day(tmp_path: Path) -> Story:
 
 def test_a_day_with_consolidation_comes_out_the_same(day: Story) -> None:
     compare_story(day)
+
+
+@pytest.mark.parametrize("profile", ["balanced", "classic"])
+def test_a_recording_comes_out_the_same_with_and_without_ticks_that_are_passed_over(profile: str) -> None:
+    compare_recording(month(0.05, 10), "month.ebb", profile)
+
+
+def test_a_run_tells_how_many_of_its_ticks_were_not_computed() -> None:
+    recording = month(0.05, 10)
+    chosen = candidates(recording.story["settings"], [], ["classic"], [])[1]
+    work = Work(recording, "month.ebb", chosen, 1)
+    skipping, computing = played(work), played(work, Always)
+    assert skipping.run == computing.run
+    assert skipping.ticks.made == computing.ticks.made >= 0.05 * 86_400 / 60
+    assert skipping.ticks.passed_over + skipping.ticks.computed <= skipping.ticks.made
+    assert skipping.ticks.saved > 0.2 > computing.ticks.saved == 0
+    assert Ticks().saved == 0
 
 
 def test_ticks_in_which_nothing_can_change_are_passed_over_and_still_told(day: Story) -> None:

@@ -13,7 +13,7 @@ from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod
 from ebbtide.model.record import Emptied, Record
 from ebbtide.model.settings import JudgedBy
-from ebbtide.model.snapshot import Reading
+from ebbtide.model.snapshot import Load, Reading
 from tests.builders import (
     NOW,
     kept_by,
@@ -47,8 +47,8 @@ def on(node_name: str, cpu_milli: int, **overrides: Any) -> Pod:
 
 def test_the_share_is_the_scarcer_resource_without_what_every_node_carries() -> None:
     daemon = on("a1", 2000, controller="DaemonSet")
-    assert used_share(make_node(), [on("a1", 1000), daemon]) == 0.25
-    assert used_share(make_node(), [make_pod("m", 100, 4096)]) == 0.5
+    assert used_share(make_node(), Load((on("a1", 1000), daemon))) == 0.25
+    assert used_share(make_node(), Load((make_pod("m", 100, 4096),))) == 0.5
 
 
 def test_a_node_is_tracked_as_underused_from_when_it_was_first_seen_so() -> None:

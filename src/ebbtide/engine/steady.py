@@ -94,6 +94,8 @@ class Steady:
         self.computed = 0
         self.repeated = 0
         """How many decisions were computed, and how many were used again."""
+        self.used_last = False
+        """Whether the last one was used again."""
 
     def still(self) -> Still | None:
         """For how long the next ticks would use both answers of the last one; None where they would not."""
@@ -126,9 +128,11 @@ class Steady:
             and known.holds(snapshot, record, settings, now)
         ):
             self.repeated += 1
+            self.used_last = True
             self._still = self._stands(known, known.decision, record, settings)
             return replace(known.decision, id=decision_id, at=now, reason=said_at(known.says, now))
         self.computed += 1
+        self.used_last = False
         asked = None if record.scaling_in_progress else _decided(snapshot, record, settings, now, decision_id)
         self._decided = asked
         found = asked.decision if asked is not None else None

@@ -6,12 +6,15 @@ computed once. `problems` says why a snapshot is not to be trusted with a remova
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any, TypeVar
 
 from ebbtide.model.node import Instance, Node
 from ebbtide.model.pod import Budget, Pod
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,27 @@ class NodeUse:
     cpu: float
     memory: float | None = None
     at: int = 0
+
+
+class Load:
+    """The pods of a node, without the finished ones. What is worked out of them is kept: where they did not
+    change, a later view may have the same load."""
+
+    __slots__ = ("_known", "pods")
+
+    def __init__(self, pods: tuple[Pod, ...]) -> None:
+        self.pods = pods
+        self._known: dict[Callable[[tuple[Pod, ...]], Any], Any] = {}
+
+    def of(self, work_out: Callable[[tuple[Pod, ...]], T]) -> T:
+        """What this pure function makes of the pods. It must be one that lives on, not made for this call."""
+        known: T | None = self._known.get(work_out)
+        if known is None:
+            known = self._known[work_out] = work_out(self.pods)
+        return known
+
+
+EMPTY = Load(())
 
 
 @dataclass(frozen=True)
@@ -60,6 +84,16 @@ class ClusterView:
             if pod.node_name and not pod.finished:
                 found.setdefault(pod.node_name, []).append(pod)
         return {name: tuple(pods) for name, pods in found.items()}
+
+    @cached_property
+    def loads(self) -> Mapping[str, Load]:
+        """The same, with what is worked out of the pods of each node."""
+        return {name: Load(pods) for name, pods in self.pods_on.items()}
+
+    @cached_property
+    def unplaced_pods(self) -> tuple[Pod, ...]:
+        """Pods on no node, also those that do not wait for one."""
+        return tuple(pod for pod in self.pods if not pod.node_name)
 
     @cached_property
     def residents_by_pool(self) -> Mapping[str, tuple[Pod, ...]]:

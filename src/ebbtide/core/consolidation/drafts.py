@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ebbtide.core.consolidation.scene import Offered, Parcel, Scene, Size
+from ebbtide.core.consolidation.scene import Kind, Offered, Parcel, Scene, Size
 from ebbtide.core.nodes.headroom import NO_ROOM, Free, Wanted, room_for, why_less
 from ebbtide.core.nodes.neighbours import Neighbours
 from ebbtide.core.nodes.room import Room, refused_by_node
@@ -72,6 +72,17 @@ class Space:
 
     def lacks(self, cpu: int, memory: int, slots: int = 1) -> bool:
         return (cpu > self.cpu and cpu > 0) or (memory > self.memory and memory > 0) or slots > self.slots
+
+    def holds(self, kind: Kind) -> int:
+        """How many pods of this kind find room, one after the other."""
+        if not kind.admitted >> self.shape & 1:
+            return 0
+        count = self.slots
+        if kind.cpu_milli:
+            count = min(count, self.cpu // kind.cpu_milli)
+        if kind.memory_mib:
+            count = min(count, self.memory // kind.memory_mib)
+        return max(count, 0)
 
 
 def _free(place: tuple[Space, Size]) -> Free:
@@ -192,16 +203,6 @@ class Layout:
         self.removed.clear()
         self.cost = self.scene.cost
         self.looks = 0
-
-
-def largest_first(scene: Scene, numbers: Sequence[int]) -> list[int]:
-    """What has rules of its own comes before the rest, and large before small."""
-
-    def order(number: int) -> tuple[bool, float, str]:
-        parcel = scene.parcels[number]
-        return not parcel.alone, -scene.worths[parcel.kind], parcel.pod.uid
-
-    return sorted(numbers, key=order)
 
 
 def fill(scene: Scene, spaces: Sequence[Space], left: list[int]) -> list[tuple[Space, Content]]:

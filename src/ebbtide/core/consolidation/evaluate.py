@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from ebbtide.core.consolidation.choose import Choice, first_reason
 from ebbtide.core.consolidation.emptied_nodes import choose_leaving, note_leaving, stable
-from ebbtide.core.consolidation.game_servers import is_starting
+from ebbtide.core.consolidation.game_servers import any_may_start, is_starting
 from ebbtide.core.consolidation.look import Look, look
 from ebbtide.core.consolidation.pace import settled, wait_seconds, within_budgets
 from ebbtide.core.nodes import gates
@@ -30,6 +30,7 @@ from ebbtide.core.packing.types import Budget, CountingClock
 from ebbtide.core.words import a_price, a_while, count_of, names_of, notices_open, two_prices
 from ebbtide.model.check import Check, Refusal, Values
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport, ConsolidationSettings
+from ebbtide.model.pod import Pod
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -132,7 +133,10 @@ def _stable(record: Record) -> Check:
 def _nothing_deployed(snapshot: Snapshot, settings: Settings, now: int) -> Check:
     waiting = [pod for pod in snapshot.cluster.waiting_pods if not pod.tied_to_node]
     within = settings.consolidation.move_timeout_seconds
-    starting = [pod for pod in snapshot.cluster.pods if not pod.finished and is_starting(pod, now, within)]
+    starting: list[Pod] = []
+    if any(load.of(any_may_start) for load in snapshot.cluster.loads.values()):
+        pods = snapshot.cluster.pods
+        starting = [pod for pod in pods if not pod.finished and is_starting(pod, now, within)]
     pending = f"{count_of(len(waiting), 'pod')} {'is' if len(waiting) == 1 else 'are'} pending"
     coming = f"{count_of(len(starting), 'pod')} {'is' if len(starting) == 1 else 'are'} starting"
     busy = waiting + starting

@@ -79,6 +79,11 @@ def is_starting(pod: Pod, now: int, within_seconds: int) -> bool:
     return pod.phase is PodPhase.RUNNING and not pod.ready and now - pod.created_at < within_seconds
 
 
+def any_may_start(pods: tuple[Pod, ...]) -> bool:
+    """Whether any of these pods on a node is starting, or is until some time passes."""
+    return any(is_starting(pod, pod.created_at, 1) for pod in pods)
+
+
 def tier_of(pod: Pod) -> str:
     """By its label, else by the memory it asks for. A request up to 10 % below a tier's size belongs to that
     tier (`2G` is 1907 MiB, and meant as 2 GB); any other size is custom."""

@@ -8,15 +8,27 @@ its node; everything else is unaffected.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from ebbtide.core.consolidation import game_servers
-from ebbtide.core.consolidation.scene import Kind, Offered, Parcel, Scene, Site, Size, sum_of
+from ebbtide.core.consolidation.scene import (
+    NOTHING_HELD,
+    Held,
+    Kind,
+    Offered,
+    Parcel,
+    Scene,
+    Site,
+    Size,
+    alike_by,
+    held_of,
+    sum_of,
+)
 from ebbtide.core.nodes.capacity import doomed
 from ebbtide.core.nodes.drain import Disruptions, Treatment, judge
-from ebbtide.core.nodes.neighbours import Neighbours
+from ebbtide.core.nodes.neighbours import Neighbours, Profile
 from ebbtide.core.nodes.offers import offer_name
 from ebbtide.core.nodes.room import Room, refused_by_node, residents_of, room_of_new
 from ebbtide.core.nodes.targets import marked, without_a_pool
@@ -30,9 +42,7 @@ from ebbtide.model.record import Record
 from ebbtide.model.resources import Resources
 from ebbtide.model.scheduling import Scheduling
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import ClusterView, Snapshot
-
-SYSTEM = "kube-system"
+from ebbtide.model.snapshot import EMPTY, ClusterView, Snapshot
 
 
 @dataclass(frozen=True)
@@ -133,19 +143,31 @@ class _Judging:
     def sort_pods(self, each: Judged, most: Size) -> None:
         first: Why | None = None
         more = 0
-        for pod in self._snapshot.cluster.pods_on.get(each.node.name, ()):
-            if pod.tied_to_node:
-                each.tied.append(pod)
-                continue
+        held = each.held = self._snapshot.cluster.loads.get(each.node.name, EMPTY).of(held_of)
+        if self._all_move(held, most):
+            each.movable = held.loose
+            return
+        movable: list[Pod] = []
+        staying: list[Pod] = []
+        for pod in held.loose:
             why = self._why_stays(pod, most)
             if why is None:
-                each.movable.append(pod)
+                movable.append(pod)
                 continue
-            each.staying.append(pod)
+            staying.append(pod)
             first, more = first or why, more + 1
+        each.movable, each.staying = movable, staying
         if first and not each.kept:
             others = f" (and {more - 1} more)" if more > 1 else ""
             each.kept = replace(first, says=first.says + others)
+
+    def _all_move(self, held: Held, most: Size) -> bool:
+        """Whether each pod may be moved; where one may not, all are asked for the reason."""
+        if self._players or held.special or held.largest[0] > most[0] or held.largest[1] > most[1]:
+            return False
+        if held.alikes <= self._free:
+            return True
+        return all(not self._why_stays(pod, most) for pod in held.different)
 
     def _why_stays(self, pod: Pod, most: Size) -> Why | None:
         asked = pod.requests
@@ -154,7 +176,7 @@ class _Judging:
         if not asked.cpu_milli and not asked.memory_mib:
             says = f"{pod.full_name} requests no CPU and no memory, so it may not fit elsewhere"
             return Why(NodeCause.POD_BLOCKS, says, pod.full_name)
-        alike = _alike(pod)
+        alike = alike_by(pod)
         if alike not in self._free or self._players:
             judgement = judge(pod, self._disruptions, self._settings, self._players)
             if judgement.treatment is not Treatment.EVICT:
@@ -189,24 +211,6 @@ class _Judging:
         return found if why is None else replace(found, why=why.says, cause=why.cause)
 
 
-def _alike(pod: Pod) -> tuple[object, ...]:
-    """All that the drain rules look at: what holds for one of many equal pods holds for all of them."""
-    return (
-        pod.namespace,
-        pod.name if pod.namespace == SYSTEM else "",
-        pod.labels,
-        pod.controller,
-        pod.phase,
-        pod.terminating,
-        pod.priority_class,
-        pod.local_storage,
-        pod.safe_to_evict,
-        pod.do_not_disrupt,
-        pod.annotations,
-        id(pod.scheduling),
-    )
-
-
 @dataclass
 class Judged:
     """A worker, while it is looked at."""
@@ -223,9 +227,9 @@ class Judged:
     """How far down the list of preferred zones its own is: of equals, the last one goes first."""
     weight: int = 0
     """Of its pool."""
-    movable: list[Pod] = field(default_factory=list)
-    staying: list[Pod] = field(default_factory=list)
-    tied: list[Pod] = field(default_factory=list)
+    held: Held = NOTHING_HELD
+    movable: Sequence[Pod] = ()
+    staying: Sequence[Pod] = ()
 
 
 def build(
@@ -237,24 +241,36 @@ def build(
     known = {room.name for room in rooms}
     others = [_labels_of(node) for node in view.nodes if node.name not in known]
     neighbours = Neighbours((room, view.pods_on.get(room.name, ())) for room in (*rooms, *others))
-    shapes = _Shapes([pod.scheduling for each in usable for pod in each.movable])
+    shapes = _Shapes(_asked_by(usable))
     shape_of = [shapes.number(room) for room in rooms]
     offers = [_shaped(offer, shapes) for offer in offers]
     kinds = _Kinds(shapes)
     parcels: list[Parcel] = []
     sites: list[Site] = []
+    # By identity: pods of one template share their values.
+    known_parts: dict[tuple[int, int, int, str], tuple[int, Profile, bool]] = {}
     for number, each in enumerate(usable):
         first = len(parcels)
         for pod in each.movable:
-            profile = neighbours.profile(pod)
-            alone = bool(pod.requests.extended) or not profile.free
-            parcels.append(Parcel(pod, number, kinds.number(pod), profile, alone))
+            told_by = (id(pod.requests), id(pod.scheduling), id(pod.labels), pod.namespace)
+            parts = known_parts.get(told_by)
+            if parts is None:
+                profile = neighbours.profile(pod)
+                alone = bool(pod.requests.extended) or not profile.free
+                parts = known_parts[told_by] = kinds.number(pod), profile, alone
+            parcels.append(Parcel(pod, number, *parts))
         held = tuple(range(first, len(parcels)))
         sites.append(_site(each, shape_of[number], held, fill))
         if rooms[number].extended:
-            _take_extended(rooms[number], (*each.movable, *each.staying, *each.tied))
+            _take_extended(rooms[number], (*each.held.loose, *each.held.tied))
     staying = [pod for each in usable for pod in each.staying]
     return Scene(tuple(sites), tuple(parcels), kinds.all(), tuple(offers), staying, rooms), neighbours
+
+
+def _asked_by(usable: Iterable[Judged]) -> Iterator[Scheduling]:
+    """What pods ask for that may be moved."""
+    for each in usable:
+        yield from (pod.scheduling for pod in each.movable) if each.staying else each.held.asks
 
 
 def _take_extended(room: Room, pods: Iterable[Pod]) -> None:
@@ -288,8 +304,8 @@ def share_of(offer: Resources, max_pods: int, fill: Decimal) -> Size:
 def _site(each: Judged, shape: int, held: tuple[int, ...], fill: Decimal) -> Site:
     node = each.node
     share = share_of(node.allocatable, node.max_pods, fill)
-    load = sum_of((*each.movable, *each.staying))
-    free = _less(share, sum_of(each.tied))
+    load = each.held.loose_size
+    free = _less(share, each.held.tied_size)
     price = each.price.per_hour if each.price else Decimal(0)
     return Site(
         node=node,

@@ -23,6 +23,7 @@ from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Check, Values
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport, ConsolidationSettings
 from ebbtide.model.operation import Consolidate, Move, MoveState
+from ebbtide.model.pod import Pod
 from ebbtide.model.record import Demand, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -121,8 +122,15 @@ def settled(record: Record, settings: Settings) -> Check:
 
 
 def _asked_for(snapshot: Snapshot) -> tuple[int, int]:
-    pods = (pod for pod in snapshot.cluster.pods if not (pod.finished or pod.terminating or pod.tied_to_node))
-    asked = [pod.requests for pod in pods]
+    cpu, memory = _requested(snapshot.cluster.unplaced_pods)
+    for load in snapshot.cluster.loads.values():
+        more_cpu, more_memory = load.of(_requested)
+        cpu, memory = cpu + more_cpu, memory + more_memory
+    return cpu, memory
+
+
+def _requested(pods: tuple[Pod, ...]) -> tuple[int, int]:
+    asked = [pod.requests for pod in pods if not (pod.finished or pod.terminating or pod.tied_to_node)]
     return sum(one.cpu_milli for one in asked), sum(one.memory_mib for one in asked)
 
 

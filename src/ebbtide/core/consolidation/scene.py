@@ -12,18 +12,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from functools import cached_property
+from itertools import groupby
 from typing import NamedTuple
 
+from ebbtide.core.consolidation import game_servers
 from ebbtide.core.nodes.neighbours import Profile
 from ebbtide.core.nodes.room import Room
 from ebbtide.core.packing.problem import Vector, fluid_bound, fluid_prices
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod
 from ebbtide.model.pool import NodeType, Pool
+from ebbtide.model.scheduling import Scheduling
 
 Size = tuple[int, int, int]
 """CPU in milli, memory in MiB, pod slots."""
 _STEP = Decimal("0.000001")
+SYSTEM = "kube-system"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,72 @@ def sum_of(pods: Iterable[Pod]) -> Size:
     return cpu, memory, count
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The pods of a node, as far as they are the same in every look."""
+
+    tied: tuple[Pod, ...]
+    loose: tuple[Pod, ...]
+    tied_size: Size
+    loose_size: Size
+    largest: tuple[int, int]
+    """The most CPU and the most memory that a loose pod asks for."""
+    special: bool
+    """Whether each loose pod must be asked about: it asks for nothing, or says something of a game server."""
+    alikes: frozenset[tuple[object, ...]]
+    """By what loose pods are alike, each once."""
+    different: tuple[Pod, ...]
+    """One for each of these."""
+    asks: tuple[Scheduling, ...]
+    """What loose pods ask for, each once."""
+
+
+def held_of(pods: tuple[Pod, ...]) -> Held:
+    tied = tuple(pod for pod in pods if pod.tied_to_node)
+    loose = tuple(pod for pod in pods if not pod.tied_to_node)
+    asked = [pod.requests for pod in loose]
+    different = {alike_by(pod): pod for pod in loose}
+    return Held(
+        tied,
+        loose,
+        sum_of(tied),
+        sum_of(loose),
+        (max((r.cpu_milli for r in asked), default=0), max((r.memory_mib for r in asked), default=0)),
+        any(_asks_for_nothing(pod) or game_servers.labels_of(pod) for pod in loose),
+        frozenset(different),
+        tuple(different.values()),
+        tuple({id(pod.scheduling): pod.scheduling for pod in loose}.values()),
+    )
+
+
+NOTHING_HELD = Held((), (), (0, 0, 0), (0, 0, 0), (0, 0), False, frozenset(), (), ())
+
+
+def _asks_for_nothing(pod: Pod) -> bool:
+    """Or for less of something."""
+    asked = pod.requests
+    least = min(asked.cpu_milli, asked.memory_mib, *(amount for _, amount in asked.extended))
+    return least < 0 or not (asked.cpu_milli or asked.memory_mib)
+
+
+def alike_by(pod: Pod) -> tuple[object, ...]:
+    """All that the drain rules look at: what holds for one of many equal pods holds for all of them."""
+    return (
+        pod.namespace,
+        pod.name if pod.namespace == SYSTEM else "",
+        pod.labels,
+        pod.controller,
+        pod.phase,
+        pod.terminating,
+        pod.priority_class,
+        pod.local_storage,
+        pod.safe_to_evict,
+        pod.do_not_disrupt,
+        pod.annotations,
+        id(pod.scheduling),
+    )
+
+
 @dataclass(frozen=True)
 class Scene:
     sites: tuple[Site, ...]
@@ -149,3 +219,30 @@ class Scene:
     def worths(self) -> tuple[float, ...]:
         """Of each kind."""
         return tuple(self.worth((kind.cpu_milli, kind.memory_mib, 1)) for kind in self.kinds)
+
+    @cached_property
+    def largest_first(self) -> tuple[tuple[int, ...], ...]:
+        """The parcels of each site: what has rules of its own before the rest, and large before small."""
+
+        def order(number: int) -> tuple[bool, float, str]:
+            parcel = self.parcels[number]
+            return not parcel.alone, -self.worths[parcel.kind], parcel.pod.uid
+
+        return tuple(tuple(sorted(site.parcels, key=order)) for site in self.sites)
+
+    @cached_property
+    def begins_with(self) -> tuple[tuple[int, int], ...]:
+        """Of each site the kind of the parcels that come first, and how many they are; those with rules of
+        their own are of no kind, -1."""
+        return tuple(map(self._beginning, self.largest_first))
+
+    def _beginning(self, numbers: Sequence[int]) -> tuple[int, int]:
+        kinds = (-1 if self.parcels[each].alone else self.parcels[each].kind for each in numbers)
+        first, same = next(groupby(kinds), (-1, ()))
+        return first, sum(1 for _ in same)
+
+    @cached_property
+    def held_worths(self) -> tuple[float, ...]:
+        """What the parcels of each site are worth."""
+        worths = [self.worths[parcel.kind] for parcel in self.parcels]
+        return tuple(sum(worths[each] for each in site.parcels) for site in self.sites)

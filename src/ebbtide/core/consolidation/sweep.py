@@ -23,7 +23,6 @@ from ebbtide.core.consolidation.drafts import (
     Layout,
     Space,
     fill,
-    largest_first,
 )
 from ebbtide.core.consolidation.eliminate import (
     eliminate,
@@ -216,7 +215,7 @@ class _Replacement:
         self._balance()
         cost = layout.cost + self._fresh_cost()
         placed = {number: space.name for number, space in layout.moves} | moves
-        order = [n for site in self._removed for n in largest_first(scene, scene.sites[site].parcels)]
+        order = [n for site in self._removed for n in scene.largest_first[site]]
         return Draft(tuple(self._removed), tuple((n, placed[n]) for n in order), tuple(self._fresh), cost)
 
     def undo(self) -> None:
@@ -238,7 +237,7 @@ class _Replacement:
         layout, scene = self._layout, self._scene
         offers = sorted(self._offers, key=lambda offer: (offer.price, offer.name))
         for site in self._removed:
-            for number in largest_first(scene, scene.sites[site].parcels):
+            for number in scene.largest_first[site]:
                 parcel = scene.parcels[number]
                 if not parcel.alone:
                     break

@@ -25,6 +25,7 @@ from ebbtide.model.effect import Evict
 from ebbtide.model.node import Node
 from ebbtide.model.operation import NO_OBSTACLE, Obstacle, RemovalCause
 from ebbtide.model.pod import Budget, Pod
+from ebbtide.model.scheduling import Labels
 from ebbtide.model.settings import Settings
 
 CRITICAL_CLASSES = ("system-node-critical", "system-cluster-critical")
@@ -167,11 +168,11 @@ class Disruptions:
         self._budgets = budgets
         self._spends = spends
         self._left = {(b.namespace, b.name): b.disruptions_allowed for b in budgets}
+        self._known: dict[tuple[str, Labels], list[Budget]] = {}
 
     def judge(self, pod: Pod) -> Judgement:
         """Take one disruption for the pod where its budget allows one."""
-        labels = dict(pod.labels)
-        covering = [b for b in self._budgets if b.namespace == pod.namespace and matches(b.selector, labels)]
+        covering = self._covering(pod)
         if len(covering) > 1:
             names = " and ".join(sorted(b.name for b in covering))
             says = f"is covered by several budgets ({names})"
@@ -183,6 +184,16 @@ class Disruptions:
                 return Judgement(pod, Treatment.WAIT, DrainReason.BUDGET_USED_UP, says, budget.name)
             self._left[key] -= self._spends
         return Judgement(pod, Treatment.EVICT, DrainReason.MOVABLE, f"{pod.full_name} has not left yet")
+
+    def _covering(self, pod: Pod) -> list[Budget]:
+        """Looked for once for all pods with the same labels."""
+        told_by = (pod.namespace, pod.labels)
+        found = self._known.get(told_by)
+        if found is None:
+            labels, there = dict(pod.labels), pod.namespace
+            found = [b for b in self._budgets if b.namespace == there and matches(b.selector, labels)]
+            self._known[told_by] = found
+        return found
 
 
 IN_THE_WAY = {

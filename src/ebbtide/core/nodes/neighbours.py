@@ -103,8 +103,16 @@ class Neighbours:
         """By identity: pods of one template share their values, and comparing those takes long. Each entry
         keeps its pod, so no identity is used twice."""
         known: set[tuple[int, str]] = set()
+        without: set[int] = set()
+        """What brings no rules, by identity: most pods."""
         for pod in chain(tuple(coming), *(pods for _, pods in there)):
-            told_by = (id(pod.scheduling), pod.namespace)
+            asks = pod.scheduling
+            if id(asks) in without:
+                continue
+            if not asks.carries_rules:
+                without.add(id(asks))
+                continue
+            told_by = (id(asks), pod.namespace)
             if told_by not in known:
                 known.add(told_by)
                 self._know(pod)

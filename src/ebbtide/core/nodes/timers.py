@@ -138,6 +138,8 @@ def clamp_stamps(record: Record, settings: Settings, now: int) -> tuple[Record, 
 
 def _clamp_work(record: Record, settings: Settings, now: int) -> tuple[Record, tuple[str, ...]]:
     """What a runner whose clock was ahead began, or noted, would never time out."""
+    if not (record.scaling_in_progress or record.spots or record.refused):
+        return record, ()
     retried = now + max(settings.drain_retry_seconds, settings.request_timeout_seconds)
     # That runner may be sending for as long as its lease lasted, whatever its clock said.
     limits = dict.fromkeys(OF_WORK, now) | {"retry_at": retried, "fence_until": now + LONGEST_LEASE_SECONDS}

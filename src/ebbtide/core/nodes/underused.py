@@ -7,7 +7,7 @@ its pods must fit on nodes that stay, next to the pods of all that go with it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 from ebbtide.core.consolidation.pace import settled
@@ -35,15 +35,18 @@ from ebbtide.model.operation import Removal
 from ebbtide.model.pod import Pod
 from ebbtide.model.record import Emptied, Record
 from ebbtide.model.settings import JudgedBy, Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import EMPTY, Load, Snapshot
 
 
-def used_share(node: Node, pods: Iterable[Pod]) -> float:
+def used_share(node: Node, load: Load) -> float:
     """The scarcer of CPU and memory that is requested by pods that do not come and go with the node."""
+    cpu, memory = load.of(_requested)
+    return max(cpu / max(node.allocatable.cpu_milli, 1), memory / max(node.allocatable.memory_mib, 1))
+
+
+def _requested(pods: tuple[Pod, ...]) -> tuple[int, int]:
     counted = [pod.requests for pod in pods if not pod.tied_to_node]
-    cpu = sum(asked.cpu_milli for asked in counted) / max(node.allocatable.cpu_milli, 1)
-    memory = sum(asked.memory_mib for asked in counted) / max(node.allocatable.memory_mib, 1)
-    return max(cpu, memory)
+    return sum(asked.cpu_milli for asked in counted), sum(asked.memory_mib for asked in counted)
 
 
 def track_underused(
@@ -53,11 +56,11 @@ def track_underused(
     if settings.scale_down_by != JudgedBy.NODE:
         return ()
     since = {node.node_uid: node.since for node in before}
-    pods_on = snapshot.cluster.pods_on
+    loads = snapshot.cluster.loads
     found = (
         node.uid
         for node in snapshot.cluster.workers
-        if node.uid and used_share(node, pods_on.get(node.name, ())) < settings.underused_below
+        if node.uid and used_share(node, loads.get(node.name, EMPTY)) < settings.underused_below
     )
     return tuple(Emptied(uid, since.get(uid, now)) for uid in sorted(found))
 
@@ -92,8 +95,8 @@ class _Choice:
             pool.name: pool_room(snapshot, record, pool, RemovalReason.IDLE) for pool in settings.pools
         }
         self._disruptions = Disruptions(snapshot.cluster.budgets, spends=False)
-        pods_on = snapshot.cluster.pods_on
-        self._share = {n.name: used_share(n, pods_on.get(n.name, ())) for n in snapshot.cluster.nodes}
+        loads = snapshot.cluster.loads
+        self._share = {n.name: used_share(n, loads.get(n.name, EMPTY)) for n in snapshot.cluster.nodes}
         self._way = gives_way(snapshot, record, settings)
         self.chosen: list[Node] = []
         self.refusals: dict[str, Why] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import ceil
@@ -14,13 +14,15 @@ from pathlib import Path
 import msgspec
 
 from ebbtide import __version__, typed
+from ebbtide.engine.ports import Thinking
+from ebbtide.engine.steady import Steady
 from ebbtide.errors import ConfigError
 from ebbtide.simulator.backtest.candidates import Candidate
 from ebbtide.simulator.recording.file import Recording
 from ebbtide.simulator.run.runner import policies_of
-from ebbtide.simulator.story.output import totals_of
+from ebbtide.simulator.story.output import StoryResult, totals_of
 from ebbtide.simulator.story.parse import Story, story_of
-from ebbtide.simulator.story.play import Player
+from ebbtide.simulator.story.play import Player, Ticks
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -83,10 +85,28 @@ def _rare_collections() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A run, and what it took."""
+
+    run: Run
+    ticks: Ticks
+
+
 def play_work(work: Work) -> Run:
+    return played(work).run
+
+
+def played(work: Work, think: Callable[[], Thinking] = Steady) -> Played:
+    """With `Always`, every tick is computed, also where it provably comes out the same."""
     player = Player(story_for(work))
+    player.stage.think = think
     with _rare_collections():
         result = player.run()
+    return Played(_run_of(work, player, result), player.ticks)
+
+
+def _run_of(work: Work, player: Player, result: StoryResult) -> Run:
     world = player.stage.world
     waits = sorted(world.pods.waits)
     days = policies_of(player.stage).list_days()

@@ -160,23 +160,28 @@ class SpareCheck:
         self._world = world
         self._settings = settings
         self._say = say
-        self._unwell: tuple[int, list[str]] = (-1, [])
-        """UIDs of those that are unwell, at a version of the nodes."""
+        self._stale = world.inventory.follow()
+        self._unwell: dict[str, str] = {}
+        """UIDs of those that are unwell, by node name."""
         self._unwell_at: dict[str, float] = {}
         """When a worker was last seen to be unwell, by node UID."""
         self.clocks_jump = False
 
     def follow(self, settings: Settings) -> None:
+        if settings.repair_conditions != self._settings.repair_conditions:
+            self._stale.update(self._world.inventory.nodes)
         self._settings = settings
-        self._unwell = (-1, [])
 
     def look(self) -> None:
-        inventory = self._world.inventory
-        if self._unwell[0] != inventory.nodes_version:
-            nodes = inventory.nodes.values()
-            unwell = [node.uid for node in nodes if node.worker and self._is_unwell(node)]
-            self._unwell = (inventory.nodes_version, unwell)
-        for uid in self._unwell[1]:
+        """Only nodes where anything changed are asked again."""
+        for name in self._stale:
+            node = self._world.inventory.nodes.get(name)
+            if node is not None and node.worker and self._is_unwell(node):
+                self._unwell[name] = node.uid
+            else:
+                self._unwell.pop(name, None)
+        self._stale.clear()
+        for uid in self._unwell.values():
             self._unwell_at[uid] = self._world.now
 
     def saw(self, act: Act, record: Record | None) -> None:

@@ -43,6 +43,22 @@ def play(story: Story, think: Callable[[], Thinking] = Steady) -> StoryResult:
 
 
 @dataclass(slots=True)
+class Ticks:
+    """How many ticks there were, and how many of them computed nothing."""
+
+    made: int = 0
+    passed_over: int = 0
+    """Nobody looked: nothing could change."""
+    computed: int = 0
+    """Decisions that were computed; the others used the last one again."""
+
+    @property
+    def saved(self) -> float:
+        """The share of ticks without a decision that was computed."""
+        return 1 - self.computed / self.made if self.made else 0.0
+
+
+@dataclass(slots=True)
 class _Due:
     """When the next tick and the next look at the policies are due."""
 
@@ -79,6 +95,7 @@ class Player:
         self._judge = Judge(story, self.stage, names)
         self._said: list[Said] = []
         self._heard = self._owners = self.crashes = self.failed_ticks = 0
+        self.ticks = Ticks()
         self._process: Process | None = None
         self._nudge: Nudge | None = None
         self._stays = self._keys.runner == "daemon"
@@ -154,6 +171,8 @@ class Player:
         if self._stays:
             due.tick = min(due.grid, self.clock.now() + RESTART_SECONDS)  # where it dies over this one
         report = process.tick(self._keys.tick_sec)
+        self.ticks.made += 1
+        self.ticks.computed += report.decision is not None and process.computed()
         if self._stays and report.held:
             self._nudge = nudge
         due.tick = due.grid
@@ -184,6 +203,8 @@ class Player:
             due.grid += self._keys.tick_sec
             ticks += 1
         if ticks:
+            self.ticks.made += ticks
+            self.ticks.passed_over += ticks
             due.tick = due.grid
             self.stage.ids += ticks * ids
             process.stand()

@@ -142,6 +142,11 @@ class Process:
         step = self._ports.clock.now() // STEP_SECONDS
         return replace(still, until=min(still.until, (step + 1) * STEP_SECONDS))
 
+    def computed(self) -> bool:
+        """Whether the decision of the last tick was computed, and not that of a tick before used again."""
+        thinking = self._ports.thinking
+        return not isinstance(thinking, Steady) or not thinking.used_last
+
     def stand(self) -> None:
         """Leave behind what a tick of now would that sees what the last one saw."""
         store = self._ports.store

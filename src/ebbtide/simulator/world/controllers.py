@@ -27,6 +27,8 @@ class Controllers:
         self.began_at = timeline.now
         self.budget_specs: list[BudgetSpec] = []
         self._budgets: tuple[Budget, ...] = ()
+        self._counts: list[tuple[BudgetSpec, int, int]] = []
+        """Each budget with the ready and the wanted pods of its workload, when they were last asked for."""
         timeline.on("reconcile", self._reconcile)
         timeline.on("demand", self._demand)
 
@@ -63,7 +65,13 @@ class Controllers:
 
     def budgets(self) -> tuple[Budget, ...]:
         """The budgets as they stand; the same tuple while none changed."""
-        known = self._budgets
+        known, workloads = self._budgets, self._pods.book.workloads
+        guarded = [workloads[spec.workload] for spec in self.budget_specs]
+        guards = zip(self.budget_specs, guarded, strict=True)
+        counts = [(spec, workload.ready, workload.wanted) for spec, workload in guards]
+        if counts == self._counts:
+            return known
+        self._counts = counts
         allowed = [self._allowed(spec) for spec in self.budget_specs]
         if allowed != [budget.disruptions_allowed for budget in known]:
             self._budgets = tuple(

@@ -17,7 +17,7 @@ from ebbtide.core.nodes.room import Room, room_of
 from ebbtide.model.node import Node
 from ebbtide.model.pod import Budget, Pod
 from ebbtide.model.scheduling import Misfit, TaintEffect
-from ebbtide.model.snapshot import ClusterView
+from ebbtide.model.snapshot import ClusterView, Load
 from ebbtide.simulator.world.clock import Timeline
 
 
@@ -35,7 +35,7 @@ class Inventory:
         self._on: dict[str, dict[str, Pod]] = {}
         self._followers: list[set[str]] = []
         self._stale = self.follow()
-        self._pods_on: dict[str, tuple[Pod, ...]] = {}
+        self._loads: dict[str, Load] = {}
         self._changed = self._nodes_changed = True
         self._view = ClusterView()
         self.nodes_version = 0
@@ -93,10 +93,12 @@ class Inventory:
         view = ClusterView(nodes, pods, budgets)
         kept = ("workers", "node_named") if not self._nodes_changed else ()
         if not self._changed:
-            kept = (*kept, "pods_on", "waiting_pods", "empty_workers")
+            kept = (*kept, "pods_on", "loads", "waiting_pods", "unplaced_pods", "empty_workers")
         else:
-            vars(view)["pods_on"] = self._fresh_pods_on()
-            vars(view)["waiting_pods"] = tuple(pod for _, pod in sorted(self.waiting.items()))
+            loads = vars(view)["loads"] = self._fresh_loads()
+            vars(view)["pods_on"] = {name: load.pods for name, load in loads.items()}
+            waiting = tuple(pod for _, pod in sorted(self.waiting.items()))
+            vars(view)["waiting_pods"] = vars(view)["unplaced_pods"] = waiting
             empty = (node.uid for name in self.empty_since if (node := self.nodes[name]).worker)
             vars(view)["empty_workers"] = tuple(sorted(filter(None, empty)))
         vars(view).update({name: derived[name] for name in kept if name in derived})
@@ -106,15 +108,15 @@ class Inventory:
     def pending_pod_seconds(self) -> float:
         return self.waited_seconds + len(self.waiting) * (self._timeline.now - self._waiting_since)
 
-    def _fresh_pods_on(self) -> Mapping[str, tuple[Pod, ...]]:
+    def _fresh_loads(self) -> Mapping[str, Load]:
         for name in sorted(self._stale):
             pods = tuple(pod for pod in self.on(name) if not pod.finished)
             if pods:
-                self._pods_on[name] = pods
+                self._loads[name] = Load(pods)
             else:
-                self._pods_on.pop(name, None)
+                self._loads.pop(name, None)
         self._stale.clear()
-        return dict(self._pods_on)
+        return dict(self._loads)
 
     def _leave(self, pod: Pod) -> None:
         there = self._on.get(pod.node_name)

@@ -18,7 +18,6 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from operator import itemgetter
 from pathlib import Path
 
 from ebbtide.errors import ConfigError
@@ -49,8 +48,12 @@ class Demand:
     burst_seconds: float = 900.0
     offset_seconds: float = 0.0
     points: tuple[tuple[float, int], ...] = ()
+    """Where there are any, they alone say it: the curve is `RECORDED`."""
 
     def wanted_at(self, seconds: float) -> int:
+        if self.points:
+            known = bisect_right(self.points, (seconds, math.inf))
+            return self.points[known - 1][1] if known else 0
         match self.curve:
             case Curve.STEADY:
                 return self.low
@@ -63,11 +66,13 @@ class Demand:
             case Curve.BATCH:
                 return self.high if seconds >= self.offset_seconds else 0
             case Curve.RECORDED:
-                known = bisect_right(self.points, seconds, key=itemgetter(0))
-                return self.points[known - 1][1] if known else 0
+                return 0
 
     def next_change(self, seconds: float) -> float | None:
         """When to look at it again, later than `seconds`; None when it never changes."""
+        if self.points:
+            known = bisect_right(self.points, (seconds, math.inf))
+            return self.points[known][0] if known < len(self.points) else None
         match self.curve:
             case Curve.STEADY:
                 return None
@@ -84,8 +89,7 @@ class Demand:
                     return self.offset_seconds
                 return seconds - (seconds - self.offset_seconds) % self.every_seconds + self.every_seconds
             case Curve.RECORDED:
-                known = bisect_right(self.points, seconds, key=itemgetter(0))
-                return self.points[known][0] if known < len(self.points) else None
+                return None
 
 
 ONE_POD = Demand()
