@@ -68,7 +68,7 @@ class Tuned:
 
 def tune(recording: Recording, name: str, asked: Asked, sweep: Sweep, tell: Tell = lambda *_: None) -> Tuned:
     parts = parts_of(recording, story_of(recording, name).config, name)
-    tuning = _Tuning(parts, name, asked, sweep, tell)
+    tuning = Tuning(parts, name, asked, sweep, tell)
     space, plan = tuning.space, asked.plan
     story_for(tuning.work({}))  # what is wrong with the recording itself is said before anything runs
     tried = search(space, plan, tuning.play_points)
@@ -78,7 +78,9 @@ def tune(recording: Recording, name: str, asked: Asked, sweep: Sweep, tell: Tell
     return tuning.judged(lines, front, len(tried))
 
 
-class _Tuning:
+class Tuning:
+    """One search on one recording: what it plays, and on which part."""
+
     def __init__(self, parts: Parts, name: str, asked: Asked, sweep: Sweep, tell: Tell) -> None:
         self.space = Space(parts.learn.story.get("settings", {}), parts.learn)
         self._parts = parts
