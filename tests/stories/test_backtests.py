@@ -52,6 +52,25 @@ def test_each_file_and_profile_is_a_candidate_and_all_keys_are_one(tmp_path: Pat
     assert found[3].settings["consolidation"] == {"enabled": True, "cooldown_sec": 60}
 
 
+def test_a_wrong_key_is_said_in_the_words_of_who_typed_it() -> None:
+    """It named line 1 of a story that nobody wrote."""
+    with pytest.raises(Usage) as error:
+        candidates(SETTINGS, [], [], ["pendig_up_sec=3"])
+    assert str(error.value).splitlines() == [
+        "pendig_up_sec=3 does not fit the settings of the recording; nothing ran.",
+        "  pendig_up_sec: unknown key; did you mean pending_up_sec?",
+        "Correct --set or --profile. `ebbtide config show` prints all keys.",
+    ]
+
+
+def test_a_page_that_could_not_be_written_is_refused_before_anything_runs(shell: Shell) -> None:
+    shell.write("trace.csv", "seconds,web\n0,2\n600,9\n")
+    shell.run("record", "--csv", "trace.csv", "--cpu", "500m", "--memory", "512Mi", "-o", "month.ebb")
+    told = shell.run("backtest", "month.ebb", "--html", "missing/page.html", code=2).err
+    assert "there is no folder missing; nothing ran" in told
+    assert shell.files() == ["month.ebb", "trace.csv"]
+
+
 @pytest.mark.parametrize("change", ["max_workers", "=3", ".a=3", "a=[1", "a=2026-13-01"])
 def test_a_change_that_is_none_is_refused(change: str) -> None:
     with pytest.raises(Usage, match="nothing ran"):

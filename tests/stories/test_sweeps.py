@@ -95,7 +95,7 @@ def test_a_cluster_of_ray_that_does_not_start_is_said_and_nothing_of_it_stays(
     monkeypatch.setitem(sys.modules, "ray", ray)
     monkeypatch.setitem(sys.modules, "ray.util", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "ray.util.joblib", SimpleNamespace(register_ray=lambda: None))
-    says = r"ray could not start a cluster on this machine: .* timed out during startup; nothing ran\. .*raylet\.err"
+    says = r"ray could not start a cluster here: .* timed out during startup; nothing ran\. .*raylet\.err"
     with pytest.raises(Usage, match=says), Sweep(Results(None), Machines(2, "ray")):
         pass
     assert ended

@@ -16,14 +16,15 @@ from typing import Any
 import msgspec
 import yaml
 
-from ebbtide.config.document import read_document
-from ebbtide.config.load import build_config
+from ebbtide.config.document import Read, parse_document, read_document
+from ebbtide.config.load import ConfigProblems, build_config
 from ebbtide.config.profiles import PROFILES
 from ebbtide.errors import Usage
 from ebbtide.simulator.recording.scope import settings_of
 from ebbtide.simulator.story.parse import laid_over
 
 AS_RECORDED = "as recorded"
+SETTINGS = "settings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +41,27 @@ def candidates(
     for profile in profiles:
         if profile not in PROFILES:
             raise Usage(f"there is no profile {profile!r}; nothing ran. Allowed: {', '.join(PROFILES)}")
-        found.append(Candidate(f"profile {profile}", {**recorded, "profile": profile}))
+        found.append(_checked(f"profile {profile}", {**recorded, "profile": profile}))
     if changes:
         laid = recorded
         for change in changes:
             laid = laid_over(laid, _nested(*_parted(change)))
-        found.append(Candidate(", ".join(changes), laid))
+        found.append(_checked(", ".join(changes), laid))
     return found
+
+
+def _checked(name: str, settings: Mapping[str, Any]) -> Candidate:
+    """What is wrong with it is said in the words of who typed it: they know of no file with a line 1."""
+    try:
+        read = parse_document(_encoded(settings).decode(), SETTINGS, "", "")
+        build_config(Read(SETTINGS, read.values), {}, with_prices="prices" in settings)
+    except ConfigProblems as error:
+        said = "".join(f"\n  {line.removeprefix(f'{SETTINGS}, ')}" for _, line in error.lines)
+        raise Usage(
+            f"{name} does not fit the settings of the recording; nothing ran.{said}\n"
+            "Correct --set or --profile. `ebbtide config show` prints all keys."
+        ) from None
+    return Candidate(name, settings)
 
 
 def with_today(found: Sequence[Candidate], path: Path) -> tuple[list[Candidate], str]:

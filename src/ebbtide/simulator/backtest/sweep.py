@@ -205,4 +205,4 @@ def _unreachable(machines: Machines, error: Exception) -> Usage:
             "--address, such as tcp://scheduler:8786 for Dask or ray://head:10001 for Ray."
         )
     hint = RAY_IS_SLOW if machines.backend == "ray" else "Run it again, or leave out --backend."
-    return Usage(f"{machines.backend} could not start a cluster on this machine: {says}; nothing ran. {hint}")
+    return Usage(f"{machines.backend} could not start a cluster here: {says}; nothing ran. {hint}")
