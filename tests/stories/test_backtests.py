@@ -52,6 +52,17 @@ def test_each_file_and_profile_is_a_candidate_and_all_keys_are_one(tmp_path: Pat
     assert found[3].settings["consolidation"] == {"enabled": True, "cooldown_sec": 60}
 
 
+def test_files_of_the_same_name_are_rows_of_their_own_and_a_file_twice_is_one(tmp_path: Path) -> None:
+    """They were one row, with the mean of both."""
+    paths = [tmp_path / folder / "ebbtide.yaml" for folder in ("a", "b")]
+    for number, path in enumerate(paths):
+        path.parent.mkdir()
+        path.write_text(f"max_workers: {7 + number}\n")
+    found = candidates(SETTINGS, [*paths, paths[0]], [], [])
+    assert [one.name for one in found] == [AS_RECORDED, *map(str, paths)]
+    assert [one.settings["max_workers"] for one in found[1:]] == [7, 8]
+
+
 def test_a_wrong_key_is_said_in_the_words_of_who_typed_it() -> None:
     """It named line 1 of a story that nobody wrote."""
     with pytest.raises(Usage) as error:

@@ -12,14 +12,18 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
+from urllib.parse import urlsplit
 
 from ebbtide import __version__
 from ebbtide.errors import Usage
 from ebbtide.extras import how_to_add, how_to_add_library
+from ebbtide.outgoing import connected
 from ebbtide.simulator.backtest.runs import Results, Run, Work, play_work
 
 BACKENDS = ("loky", "dask", "ray")
+ANSWER_SECONDS = 10.0
 KEPT = "Finished runs are kept."
 OWN_RAY = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 """For a cluster that is started here. The first one makes Ray listen on the loopback address, which
@@ -161,8 +165,21 @@ def _end_processes() -> None:
     get_reusable_executor().shutdown(wait=True)
 
 
+def _check_answers(machines: Machines) -> None:
+    """Ray tries for minutes where nothing listens. What is no host and port, its library knows."""
+    address = machines.address
+    try:
+        parts = urlsplit(address if "://" in address else f"//{address}")
+        if parts.hostname and parts.port:
+            connected(parts.hostname, parts.port, False, ANSWER_SECONDS).close()
+    except (OSError, ValueError) as error:
+        raise _unreachable(machines, error) from error
+
+
 def _connect_dask(machines: Machines, opened: ExitStack) -> None:
     from distributed import Client
+
+    _check_answers(machines)
 
     try:
         client = (
@@ -181,6 +198,11 @@ def _connect_ray(machines: Machines, opened: ExitStack) -> None:
             os.environ.setdefault(name, value)  # read when Ray is imported
     import ray
     from ray.util.joblib import register_ray
+
+    if machines.address.startswith("ray://") and find_spec("grpc") is None:
+        install = how_to_add_library("'ray[client]'")
+        raise Usage(f"{machines.address} needs Ray's client; nothing ran. Install it: `{install}`.")
+    _check_answers(machines)
 
     try:
         ray.init(
