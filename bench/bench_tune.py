@@ -1,6 +1,6 @@
 """What `ebbtide tune` finds on real series, next to `classic`, on the third that the search does not see.
 
-    python -m bench.bench_tune --data FOLDER --keep FOLDER [--days 1] [--evals 80] [--only NAME]
+    python -m bench.bench_tune --data FOLDER --keep FOLDER [--days 1.5] [--evals 80] [--only NAME]
     python -m bench.bench_tune --data FOLDER --keep FOLDER --sobol 256
 
 FOLDER holds CSV files, seconds in the first column. Of each file the middle `--days` are taken, scaled to
@@ -71,6 +71,11 @@ def _values(path: Path) -> Iterator[tuple[float, float]]:
         yield float(at), sum(float(one or 0) for one in (values if alike else values[:1]))
 
 
+def exact(row: Row) -> float:
+    """The cost before it is rounded to cents: of the one seed that is played."""
+    return float(row.cost_low)
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     name: str
@@ -80,7 +85,7 @@ class Verdict:
     @property
     def cost(self) -> float:
         """As a share of that of classic, less one; like the next."""
-        return float(self.tuned.proposal.cost) / float(self.tuned.today.cost) - 1
+        return exact(self.tuned.proposal) / exact(self.tuned.today) - 1
 
     @property
     def waiting(self) -> float:
@@ -93,7 +98,7 @@ class Verdict:
 
     def line(self) -> str:
         def shown(row: Row) -> str:
-            return f"{row.cost} {row.currency} | {a_while(round(row.pending_pod_seconds))}"
+            return f"{exact(row):.3f} {row.currency} | {a_while(round(row.pending_pod_seconds))}"
 
         return (
             f"| {self.name} | {shown(self.tuned.today)} | {shown(self.tuned.proposal)} | {self.cost:+.1%} | "
@@ -163,7 +168,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--keep", type=Path, help="a folder for finished runs")
-    parser.add_argument("--days", type=float, default=1.0)
+    parser.add_argument("--days", type=float, default=1.5)
     parser.add_argument("--evals", type=int, default=80)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--pods", type=int, default=20)
