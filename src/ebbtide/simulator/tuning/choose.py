@@ -40,7 +40,7 @@ def knee_of(
         both = zip(plan.values(one.run), measured, strict=True)
         return round(sum(log(value / (of or 1.0) + NOTHING) for value, of in both), 9)
 
-    return next((one for one in sorted(allowed, key=product) if holds(one)), today)
+    return next((one for one in sorted(allowed, key=product) if one == today or holds(one)), today)
 
 
 def without_idle(
