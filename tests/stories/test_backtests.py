@@ -52,6 +52,36 @@ def test_each_file_and_profile_is_a_candidate_and_all_keys_are_one(tmp_path: Pat
     assert found[3].settings["consolidation"] == {"enabled": True, "cooldown_sec": 60}
 
 
+def test_files_of_the_same_name_are_rows_of_their_own_and_a_file_twice_is_one(tmp_path: Path) -> None:
+    """They were one row, with the mean of both."""
+    paths = [tmp_path / folder / "ebbtide.yaml" for folder in ("a", "b")]
+    for number, path in enumerate(paths):
+        path.parent.mkdir()
+        path.write_text(f"max_workers: {7 + number}\n")
+    found = candidates(SETTINGS, [*paths, paths[0]], [], [])
+    assert [one.name for one in found] == [AS_RECORDED, *map(str, paths)]
+    assert [one.settings["max_workers"] for one in found[1:]] == [7, 8]
+
+
+def test_a_wrong_key_is_said_in_the_words_of_who_typed_it() -> None:
+    """It named line 1 of a story that nobody wrote."""
+    with pytest.raises(Usage) as error:
+        candidates(SETTINGS, [], [], ["pendig_up_sec=3"])
+    assert str(error.value).splitlines() == [
+        "pendig_up_sec=3 does not fit the settings of the recording; nothing ran.",
+        "  pendig_up_sec: unknown key; did you mean pending_up_sec?",
+        "Correct --set or --profile. `ebbtide config show` prints all keys.",
+    ]
+
+
+def test_a_page_that_could_not_be_written_is_refused_before_anything_runs(shell: Shell) -> None:
+    shell.write("trace.csv", "seconds,web\n0,2\n600,9\n")
+    shell.run("record", "--csv", "trace.csv", "--cpu", "500m", "--memory", "512Mi", "-o", "month.ebb")
+    told = shell.run("backtest", "month.ebb", "--html", "missing/page.html", code=2).err
+    assert "there is no folder missing; nothing ran" in told
+    assert shell.files() == ["month.ebb", "trace.csv"]
+
+
 @pytest.mark.parametrize("change", ["max_workers", "=3", ".a=3", "a=[1", "a=2026-13-01"])
 def test_a_change_that_is_none_is_refused(change: str) -> None:
     with pytest.raises(Usage, match="nothing ran"):
@@ -114,23 +144,25 @@ def test_the_first_line_says_how_far_the_simulation_is_off() -> None:
     assert calibration(found).endswith("more than 10% off in waiting: take the rows with care")
     assert "+0.0%" in calibration([Agreement("waiting", 0, 0)])
     assert "nothing to compare with" in calibration([Agreement("waiting", 0, 9)])
-    assert calibration(()) == "calibration: not possible, the recording has no data on nodes and waiting"
+    assert calibration(()).startswith("calibration: not possible")
+    assert "--prometheus or --log" in calibration(())
 
 
 def test_what_is_shown_has_a_row_for_what_happened_and_names_violations() -> None:
     recorded = Recorded(
         node_hours=105.0, pending_pod_seconds=1000.0, cost="11.20", currency="EUR", evictions=7
     )
-    rows = rows_of([run(), run(seed=2, violations=("at 60: a node too many",))])
+    rows = rows_of([run(), run(seed=2, cost="10.04", violations=("at 60: a node too many",))])
     found = agreements(recorded, rows)
     text = [str(line) for line in backtest_lines(rows, found, recorded)]
     assert any(line.startswith("what happened") and "11.20 EUR" in line for line in text)
     assert any(
-        line.startswith("as recorded, simulated *") and "10.00 (10.00-10.00) EUR" in line for line in text
+        line.startswith("as recorded, simulated *") and "10.02 (10.00-10.04) EUR" in line for line in text
     )
     assert "violated by as recorded: at 60: a node too many" in text
     told = backtest_json(rows, found, recorded)
-    assert told["candidates"][0]["cost"] == "10.00"
+    assert told["candidates"][0]["cost"] == "10.02"
+    assert " 10.00 EUR" in str(backtest_lines(rows_of([run(), run(seed=2)]), found, recorded)[3])
     assert [one["doubtful"] for one in told["calibration"]] == [False, True]
 
 

@@ -119,6 +119,28 @@ def test_a_trace_is_recorded_by_its_changes(tmp_path: Path) -> None:
     assert found.recorded.coverage == {"demand": 0.875}
 
 
+def test_a_gap_in_a_trace_is_told_with_its_place_and_what_to_do(tmp_path: Path) -> None:
+    rows = "".join(f"{at},4\n" for at in (0, 300, 600, 1500, 1800, 2100))
+    (tmp_path / "trace.csv").write_text(f"seconds,web\n{rows}")
+    told: list[str] = []
+    found = record_trace(tmp_path / "trace.csv", PODS, {}, "2026-01-01T00:00:00Z", told.append)
+    assert found.recorded.coverage == {"demand": 0.75}
+    assert told == [
+        "web is not known for 10 min, the longest from second 600 to 1500: the value before holds there. "
+        "Fill it in the trace, or record a time without gaps"
+    ]
+
+
+def test_a_trace_of_changes_has_no_gap_between_them(tmp_path: Path) -> None:
+    """Every quiet hour of it was said to be unknown."""
+    (tmp_path / "trace.csv").write_text(
+        "seconds,replicas,workload\n0,4,web\n60,5,web\n120,6,web\n7200,4,web\n"
+    )
+    told: list[str] = []
+    found = record_trace(tmp_path / "trace.csv", PODS, {}, "2026-01-01T00:00:00Z", told.append)
+    assert (told, found.recorded.coverage) == ([], {"demand": 1.0})
+
+
 def test_a_value_may_be_what_many_pods_handle(tmp_path: Path) -> None:
     (tmp_path / "trace.csv").write_text("seconds,replicas,workload\n0,100,Web Shop\n300,101,Web Shop\n")
     found = record_trace(tmp_path / "trace.csv", Pods("1", "1Gi", per_pod=50), {}, "2026-01-01T00:00:00Z")

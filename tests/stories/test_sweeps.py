@@ -16,7 +16,7 @@ from ebbtide.errors import Usage
 from ebbtide.simulator.backtest import sweep as sweeps
 from ebbtide.simulator.backtest.candidates import candidates
 from ebbtide.simulator.backtest.runs import Results, Run, Work
-from ebbtide.simulator.backtest.sweep import Machines, Sweep, _answers
+from ebbtide.simulator.backtest.sweep import Machines, Sweep, _answers, _check_answers
 from tests.stories.test_recording_files import recording
 
 
@@ -82,6 +82,13 @@ def test_a_library_that_is_missing_is_named_with_its_command(
         pass
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "tcp://127.0.0.1:1", "[:"])
+def test_an_address_that_answers_nothing_is_said_before_a_library_tries_it(address: str) -> None:
+    """Ray tried for minutes."""
+    with pytest.raises(Usage, match=r"ray does not answer at .*; nothing ran\. Check --address"):
+        _check_answers(Machines(2, "ray", address))
+
+
 def test_a_cluster_of_ray_that_does_not_start_is_said_and_nothing_of_it_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -95,7 +102,7 @@ def test_a_cluster_of_ray_that_does_not_start_is_said_and_nothing_of_it_stays(
     monkeypatch.setitem(sys.modules, "ray", ray)
     monkeypatch.setitem(sys.modules, "ray.util", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "ray.util.joblib", SimpleNamespace(register_ray=lambda: None))
-    says = r"ray does not answer at a cluster on this machine: .* timed out .*; nothing ran"
+    says = r"ray could not start a cluster here: .* timed out during startup; nothing ran\. .*raylet\.err"
     with pytest.raises(Usage, match=says), Sweep(Results(None), Machines(2, "ray")):
         pass
     assert ended

@@ -14,7 +14,7 @@ import pytest
 from ebbtide.entrypoints.views.tunings import difference, tuning_json, tuning_lines
 from ebbtide.errors import Usage
 from ebbtide.simulator.backtest.compare import rows_of
-from ebbtide.simulator.backtest.runs import Results, Run
+from ebbtide.simulator.backtest.runs import Results, Run, Work
 from ebbtide.simulator.backtest.sweep import Machines, Sweep
 from ebbtide.simulator.recording.file import Recording, Series, write_recording
 from ebbtide.simulator.recording.parts import parts_of
@@ -22,7 +22,7 @@ from ebbtide.simulator.story.parse import story_of
 from ebbtide.simulator.tuning.choose import front_of, knee_of, without_idle
 from ebbtide.simulator.tuning.search import Plan, Tried, search, spread
 from ebbtide.simulator.tuning.space import Knob, Point, Space, named
-from ebbtide.simulator.tuning.tune import Asked, Change, Tuned, tune
+from ebbtide.simulator.tuning.tune import Asked, Change, Tuned, Tuning, tune
 from tests.e2e.shell import Shell
 from tests.stories.test_backtests import run
 from tests.stories.test_recording_files import recording
@@ -157,13 +157,25 @@ def test_the_front_leaves_out_what_is_beaten_and_what_violated_a_rule() -> None:
     assert front_of([*all_tried, tried(11, 300)], PLAN) == [cheap, middle, fast]
 
 
+def always(_: object) -> bool:
+    return True
+
+
 def test_the_knee_is_where_a_further_per_cent_is_not_worth_one() -> None:
     today = tried(10, 1000)
     front = [tried(9, 950), tried(10.2, 400), tried(10.4, 398), tried(30, 1)]
-    assert knee_of(front, today, PLAN, 0.05) == front[1]
-    assert knee_of(front, today, PLAN, 10) == front[3]
-    assert knee_of(front, today, PLAN, 0) == front[0]
-    assert knee_of([front[3]], today, PLAN, 0.05) == today
+    assert knee_of(front, today, PLAN, 0.05, always) == front[1]
+    assert knee_of(front, today, PLAN, 10, always) == front[3]
+    assert knee_of(front, today, PLAN, 0, always) == front[0]
+    assert knee_of([front[3]], today, PLAN, 0.05, always) == today
+
+
+def test_a_knee_that_does_not_hold_is_left_for_the_next_best_and_at_last_for_today() -> None:
+    today = tried(10, 1000)
+    front = [tried(9, 950), tried(10.2, 400), tried(10.4, 398)]
+    assert knee_of(front, today, PLAN, 0.05, lambda one: one != front[1]) == front[2]
+    assert knee_of(front, today, PLAN, 0.05, lambda one: one == front[0]) == front[0]
+    assert knee_of(front, today, PLAN, 0.05, lambda _: False) == today
 
 
 def test_changes_that_are_worth_nothing_are_dropped() -> None:
@@ -174,9 +186,34 @@ def test_changes_that_are_worth_nothing_are_dropped() -> None:
             return None
         return run(pending_pod_seconds=500 if "idle_down_sec" in fewer else 700)
 
-    kept, came = without_idle(lines, run(pending_pod_seconds=500), PLAN, play)
+    kept, came = without_idle(lines, run(pending_pod_seconds=500), PLAN, play, always)
     assert kept == {"profile": "eager", "idle_down_sec": 60}
     assert came.pending_pod_seconds == 500
+    # What holds only with all of them keeps all of them.
+    assert without_idle(lines, run(pending_pod_seconds=500), PLAN, play, lambda _: False)[0] == lines
+
+
+def test_what_costs_too_much_in_one_half_by_itself_is_not_proposed() -> None:
+    """On the whole, a quiet half that costs more is paid by a busy half that costs less."""
+    limit = 0.03
+
+    def holds(first: str, second: str) -> bool:
+        played = {"today": ("10.00", "40.00"), "more": (first, second)}
+
+        class Known(Sweep):
+            def play(self, works: Sequence[Work]) -> list[Run]:
+                names = [("today" if one.candidate.name == "today" else "more") for one in works]
+                return [run(cost=played[name][number % 2]) for number, name in enumerate(names)]
+
+        whole = three_hours()
+        parts = parts_of(whole, story_of(whole, "month.ebb").config, "month.ebb")
+        asked = Asked(Plan(5, 1, PLAN.objectives), limit)
+        with Known(Results(None), Machines()) as sweep:
+            return Tuning(parts, "month.ebb", asked, sweep, lambda *_: None).holds({"idle_down_sec": 60})
+
+    assert holds("10.30", "41.00")
+    assert not holds("10.40", "30.00")
+    assert not holds("9.00", "41.30")
 
 
 def test_a_whole_search_reports_the_held_out_third_and_resumes(tmp_path: Path) -> None:

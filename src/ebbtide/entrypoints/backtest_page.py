@@ -10,12 +10,17 @@ from ebbtide.entrypoints.views.backtests import HEAD, calibration, cells_of
 from ebbtide.simulator.backtest.compare import Agreement, Row
 
 WIDE, TALL, EDGE = 720, 360, 60
+EXPLAINED = (
+    "<b>waiting</b> is the time that all pods were pending, added up; <b>p95</b> and <b>p99</b> are the wait "
+    "of single pods, of those that did not fit at once."
+)
 STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem;
   color: #1d2430; background: #fff; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .7rem; text-align: right; border-bottom: 1px solid #d8dde5; }
-th:first-child, td:first-child { text-align: left; }
+td { white-space: nowrap; } .wide { overflow-x: auto; }
+th:first-child, td:first-child { text-align: left; white-space: normal; }
 .best td { font-weight: 600; }
 svg { width: 100%; height: auto; } circle { fill: #7a8699; } circle.best { fill: #0b6bcb; }
 text { font-size: 12px; fill: #1d2430; } .axis { stroke: #9aa4b2; }
@@ -35,7 +40,8 @@ def page_of(name: str, rows: Sequence[Row], found: Sequence[Agreement]) -> str:
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>Backtest of {escape(name)}</title>"
         f"<style>{STYLE}</style><h1>Backtest of {escape(name)}</h1><p>{escape(calibration(found))}.</p>"
-        f"{_chart(rows)}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        f"{_chart(rows)}<p>The nearer to the lower left, the better. {EXPLAINED}</p>"
+        f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         "<p>* no other row is as good in cost, waiting and evictions and better in one of them.</p></html>\n"
     )
 

@@ -17,7 +17,7 @@ from ebbtide.adapters.prometheus.asking import Prometheus, Source, Unknown, numb
 from ebbtide.adapters.prometheus.history import History, Span
 from ebbtide.config import Config
 from ebbtide.core.words import a_while, count_of
-from ebbtide.errors import Unanswered, Usage
+from ebbtide.errors import EbbtideError, Usage
 from ebbtide.simulator.recording.file import Recording
 from ebbtide.simulator.recording.from_metrics import Past, record_metrics
 from ebbtide.simulator.recording.state_metrics import queries
@@ -56,7 +56,7 @@ def record_prometheus(source: Source, wanted: Wanted, written: Mapping[str, Any]
         past = Past(span.start, span.end, wanted.step, _read(history, wanted.step), notes)
         return Found(record_metrics(past, written, config), notes, history)
     except Unknown as why:
-        raise Unanswered(
+        raise EbbtideError(  # nothing but reading: there is nothing that may have been carried out
             f"{why}; nothing was written to {wanted.output}. Run the same command again: what was read is in "
             f"{kept} and is not asked for again."
             if kept.exists()

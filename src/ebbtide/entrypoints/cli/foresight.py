@@ -77,6 +77,10 @@ def backtest(  # noqa: PLR0913, PLR0917 - one for each option
     from ebbtide.simulator.recording.file import read_recording
 
     machines = Machines(workers, backend, address)
+    if html is not None and not html.parent.is_dir():
+        raise Usage(
+            f"there is no folder {html.parent}; nothing ran. Make it, or name another file with --html."
+        )
     found = read_recording(recording)
     tried = candidates(found.story.get("settings", {}), config or [], profile or [], change or [])
     today = ""

@@ -99,7 +99,9 @@ def record(  # noqa: PLR0913, PLR0917 - one for each option
     elif csv is None:
         recording = _from_log(built, written, days)
     elif cpu and memory:
-        trace = record_trace(csv, Pods(cpu, memory, per_pod), written, start)
+        trace = record_trace(
+            csv, Pods(cpu, memory, per_pod), written, start, lambda said: print(f"{said}.", file=sys.stderr)
+        )
         recording = with_first_nodes(trace, built)
     else:
         raise Usage(

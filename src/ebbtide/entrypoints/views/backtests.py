@@ -19,7 +19,10 @@ MARK = "* no other row is as good in cost, waiting and evictions and better in o
 MOST_TRIED = 60
 """That one entry of a log holds."""
 LONGEST_NAME = 200
-NO_CALIBRATION = "calibration: not possible, the recording has no data on nodes and waiting"
+NO_CALIBRATION = (
+    "calibration: not possible, the recording has no data on nodes and waiting; one made with --prometheus "
+    "or --log does"
+)
 
 
 def calibration(found: Sequence[Agreement]) -> str:
@@ -121,7 +124,8 @@ def _recorded_cells(recorded: Recorded) -> tuple[str, ...]:
 
 def cells_of(row: Row) -> tuple[str, ...]:
     mark = " *" if row.best else ""
-    spread = f" ({row.cost_low:.2f}-{row.cost_high:.2f})" if row.seeds > 1 else ""
+    low, high = f"{row.cost_low:.2f}", f"{row.cost_high:.2f}"
+    spread = f" ({low}-{high})" if low != high else ""
     name = f"{row.name}{mark}" if row.name != AS_RECORDED else f"{row.name}, simulated{mark}"
     return (
         name,

@@ -167,5 +167,5 @@ class Results:
         except OSError as error:
             raise ConfigError(
                 f"the results cannot be kept in {self._path}: {error.strerror}. Name a file that you may "
-                "write to with --keep, or leave it out to keep nothing."
+                "write to with --keep."
             ) from error

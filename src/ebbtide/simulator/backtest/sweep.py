@@ -8,18 +8,31 @@ already is not played again, and a result is kept as soon as it is there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
+from urllib.parse import urlsplit
 
 from ebbtide import __version__
 from ebbtide.errors import Usage
 from ebbtide.extras import how_to_add, how_to_add_library
+from ebbtide.outgoing import connected
 from ebbtide.simulator.backtest.runs import Results, Run, Work, play_work
 
 BACKENDS = ("loky", "dask", "ray")
+ANSWER_SECONDS = 10.0
 KEPT = "Finished runs are kept."
+OWN_RAY = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+"""For a cluster that is started here. The first one makes Ray listen on the loopback address, which
+`_node_ip_address` does not; by the second one it sends no statistics to its makers."""
+RAY_IS_SLOW = (
+    "Ray gives up when its processes take more than 15 s to load, on a busy machine for example; its reason "
+    "is in /tmp/ray/session_latest/logs/raylet.err. Run it again when less is running, or leave out "
+    "--backend: processes of this machine need no Ray."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +74,16 @@ class Sweep:
         self._machines = machines
         self._tell = tell
         self._open = ExitStack()
+        self._parallel: Any = None
+        """One for all that is played: Ray starts its processes again for each."""
 
     def __enter__(self) -> Sweep:
         if not self._machines.here:
-            _connect(self._machines, self._open)
+            try:
+                self._parallel = _connected(self._machines, self._open)
+            except BaseException:
+                self._open.close()
+                raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -87,17 +106,19 @@ class Sweep:
         if self._machines.here:
             yield from ((work, play_work(work)) for work in works)
             return
-        from joblib import Parallel, delayed
-
-        calls = (delayed(_told)(number, work) for number, work in enumerate(works))
-        parallel = Parallel(self._machines.workers, return_as=_return_as(self._machines))
-        for number, version, run in _answers(parallel, calls, self._machines):
+        for number, version, run in self.each(_told, enumerate(works)):
             if version != __version__:
                 raise Usage(
                     f"a worker of the cluster runs Ebbtide {version}, this is {__version__}: its result "
                     f"could differ and was not kept. {KEPT} Install the same version there and run it again."
                 )
             yield works[number], run
+
+    def each(self, call: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+        """What the call gives for each of the arguments on the other processes, in any order."""
+        from joblib import delayed
+
+        yield from _answers(self._parallel, (delayed(call)(*one) for one in arguments), self._machines)
 
 
 def _return_as(machines: Machines) -> str:
@@ -117,9 +138,9 @@ def _answers(parallel: Any, calls: Any, machines: Machines) -> Iterator[tuple[in
         ) from error
 
 
-def _connect(machines: Machines, opened: ExitStack) -> None:
+def _connected(machines: Machines, opened: ExitStack) -> Any:
     try:
-        from joblib import parallel_config
+        from joblib import Parallel, parallel_config
 
         opened.callback(_end_processes)
         if machines.backend == "dask":
@@ -127,6 +148,7 @@ def _connect(machines: Machines, opened: ExitStack) -> None:
         elif machines.backend == "ray":
             _connect_ray(machines, opened)
         opened.enter_context(parallel_config(backend=machines.backend))
+        return opened.enter_context(Parallel(machines.workers, return_as=_return_as(machines)))
     except ModuleNotFoundError as error:
         package = {"dask": "distributed", "ray": "ray"}.get(machines.backend, "")
         own = error.name != "joblib" and package
@@ -143,8 +165,21 @@ def _end_processes() -> None:
     get_reusable_executor().shutdown(wait=True)
 
 
+def _check_answers(machines: Machines) -> None:
+    """Ray tries for minutes where nothing listens. What is no host and port, its library knows."""
+    address = machines.address
+    try:
+        parts = urlsplit(address if "://" in address else f"//{address}")
+        if parts.hostname and parts.port:
+            connected(parts.hostname, parts.port, False, ANSWER_SECONDS).close()
+    except (OSError, ValueError) as error:
+        raise _unreachable(machines, error) from error
+
+
 def _connect_dask(machines: Machines, opened: ExitStack) -> None:
     from distributed import Client
+
+    _check_answers(machines)
 
     try:
         client = (
@@ -158,8 +193,16 @@ def _connect_dask(machines: Machines, opened: ExitStack) -> None:
 
 
 def _connect_ray(machines: Machines, opened: ExitStack) -> None:
+    if not machines.address:
+        for name, value in OWN_RAY.items():
+            os.environ.setdefault(name, value)  # read when Ray is imported
     import ray
     from ray.util.joblib import register_ray
+
+    if machines.address.startswith("ray://") and find_spec("grpc") is None:
+        install = how_to_add_library("'ray[client]'")
+        raise Usage(f"{machines.address} needs Ray's client; nothing ran. Install it: `{install}`.")
+    _check_answers(machines)
 
     try:
         ray.init(
@@ -167,6 +210,7 @@ def _connect_ray(machines: Machines, opened: ExitStack) -> None:
             num_cpus=None if machines.address else machines.workers,
             include_dashboard=None if machines.address else False,
             log_to_driver=False,
+            logging_level="error",
         )
     except Exception as error:  # Ray raises no more than that where its processes do not start in time
         ray.shutdown()
@@ -176,8 +220,11 @@ def _connect_ray(machines: Machines, opened: ExitStack) -> None:
 
 
 def _unreachable(machines: Machines, error: Exception) -> Usage:
-    where = machines.address or "a cluster on this machine"
-    return Usage(
-        f"{machines.backend} does not answer at {where}: {error}; nothing ran. Check --address, such as "
-        "tcp://scheduler:8786 for Dask or ray://head:10001 for Ray."
-    )
+    says = str(error).rstrip(".")
+    if machines.address:
+        return Usage(
+            f"{machines.backend} does not answer at {machines.address}: {says}; nothing ran. Check "
+            "--address, such as tcp://scheduler:8786 for Dask or ray://head:10001 for Ray."
+        )
+    hint = RAY_IS_SLOW if machines.backend == "ray" else "Run it again, or leave out --backend."
+    return Usage(f"{machines.backend} could not start a cluster here: {says}; nothing ran. {hint}")

@@ -77,9 +77,11 @@ def write_recording(path: Path, recording: Recording) -> int:
 
 
 def is_recording(path: Path) -> bool:
+    if path.suffix == ".ebb":
+        return True
     try:
         with path.open("rb") as opened:
-            return path.suffix == ".ebb" or opened.read(2) == MAGIC
+            return opened.read(2) == MAGIC
     except OSError:
         return False
 
@@ -88,7 +90,10 @@ def read_recording(path: Path) -> Recording:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"the recording {path} cannot be read: {error.strerror}; nothing ran") from error
+        raise ConfigError(
+            f"the recording {path} cannot be read: {error.strerror}; nothing ran. Name a file that `ebbtide "
+            "record` wrote."
+        ) from error
     try:
         text = _decompressed(data)
         version = typed.decode(text, _Header).ebb

@@ -24,6 +24,8 @@ DAY_SECONDS = 86_400
 class Parts:
     learn: Recording
     held_out: Recording
+    halves: tuple[Recording, Recording]
+    """Of what is learned on: each as long as what is held out."""
 
     @property
     def learn_seconds(self) -> int:
@@ -45,7 +47,10 @@ def parts_of(recording: Recording, config: Config, name: str) -> Parts:
         )
     cut = float(round(until * LEARN_SHARE))
     learn = _part(recording, 0.0, cut)
-    return Parts(learn, with_first_nodes(_part(recording, cut, until), config))
+    middle = float(round(cut / 2))
+    later = [_part(recording, begin, end) for begin, end in ((cut, until), (middle, cut))]
+    held_out, second = (with_first_nodes(one, config) for one in later)
+    return Parts(learn, held_out, (_part(recording, 0.0, middle), second))
 
 
 def _part(recording: Recording, begin: float, end: float) -> Recording:

@@ -13,13 +13,14 @@ from __future__ import annotations
 import csv
 import gzip
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil, isfinite
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from ebbtide.core.words import a_while
 from ebbtide.errors import ConfigError
 from ebbtide.simulator.recording.file import VERSION, Recorded, Recording, Series
 
@@ -41,11 +42,18 @@ class Pods:
 class _Column:
     at: list[float]
     value: list[float]
-    missing: float = 0.0
-    """Seconds without a value."""
+    by_change: bool = False
+    """A line for each change: where there is none, nothing changed."""
 
 
-def record_trace(path: Path, pods: Pods, settings: Mapping[str, Any], start: str) -> Recording:
+def record_trace(
+    path: Path,
+    pods: Pods,
+    settings: Mapping[str, Any],
+    start: str,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Recording:
+    """What is missing in the trace is told, and what is taken instead."""
     columns = _read(path)
     end = max(column.at[-1] for column in columns.values())
     steps = [after - before for c in columns.values() for before, after in zip(c.at, c.at[1:], strict=False)]
@@ -53,6 +61,9 @@ def record_trace(path: Path, pods: Pods, settings: Mapping[str, Any], start: str
     until = end + step
     demand = {f"default/{name}": _series(column, pods.per_pod) for name, column in columns.items()}
     missing = sum(_missing(column, step) for column in columns.values())
+    for name, column in columns.items():
+        if said := _gap(name, column, step):
+            tell(said)
     coverage = 1 - missing / max(until * len(columns), 1.0)
     story: dict[str, Any] = {
         "name": f"recorded from {path.name}",
@@ -82,8 +93,22 @@ def _series(column: _Column, per_pod: float) -> Series:
 
 def _missing(column: _Column, step: float) -> float:
     """Where a step is much longer than usual, all but a usual one of it is a gap."""
+    if column.by_change:
+        return column.at[0]
     steps = (after - before for before, after in zip(column.at, column.at[1:], strict=False))
     return column.at[0] + sum(one - step for one in steps if step and one > GAP_STEPS * step)
+
+
+def _gap(name: str, column: _Column, step: float) -> str:
+    missing = _missing(column, step)
+    if not missing:
+        return ""
+    steps = [(0.0, column.at[0]), *zip(column.at, column.at[1:], strict=False)]
+    begin, end = max(steps, key=lambda one: one[1] - one[0])
+    return (
+        f"{name} is not known for {a_while(round(missing))}, the longest from second {begin:g} to {end:g}: "
+        "the value before holds there. Fill it in the trace, or record a time without gaps"
+    )
 
 
 def _read(path: Path) -> dict[str, _Column]:
@@ -95,7 +120,9 @@ def _read(path: Path) -> dict[str, _Column]:
             columns = _long(rows) if names[1:] == ["replicas", "workload"] else _wide(rows, names[1:])
     except (OSError, UnicodeDecodeError, EOFError, zlib.error, csv.Error) as error:
         says = getattr(error, "strerror", None) or error
-        raise ConfigError(f"the trace {path} cannot be read: {says}; nothing was recorded") from error
+        raise ConfigError(
+            f"the trace {path} cannot be read: {says}; nothing was recorded. Name a CSV file."
+        ) from error
     columns = {name: column for name, column in columns.items() if column.at}
     if not columns:
         raise ConfigError(f"the trace {path} holds no value after its header; nothing was recorded")
@@ -133,7 +160,7 @@ def _wide(rows: Iterator[tuple[float, list[str]]], names: list[str]) -> dict[str
 def _long(rows: Iterator[tuple[float, list[str]]]) -> dict[str, _Column]:
     columns: dict[str, _Column] = {}
     for at, (where, text, name) in rows:
-        column = columns.setdefault(workload_name(name or "web"), _Column([], []))
+        column = columns.setdefault(workload_name(name or "web"), _Column([], [], by_change=True))
         column.at.append(at)
         column.value.append(_number(text, f"{where}, replicas"))
     return columns

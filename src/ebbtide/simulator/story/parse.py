@@ -52,7 +52,10 @@ def read_story(path: Path) -> Story:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"the story {path} cannot be read: {error.strerror}; nothing ran") from error
+        raise ConfigError(
+            f"the story {path} cannot be read: {error.strerror}; nothing ran. Name a story file "
+            "or a recording, or leave it out to play a --scenario."
+        ) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"the story {path} is not text in UTF-8; nothing ran") from error
     return parse_story(text, str(path))

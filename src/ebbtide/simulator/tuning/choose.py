@@ -26,9 +26,12 @@ def _beats(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
     return one != other and all(mine <= theirs for mine, theirs in zip(one, other, strict=True))
 
 
-def knee_of(front: Sequence[Tried], today: Tried, plan: Plan, cost_limit: float) -> Tried:
+def knee_of(
+    front: Sequence[Tried], today: Tried, plan: Plan, cost_limit: float, holds: Callable[[Tried], bool]
+) -> Tried:
     """Of those that cost at most `cost_limit` (a share) more than today, the one from which one per cent less
-    of an objective costs more than one per cent of the others. Today where there is none."""
+    of an objective costs more than one per cent of the others. One that does not hold is left for the next
+    best. Today where there is none."""
     most = OBJECTIVES["cost"](today.run) * (1 + cost_limit)
     allowed = [one for one in front if OBJECTIVES["cost"](one.run) <= most]
     measured = plan.values(today.run)
@@ -37,19 +40,23 @@ def knee_of(front: Sequence[Tried], today: Tried, plan: Plan, cost_limit: float)
         both = zip(plan.values(one.run), measured, strict=True)
         return round(sum(log(value / (of or 1.0) + NOTHING) for value, of in both), 9)
 
-    return min(allowed, key=product, default=today)
+    return next((one for one in sorted(allowed, key=product) if one == today or holds(one)), today)
 
 
 def without_idle(
-    lines: Lines, run: Run, plan: Plan, play: Callable[[Lines], Run | None]
+    lines: Lines,
+    run: Run,
+    plan: Plan,
+    play: Callable[[Lines], Run | None],
+    holds: Callable[[Lines], bool],
 ) -> tuple[Lines, Run]:
-    """Each change is taken back in turn; where nothing gets worse, it stays so."""
+    """Each change is taken back in turn; where nothing gets worse and it still holds, it stays so."""
     for key in reversed(list(lines)):
         fewer = {one: value for one, value in lines.items() if one != key}
         played = play(fewer)
         if played is None or played.violations:
             continue
         both = zip(plan.values(played), plan.values(run), strict=True)
-        if all(without <= with_it for without, with_it in both):
+        if all(without <= with_it for without, with_it in both) and holds(fewer):
             lines, run = fewer, played
     return lines, run

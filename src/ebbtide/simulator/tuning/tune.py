@@ -21,6 +21,7 @@ from ebbtide.simulator.tuning.space import HEADROOM, Lines, Point, Space, named
 TODAY = "today"
 PROPOSAL = "proposal"
 LEARNING = "learning"
+HALVES = "playing each half by itself"
 CHECKING = "taking changes back"
 JUDGING = "playing what was held out"
 
@@ -68,17 +69,19 @@ class Tuned:
 
 def tune(recording: Recording, name: str, asked: Asked, sweep: Sweep, tell: Tell = lambda *_: None) -> Tuned:
     parts = parts_of(recording, story_of(recording, name).config, name)
-    tuning = _Tuning(parts, name, asked, sweep, tell)
+    tuning = Tuning(parts, name, asked, sweep, tell)
     space, plan = tuning.space, asked.plan
     story_for(tuning.work({}))  # what is wrong with the recording itself is said before anything runs
     tried = search(space, plan, tuning.play_points)
     front = front_of(tried, plan)
-    knee = knee_of(front, tried[0], plan, asked.cost_limit)
-    lines, _ = without_idle(space.lines(knee.point), knee.run, plan, tuning.play_lines)
+    knee = knee_of(front, tried[0], plan, asked.cost_limit, lambda one: tuning.holds(space.lines(one.point)))
+    lines, _ = without_idle(space.lines(knee.point), knee.run, plan, tuning.play_lines, tuning.holds)
     return tuning.judged(lines, front, len(tried))
 
 
-class _Tuning:
+class Tuning:
+    """One search on one recording: what it plays, and on which part."""
+
     def __init__(self, parts: Parts, name: str, asked: Asked, sweep: Sweep, tell: Tell) -> None:
         self.space = Space(parts.learn.story.get("settings", {}), parts.learn)
         self._parts = parts
@@ -104,6 +107,21 @@ class _Tuning:
         work = self.work(lines)
         self._tell(CHECKING, 0, 1)
         return None if _is_refused(work) else self._sweep.play([work])[0]
+
+    def holds(self, lines: Lines) -> bool:
+        """Whether the limit of cost is kept in each half of what was learned on, played by itself. What wins
+        on the whole may cost in a quiet half what it saves in a busy one, and a quiet time may follow."""
+        halves = self._parts.halves
+        works = [
+            Work(half, self._name, self.space.candidate(one), 1) for one in ({}, lines) for half in halves
+        ]
+        self._tell(HALVES, 0, len(works))
+        runs = self._sweep.play(works)
+        limit = 1 + self._asked.cost_limit
+        both = zip(runs[: len(halves)], runs[len(halves) :], strict=True)
+        return all(
+            not tried.violations and float(tried.cost) <= float(today.cost) * limit for today, tried in both
+        )
 
     def judged(self, lines: Lines, front: Sequence[Tried], tried: int) -> Tuned:
         fronts = [self.space.lines(one.point) for one in front]
