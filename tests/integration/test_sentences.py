@@ -197,7 +197,7 @@ def test_tests_ask_for_the_cause_unless_its_words_are_their_subject() -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "after.reason == 'no node 600 s after launch'",
+        "after.reason == 'no node 10 min after launch'",
         "(after.state, after.why) == (GONE, 'it was not there')",
         "'may not go' in after.abort_reason",
         "[each.reason for each in refusals] == ['it was cordoned by someone else']",

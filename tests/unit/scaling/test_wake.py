@@ -155,7 +155,9 @@ def woken(*pairs: tuple[float, float], extra: int = 0) -> tuple[int, str]:
 def test_where_waking_costs_more_than_sleeping_saves_the_window_doubles_and_says_so() -> None:
     extra, says = woken((40, 30))
     assert extra == 300
-    assert says == ("waking cost 40 s in a day and sleeping saved 30 s: the keep-alive window grows to 600 s")
+    assert says == (
+        "waking cost 40 s in a day and sleeping saved 30 s: the keep-alive window grows to 10 min"
+    )
     assert woken((40, 30), (40, 20), extra=300)[0] == 900
 
 
@@ -177,7 +179,7 @@ def test_a_window_configured_above_the_limit_stays() -> None:
 def test_where_sleeping_pays_again_what_was_added_halves() -> None:
     assert woken((40, 3600), extra=900) == (
         450,
-        "sleeping pays again: the keep-alive window shrinks to 750 s",
+        "sleeping pays again: the keep-alive window shrinks to 12 min 30 s",
     )
     assert woken((40, 3600), extra=119)[0] == 0
     assert woken((40, 3600)) == (0, "")

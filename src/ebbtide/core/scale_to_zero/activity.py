@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import isfinite
 
+from ebbtide.core.words import a_while
 from ebbtide.model.idle import IdleState, Phase, Rate
 from ebbtide.model.policy import Policy, SignalKind, ZeroDefaults
 from ebbtide.model.snapshot import Reading
@@ -106,7 +107,7 @@ def may_not_fall(state: IdleState, look: ActivityLook, now: int) -> str:
     if look.held:
         return look.held
     if state.keep_up_until > now:
-        return f"it is to be kept up for another {state.keep_up_until - now} s"
+        return f"it is to be kept up for another {a_while(state.keep_up_until - now)}"
     if look.missing:
         return f"there is no {look.missing[0]}"
     if scaler := next((each for each in look.workloads if each.autoscaler), None):

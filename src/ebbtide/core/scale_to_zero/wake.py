@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from ebbtide.core.scale_to_zero.rules import most_allowed, price_each, with_base, within_cap
 from ebbtide.core.scale_to_zero.savings import open_stretch
+from ebbtide.core.words import a_measured_while, a_while
 from ebbtide.model.idle import IdleState, Phase, Remembered, WakeReason, WakeTime
 from ebbtide.model.ledger import Stretch
 from ebbtide.model.policy import Policy, ZeroDefaults
@@ -131,8 +132,8 @@ def ready(policy: Policy, state: IdleState, at: float, node_seconds: float, defa
         stretch_since=int(at),
         left_alone="",
     )
-    says = f"ready after {took:.1f} s" + (
-        f", {timed.node_seconds:.1f} s of them for a node" * (timed.node_seconds > 0)
+    says = f"ready after {a_measured_while(took)}" + (
+        f", {a_measured_while(timed.node_seconds)} of them for a node" * (timed.node_seconds > 0)
     )
     return Ready(awake, (ended,) if ended else (), f"{says}; {why}" if why else says)
 
@@ -156,12 +157,15 @@ def guard(policy: Policy, state: IdleState, defaults: ZeroDefaults, now: int) ->
         extra = min(max(2 * (base + before), LEAST_EXTRA_SECONDS), most) - base
         if extra > before:
             return extra, (
-                f"waking cost {cost:.0f} s in a day and sleeping saved {saved:.0f} s: "
-                f"the keep-alive window grows to {base + extra} s"
+                f"waking cost {a_while(round(cost))} in a day and sleeping saved {a_while(round(saved))}: "
+                f"the keep-alive window grows to {a_while(base + extra)}"
             )
         return before, ""
     extra = before // 2 if before >= 2 * LEAST_EXTRA_SECONDS else 0
-    return extra, f"sleeping pays again: the keep-alive window shrinks to {base + extra} s" if before else ""
+    return (
+        extra,
+        f"sleeping pays again: the keep-alive window shrinks to {a_while(base + extra)}" if before else "",
+    )
 
 
 def keep_alive(policy: Policy, defaults: ZeroDefaults) -> int:

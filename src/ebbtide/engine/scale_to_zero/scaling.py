@@ -18,6 +18,7 @@ from ebbtide.core.scale_to_zero.eta import Eta
 from ebbtide.core.scale_to_zero.idle import stay_up
 from ebbtide.core.scale_to_zero.machine import TargetStep
 from ebbtide.core.scale_to_zero.savings import SavingsReport
+from ebbtide.core.words import a_while
 from ebbtide.engine.scale_to_zero.context import PolicyContext, ScalingPorts
 from ebbtide.engine.scale_to_zero.estimating import Estimating
 from ebbtide.engine.scale_to_zero.gating import GateEntry, Gating
@@ -161,7 +162,7 @@ class Scaling:
                 f"{seconds} s is no time to keep it up; nothing was changed. Give 0 to {YEAR_SECONDS}."
             )
         until = self._context.now + seconds if seconds else 0
-        says = f"kept up for {seconds} s" if seconds else "no longer kept up"
+        says = f"kept up for {a_while(seconds)}" if seconds else "no longer kept up"
         state = self._change(policy_id, says, keep_up_until=until)
         if seconds and state.phase in ASLEEP:
             self.wake(policy_id, WakeReason.MANUAL)
