@@ -17,7 +17,7 @@ from ebbtide.entrypoints.cli.demo_page import demo_live, demo_site
 from ebbtide.model.record import Record
 from ebbtide.simulator.run.live import RUSH_BUSY_SECONDS, RUSH_SECONDS, SLOW_SPEED, Live
 from tests.e2e.faults import FAULTS, OUTAGES, WITHIN_SECONDS
-from tests.e2e.pages import HOST, SECONDS, TOKEN, Watched, opened
+from tests.e2e.pages import HOST, SECONDS, SHIFTS, TOKEN, Watched, opened
 
 MOST_STEPS = 400
 SETTLING_STEPS = 40
@@ -188,18 +188,6 @@ def test_an_outage_has_its_banner_and_turns_no_number_into_zero(
     expect(page.locator(".situation .pill.good")).to_contain_text("survived after")
 
 
-SHIFTS = """() => new Promise((resolve) => {
-  let sum = 0;
-  const moved = [];
-  new PerformanceObserver((list) => {
-    for (const each of list.getEntries()) if (!each.hadRecentInput) {
-      sum += each.value;
-      for (const one of each.sources) moved.push(one.node?.className || one.node?.nodeName);
-    }
-  }).observe({ type: "layout-shift", buffered: true });
-  const [painted] = performance.getEntriesByName("first-contentful-paint");
-  setTimeout(() => resolve([sum, moved, painted.startTime]), 200);
-})"""
 MOST_SHIFT = 0.02
 PAINT_MS = 1000
 """On loopback, until something is painted. Others may use the machine: the best of a few loads counts."""

@@ -10,6 +10,7 @@ const main = document.getElementById("page");
 
 const state = { connection: "connecting", failure: null, status: null, readAt: 0, message: "" };
 
+// In the demo the cluster has a time of its own: next to it the clock of the browser would say something else.
 export function health(change) {
   Object.assign(state, change);
   const lines = troubles();
@@ -41,7 +42,7 @@ function pill() {
 
 function troubles() {
   const { failure, status, readAt, connection } = state;
-  const age = readAt ? `The values shown are ${span((Date.now() - readAt) / 1000)} old, from ${clock(readAt / 1000)}.` : "Nothing was read for this page yet.";
+  const age = readAt ? `The values shown are ${span((Date.now() - readAt) / 1000)} old${status?.demo ? "" : `, from ${clock(readAt / 1000)}`}.` : "Nothing was read for this page yet.";
   if (failure?.status === 401) return [["A token is needed", failure.message, "Press Token at the top and enter one."]];
   if (failure?.status === 0 || (!failure && connection === "reconnecting")) {
     return [["The server does not answer", age, "Ebbtide runs without this page; whether it runs now is not known here. The page reconnects by itself."]];

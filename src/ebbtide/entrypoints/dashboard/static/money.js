@@ -96,7 +96,7 @@ export function money(main, { refresh }) {
 
   function drawPrices(prices) {
     redraw(parts.prices, card("Prices", table("Prices", [["pool"], ["type"], ["market"], ["an hour", "number"], ["from"]],
-      prices.prices.map((price) => [price.pool, price.instance_type, price.market, sum(price.per_hour, price.currency), [price.source, price.as_of].filter(Boolean).join(", ") || "–"])),
+      prices.prices.map((price) => [price.pool, price.instance_type, price.market, sum(price.per_hour, price.currency), price.source || price.as_of ? [price.source, price.source && price.as_of ? ", " : "", h("span", { class: "whole" }, price.as_of ?? "")] : "–"])),
     source("/api/v1/prices")));
   }
 

@@ -1,0 +1,135 @@
+"""What must not move or break on a page that is opened, or that loses its connection, in an outage."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from ebbtide.adapters.stores.memory import MemoryStore
+from ebbtide.entrypoints.api.site import Site
+from ebbtide.errors import Retryable
+from ebbtide.model.operation import RemovalState
+from ebbtide.model.pod import PodPhase
+from ebbtide.model.record import Record
+from ebbtide.model.snapshot import ClusterView, Reading, Snapshot
+from ebbtide.simulator.world.clock import VirtualClock
+from tests.builders import NOW, make_node, make_pod, make_removal, make_snapshot, make_spot
+from tests.e2e.pages import NARROW, SECONDS, SHIFTS, WIDE, Synthetic, only_said, opened, serving
+from tests.servers.dynamodb import free_port
+
+MOST_SHIFT = 0.01
+PAGES = ("now", "why", "money", "sleep")
+SEEN = make_snapshot(
+    [make_node(name) for name in ("a1", "b1", "c1")],
+    [make_pod("web", node_name="a1"), make_pod("new", phase=PodPhase.PENDING)],
+    cpu=Reading(0.41, NOW),
+)
+GONE = ("the API server does not answer",)
+NO_CPU = Reading(problem="the metrics server does not answer")
+UNREAD = {
+    "cluster": replace(SEEN, cluster=ClusterView(), cpu=NO_CPU, problems=GONE),
+    "cloud": replace(SEEN, instances=(), problems=("the cloud does not answer",)),
+    "metrics": replace(SEEN, cpu=NO_CPU),
+}
+
+expect.set_options(timeout=SECONDS)
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock(NOW)
+
+
+def read_once(clock: VirtualClock, unread: Snapshot) -> Site:
+    """Of a server that knew all before, and reads it again at every request."""
+    cluster = Synthetic(clock, SEEN)
+    site = cluster.site()
+    site.sight.seen()
+    clock.move_to(NOW + 90)
+    cluster.snapshot = unread
+    return site
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+@pytest.mark.parametrize("unread", UNREAD)
+def test_a_page_that_is_opened_in_an_outage_does_not_jump(
+    browser: Browser, clock: VirtualClock, unread: str, width: int
+) -> None:
+    """The banner came after the page was drawn, and pushed all of it down."""
+    with serving(read_once(clock, UNREAD[unread])) as url, opened(browser, url, width) as watched:
+        page = watched.page
+        for name in PAGES:
+            watched.show(name)
+            page.reload()
+            expect(page.locator("#trouble")).to_contain_text("cannot be read")
+            expect(page.locator("main:not(.unread)")).to_be_attached()
+            expect(page.locator("#live")).to_have_text("stale")
+            shift, moved, _ = page.evaluate(SHIFTS)
+            print(f"{unread}, {name}, {width} px: layout shift {shift:.4f}")
+            assert shift < MOST_SHIFT, (name, moved)
+
+
+class Deaf(MemoryStore):
+    def load(self) -> Record:
+        raise Retryable("the store does not answer")
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_a_page_that_is_opened_while_the_store_is_gone_does_not_jump(
+    browser: Browser, clock: VirtualClock, width: int
+) -> None:
+    cluster = Synthetic(clock, SEEN)
+    cluster.store = Deaf(clock, "cluster")
+    with serving(cluster.site()) as url, opened(browser, url, width) as watched:
+        for name in PAGES:
+            watched.show(name)
+            watched.page.reload()
+            expect(watched.page.locator("#trouble")).to_contain_text("cannot read its store")
+            shift, moved, _ = watched.page.evaluate(SHIFTS)
+            assert shift < MOST_SHIFT, (name, moved)
+        assert only_said("status of 503", watched.errors)
+
+
+NAME = """() => {
+  const brand = document.querySelector(".brand");
+  const text = [...brand.childNodes].find((each) => each.textContent.trim() === "Ebbtide");
+  const range = document.createRange();
+  range.selectNodeContents(text);
+  const lines = [...range.getClientRects()].filter((each) => each.width > 1);
+  const next = document.querySelector(".tools").getBoundingClientRect();
+  const tall = document.querySelector(".top").offsetHeight;
+  return { lines: lines.length, free: next.left - lines.at(-1).right, tall };
+}"""
+"""In how many lines the product's name is written, and how far what follows is from it."""
+
+
+def test_the_name_of_the_product_stays_in_one_line_on_a_phone_also_while_it_reconnects(
+    browser: Browser, clock: VirtualClock
+) -> None:
+    """The word "reconnecting" broke it into "Ebbt" and "ide", and the header grew."""
+    cluster = Synthetic(clock, SEEN)
+    with ExitStack() as stack:
+        with serving(cluster.site(), free_port()) as url:
+            page = stack.enter_context(opened(browser, url, NARROW)).page
+            expect(page.locator("#live")).to_have_text("live")
+            before = page.evaluate(NAME)
+        expect(page.locator("#live")).to_have_text("reconnecting")
+        found = page.evaluate(NAME)
+    assert found["lines"] == 1
+    assert found["free"] >= 0
+    assert found["tall"] == before["tall"]
+
+
+def test_the_page_of_a_node_that_is_drained_says_for_what(browser: Browser, clock: VirtualClock) -> None:
+    """It said "It is draining." and no more."""
+    cluster = Synthetic(clock, SEEN)
+    spot = make_spot("a1", deadline=NOW + 100, removal=make_removal("a1", state=RemovalState.DRAINING))
+    cluster.store.write(replace(cluster.store.load(), spots=(spot,)), None)
+    with serving(cluster.site()) as url, opened(browser, url) as watched:
+        watched.show("why/?node=a1")
+        expect(watched.page.locator(".says")).to_contain_text(
+            "It is draining. The cloud takes a1 back in 100 s"
+        )
