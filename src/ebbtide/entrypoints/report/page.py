@@ -42,6 +42,7 @@ svg text { fill: var(--quiet); font: 12px system-ui, sans-serif; }
 .potential { fill: var(--potential); } .realised { fill: var(--realised); } .net { fill: var(--net); }
 .key { display: inline-block; width: 12px; height: 12px; border-radius: 3px; margin: 0 6px 0 12px;
   vertical-align: -1px; }
+.key:first-child { margin-left: 0; } section > :last-child { margin-bottom: 0; }
 .key.potential { background: var(--potential); } .key.realised { background: var(--realised); }
 .key.net { background: var(--net); }
 table { border-collapse: collapse; width: 100%; font-size: 14px; }
@@ -52,7 +53,12 @@ th, td { text-align: left; padding: 4px 12px 4px 0; border-bottom: 1px solid var
   section { border: 0; padding: 0; } svg, dl, tr { break-inside: avoid; } }
 """
 WIDE, TALL, LEFT, FOOT = 760, 220, 70, 26
-ROOM = TALL - FOOT - 12
+ROOM = TALL - FOOT - 30
+KINDS = {
+    "potential": "workloads freed",
+    "realised": "nodes that were not paid for",
+    "net": "after wakes and churn",
+}
 MOST_LINES = 5
 MOST_TIMES = 6
 TIME_STEPS = (
@@ -61,7 +67,7 @@ TIME_STEPS = (
     *(days * 86_400 for days in (1, 2, 7, 14, 28, 91, 364)),
 )
 WIDEST_BAR = 24
-MOST_NAMES = 10
+MOST_NAMES = 7
 
 
 def page(data: ReportData) -> str:
@@ -94,7 +100,9 @@ def _cost(data: ReportData) -> str:
     )
     unpriced = max(point.unpriced for point in data.points)
     note = f"<p>Up to {unpriced} workers had no known price and are not counted.</p>" if unpriced else ""
-    return _section("Cost an hour", told + line_chart(points, data.period.until, "Cost an hour") + note)
+    return _section(
+        "Cost an hour", told + line_chart(points, data.period.until, f"{currency} an hour") + note
+    )
 
 
 def _saved(data: ReportData) -> str:
@@ -112,15 +120,15 @@ def _saved_in(currency: str, days: Sequence[SavingsDay]) -> str:
         for saved in day.money
         if saved.currency == currency
     ]
-    kinds = ("potential", "realised", "net")
+    kinds = tuple(KINDS)
     bars = [(day, [Bar(kind, getattr(saved, kind), kind) for kind in kinds]) for day, saved in found]
     totals = {kind: sum((getattr(saved, kind) for _, saved in found), Decimal(0)) for kind in kinds}
-    keys = "".join(f'<span class="key {kind}"></span>{kind}' for kind in kinds)
+    keys = "".join(f'<span class="key {kind}"></span>{kind}: {means}' for kind, means in KINDS.items())
     rows = [(day, *(a_price(getattr(saved, kind)) for kind in kinds)) for day, saved in found]
     return _section(
         f"Saved by day, in {currency}",
         _listed(*((kind, f"{a_price(totals[kind])} {currency}") for kind in kinds))
-        + bar_chart(bars, "Savings by day")
+        + bar_chart(bars, f"{currency} a day")
         + f'<p class="quiet">{keys}</p>'
         + _table(("day", *kinds), rows),
     )
@@ -258,7 +266,7 @@ def bar_chart(days: Sequence[tuple[str, Sequence[Bar]]], label: str) -> str:
                 f'width="{max(1.0, wide - 1):.1f}" height="{TALL - FOOT - top:.1f}">{title}</rect>'
             )
         if number % every == 0:
-            parts.append(_text(LEFT + number * room + room / 2, TALL - 6, day[5:], "middle"))
+            parts.append(_text(min(LEFT + number * room + room / 2, WIDE - 24), TALL - 6, day[5:], "middle"))
     return _svg("".join(parts), label)
 
 
@@ -303,4 +311,5 @@ def _text(x: float, y: float, words: str, anchor: str) -> str:
 
 
 def _svg(inside: str, label: str) -> str:
-    return f'<svg viewBox="0 0 {WIDE} {TALL}" role="img" aria-label="{escape(label)}">{inside}</svg>'
+    unit = _text(0, 12, label, "start")
+    return f'<svg viewBox="0 0 {WIDE} {TALL}" role="img" aria-label="{escape(label)}">{unit}{inside}</svg>'
