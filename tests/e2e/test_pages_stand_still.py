@@ -123,6 +123,34 @@ def test_the_name_of_the_product_stays_in_one_line_on_a_phone_also_while_it_reco
     assert found["tall"] == before["tall"]
 
 
+TORN = """() => {
+  const found = [];
+  const walk = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) for (const each of walk.currentNode.data.matchAll(/\\d[ \\u00a0](s|min|h|d)\\b/g)) {
+    const range = document.createRange();
+    range.setStart(walk.currentNode, each.index);
+    range.setEnd(walk.currentNode, each.index + each[0].length);
+    found.push([each.input, range.getClientRects().length]);
+  }
+  return found;
+}"""
+"""Every number with a unit of time, and in how many pieces it is drawn."""
+
+
+def test_a_number_and_its_unit_stay_in_one_line_on_a_phone(browser: Browser, clock: VirtualClock) -> None:
+    """The headline ended a line with "in 113" and began the next with "s;"."""
+    cluster = Synthetic(clock, SEEN)
+    spots = [make_spot(name, deadline=NOW + 113) for name in ("a1", "b1")]
+    cluster.store.write(replace(cluster.store.load(), spots=tuple(spots)), None)
+    with serving(cluster.site()) as url, opened(browser, url, NARROW) as watched:
+        expect(watched.page.locator(".headline")).to_contain_text("in 113 s; moving the pods")
+        for width in range(300, 420, 8):
+            watched.page.set_viewport_size({"width": width, "height": 800})
+            drawn = watched.page.evaluate(TORN)
+            assert len(drawn) > 3
+            assert [text for text, pieces in drawn if pieces > 1] == []
+
+
 def test_the_page_of_a_node_that_is_drained_says_for_what(browser: Browser, clock: VirtualClock) -> None:
     """It said "It is draining." and no more."""
     cluster = Synthetic(clock, SEEN)

@@ -1,9 +1,12 @@
 // Elements from plain values. Text is always set as text, so no name can become markup.
 
+import { tied } from "./words.js";
+
 export function h(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   set(element, properties);
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  const shown = children.flat().filter((child) => child !== null && child !== undefined && child !== false);
+  element.append(...shown.map((child) => (typeof child === "string" ? tied(child) : child)));
   return element;
 }
 

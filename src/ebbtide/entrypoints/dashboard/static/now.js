@@ -7,7 +7,7 @@ import { Feed } from "./feed.js";
 import { OLD_SECONDS, Tiles, legend } from "./tiles.js";
 import { joined, timeline } from "./timeline.js";
 import { Trend } from "./trend.js";
-import { clock, decided, decidedAt, money, sentence, share, span, tied } from "./words.js";
+import { clock, decided, decidedAt, money, sentence, share, span } from "./words.js";
 
 const SHOWN = 8;
 const HOURS = [1, 6, 24];
@@ -69,7 +69,7 @@ export function now(main, { say, refresh, drawn }) {
 
   function draw() {
     tiles.update(nodes.nodes.filter((node) => node.worker), status.now);
-    redraw(parts.says, [h("p", { class: "headline", role: "status" }, `${tied(status.headline || sentence(status.says))}.`),
+    redraw(parts.says, [h("p", { class: "headline", role: "status" }, `${status.headline || sentence(status.says)}.`),
       // The link comes first: a long sentence is cut, so the page below it does not jump with its length.
       h("p", { class: "quiet tick", title: status.says }, status.last_decision
         ? [h("a", { href: `#/why/${encodeURIComponent(status.last_decision.id)}`, "data-key": "decision" },

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { capital } from "./happenings.js";
 import { icon } from "./icons.js";
-import { plural, span, tied } from "./words.js";
+import { plural, span } from "./words.js";
 
 const STEPS = {
   launch: [["RESERVED", "planned"], ["LAUNCHING", "requested"], ["LAUNCHED", "started"], ["JOINED", "joined"], ["READY", "ready"]],
@@ -28,7 +28,7 @@ export function timeline(operation, now, setAside) {
   const moved = moves.filter((step) => step.state === "MOVED").length;
   return h("article", { class: "operation" },
     h("h3", {}, icon(ICONS[operation.kind] ?? "spot"), ` ${operation.count ? `${operation.count} ${SEVERAL[operation.kind] ?? operation.kind}` : TITLES[operation.kind] ?? operation.kind}`, h("small", { class: "quiet" }, ` started ${span(now - operation.started_at)} ago`)),
-    operation.count ? null : h("p", {}, tied(capital(operation.reason.replace(/^consolidation: /, "")))),
+    operation.count ? null : h("p", {}, capital(operation.reason.replace(/^consolidation: /, ""))),
     operation.abort_reason ? h("p", { class: "warn" }, `Aborting: ${operation.abort_reason}`) : null,
     setAside ? h("p", { class: "bad" }, "Set aside until `ebbtide resume`.") : null,
     moves.length ? h("p", {}, h("progress", { max: moves.length, value: moved, "aria-label": "Pods moved" }), ` ${moved} of ${plural(moves.length, "pod")} moved`) : null,
@@ -64,7 +64,7 @@ function part({ step, count, names }, now) {
   const at = track.findIndex(([state]) => state === step.state);
   const word = at < 0 ? step.state.toLowerCase().replace("_", " ") : track[at][1];
   const left = step.left === null || step.left === undefined || !step.left ? "" : `, ${plural(step.left, "pod")} still to move`;
-  const ago = tied(span(now - step.since));
+  const ago = span(now - step.since);
   const since = !step.since ? "" : step.kind !== "launch" || at < 0 ? ` for ${ago}` : ["JOINED", "READY"].includes(step.state) ? `, launched ${ago} ago` : ` ${ago} ago`;
   return h("li", {},
     h("strong", {}, titled(step, count, names, step.kind === "launch" && at < 3)),

@@ -85,9 +85,9 @@ export function share(value) {
   return value === null || value === undefined ? "unknown" : `${Math.round(value * 100)}%`;
 }
 
-// A number and its unit stay on one line.
+// A number and its unit stay on one line, in all that `h` writes.
 export function tied(text) {
-  return text.replace(/(\d) (s|min|h|days?|USD|EUR)\b/g, "$1\u00a0$2");
+  return text.replace(/(\d) (s|min|h|d|days?|USD|EUR)\b/g, "$1\u00a0$2");
 }
 
 // As a sentence goes on in the middle of another one.
