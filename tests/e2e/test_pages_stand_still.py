@@ -11,12 +11,23 @@ from playwright.sync_api import Browser, expect
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.entrypoints.api.site import Site
 from ebbtide.errors import Retryable
-from ebbtide.model.operation import RemovalState
+from ebbtide.model.events import OperationClosed, OperationKind
+from ebbtide.model.operation import RemovalState, SlotState
 from ebbtide.model.pod import PodPhase
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import ClusterView, Reading, Snapshot
+from ebbtide.narrate import entry_of
 from ebbtide.simulator.world.clock import VirtualClock
-from tests.builders import NOW, make_node, make_pod, make_removal, make_snapshot, make_spot
+from tests.builders import (
+    NOW,
+    make_node,
+    make_pod,
+    make_removal,
+    make_scale_up,
+    make_slot,
+    make_snapshot,
+    make_spot,
+)
 from tests.e2e.pages import NARROW, SECONDS, SHIFTS, WIDE, Synthetic, only_said, opened, serving
 from tests.servers.dynamodb import free_port
 
@@ -121,6 +132,28 @@ def test_the_name_of_the_product_stays_in_one_line_on_a_phone_also_while_it_reco
     assert found["lines"] == 1
     assert found["free"] >= 0
     assert found["tall"] == before["tall"]
+
+
+def test_an_operation_says_how_long_it_lasts_still(browser: Browser, clock: VirtualClock) -> None:
+    """By what launches took lately, and until when a drain is tried."""
+    cluster = Synthetic(clock, SEEN)
+    took = OperationClosed("old", OperationKind.SCALE_UP, True, NOW - 600, ready=("c1",))
+    cluster.store.append([entry_of("1", NOW - 510, took, "old")])
+    slot = make_slot("new", state=SlotState.LAUNCHED, since=NOW - 30)
+    drained = make_removal("a1", state=RemovalState.DRAINING, since=NOW - 10, drain_deadline=NOW + 170)
+    spot = make_spot("a1", deadline=NOW + 100, removal=drained)
+    record = replace(cluster.store.load(), launching=make_scale_up(slot), spots=(spot,))
+    cluster.store.write(record, None)
+    with serving(cluster.site()) as url, opened(browser, url) as watched:
+        shown = watched.page.locator(".operation")
+        expect(shown.filter(has_text="Adding nodes")).to_contain_text("started 30 s ago, about 60 s left")
+        expect(shown.filter(has_text="Spot node taken back")).to_contain_text(
+            "draining for 10 s, at most 2 min 50 s left"
+        )
+        clock.move_to(NOW + 65)
+        cluster.change(lambda seen: replace(seen, at=NOW + 65))
+        expect(shown.filter(has_text="Adding nodes")).to_contain_text("started 95 s ago")
+        expect(shown.filter(has_text="Adding nodes")).not_to_contain_text("left")
 
 
 TORN = """() => {
