@@ -11,8 +11,8 @@ from playwright.sync_api import Browser, expect
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.entrypoints.api.site import Site
 from ebbtide.errors import Retryable
-from ebbtide.model.events import OperationClosed, OperationKind
-from ebbtide.model.operation import RemovalState, SlotState
+from ebbtide.model.events import CostNoted, OperationClosed, OperationKind
+from ebbtide.model.operation import RemovalState, SlotState, SpotKind
 from ebbtide.model.pod import PodPhase
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import ClusterView, Reading, Snapshot
@@ -150,6 +150,9 @@ def test_an_operation_says_how_long_it_lasts_still(browser: Browser, clock: Virt
         expect(shown.filter(has_text="Spot node taken back")).to_contain_text(
             "draining for 10 s, at most 2 min 50 s left"
         )
+        clock.move_to(NOW + 4)
+        cluster.change(lambda seen: replace(seen, at=NOW + 4))
+        expect(shown.filter(has_text="Adding nodes")).to_contain_text("about 60 s left")
         clock.move_to(NOW + 65)
         cluster.change(lambda seen: replace(seen, at=NOW + 65))
         expect(shown.filter(has_text="Adding nodes")).to_contain_text("started 95 s ago")
@@ -194,3 +197,25 @@ def test_the_page_of_a_node_that_is_drained_says_for_what(browser: Browser, cloc
         expect(watched.page.locator(".says")).to_contain_text(
             "It is draining. The cloud takes a1 back in 100 s"
         )
+
+
+def test_the_page_of_a_node_at_risk_says_who_wants_it(browser: Browser, clock: VirtualClock) -> None:
+    """Before its replacement is there, no step of the operation names it."""
+    cluster = Synthetic(clock, SEEN)
+    spot = make_spot("a1", kind=SpotKind.REBALANCE, deadline=NOW + 500, removal=None)
+    cluster.store.write(replace(cluster.store.load(), spots=(spot,)), None)
+    with serving(cluster.site()) as url, opened(browser, url) as watched:
+        watched.show("why/?node=a1")
+        expect(watched.page.locator(".says")).to_contain_text(
+            "It is at risk. The cloud recommends to leave a1"
+        )
+
+
+def test_the_chart_says_of_now_what_the_numbers_above_it_say(browser: Browser, clock: VirtualClock) -> None:
+    """It said how many pods were pending at the last tick: 33, below "pending 18"."""
+    cluster = Synthetic(clock, SEEN)
+    noted = CostNoted({"USD": "0.5"}, 0, 3, 33)
+    cluster.store.append([entry_of("1", NOW - 20, noted, "cost")])
+    with serving(cluster.site()) as url, opened(browser, url) as watched:
+        expect(watched.page.locator("dl.stats").first).to_contain_text("pending1")
+        expect(watched.page.locator(".trend-values")).to_contain_text("Now: 3 nodes, 1 pending")
