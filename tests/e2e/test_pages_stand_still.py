@@ -46,6 +46,13 @@ UNREAD = {
     "metrics": replace(SEEN, cpu=NO_CPU),
 }
 
+OLD = {
+    "cluster": "The cluster cannot be read. The values shown are 90 s old",
+    "cloud": "The cloud cannot be read. Its list of instances is 90 s old",
+    "metrics": "The metrics cannot be read. The CPU shown is 90 s old",
+}
+"""What the banner says is old: nodes and pods are not, where the cloud alone cannot be read."""
+
 expect.set_options(timeout=SECONDS)
 
 
@@ -75,7 +82,7 @@ def test_a_page_that_is_opened_in_an_outage_does_not_jump(
         for name in PAGES:
             watched.show(name)
             page.reload()
-            expect(page.locator("#trouble")).to_contain_text("cannot be read")
+            expect(page.locator("#trouble")).to_contain_text(OLD[unread])
             expect(page.locator("main:not(.unread)")).to_be_attached()
             expect(page.locator("#live")).to_have_text("stale")
             shift, moved, _ = page.evaluate(SHIFTS)
@@ -111,8 +118,10 @@ NAME = """() => {
   range.selectNodeContents(text);
   const lines = [...range.getClientRects()].filter((each) => each.width > 1);
   const next = document.querySelector(".tools").getBoundingClientRect();
+  const cluster = document.getElementById("cluster").getBoundingClientRect();
   const tall = document.querySelector(".top").offsetHeight;
-  return { lines: lines.length, free: next.left - lines.at(-1).right, tall };
+  return { lines: lines.length, free: next.left - lines.at(-1).right, tall,
+    cut: cluster.top < brand.getBoundingClientRect().bottom && cluster.width < 40 };
 }"""
 """In how many lines the product's name is written, and how far what follows is from it."""
 
@@ -132,6 +141,8 @@ def test_the_name_of_the_product_stays_in_one_line_on_a_phone_also_while_it_reco
     assert found["lines"] == 1
     assert found["free"] >= 0
     assert found["tall"] == before["tall"]
+    assert not before["cut"]
+    assert not found["cut"], "of its name one letter is left"
 
 
 def test_an_operation_says_how_long_it_lasts_still(browser: Browser, clock: VirtualClock) -> None:
@@ -219,3 +230,18 @@ def test_the_chart_says_of_now_what_the_numbers_above_it_say(browser: Browser, c
     with serving(cluster.site()) as url, opened(browser, url) as watched:
         expect(watched.page.locator("dl.stats").first).to_contain_text("pending1")
         expect(watched.page.locator(".trend-values")).to_contain_text("Now: 3 nodes, 1 pending")
+
+
+LEFT = """() => [".brand", "main > :not(.hidden)"].map(
+  (each) => Math.round(document.querySelector(each).getBoundingClientRect().left))"""
+
+
+@pytest.mark.parametrize("width", [NARROW, 1440, 2560])
+def test_the_header_begins_where_the_page_below_it_begins(
+    browser: Browser, clock: VirtualClock, width: int
+) -> None:
+    """At 2,560 px it began 370 px to the left of it."""
+    with serving(Synthetic(clock, SEEN).site()) as url, opened(browser, url, width) as watched:
+        expect(watched.page.locator(".headline")).to_be_visible()
+        header, body = watched.page.evaluate(LEFT)
+        assert header == body

@@ -4,6 +4,8 @@ import { h } from "./dom.js";
 import { clock, lower, span } from "./words.js";
 
 const NAMES = { cluster: "The cluster cannot be read", cloud: "The cloud cannot be read", metrics: "The metrics cannot be read", runner: "Ebbtide is not ticking" };
+// What of the page is old: nodes and pods come from the cluster also where the cloud cannot be read.
+const OF_IT = { metrics: "The CPU shown is", cloud: "Its list of instances is" };
 const live = document.getElementById("live");
 const trouble = document.getElementById("trouble");
 const main = document.getElementById("page");
@@ -53,7 +55,7 @@ function troubles() {
   if (failure) return [["The server refused", failure.message]];
   return (status?.stale ?? []).map((each) => [NAMES[each.source] ?? each.source,
     each.source === "runner" ? `${capital(each.says)}.` : each.at
-      ? `The ${each.source === "metrics" ? "CPU shown is" : "values shown are"} ${span(status.now - each.at)} old, from ${clock(each.at)}.` : "Nothing is known of it since this server started.",
+      ? `${OF_IT[each.source] ?? "The values shown are"} ${span(status.now - each.at)} old, from ${clock(each.at)}.` : "Nothing is known of it since this server started.",
     `Meanwhile ${lower(each.meanwhile)}`, each.source === "runner" ? "" : `Reason: ${each.says}.`]);
 }
 
