@@ -251,6 +251,10 @@ def test_a_printed_page_is_dark_on_white_also_for_those_who_like_it_dark(
         colour = "getComputedStyle(document.querySelector('.card')).%s"
         assert page.evaluate(colour % "backgroundColor") == "rgb(255, 255, 255)"
         assert page.evaluate(colour % "color") == "rgb(20, 35, 43)"
+        watched.show("sleep")
+        expect(page.locator(".track-bar").first).to_be_visible()
+        expect(page.get_by_text("Keep up for").first).to_be_hidden()
+        assert "\nhours" not in page.locator("main").inner_text()
         assert watched.errors == []
 
 

@@ -245,3 +245,24 @@ def test_the_header_begins_where_the_page_below_it_begins(
         expect(watched.page.locator(".headline")).to_be_visible()
         header, body = watched.page.evaluate(LEFT)
         assert header == body
+
+
+EMPTY = """() => [...document.querySelectorAll("main .card")].filter(
+  (each) => each.checkVisibility() && !each.innerText.trim()).length"""
+
+
+def test_a_printed_page_has_its_nodes_and_no_empty_cards(browser: Browser, clock: VirtualClock) -> None:
+    """A tile is a button, and buttons were left out: the map of nodes was printed without a node."""
+    with serving(Synthetic(clock, SEEN).site()) as url, opened(browser, url) as watched:
+        page = watched.page
+        page.emulate_media(media="print")
+        expect(page.locator(".tile")).to_have_count(3)
+        for tile in page.locator(".tile").all():
+            expect(tile).to_be_visible()
+        expect(page.get_by_role("button", name="Pause all removals")).to_be_hidden()
+        expect(page.get_by_text("Choose a node")).to_be_hidden()
+        for name, title in (("why", "Decisions, newest first"), ("money", "Prices")):
+            watched.show(name)
+            expect(page.get_by_role("heading", name=title)).to_be_visible()
+            assert page.evaluate(EMPTY) == 0
+        expect(page.get_by_role("button", name="24 h")).to_be_hidden()

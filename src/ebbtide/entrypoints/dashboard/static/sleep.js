@@ -3,7 +3,7 @@
 import { NO_POLICIES, ask, askScaling } from "./api.js";
 import { card, h, redraw, source, table } from "./dom.js";
 import { opener } from "./opening.js";
-import { about, moment, plural, span } from "./words.js";
+import { about, by, moment, plural, span } from "./words.js";
 
 const DAYS = 7;
 const MOST_HOURS = 168;
@@ -129,8 +129,4 @@ export function sleep(main, { say, refresh }) {
 function midnight(since, days) {
   const day = new Date(since * 1000);
   return new Date(day.getFullYear(), day.getMonth(), day.getDate() + days).getTime() / 1000;
-}
-
-function by(reason) {
-  return { manual: "hand", scheduled: "its schedule", webhook: "a webhook", api_request: "a request" }[reason] ?? reason.replaceAll("_", " ");
 }

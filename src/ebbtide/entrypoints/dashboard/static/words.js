@@ -85,6 +85,11 @@ export function share(value) {
   return value === null || value === undefined ? "unknown" : `${Math.round(value * 100)}%`;
 }
 
+// Who or what woke something.
+export function by(reason) {
+  return { manual: "hand", scheduled: "its schedule", webhook: "a webhook", api_request: "a request" }[reason] ?? reason.replaceAll("_", " ");
+}
+
 // A number and its unit stay on one line, in all that `h` writes.
 export function tied(text) {
   return text.replace(/(\d) (s|min|h|d|days?|USD|EUR)\b/g, "$1\u00a0$2");
