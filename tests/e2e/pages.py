@@ -29,6 +29,21 @@ SECONDS = 30_000
 """How long something may take to show (in milliseconds, as Playwright counts): this machine may be busy."""
 
 
+SHIFTS = """() => new Promise((resolve) => {
+  let sum = 0;
+  const moved = [];
+  new PerformanceObserver((list) => {
+    for (const each of list.getEntries()) if (!each.hadRecentInput) {
+      sum += each.value;
+      for (const one of each.sources) moved.push(one.node?.className || one.node?.nodeName);
+    }
+  }).observe({ type: "layout-shift", buffered: true });
+  const [painted] = performance.getEntriesByName("first-contentful-paint");
+  setTimeout(() => resolve([sum, moved, painted.startTime]), 200);
+})"""
+"""Of a page: how far its parts were moved, which, and when something was painted first."""
+
+
 @dataclass
 class Watched:
     """A page, with what went wrong in it."""

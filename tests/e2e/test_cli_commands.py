@@ -282,6 +282,30 @@ def test_a_running_autoscaler_ends_gracefully(shell: Shell, number: signal.Signa
     assert record["lockUntilEpoch"] <= time.time()
 
 
+def test_ctrl_c_in_the_terminal_ends_the_demo_without_a_word_of_its_runners(shell: Shell) -> None:
+    """It goes to all processes of the terminal: both runners printed the error that it is for them."""
+    process = subprocess.Popen(
+        [COMMAND, "demo", "--no-browser"],
+        cwd=shell.folder,
+        env=clean_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        told = [process.stdout.readline() for _ in range(3)]
+        assert "/#/now?token=" in told[1]
+        os.killpg(process.pid, signal.SIGINT)
+        rest, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert rest == "Stopped; nothing is left behind.\n"
+    assert process.returncode == 0
+
+
 def test_the_doctor_works_without_a_configuration(shell: Shell) -> None:
     told = shell.run("doctor")
     assert "are simulated, since nothing is configured" in told.out

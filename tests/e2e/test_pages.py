@@ -100,6 +100,28 @@ def serious(page: Page) -> list[str]:
     ]
 
 
+LABELS = """async () => {
+  const { since, now } = await (await fetch("/api/v1/scaling/strips?days=7")).json();
+  const moments = [...document.querySelector(".strip-days").children].map(
+    (each) => since + (Number.parseFloat(each.style.left) / 100) * (now - since));
+  const off = (at) => Math.abs(at - Math.round(at / 86400) * 86400) / 60;
+  return moments.map(off);
+}"""
+"""How many minutes the label of each day is away from its midnight in UTC."""
+
+
+def test_the_days_below_a_strip_begin_at_midnight(browser: Browser, demo: tuple[str, Live]) -> None:
+    """They were written at the time of day of now: the night of Friday lay below "Sat"."""
+    context = browser.new_context(timezone_id="UTC")
+    page = context.new_page()
+    page.goto(demo[0].replace("/now", "/sleep"))
+    expect(page.locator(".track-bar").first).to_be_visible()
+    minutes = page.evaluate(LABELS)
+    assert len(minutes) == 7
+    assert max(minutes) < 60
+    context.close()
+
+
 def test_a_sleeping_workload_is_woken_by_its_button(watched: Watched) -> None:
     page = watched.page
     watched.show("sleep")
@@ -229,6 +251,10 @@ def test_a_printed_page_is_dark_on_white_also_for_those_who_like_it_dark(
         colour = "getComputedStyle(document.querySelector('.card')).%s"
         assert page.evaluate(colour % "backgroundColor") == "rgb(255, 255, 255)"
         assert page.evaluate(colour % "color") == "rgb(20, 35, 43)"
+        watched.show("sleep")
+        expect(page.locator(".track-bar").first).to_be_visible()
+        expect(page.get_by_text("Keep up for").first).to_be_hidden()
+        assert "\nhours" not in page.locator("main").inner_text()
         assert watched.errors == []
 
 

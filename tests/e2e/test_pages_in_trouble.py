@@ -206,7 +206,7 @@ def test_repeated_decisions_to_do_nothing_are_one_row_with_its_span(
     with serving(cluster.site()) as url, opened(browser, url.replace("/now", "/why")) as watched:
         page = watched.page
         expect(page.locator("details.idle")).to_have_count(2)
-        expect(page.locator("details.idle").first).to_contain_text("for 70 s (2 decisions)")
+        expect(page.locator("details.idle").first).to_contain_text("for 70 s (2 decisions), at last: because")
         expect(page.locator("details.idle").last).to_contain_text("for 3 min (3 decisions)")
         expect(page.locator("details.scale_up")).to_have_count(1)
         page.get_by_role("button", name="What was done").click()
@@ -385,7 +385,7 @@ def test_a_page_that_takes_long_to_be_read_says_so_and_is_not_blank(
     browser: Browser, clock: VirtualClock
 ) -> None:
     cluster = Synthetic(clock, make_snapshot([make_node("a1")]))
-    said = "getComputedStyle(document.querySelector('main'), '::before').content"
+    said = "getComputedStyle(document.body, '::after').content"
     with serving(cluster.site()) as url, opened(browser, url) as watched:
         page = watched.page
         expect(page.locator(".tile")).to_have_count(1)
@@ -404,6 +404,7 @@ def test_a_page_that_takes_long_to_be_read_says_so_and_is_not_blank(
         held[0].continue_()
         expect(page.locator("h1")).to_be_visible()
         assert page.evaluate(said) == "none"
+        expect(page.locator("main")).to_be_focused()
 
 
 def test_a_page_that_was_left_while_it_was_read_does_not_show_the_next_one_before_its_data(

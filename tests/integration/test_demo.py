@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 
@@ -55,6 +56,26 @@ def test_the_month_claims_no_pending_pods_that_it_does_not_know() -> None:
     costs = facts_in(live.ports.store.read_log([LogKind.COST], limit=500), CostNoted)
     assert len(costs) == 500
     assert {cost.pending for cost in costs} == {None}
+
+
+SECONDS_OF_MINUTES = re.compile(r"(?<![\d.])(?:1[2-9]\d|[2-9]\d\d|\d{4,})(?:\.\d+)? s\b")
+OLD_NAME = re.compile(r"[A-Z]{3,}_[A-Z_]{3,}")
+RAW_ID = re.compile(r"\d{10}-\d{14}")
+
+
+def test_the_month_speaks_as_today_does_in_durations_settings_and_short_ids() -> None:
+    """It said "idle for 1800 s" and "PENDING_UP_SEC is 5" next to events of today."""
+    said = {
+        text
+        for entry in read_history().entries
+        for text in entry.data.values()
+        if isinstance(text, str) and " " in text
+    }
+    assert len(said) > 100
+    wrong = [
+        text for text in said if any(each.search(text) for each in (SECONDS_OF_MINUTES, OLD_NAME, RAW_ID))
+    ]
+    assert wrong == []
 
 
 def test_every_node_is_of_a_type_that_the_cloud_of_the_demo_has(live: Live) -> None:

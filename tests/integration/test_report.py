@@ -15,7 +15,7 @@ from ebbtide.core.operations.spot import close
 from ebbtide.core.prices import CostPoint
 from ebbtide.core.scale_to_zero.savings import Saved, SavingsDay
 from ebbtide.entrypoints.report.collect import ReportData, collect, period_of
-from ebbtide.entrypoints.report.page import page
+from ebbtide.entrypoints.report.page import Bar, bar_chart, line_chart, page
 from ebbtide.model.events import EffectDone, EffectKind, Event, OperationClosed, OperationKind
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import RemovalState, SpotEnd
@@ -194,6 +194,45 @@ def hostile(live: Live) -> ReportData:
         days=(saved,),
         cut=True,
     )
+
+
+def axis_of(svg: str) -> list[str]:
+    return re.findall(r'text-anchor="end">([^<]*)<', svg)
+
+
+@pytest.mark.parametrize(
+    ("most", "marks"),
+    [
+        ("12.34", ["0", "5", "10", "15"]),
+        ("0.0847", ["0.00", "0.02", "0.04", "0.06", "0.08", "0.10"]),
+        ("1", ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]),
+        ("4800", ["0", "1000", "2000", "3000", "4000", "5000"]),
+        ("0", ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]),
+    ],
+)
+def test_the_axes_of_charts_have_round_numbers_up_to_one_that_nothing_is_above(
+    most: str, marks: list[str]
+) -> None:
+    """It was cut into four: 0, 3.08, 6.17, 9.26 and 12.34."""
+    assert axis_of(line_chart([(START, Decimal(most))], START + 3600, "cost")) == marks
+    bars = [("2026-11-02", [Bar("net", Decimal(most), "net")])]
+    assert most == "0" or axis_of(bar_chart(bars, "saved")) == marks
+
+
+@pytest.mark.parametrize(
+    ("seconds", "marks"),
+    [
+        (3600, ["07:00", "07:15", "07:30", "07:45", "08:00"]),
+        (86_400, ["08:00", "12:00", "16:00", "20:00", "11-03", "04:00"]),
+        (14 * 86_400, ["11-05", "11-12"]),
+        (365 * 86_400, 7),
+    ],
+)
+def test_the_times_of_a_chart_are_whole_hours_and_days(seconds: int, marks: list[str] | int) -> None:
+    """It had the two ends of the period and nothing between them."""
+    svg = line_chart([(START, Decimal(1))], START + seconds, "cost")
+    found = re.findall(r'text-anchor="middle">([^<]*)<', svg)
+    assert found == marks or (isinstance(marks, int) and 2 <= len(found) <= marks)
 
 
 def test_what_comes_from_outside_stays_text(live: Live) -> None:

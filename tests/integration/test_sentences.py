@@ -391,7 +391,7 @@ def test_an_exact_sentence_has_three_words_and_is_no_name_of_a_check(code: str, 
 @pytest.mark.parametrize(
     "code",
     [
-        "after.reason == 'no node 600 s after launch'",
+        "after.reason == 'no node 10 min after launch'",
         "(after.state, after.why) == (GONE, 'it was not there')",
         "'may not go' in after.abort_reason",
         "[each.reason for each in refusals] == ['it was cordoned by someone else']",

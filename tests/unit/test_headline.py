@@ -151,7 +151,7 @@ def test_a_node_at_risk_is_not_called_taken_back() -> None:
 def test_no_pod_of_a_node_at_risk_moves_before_its_replacement_is_there() -> None:
     slot = make_slot("new", state=SlotState.LAUNCHED)
     risky = make_spot("a1", kind=SpotKind.REBALANCE, deadline=NOW + 500, removal=None, slot=slot)
-    waits = "The cloud may soon take back 1 spot node; replacements come first"
+    waits = "The cloud may soon take back 1 spot node; a replacement comes first"
     assert said(make_record(spots=(risky,)), cluster(A)) == waits
     there = replace(risky, slot=replace(slot, state=SlotState.READY))
     assert said(make_record(spots=(there,)), cluster(A)).endswith("; moving the pods")

@@ -6,7 +6,17 @@ from decimal import Decimal
 
 import pytest
 
-from ebbtide.core.words import a_price, a_time, a_while, count_of, names_of, short_id, time_of_day, two_prices
+from ebbtide.core.words import (
+    a_measured_while,
+    a_price,
+    a_time,
+    a_while,
+    count_of,
+    names_of,
+    short_id,
+    time_of_day,
+    two_prices,
+)
 
 
 @pytest.mark.parametrize(
@@ -24,6 +34,11 @@ from ebbtide.core.words import a_price, a_time, a_while, count_of, names_of, sho
 )
 def test_durations_have_two_units_at_most_and_none_that_is_zero(seconds: int, said: str) -> None:
     assert a_while(seconds) == said
+
+
+def test_what_was_measured_has_tenths_while_it_is_short() -> None:
+    said = [a_measured_while(seconds) for seconds in (0.04, 40.23, 119.9, 120, 260.4)]
+    assert said == ["0.0 s", "40.2 s", "119.9 s", "2 min", "4 min 20 s"]
 
 
 def test_counts_agree_with_their_nouns() -> None:

@@ -29,6 +29,11 @@ def a_while(seconds: int) -> str:
     return _two(seconds, (DAY, "day" if seconds < 2 * DAY else "days"), (HOUR, "h"))
 
 
+def a_measured_while(seconds: float) -> str:
+    """`40.2 s`, `4 min 20 s`: of what was measured, tenths count while it is short."""
+    return f"{seconds:.1f} s" if seconds < 2 * MINUTE else a_while(round(seconds))
+
+
 def _two(seconds: int, large: tuple[int, str], small: tuple[int, str]) -> str:
     first, rest = divmod(seconds, large[0])
     second = rest // small[0]

@@ -277,7 +277,7 @@ def test_kubeadm_on_own_machines_has_no_price_and_that_is_said(
         other = name[-1]
         assert f"shop/web-{other} would fit on no other node" in named(result, name)["blockers"]
     text = result["text"].replace("\\", "")
-    assert "No price is known for 4 nodes. A price file can name it: ebbtide assess --prices FILE." in text
+    assert "No price is known for 4 nodes. A price file can name them: ebbtide assess --prices FILE." in text
     # 9 of 15.76 CPUs, and 3 of 31.2 GiB: what is known without a price.
     assert "| of the CPU and memory, requested | 57% and 10% |" in text
     assert "| saved by removing nodes now | nothing |" in text

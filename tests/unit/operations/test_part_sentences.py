@@ -79,7 +79,7 @@ def test_what_is_said_before_and_after_a_termination() -> None:
     zones = make_situation(fleet(cordoned(), "b1", "b2", "b3"), record=ends.OPEN)
     assert said(ends.DRAINED, zones) == "zone a would be left without a ready worker"
     late = make_situation(fleet(cordoned()), now=NOW + 900)
-    assert said(ends.TERMINATING, late) == "not gone after 900 s"
+    assert said(ends.TERMINATING, late) == "not gone after 15 min"
     refused = ends.refuse(ends.TERMINATING, NOW + 10)
     assert refused.reason == "the cloud refuses to terminate it: it is protected"
 
@@ -96,7 +96,7 @@ def test_what_is_said_of_a_launch() -> None:
     known = make_slot(state=SlotState.LAUNCHED, instance_id="i-new", since=NOW)
     snapshot = make_snapshot(make_nodes("a1"), extra_instances=[make_instance("i-new")])
     never = make_situation(snapshot, now=NOW + 600)
-    assert advance_slot(known, never)[0].reason == "no node 600 s after launch"
+    assert advance_slot(known, never)[0].reason == "no node 10 min after launch"
     no = Outcome(Launch(LAUNCHING, "op"), OutcomeKind.REFUSED, "no such type")
     assert absorb_slot(LAUNCHING, no, make_settings(), NOW).reason == "no such type"
 

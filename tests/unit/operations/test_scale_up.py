@@ -71,7 +71,7 @@ def test_one_ready_node_completes_it_starts_the_cooldown_and_forgets_failures() 
 
 
 def test_no_ready_node_fails_it_and_starts_a_growing_back_off_without_a_cooldown() -> None:
-    lost = make_slot(state=SlotState.RECLAIMED, instance_id="i-a9", reason="no node 600 s after launch")
+    lost = make_slot(state=SlotState.RECLAIMED, instance_id="i-a9", reason="no node 10 min after launch")
     record = with_work(make_scale_up(lost), last_scale_at=7, launch_failures=1, unclean_runs=1)
     closed = scale_up.close(record, make_scale_up(lost), make_settings(), NOW)
     assert not closed.succeeded
@@ -79,7 +79,7 @@ def test_no_ready_node_fails_it_and_starts_a_growing_back_off_without_a_cooldown
 
 
 def test_an_orphan_that_was_reclaimed_does_not_hold_up_the_next_launch() -> None:
-    lost = make_slot(state=SlotState.RECLAIMED, instance_id="i-a9", reason="no node 600 s after launch")
+    lost = make_slot(state=SlotState.RECLAIMED, instance_id="i-a9", reason="no node 10 min after launch")
     adopted = replace(make_scale_up(lost), requested=0)
     closed = scale_up.close(with_work(adopted), adopted, make_settings(), NOW)
     assert closed.record == make_record()

@@ -36,7 +36,7 @@ from tests.unit.operations.builders import (
 
 OTHERS = make_nodes("b1", "b2")
 LAUNCHED = make_slot(state=SlotState.LAUNCHED, instance_id="i-a1")
-RECLAIMING = make_slot(state=SlotState.RECLAIMING, instance_id="i-a1", reason="no node 600 s after launch")
+RECLAIMING = make_slot(state=SlotState.RECLAIMING, instance_id="i-a1", reason="no node 10 min after launch")
 TERMINATING = replace(RECLAIMING, state=SlotState.TERMINATING, terminated=True)
 LATE = NOW + 600
 

@@ -154,7 +154,7 @@ def test_what_is_terminating_is_not_given_back_however_long_it_takes() -> None:
     assert after.removal is not None
     assert after.removal.state is RemovalState.SET_ASIDE
     assert after.closing is SpotEnd.SET_ASIDE
-    assert spot.why_ended(after, make_situation()) == "not gone after 900 s"
+    assert spot.why_ended(after, make_situation()) == "not gone after 15 min"
     closed = spot.close(with_work(after), after, make_settings(), NOW)
     (kept,) = closed.record.refused
     assert (kept.operation_id, kept.removal.state) == (ID, RemovalState.TERMINATING)

@@ -18,6 +18,7 @@ from ebbtide.core.nodes.gates import placed_pods, plausible
 from ebbtide.core.nodes.underused import track_underused
 from ebbtide.core.nodes.unwell import track_unwell
 from ebbtide.core.operations.removals import with_time_again
+from ebbtide.core.words import a_while
 from ebbtide.model.operation import Consolidate, Removing, ScaleDown
 from ebbtide.model.record import LONGEST_LEASE_SECONDS, Emptied, Record
 from ebbtide.model.settings import Settings
@@ -60,7 +61,7 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
     idle = is_idle(snapshot, settings)
     # Crash table: metrics-missing.
     if silent and (record.idle_since or record.emptied or record.underused):
-        warnings += (f"no tick for {now - record.ticked_at} s: that time does not count as idle",)
+        warnings += (f"no tick for {a_while(now - record.ticked_at)}: that time does not count as idle",)
     short = len(enlisted(snapshot, record)) + len(coming_slots(record)) < settings.min_workers
     short = short or bool(missing_by_pool(snapshot, record, settings.pools))
     record = forget_evictions(_track_size(snapshot, record, settings, now), now)
@@ -109,13 +110,15 @@ def clamp_stamps(record: Record, settings: Settings, now: int) -> tuple[Record, 
     if not late and not record.rests and not record.drain_failures and early <= now:
         return record, warnings
     warnings += tuple(
-        f"{name} was {getattr(record, name) - now} s in the future and is taken as "
-        + (f"{limit - now} s from now" if limit > now else "now")
+        f"{name} was {a_while(getattr(record, name) - now)} in the future and is taken as "
+        + (f"{a_while(limit - now)} from now" if limit > now else "now")
         for name, limit in late.items()
     )
     # Crash table: future-stamps.
     if early > now:
-        warnings += (f"a node was empty from {early - now} s in the future and is taken as empty from now",)
+        warnings += (
+            f"a node was empty from {a_while(early - now)} in the future and is taken as empty from now",
+        )
     seconds = {one.instance_id: settings.rest_seconds(one.times) for one in record.drain_failures}
     first = settings.rest_seconds(1)
     rests = tuple(

@@ -134,8 +134,8 @@ class _Choice:
     def _why_not(self, node: Node) -> Why | None:
         since = self._since.get(node.uid)
         if since is None:
-            below = self._settings.underused_below
-            says = f"{self._share[node.name]:.0%} of it is requested, underused is below {below:.0%}"
+            share, below = self._share[node.name], self._settings.underused_below
+            says = f"{share:.0%} of it is requested without DaemonSets, underused is below {below:.0%}"
             return Why(NodeCause.IN_USE, says)
         waited = self._now - since
         if waited < self._settings.idle_down_seconds:

@@ -104,7 +104,7 @@ def advance_removal(
     # Crash table: set-aside-crash.
     if removal.state is RemovalState.TERMINATING and _takes_too_long(removal, situation):
         # Nothing may wait for a machine that a person has to free: the record keeps it, others continue.
-        late = Obstacle(RemovalCause.NOT_GONE, f"not gone after {situation.settings.stuck_seconds} s")
+        late = Obstacle(RemovalCause.NOT_GONE, f"not gone after {a_while(situation.settings.stuck_seconds)}")
         why = removal.obstacle if removal.reason else late
         return _to(removal, RemovalState.SET_ASIDE, situation, why), ()
     if not _alive(removal, situation):

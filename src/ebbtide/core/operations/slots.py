@@ -31,6 +31,7 @@ from ebbtide.core.nodes.drain import Disruptions, DrainPlan, Treatment, plan_dra
 from ebbtide.core.nodes.offers import next_offer, offer_name
 from ebbtide.core.operations.situation import Situation
 from ebbtide.core.step import Breach, Broken
+from ebbtide.core.words import a_while
 from ebbtide.model.effect import Cordon, DeleteNode, Effect, Evict, Launch, Outcome, OutcomeKind, Terminate
 from ebbtide.model.node import Instance, InstanceState, Node
 from ebbtide.model.operation import Slot, SlotCause, SlotState
@@ -149,8 +150,8 @@ def _joining(slot: Slot, situation: Situation) -> Advance:
         return replace(slot, reason=says, why=SlotCause.STRANGER), ()
     # Crash table: never-joined.
     if situation.now - slot.since >= situation.settings.join_timeout_seconds:
-        waited = situation.settings.join_timeout_seconds
-        reason = f"{'not ready' if node else 'no node'} {waited} s after launch"
+        waited = a_while(situation.settings.join_timeout_seconds)
+        reason = f"{'not ready' if node else 'no node'} {waited} after launch"
         late = replace(slot, reason=reason, why=SlotCause.NOT_READY if node else SlotCause.NO_NODE)
         return replace(late, state=SlotState.RECLAIMING, since=situation.now), ()
     if node is not None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from ebbtide.core.scale_to_zero.rules import most_allowed, price_each, with_base, within_cap
 from ebbtide.core.scale_to_zero.savings import open_stretch
+from ebbtide.core.words import a_measured_while, a_while
 from ebbtide.model.idle import (
     NO_WHY,
     IdleState,
@@ -142,8 +143,8 @@ def ready(policy: Policy, state: IdleState, at: float, node_seconds: float, defa
         left_alone="",
         left_alone_cause=PolicyCause.NONE,
     )
-    says = f"ready after {took:.1f} s" + (
-        f", {timed.node_seconds:.1f} s of them for a node" * (timed.node_seconds > 0)
+    says = f"ready after {a_measured_while(took)}" + (
+        f", {a_measured_while(timed.node_seconds)} of them for a node" * (timed.node_seconds > 0)
     )
     told = PolicyWhy(PolicyCause.READY, f"{says}; {why.says}" if why else says, found=timed.seconds)
     return Ready(awake, (ended,) if ended else (), told)
@@ -168,14 +169,14 @@ def guard(policy: Policy, state: IdleState, defaults: ZeroDefaults, now: int) ->
         most = max(defaults.max_keep_alive_seconds, base)
         extra = min(max(2 * (base + before), LEAST_EXTRA_SECONDS), most) - base
         if extra > before:
-            says = f"waking cost {cost:.0f} s in a day and sleeping saved {saved:.0f} s: "
-            says += f"the keep-alive window grows to {base + extra} s"
+            says = f"waking cost {a_while(round(cost))} in a day and sleeping saved {a_while(round(saved))}: "
+            says += f"the keep-alive window grows to {a_while(base + extra)}"
             return extra, PolicyWhy(PolicyCause.WINDOW_GROWS, says, found=cost, limit=saved)
         return before, NO_WHY
     extra = before // 2 if before >= 2 * LEAST_EXTRA_SECONDS else 0
     if not before:
         return extra, NO_WHY
-    says = f"sleeping pays again: the keep-alive window shrinks to {base + extra} s"
+    says = f"sleeping pays again: the keep-alive window shrinks to {a_while(base + extra)}"
     return extra, PolicyWhy(PolicyCause.WINDOW_SHRINKS, says, found=cost, limit=saved)
 
 

@@ -18,6 +18,7 @@ from ebbtide.core.scale_to_zero.eta import Eta
 from ebbtide.core.scale_to_zero.idle import stay_up
 from ebbtide.core.scale_to_zero.machine import TargetStep
 from ebbtide.core.scale_to_zero.savings import SavingsReport
+from ebbtide.core.words import a_while
 from ebbtide.engine.scale_to_zero.context import PolicyContext, ScalingPorts
 from ebbtide.engine.scale_to_zero.estimating import Estimating
 from ebbtide.engine.scale_to_zero.gating import GateEntry, Gating
@@ -163,7 +164,7 @@ class Scaling:
         until = self._context.now + seconds if seconds else 0
         why = PolicyWhy(PolicyCause.RELEASED, "no longer kept up")
         if seconds:
-            why = PolicyWhy(PolicyCause.KEPT_UP, f"kept up for {seconds} s", limit=until)
+            why = PolicyWhy(PolicyCause.KEPT_UP, f"kept up for {a_while(seconds)}", limit=until)
         state = self._change(policy_id, why, keep_up_until=until)
         if seconds and state.phase in ASLEEP:
             self.wake(policy_id, WakeReason.MANUAL)

@@ -87,18 +87,24 @@ def entry_shape(entry: LogEntry, started: Mapping[str, OperationBegun] | None = 
     )
 
 
-def operation_shape(operation: Operation, cluster: ClusterView | None = None) -> OperationShape:
+def operation_shape(
+    operation: Operation, cluster: ClusterView | None = None, usual_seconds: int = 0
+) -> OperationShape:
     return OperationShape(
         id=operation.id,
         kind=KINDS[type(operation).__name__],
         started_at=operation.started_at,
         reason=operation.reason,
         abort_reason=getattr(operation, "abort_reason", ""),
-        steps=[_step(part, cluster) for part in parts(operation)],
+        steps=[_step(part, cluster, usual_seconds) for part in parts(operation)],
     )
 
 
-def spot_shape(spot: Spot, now: int, snapshot: Snapshot) -> OperationShape:
+def _shown(operation: Operation | None, cluster: ClusterView, usual_seconds: int) -> OperationShape | None:
+    return operation_shape(operation, cluster, usual_seconds) if operation else None
+
+
+def spot_shape(spot: Spot, now: int, snapshot: Snapshot, usual_seconds: int = 0) -> OperationShape:
     left = spot.deadline - now
     node = snapshot.node_of.get(spot.instance_id)
     name = node.name if node is not None else spot.instance_id
@@ -111,14 +117,15 @@ def spot_shape(spot: Spot, now: int, snapshot: Snapshot) -> OperationShape:
         kind=f"spot {spot.kind}",
         started_at=spot.noticed_at,
         reason=reason,
-        steps=[_step(part) for part in parts(spot)],
+        steps=[_step(part, None, usual_seconds) for part in parts(spot)],
     )
 
 
+COMING = (SlotState.LAUNCHING, SlotState.LAUNCHED, SlotState.JOINED)
 STEPS = {Slot: "launch", Removal: "removal", Source: "emptying", Move: "move"}
 
 
-def _step(part: Part, cluster: ClusterView | None = None) -> Step:
+def _step(part: Part, cluster: ClusterView | None = None, usual_seconds: int = 0) -> Step:
     left = None
     if cluster is not None and isinstance(part, Removal) and part.state in TO_LEAVE:
         left = pods_to_leave(cluster, [part])
@@ -130,7 +137,17 @@ def _step(part: Part, cluster: ClusterView | None = None) -> Step:
         zone="" if isinstance(part, Move) else part.zone,
         reason=part.reason or (f"from {part.from_node}" if isinstance(part, Move) else ""),
         left=left,
+        until=_until(part, usual_seconds),
     )
+
+
+def _until(part: Part, usual_seconds: int) -> int:
+    """When a launch is usually ready, or a drain is given up; 0 where that is not known."""
+    if isinstance(part, Removal) and part.state is RemovalState.DRAINING:
+        return part.drain_deadline
+    if isinstance(part, Slot) and part.state in COMING and part.since and usual_seconds:
+        return part.since + usual_seconds
+    return 0
 
 
 def status_shape(
@@ -161,12 +178,16 @@ def status_shape(
         last_decision=entry_shape(decision) if decision else None,
         last_alarm=entry_shape(alarm) if alarm else None,
         operation=operation_shape(record.operation) if record.operation else None,
-        launching=operation_shape(record.launching, snapshot.cluster) if record.launching else None,
-        removing=operation_shape(record.removing, snapshot.cluster) if record.removing else None,
+        launching=operation_shape(record.launching, snapshot.cluster, news.usual_seconds)
+        if record.launching
+        else None,
+        removing=operation_shape(record.removing, snapshot.cluster, news.usual_seconds)
+        if record.removing
+        else None,
         refused=[_step(one.removal) for one in record.refused],
         unfit=[UnfitShape(node=one.node_name, reason=one.reason, says=one.says) for one in record.unfit],
         set_aside=operation_shape(record.set_aside) if record.set_aside else None,
-        spots=[spot_shape(spot, now, snapshot) for spot in record.spots],
+        spots=[spot_shape(spot, now, snapshot, news.usual_seconds) for spot in record.spots],
         brakes=list(brakes(record, settings, now)),
         lease_holder=held,
         workers=len(snapshot.cluster.workers),

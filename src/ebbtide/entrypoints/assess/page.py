@@ -46,8 +46,9 @@ tr.go td:last-child { color: var(--good); font-weight: 600; }
 .row span { overflow-wrap: anywhere; } .row span:last-child { text-align: right; }
 svg { width: 100%; height: 14px; display: block; border-radius: 3px; }
 svg .bar { fill: var(--bar); } svg .asked { fill: var(--asked); } svg .used { fill: var(--used); }
-.key { display: inline-block; width: 12px; height: 12px; border-radius: 3px; margin: 0 6px 0 0;
+.key { display: inline-block; width: 12px; height: 12px; border-radius: 3px; margin: 0 6px 0 12px;
   vertical-align: -1px; }
+.key:first-child { margin-left: 0; } section > :last-child { margin-bottom: 0; }
 .key.asked { background: var(--asked); } .key.used { background: var(--used); }
 .key.bar { background: var(--bar); }
 @media screen and (max-width: 600px) {

@@ -74,10 +74,11 @@ def _unknown(result: Assessment) -> list[str]:
     if unpriced:
         types = sorted({node.type for node in unpriced if node.type})
         named = f" ({names_of(types)})" if types else ""
-        left_out = "; no amount includes them" if result.cost() else ""
+        them = "it" if len(unpriced) == 1 else "them"
+        left_out = f"; no amount includes {them}" if result.cost() else ""
         lines.append(
             f"No price is known for {count_of(len(unpriced), 'node')}{named}{left_out}. "
-            "A price file can name it: ebbtide assess --prices FILE."
+            f"A price file can name {them}: ebbtide assess --prices FILE."
         )
     return lines
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from html import escape
+from math import ceil
 
 from ebbtide.core.scale_to_zero.savings import SavingsDay
 from ebbtide.core.words import a_price, count_of
@@ -41,6 +42,7 @@ svg text { fill: var(--quiet); font: 12px system-ui, sans-serif; }
 .potential { fill: var(--potential); } .realised { fill: var(--realised); } .net { fill: var(--net); }
 .key { display: inline-block; width: 12px; height: 12px; border-radius: 3px; margin: 0 6px 0 12px;
   vertical-align: -1px; }
+.key:first-child { margin-left: 0; } section > :last-child { margin-bottom: 0; }
 .key.potential { background: var(--potential); } .key.realised { background: var(--realised); }
 .key.net { background: var(--net); }
 table { border-collapse: collapse; width: 100%; font-size: 14px; }
@@ -51,10 +53,21 @@ th, td { text-align: left; padding: 4px 12px 4px 0; border-bottom: 1px solid var
   section { border: 0; padding: 0; } svg, dl, tr { break-inside: avoid; } }
 """
 WIDE, TALL, LEFT, FOOT = 760, 220, 70, 26
-ROOM = TALL - FOOT - 12
-LINES = 4
+ROOM = TALL - FOOT - 30
+KINDS = {
+    "potential": "workloads freed",
+    "realised": "nodes that were not paid for",
+    "net": "after wakes and churn",
+}
+MOST_LINES = 5
+MOST_TIMES = 6
+TIME_STEPS = (
+    *(60, 300, 900),
+    *(hours * 3600 for hours in (1, 2, 4, 12)),
+    *(days * 86_400 for days in (1, 2, 7, 14, 28, 91, 364)),
+)
 WIDEST_BAR = 24
-MOST_NAMES = 10
+MOST_NAMES = 7
 
 
 def page(data: ReportData) -> str:
@@ -87,7 +100,9 @@ def _cost(data: ReportData) -> str:
     )
     unpriced = max(point.unpriced for point in data.points)
     note = f"<p>Up to {unpriced} workers had no known price and are not counted.</p>" if unpriced else ""
-    return _section("Cost an hour", told + line_chart(points, data.period.until, "Cost an hour") + note)
+    return _section(
+        "Cost an hour", told + line_chart(points, data.period.until, f"{currency} an hour") + note
+    )
 
 
 def _saved(data: ReportData) -> str:
@@ -105,15 +120,15 @@ def _saved_in(currency: str, days: Sequence[SavingsDay]) -> str:
         for saved in day.money
         if saved.currency == currency
     ]
-    kinds = ("potential", "realised", "net")
+    kinds = tuple(KINDS)
     bars = [(day, [Bar(kind, getattr(saved, kind), kind) for kind in kinds]) for day, saved in found]
     totals = {kind: sum((getattr(saved, kind) for _, saved in found), Decimal(0)) for kind in kinds}
-    keys = "".join(f'<span class="key {kind}"></span>{kind}' for kind in kinds)
+    keys = "".join(f'<span class="key {kind}"></span>{kind}: {means}' for kind, means in KINDS.items())
     rows = [(day, *(a_price(getattr(saved, kind)) for kind in kinds)) for day, saved in found]
     return _section(
         f"Saved by day, in {currency}",
         _listed(*((kind, f"{a_price(totals[kind])} {currency}") for kind in kinds))
-        + bar_chart(bars, "Savings by day")
+        + bar_chart(bars, f"{currency} a day")
         + f'<p class="quiet">{keys}</p>'
         + _table(("day", *kinds), rows),
     )
@@ -213,7 +228,8 @@ def line_chart(points: Sequence[tuple[int, Decimal]], until: int, label: str) ->
         return ""
     first = points[0][0]
     seconds = max(1, until - first)
-    most = max(value for _, value in points) or Decimal(1)
+    marks = _marks(max(value for _, value in points))
+    most = marks[-1]
 
     def x(at: int) -> float:
         return LEFT + (at - first) / seconds * (WIDE - LEFT - 4)
@@ -222,18 +238,23 @@ def line_chart(points: Sequence[tuple[int, Decimal]], until: int, label: str) ->
     path += "".join(f"H{x(at):.1f}V{_y(value, most):.1f}" for at, value in points[1:])
     path += f"H{x(until):.1f}"
     area = f'<path class="area" d="{path}V{TALL - FOOT}H{LEFT}Z"/><path class="line" d="{path}"/>'
-    ends = _text(LEFT, TALL - 6, _when(first), "start") + _text(WIDE - 4, TALL - 6, _when(until), "end")
-    return _svg(_grid(most) + area + ends, label)
+    times = "".join(
+        f'<line class="axis" x1="{x(at):.1f}" x2="{x(at):.1f}" y1="{TALL - FOOT}" y2="{TALL - FOOT + 4}"/>'
+        + _text(min(max(x(at), LEFT + 20), WIDE - 24), TALL - 6, _mark_of(at, until - first), "middle")
+        for at in _times(first, until)
+    )
+    return _svg(_grid(marks) + area + times, label)
 
 
 def bar_chart(days: Sequence[tuple[str, Sequence[Bar]]], label: str) -> str:
     values = [bar.value for _, bars in days for bar in bars]
     if not values:
         return ""
-    most = max(*values, Decimal("0.0001"))
+    marks = _marks(max(*values, Decimal("0.0001")))
+    most = marks[-1]
     room = (WIDE - LEFT) / len(days)
     every = max(1, -(-len(days) // MOST_NAMES))
-    parts = [_grid(most)]
+    parts = [_grid(marks)]
     for number, (day, bars) in enumerate(days):
         wide = min(WIDEST_BAR, room * 0.8 / max(1, len(bars)))
         start = LEFT + number * room + (room - wide * len(bars)) / 2
@@ -245,7 +266,7 @@ def bar_chart(days: Sequence[tuple[str, Sequence[Bar]]], label: str) -> str:
                 f'width="{max(1.0, wide - 1):.1f}" height="{TALL - FOOT - top:.1f}">{title}</rect>'
             )
         if number % every == 0:
-            parts.append(_text(LEFT + number * room + room / 2, TALL - 6, day[5:], "middle"))
+            parts.append(_text(min(LEFT + number * room + room / 2, WIDE - 24), TALL - 6, day[5:], "middle"))
     return _svg("".join(parts), label)
 
 
@@ -253,13 +274,35 @@ def _y(value: Decimal, most: Decimal) -> float:
     return TALL - FOOT - float(value / most) * ROOM
 
 
-def _grid(most: Decimal) -> str:
+def _marks(most: Decimal) -> Sequence[Decimal]:
+    """0 and the multiples of a round number, up to the first that nothing is above: 0, 5, 10, 15 for 12.3."""
+    most = most or Decimal(1)
+    power = Decimal(1).scaleb(most.adjusted() - 1)
+    steps = (power * factor for factor in (1, 2, 5, 10, 20, 50))
+    step = next(step for step in steps if most <= step * MOST_LINES)
+    return [step * number for number in range(ceil(most / step) + 1)]
+
+
+def _times(first: int, until: int) -> Iterable[int]:
+    """Whole hours or days in UTC, as many as there is room for."""
+    fitting = (step for step in TIME_STEPS if (until - first) // step <= MOST_TIMES)
+    step = next(fitting, TIME_STEPS[-1])
+    return range(-(-first // step) * step, until + 1, step)
+
+
+def _mark_of(at: int, seconds: int) -> str:
+    """The day, or the hour where the whole of the period is short."""
+    whole_day = at % 86_400 == 0
+    return datetime.fromtimestamp(at, UTC).strftime("%m-%d" if whole_day or seconds > 7 * 86_400 else "%H:%M")
+
+
+def _grid(marks: Sequence[Decimal]) -> str:
     found = []
-    for number in range(LINES + 1):
-        value = most * number / LINES
-        y = _y(value, most)
+    digits = max(0, -int(marks[1].normalize().as_tuple().exponent))
+    for value in marks:
+        y = _y(value, marks[-1])
         found.append(f'<line class="axis" x1="{LEFT}" x2="{WIDE}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        found.append(_text(LEFT - 6, y + 4, f"{value:.4f}" if most < 1 else f"{value:.2f}", "end"))
+        found.append(_text(LEFT - 6, y + 4, f"{value:.{digits}f}", "end"))
     return "".join(found)
 
 
@@ -268,4 +311,5 @@ def _text(x: float, y: float, words: str, anchor: str) -> str:
 
 
 def _svg(inside: str, label: str) -> str:
-    return f'<svg viewBox="0 0 {WIDE} {TALL}" role="img" aria-label="{escape(label)}">{inside}</svg>'
+    unit = _text(0, 12, label, "start")
+    return f'<svg viewBox="0 0 {WIDE} {TALL}" role="img" aria-label="{escape(label)}">{unit}{inside}</svg>'

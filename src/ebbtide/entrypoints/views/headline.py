@@ -85,7 +85,8 @@ def _spots(here: HeadlineSituation) -> Iterator[str]:
     elif late:
         yield f"The cloud took back {count_of(late, 'spot node')}; replacing what is needed"
     if risky:
-        how = "replacements come first" if all(map(_awaits_replacement, risky)) else "moving the pods"
+        first = "a replacement comes first" if len(risky) == 1 else "replacements come first"
+        how = first if all(map(_awaits_replacement, risky)) else "moving the pods"
         yield f"The cloud may soon take back {count_of(len(risky), 'spot node')}; {how}"
 
 

@@ -34,6 +34,11 @@ class Step(Shape):
     zone: str = ""
     reason: str = ""
     left: int | None = Field(default=None, description="Pods that a drain has still to move.")
+    until: int = Field(
+        default=0,
+        description="When a launch is ready if it takes as long as launches did lately, or when a drain is "
+        "given up; 0 where that is not known.",
+    )
 
 
 class OperationShape(Shape):

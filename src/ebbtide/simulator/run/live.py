@@ -230,7 +230,9 @@ class Live:
             dead = self.owner
             clock.sleep(PAUSE_SECONDS)
             self._new_runner()
-            self._note(Alarm(AlarmKind.RUNNER_DIED, f"{dead} {crash}; {self.owner} takes over"))
+            self._note(
+                Alarm(AlarmKind.RUNNER_DIED, f"{dead} {crash}; {self.owner} waits for its lease to end")
+            )
         except EbbtideError as error:
             self._note(Alarm(AlarmKind.TICK_FAILED, str(error)))
 

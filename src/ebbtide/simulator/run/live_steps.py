@@ -83,13 +83,13 @@ def refused(seen: Evidence) -> str:
 
 def killed(seen: Evidence) -> str:
     died = [entry for entry in seen.of(LogKind.ALARM) if entry.data.get("alarm") == AlarmKind.RUNNER_DIED]
-    return str(died[0].data.get("detail", "")) if died else ""
+    return f"{died[0].data.get('detail', '')}." if died else ""
 
 
 def taken_over(seen: Evidence) -> str:
     died = [entry for entry in seen.of(LogKind.ALARM) if entry.data.get("alarm") == AlarmKind.RUNNER_DIED]
     later = [entry for entry in seen.of(LogKind.EFFECT) if died and entry.id > died[0].id]
-    return f"It continues from the record, {seen.after} after the fault." if later else ""
+    return f"The other runner continues from the record, {seen.after} after the fault." if later else ""
 
 
 def gone(says: str) -> Callable[[Evidence], str]:

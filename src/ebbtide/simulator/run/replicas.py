@@ -32,7 +32,10 @@ class Replica:
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
         command = [sys.executable, "-c", START, str(theirs.fileno())]
-        self._process = subprocess.Popen(command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL)
+        # In a session of its own: Ctrl-C in the terminal is for the demo, which ends its runners itself.
+        self._process = subprocess.Popen(
+            command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True
+        )
         theirs.close()
         self._pipe = Connection(ours.detach())
 

@@ -10,10 +10,10 @@ const SHOWN_AS = { launching: "joining", launched: "joining", joined: "joining",
 
 export async function nodeAnswer(name, now) {
   const path = `/api/v1/log?limit=200&subject=${encodeURIComponent(name)}`;
-  const [found, nodes] = await Promise.all([ask(path), ask("/api/v1/nodes")]);
+  const [found, nodes, status] = await Promise.all([ask(path), ask("/api/v1/nodes"), ask("/api/v1/status")]);
   const node = nodes.nodes.find((each) => each.name === name);
   const lines = [...found.entries].reverse();
-  return [card(node ? `Why is ${name} still here?` : `What became of ${name}?`, h("p", { class: "says" }, answer(node, now)),
+  return [card(node ? `Why is ${name} still here?` : `What became of ${name}?`, h("p", { class: "says" }, answer(node, now, status)),
     node ? h("p", { class: "quiet" }, `${node.instance_type} in ${node.zone || "no zone"}, ${span(now - node.created_at)} old, ${plural(node.pods, "pod")}, `
       + `${share(node.cpu_requested)} of its CPU and ${share(node.memory_requested)} of its memory requested`
       + `${node.cpu_used === null ? "" : `; ${share(node.cpu_used)} of its CPU${node.memory_used === null ? "" : ` and ${share(node.memory_used)} of its memory`} really used`}.`) : null,
@@ -22,10 +22,17 @@ export async function nodeAnswer(name, now) {
       : h("p", { class: "quiet" }, "The log has nothing about it: no operation has touched it."), source(path))];
 }
 
-function answer(node, now) {
+// What is done with it and why, where an operation has it.
+function operationOn(name, status) {
+  const found = [status.launching, status.removing, ...status.spots, status.set_aside].filter(Boolean).find((each) => each.steps.some((step) => step.kind !== "move" && step.name === name) || (each.kind.startsWith("spot") && each.reason.split(/[ ,]/).includes(name)));
+  const held = found?.steps.find((step) => step.name === name && step.reason)?.reason;
+  return found ? `. ${capital(found.reason.replace(/^consolidation: /, ""))}${held ? `; ${held}` : ""}` : "";
+}
+
+function answer(node, now, status) {
   if (!node) return "It is not in the cluster now.";
   if (!node.worker) return "It is no worker of Ebbtide: Ebbtide never removes it.";
-  if (node.state !== "ready") return `It is ${node.state}.`;
+  if (node.state !== "ready") return `It is ${node.state}${operationOn(node.name, status)}.`;
   return node.kept_because ? `It is kept${decidedAt(node, now)}: ${node.kept_because}.` : "The last decision did not look at single nodes: nothing was to be removed.";
 }
 

@@ -1,9 +1,12 @@
 // Elements from plain values. Text is always set as text, so no name can become markup.
 
+import { tied } from "./words.js";
+
 export function h(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   set(element, properties);
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  const shown = children.flat().filter((child) => child !== null && child !== undefined && child !== false);
+  element.append(...shown.map((child) => (typeof child === "string" ? tied(child) : child)));
   return element;
 }
 
@@ -43,7 +46,7 @@ export function stats(pairs) {
 
 export function table(caption, columns, rows) {
   const head = columns.map(([name, kind]) => h("th", { scope: "col", class: kind ?? "" }, name));
-  const body = rows.map((cells) => h("tr", { role: "row" }, cells.map((cell, at) => h("td", { role: "cell", class: columns[at][1] ?? "", "data-label": columns[at][0] }, cell))));
+  const body = rows.map((cells) => h("tr", { role: "row" }, cells.map((cell, at) => h("td", { role: "cell", class: columns[at][1] ?? "", "data-label": columns[at][0] }, ...[cell].flat()))));
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
     h("table", { role: "table" }, h("caption", { class: "quiet", hidden: true }, caption), h("thead", {}, h("tr", {}, head)), h("tbody", { role: "rowgroup" }, body)));
 }

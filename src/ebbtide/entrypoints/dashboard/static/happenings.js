@@ -1,7 +1,7 @@
 // Entries of the log as people say them: an icon, a group to filter by, a title, and why. Where an older version
 // logged no data, its own sentence is shown.
 
-import { clock, plural, span } from "./words.js";
+import { by, clock, plural, span } from "./words.js";
 
 export const GROUPS = [["", "All"], ["nodes", "Nodes"], ["spot", "Spot"], ["sleep", "Sleep"], ["alarm", "Alarms"], ["person", "People"]];
 export const KINDS = ["operation.begun", "operation.closed", "spot.event", "alarm", "switch", "wake", "idle"];
@@ -22,7 +22,7 @@ const BY_KIND = {
   alarm: () => ({ group: "alarm", icon: "alarm", tone: "bad" }),
   switch: (data) => ({ group: "person", icon: "person", tone: data.tried ? "" : "warn" }),
   wake: (data) => ({ group: "sleep", icon: "wake", title: data.policy && (data.seconds === undefined || data.seconds === null
-    ? `${data.policy} is waking up` : `${data.policy} is awake after ${span(data.seconds)}`), why: data.seconds === undefined ? (data.wake_reason ?? "").replaceAll("_", " ") : "" }),
+    ? `${data.policy} is waking up` : `${data.policy} is awake after ${span(data.seconds)}`), why: data.seconds === undefined && data.wake_reason ? `Woken by ${by(data.wake_reason)}` : "" }),
   idle: (data) => ({ group: "sleep", icon: "sleep", title: data.policy && `${data.policy}: ${data.detail}` }),
 };
 

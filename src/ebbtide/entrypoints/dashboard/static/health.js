@@ -4,12 +4,15 @@ import { h } from "./dom.js";
 import { clock, lower, span } from "./words.js";
 
 const NAMES = { cluster: "The cluster cannot be read", cloud: "The cloud cannot be read", metrics: "The metrics cannot be read", runner: "Ebbtide is not ticking" };
+// What of the page is old: nodes and pods come from the cluster also where the cloud cannot be read.
+const OF_IT = { metrics: "The CPU shown is", cloud: "Its list of instances is" };
 const live = document.getElementById("live");
 const trouble = document.getElementById("trouble");
 const main = document.getElementById("page");
 
 const state = { connection: "connecting", failure: null, status: null, readAt: 0, message: "" };
 
+// In the demo the cluster has a time of its own: next to it the clock of the browser would say something else.
 export function health(change) {
   Object.assign(state, change);
   const lines = troubles();
@@ -41,7 +44,7 @@ function pill() {
 
 function troubles() {
   const { failure, status, readAt, connection } = state;
-  const age = readAt ? `The values shown are ${span((Date.now() - readAt) / 1000)} old, from ${clock(readAt / 1000)}.` : "Nothing was read for this page yet.";
+  const age = readAt ? `The values shown are ${span((Date.now() - readAt) / 1000)} old${status?.demo ? "" : `, from ${clock(readAt / 1000)}`}.` : "Nothing was read for this page yet.";
   if (failure?.status === 401) return [["A token is needed", failure.message, "Press Token at the top and enter one."]];
   if (failure?.status === 0 || (!failure && connection === "reconnecting")) {
     return [["The server does not answer", age, "Ebbtide runs without this page; whether it runs now is not known here. The page reconnects by itself."]];
@@ -52,7 +55,7 @@ function troubles() {
   if (failure) return [["The server refused", failure.message]];
   return (status?.stale ?? []).map((each) => [NAMES[each.source] ?? each.source,
     each.source === "runner" ? `${capital(each.says)}.` : each.at
-      ? `The ${each.source === "metrics" ? "CPU shown is" : "values shown are"} ${span(status.now - each.at)} old, from ${clock(each.at)}.` : "Nothing is known of it since this server started.",
+      ? `${OF_IT[each.source] ?? "The values shown are"} ${span(status.now - each.at)} old, from ${clock(each.at)}.` : "Nothing is known of it since this server started.",
     `Meanwhile ${lower(each.meanwhile)}`, each.source === "runner" ? "" : `Reason: ${each.says}.`]);
 }
 

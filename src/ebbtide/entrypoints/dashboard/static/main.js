@@ -56,9 +56,17 @@ async function show() {
 // meanwhile says nothing about the next one, which would stand there empty.
 function drawn(page) {
   if (page !== shown) return;
-  main.classList.remove("unread");
+  reveal();
   readAt = Date.now();
   health({ readAt });
+}
+
+// What is hidden takes no focus: it comes when the page does, unless a person has gone elsewhere with the keyboard.
+let arriving = false;
+function reveal() {
+  main.classList.remove("unread");
+  if (arriving && (document.activeElement === document.body || document.activeElement.closest("nav"))) main.focus({ preventScroll: true });
+  arriving = false;
 }
 
 function showAgain() {
@@ -67,7 +75,7 @@ function showAgain() {
   shown = found.page;
   readAt = found.readAt;
   main.replaceChildren(...found.parts);
-  main.classList.remove("unread");
+  reveal();
   health({ readAt });
 }
 
@@ -81,6 +89,8 @@ export async function refresh() {
     try {
       const status = await ask("/api/v1/status");
       document.getElementById("cluster").textContent = status.cluster;
+      // Before the page is drawn: a banner that comes after it would push all of it down.
+      health({ status });
       await page?.refresh(status);
       if (page === shown) readAt = Date.now();
       health({ status, failure: null, ...(page === shown ? { readAt, message: "" } : {}) });
@@ -92,7 +102,7 @@ export async function refresh() {
       if (failure.status !== 404 && page === shown) showAgain();
     }
     // A page that was left while it was read says nothing about the one that is shown now.
-    if (page === shown) main.classList.remove("unread");
+    if (page === shown) reveal();
   } while (again);
   busy = false;
 }
@@ -146,7 +156,7 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   main.focus();
 });
 
-addEventListener("hashchange", () => { show(); main.focus({ preventScroll: true }); });
+addEventListener("hashchange", () => { arriving = true; show(); });
 document.addEventListener("visibilitychange", soon);
 show();
 listen(soon, onState);

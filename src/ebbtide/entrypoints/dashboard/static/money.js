@@ -74,7 +74,7 @@ export function money(main, { refresh }) {
     redraw(parts.possible, card("What could still be saved", plan
       ? [stats([["possible", `${sum(plan.savings_per_hour, plan.currency)} an hour`], ["a month", sum(Number(plan.savings_per_hour) * HOURS_A_MONTH, plan.currency)], ["pods to move", plan.moves], ["no set of nodes costs less than", `${sum(plan.bound, plan.currency)} an hour`]]),
         h("p", {}, report.refused ? `Not done now: ${report.refused}.` : "It may be done now.")]
-      : h("p", {}, report.refused ? `${unread ? "Not known" : "Nothing"} now: ${report.refused}.` : "Nothing to gain: no cheaper set of nodes was found."),
+      : h("p", {}, report.refused ? `${unread ? "Not known" : "No plan"} now: ${report.refused}.` : "Nothing to gain: no cheaper set of nodes was found."),
     kept.length ? [h("h3", {}, "What holds nodes"), table("What holds nodes", [["node"], ["an hour", "number"], ["why"]], kept.slice(0, LISTED).map((node) => [node.name, sum(node.cost_per_hour, plan?.currency ?? currency), node.why])),
       kept.length > LISTED ? h("p", { class: "quiet" }, `and ${plural(kept.length - LISTED, "more node")}`) : null] : null,
     source("/api/v1/consolidation")));
@@ -96,7 +96,7 @@ export function money(main, { refresh }) {
 
   function drawPrices(prices) {
     redraw(parts.prices, card("Prices", table("Prices", [["pool"], ["type"], ["market"], ["an hour", "number"], ["from"]],
-      prices.prices.map((price) => [price.pool, price.instance_type, price.market, sum(price.per_hour, price.currency), [price.source, price.as_of].filter(Boolean).join(", ") || "–"])),
+      prices.prices.map((price) => [price.pool, price.instance_type, price.market, sum(price.per_hour, price.currency), price.source || price.as_of ? [price.source, price.source && price.as_of ? ", " : "", h("span", { class: "whole" }, price.as_of ?? "")] : "–"])),
     source("/api/v1/prices")));
   }
 

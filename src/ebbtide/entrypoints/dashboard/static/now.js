@@ -59,7 +59,9 @@ export function now(main, { say, refresh, drawn }) {
     const marks = feed.events.filter((event) => event.group !== "sleep").map(({ at, title, tone }) => ({ at, title, tone }));
     const [costs, expected] = await Promise.all([ask(`/api/v1/costs?hours=${hours}`), forecast?.enabled === false ? forecast : ask("/api/v1/forecast")]);
     forecast = expected;
-    trend.update(costs, marks, status.now, hours, forecast);
+    const known = counted("known") === "known";
+    const current = known ? { workers: status.workers, pending: status.waiting.length, ...(status.cost_per_hour === null ? {} : { cost: Number(status.cost_per_hour) }) } : null;
+    trend.update(costs, marks, status.now, hours, forecast, current);
   }
 
   // A count of what was never read is unknown, not 0.

@@ -3,7 +3,7 @@
 import { NO_POLICIES, ask, askScaling } from "./api.js";
 import { card, h, redraw, source, table } from "./dom.js";
 import { opener } from "./opening.js";
-import { about, moment, plural, span } from "./words.js";
+import { about, by, moment, plural, span } from "./words.js";
 
 const DAYS = 7;
 const MOST_HOURS = 168;
@@ -66,12 +66,12 @@ export function sleep(main, { say, refresh }) {
     const { since, now } = strips;
     const place = (at) => `${(((at - since) / (now - since)) * 100).toFixed(2)}%`;
     const asleep = found.pieces.filter((piece) => piece.state === "asleep").reduce((sum, piece) => sum + piece.until - piece.since, 0);
-    const days = [...Array(DAYS).keys()].map((day) => since + ((now - since) * day) / DAYS);
+    const days = [...Array(DAYS).keys()].map((day) => midnight(since, day + 1)).filter((at) => at < now);
     return h("div", { class: "strip" },
       h("div", { class: "track-bar", role: "img", "aria-label": `Last ${DAYS} days: slept ${span(asleep)}, woken ${plural(found.wakes.length, "time")}` },
         found.pieces.map((piece) => h("span", { class: piece.state, style: `left:${place(piece.since)};width:${(((piece.until - piece.since) / (now - since)) * 100).toFixed(3)}%`, title: `${piece.state} ${moment(piece.since)} for ${span(piece.until - piece.since)}` })),
         found.wakes.map((woken) => h("i", { style: `left:${place(woken.at)}`, title: `woken ${moment(woken.at)} by ${by(woken.reason)}` }))),
-      h("div", { class: "strip-days", "aria-hidden": "true" }, days.map((at) => h("small", {}, new Date(at * 1000).toLocaleDateString([], { weekday: "short" })))),
+      h("div", { class: "strip-days", "aria-hidden": "true" }, days.map((at) => h("small", { style: `left:${place(at)}` }, new Date(at * 1000).toLocaleDateString([], { weekday: "short" })))),
       h("p", { class: "quiet" }, `Slept ${span(asleep)} in the last ${DAYS} days. ${who(found.wakes)}`));
   }
 
@@ -125,6 +125,8 @@ export function sleep(main, { say, refresh }) {
   };
 }
 
-function by(reason) {
-  return { manual: "hand", scheduled: "its schedule", webhook: "a webhook", api_request: "a request" }[reason] ?? reason.replaceAll("_", " ");
+// Where the day begins in which so many days after `since` lie, by the clock of the reader.
+function midnight(since, days) {
+  const day = new Date(since * 1000);
+  return new Date(day.getFullYear(), day.getMonth(), day.getDate() + days).getTime() / 1000;
 }

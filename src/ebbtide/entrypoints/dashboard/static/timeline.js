@@ -51,7 +51,8 @@ function together(steps) {
 function merged(steps) {
   const left = steps.some((step) => step.left) ? steps.reduce((sum, step) => sum + (step.left ?? 0), 0) : null;
   const since = Math.min(...steps.map((step) => step.since || Infinity));
-  return { step: { ...steps[0], left, since: Number.isFinite(since) ? since : 0 }, count: steps.length, names: steps.map((step) => step.name) };
+  const until = Math.max(...steps.map((step) => step.until));
+  return { step: { ...steps[0], left, until, since: Number.isFinite(since) ? since : 0 }, count: steps.length, names: steps.map((step) => step.name) };
 }
 
 function titled(step, count, names, fresh) {
@@ -64,10 +65,12 @@ function part({ step, count, names }, now) {
   const at = track.findIndex(([state]) => state === step.state);
   const word = at < 0 ? step.state.toLowerCase().replace("_", " ") : track[at][1];
   const left = step.left === null || step.left === undefined || !step.left ? "" : `, ${plural(step.left, "pod")} still to move`;
-  const since = step.since ? (step.kind === "launch" && ["JOINED", "READY"].includes(step.state) ? `, launched ${span(now - step.since)} ago` : ` for ${span(now - step.since)}`) : "";
+  const ago = span(now - step.since);
+  const since = !step.since ? "" : step.kind !== "launch" || at < 0 ? ` for ${ago}` : ["JOINED", "READY"].includes(step.state) ? `, launched ${ago} ago` : ` ${ago} ago`;
+  const ends = step.until > now ? `, ${step.kind === "launch" ? `about ${span(Math.max(10, Math.round((step.until - now) / 10) * 10))}` : `at most ${span(step.until - now)}`} left` : "";
   return h("li", {},
     h("strong", {}, titled(step, count, names, step.kind === "launch" && at < 3)),
-    h("span", { class: at < 0 ? "warn" : "quiet" }, ` ${word}${left}${since}`, step.reason ? `: ${step.reason}` : ""),
+    h("span", { class: at < 0 ? "warn" : "quiet" }, ` ${word}${left}${since}${ends}`, step.reason ? `: ${step.reason}` : ""),
     at < 0 ? null : h("ol", { class: "track", "aria-hidden": "true" }, track.map(([, name], number) =>
       h("li", { class: number < at ? "past" : number === at ? "here" : "" }, name))));
 }

@@ -33,7 +33,8 @@ export class Trend {
     new ResizeObserver(() => this.draw()).observe(this.holder);
   }
 
-  update(costs, marks, now, hours, forecast) {
+  // `current` is what the rest of the page shows: a tick noted its point some seconds ago.
+  update(costs, marks, now, hours, forecast, current) {
     this.now = now;
     this.since = now - hours * 3600;
     this.asked = forecast?.past ?? [];
@@ -43,6 +44,8 @@ export class Trend {
     this.until = this.bands.length ? now + ahead : now;
     this.currency = costs.currency;
     this.points = costs.points.map((point) => ({ at: point.at, workers: point.workers, pending: point.pending, cost: Number(point.per_hour) }));
+    const last = this.points.at(-1);
+    if (last && current && last.at <= now) this.points.push({ ...last, ...current, at: now });
     this.all = marks;
     this.draw();
   }

@@ -55,7 +55,7 @@ export function why(main, { rest, query, say }) {
     const key = `${group.kind}-${group.entries.at(-1).id}`;
     const said = group.kind === "spot" ? [h("time", {}, stretch(group)), icon("spot"), ` ${plural(group.entries.length, "notice")} for spot nodes`]
       : [h("time", {}, stretch(group)), "Nothing done ",
-        h("span", { class: "quiet" }, `for ${span(group.until - group.since)} (${plural(group.entries.length, "decision")}): ${reasonOf(group.entries[0])}`)];
+        h("span", { class: "quiet" }, `for ${span(group.until - group.since)} (${plural(group.entries.length, "decision")}), at last: ${reasonOf(group.entries[0])}`)];
     const element = h("details", { "data-key": key, class: group.kind === "spot" ? "notices" : "idle", ontoggle: () => { if (element.open) fill(); } },
       h("summary", {}, said), body);
     // A row that somebody is reading stays open when its group folds.

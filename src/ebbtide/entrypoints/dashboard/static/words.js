@@ -67,7 +67,7 @@ export function sentence(says) {
 const STATES = { RESERVED: "planned", LAUNCHING: "requested", LAUNCHED: "started", MARKED: "emptying", EMPTIED: "empty" };
 const STEP = /([A-Z]{2,}(?:_[A-Z]+)*|new) -> ([A-Z]{2,}(?:_[A-Z]+)*)/g;
 const STATE = /\b(?:RESERVED|LAUNCHING|LAUNCHED|JOINED|READY|PLANNED|DRAINING|DRAINED|TERMINATING|GONE|MARKED|EMPTIED|EVICTING|MOVED|LEFT)\b/g;
-const LAUNCH = /\b\d{10}-\d{14}-\d{8}-\w+/g;
+const LAUNCH = /\b(?:\d{10}-\d{14}-\d{8}-\w+|spot:[\w-]+-\d{10}\b)/g;
 const word = (state) => STATES[state] ?? state.toLowerCase().replaceAll("_", " ");
 
 export function plainly(says) {
@@ -78,11 +78,21 @@ export function plainly(says) {
 export function decided(says) {
   const parts = says.split("; ");
   const kept = parts.filter((part) => part.search(STEP) < 0);
-  return kept.length ? kept.join("; ").replace(STATE, word) : plainly(says);
+  return kept.length ? kept.join("; ").replace(LAUNCH, "a new node").replace(STATE, word) : plainly(says);
 }
 
 export function share(value) {
   return value === null || value === undefined ? "unknown" : `${Math.round(value * 100)}%`;
+}
+
+// Who or what woke something.
+export function by(reason) {
+  return { manual: "hand", scheduled: "its schedule", webhook: "a webhook", api_request: "a request" }[reason] ?? reason.replaceAll("_", " ");
+}
+
+// A number and its unit stay on one line, in all that `h` writes.
+export function tied(text) {
+  return text.replace(/(\d) (s|min|h|d|days?|USD|EUR)\b/g, "$1\u00a0$2");
 }
 
 // As a sentence continues in the middle of another one.
