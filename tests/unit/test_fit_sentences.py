@@ -103,7 +103,7 @@ PLAYED = make_pod(
             [],
             "default/web-0 has priority class system-node-critical",
         ),
-        (PLAYED, [], "default/mc-0 has 2 players; only what has 0 is moved"),
+        (PLAYED, [], "default/mc-0 has 2 players; only servers with 0 players are moved"),
     ],
 )
 def test_what_stands_in_the_way_of_an_eviction_is_said(pod: Pod, budgets: list[Budget], says: str) -> None:

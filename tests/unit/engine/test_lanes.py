@@ -65,7 +65,7 @@ def test_what_is_set_aside_in_both_lanes_is_taken_up_in_both() -> None:
     assert after == make_record(
         launching=replace(up, started_at=NOW + 9), removing=replace(down, started_at=NOW + 9)
     )
-    assert "Operation down, up, which had been set aside, is taken up again" in resumed(aside)
+    assert "Operation down, up, which had been set aside, continues" in resumed(aside)
     busy = replace(aside, launching=make_scale_up(id="newer"))
     assert taken_up(busy, NOW).launching_aside == up
     assert "Operation up stays set aside, and removals wait, until newer is done" in resumed(busy)

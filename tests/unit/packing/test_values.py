@@ -39,7 +39,7 @@ def test_equal_groups_of_pods_that_stay_together_are_one_class() -> None:
 
 @pytest.mark.parametrize("sizes", [(-1, 0), (0, -1)])
 def test_an_item_cannot_ask_for_less_than_nothing(sizes: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match="less than nothing"):
+    with pytest.raises(ValueError, match="negative request"):
         make_item(cpu_milli=sizes[0], memory_mib=sizes[1])
 
 

@@ -136,11 +136,11 @@ def test_a_rule_says_what_it_moves_or_why_it_moves_nothing(
     [
         (
             [WakeTime(NOW - 60, 40, slept_seconds=30)],
-            "waking cost 40 s in a day and sleeping saved 30 s: the keep-alive window grows to 2400 s",
+            "waking cost 40 s in a day and sleeping saved 30 s: the keep-alive window grows to 40 min",
         ),
         (
             [WakeTime(NOW - 60, 40, slept_seconds=3600)],
-            "sleeping pays again: the keep-alive window shrinks to 750 s",
+            "sleeping pays again: the keep-alive window shrinks to 12 min 30 s",
         ),
         ([], "no wake for a day: the keep-alive window is as configured again"),
     ],
